@@ -1,0 +1,20 @@
+# Headers only: libcuda and libnvrtc are opened at run time, spdlog, fmt, nlohmann-json and xxhash are compiled in.
+find_package(Threads REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json 3 REQUIRED)
+find_path(FA2_XXHASH_INCLUDE xxhash.h REQUIRED)
+
+# The CUDA Toolkit's headers, from a toolkit or from NVIDIA's wheels (see scripts/install_dependencies.sh).
+find_path(FA2_CUDA_INCLUDE cuda.h REQUIRED
+          HINTS ENV CUDA_HOME ENV CUDA_PATH ${PROJECT_SOURCE_DIR}/.deps/cuda /usr/local/cuda
+          PATH_SUFFIXES include)
+find_path(FA2_NVRTC_INCLUDE nvrtc.h REQUIRED
+          HINTS ${FA2_CUDA_INCLUDE} ENV CUDA_HOME ENV CUDA_PATH ${PROJECT_SOURCE_DIR}/.deps/cuda /usr/local/cuda
+          PATH_SUFFIXES include)
+
+add_library(fa2_dependencies INTERFACE)
+target_include_directories(fa2_dependencies SYSTEM INTERFACE ${FA2_CUDA_INCLUDE} ${FA2_NVRTC_INCLUDE}
+                                                             ${FA2_XXHASH_INCLUDE})
+target_link_libraries(fa2_dependencies INTERFACE spdlog::spdlog_header_only fmt::fmt-header-only
+                                                 nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})

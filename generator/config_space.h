@@ -1,0 +1,34 @@
+// Which configurations can compute a problem on an arch, and why the others cannot.
+#pragma once
+
+#include <generator/kernel_spec.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// The rule this config breaks, as a sentence with numbers; empty if it can be rendered.
+std::optional<std::string> why_rejected(const KernelSpec& spec);
+
+struct Rejection {
+  KernelConfig config;
+  std::string reason;
+};
+
+struct ConfigSpace {
+  std::vector<KernelConfig> valid;   ///< in a fixed order
+  std::vector<Rejection> rejected;
+};
+
+/// Every combination of the tunables' values, sorted into valid and rejected.
+ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch);
+
+/// Dynamic shared memory of the kernel, bytes per block.
+int shared_bytes(const AttentionTraits& traits, const KernelConfig& config);
+
+/// A lower bound of registers per thread: accumulators, scores, and what the loop keeps live.
+int estimated_registers(const AttentionTraits& traits, const KernelConfig& config);
+
+}  // namespace fa2

@@ -1,0 +1,35 @@
+// A rendered kernel: everything a compiler needs, and the key of what it will make.
+#pragma once
+
+#include <fa2/attention.h>
+#include <generator/arch.h>
+#include <generator/kernel_spec.h>
+
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+struct SourceFile {
+  std::string name;  ///< as #include'd: "attention/softmax.cuh"
+  std::string text;
+};
+
+struct KernelSource {
+  std::string key;                    ///< 32 hex digits over key_parts
+  std::vector<KeyPart> key_parts;     ///< config text, template digest, options, arch, format version
+  std::string spec;                   ///< one readable line: traits, config, arch
+  std::string entry;                  ///< extern "C" name of the kernel
+  Arch arch;
+  SourceFile main;                    ///< the translation unit
+  std::vector<SourceFile> headers;    ///< in-memory headers, rendered config.cuh first
+  std::vector<std::string> options;   ///< NVRTC options, in order
+  std::int32_t threads = 0;           ///< per block
+  std::int32_t shared_bytes = 0;      ///< dynamic shared memory per block
+};
+
+/// Renders a spec. Pure: the same spec gives the same bytes, everywhere.
+/// @throws InvalidProblem if the config does not fit the traits and arch (see why_rejected).
+KernelSource render(const KernelSpec& spec);
+
+}  // namespace fa2

@@ -1,0 +1,204 @@
+// fa2: fused attention kernels, rendered, compiled (NVRTC), cached and tuned at run time.
+//
+//   fa2::AttentionProblem problem;
+//   problem.dtype = fa2::DType::bf16;
+//   problem.mask = fa2::MaskKind::causal_bottom_right;
+//   problem.head_dim = 128;
+//   problem.batch = 2; problem.heads_q = 32; problem.heads_kv = 8; problem.seqlen_q = problem.seqlen_k = 4096;
+//   fa2::attention(problem, fa2::bshd_args(problem, q, k, v, o), stream);
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/config.h>
+#include <fa2/errors.h>
+#include <fa2/problem.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// Where a kernel's binary came from.
+enum class KernelOrigin : std::uint8_t { memory, read_only_cache, disk_cache, compiled };
+/// Who chose the configuration. The `tuned_*` values say how well the tuning record matched.
+enum class ConfigOrigin : std::uint8_t { pinned, tuned_now, tuned_exact, tuned_nearest, tuned_other_device, heuristic };
+
+FA2_API std::string_view to_string(KernelOrigin);
+FA2_API std::string_view to_string(ConfigOrigin);
+
+/// What one kernel costs, as ptxas reported it.
+struct KernelResources {
+  std::int32_t registers = 0;             ///< per thread
+  std::int32_t spill_store_bytes = 0;     ///< per thread; fa2 refuses kernels that spill
+  std::int32_t spill_load_bytes = 0;      ///< per thread
+  std::int32_t stack_bytes = 0;           ///< per thread
+  std::int32_t static_shared_bytes = 0;   ///< per block
+  std::int32_t dynamic_shared_bytes = 0;  ///< per block
+  std::int32_t threads = 0;               ///< per block
+};
+
+/// One part of a kernel's key, as `fa2 explain` prints it.
+struct KeyPart {
+  std::string name;
+  std::string value;
+};
+
+/// Why this kernel runs for this problem.
+struct Explanation {
+  AttentionProblem problem;
+  std::string arch;                 ///< "sm_90a"
+  std::string device;               ///< device name; empty when asked for an arch without a device
+  KernelConfig config;
+  ConfigOrigin config_origin = ConfigOrigin::heuristic;
+  std::string config_reason;        ///< one sentence
+  std::string key;                  ///< 32 hex digits
+  std::vector<KeyPart> key_parts;
+  KernelOrigin kernel_origin = KernelOrigin::memory;
+  std::string kernel_path;          ///< cache file; empty if the binary lives in memory only
+  std::string compiler;             ///< "nvrtc 13.0"
+  double compile_ms = 0;            ///< of the compilation that made the binary, whenever that was
+  double load_ms = 0;               ///< reading (or compiling) and loading it this time
+  std::size_t binary_bytes = 0;
+  KernelResources resources;
+  std::int32_t blocks_per_sm = 0;   ///< resident blocks per SM by registers, shared memory and threads
+  std::string notes;                ///< anything that differs from the default path, and why; empty otherwise
+};
+
+/// A problem made ready on one device: configuration chosen, kernel compiled and loaded.
+/// Immutable, cheap to copy, usable from any thread, and safe to capture into a CUDA graph.
+class FA2_API AttentionPlan {
+ public:
+  /// Validates the arguments and launches. No lock, no allocation, no synchronisation.
+  /// @throws InvalidProblem listing everything wrong with the arguments (nothing launched), CudaError.
+  void run(const AttentionArgs& args, Stream stream = nullptr) const;
+
+  const AttentionProblem& problem() const;
+  const KernelConfig& config() const;
+  const Explanation& explain() const;
+
+  struct Impl;
+  explicit AttentionPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+enum class TuneMode : std::uint8_t {
+  off,     ///< heuristic only
+  stored,  ///< stored records, else heuristic
+  search   ///< stored records, else measure candidates once per bucket of problems (default)
+};
+enum class JitMode : std::uint8_t {
+  on,   ///< compile what no cache holds (default)
+  off,  ///< a missing kernel is an Unavailable error that names the command which would build it
+};
+
+/// Settings of a Context. Whatever is unset comes from its environment variable, then from the default.
+struct ContextOptions {
+  std::optional<std::string> cache_dir;                      ///< FA2_CACHE_DIR, $XDG_CACHE_HOME/fa2
+  std::optional<std::vector<std::string>> read_only_caches;  ///< FA2_CACHE_PATH, ':' separated
+  std::optional<TuneMode> tune;                              ///< FA2_TUNE
+  std::optional<std::int64_t> tune_budget_ms;                ///< FA2_TUNE_BUDGET_MS, 3000
+  std::optional<KernelConfig> config;                        ///< FA2_CONFIG: pins every kernel's config
+  std::optional<JitMode> jit;                                ///< FA2_JIT
+};
+
+/// One kernel made by precompile().
+struct PrecompiledKernel {
+  AttentionProblem problem;
+  std::string arch;
+  std::string key;
+  KernelConfig config;
+  KernelResources resources;
+  std::size_t binary_bytes = 0;
+  double compile_ms = 0;
+  KernelOrigin origin = KernelOrigin::compiled;
+  std::string error;  ///< empty when the kernel is in the cache now
+};
+
+/// Told of each kernel as precompile() finishes it: from any thread, one call at a time.
+class FA2_API PrecompileObserver {
+ public:
+  virtual ~PrecompileObserver() = default;
+  virtual void finished(const PrecompiledKernel& kernel, std::size_t done, std::size_t total) = 0;
+};
+
+struct PrecompileOptions {
+  std::string out;                         ///< cache directory to fill; empty: the context's own
+  int jobs = 0;                            ///< compiling threads; 0: one per core
+  PrecompileObserver* observer = nullptr;  ///< not owned
+};
+
+/// One configuration that a search looked at.
+struct TuneCandidate {
+  KernelConfig config;
+  double median_us = 0;      ///< 0 if it was never timed
+  int samples = 0;
+  std::string dropped;       ///< why it left the race; empty for the finalists
+};
+
+struct TuneReport {
+  AttentionProblem problem;
+  std::string bucket;
+  KernelConfig best;
+  double best_us = 0;
+  double heuristic_us = 0;
+  double seconds = 0;
+  bool budget_spent = false;             ///< the search ended because time was up
+  std::vector<TuneCandidate> candidates; ///< fastest first
+};
+
+/// Owns the kernel caches, the tuning records and the memo of plans. Thread-safe. Contexts are independent of each other.
+class FA2_API Context {
+ public:
+  explicit Context(const ContextOptions& options = {});
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  /// The context that the free functions use; made on first use from the environment.
+  static Context& default_context();
+
+  /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current).
+  /// If the rows of an argument are not 16-byte aligned, the plan of RowAlignment::element runs.
+  /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem that has
+  ///         no plan yet is an Unavailable error: make the plan first.
+  void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
+
+  /// Makes a problem ready on `device` (-1: the current one). May compile, load and search; never while a stream captures.
+  AttentionPlan plan(const AttentionProblem& problem, int device = -1);
+
+  /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the kernel.
+  Explanation explain(const AttentionProblem& problem, const std::string& arch);
+
+  /// Searches configurations for one problem on `device` (-1: the current one) and stores the record.
+  TuneReport tune(const AttentionProblem& problem, int device = -1);
+
+  /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Never throws for a kernel that fails:
+  /// its row carries the error.
+  std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,
+                                            const std::vector<std::string>& archs,
+                                            const PrecompileOptions& options = {});
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Context::default_context().attention(...).
+FA2_API void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
+
+/// Context::default_context().precompile(...).
+FA2_API std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,
+                                                  const std::vector<std::string>& archs,
+                                                  const PrecompileOptions& options = {});
+
+/// "0.1.0"
+FA2_API const char* version();
+
+}  // namespace fa2

@@ -1,0 +1,82 @@
+// Every error fa2 throws. Each says what was asked, which limit it broke and what to do.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+enum class ErrorCode : std::int32_t {
+  invalid_problem = 1,  ///< the request itself is wrong; nothing was launched or written
+  compile = 2,          ///< NVRTC refused the kernel, or the kernel broke a resource rule
+  cache = 3,            ///< a kernel cache could not be read or written where that was essential
+  cuda = 4,             ///< the CUDA driver returned an error
+  unavailable = 5,      ///< something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel with FA2_JIT=off
+  internal = 6,         ///< a bug in fa2
+};
+
+class FA2_API Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+/// One broken rule: which field, its value, and what it must satisfy.
+struct Violation {
+  std::string field;
+  std::string value;
+  std::string rule;
+};
+
+/// The request is wrong. Lists every violation, not only the first. Nothing was launched, nothing was written.
+class FA2_API InvalidProblem : public Error {
+ public:
+  explicit InvalidProblem(std::vector<Violation> violations);
+  const std::vector<Violation>& violations() const noexcept { return violations_; }
+
+ private:
+  std::vector<Violation> violations_;
+};
+
+/// NVRTC failed, or the result spills registers or needs more shared memory than the GPU has. Never cached as good.
+class FA2_API CompileError : public Error {
+ public:
+  CompileError(const std::string& message, std::string log, std::string source_path)
+      : Error(ErrorCode::compile, message), log_(std::move(log)), source_path_(std::move(source_path)) {}
+  const std::string& log() const noexcept { return log_; }                  ///< NVRTC's and ptxas' output
+  const std::string& source_path() const noexcept { return source_path_; }  ///< the kept source; empty if unwritable
+
+ private:
+  std::string log_;
+  std::string source_path_;
+};
+
+class FA2_API CacheError : public Error {
+ public:
+  explicit CacheError(const std::string& message) : Error(ErrorCode::cache, message) {}
+};
+
+/// The driver said no. `result()` is its CUresult.
+class FA2_API CudaError : public Error {
+ public:
+  CudaError(const std::string& message, std::int32_t result) : Error(ErrorCode::cuda, message), result_(result) {}
+  std::int32_t result() const noexcept { return result_; }
+
+ private:
+  std::int32_t result_;
+};
+
+/// Something this call needs is not there; the message names what was looked for and where.
+class FA2_API Unavailable : public Error {
+ public:
+  explicit Unavailable(const std::string& message) : Error(ErrorCode::unavailable, message) {}
+};
+
+}  // namespace fa2

@@ -1,0 +1,61 @@
+// The yardsticks: attention in float64 on the CPU, and the same maths in the input's own precision.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/problem.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fa2::reference {
+
+/// A host tensor in logical (batch, head, row, dim) order, float32 values already rounded to the problem's dtype.
+struct Tensor {
+  std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
+  std::vector<float> values;  ///< contiguous, in that order
+  float& at(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) {
+    return values[static_cast<std::size_t>(((b * heads + h) * rows + r) * dim + d)];
+  }
+  float at(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t d) const {
+    return const_cast<Tensor*>(this)->at(b, h, r, d);
+  }
+};
+
+/// float16 / bfloat16 bits, round to nearest even, NaN and infinities kept.
+std::uint16_t to_bits(float value, DType dtype);
+float from_bits(std::uint16_t bits, DType dtype);
+float round_to(float value, DType dtype);
+
+/// Whether query i may see key j.
+bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
+
+struct Result {
+  Tensor o;
+  std::vector<double> lse;  ///< (batch, heads_q, seqlen_q), natural log; empty_row_lse's infinity for a row without keys
+};
+
+/// float64 throughout. All cores.
+Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
+                     EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
+
+/// The low-precision baseline of the numerics contract: scores, probabilities and output materialised in the problem's
+/// dtype, each rounded once, as an unfused framework in that dtype computes them (float32 accumulation inside a matmul).
+Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+                          double scale);
+
+/// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5, and lse within 1e-5 relative
+/// (absolute where |lse| < 1), infinities equal.
+struct Verdict {
+  bool ok = false;
+  double error = 0;           ///< max|out - ref|
+  double baseline_error = 0;  ///< max|baseline - ref|
+  double limit = 0;
+  double lse_error = 0;       ///< 0 if no lse was given
+  std::string message;        ///< one line, also when ok
+};
+Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
+              const Tensor& out, const std::vector<float>* lse,
+              EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
+
+}  // namespace fa2::reference

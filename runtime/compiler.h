@@ -1,0 +1,37 @@
+// Turns rendered source into a binary. NVRTC is one; a host compiler for the interpreter can be another.
+#pragma once
+
+#include <generator/kernel_source.h>
+#include <runtime/kernel_binary.h>
+
+#include <memory>
+#include <string>
+
+namespace fa2 {
+
+/// Thread-safe: compile() may run on many threads at once.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+
+  /// @throws CompileError (with log and kept source) if the source does not compile, spills registers, or needs more
+  ///         shared memory than the arch has; Unavailable if the compiler itself cannot be found.
+  virtual KernelBinary compile(const KernelSource& source) = 0;
+};
+
+/// NVRTC, opened on the first compile() and never before.
+std::unique_ptr<Compiler> make_nvrtc_compiler();
+
+/// Rendered text as it would be compiled, PTX or the compiler's log, for `fa2 dump`.
+std::string nvrtc_ptx(const KernelSource& source);
+std::string nvrtc_log(const KernelSource& source);
+
+/// "13.0" and the library's path, for `fa2 info`. @throws Unavailable.
+struct NvrtcVersion {
+  int major = 0;
+  int minor = 0;
+  std::string path;
+};
+NvrtcVersion nvrtc_version();
+
+}  // namespace fa2

@@ -1,0 +1,61 @@
+// Device memory, streams and events as values, for the tuner, the tools and the tests.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fa2 {
+
+/// Owns device memory of the current context.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  void fill(std::uint8_t value, Stream stream = nullptr);
+  void upload(const void* host, std::size_t bytes, std::size_t offset = 0);
+  void download(void* host, std::size_t bytes, std::size_t offset = 0) const;
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// A non-blocking stream of the current context.
+class OwnedStream {
+ public:
+  OwnedStream();
+  ~OwnedStream();
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  Stream get() const { return stream_; }
+  void synchronize() const;
+
+ private:
+  Stream stream_ = nullptr;
+};
+
+/// Two events around work on a stream.
+class StreamTimer {
+ public:
+  StreamTimer();
+  ~StreamTimer();
+  StreamTimer(const StreamTimer&) = delete;
+  StreamTimer& operator=(const StreamTimer&) = delete;
+  void start(Stream stream);
+  void stop(Stream stream);
+  /// Waits for stop(). Milliseconds.
+  double elapsed_ms() const;
+
+ private:
+  void* start_ = nullptr;
+  void* stop_ = nullptr;
+};
+
+}  // namespace fa2

@@ -1,0 +1,24 @@
+// A compiled kernel as bytes, with what is known about it.
+#pragma once
+
+#include <fa2/attention.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+struct KernelBinary {
+  std::string key;       ///< KernelSource::key
+  std::string spec;      ///< KernelSource::spec
+  std::string arch;      ///< "sm_90a"
+  std::string entry;     ///< the kernel's symbol
+  std::string compiler;  ///< "nvrtc 13.0"
+  double compile_ms = 0;
+  KernelResources resources;
+  std::vector<std::byte> code;  ///< a cubin for CUDA archs
+};
+
+}  // namespace fa2

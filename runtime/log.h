@@ -1,0 +1,13 @@
+// fa2's logger: spdlog, to stderr, named "fa2", private to the library. FA2_LOG sets the level (default warn).
+#pragma once
+
+#include <spdlog/logger.h>
+
+namespace fa2 {
+
+spdlog::logger& log();
+
+/// Logs at warn level the first time this process sees `topic`, at debug level afterwards.
+void warn_once(const std::string& topic, const std::string& message);
+
+}  // namespace fa2

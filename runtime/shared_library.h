@@ -1,0 +1,31 @@
+// A library opened at run time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// Owns a dlopen handle. Movable.
+class SharedLibrary {
+ public:
+  /// Opens the first candidate that loads (RTLD_NOW | RTLD_LOCAL).
+  /// @throws Unavailable listing every name tried with the loader's reason, and `advice`.
+  static SharedLibrary open_first(const std::vector<std::string>& candidates, const std::string& what,
+                                  const std::string& advice);
+
+  ~SharedLibrary();
+  SharedLibrary(SharedLibrary&& other) noexcept;
+  SharedLibrary& operator=(SharedLibrary&&) = delete;
+
+  /// nullptr if the library has no such symbol.
+  void* find(const char* symbol) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  SharedLibrary(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  void* handle_;
+  std::string path_;
+};
+
+}  // namespace fa2
