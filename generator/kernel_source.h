@@ -32,4 +32,7 @@ struct KernelSource {
 /// @throws InvalidProblem if the config does not fit the traits and arch (see why_rejected).
 KernelSource render(const KernelSpec& spec);
 
+/// Hash of every device template embedded in this library; part of every key.
+const std::string& template_digest();
+
 }  // namespace fa2

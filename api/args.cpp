@@ -1,0 +1,60 @@
+// AttentionArgs for the two contiguous layouts.
+#include <fa2/args.h>
+
+#include <limits>
+
+namespace fa2 {
+namespace {
+
+/// Saturates: a tensor that large is refused by validation, not wrapped into another one.
+std::int64_t product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+  std::int64_t ab = 0, abc = 0;
+  if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  return abc;
+}
+
+TensorStrides bshd(std::int64_t seqlen, std::int64_t heads, std::int64_t dim) {
+  return {product(seqlen, heads, dim), dim, product(heads, dim)};
+}
+
+TensorStrides bhsd(std::int64_t seqlen, std::int64_t heads, std::int64_t dim) {
+  return {product(heads, seqlen, dim), product(seqlen, dim), dim};
+}
+
+using Layout = TensorStrides (*)(std::int64_t seqlen, std::int64_t heads, std::int64_t dim);
+
+AttentionArgs contiguous_args(const AttentionProblem& problem, Layout layout) {
+  const AttentionProblem p = problem.normalized();
+  AttentionArgs args;
+  args.q_strides = layout(p.seqlen_q, p.heads_q, p.head_dim);
+  args.k_strides = layout(p.seqlen_k, p.heads_kv, p.head_dim);
+  args.v_strides = layout(p.seqlen_k, p.heads_kv, p.head_dim_v);
+  args.o_strides = layout(p.seqlen_q, p.heads_q, p.head_dim_v);
+  return args;
+}
+
+AttentionArgs with_pointers(AttentionArgs args, const void* q, const void* k, const void* v, void* o,
+                            float* lse) {
+  args.q = q;
+  args.k = k;
+  args.v = v;
+  args.o = o;
+  args.lse = lse;
+  return args;
+}
+
+}  // namespace
+
+AttentionArgs bshd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v, void* o,
+                        float* lse) {
+  return with_pointers(contiguous_args(problem, bshd), q, k, v, o, lse);
+}
+
+AttentionArgs bhsd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v, void* o,
+                        float* lse) {
+  return with_pointers(contiguous_args(problem, bhsd), q, k, v, o, lse);
+}
+
+}  // namespace fa2

@@ -1,0 +1,20 @@
+// What plans, searches and precompilations report, as JSON for programs and as text for people.
+#pragma once
+
+#include <fa2/attention.h>
+
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// One JSON object, indented by two spaces; fields named and ordered as in the struct.
+std::string to_json(const Explanation& explanation);
+std::string to_json(const TuneReport& report);
+/// A JSON array, one object per kernel.
+std::string to_json(const std::vector<PrecompiledKernel>& kernels);
+
+/// Aligned "label  value" lines, each ended by a newline.
+std::string to_text(const Explanation& explanation);
+
+}  // namespace fa2

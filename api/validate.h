@@ -1,0 +1,41 @@
+// The rules every problem and every call must obey. Host only: nothing is dereferenced.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/errors.h>
+#include <fa2/problem.h>
+#include <runtime/device.h>
+
+#include <vector>
+
+namespace fa2 {
+
+/// Every rule the problem breaks; empty, and nothing allocated, if it breaks none.
+std::vector<Violation> violations_of(const AttentionProblem& problem);
+
+/// Every rule the arguments break for a VALID problem: null and misaligned pointers, strides that leave the
+/// address space, overlaps, the scale. Empty, and nothing allocated, if they break none. Runs on every call.
+///
+/// A problem without output elements (batch or seqlen_q 0) reads and writes nothing: its pointers and strides
+/// are not looked at; nor are those of K and V if seqlen_k is 0.
+///
+/// Rows of O: each used stride must be at least the extent covered by the smaller ones (nested strides).
+/// Interleavings that are free of overlap without being nested are refused. O and LSE against everything
+/// else: byte ranges must be disjoint. O may share the range of an input where the two occupy different
+/// columns of the same rows, as slices of one packed QKVO buffer do: see disjoint_columns().
+std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args);
+
+/// Every non-null pointer that a kernel on `device` may not use. Device memory of that device, managed memory
+/// and pinned host memory are fine. `facts_of` is asked once per pointer.
+std::vector<Violation> violations_of_residency(const AttentionArgs& args, int device,
+                                               PointerFacts (*facts_of)(const void*) = pointer_facts);
+
+/// Whether RowAlignment::bytes16 holds: every pointer and used stride (extent > 1) of Q, K, V and O that a
+/// kernel touches is a multiple of 16 bytes.
+bool rows_are_16_byte_aligned(const AttentionProblem& problem, const AttentionArgs& args);
+
+/// @throws InvalidProblem with everything that violations_of() finds.
+void require_valid(const AttentionProblem& problem);
+void require_valid(const AttentionProblem& problem, const AttentionArgs& args);
+
+}  // namespace fa2

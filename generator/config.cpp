@@ -1,0 +1,90 @@
+// KernelConfig as a value: comparison, text and back. Everything follows from KernelConfig::visit.
+#include <fa2/config.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace fa2 {
+namespace {
+
+using Field = std::pair<std::string_view, std::int32_t>;
+
+std::vector<Field> fields_of(const KernelConfig& config) {
+  std::vector<Field> fields;
+  KernelConfig::visit(config,
+                      [&](std::string_view name, std::int32_t value) { fields.emplace_back(name, value); });
+  return fields;
+}
+
+std::string known_names() {
+  std::string names;
+  for (const auto& [name, value] : fields_of({}))
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  return names;
+}
+
+Violation broken(std::string_view name, std::string_view value, std::string rule) {
+  return {fmt::format("config field \"{}\"", name), fmt::format("\"{}\"", value), std::move(rule)};
+}
+
+using Given = std::map<std::string_view, std::int32_t>;
+
+/// Enters one "name=value" into `given`.
+void parse_item(std::string_view item, Given& given, std::vector<Violation>& violations) {
+  const std::size_t equals = std::min(item.find('='), item.size());
+  const std::string_view name = item.substr(0, equals);
+  const std::string_view number = item.substr(std::min(equals + 1, item.size()));
+
+  std::int32_t value = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, value);
+  if (error != std::errc() || stop != end) {
+    violations.push_back(broken(name, number, "must be a decimal integer of 32 bits, as in tile_m=128"));
+  }
+  if (!given.emplace(name, value).second)
+    violations.push_back(broken(name, number, "must be given only once"));
+}
+
+}  // namespace
+
+bool operator==(const KernelConfig& a, const KernelConfig& b) {
+  return fields_of(a) == fields_of(b);
+}
+
+std::string to_string(const KernelConfig& config) {
+  std::string text;
+  for (const auto& [name, value] : fields_of(config)) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  }
+  return text;
+}
+
+KernelConfig parse_config(std::string_view text) {
+  Given given;
+  std::vector<Violation> violations;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parse_item(text.substr(begin, end - begin), given, violations);
+    begin = end + 1;
+  }
+
+  KernelConfig config;
+  KernelConfig::visit(config, [&](std::string_view name, std::int32_t& value) {
+    const auto found = given.find(name);
+    if (found == given.end()) return;
+    value = found->second;
+    given.erase(found);
+  });
+  for (const auto& [name, value] : given) {
+    violations.push_back(broken(name, std::to_string(value), "must be one of the tunables " + known_names()));
+  }
+  if (!violations.empty()) throw InvalidProblem(std::move(violations));
+  return config;
+}
+
+}  // namespace fa2

@@ -1,0 +1,97 @@
+// From a spec to source text: the rendered config.cuh, the embedded templates, the options and the key.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+
+#include <generator/config_space.h>
+#include <generator/embedded.h>
+#include <generator/hash.h>
+#include <generator/kernel_source.h>
+
+namespace fa2 {
+
+namespace {
+
+constexpr std::string_view kMain = "attention_forward_sm80.cu";
+constexpr std::string_view kConfig = "config.cuh";
+
+std::string spec_line(const KernelSpec& spec) {
+  return fmt::format("{} {} {}", to_string(spec.traits), spec.arch.name, to_string(spec.config));
+}
+
+std::string render_config(const KernelSpec& spec) {
+  const AttentionTraits& t = spec.traits;
+  std::string text = fmt::format(
+      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"attention/mask.cuh\"\n#include \"ptx/keywords.cuh\"\n\n"
+      "namespace fa2 {{\n\nstruct Config {{\n",
+      spec_line(spec));
+  text += fmt::format("  using Element = {};\n", t.dtype == DType::f16 ? "Half" : "BFloat16");
+  const auto constant = [&](std::string_view name, auto value, std::string_view type = "int") {
+    text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
+  };
+  constant("head_dim", t.head_dim);
+  constant("head_dim_v", t.head_dim_v);
+  constant("mask", fmt::format("MaskKind::{}", to_string(t.mask)), "MaskKind");
+  constant("rows_are_16_byte_aligned", t.row_alignment == RowAlignment::bytes16, "bool");
+  KernelConfig::visit(spec.config, constant);
+  constant("shared_bytes", shared_bytes(t, spec.config));
+  return text + "};\n\n}  // namespace fa2\n";
+}
+
+/// Over every embedded file but the stand-in for config.cuh: names and texts, unambiguously framed.
+std::string digest_of_templates() {
+  std::string all;
+  for (const EmbeddedFile& file : embedded_templates()) {
+    if (file.name != kConfig) all += fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
+  }
+  return content_hash(all);
+}
+
+std::vector<SourceFile> headers(std::string config) {
+  std::vector<SourceFile> files = {{std::string(kConfig), std::move(config)}};
+  for (const EmbeddedFile& file : embedded_templates()) {
+    if (file.name != kConfig && file.name.ends_with(".cuh")) {
+      files.push_back({std::string(file.name), std::string(file.text)});
+    }
+  }
+  return files;
+}
+
+std::vector<std::string> options(const Arch& arch) {
+  return {fmt::format("--gpu-architecture={}", arch.name), "--std=c++17", "-default-device", "--no-cache",
+          "--ptxas-options=-v"};
+}
+
+}  // namespace
+
+const std::string& template_digest() {
+  static const std::string digest = digest_of_templates();
+  return digest;
+}
+
+KernelSource render(const KernelSpec& spec) {
+  if (auto reason = why_rejected(spec)) {
+    throw InvalidProblem({{"config", to_string(spec.config), *reason}});
+  }
+  const std::string config = render_config(spec);
+  KernelSource source;
+  source.spec = spec_line(spec);
+  source.entry = "fa2_attention_forward";
+  source.arch = spec.arch;
+  source.options = options(spec.arch);
+  source.key_parts = {{"format", "1"},
+                      {"arch", std::string(spec.arch.name)},
+                      {"entry", source.entry},
+                      {"config", content_hash(config)},
+                      {"templates", template_digest()},
+                      {"options", fmt::format("{}", fmt::join(source.options, " "))}};
+  std::string key_text;
+  for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
+  source.key = content_hash(key_text);
+  source.main = {std::string(kMain), std::string(embedded_template(kMain))};
+  source.headers = headers(config);
+  source.threads = spec.config.threads();
+  source.shared_bytes = shared_bytes(spec.traits, spec.config);
+  return source;
+}
+
+}  // namespace fa2

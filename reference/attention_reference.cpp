@@ -1,0 +1,195 @@
+// Attention on the CPU: one blocked implementation, in float64 or in the rounded steps of a framework in 16
+// bits.
+#include <fmt/format.h>
+#include <reference/attention_reference.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <thread>
+
+namespace fa2::reference {
+namespace {
+
+constexpr std::int64_t kRows = 16;  ///< query rows per unit of work
+constexpr std::int64_t kKeys = 64;  ///< keys per inner loop
+
+/// Query i sees the keys [0, visible_end).
+std::int64_t visible_end(const AttentionProblem& problem, std::int64_t i) {
+  std::int64_t end = problem.seqlen_k;
+  if (problem.mask == MaskKind::causal_bottom_right) end = i + problem.seqlen_k - problem.seqlen_q + 1;
+  if (problem.mask == MaskKind::causal_top_left) end = i + 1;
+  return std::clamp<std::int64_t>(end, 0, problem.seqlen_k);
+}
+
+/// Arithmetic of the reference: nothing is rounded on the way.
+struct Exact {
+  using Real = double;
+  double materialise(double value) const { return value; }
+};
+
+/// Arithmetic of the baseline: float32 inside an operation, its result stored in 16 bits.
+struct Rounded {
+  using Real = float;
+  DType dtype;
+  float materialise(float value) const { return round_to(value, dtype); }
+};
+
+struct Inputs {
+  const AttentionProblem& problem;  ///< normalized
+  const Tensor& q;
+  const Tensor& k;
+  const Tensor& v;
+  double scale;
+};
+
+/// Rows [first, first + count) of one batch and query head. The buffers live as long as their thread.
+template <class Arithmetic>
+class RowBlock {
+  using Real = typename Arithmetic::Real;
+
+ public:
+  RowBlock(const Inputs& in, Arithmetic arithmetic) : in_(in), arithmetic_(arithmetic) {}
+
+  /// o: rows of head_dim_v; lse: one per row, may be null.
+  void compute(std::int64_t batch, std::int64_t head, std::int64_t first, float* o, double* lse,
+               double empty_row_lse) {
+    const AttentionProblem& p = in_.problem;
+    const std::int64_t count = std::min(kRows, p.seqlen_q - first);
+    const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
+    keys_ = visible_end(p, first + count - 1);
+    scores_.resize(static_cast<std::size_t>(count * keys_));
+    if (keys_ > 0) {
+      score(in_.q.values.data() + offset(in_.q, batch, head, first), count,
+            in_.k.values.data() + offset(in_.k, batch, kv_head, 0));
+    }
+    for (std::int64_t r = 0; r < count; ++r) {
+      const double row_lse = softmax(r, visible_end(p, first + r), empty_row_lse);
+      if (lse != nullptr) lse[r] = row_lse;
+    }
+    const float* v = keys_ > 0 ? in_.v.values.data() + offset(in_.v, batch, kv_head, 0) : nullptr;
+    weigh(v, first, count, o);
+  }
+
+ private:
+  static std::size_t offset(const Tensor& t, std::int64_t batch, std::int64_t head, std::int64_t row) {
+    return static_cast<std::size_t>(((batch * t.heads + head) * t.rows + row) * t.dim);
+  }
+  Real* row(std::int64_t r) { return scores_.data() + r * keys_; }
+
+  /// scores = scale * Q K^T. K goes through a transposed block so that the inner loop runs over neighbouring
+  /// keys.
+  void score(const float* q, std::int64_t count, const float* k) {
+    const std::int64_t dim = in_.problem.head_dim;
+    const Real scale = static_cast<Real>(in_.scale);
+    transposed_.resize(static_cast<std::size_t>(dim * kKeys));
+    for (std::int64_t j0 = 0; j0 < keys_; j0 += kKeys) {
+      const std::int64_t width = std::min(kKeys, keys_ - j0);
+      for (std::int64_t j = 0; j < width; ++j) {
+        for (std::int64_t d = 0; d < dim; ++d) {
+          transposed_[static_cast<std::size_t>(d * kKeys + j)] = static_cast<Real>(k[(j0 + j) * dim + d]);
+        }
+      }
+      for (std::int64_t r = 0; r < count; ++r) {
+        Real sums[kKeys] = {};
+        for (std::int64_t d = 0; d < dim; ++d) {
+          const Real factor = static_cast<Real>(q[r * dim + d]);
+          const Real* keys = transposed_.data() + d * kKeys;
+          for (std::int64_t j = 0; j < kKeys; ++j) sums[j] += factor * keys[j];
+        }
+        for (std::int64_t j = 0; j < width; ++j) row(r)[j0 + j] = arithmetic_.materialise(sums[j] * scale);
+      }
+    }
+  }
+
+  /// Scores of row r become probabilities. Returns the row's log-sum-exp.
+  double softmax(std::int64_t r, std::int64_t end, double empty_row_lse) {
+    if (end == 0) return empty_row_lse;
+    Real* p = row(r);
+    const Real maximum = *std::max_element(p, p + end);
+    Real sum = 0;
+    for (std::int64_t j = 0; j < end; ++j) sum += p[j] = std::exp(p[j] - maximum);
+    for (std::int64_t j = 0; j < end; ++j) p[j] = arithmetic_.materialise(p[j] / sum);
+    return static_cast<double>(maximum) + std::log(static_cast<double>(sum));
+  }
+
+  /// O = P V, unseen keys skipped: whatever lies there must not matter.
+  void weigh(const float* v, std::int64_t first, std::int64_t count, float* o) {
+    const std::int64_t dim = in_.problem.head_dim_v;
+    outputs_.assign(static_cast<std::size_t>(count * dim), 0);
+    for (std::int64_t j0 = 0; j0 < keys_; j0 += kKeys) {  // the block of V stays in cache for all rows
+      for (std::int64_t r = 0; r < count; ++r) {
+        const std::int64_t end = std::min(j0 + kKeys, visible_end(in_.problem, first + r));
+        Real* sums = outputs_.data() + r * dim;
+        for (std::int64_t j = j0; j < end; ++j) {
+          const Real p = row(r)[j];
+          for (std::int64_t d = 0; d < dim; ++d) sums[d] += p * static_cast<Real>(v[j * dim + d]);
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < count * dim; ++i) {
+      o[i] = static_cast<float>(arithmetic_.materialise(outputs_[static_cast<std::size_t>(i)]));
+    }
+  }
+
+  const Inputs in_;
+  const Arithmetic arithmetic_;
+  std::int64_t keys_ = 0;  ///< that some row of the block sees
+  std::vector<Real> transposed_, scores_, outputs_;
+};
+
+/// Runs `worker` on every core; each takes indices from the shared counter until there are none left.
+void on_all_cores(std::int64_t count, const std::function<void(std::atomic<std::int64_t>& next)>& worker) {
+  std::atomic<std::int64_t> next{0};
+  const std::int64_t cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (std::int64_t i = 1; i < std::min(cores, count); ++i) threads.emplace_back(worker, std::ref(next));
+  worker(next);
+  for (std::thread& thread : threads) thread.join();
+}
+
+template <class Arithmetic>
+Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
+  const AttentionProblem& p = in.problem;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double empty = empty_row_lse == EmptyRowLse::positive_infinity ? kInfinity : -kInfinity;
+  Result result;
+  result.o = {p.batch, p.heads_q, p.seqlen_q, p.head_dim_v, {}};
+  result.o.values.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q * p.head_dim_v));
+  result.lse.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q));
+
+  const std::int64_t blocks = (p.seqlen_q + kRows - 1) / kRows, count = p.batch * p.heads_q * blocks;
+  on_all_cores(count, [&](std::atomic<std::int64_t>& next) {
+    RowBlock<Arithmetic> block(in, arithmetic);
+    for (std::int64_t i = next++; i < count; i = next++) {
+      const std::int64_t first = (blocks - 1 - i % blocks) * kRows,
+                         head = i / blocks;  // longest first under a causal mask
+      const std::int64_t row = head * p.seqlen_q + first;
+      block.compute(head / p.heads_q, head % p.heads_q, first, result.o.values.data() + row * p.head_dim_v,
+                    result.lse.data() + row, empty);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
+  return j >= 0 && j < visible_end(problem, i);
+}
+
+Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+                     double scale, EmptyRowLse empty_row_lse) {
+  const AttentionProblem full = problem.normalized();
+  return compute(Inputs{full, q, k, v, scale}, Exact{}, empty_row_lse);
+}
+
+Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+                          double scale) {
+  const AttentionProblem full = problem.normalized();
+  return compute(Inputs{full, q, k, v, scale}, Rounded{full.dtype}, EmptyRowLse::positive_infinity).o;
+}
+
+}  // namespace fa2::reference

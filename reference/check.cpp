@@ -1,0 +1,126 @@
+// The numerics contract: how far an output may be from the float64 reference.
+#include <fmt/format.h>
+#include <reference/attention_reference.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace fa2::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLseLimit = 1e-5;
+
+std::string index_text(const Tensor& t, std::size_t flat) {
+  const std::int64_t i = static_cast<std::int64_t>(flat), rows = i / t.dim;
+  return fmt::format("[batch {}, head {}, row {}, dim {}]", rows / t.rows / t.heads, rows / t.rows % t.heads,
+                     rows % t.rows, i % t.dim);
+}
+
+/// The yardstick. Where scores overflowed in 16 bits the baseline is not finite: there, rounding the
+/// reference is the yardstick.
+double baseline_error_of(const Tensor& baseline, const Tensor& ref, DType dtype) {
+  double worst = 0;
+  for (std::size_t i = 0; i < ref.values.size(); ++i) {
+    const double expected = ref.values[i];
+    if (!std::isfinite(expected)) continue;
+    const float low = std::isfinite(baseline.values[i]) ? baseline.values[i] : round_to(ref.values[i], dtype);
+    if (std::isfinite(low)) worst = std::max(worst, std::abs(low - expected));
+  }
+  return worst;
+}
+
+struct Worst {
+  double error = 0;         ///< infinite for a NaN or infinity where the reference is finite
+  std::size_t index = 0;    ///< first element with that error
+  std::size_t skipped = 0;  ///< elements whose reference is not finite: not compared
+};
+
+Worst worst_error(const Tensor& out, const Tensor& ref) {
+  Worst worst;
+  for (std::size_t i = 0; i < ref.values.size(); ++i) {
+    const double expected = ref.values[i], actual = out.values[i];
+    if (!std::isfinite(expected)) {
+      ++worst.skipped;
+      continue;
+    }
+    const double error = std::isfinite(actual) ? std::abs(actual - expected) : kInfinity;
+    if (error > worst.error) worst.error = error, worst.index = i;
+  }
+  return worst;
+}
+
+/// Relative, absolute where |lse| < 1. Infinities must be equal; a reference that is NaN is not compared.
+Worst worst_lse_error(const std::vector<float>& lse, const std::vector<double>& ref) {
+  Worst worst;
+  for (std::size_t i = 0; i < ref.size(); ++i) {
+    const double expected = ref[i], actual = lse[i];
+    if (std::isnan(expected) || actual == expected) continue;
+    const double error = std::isfinite(expected) && std::isfinite(actual)
+                             ? std::abs(actual - expected) / std::max(1.0, std::abs(expected))
+                             : kInfinity;
+    if (error > worst.error) worst.error = error, worst.index = i;
+  }
+  return worst;
+}
+
+bool same_shape(const Tensor& a, const Tensor& b) {
+  return a.batch == b.batch && a.heads == b.heads && a.rows == b.rows && a.dim == b.dim &&
+         a.values.size() == b.values.size();
+}
+
+std::string shape_text(const Tensor& t) {
+  return fmt::format("({}, {}, {}, {})", t.batch, t.heads, t.rows, t.dim);
+}
+
+/// Judges lse and appends to the message.
+void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdict) {
+  if (lse.size() != ref.lse.size()) {
+    verdict.ok = false;
+    verdict.message += fmt::format("; lse has {} elements, expected {}", lse.size(), ref.lse.size());
+    return;
+  }
+  const Worst worst = worst_lse_error(lse, ref.lse);
+  verdict.lse_error = worst.error;
+  verdict.message += fmt::format("; lse error {:.3g}, limit {:.0e}", worst.error, kLseLimit);
+  if (worst.error <= kLseLimit) return;
+  verdict.ok = false;
+  const std::size_t rows = static_cast<std::size_t>(ref.o.rows),
+                    heads = static_cast<std::size_t>(ref.o.heads);
+  verdict.message +=
+      fmt::format(", worst at [batch {}, head {}, row {}]: {} instead of {}", worst.index / rows / heads,
+                  worst.index / rows % heads, worst.index % rows, lse[worst.index], ref.lse[worst.index]);
+}
+
+}  // namespace
+
+Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+              double scale, const Tensor& out, const std::vector<float>* lse, EmptyRowLse empty_row_lse) {
+  Verdict verdict;
+  const Result ref = attention_f64(problem, q, k, v, scale, empty_row_lse);
+  if (!same_shape(out, ref.o)) {
+    verdict.message =
+        fmt::format("FAILED: output has shape {}, expected {}", shape_text(out), shape_text(ref.o));
+    return verdict;
+  }
+  verdict.baseline_error =
+      baseline_error_of(attention_baseline(problem, q, k, v, scale), ref.o, problem.dtype);
+  verdict.limit = 2 * verdict.baseline_error + 1e-5;
+  const Worst worst = worst_error(out, ref.o);
+  verdict.error = worst.error;
+  verdict.ok = worst.error <= verdict.limit;
+  verdict.message = fmt::format("error {:.3g}, limit {:.3g} (2 x {:.3g} of the {} baseline + 1e-5)",
+                                worst.error, verdict.limit, verdict.baseline_error, to_string(problem.dtype));
+  if (!verdict.ok) {
+    verdict.message += fmt::format(", worst first at {}: {} instead of {}", index_text(out, worst.index),
+                                   out.values[worst.index], ref.o.values[worst.index]);
+  }
+  if (worst.skipped != 0)
+    verdict.message += fmt::format("; {} elements without a finite reference", worst.skipped);
+  if (lse != nullptr) check_lse(*lse, ref, verdict);
+  verdict.message = (verdict.ok ? "ok: " : "FAILED: ") + verdict.message;
+  return verdict;
+}
+
+}  // namespace fa2::reference

@@ -1,0 +1,94 @@
+// A cubin loaded by the driver, as a Kernel.
+#include <fmt/format.h>
+#include <runtime/device.h>
+#include <runtime/driver.h>
+#include <runtime/kernel.h>
+
+#include <cassert>
+
+namespace fa2 {
+namespace {
+
+/// Owns a CUlibrary, which serves every context.
+class LoadedLibrary {
+ public:
+  explicit LoadedLibrary(const KernelBinary& binary) {
+    const CUresult result =
+        driver().library_load_data(&library_, binary.code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (result != CUDA_SUCCESS) {
+      throw_cuda_error(result,
+                       fmt::format("cuLibraryLoadData of the {} kernel {}", binary.arch, binary.spec));
+    }
+  }
+  ~LoadedLibrary() { warn_unless_ok(driver().library_unload(library_), "cuLibraryUnload"); }
+  LoadedLibrary(const LoadedLibrary&) = delete;
+  LoadedLibrary& operator=(const LoadedLibrary&) = delete;
+
+  CUkernel kernel(const std::string& entry) const {
+    CUkernel found = nullptr;
+    const CUresult result = driver().library_get_kernel(&found, library_, entry.c_str());
+    if (result != CUDA_SUCCESS) throw_cuda_error(result, "cuLibraryGetKernel of " + entry);
+    return found;
+  }
+
+ private:
+  CUlibrary library_ = nullptr;
+};
+
+class CudaKernel final : public Kernel {
+ public:
+  /// The device's context is current.
+  CudaKernel(const KernelBinary& binary, int device)
+      : driver_(driver()),
+        library_(binary),
+        kernel_(library_.kernel(binary.entry)),
+        threads_(static_cast<unsigned>(binary.resources.threads)),
+        shared_bytes_(static_cast<unsigned>(binary.resources.dynamic_shared_bytes)) {
+    check(driver_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       binary.resources.dynamic_shared_bytes, kernel_, device),
+          "cuKernelSetAttribute");
+    load_into_context();
+  }
+
+  void launch(std::uint32_t grid, const void* params, std::size_t, Stream stream) const override {
+    assert(grid > 0);
+    CUlaunchConfig config{};
+    config.gridDimX = grid;
+    config.gridDimY = 1;
+    config.gridDimZ = 1;
+    config.blockDimX = threads_;
+    config.blockDimY = 1;
+    config.blockDimZ = 1;
+    config.sharedMemBytes = shared_bytes_;
+    config.hStream = stream;
+    void* arguments[] = {const_cast<void*>(params)};
+    // The driver takes a CUkernel for a CUfunction and finds the one of the current context.
+    const auto function = reinterpret_cast<CUfunction>(kernel_);
+    check(driver_.launch_kernel_ex(&config, function, arguments, nullptr), "cuLaunchKernelEx");
+  }
+
+ private:
+  /// The driver loads code lazily, at the first launch; that one may be inside a stream capture, where
+  /// loading is not allowed. Asking for an attribute of the function loads it now.
+  void load_into_context() const {
+    CUfunction function = nullptr;
+    check(driver_.kernel_get_function(&function, kernel_), "cuKernelGetFunction");
+    int registers = 0;
+    check(driver_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function), "cuFuncGetAttribute");
+  }
+
+  const Driver& driver_;
+  LoadedLibrary library_;
+  CUkernel kernel_;
+  unsigned threads_;
+  unsigned shared_bytes_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Kernel> load_cuda_kernel(const KernelBinary& binary, int device) {
+  const ScopedContext context(device);
+  return std::make_shared<CudaKernel>(binary, device);
+}
+
+}  // namespace fa2

@@ -1,0 +1,141 @@
+// Devices, contexts and pointers, asked of the CUDA driver. A CUdevice is its ordinal, as in the CUDA
+// runtime.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <runtime/device.h>
+#include <runtime/driver.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+
+namespace fa2 {
+namespace {
+
+int attribute(CUdevice device, CUdevice_attribute name) {
+  int value = 0;
+  check(driver().device_get_attribute(&value, name, device), "cuDeviceGetAttribute");
+  return value;
+}
+
+Device describe(int ordinal) {
+  const int count = device_count();
+  if (ordinal < 0 || ordinal >= count) {
+    throw Unavailable(
+        fmt::format("there is no CUDA device {}: the driver shows {} of them, numbered from 0 "
+                    "(CUDA_VISIBLE_DEVICES limits what it shows)",
+                    ordinal, count));
+  }
+  CUdevice handle = 0;
+  check(driver().device_get(&handle, ordinal), "cuDeviceGet");
+  std::array<char, 256> name{};
+  check(driver().device_get_name(name.data(), static_cast<int>(name.size()), handle), "cuDeviceGetName");
+  std::size_t memory = 0;
+  check(driver().device_total_mem(&memory, handle), "cuDeviceTotalMem");
+
+  Device device;
+  device.ordinal = ordinal;
+  device.name = name.data();
+  device.major = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  device.minor = attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  device.sm_count = attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  device.l2_bytes = attribute(handle, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  device.memory_bytes = static_cast<std::int64_t>(memory);
+  const Arch* arch = arch_for_device(device.major, device.minor);
+  if (arch == nullptr) {
+    throw Unavailable(fmt::format("device {} ({}) has compute capability {}.{}; fa2 has kernels for {}",
+                                  ordinal, device.name, device.major, device.minor, known_arch_names()));
+  }
+  device.arch = *arch;
+  return device;
+}
+
+CUcontext primary_context(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, CUcontext> contexts;
+  const std::lock_guard lock(mutex);
+  CUcontext& context = contexts[ordinal];
+  if (context == nullptr) check(driver().primary_ctx_retain(&context, ordinal), "cuDevicePrimaryCtxRetain");
+  return context;
+}
+
+}  // namespace
+
+int device_count() {
+  try {
+    int count = 0;
+    return driver().device_get_count(&count) == CUDA_SUCCESS ? count : 0;
+  } catch (const Unavailable&) {
+    return 0;
+  }
+}
+
+const Device& device(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, Device> devices;
+  const std::lock_guard lock(mutex);
+  const auto known = devices.find(ordinal);
+  if (known != devices.end()) return known->second;
+  driver();  // "no driver" says more than "no device"
+  return devices.emplace(ordinal, describe(ordinal)).first->second;
+}
+
+int current_device() {
+  CUdevice current = 0;
+  const CUresult result = driver().ctx_get_device(&current);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) return 0;
+  check(result, "cuCtxGetDevice");
+  return current;
+}
+
+ScopedContext::ScopedContext(int ordinal) {
+  CUcontext current = nullptr;
+  check(driver().ctx_get_current(&current), "cuCtxGetCurrent");
+  if (current != nullptr && current_device() == ordinal) return;
+  check(driver().ctx_push_current(primary_context(ordinal)), "cuCtxPushCurrent");
+  pushed_ = true;
+}
+
+ScopedContext::~ScopedContext() {
+  CUcontext popped = nullptr;
+  if (pushed_) warn_unless_ok(driver().ctx_pop_current(&popped), "cuCtxPopCurrent");
+}
+
+bool is_capturing(Stream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver().stream_is_capturing(stream, &status);
+  // The legacy default stream, while another stream that synchronises with it is capturing.
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  // The default stream of a thread that has no context yet.
+  if (result == CUDA_ERROR_INVALID_CONTEXT && stream == nullptr) return false;
+  check(result, "cuStreamIsCapturing");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+PointerFacts pointer_facts(const void* pointer) {
+  unsigned int type = 0;
+  int ordinal = -1;
+  unsigned int managed = 0;
+  CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                 CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  void* values[] = {&type, &ordinal, &managed};
+  const CUresult result =
+      driver().pointer_get_attributes(3, names, values, reinterpret_cast<CUdeviceptr>(pointer));
+  if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) return {};
+  check(result, "cuPointerGetAttributes");
+  if (managed != 0) return {PointerKind::managed, ordinal};
+  if (type == CU_MEMORYTYPE_DEVICE) return {PointerKind::device, ordinal};
+  if (type == CU_MEMORYTYPE_HOST) return {PointerKind::pinned_host, ordinal};
+  return {};
+}
+
+std::string driver_version() {
+  try {
+    const int version = uninitialized_driver().version;
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  } catch (const Unavailable&) {
+    return {};
+  }
+}
+
+}  // namespace fa2

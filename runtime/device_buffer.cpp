@@ -1,0 +1,112 @@
+// Owners of device memory, streams and events.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <runtime/device_buffer.h>
+#include <runtime/driver.h>
+
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+CUdeviceptr address(const void* data, std::size_t offset = 0) {
+  return reinterpret_cast<CUdeviceptr>(data) + offset;
+}
+
+void check_range(const char* what, std::size_t offset, std::size_t bytes, std::size_t size) {
+  if (offset <= size && bytes <= size - offset) return;
+  throw Error(ErrorCode::internal, fmt::format("{} of {} bytes at offset {} leaves a buffer of {} bytes",
+                                               what, bytes, offset, size));
+}
+
+CUevent event(void* handle) {
+  return static_cast<CUevent>(handle);
+}
+
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  CUdeviceptr allocated = 0;
+  const CUresult result = driver().mem_alloc(&allocated, bytes);
+  if (result != CUDA_SUCCESS) throw_cuda_error(result, fmt::format("cuMemAlloc of {} bytes", bytes));
+  data_ = reinterpret_cast<void*>(allocated);
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) warn_unless_ok(driver().mem_free(address(data_)), "cuMemFree");
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void DeviceBuffer::fill(std::uint8_t value, Stream stream) {
+  if (size_ == 0) return;
+  check(driver().memset_d8_async(address(data_), value, size_, stream), "cuMemsetD8Async");
+}
+
+void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offset) {
+  check_range("an upload", offset, bytes, size_);
+  if (bytes == 0) return;
+  check(driver().memcpy_htod(address(data_, offset), host, bytes), "cuMemcpyHtoD");
+  // From pageable memory the call may return before the last bytes have reached the device, and non-blocking
+  // streams do not wait for the default stream.
+  check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
+}
+
+void DeviceBuffer::download(void* host, std::size_t bytes, std::size_t offset) const {
+  check_range("a download", offset, bytes, size_);
+  if (bytes == 0) return;
+  check(driver().memcpy_dtoh(host, address(data_, offset), bytes), "cuMemcpyDtoH");
+}
+
+OwnedStream::OwnedStream() {
+  check(driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
+OwnedStream::~OwnedStream() {
+  warn_unless_ok(driver().stream_destroy(stream_), "cuStreamDestroy");
+}
+
+void OwnedStream::synchronize() const {
+  check(driver().stream_synchronize(stream_), "cuStreamSynchronize");
+}
+
+StreamTimer::StreamTimer() {
+  CUevent start = nullptr;
+  CUevent stop = nullptr;
+  check(driver().event_create(&start, CU_EVENT_DEFAULT), "cuEventCreate");
+  start_ = start;
+  const CUresult result = driver().event_create(&stop, CU_EVENT_DEFAULT);
+  if (result != CUDA_SUCCESS) driver().event_destroy(start);
+  check(result, "cuEventCreate");
+  stop_ = stop;
+}
+
+StreamTimer::~StreamTimer() {
+  warn_unless_ok(driver().event_destroy(event(start_)), "cuEventDestroy");
+  warn_unless_ok(driver().event_destroy(event(stop_)), "cuEventDestroy");
+}
+
+void StreamTimer::start(Stream stream) {
+  check(driver().event_record(event(start_), stream), "cuEventRecord");
+}
+
+void StreamTimer::stop(Stream stream) {
+  check(driver().event_record(event(stop_), stream), "cuEventRecord");
+}
+
+double StreamTimer::elapsed_ms() const {
+  check(driver().event_synchronize(event(stop_)), "cuEventSynchronize");
+  float milliseconds = 0;
+  check(driver().event_elapsed_time(&milliseconds, event(start_), event(stop_)), "cuEventElapsedTime");
+  return milliseconds;
+}
+
+}  // namespace fa2

@@ -1,0 +1,227 @@
+// The Compiler that is NVRTC: source in, checked cubin out.
+#include <fa2/errors.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <runtime/compiler.h>
+#include <runtime/nvrtc.h>
+#include <runtime/ptxas_log.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+namespace fa2 {
+namespace {
+
+/// Constant, because NVRTC hashes it into the names of file-local symbols.
+constexpr const char* kProgramName = "fa2.cu";
+
+/// An NVRTC program: create, compile, ask.
+class Program {
+ public:
+  explicit Program(const KernelSource& source) {
+    std::vector<const char*> texts;
+    std::vector<const char*> names;
+    for (const SourceFile& header : source.headers) {
+      texts.push_back(header.text.c_str());
+      names.push_back(header.name.c_str());
+    }
+    require(nvrtc_.create_program(&program_, source.main.text.c_str(), kProgramName,
+                                  static_cast<int>(texts.size()), texts.data(), names.data()),
+            "nvrtcCreateProgram");
+  }
+  ~Program() { nvrtc_.destroy_program(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  /// @throws Unavailable if NVRTC lacks a part of itself; every other failure is returned.
+  nvrtcResult compile(const std::vector<std::string>& options) {
+    std::vector<const char*> arguments;
+    for (const std::string& option : options) arguments.push_back(option.c_str());
+    const auto start = std::chrono::steady_clock::now();
+    const nvrtcResult result =
+        nvrtc_.compile_program(program_, static_cast<int>(arguments.size()), arguments.data());
+    milliseconds_ =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (result == NVRTC_ERROR_BUILTIN_OPERATION_FAILURE) {
+      throw Unavailable(
+          fmt::format("{} cannot work: {}\nlibnvrtc-builtins.so.{}.{} must lie in the same folder",
+                      nvrtc_.library.path(), log(), nvrtc_.major, nvrtc_.minor));
+    }
+    return result;
+  }
+
+  double milliseconds() const { return milliseconds_; }
+  std::string log() const { return text(nvrtc_.get_log_size, nvrtc_.get_log, "nvrtcGetProgramLog"); }
+  std::string ptx() const { return text(nvrtc_.get_ptx_size, nvrtc_.get_ptx, "nvrtcGetPTX"); }
+
+  /// Empty if the options name no real architecture.
+  std::vector<std::byte> cubin() const {
+    std::size_t size = 0;
+    if (nvrtc_.get_cubin_size(program_, &size) != NVRTC_SUCCESS) return {};
+    std::vector<std::byte> bytes(size);
+    if (size > 0) require(nvrtc_.get_cubin(program_, reinterpret_cast<char*>(bytes.data())), "nvrtcGetCUBIN");
+    return bytes;
+  }
+
+ private:
+  void require(nvrtcResult result, const char* call) const {
+    if (result == NVRTC_SUCCESS) return;
+    throw Error(ErrorCode::internal, fmt::format("{}: {}", call, nvrtc_.get_error_string(result)));
+  }
+
+  /// NVRTC's sizes include the terminating 0.
+  template <class GetSize, class Get>
+  std::string text(GetSize get_size, Get get, const char* call) const {
+    std::size_t size = 0;
+    require(get_size(program_, &size), call);
+    std::string result(size, '\0');
+    if (size > 0) require(get(program_, result.data()), call);
+    result.resize(size > 0 ? size - 1 : 0);
+    return result;
+  }
+
+  const Nvrtc& nvrtc_ = nvrtc();
+  nvrtcProgram program_ = nullptr;
+  double milliseconds_ = 0;
+};
+
+/// Writes the source to a fresh file that only this user can read. Returns its path; empty if it cannot be
+/// written.
+std::string keep_source(const KernelSource& source) {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  if (error) return {};
+  std::string path = folder / ("fa2-" + source.key + "-XXXXXX.cu");
+  const int fd = mkostemps(path.data(), 3, O_CLOEXEC);
+  if (fd < 0) return {};
+  std::string text;
+  for (const SourceFile& header : source.headers)
+    text += "// ==== " + header.name + "\n" + header.text + "\n";
+  text += "// ==== " + source.main.name + "\n" + source.main.text + "\n";
+  std::FILE* file = fdopen(fd, "w");
+  if (file == nullptr) {
+    close(fd);
+    unlink(path.c_str());
+    return {};
+  }
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && written) return path;
+  unlink(path.c_str());
+  return {};
+}
+
+[[noreturn]] void refuse(const KernelSource& source, const std::string& reason, const std::string& log) {
+  const std::string path = keep_source(source);
+  const std::string where = path.empty() ? "the source could not be kept" : "source kept in " + path;
+  throw CompileError(fmt::format("{} for {}: {}; {}", source.spec, source.arch.name, reason, where), log,
+                     path);
+}
+
+/// The first line of the log that reports an error; empty if there is none.
+std::string first_error(std::string_view log) {
+  const std::size_t at = log.find("error");
+  if (at == std::string_view::npos) return {};
+  const std::size_t before = log.rfind('\n', at);
+  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  return std::string(log.substr(begin, log.find('\n', at) - begin));
+}
+
+std::string too_much_shared(const KernelSource& source, std::int32_t static_bytes) {
+  return fmt::format("needs {} bytes of dynamic and {} of static shared memory per block; {} has {}",
+                     source.shared_bytes, static_bytes, source.arch.name, source.arch.shared_per_block);
+}
+
+/// The resource rule that a compiled kernel breaks, as a sentence; empty for a good one.
+std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
+  const KernelResources& r = report.resources;
+  if (r.registers == 0) {
+    return fmt::format("ptxas reported nothing on a kernel named {} (options: {})", source.entry,
+                       fmt::join(source.options, " "));
+  }
+  if (r.spill_store_bytes != 0 || r.spill_load_bytes != 0 || r.stack_bytes != 0) {
+    return fmt::format(
+        "uses local memory with {} registers per thread: {} bytes of stack, {} of spill stores, {} of "
+        "spill loads",
+        r.registers, r.stack_bytes, r.spill_store_bytes, r.spill_load_bytes);
+  }
+  if (r.static_shared_bytes + source.shared_bytes > source.arch.shared_per_block) {
+    return too_much_shared(source, r.static_shared_bytes);
+  }
+  if (!report.wgmma_messages.empty()) return report.wgmma_messages.front();
+  return {};
+}
+
+bool is_elf(const std::vector<std::byte>& code) {
+  constexpr std::byte kMagic[] = {std::byte{0x7f}, std::byte{'E'}, std::byte{'L'}, std::byte{'F'}};
+  return code.size() > std::size(kMagic) && std::equal(std::begin(kMagic), std::end(kMagic), code.begin());
+}
+
+void compile_or_refuse(Program& program, const KernelSource& source) {
+  const nvrtcResult result = program.compile(source.options);
+  if (result == NVRTC_SUCCESS) return;
+  const std::string log = program.log();
+  refuse(source, fmt::format("{}: {}", nvrtc().get_error_string(result), first_error(log)), log);
+}
+
+class NvrtcCompiler final : public Compiler {
+ public:
+  KernelBinary compile(const KernelSource& source) override {
+    if (source.shared_bytes > source.arch.shared_per_block) {
+      refuse(source, too_much_shared(source, 0), "");
+    }
+    Program program(source);
+    compile_or_refuse(program, source);
+    const std::string log = program.log();
+    const PtxasReport report = parse_ptxas_log(log, source.entry);
+    const std::string broken = broken_rule(source, report);
+    if (!broken.empty()) refuse(source, broken, log);
+
+    KernelBinary binary;
+    binary.key = source.key;
+    binary.spec = source.spec;
+    binary.arch = source.arch.name;
+    binary.entry = source.entry;
+    binary.compiler = fmt::format("nvrtc {}.{}", nvrtc().major, nvrtc().minor);
+    binary.compile_ms = program.milliseconds();
+    binary.resources = report.resources;
+    binary.resources.dynamic_shared_bytes = source.shared_bytes;
+    binary.resources.threads = source.threads;
+    binary.code = program.cubin();
+    if (!is_elf(binary.code))
+      refuse(source, "NVRTC made no cubin (--gpu-architecture must name an sm_ target)", log);
+    return binary;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Compiler> make_nvrtc_compiler() {
+  return std::make_unique<NvrtcCompiler>();
+}
+
+std::string nvrtc_ptx(const KernelSource& source) {
+  Program program(source);
+  compile_or_refuse(program, source);
+  return program.ptx();
+}
+
+std::string nvrtc_log(const KernelSource& source) {
+  Program program(source);
+  const nvrtcResult result = program.compile(source.options);
+  const std::string log = program.log();
+  return result == NVRTC_SUCCESS ? log : log + nvrtc().get_error_string(result) + "\n";
+}
+
+NvrtcVersion nvrtc_version() {
+  return {nvrtc().major, nvrtc().minor, nvrtc().library.path()};
+}
+
+}  // namespace fa2

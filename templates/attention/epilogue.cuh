@@ -1,0 +1,55 @@
+// Normalised output and log-sum-exp to global memory (FlashAttention-2, Algorithm 1, lines 12-15).
+#pragma once
+
+#include "attention/mask.cuh"
+#include "attention/scheduler.cuh"
+#include "attention/shared_layout.cuh"
+#include "attention/softmax.cuh"
+#include "ptx/barrier.cuh"
+#include "tile/copy.cuh"
+
+namespace fa2 {
+
+/// Rows [warp_row, warp_row + 16 kM) of the tile belong to this warp.
+template <class Config, int kM, int kN>
+FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinates& at, int warp_row,
+                             const AccumulatorTile<kM, kN>& output, SharedAddress shared) {
+  const typename SharedLayout<Config>::OutputTile tile{shared};
+  ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      const float(&v)[4] = output.value[m][n];
+      const int row = warp_row + 16 * m + fragment_row();
+      const u32 in_chunk = static_cast<u32>(fragment_col() * 2);
+      ptx::st_shared_u32(tile.chunk_address(row, 8 * n) + in_chunk, ptx::cvt_rn_x2<typename Config::Element>(v[0], v[1]));
+      ptx::st_shared_u32(tile.chunk_address(row + 8, 8 * n) + in_chunk,
+                         ptx::cvt_rn_x2<typename Config::Element>(v[2], v[3]));
+    }
+  }
+  ptx::bar_warp_sync();
+  const int first_row = at.q_tile * Config::tile_m;
+  u16* const o = static_cast<u16*>(params.o) + at.batch * params.o_strides.batch_stride +
+                 at.head * params.o_strides.head_stride + first_row * params.o_strides.row_stride;
+  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(GlobalRows<Config::head_dim_v>{o, params.o_strides.row_stride},
+                                                        tile, warp_row, params.seqlen_q - first_row);
+}
+
+/// `first_row`: of this warp, in the sequence.
+template <int kM, int kThreshold>
+FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& at, int first_row,
+                          const OnlineSoftmax<kM, kThreshold>& softmax) {
+  if (params.lse == nullptr || fragment_col() != 0) return;
+  float* const lse = params.lse + (static_cast<i64>(at.batch) * params.heads_q + at.head) * params.seqlen_q;
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + 16 * m + 8 * half + fragment_row();
+      if (row < params.seqlen_q) ptx::st_global_f32(lse + row, softmax.log_sum_exp(m, half, params.empty_row_lse));
+    }
+  }
+}
+
+}  // namespace fa2

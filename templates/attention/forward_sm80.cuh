@@ -1,0 +1,68 @@
+// One block's work, top to bottom: load Q, run the main loop over K and V, write O and the log-sum-exp.
+#pragma once
+
+#include "attention/epilogue.cuh"
+#include "attention/mainloop_sm80.cuh"
+
+namespace fa2 {
+
+/// The rows of one head of a tensor, starting at `row`.
+template <int kCols>
+FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const TensorRef& strides, int batch, int head, i64 row) {
+  return {static_cast<const u16*>(data) + batch * strides.batch_stride + head * strides.head_stride +
+              row * strides.row_stride,
+          strides.row_stride};
+}
+
+/// Q into shared memory, and on into registers where the config says so; the ring's first loads are under way on return.
+template <class Config>
+FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count, float scale,
+                             KeyValueRing<Config>& ring, const BlockRange& blocks) {
+  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned, true>(q.tile, rows, row_count);
+  ptx::cp_async_commit_group();
+  if constexpr (Config::q_in_registers) {
+    ptx::cp_async_wait_group<0>();
+  } else {
+    ring.start(blocks);
+    ptx::cp_async_wait_group<KeyValueRing<Config>::started_groups>();
+  }
+  ptx::bar_sync();
+  if (scale < 0.0f) q.negate();
+  if constexpr (Config::q_in_registers) {
+    q.read_into_registers();
+    ptx::bar_sync();  // the ring overwrites Q
+    ring.start(blocks);
+  }
+}
+
+template <class Config>
+FA2_DEVICE void attention_forward(const AttentionParams& params) {
+  using Layout = SharedLayout<Config>;
+  const SharedAddress shared = ptx::dynamic_shared();
+  const TileCoordinates at = tile_of(ptx::block_index(), params);
+  const Mask<Config> mask{params.seqlen_q, params.seqlen_k};
+  const BlockRange blocks = block_range(mask, at.q_tile);
+  const int tile_row = at.q_tile * Config::tile_m;
+  const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;
+  const int kv_head = at.head / params.queries_per_kv;
+
+  KeyValueRing<Config> ring;
+  ring.k = head_rows<Config::head_dim>(params.k, params.k_strides, at.batch, kv_head, 0);
+  ring.v = head_rows<Config::head_dim_v>(params.v, params.v_strides, at.batch, kv_head, 0);
+  ring.base = shared + Layout::ring_start;
+  QueryOperand<Config> q;
+  q.tile = {shared};
+  q.first_row = warp_row;
+  load_queries(q, head_rows<Config::head_dim>(params.q, params.q_strides, at.batch, at.head, tile_row),
+               params.seqlen_q - tile_row, params.scale, ring, blocks);
+
+  MainloopSm80<Config> mainloop;
+  mainloop.output.clear();
+  mainloop.softmax.start(params.scale_log2);
+  mainloop.run(blocks, mask, tile_row + warp_row, q, ring);
+  mainloop.softmax.finish(mainloop.output);
+  store_lse(params, at, tile_row + warp_row, mainloop.softmax);
+  store_output<Config>(params, at, warp_row, mainloop.output, shared);
+}
+
+}  // namespace fa2

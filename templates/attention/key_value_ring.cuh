@@ -1,0 +1,95 @@
+// The pipeline that brings K and V blocks into shared memory with cp.async, from the last block to the first.
+#pragma once
+
+#include "attention/block_range.cuh"
+#include "attention/shared_layout.cuh"
+#include "ptx/barrier.cuh"
+#include "tile/copy.cuh"
+
+namespace fa2 {
+
+/// Config::stages slots of one K and one V block each.
+/// With two or more, whole blocks are fetched stages - 1 ahead and one barrier a block suffices. With one slot, V loads
+/// while S = Q K^T runs, and the next K while softmax and P V run, at the price of a second barrier.
+template <class Config>
+struct KeyValueRing {
+  using Layout = SharedLayout<Config>;
+  static constexpr bool one_slot = Config::stages == 1;
+  /// cp.async groups that start() leaves in flight.
+  static constexpr int started_groups = one_slot ? 1 : Config::stages - 1;
+
+  GlobalRows<Config::head_dim> k;
+  GlobalRows<Config::head_dim_v> v;
+  SharedAddress base;
+  int read_slot;
+  int write_slot;
+
+  FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(read_slot)}; }
+  FA2_DEVICE typename Layout::ValueTile values() const { return {slot(read_slot) + Layout::KeyTile::bytes}; }
+
+  /// Starts the first loads. Only the last block of the range can reach beyond its keys: it alone is bounded, and what no row
+  /// may see arrives as zeros.
+  FA2_DEVICE void start(const BlockRange& blocks) {
+    read_slot = write_slot = 0;
+    const int last = blocks.end - 1;
+    fetch<true, one_slot>(last, blocks.key_end);
+    FA2_UNROLL
+    for (int ahead = 1; ahead < started_groups; ++ahead) fetch<false, false>(last - ahead, 0);
+  }
+
+  /// Returns when block `n`'s keys are there for every thread, and starts loading what may now be overwritten.
+  FA2_DEVICE void await_keys(int n, const BlockRange& blocks) {
+    ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
+    ptx::bar_sync();
+    if constexpr (one_slot) {
+      load_tile<threads, aligned, true>(values(), block_of(v, n), blocks.key_end - n * Config::tile_n);
+      ptx::cp_async_commit_group();
+    } else {
+      fetch<false, false>(n - started_groups, 0);
+    }
+  }
+
+  /// Returns when block `n`'s values are there for every thread.
+  FA2_DEVICE void await_values(int n) {
+    if constexpr (one_slot) {
+      ptx::cp_async_wait_group<0>();
+      ptx::bar_sync();
+      fetch<false, true>(n - 1, 0);
+    }
+  }
+
+  /// Done with the current block.
+  FA2_DEVICE void pop() { advance(read_slot); }
+
+ private:
+  static constexpr int threads = Config::warps * 32;
+  static constexpr bool aligned = Config::rows_are_16_byte_aligned;
+
+  FA2_DEVICE SharedAddress slot(int index) const { return base + static_cast<u32>(index * Layout::slot_bytes); }
+
+  FA2_DEVICE static void advance(int& index) {
+    if constexpr (!one_slot) index = index + 1 == Config::stages ? 0 : index + 1;
+  }
+
+  template <int kCols>
+  FA2_DEVICE static GlobalRows<kCols> block_of(const GlobalRows<kCols>& rows, int n) {
+    return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
+  }
+
+  /// Block `n` into the next slot, as one cp.async group; the group is empty when there is no such block.
+  template <bool kBounded, bool kKeysOnly>
+  FA2_DEVICE void fetch(int n, int key_end) {
+    if (n >= 0) {
+      const int row_count = key_end - n * Config::tile_n;
+      load_tile<threads, aligned, kBounded>(typename Layout::KeyTile{slot(write_slot)}, block_of(k, n), row_count);
+      if constexpr (!kKeysOnly) {
+        const typename Layout::ValueTile tile{slot(write_slot) + Layout::KeyTile::bytes};
+        load_tile<threads, aligned, kBounded>(tile, block_of(v, n), row_count);
+      }
+    }
+    ptx::cp_async_commit_group();
+    advance(write_slot);
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,51 @@
+// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on mma.sync and cp.async: sm_80 and every later GPU.
+#pragma once
+
+#include "attention/block_range.cuh"
+#include "attention/key_value_ring.cuh"
+#include "attention/query_operand.cuh"
+#include "attention/score_mod.cuh"
+#include "attention/softmax.cuh"
+#include "tile/gemm.cuh"
+
+namespace fa2 {
+
+/// What one warp carries through the loop over key blocks, for the m_tiles * 16 query rows it owns (split-Q: no warp ever
+/// needs another warp's rows).
+template <class Config>
+struct MainloopSm80 {
+  using Element = typename Config::Element;
+  using Layout = SharedLayout<Config>;
+  static constexpr int m_tiles = QueryOperand<Config>::m_tiles;
+  using Scores = AccumulatorTile<m_tiles, Config::tile_n / 8>;
+  using Output = AccumulatorTile<m_tiles, Layout::padded_dim_v / 8>;
+
+  static_assert(Config::tile_m % (16 * Config::warps) == 0, "every warp owns whole 16-row mma tiles");
+  static_assert(Config::tile_n % 16 == 0, "an ldmatrix.x4 reads 16 keys");
+
+  Output output;
+  OnlineSoftmax<m_tiles, Config::rescale_threshold> softmax;
+
+  /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
+  FA2_DEVICE void run(const BlockRange& blocks, const Mask<Config>& mask, int first_row, const QueryOperand<Config>& q,
+                      KeyValueRing<Config>& ring) {
+    for (int n = blocks.end - 1; n >= 0; --n) {
+      Scores scores;
+      scores.clear();
+      ring.await_keys(n, blocks);
+      FA2_UNROLL
+      for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(scores, q.step(k), ring.keys(), 16 * k);
+      ring.await_values(n);
+      ScoreMod<Config>::apply(scores, first_row, n * Config::tile_n);
+      if (n >= blocks.first_masked) mask.apply(scores, first_row, n * Config::tile_n);
+      softmax.step(scores, output);
+      FA2_UNROLL
+      for (int k = 0; k < Config::tile_n / 16; ++k) {
+        gemm_nn_step<Element>(output, round_to_operand_a<Element>(scores, k), ring.values(), 16 * k);
+      }
+      ring.pop();
+    }
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,27 @@
+// Where a block's tiles lie in shared memory.
+#pragma once
+
+#include "tile/shared_tile.cuh"
+
+namespace fa2 {
+
+/// Q first, then the K/V ring; with Q in registers the ring reuses Q's memory. The output tile reuses everything.
+template <class Config>
+struct SharedLayout {
+  static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
+  static constexpr int padded_dim_v = (Config::head_dim_v + 15) / 16 * 16;
+  using QueryTile = SharedTile<Config::tile_m, padded_dim>;
+  using KeyTile = SharedTile<Config::tile_n, padded_dim>;
+  using ValueTile = SharedTile<Config::tile_n, padded_dim_v>;
+  using OutputTile = SharedTile<Config::tile_m, padded_dim_v>;
+
+  static constexpr int ring_start = Config::q_in_registers ? 0 : QueryTile::bytes;
+  static constexpr int slot_bytes = KeyTile::bytes + ValueTile::bytes;
+  static constexpr int ring_end = ring_start + Config::stages * slot_bytes;
+  static constexpr int bytes = ring_end > OutputTile::bytes ? (ring_end > QueryTile::bytes ? ring_end : QueryTile::bytes)
+                               : OutputTile::bytes > QueryTile::bytes ? OutputTile::bytes
+                                                                      : QueryTile::bytes;
+  static_assert(bytes == Config::shared_bytes, "the host launches with exactly the memory that the kernel lays out");
+};
+
+}  // namespace fa2

@@ -1,0 +1,25 @@
+// A stand-in for editors and clang-format: the generator renders this file anew for every kernel.
+#pragma once
+
+#include "attention/mask.cuh"
+#include "ptx/keywords.cuh"
+
+namespace fa2 {
+
+struct Config {
+  using Element = Half;
+  static constexpr int head_dim = 128;
+  static constexpr int head_dim_v = 128;
+  static constexpr MaskKind mask = MaskKind::causal_bottom_right;
+  static constexpr bool rows_are_16_byte_aligned = true;
+  static constexpr int tile_m = 128;
+  static constexpr int tile_n = 64;
+  static constexpr int warps = 4;
+  static constexpr int stages = 2;
+  static constexpr int q_in_registers = 0;
+  static constexpr int ctas_per_sm = 1;
+  static constexpr int rescale_threshold = 8;
+  static constexpr int shared_bytes = 98304;
+};
+
+}  // namespace fa2

@@ -1,0 +1,28 @@
+// Asynchronous copies from global to shared memory (sm_80).
+#pragma once
+
+#include "ptx/registers.cuh"
+
+namespace fa2::ptx {
+
+/// cp.async.cg 16 bytes, past L1. Both addresses are 16-byte aligned.
+FA2_DEVICE void cp_async_16(SharedAddress destination, const void* source) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(destination), "l"(source) : "memory");
+}
+
+/// The same, reading only the first `source_bytes` (0 or 16) and filling the rest with zeros.
+FA2_DEVICE void cp_async_16_zfill(SharedAddress destination, const void* source, int source_bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
+               "r"(source_bytes)
+               : "memory");
+}
+
+FA2_DEVICE void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Waits until at most `kPending` of this thread's newest groups are incomplete.
+template <int kPending>
+FA2_DEVICE void cp_async_wait_group() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace fa2::ptx

@@ -1,0 +1,67 @@
+// Approximate special functions (flushing subnormals) and packed conversions.
+#pragma once
+
+#include "ptx/keywords.cuh"
+
+namespace fa2::ptx {
+
+/// ex2.approx.ftz: 2^x; ex2(-inf) = 0. Maximum relative error 2^-22.
+FA2_DEVICE float ex2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// lg2.approx.ftz: log2(x); lg2(0) = -inf. Maximum absolute error 2^-22 on [0.5, 2], relative elsewhere.
+FA2_DEVICE float lg2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// rcp.rn: 1 / x, correctly rounded.
+FA2_DEVICE float rcp_rn(float x) {
+  float y;
+  asm("rcp.rn.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// fma.rn.ftz: a * b + c.
+FA2_DEVICE float fma_rn(float a, float b, float c) {
+  float d;
+  asm("fma.rn.ftz.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
+  return d;
+}
+
+/// max.f32: the larger one; a NaN loses to a number.
+FA2_DEVICE float max_f32(float a, float b) {
+  float c;
+  asm("max.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+FA2_DEVICE float infinity() {
+  float x;
+  asm("mov.b32 %0, 0x7f800000;" : "=f"(x));
+  return x;
+}
+
+/// cvt.rn.{f16x2,bf16x2}.f32: two floats rounded to nearest even and packed, `low` in the low half.
+template <class Element>
+FA2_DEVICE u32 cvt_rn_x2(float low, float high);
+
+template <>
+FA2_DEVICE u32 cvt_rn_x2<Half>(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+template <>
+FA2_DEVICE u32 cvt_rn_x2<BFloat16>(float low, float high) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+}  // namespace fa2::ptx

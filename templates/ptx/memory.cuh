@@ -1,0 +1,58 @@
+// Plain loads and stores, each naming its state space.
+#pragma once
+
+#include "ptx/registers.cuh"
+
+namespace fa2::ptx {
+
+/// 16 bytes in flight between registers and memory.
+struct Vector16 {
+  u32 word[4];
+};
+
+FA2_DEVICE u32 ld_shared_u32(SharedAddress address) {
+  u32 value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
+FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+FA2_DEVICE Vector16 ld_shared_v4(SharedAddress address) {
+  Vector16 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+FA2_DEVICE void st_shared_v4(SharedAddress address, const Vector16& v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.word[0]), "r"(v.word[1]),
+               "r"(v.word[2]), "r"(v.word[3])
+               : "memory");
+}
+
+FA2_DEVICE u16 ld_global_u16(const void* address) {
+  u16 value;
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(address) : "memory");
+  return value;
+}
+
+FA2_DEVICE void st_global_u16(void* address, u16 value) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
+}
+
+FA2_DEVICE void st_global_f32(void* address, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+}
+
+FA2_DEVICE void st_global_v4(void* address, const Vector16& v) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(v.word[0]), "r"(v.word[1]),
+               "r"(v.word[2]), "r"(v.word[3])
+               : "memory");
+}
+
+}  // namespace fa2::ptx

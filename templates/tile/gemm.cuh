@@ -1,0 +1,41 @@
+// Warp-level products of register and shared tiles on mma.m16n8k16.
+#pragma once
+
+#include "ptx/mma.cuh"
+#include "tile/register_tile.cuh"
+
+namespace fa2 {
+
+/// c += A B^T for one k-step: columns [col, col + 16) of B, whose rows are c's columns.
+template <class Element, int kM, int kN, int kRows, int kCols>
+FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b, int col) {
+  static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
+  FA2_UNROLL
+  for (int n = 0; n < kN; n += 2) {
+    u32 block[4];
+    ptx::ldmatrix_x4(block, b.block_address(n * 8, col));
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[2]);
+      ptx::mma_m16n8k16<Element>(c.value[m][n + 1], a.pair[m], block[1], block[3]);
+    }
+  }
+}
+
+/// c += A B for one k-step: rows [row, row + 16) of B, whose columns are c's columns.
+template <class Element, int kM, int kN, int kRows, int kCols>
+FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b, int row) {
+  static_assert(kN * 8 == kCols, "B's columns are the accumulator's columns");
+  FA2_UNROLL
+  for (int n = 0; n < kN; n += 2) {
+    u32 block[4];
+    ptx::ldmatrix_x4_trans(block, b.block_address(row, n * 8));
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[1]);
+      ptx::mma_m16n8k16<Element>(c.value[m][n + 1], a.pair[m], block[2], block[3]);
+    }
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,62 @@
+// A warp's tiles in registers, in the layouts of mma.m16n8k16.
+#pragma once
+
+#include "ptx/ldmatrix.cuh"
+#include "ptx/math.cuh"
+#include "tile/shared_tile.cuh"
+
+namespace fa2 {
+
+/// Where this lane's elements sit in a 16 x 8 accumulator: value[0..1] at (row, col..col+1), value[2..3] at (row + 8, ...).
+FA2_DEVICE int fragment_row() { return ptx::lane_index() / 4; }
+FA2_DEVICE int fragment_col() { return ptx::lane_index() % 4 * 2; }
+
+/// (16 kM) x (8 kN) float32 accumulators.
+template <int kM, int kN>
+struct AccumulatorTile {
+  float value[kM][kN][4];
+
+  FA2_DEVICE void clear() {
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        FA2_UNROLL
+        for (int i = 0; i < 4; ++i) value[m][n][i] = 0.0f;
+      }
+    }
+  }
+};
+
+/// (16 kM) x 16 elements as the A operand: one k-step of a product.
+template <int kM>
+struct OperandA {
+  u32 pair[kM][4];
+};
+
+/// The A operand at rows [row, row + 16 kM) and columns [col, col + 16) of a shared tile.
+template <int kM, int kRows, int kCols>
+FA2_DEVICE OperandA<kM> load_operand_a(SharedTile<kRows, kCols> tile, int row, int col) {
+  OperandA<kM> a;
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) ptx::ldmatrix_x4(a.pair[m], tile.block_address(row + 16 * m, col));
+  return a;
+}
+
+/// Columns [16 step, 16 step + 16) of an accumulator, rounded to Element: two neighbouring accumulators are an A operand as
+/// they stand, without a shuffle.
+template <class Element, int kM, int kN>
+FA2_DEVICE OperandA<kM> round_to_operand_a(const AccumulatorTile<kM, kN>& tile, int step) {
+  OperandA<kM> a;
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float(&v)[4] = tile.value[m][2 * step + i / 2];
+      a.pair[m][i] = ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);
+    }
+  }
+  return a;
+}
+
+}  // namespace fa2

@@ -1,0 +1,52 @@
+// A matrix tile of 16-bit elements in shared memory, laid out so that cp.async and ldmatrix never meet a bank conflict.
+#pragma once
+
+#include "ptx/registers.cuh"
+
+namespace fa2 {
+
+using ptx::SharedAddress;
+
+/// kRows x kCols elements as consecutive pages of 64, then 32, then 16 columns, each page row-major.
+/// Inside a page the 16-byte chunks of a row are XOR-permuted by the row, so that the same chunk of 8 neighbouring rows
+/// lies in 8 different bank groups. `base` is a multiple of 128.
+template <int kRows, int kCols>
+struct SharedTile {
+  static_assert(kCols % 16 == 0, "an mma step reads 16 columns");
+  static constexpr int rows = kRows;
+  static constexpr int cols = kCols;
+  static constexpr int bytes = kRows * kCols * 2;
+
+  SharedAddress base;
+
+  FA2_DEVICE static constexpr int page_start(int col) {
+    return col < kCols / 64 * 64 ? col / 64 * 64 : col < kCols / 32 * 32 ? kCols / 64 * 64 : kCols / 32 * 32;
+  }
+  FA2_DEVICE static constexpr int page_width(int col) {
+    return col < kCols / 64 * 64 ? 64 : col < kCols / 32 * 32 ? 32 : 16;
+  }
+
+  /// Address of the 16-byte chunk that holds (row, col); col is a multiple of 8.
+  FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
+    const int start = page_start(col), width = page_width(col);
+    const int chunk = ((col - start) / 8) ^ swizzle(row, width);
+    return base + static_cast<u32>(start * kRows * 2 + row * width * 2 + chunk * 16);
+  }
+
+  /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples of 16:
+  /// blocks 0..3 are (rows 0-7, cols 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15).
+  FA2_DEVICE SharedAddress block_address(int row, int col) const {
+    const int lane = ptx::lane_index(), lane_row = lane & 15;
+    const int start = page_start(col), width = page_width(col);
+    // The low bits of `base` are clear, so the column's chunk can be XORed into a per-lane address.
+    const u32 lane_address = base + static_cast<u32>(lane_row * width * 2 + (((lane >> 4) ^ swizzle(lane_row, width)) << 4));
+    return (lane_address ^ static_cast<u32>((col - start) * 2)) + static_cast<u32>(start * kRows * 2 + row * width * 2);
+  }
+
+ private:
+  FA2_DEVICE static constexpr int swizzle(int row, int width) {
+    return width == 64 ? row & 7 : width == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,340 @@
+// The yardsticks themselves: float64 attention, the 16-bit baseline, the contract, and the conversions.
+#include <doctest/doctest.h>
+#include <reference/attention_reference.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace {
+
+using namespace fa2;
+using reference::Tensor;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Tensor tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+  Tensor t{batch, heads, rows, dim, {}};
+  t.values.resize(static_cast<std::size_t>(batch * heads * rows * dim));
+  return t;
+}
+
+Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim, DType dtype,
+                     unsigned seed) {
+  Tensor t = tensor(batch, heads, rows, dim);
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  for (float& value : t.values) value = reference::round_to(normal(generator), dtype);
+  return t;
+}
+
+/// Two queries, three keys, head_dim 8 with only the first two columns in use: scores of query 0 are 1, 2, 0
+/// and of query 1 are 0, 1, -1; values of the keys are 1, 10 and 100 in column 0.
+struct Tiny {
+  AttentionProblem problem;
+  Tensor q = tensor(1, 1, 2, 8), k = tensor(1, 1, 3, 8), v = tensor(1, 1, 3, 8);
+
+  Tiny() {
+    problem.head_dim = 8;
+    problem.seqlen_q = 2;
+    problem.seqlen_k = 3;
+    q.at(0, 0, 0, 0) = q.at(0, 0, 1, 0) = 1;
+    q.at(0, 0, 1, 1) = -1;
+    for (std::int64_t j = 0; j < 3; ++j) k.at(0, 0, j, 1) = 1;
+    k.at(0, 0, 0, 0) = 1;
+    k.at(0, 0, 1, 0) = 2;
+    v.at(0, 0, 0, 0) = 1;
+    v.at(0, 0, 1, 0) = 10;
+    v.at(0, 0, 2, 0) = 100;
+  }
+};
+
+/// Every query against every visible key, one at a time.
+double naive(const AttentionProblem& p, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
+             std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) {
+  const std::int64_t kv = h * p.heads_kv / p.heads_q;
+  double sum = 0, weighted = 0;
+  for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
+    if (!reference::is_visible(p, i, j)) continue;
+    double score = 0;
+    for (std::int64_t c = 0; c < p.head_dim; ++c)
+      score += double{q.at(b, h, i, c)} * double{k.at(b, kv, j, c)};
+    sum += std::exp(score * scale);
+    weighted += std::exp(score * scale) * double{v.at(b, kv, j, d)};
+  }
+  return sum == 0 ? 0 : weighted / sum;
+}
+
+}  // namespace
+
+TEST_CASE("reference: two queries and three keys by hand") {
+  const Tiny t;
+  const reference::Result result = reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0);
+  const double e = std::exp(1.0);
+  const double sum0 = e + e * e + 1, sum1 = 1 + e + 1 / e;
+  CHECK(result.o.at(0, 0, 0, 0) == doctest::Approx((e + 10 * e * e + 100) / sum0).epsilon(1e-6));
+  CHECK(result.o.at(0, 0, 1, 0) == doctest::Approx((1 + 10 * e + 100 / e) / sum1).epsilon(1e-6));
+  CHECK(result.o.at(0, 0, 0, 1) == 0);
+  CHECK(result.lse[0] == doctest::Approx(std::log(sum0)).epsilon(1e-14));
+  CHECK(result.lse[1] == doctest::Approx(std::log(sum1)).epsilon(1e-14));
+}
+
+TEST_CASE("reference: scale 0 averages, a negative scale prefers the smallest score") {
+  const Tiny t;
+  const reference::Result zero = reference::attention_f64(t.problem, t.q, t.k, t.v, 0.0);
+  CHECK(zero.o.at(0, 0, 0, 0) == doctest::Approx(37.0));
+  CHECK(zero.lse[1] == doctest::Approx(std::log(3.0)));
+  const reference::Result negative = reference::attention_f64(t.problem, t.q, t.k, t.v, -30.0);
+  CHECK(negative.o.at(0, 0, 0, 0) == doctest::Approx(100.0));
+  CHECK(negative.lse[0] == doctest::Approx(0.0));
+}
+
+TEST_CASE("reference: causal alignment with more keys, and with more queries") {
+  AttentionProblem p;
+  p.head_dim = 8;
+  p.mask = MaskKind::causal_bottom_right;
+  p.seqlen_q = 2;
+  p.seqlen_k = 5;
+  CHECK(reference::is_visible(p, 0, 3));
+  CHECK_FALSE(reference::is_visible(p, 0, 4));
+  CHECK(reference::is_visible(p, 1, 4));
+  p.mask = MaskKind::causal_top_left;
+  CHECK(reference::is_visible(p, 0, 0));
+  CHECK_FALSE(reference::is_visible(p, 0, 1));
+  CHECK_FALSE(reference::is_visible(p, 1, 2));
+
+  p.seqlen_q = 5;
+  p.seqlen_k = 2;
+  CHECK(reference::is_visible(p, 4, 1));
+  CHECK_FALSE(reference::is_visible(p, 0, 1));
+  p.mask = MaskKind::causal_bottom_right;
+  CHECK_FALSE(reference::is_visible(p, 2, 0));
+  CHECK(reference::is_visible(p, 3, 0));
+  CHECK_FALSE(reference::is_visible(p, 3, 1));
+}
+
+TEST_CASE("reference: rows that see no key are 0 with the chosen infinity") {
+  Tiny t;
+  t.problem.mask = MaskKind::causal_bottom_right;
+  t.problem.seqlen_k = 1;
+  t.k = tensor(1, 1, 1, 8);
+  t.v = tensor(1, 1, 1, 8);
+  t.v.at(0, 0, 0, 0) = 7;
+  const reference::Result plus = reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0);
+  CHECK(plus.o.at(0, 0, 0, 0) == 0);
+  CHECK(plus.lse[0] == kInfinity);
+  CHECK(plus.o.at(0, 0, 1, 0) == 7);
+  CHECK(plus.lse[1] == 0);
+  const reference::Result minus =
+      reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0, EmptyRowLse::negative_infinity);
+  CHECK(minus.lse[0] == -kInfinity);
+}
+
+TEST_CASE("reference: no keys, no queries, no batch") {
+  Tiny t;
+  t.problem.seqlen_k = 0;
+  const Tensor none = tensor(1, 1, 0, 8);
+  const reference::Result result = reference::attention_f64(t.problem, t.q, none, none, 1.0);
+  for (const float value : result.o.values) CHECK(value == 0);
+  CHECK(result.lse == std::vector<double>{kInfinity, kInfinity});
+  const Tensor baseline = reference::attention_baseline(t.problem, t.q, none, none, 1.0);
+  for (const float value : baseline.values) CHECK(value == 0);
+
+  t.problem.seqlen_q = 0;
+  CHECK(reference::attention_f64(t.problem, none, none, none, 1.0).o.values.empty());
+  t.problem.batch = 0;
+  CHECK(reference::attention_f64(t.problem, none, none, none, 1.0).lse.empty());
+}
+
+TEST_CASE("reference: blocks, threads and grouped heads agree with the plain definition") {
+  AttentionProblem p;
+  p.head_dim = 16;
+  p.head_dim_v = 24;
+  p.batch = 2;
+  p.heads_q = 6;
+  p.heads_kv = 2;
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+    for (const auto& [sq, sk] : {std::pair<int, int>{37, 131}, {131, 37}, {1, 64}, {65, 65}}) {
+      p.mask = mask;
+      p.seqlen_q = sq;
+      p.seqlen_k = sk;
+      const Tensor q = random_tensor(2, 6, sq, 16, p.dtype, 1), k = random_tensor(2, 2, sk, 16, p.dtype, 2),
+                   v = random_tensor(2, 2, sk, 24, p.dtype, 3);
+      const reference::Result result = reference::attention_f64(p, q, k, v, 0.25);
+      double worst = 0;
+      for (std::int64_t b = 0; b < 2; ++b) {
+        for (std::int64_t h = 0; h < 6; ++h) {
+          for (std::int64_t i = 0; i < sq; ++i) {
+            const double expected = naive(p, q, k, v, 0.25, b, h, i, 23);
+            worst = std::max(worst, std::abs(double{result.o.at(b, h, i, 23)} - expected));
+          }
+        }
+      }
+      CHECK(worst < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("reference: NaN in keys that nobody sees stays there") {
+  AttentionProblem p;
+  p.head_dim = 8;
+  p.mask = MaskKind::causal_top_left;
+  p.seqlen_q = 20;
+  p.seqlen_k = 90;
+  const Tensor q = random_tensor(1, 1, 20, 8, p.dtype, 1);
+  Tensor k = random_tensor(1, 1, 90, 8, p.dtype, 2), v = random_tensor(1, 1, 90, 8, p.dtype, 3);
+  const reference::Result clean = reference::attention_f64(p, q, k, v, 1.0);
+  for (std::int64_t j = 20; j < 90; ++j) k.at(0, 0, j, 3) = v.at(0, 0, j, 3) = std::nanf("");
+  CHECK(reference::attention_f64(p, q, k, v, 1.0).o.values == clean.o.values);
+  k.at(0, 0, 5, 0) = std::nanf("");
+  const reference::Result dirty = reference::attention_f64(p, q, k, v, 1.0);
+  CHECK(dirty.o.at(0, 0, 4, 0) == clean.o.at(0, 0, 4, 0));
+  CHECK(std::isnan(dirty.o.at(0, 0, 5, 0)));
+}
+
+TEST_CASE("reference: the baseline rounds scores, probabilities and output") {
+  AttentionProblem p;
+  p.dtype = DType::bf16;
+  p.head_dim = 8;
+  p.seqlen_q = 1;
+  p.seqlen_k = 2;
+  Tensor q = tensor(1, 1, 1, 8), k = tensor(1, 1, 2, 8), v = tensor(1, 1, 2, 8);
+  q.at(0, 0, 0, 0) = 1.0078125f;  // 1 + 2^-7, one step above 1 in bf16
+  k.at(0, 0, 0, 0) = 1.0078125f;
+  v.at(0, 0, 0, 0) = 1;
+  v.at(0, 0, 1, 0) = 0;
+  const float score = reference::round_to(1.0078125f * 1.0078125f, DType::bf16);
+  CHECK(score == 1.015625f);
+  const float probability = reference::round_to(1 / (1 + std::exp(-score)), DType::bf16);
+  CHECK(reference::attention_baseline(p, q, k, v, 1.0).at(0, 0, 0, 0) == probability);
+  CHECK(reference::attention_f64(p, q, k, v, 1.0).o.at(0, 0, 0, 0) != probability);
+}
+
+TEST_CASE("contract: the baseline passes, and each kind of damage is named") {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.heads_q = 2;
+  p.seqlen_q = 33;
+  p.seqlen_k = 50;
+  p.mask = MaskKind::causal_bottom_right;
+  const Tensor q = random_tensor(1, 2, 33, 64, p.dtype, 1), k = random_tensor(1, 2, 50, 64, p.dtype, 2),
+               v = random_tensor(1, 2, 50, 64, p.dtype, 3);
+  const Tensor good = reference::attention_baseline(p, q, k, v, 0.125);
+  const reference::Result ref = reference::attention_f64(p, q, k, v, 0.125);
+  std::vector<float> lse(ref.lse.begin(), ref.lse.end());
+
+  reference::Verdict verdict = reference::check(p, q, k, v, 0.125, good, &lse);
+  CHECK(verdict.ok);
+  CHECK(verdict.error == verdict.baseline_error);
+  CHECK(verdict.baseline_error > 0);
+  CHECK(verdict.limit == 2 * verdict.baseline_error + 1e-5);
+  CHECK(verdict.lse_error < 1e-6);
+  CHECK(verdict.message.rfind("ok: ", 0) == 0);
+
+  Tensor far = good;
+  far.at(0, 1, 30, 5) = static_cast<float>(double{ref.o.at(0, 1, 30, 5)} + verdict.limit * 1.01);
+  verdict = reference::check(p, q, k, v, 0.125, far, nullptr);
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.message.find("[batch 0, head 1, row 30, dim 5]") != std::string::npos);
+
+  Tensor nan = good;
+  nan.at(0, 0, 7, 1) = nan.at(0, 1, 3, 3) = std::nanf("");
+  verdict = reference::check(p, q, k, v, 0.125, nan, nullptr);
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.error == kInfinity);
+  CHECK(verdict.message.find("[batch 0, head 0, row 7, dim 1]: nan") != std::string::npos);
+
+  lse[40] *= 1.0001f;
+  verdict = reference::check(p, q, k, v, 0.125, good, &lse);
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.message.find("[batch 0, head 1, row 7]") != std::string::npos);
+  lse.pop_back();
+  CHECK_FALSE(reference::check(p, q, k, v, 0.125, good, &lse).ok);
+
+  Tensor short_one = good;
+  short_one.rows = 32;
+  CHECK_FALSE(reference::check(p, q, k, v, 0.125, short_one, nullptr).ok);
+}
+
+TEST_CASE("contract: the infinity of an empty row must be the chosen one") {
+  Tiny t;
+  t.problem.seqlen_k = 0;
+  const Tensor none = tensor(1, 1, 0, 8), zeros = tensor(1, 1, 2, 8);
+  const std::vector<float> plus(2, std::numeric_limits<float>::infinity());
+  CHECK(reference::check(t.problem, t.q, none, none, 1.0, zeros, &plus).ok);
+  CHECK_FALSE(
+      reference::check(t.problem, t.q, none, none, 1.0, zeros, &plus, EmptyRowLse::negative_infinity).ok);
+}
+
+TEST_CASE("contract: scores beyond float16 do not make the limit infinite") {
+  Tiny t;
+  for (float& value : t.q.values) value *= 60000;
+  const reference::Result ref = reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0);
+  CHECK(std::isnan(reference::attention_baseline(t.problem, t.q, t.k, t.v, 1.0).at(0, 0, 0, 0)));
+  CHECK(reference::check(t.problem, t.q, t.k, t.v, 1.0, ref.o, nullptr).ok);
+  Tensor wrong = ref.o;
+  wrong.at(0, 0, 0, 0) += 1;
+  CHECK_FALSE(reference::check(t.problem, t.q, t.k, t.v, 1.0, wrong, nullptr).ok);
+}
+
+TEST_CASE("conversions: every pattern of 16 bits survives the round trip") {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    int broken = 0;
+    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+      const std::uint16_t narrow = static_cast<std::uint16_t>(bits);
+      broken += reference::to_bits(reference::from_bits(narrow, dtype), dtype) != narrow;
+    }
+    CHECK(broken == 0);
+  }
+}
+
+TEST_CASE("conversions: between neighbours the nearest wins, and a tie goes to the even one") {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const std::uint32_t infinity = dtype == DType::f16 ? 0x7c00 : 0x7f80;
+    int broken = 0;
+    for (std::uint32_t bits = 0; bits + 1 < infinity; ++bits) {
+      const std::uint16_t low = static_cast<std::uint16_t>(bits), high = static_cast<std::uint16_t>(bits + 1);
+      const float below = reference::from_bits(low, dtype), above = reference::from_bits(high, dtype);
+      const float middle = static_cast<float>((double{below} + double{above}) / 2);
+      const float sign = bits % 3 == 0 ? -1.0f : 1.0f;
+      const std::uint16_t sign_bit = bits % 3 == 0 ? 0x8000 : 0;
+      broken += !(below < above);
+      broken += reference::to_bits(sign * middle, dtype) != (sign_bit | (low % 2 == 0 ? low : high));
+      broken += reference::to_bits(sign * std::nextafter(middle, 0.0f), dtype) != (sign_bit | low);
+      broken += reference::to_bits(sign * std::nextafter(middle, std::numeric_limits<float>::infinity()),
+                                   dtype) != (sign_bit | high);
+    }
+    CHECK(broken == 0);
+  }
+}
+
+TEST_CASE("conversions: overflow, NaN and the ends of the range") {
+  CHECK(reference::to_bits(65519.996f, DType::f16) == 0x7bff);
+  CHECK(reference::to_bits(65520.0f, DType::f16) == 0x7c00);
+  CHECK(reference::to_bits(-1e10f, DType::f16) == 0xfc00);
+  CHECK(reference::to_bits(0x1p-25f, DType::f16) == 0);
+  CHECK(reference::to_bits(0x1.000002p-25f, DType::f16) == 1);
+  CHECK(reference::to_bits(-0.0f, DType::f16) == 0x8000);
+  CHECK(reference::to_bits(std::numeric_limits<float>::max(), DType::bf16) == 0x7f80);
+  CHECK(reference::to_bits(-std::numeric_limits<float>::infinity(), DType::bf16) == 0xff80);
+  const float thin_nan = std::bit_cast<float>(0x7f800001u);  // its payload lies in the dropped bits
+  CHECK(std::isnan(reference::round_to(thin_nan, DType::f16)));
+  CHECK(std::isnan(reference::round_to(thin_nan, DType::bf16)));
+}
+
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && defined(__x86_64__)
+TEST_CASE("conversions: float16 as the compiler converts it") {
+  int broken = 0;
+  std::mt19937 generator(1);
+  for (int i = 0; i < 2000000; ++i) {
+    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(generator()));
+    if (std::isnan(value)) continue;
+    const std::uint16_t expected = std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
+    broken += reference::to_bits(value, DType::f16) != expected;
+    broken +=
+        reference::from_bits(expected, DType::f16) != static_cast<float>(std::bit_cast<_Float16>(expected));
+  }
+  CHECK(broken == 0);
+}
+#endif
