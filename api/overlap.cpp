@@ -1,6 +1,7 @@
 // Extents and overlaps of strided tensors, in 128-bit arithmetic so that no stride can wrap around.
 #include <api/overlap.h>
 
+#include <limits>
 #include <utility>
 
 namespace fa2 {
@@ -18,12 +19,11 @@ struct Columns {
   Int128 width = 0;
 };
 
-Columns columns_of(const TensorView& view, Int128 modulus) {
+Columns columns_of(const TensorView& view, std::int64_t modulus) {
   Columns columns{Int128{view.address}, Int128{view.dim} * kElementBytes};
   for (std::size_t i = 0; i < 3; ++i) {
-    const Int128 stride = Int128{view.strides[i]} * kElementBytes;
-    if (view.extents[i] <= 1 || stride % modulus == 0) continue;
-    const Int128 reach = Int128{view.extents[i] - 1} * stride;
+    if (view.extents[i] <= 1 || view.strides[i] % modulus == 0) continue;
+    const Int128 reach = Int128{view.extents[i] - 1} * view.strides[i] * kElementBytes;
     columns.begin += reach < 0 ? reach : 0;
     columns.width += reach < 0 ? -reach : reach;
   }
@@ -35,11 +35,14 @@ Int128 positive_remainder(Int128 value, Int128 modulus) {
   return remainder < 0 ? remainder + modulus : remainder;
 }
 
-bool disjoint_modulo(const TensorView& a, const TensorView& b, Int128 modulus) {
-  if (modulus == 0) return false;
-  const Columns in_a = columns_of(a, modulus), in_b = columns_of(b, modulus);
-  return positive_remainder(in_b.begin - in_a.begin, modulus) >= in_a.width &&
-         positive_remainder(in_a.begin - in_b.begin, modulus) >= in_b.width;
+/// `row_stride` in elements. One without a 64-bit magnitude proves nothing, like 0.
+bool disjoint_modulo(const TensorView& a, const TensorView& b, std::int64_t row_stride) {
+  if (row_stride == 0 || row_stride == std::numeric_limits<std::int64_t>::min()) return false;
+  const std::int64_t elements = row_stride < 0 ? -row_stride : row_stride;
+  const Columns in_a = columns_of(a, elements), in_b = columns_of(b, elements);
+  const Int128 modulus = Int128{elements} * kElementBytes;
+  const Int128 a_to_b = positive_remainder(in_b.begin - in_a.begin, modulus);
+  return a_to_b >= in_a.width && modulus - a_to_b >= in_b.width;
 }
 
 TensorView view_of(std::string_view name, const void* data, std::int64_t batch, std::int64_t heads,
@@ -96,8 +99,7 @@ RowOverlap overlapping_rows(const TensorView& view) {
 }
 
 bool disjoint_columns(const TensorView& a, const TensorView& b) {
-  const Int128 row_a = magnitude(a.strides[2]) * kElementBytes;
-  const Int128 row_b = magnitude(b.strides[2]) * kElementBytes;
+  const std::int64_t row_a = a.strides[2], row_b = b.strides[2];
   return disjoint_modulo(a, b, row_a) || (row_b != row_a && disjoint_modulo(a, b, row_b));
 }
 

@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// The traits exactly; the query group size exactly up to 16; lengths and batch * heads_q rounded to powers of two.
+/// The traits exactly; the query group size, lengths and batch * heads_q rounded to powers of two.
 struct Bucket {
   std::string traits;       ///< to_string(AttentionTraits)
   int group_log2 = 0;       ///< round(log2(heads_q / heads_kv))

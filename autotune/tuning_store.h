@@ -55,10 +55,9 @@ class TuningStore {
   const std::filesystem::path& file() const { return file_; }
 
  private:
-  void append(const std::vector<TuningRecord>& records);
   std::filesystem::path file_;
   mutable std::mutex mutex_;
-  std::vector<TuningRecord> records_;
+  std::vector<TuningRecord> records_;  ///< later ones win: read-only files, then `file`, then what was added
 };
 
 }  // namespace fa2

@@ -17,10 +17,10 @@ std::optional<std::filesystem::path> default_cache_dir();
 /// One file of a cache directory, as `fa2 cache list|verify` show it.
 struct CacheEntry {
   std::filesystem::path path;
-  KernelBinary binary;        ///< header fields always, `code` only when asked for; empty if damaged
+  KernelBinary binary;  ///< header fields always, `code` only when asked for; empty if damaged
   std::uint64_t file_bytes = 0;
-  std::int64_t last_used = 0; ///< seconds since the epoch
-  std::string damage;         ///< why the file cannot be used; empty for a good one
+  std::int64_t last_used = 0;  ///< seconds since the epoch
+  std::string damage;          ///< why the file cannot be used; empty for a good one
 };
 
 /// One cache directory. Thread-safe; any number of processes may share it.
@@ -29,16 +29,16 @@ class DiskCache {
  public:
   enum class Access { read_only, read_write };
 
-  /// A read-write directory is created 0700 on first store(). One owned by somebody else or writable by others is
-  /// not trusted: nothing is read or written, with one warning.
+  /// A read-write directory is created 0700 on first store(). One owned by somebody else or writable by
+  /// others is not trusted: nothing is read or written, with one warning.
   DiskCache(std::filesystem::path root, Access access);
 
   /// The binary, or nullopt on a miss. A damaged, truncated, foreign or stale file is a miss; in a read-write
   /// directory it is removed, with one warning.
   std::optional<KernelBinary> load(const std::string& arch, const std::string& key) const;
 
-  /// Publishes atomically (temp file, fsync, rename). A full or unwritable disk costs only the caching: one warning.
-  /// Returns whether the file is there.
+  /// Publishes atomically (temp file, fsync, rename). A full or unwritable disk costs only the caching: one
+  /// warning. Returns whether the file is there.
   bool store(const KernelBinary& binary) const;
 
   std::filesystem::path path_of(const std::string& arch, const std::string& key) const;
@@ -46,16 +46,17 @@ class DiskCache {
 
   std::vector<CacheEntry> entries(bool with_code = false) const;
 
-  /// Removes damaged files, then least recently used ones until at most `max_bytes` remain, and stale temp files
-  /// (older than an hour). Returns how many files and bytes went.
+  /// Removes damaged files, then least recently used ones until at most `max_bytes` remain, and stale temp
+  /// files (older than an hour) and lock files nobody holds. Returns how many files and bytes went; nothing
+  /// in a read-only directory.
   struct Pruned {
     std::size_t files = 0;
     std::uint64_t bytes = 0;
   };
   Pruned prune(std::uint64_t max_bytes) const;
 
-  /// Waits until no other process compiles `key`, or for 10 s at most; an advisory lock that dies with its owner.
-  /// Holding it or not never decides correctness.
+  /// Waits until no other process compiles `key`, or for 10 s at most; an advisory lock that dies with its
+  /// owner. Holding it or not never decides correctness.
   class Lock {
    public:
     ~Lock();
@@ -70,6 +71,12 @@ class DiskCache {
   Lock lock(const std::string& arch, const std::string& key) const;
 
  private:
+  bool trusted() const;  ///< warns once if not
+  bool prepare(
+      const std::filesystem::path& folder) const;  ///< makes it, to write there; false after one warning
+  void discard(const std::filesystem::path& path, const std::string& damage) const;
+  Pruned shrink(std::uint64_t max_bytes) const;  ///< prune() without reading a file
+
   std::filesystem::path root_;
   Access access_;
 };

@@ -30,7 +30,8 @@ class KernelCache {
   KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only, std::shared_ptr<DiskCache> user,
               JitMode jit);
 
-  /// @throws CompileError, Unavailable. A failure is remembered for this process: asking again rethrows without compiling.
+  /// @throws CompileError, Unavailable. A CompileError is remembered for this process: asking again rethrows without
+  /// compiling. Other failures (no NVRTC, FA2_JIT=off) are tried again by the next call.
   CachedKernel get(const KernelSource& source);
 
   /// Where the binary would come from, without compiling or loading it; nullopt: it would be compiled.

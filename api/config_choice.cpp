@@ -1,0 +1,184 @@
+// The ladder from a pinned configuration down to the heuristic.
+#include <api/config_choice.h>
+#include <autotune/heuristic.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <exception>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+constexpr std::size_t kMostCandidates = 24;
+
+/// Steps between two configurations; the rows of one warp matter more than how many warps there are.
+double distance(const KernelConfig& a, const KernelConfig& b) {
+  const auto octaves = [](double x, double y) { return std::fabs(std::log2(x / y)); };
+  const auto rows_per_warp = [](const KernelConfig& c) { return double(c.tile_m) / c.warps; };
+  return octaves(rows_per_warp(a), rows_per_warp(b)) + 0.5 * octaves(a.warps, b.warps) +
+         octaves(a.tile_n, b.tile_n) + 0.5 * std::abs(a.stages - b.stages) +
+         0.5 * std::abs(a.q_in_registers - b.q_in_registers) + 0.5 * std::abs(a.ctas_per_sm - b.ctas_per_sm);
+}
+
+std::size_t timed(const TuneReport& report) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(report.candidates, [](const TuneCandidate& c) { return c.samples > 0; }));
+}
+
+/// Whether the report says anything that the heuristic did not.
+bool compares(const TuneReport& report) {
+  return timed(report) >= std::min<std::size_t>(2, report.candidates.size());
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+TuningRecord record_of(const AttentionProblem& problem, const Target& target, const TuneReport& report) {
+  return {target.device,  std::string(target.arch.name), target.sm_count,   bucket_of(problem), report.best,
+          report.best_us, report.heuristic_us,           template_digest(), utc_now()};
+}
+
+ConfigOrigin origin_of(Match match) {
+  if (match == Match::exact) return ConfigOrigin::tuned_exact;
+  return match == Match::nearest ? ConfigOrigin::tuned_nearest : ConfigOrigin::tuned_other_device;
+}
+
+ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const std::string& obstacle) {
+  const TuningRecord& record = lookup.record;
+  std::string reason = "record";
+  if (lookup.match == Match::exact) reason += " for this bucket and GPU";
+  if (lookup.match == Match::nearest) {
+    reason += fmt::format(" for this GPU of a bucket near to \"{}\", \"{}\"", to_string(wanted),
+                          to_string(record.bucket));
+  }
+  if (lookup.match == Match::other_device)
+    reason += fmt::format(" for this bucket of another GPU, {}", record.device);
+  reason += fmt::format(": {:.1f} us against {:.1f} us for the heuristic, {}", record.us, record.heuristic_us,
+                        record.date.empty() ? "undated" : record.date);
+  if (record.templates != template_digest()) reason += "; measured with other templates than this library's";
+  if (!obstacle.empty()) reason += "; not measured now: " + obstacle;
+  return {record.config, origin_of(lookup.match), reason, record};
+}
+
+}  // namespace
+
+Target target_of(const Device& device) {
+  return {device.arch, device.name, device.sm_count};
+}
+
+std::string summary(const TuneReport& report) {
+  std::string text = report.heuristic_us > 0
+                         ? fmt::format("measured {:.1f} us against {:.1f} us for the heuristic",
+                                       report.best_us, report.heuristic_us)
+                         : fmt::format("measured {:.1f} us, the heuristic's choice failed", report.best_us);
+  return text + fmt::format(", {} candidates timed in {:.1f} s{}", timed(report), report.seconds,
+                            report.budget_spent ? ", the whole budget" : "");
+}
+
+std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target) {
+  const KernelConfig first = heuristic(problem, target.arch, target.sm_count).config;
+  std::vector<KernelConfig> candidates = config_space(traits_of(problem), target.arch).valid;
+  std::erase(candidates, first);
+  std::ranges::stable_sort(candidates, {},
+                           [&](const KernelConfig& config) { return distance(config, first); });
+  candidates.insert(candidates.begin(), first);
+  candidates.resize(std::min(candidates.size(), kMostCandidates));
+  return candidates;
+}
+
+ConfigChoice ConfigChooser::guess(const AttentionProblem& problem, const Target& target,
+                                  const std::string& because) {
+  HeuristicChoice choice = heuristic(problem, target.arch, target.sm_count);
+  if (!because.empty()) choice.reason += "; " + because;
+  return {choice.config, ConfigOrigin::heuristic, choice.reason, std::nullopt};
+}
+
+ConfigChoice ConfigChooser::pinned(const AttentionProblem& problem, const Target& target) const {
+  const KernelConfig& config = *settings_.pinned;
+  if (auto reason = why_rejected({traits_of(problem), config, target.arch})) {
+    throw InvalidProblem(
+        {{settings_.pinned_by, to_string(config),
+          fmt::format("cannot compute \"{}\" on {}: {}", to_string(problem), target.arch.name, *reason)}});
+  }
+  return {config, ConfigOrigin::pinned, "pinned by " + settings_.pinned_by, std::nullopt};
+}
+
+Lookup ConfigChooser::look_up(const AttentionProblem& problem, const Target& target) const {
+  const auto is_valid = [&](const KernelConfig& config) {
+    return !why_rejected({traits_of(problem), config, target.arch}).has_value();
+  };
+  return store_.find(target.device, std::string(target.arch.name), target.sm_count, bucket_of(problem),
+                     is_valid);
+}
+
+ConfigChoice ConfigChooser::choose(const AttentionProblem& problem, const Target& target,
+                                   const Search& search) {
+  if (settings_.pinned) return pinned(problem, target);
+  if (settings_.tune == TuneMode::off) return guess(problem, target, "tuning is off");
+  Lookup lookup = look_up(problem, target);
+  std::string obstacle;
+  if (lookup.match != Match::exact && settings_.tune == TuneMode::search && search) {
+    if (auto choice = measure(problem, target, search, obstacle)) return *choice;
+  }
+  if (lookup.match != Match::none) return follow(lookup, bucket_of(problem), obstacle);
+  return guess(problem, target, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
+}
+
+std::optional<ConfigChoice> ConfigChooser::measure(const AttentionProblem& problem, const Target& target,
+                                                   const Search& search, std::string& obstacle) {
+  if (settings_.jit == JitMode::off) {
+    obstacle = "FA2_JIT=off forbids compiling candidates";
+    return std::nullopt;
+  }
+  const std::lock_guard lock(measuring_);
+  // Another thread may have searched while this one waited.
+  const Lookup lookup = look_up(problem, target);
+  if (lookup.match == Match::exact) return follow(lookup, bucket_of(problem), {});
+  const auto [known, is_new] =
+      unmeasurable_.try_emplace(target.device + ", " + to_string(bucket_of(problem)));
+  if (is_new) {
+    try {
+      const TuneReport report = search_and_record(problem, target, search);
+      if (compares(report)) {
+        unmeasurable_.erase(known);
+        return ConfigChoice{report.best, ConfigOrigin::tuned_now, summary(report), std::nullopt};
+      }
+      known->second = fmt::format("only {} of {} candidates could be timed in {:.1f} s", timed(report),
+                                  report.candidates.size(), report.seconds);
+    } catch (const std::exception& error) {
+      known->second = error.what();
+    }
+    log().warn("no configuration was measured for {}: {}", known->first, known->second);
+  }
+  obstacle = known->second;
+  return std::nullopt;
+}
+
+TuneReport ConfigChooser::tune(const AttentionProblem& problem, const Target& target, const Search& search) {
+  const std::lock_guard lock(measuring_);
+  return search_and_record(problem, target, search);
+}
+
+TuneReport ConfigChooser::search_and_record(const AttentionProblem& problem, const Target& target,
+                                            const Search& search) {
+  TuneReport report = search(problem);
+  report.problem = problem;
+  report.bucket = to_string(bucket_of(problem));
+  if (compares(report)) store_.add(record_of(problem, target, report));
+  return report;
+}
+
+}  // namespace fa2

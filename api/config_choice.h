@@ -1,0 +1,75 @@
+// Which configuration a problem runs with: pinned, measured, recorded or guessed.
+#pragma once
+
+#include <api/settings.h>
+#include <autotune/tuning_store.h>
+#include <fa2/attention.h>
+#include <generator/arch.h>
+#include <runtime/device.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// Where a kernel will run, as far as choosing goes.
+struct Target {
+  Arch arch;
+  std::string device;  ///< name of the GPU; empty: not known, as when precompiling
+  int sm_count = 0;    ///< 0: not known
+};
+Target target_of(const Device& device);
+
+struct ConfigChoice {
+  KernelConfig config;
+  ConfigOrigin origin = ConfigOrigin::heuristic;
+  std::string reason;                  ///< one sentence
+  std::optional<TuningRecord> record;  ///< the stored record that was followed
+};
+
+/// Measures a problem's candidates on the target.
+using Search = std::function<TuneReport(const AttentionProblem& problem)>;
+
+/// The heuristic's choice, then the valid configurations most like it, 24 in all.
+std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target);
+
+/// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
+std::string summary(const TuneReport& report);
+
+/// Thread-safe. One search at a time: two would disturb each other's measurements.
+class ConfigChooser {
+ public:
+  /// Both outlive the chooser.
+  ConfigChooser(const Settings& settings, TuningStore& store) : settings_(settings), store_(store) {}
+
+  /// Pinned, else by TuneMode: an exact record, a search now (if `search` is given and compiling is allowed),
+  /// the nearest record, another device's, the heuristic. A search that fails, or that could not compare
+  /// anything, costs a warning and is not repeated for its bucket.
+  /// @throws InvalidProblem if the pinned config cannot compute this problem on this arch.
+  ConfigChoice choose(const AttentionProblem& problem, const Target& target, const Search& search = {});
+
+  /// The heuristic alone. `because` says why nothing better, or is empty.
+  static ConfigChoice guess(const AttentionProblem& problem, const Target& target,
+                            const std::string& because);
+
+  /// Searches, whatever is recorded, and records the result.
+  TuneReport tune(const AttentionProblem& problem, const Target& target, const Search& search);
+
+ private:
+  ConfigChoice pinned(const AttentionProblem& problem, const Target& target) const;
+  Lookup look_up(const AttentionProblem& problem, const Target& target) const;
+  std::optional<ConfigChoice> measure(const AttentionProblem& problem, const Target& target,
+                                      const Search& search, std::string& obstacle);
+  TuneReport search_and_record(const AttentionProblem& problem, const Target& target, const Search& search);
+
+  const Settings& settings_;
+  TuningStore& store_;
+  std::mutex measuring_;
+  std::map<std::string, std::string> unmeasurable_;  ///< device and bucket -> why; guarded by measuring_
+};
+
+}  // namespace fa2

@@ -1,0 +1,245 @@
+// Context: the memo of plans in front of choosing, compiling and loading.
+#include <api/context.h>
+#include <api/gpu_trial.h>
+#include <api/plan.h>
+#include <api/precompile.h>
+#include <api/validate.h>
+#include <autotune/tuner.h>
+#include <fmt/format.h>
+#include <generator/kernel_source.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace fa2 {
+namespace {
+
+constexpr int kMostCompileThreads = 8;
+
+std::vector<DiskCache> read_only_caches(const Settings& settings) {
+  std::vector<DiskCache> caches;
+  for (const auto& path : settings.read_only_caches) caches.emplace_back(path, DiskCache::Access::read_only);
+  return caches;
+}
+
+std::shared_ptr<DiskCache> user_cache(const Settings& settings) {
+  if (settings.cache_dir)
+    return std::make_shared<DiskCache>(*settings.cache_dir, DiskCache::Access::read_write);
+  warn_once("no cache directory",
+            "none of FA2_CACHE_DIR, XDG_CACHE_HOME and HOME is set: kernels are compiled anew "
+            "by every process");
+  return nullptr;
+}
+
+TuningStore tuning_records(const Settings& settings) {
+  std::vector<std::filesystem::path> read_only;
+  for (const auto& path : settings.read_only_caches) read_only.push_back(tuning_file(path));
+  return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only));
+}
+
+bool has_output(const AttentionProblem& problem) {
+  return problem.batch > 0 && problem.seqlen_q > 0;
+}
+
+/// What attention() says on a miss under capture.
+[[noreturn]] void throw_capturing(const AttentionProblem& problem) {
+  throw Unavailable(
+      fmt::format("there is no plan yet for \"{}\", and the stream is capturing: make the plan first, by "
+                  "Context::plan() or one attention() call before the capture begins",
+                  to_string(problem)));
+}
+
+Explanation facts_of(const KernelSource& source, const CachedKernel& kernel) {
+  const KernelResources& resources = kernel.binary->resources;
+  Explanation facts;
+  facts.arch = source.arch.name;
+  facts.key = source.key;
+  facts.key_parts = source.key_parts;
+  facts.kernel_origin = kernel.origin;
+  facts.kernel_path = kernel.path;
+  facts.compiler = kernel.binary->compiler;
+  facts.compile_ms = kernel.binary->compile_ms;
+  facts.load_ms = kernel.wait_ms;
+  facts.binary_bytes = kernel.binary->code.size();
+  facts.resources = resources;
+  facts.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
+                                        resources.static_shared_bytes + resources.dynamic_shared_bytes);
+  return facts;
+}
+
+Explanation explained(Explanation facts, const AttentionProblem& problem, const ConfigChoice& choice) {
+  facts.problem = problem;
+  facts.config = choice.config;
+  facts.config_origin = choice.origin;
+  facts.config_reason = choice.reason;
+  return facts;
+}
+
+std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {
+  const auto start = std::chrono::steady_clock::now();
+  const KernelSource source = render(spec);
+  const CachedKernel cached = kernels.get(source);
+  LoadedKernel loaded{load_cuda_kernel(*cached.binary, gpu.ordinal), facts_of(source, cached)};
+  loaded.facts.device = gpu.name;
+  loaded.facts.load_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::make_shared<const LoadedKernel>(std::move(loaded));
+}
+
+}  // namespace
+
+Context::Impl::Impl(const ContextOptions& options)
+    : settings(settings_of(options)),
+      compiler(make_nvrtc_compiler()),
+      kernels(compiler, read_only_caches(settings), user_cache(settings), settings.jit),
+      records(tuning_records(settings)),
+      chooser(settings, records) {}
+
+AttentionPlan Context::Impl::plan(const AttentionProblem& problem, int ordinal, const std::string& notes) {
+  return plans.get({problem, ordinal}, [&] { return make_plan(problem, ordinal, notes); });
+}
+
+AttentionPlan Context::Impl::make_plan(const AttentionProblem& problem, int ordinal,
+                                       const std::string& notes) {
+  const Device& gpu = device(ordinal);
+  Search search;
+  if (has_output(problem)) search = [&](const AttentionProblem& p) { return search_on(gpu, p); };
+  const ConfigChoice choice = chooser.choose(problem, target_of(gpu), search);
+  if (!choice.record) return plan_with(choice, problem, gpu, notes);
+  try {
+    return plan_with(choice, problem, gpu, notes);
+  } catch (const Error& error) {
+    // A record may come from another version of the library, or its kernel be missing where nothing is
+    // compiled.
+    if (error.code() != ErrorCode::compile && error.code() != ErrorCode::unavailable) throw;
+    log().warn("the recorded config {} of \"{}\" is not used: {}", to_string(choice.config),
+               to_string(problem), error.what());
+    const auto because = fmt::format("the recorded config {} could not be built", to_string(choice.config));
+    return plan_with(ConfigChooser::guess(problem, target_of(gpu), because), problem, gpu, notes);
+  }
+}
+
+AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const AttentionProblem& problem,
+                                       const Device& gpu, const std::string& notes) {
+  const KernelSpec spec{traits_of(problem), choice.config, gpu.arch};
+  const std::string name =
+      fmt::format("{} {} on {}", to_string(spec.traits), to_string(spec.config), gpu.ordinal);
+  bool is_new = false;
+  const auto kernel = loaded.get(name, [&] {
+    is_new = true;
+    return load(spec, gpu, kernels);
+  });
+  auto plan = std::make_shared<AttentionPlan::Impl>();
+  plan->problem = problem;
+  plan->device = gpu.ordinal;
+  plan->kernel = kernel->kernel;
+  plan->launch = launch_of(problem, choice.config, gpu.l2_bytes);
+  plan->explanation = explained(kernel->facts, problem, choice);
+  plan->explanation.notes = notes;
+  if (!is_new) {
+    plan->explanation.kernel_origin = KernelOrigin::memory;
+    plan->explanation.load_ms = 0;
+  }
+  return AttentionPlan(std::move(plan));
+}
+
+TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& problem) {
+  const std::vector<KernelConfig> candidates = search_candidates(problem, target_of(gpu));
+  GpuTrial trial(problem, gpu, candidates, kernels);
+  TunerOptions options;
+  options.budget_seconds = settings.tune_budget_seconds;
+  options.compile_threads =
+      std::min(kMostCompileThreads, static_cast<int>(std::thread::hardware_concurrency()));
+  return search(candidates, trial, options);
+}
+
+Context::Context(const ContextOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Context::~Context() = default;
+
+Context& Context::default_context() {
+  static Context& context = *new Context;  // never destroyed: destructors of other statics may use it
+  return context;
+}
+
+void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) {
+  require_valid(problem);
+  AttentionProblem p = problem.normalized();
+  const bool needs_element = p.row_alignment == RowAlignment::bytes16 && !rows_are_16_byte_aligned(p, args);
+  if (needs_element) p.row_alignment = RowAlignment::element;
+  const int ordinal = has_output(p) ? current_device() : 0;
+  if (const auto plan = impl_->plans.find({p, ordinal})) return plan->run(args, stream);
+
+  require_valid(p, args);
+  if (!has_output(p)) return;
+  if (is_capturing(stream)) throw_capturing(p);
+  const std::string notes =
+      needs_element
+          ? "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs"
+          : "";
+  impl_->plan(p, ordinal, notes).run(args, stream);
+}
+
+AttentionPlan Context::plan(const AttentionProblem& problem, int device) {
+  require_valid(problem);
+  return impl_->plan(problem.normalized(), device < 0 ? current_device() : device, "");
+}
+
+Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name) {
+  std::vector<Violation> found = violations_of(problem);
+  const Arch* arch = find_arch(arch_name);
+  if (arch == nullptr)
+    found.push_back({"arch", "\"" + arch_name + "\"", "must be one of " + known_arch_names()});
+  if (!found.empty()) throw InvalidProblem(std::move(found));
+  const AttentionProblem p = problem.normalized();
+  const ConfigChoice choice = impl_->chooser.choose(p, {*arch, "", 0});
+  const KernelSource source = render({traits_of(p), choice.config, *arch});
+  return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
+}
+
+TuneReport Context::tune(const AttentionProblem& problem, int device) {
+  require_valid(problem);
+  if (!has_output(problem)) {
+    throw InvalidProblem({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
+  }
+  const Device& gpu = fa2::device(device < 0 ? current_device() : device);
+  const TuneReport report =
+      impl_->chooser.tune(problem.normalized(), target_of(gpu),
+                          [&](const AttentionProblem& p) { return impl_->search_on(gpu, p); });
+  impl_->plans.clear();  // their configs may be outdated now
+  return report;
+}
+
+std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionProblem>& problems,
+                                                   const std::vector<std::string>& archs,
+                                                   const PrecompileOptions& options) {
+  const KernelRequests requests = kernel_requests(problems, archs, impl_->chooser);
+  if (options.out.empty())
+    return make_kernels(requests.kernels, impl_->kernels, options.jobs, options.observer);
+  // Alone, without the read-only caches: all the kernels shall be in this directory.
+  KernelCache cache(impl_->compiler, {},
+                    std::make_shared<DiskCache>(options.out, DiskCache::Access::read_write), JitMode::on);
+  auto rows = make_kernels(requests.kernels, cache, options.jobs, options.observer);
+  TuningStore records(tuning_file(options.out));
+  export_records(requests.records, records);
+  return rows;
+}
+
+void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) {
+  Context::default_context().attention(problem, args, stream);
+}
+
+std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,
+                                          const std::vector<std::string>& archs,
+                                          const PrecompileOptions& options) {
+  return Context::default_context().precompile(problems, archs, options);
+}
+
+const char* version() {
+  return "0.1.0";
+}
+
+}  // namespace fa2

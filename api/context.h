@@ -1,0 +1,68 @@
+// The inside of a Context.
+#pragma once
+
+#include <api/config_choice.h>
+#include <api/memo.h>
+#include <api/settings.h>
+#include <autotune/tuning_store.h>
+#include <fa2/attention.h>
+#include <runtime/device.h>
+#include <runtime/disk_cache.h>
+#include <runtime/kernel.h>
+#include <runtime/kernel_cache.h>
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <string>
+
+namespace fa2 {
+
+/// A normalized problem on a device.
+struct PlanKey {
+  AttentionProblem problem;
+  int device = 0;
+
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+};
+
+struct PlanKeyHash {
+  std::size_t operator()(const PlanKey& key) const {
+    return hash_value(key.problem) ^ static_cast<std::size_t>(key.device);
+  }
+};
+
+/// A kernel on a device, and what every plan that runs it says of it.
+struct LoadedKernel {
+  std::shared_ptr<const Kernel> kernel;
+  Explanation facts;  ///< all but the problem and the reasons for its config
+};
+
+/// Thread-safe.
+struct Context::Impl {
+  explicit Impl(const ContextOptions& options);
+
+  /// The memoised plan of a valid, normalized problem, made now if need be. `notes`: see Explanation.
+  AttentionPlan plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
+
+  /// Measures on the GPU.
+  TuneReport search_on(const Device& gpu, const AttentionProblem& problem);
+
+  Settings settings;
+  std::shared_ptr<Compiler> compiler;
+  KernelCache kernels;
+  TuningStore records;
+  ConfigChooser chooser;
+  /// Serving meets ever new lengths: what has long not been asked for is forgotten. It costs a new plan, no
+  /// load.
+  Memo<PlanKey, AttentionPlan, PlanKeyHash> plans{4096};
+  /// By spec and device. Never forgotten: there are few, and loading is dear.
+  Memo<std::string, std::shared_ptr<const LoadedKernel>> loaded{std::numeric_limits<std::size_t>::max()};
+
+ private:
+  AttentionPlan make_plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
+  AttentionPlan plan_with(const ConfigChoice& choice, const AttentionProblem& problem, const Device& gpu,
+                          const std::string& notes);
+};
+
+}  // namespace fa2

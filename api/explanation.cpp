@@ -1,0 +1,171 @@
+// Explanations, tuning reports and precompiled kernels as JSON and text.
+#include <api/explanation.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Bytes that are not UTF-8 (a device name, a path) become U+FFFD instead of an error.
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+Json json_of(const AttentionProblem& p) {
+  return {{"dtype", to_string(p.dtype)},
+          {"mask", to_string(p.mask)},
+          {"row_alignment", to_string(p.row_alignment)},
+          {"head_dim", p.head_dim},
+          {"head_dim_v", p.head_dim_v},
+          {"batch", p.batch},
+          {"heads_q", p.heads_q},
+          {"heads_kv", p.heads_kv},
+          {"seqlen_q", p.seqlen_q},
+          {"seqlen_k", p.seqlen_k}};
+}
+
+Json json_of(const KernelConfig& config) {
+  Json json = Json::object();
+  KernelConfig::visit(config, [&](const char* name, std::int32_t value) { json[name] = value; });
+  return json;
+}
+
+Json json_of(const KernelResources& r) {
+  return {{"registers", r.registers},
+          {"spill_store_bytes", r.spill_store_bytes},
+          {"spill_load_bytes", r.spill_load_bytes},
+          {"stack_bytes", r.stack_bytes},
+          {"static_shared_bytes", r.static_shared_bytes},
+          {"dynamic_shared_bytes", r.dynamic_shared_bytes},
+          {"threads", r.threads}};
+}
+
+Json json_of(const std::vector<KeyPart>& parts) {
+  Json json = Json::array();
+  for (const KeyPart& part : parts) json.push_back({{"name", part.name}, {"value", part.value}});
+  return json;
+}
+
+Json json_of(const TuneCandidate& candidate) {
+  return {{"config", json_of(candidate.config)},
+          {"median_us", candidate.median_us},
+          {"samples", candidate.samples},
+          {"dropped", candidate.dropped}};
+}
+
+Json json_of(const PrecompiledKernel& kernel) {
+  return {{"problem", json_of(kernel.problem)},
+          {"arch", kernel.arch},
+          {"key", kernel.key},
+          {"config", json_of(kernel.config)},
+          {"resources", json_of(kernel.resources)},
+          {"binary_bytes", kernel.binary_bytes},
+          {"compile_ms", kernel.compile_ms},
+          {"origin", to_string(kernel.origin)},
+          {"error", kernel.error}};
+}
+
+using Line = std::pair<std::string, std::string>;
+
+std::string resources_text(const KernelResources& r) {
+  return fmt::format("{} registers, {} + {} bytes of shared memory (static + dynamic), {} threads",
+                     r.registers, r.static_shared_bytes, r.dynamic_shared_bytes, r.threads);
+}
+
+std::string spills_text(const KernelResources& r) {
+  return fmt::format("{} bytes stored, {} loaded, {} of stack", r.spill_store_bytes, r.spill_load_bytes,
+                     r.stack_bytes);
+}
+
+std::vector<Line> lines_of(const Explanation& e) {
+  std::vector<Line> lines = {
+      {"problem", to_string(e.problem)},
+      {"arch", e.arch},
+      {"device", e.device},
+      {"config", to_string(e.config)},
+      {"chosen", fmt::format("{}: {}", to_string(e.config_origin), e.config_reason)},
+      {"kernel", std::string(to_string(e.kernel_origin))},
+      {"path", e.kernel_path},
+      {"compiler", e.compiler},
+      {"compiled in", fmt::format("{:.1f} ms", e.compile_ms)},
+      {"loaded in", fmt::format("{:.2f} ms", e.load_ms)},
+      {"binary", fmt::format("{} bytes", e.binary_bytes)},
+      {"resources", resources_text(e.resources)},
+      {"spills", spills_text(e.resources)},
+      {"blocks per SM", fmt::format("{}", e.blocks_per_sm)},
+      {"notes", e.notes},
+      {"key", e.key},
+  };
+  for (const KeyPart& part : e.key_parts) lines.emplace_back("  " + part.name, part.value);
+  return lines;
+}
+
+/// Continuation lines of a value start below its first one.
+std::string indented(const std::string& value, std::size_t column) {
+  std::string text;
+  for (const char c : value) {
+    text += c;
+    if (c == '\n') text.append(column, ' ');
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const Explanation& e) {
+  return dump({{"problem", json_of(e.problem)},
+               {"arch", e.arch},
+               {"device", e.device},
+               {"config", json_of(e.config)},
+               {"config_origin", to_string(e.config_origin)},
+               {"config_reason", e.config_reason},
+               {"key", e.key},
+               {"key_parts", json_of(e.key_parts)},
+               {"kernel_origin", to_string(e.kernel_origin)},
+               {"kernel_path", e.kernel_path},
+               {"compiler", e.compiler},
+               {"compile_ms", e.compile_ms},
+               {"load_ms", e.load_ms},
+               {"binary_bytes", e.binary_bytes},
+               {"resources", json_of(e.resources)},
+               {"blocks_per_sm", e.blocks_per_sm},
+               {"notes", e.notes}});
+}
+
+std::string to_json(const TuneReport& report) {
+  Json candidates = Json::array();
+  for (const TuneCandidate& candidate : report.candidates) candidates.push_back(json_of(candidate));
+  return dump({{"problem", json_of(report.problem)},
+               {"bucket", report.bucket},
+               {"best", json_of(report.best)},
+               {"best_us", report.best_us},
+               {"heuristic_us", report.heuristic_us},
+               {"seconds", report.seconds},
+               {"budget_spent", report.budget_spent},
+               {"candidates", std::move(candidates)}});
+}
+
+std::string to_json(const std::vector<PrecompiledKernel>& kernels) {
+  Json json = Json::array();
+  for (const PrecompiledKernel& kernel : kernels) json.push_back(json_of(kernel));
+  return dump(json);
+}
+
+std::string to_text(const Explanation& explanation) {
+  std::vector<Line> lines = lines_of(explanation);
+  std::erase_if(lines, [](const Line& line) { return line.second.empty(); });
+  std::size_t width = 0;
+  for (const auto& [label, value] : lines) width = std::max(width, label.size());
+  std::string text;
+  for (const auto& [label, value] : lines) {
+    text += fmt::format("{:<{}}  {}\n", label, width, indented(value, width + 2));
+  }
+  return text;
+}
+
+}  // namespace fa2

@@ -1,0 +1,136 @@
+// Compiles, loads, checks and times candidates on a GPU.
+#include <api/gpu_trial.h>
+#include <api/launch.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <generator/kernel_source.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace fa2 {
+namespace {
+
+constexpr double kLeastBytes = 16 << 20;
+constexpr double kSampleUs = 200;  // long beside the resolution of events and the gap before a first launch
+constexpr double kLongestBurstUs = 2000;
+constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
+
+std::size_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+  return static_cast<std::size_t>(batch * heads * rows * dim) * sizeof(std::uint16_t);
+}
+
+/// Enough launches for a sample of 200 us, and at least 3 where that stays short.
+int burst_for(double us) {
+  const double enough = std::ceil(kSampleUs / us), affordable = std::floor(kLongestBurstUs / us);
+  return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
+}
+
+}  // namespace
+
+GpuTrial::GpuTrial(const AttentionProblem& problem, const Device& device,
+                   const std::vector<KernelConfig>& candidates, KernelCache& kernels)
+    : context_(device.ordinal), device_(device), kernels_(kernels), tensors_(allocate(problem, device)) {
+  for (const KernelConfig& config : candidates) candidates_.push_back({config, nullptr, 0});
+  upload_inputs();
+}
+
+GpuTrial::Tensors GpuTrial::allocate(const AttentionProblem& problem, const Device& device) {
+  TrialLimits limits;
+  limits.min_blocks = kWaves * kBlocksPerSm * device.sm_count;
+  for (;; limits.bytes /= 4) {
+    const AttentionProblem p = within(limits, problem);
+    try {
+      return {p, DeviceBuffer(bytes_of(p.batch, p.heads_q, p.seqlen_q, p.head_dim)),
+              DeviceBuffer(bytes_of(p.batch, p.heads_kv, p.seqlen_k, p.head_dim)),
+              DeviceBuffer(bytes_of(p.batch, p.heads_kv, p.seqlen_k, p.head_dim_v)),
+              DeviceBuffer(bytes_of(p.batch, p.heads_q, p.seqlen_q, p.head_dim_v))};
+    } catch (const CudaError& error) {
+      if (limits.bytes <= kLeastBytes) throw;
+      log().debug("searching with less memory than {:.0f} MB: {}", limits.bytes / 1e6, error.what());
+    }
+  }
+}
+
+void GpuTrial::upload_inputs() {
+  constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
+  const std::vector<std::uint16_t> values = normal_values(kPeriod, tensors_.problem.dtype);
+  std::size_t start = 0;
+  for (DeviceBuffer* tensor : {&tensors_.q, &tensors_.k, &tensors_.v}) {
+    std::size_t from = start;
+    start += kPeriod / 3;  // the three tensors differ too
+    for (std::size_t done = 0; done < tensor->size(); from = 0) {
+      const std::size_t bytes = std::min((kPeriod - from) * sizeof values[0], tensor->size() - done);
+      tensor->upload(&values[from], bytes, done);
+      done += bytes;
+    }
+  }
+}
+
+void GpuTrial::prepare(std::size_t index) {
+  Candidate& candidate = candidates_[index];
+  const KernelSource source = render({traits_of(tensors_.problem), candidate.config, device_.arch});
+  candidate.kernel = load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+}
+
+double GpuTrial::measure_us(std::size_t index) {
+  Candidate& candidate = candidates_[index];
+  if (candidate.burst == 0) {
+    check_output(candidate);
+    candidate.burst = burst_for(time_us(candidate, 1));
+  }
+  return time_us(candidate, candidate.burst);
+}
+
+void GpuTrial::launch(const Candidate& candidate, int times) const {
+  const Tensors& t = tensors_;
+  const AttentionArgs args = bshd_args(t.problem, t.q.data(), t.k.data(), t.v.data(), t.o.data());
+  const Launch launch = launch_of(t.problem, candidate.config, device_.l2_bytes);
+  const AttentionParams params = params_of(launch, t.problem, args);
+  for (int i = 0; i < times; ++i)
+    candidate.kernel->launch(launch.grid, &params, sizeof params, stream_.get());
+}
+
+double GpuTrial::time_us(const Candidate& candidate, int times) {
+  timer_.start(stream_.get());
+  launch(candidate, times);
+  timer_.stop(stream_.get());
+  return timer_.elapsed_ms() * 1e3 / times;
+}
+
+void GpuTrial::check_output(const Candidate& candidate) {
+  const AttentionProblem& p = tensors_.problem;
+  constexpr std::uint8_t kNaN = 0xff;  // in every byte: what is not written is seen
+  tensors_.o.fill(kNaN, stream_.get());
+  launch(candidate, 1);
+  stream_.synchronize();
+  std::vector<std::uint16_t> output = sample_of_output();
+  const bool is_first = expected_.empty();
+  // The first is compared with itself: that finds NaN.
+  if (auto wrong = difference(is_first ? output : expected_, output, p.head_dim_v, p.dtype)) {
+    const std::string message =
+        fmt::format("wrong output for {} with {}: {}", to_string(p), to_string(candidate.config), *wrong);
+    log().error("{}; it is not used. This is a bug in fa2, please report it", message);
+    throw Error(ErrorCode::internal, message);
+  }
+  if (is_first) expected_ = std::move(output);
+}
+
+/// All of a small output; of a large one about a million elements in 64 places, first and last rows included.
+std::vector<std::uint16_t> GpuTrial::sample_of_output() const {
+  constexpr std::size_t kElements = 1 << 20, kPlaces = 64;
+  const std::size_t dim = static_cast<std::size_t>(tensors_.problem.head_dim_v);
+  const std::size_t rows = tensors_.o.size() / sizeof(std::uint16_t) / dim;
+  const std::size_t places = rows * dim <= kElements ? 1 : kPlaces;
+  const std::size_t rows_each = places == 1 ? rows : kElements / kPlaces / dim;
+  std::vector<std::uint16_t> sample(places * rows_each * dim);
+  for (std::size_t place = 0; place < places; ++place) {
+    const std::size_t first_row = places == 1 ? 0 : (rows - rows_each) * place / (places - 1);
+    tensors_.o.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
+                        first_row * dim * sizeof sample[0]);
+  }
+  return sample;
+}
+
+}  // namespace fa2

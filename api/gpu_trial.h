@@ -1,0 +1,61 @@
+// A search's candidates on a real GPU.
+#pragma once
+
+#include <api/trial_data.h>
+#include <autotune/tuner.h>
+#include <runtime/device.h>
+#include <runtime/device_buffer.h>
+#include <runtime/kernel.h>
+#include <runtime/kernel_cache.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fa2 {
+
+/// Its own stream and memory: at most 1 GiB, less if that cannot be had. Made, measured with and destroyed on
+/// one thread, which must not have a stream capture under way.
+class GpuTrial final : public Trial {
+ public:
+  /// `problem` is valid and normalized, with at least one query; `kernels` outlives the trial. @throws
+  /// CudaError.
+  GpuTrial(const AttentionProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
+           KernelCache& kernels);
+
+  void prepare(std::size_t index) override;
+
+  /// The first call for a candidate compares its output with that of the first candidate measured at all,
+  /// which is 0 unless that failed. One that differs is discarded with an error in the log: such a kernel is
+  /// a bug.
+  double measure_us(std::size_t index) override;
+
+ private:
+  struct Tensors {
+    AttentionProblem problem;  ///< the shape that is measured
+    DeviceBuffer q, k, v, o;   ///< contiguous (batch, seqlen, heads, dim)
+  };
+  struct Candidate {
+    KernelConfig config;
+    std::shared_ptr<const Kernel> kernel;
+    int burst = 0;  ///< launches of one sample; 0: not checked yet
+  };
+
+  static Tensors allocate(const AttentionProblem& problem, const Device& device);
+  void upload_inputs();
+  void launch(const Candidate& candidate, int times) const;
+  double time_us(const Candidate& candidate, int times);
+  void check_output(const Candidate& candidate);
+  std::vector<std::uint16_t> sample_of_output() const;
+
+  ScopedContext context_;  // first: the rest needs it, to the end
+  const Device& device_;
+  KernelCache& kernels_;
+  Tensors tensors_;
+  OwnedStream stream_;
+  StreamTimer timer_;
+  std::vector<Candidate> candidates_;
+  std::vector<std::uint16_t> expected_;
+};
+
+}  // namespace fa2

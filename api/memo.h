@@ -1,0 +1,121 @@
+// A bounded map of values that are dear to make: one maker per key, readers that hardly wait.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace fa2 {
+
+/// Thread-safe. Keeps the most recently made or reused values, at least `capacity` / 2 and at most `capacity`
+/// of them: two generations of `capacity` / 2; when the young one is full it becomes the old one, and the old
+/// one is dropped. `Value` is cheap to copy.
+template <class Key, class Value, class Hash = std::hash<Key>>
+class Memo {
+ public:
+  explicit Memo(std::size_t capacity) : generation_(capacity / 2 > 0 ? capacity / 2 : 1) {}
+
+  /// The fast path: a shared lock and one look-up for a key in steady use.
+  std::optional<Value> find(const Key& key) {
+    {
+      const std::shared_lock lock(mutex_);
+      const auto hit = young_.find(key);
+      if (hit != young_.end()) return hit->second;
+      if (!old_.contains(key)) return std::nullopt;
+    }
+    const std::unique_lock lock(mutex_);
+    return find_locked(key);
+  }
+
+  /// The value, made by `make()` if there is none. Threads that ask for one key at once wait for one make(),
+  /// and get its exception if it throws; nothing is remembered then.
+  template <class Make>
+  Value get(const Key& key, const Make& make) {
+    std::promise<Value> promise;
+    std::shared_future<Value> pending;
+    std::size_t epoch = 0;
+    {
+      const std::unique_lock lock(mutex_);
+      if (auto hit = find_locked(key)) return *std::move(hit);
+      const auto [flight, is_first] = in_flight_.try_emplace(key);
+      if (is_first) {
+        flight->second = promise.get_future().share();
+      } else {
+        pending = flight->second;
+      }
+      epoch = epoch_;
+    }
+    if (pending.valid()) return pending.get();
+    return land(key, make, promise, epoch);
+  }
+
+  /// Forgets every value; those being made now are handed to who waits for them, and not kept.
+  void clear() {
+    const std::unique_lock lock(mutex_);
+    young_.clear();
+    old_.clear();
+    ++epoch_;
+  }
+
+  std::size_t size() const {
+    const std::shared_lock lock(mutex_);
+    return young_.size() + old_.size();
+  }
+
+ private:
+  using Values = std::unordered_map<Key, Value, Hash>;
+
+  template <class Make>
+  Value land(const Key& key, const Make& make, std::promise<Value>& promise, std::size_t epoch) {
+    try {
+      Value value = make();
+      {
+        const std::unique_lock lock(mutex_);
+        if (epoch == epoch_) insert(key, value);
+        in_flight_.erase(key);
+      }
+      promise.set_value(value);
+      return value;
+    } catch (...) {
+      {
+        const std::unique_lock lock(mutex_);
+        in_flight_.erase(key);
+      }
+      promise.set_exception(std::current_exception());
+      throw;
+    }
+  }
+
+  /// Moves a value of the old generation to the young one.
+  std::optional<Value> find_locked(const Key& key) {
+    const auto hit = young_.find(key);
+    if (hit != young_.end()) return hit->second;
+    const auto aging = old_.find(key);
+    if (aging == old_.end()) return std::nullopt;
+    Value value = std::move(aging->second);
+    old_.erase(aging);
+    insert(key, value);
+    return value;
+  }
+
+  void insert(const Key& key, const Value& value) {
+    if (young_.size() >= generation_) {
+      old_ = std::move(young_);
+      young_.clear();
+    }
+    young_.insert_or_assign(key, value);
+  }
+
+  const std::size_t generation_;
+  mutable std::shared_mutex mutex_;
+  Values young_, old_;
+  std::unordered_map<Key, std::shared_future<Value>, Hash> in_flight_;
+  std::size_t epoch_ = 0;
+};
+
+}  // namespace fa2

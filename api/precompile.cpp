@@ -1,0 +1,105 @@
+// Precompilation: no GPU, no driver.
+#include <api/precompile.h>
+#include <api/validate.h>
+#include <autotune/parallel.h>
+#include <fmt/format.h>
+#include <generator/kernel_source.h>
+
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+void require_valid(const std::vector<AttentionProblem>& problems, const std::vector<std::string>& archs) {
+  std::vector<Violation> found;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    for (Violation violation : violations_of(problems[i])) {
+      violation.field = fmt::format("problems[{}].{}", i, violation.field);
+      found.push_back(std::move(violation));
+    }
+  }
+  for (std::size_t i = 0; i < archs.size(); ++i) {
+    if (find_arch(archs[i]) != nullptr) continue;
+    found.push_back(
+        {fmt::format("archs[{}]", i), "\"" + archs[i] + "\"", "must be one of " + known_arch_names()});
+  }
+  if (!found.empty()) throw InvalidProblem(std::move(found));
+}
+
+void add_request(const AttentionProblem& problem, const Arch& arch, ConfigChooser& chooser,
+                 KernelRequests& requests, std::set<std::string>& seen) {
+  KernelRequest request;
+  request.row.problem = problem;
+  request.row.arch = arch.name;
+  try {
+    const ConfigChoice choice = chooser.choose(problem, {arch, "", 0});
+    request.row.config = choice.config;
+    request.spec = {traits_of(problem), choice.config, arch};
+    request.row.key = render(request.spec).key;
+    if (choice.record) requests.records.push_back(*choice.record);
+    if (!seen.insert(request.row.key).second) return;
+  } catch (const Error& error) {
+    request.row.error = error.what();
+  }
+  requests.kernels.push_back(std::move(request));
+}
+
+PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
+  PrecompiledKernel row = request.row;
+  if (!row.error.empty()) return row;
+  try {
+    const CachedKernel kernel = cache.get(render(request.spec));
+    row.resources = kernel.binary->resources;
+    row.binary_bytes = kernel.binary->code.size();
+    row.compile_ms = kernel.binary->compile_ms;
+    row.origin = kernel.origin;
+    if (kernel.path.empty()) row.error = "compiled, but not stored: no cache directory could be written";
+  } catch (const std::exception& error) {
+    row.error = error.what();
+  }
+  return row;
+}
+
+}  // namespace
+
+KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
+                               const std::vector<std::string>& archs, ConfigChooser& chooser) {
+  require_valid(problems, archs);
+  KernelRequests requests;
+  std::set<std::string> seen;
+  for (const std::string& arch : archs) {
+    for (const AttentionProblem& problem : problems) {
+      add_request(problem.normalized(), *find_arch(arch), chooser, requests, seen);
+    }
+  }
+  return requests;
+}
+
+std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& requests, KernelCache& cache,
+                                            int jobs, PrecompileObserver* observer) {
+  std::vector<PrecompiledKernel> rows(requests.size());
+  std::mutex mutex;
+  std::size_t done = 0;
+  const int threads = jobs > 0 ? jobs : static_cast<int>(std::thread::hardware_concurrency());
+  for_each_index(requests.size(), threads, [&](std::size_t i) {
+    rows[i] = make(requests[i], cache);
+    const std::lock_guard lock(mutex);
+    ++done;
+    if (observer != nullptr) observer->finished(rows[i], done, requests.size());
+  });
+  return rows;
+}
+
+void export_records(const std::vector<TuningRecord>& records, TuningStore& store) {
+  std::set<std::string> known;
+  for (const TuningRecord& record : store.records()) known.insert(to_json_line(record));
+  for (const TuningRecord& record : records) {
+    if (known.insert(to_json_line(record)).second) store.add(record);
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,35 @@
+// ContextOptions with everything decided: what was set, else the environment, else the default.
+#pragma once
+
+#include <fa2/attention.h>
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fa2 {
+
+struct Settings {
+  std::optional<std::filesystem::path> cache_dir;  ///< nullopt: keep kernels and records in memory only
+  std::vector<std::filesystem::path> read_only_caches;
+  TuneMode tune = TuneMode::search;
+  double tune_budget_seconds = 3.0;
+  std::optional<KernelConfig> pinned;
+  std::string pinned_by;  ///< "FA2_CONFIG" or "ContextOptions::config"
+  JitMode jit = JitMode::on;
+};
+
+/// How a variable's value is read: env(), or a test's own table.
+using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+
+/// @throws InvalidProblem naming every variable or option with a value that is not allowed, and what is.
+Settings settings_of(const ContextOptions& options, const Environment& environment);
+Settings settings_of(const ContextOptions& options);
+
+/// The tuning records beside the kernels of a cache directory.
+std::filesystem::path tuning_file(const std::filesystem::path& cache_dir);
+
+}  // namespace fa2

@@ -1,0 +1,34 @@
+// What a search computes on: a shape that can be measured quickly, random inputs, and the comparison of
+// outputs.
+#pragma once
+
+#include <fa2/problem.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+struct TrialLimits {
+  double bytes = 1 << 30;  ///< of Q, K, V and O together
+  double flops = 4e12;     ///< of one forward: some 10 ms
+  std::int64_t min_blocks =
+      0;  ///< blocks of 128 query rows that keep the GPU as busy as the real problem does
+};
+
+/// The problem, made smaller until it is within the limits: fewer batches and heads (whole groups) while
+/// `min_blocks` blocks remain, then shorter sequences. `problem` is valid and normalized.
+AttentionProblem within(const TrialLimits& limits, AttentionProblem problem);
+
+/// `count` normally distributed values in the bits of `dtype`, always the same ones.
+std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype);
+
+/// How two outputs of (rows, dim) elements differ by more than rounding; nullopt if they do not. Rounding: 4
+/// units in the last place of the row's largest magnitude. NaN and infinities differ from everything.
+std::optional<std::string> difference(const std::vector<std::uint16_t>& expected,
+                                      const std::vector<std::uint16_t>& actual, std::int64_t dim,
+                                      DType dtype);
+
+}  // namespace fa2

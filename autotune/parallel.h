@@ -1,0 +1,42 @@
+// A loop over indices on several threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace fa2 {
+
+/// Calls body(i) once for each i in [0, count) on up to `threads` threads, the caller's among them; indices
+/// start in ascending order. If a call throws, no further index starts, and the first exception is rethrown
+/// at the end.
+template <class Body>
+void for_each_index(std::size_t count, int threads, const Body& body) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        next = count;
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  {
+    const std::size_t wanted = std::min(count, static_cast<std::size_t>(std::max(threads, 1)));
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace fa2

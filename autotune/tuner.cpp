@@ -1,0 +1,209 @@
+// The search over configurations: prepare in parallel, then successive halving over interleaved bursts.
+#include <autotune/parallel.h>
+#include <autotune/tuner.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <iterator>
+#include <random>
+#include <string>
+
+namespace fa2 {
+namespace {
+
+constexpr double kCompileShare = 0.6;
+constexpr int kFirstCut = 3;  ///< samples; also the fewest with which a challenger may win
+constexpr double kFirstRatio = 1.3;
+constexpr int kSecondCut = 7;
+constexpr double kSecondRatio = 1.1;
+constexpr std::size_t kFinalists = 4;
+constexpr int kFinalSamples = 15;
+
+struct Entrant {
+  KernelConfig config;
+  std::vector<double> samples;  ///< microseconds
+  std::string dropped;          ///< empty while it races
+  std::exception_ptr failure;
+
+  bool racing() const { return dropped.empty(); }
+
+  double median() const {
+    if (samples.empty()) return 0;
+    std::vector<double> sorted = samples;
+    std::ranges::sort(sorted);
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+  }
+};
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Discards the entrant if `step` throws.
+template <class Step>
+void attempt(Entrant& entrant, const Step& step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    entrant.failure = std::current_exception();
+    entrant.dropped = fmt::format("failed: {}", error.what());
+  }
+}
+
+class Race {
+ public:
+  Race(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options)
+      : trial_(trial), options_(options) {
+    if (!options_.now_seconds) options_.now_seconds = steady_seconds;
+    start_ = options_.now_seconds();
+    for (const KernelConfig& config : candidates) entrants_.push_back({config, {}, {}, {}});
+  }
+
+  TuneReport run() {
+    prepare();
+    measure();
+    return report();
+  }
+
+ private:
+  double elapsed() const { return options_.now_seconds() - start_; }
+
+  bool time_is_up(double share) {
+    if (elapsed() < share * options_.budget_seconds) return false;
+    budget_spent_ = true;
+    return true;
+  }
+
+  void prepare() {
+    for_each_index(entrants_.size(), options_.compile_threads, [&](std::size_t i) {
+      if (i > 0 && time_is_up(kCompileShare)) {
+        entrants_[i].dropped = "not compiled: the budget was spent";
+      } else {
+        attempt(entrants_[i], [&] { trial_.prepare(i); });
+      }
+    });
+  }
+
+  /// Interleaved, so that a clock that drifts slows everybody alike.
+  void measure() {
+    std::mt19937 random(options_.seed);
+    sample(0);
+    for (int round = 1; round <= kFinalSamples; ++round) {
+      std::vector<std::size_t> order = racing();
+      if (order.size() < 2 && round > kFirstCut) return;
+      std::ranges::shuffle(order, random);
+      for (const std::size_t i : order) {
+        if (round == 1 && i == 0) continue;
+        if (time_is_up(1.0)) return;
+        sample(i);
+      }
+      if (round == kFirstCut) drop_slower_than(kFirstRatio);
+      if (round == kSecondCut) {
+        drop_slower_than(kSecondRatio);
+        keep_finalists();
+      }
+    }
+  }
+
+  void sample(std::size_t i) {
+    Entrant& entrant = entrants_[i];
+    if (!entrant.racing()) return;
+    attempt(entrant, [&] {
+      const double us = trial_.measure_us(i);
+      if (!(us > 0)) throw Error(ErrorCode::internal, fmt::format("measured {} us", us));
+      entrant.samples.push_back(us);
+    });
+  }
+
+  std::vector<std::size_t> racing() const {
+    std::vector<std::size_t> indices;
+    for (std::size_t i = 0; i < entrants_.size(); ++i) {
+      if (entrants_[i].racing()) indices.push_back(i);
+    }
+    return indices;
+  }
+
+  /// Fastest first.
+  std::vector<std::size_t> ranking() const {
+    std::vector<std::size_t> indices = racing();
+    std::ranges::stable_sort(indices, {}, [&](std::size_t i) { return entrants_[i].median(); });
+    return indices;
+  }
+
+  void drop_slower_than(double ratio) {
+    const std::vector<std::size_t> order = ranking();
+    if (order.empty()) return;
+    const double best = entrants_[order.front()].median();
+    for (const std::size_t i : order) {
+      const double us = entrants_[i].median();
+      if (i == 0 || us <= ratio * best) continue;
+      entrants_[i].dropped =
+          fmt::format("{:.2f}x the best after {} samples", us / best, entrants_[i].samples.size());
+    }
+  }
+
+  void keep_finalists() {
+    std::size_t kept = entrants_[0].racing() ? 1 : 0;
+    for (const std::size_t i : ranking()) {
+      if (i != 0 && ++kept > kFinalists)
+        entrants_[i].dropped = fmt::format("not among the {} fastest", kFinalists);
+    }
+  }
+
+  /// Candidate 0 unless a well measured challenger beats it by the margin.
+  const Entrant& winner() const {
+    const Entrant& heuristic = entrants_[0];
+    const std::vector<std::size_t> order = ranking();
+    const auto well_measured = [&](std::size_t i) { return entrants_[i].samples.size() >= kFirstCut; };
+    const auto best = std::ranges::find_if(order, well_measured);
+    if (heuristic.racing()) {
+      if (best == order.end()) return heuristic;
+      const bool beaten = entrants_[*best].median() < heuristic.median() * (1 - options_.keep_margin);
+      return beaten ? entrants_[*best] : heuristic;
+    }
+    if (best != order.end()) return entrants_[*best];
+    const auto timed =
+        std::ranges::find_if(order, [&](std::size_t i) { return !entrants_[i].samples.empty(); });
+    if (timed == order.end()) std::rethrow_exception(heuristic.failure);
+    return entrants_[*timed];
+  }
+
+  TuneReport report() {
+    const Entrant& best = winner();
+    TuneReport report;
+    report.best = best.config;
+    report.best_us = best.median();
+    report.heuristic_us = entrants_[0].median();
+    report.budget_spent = budget_spent_;
+    for (Entrant& entrant : entrants_) {
+      if (entrant.racing() && entrant.samples.size() < kFirstCut && &entrant != &best) {
+        entrant.dropped = fmt::format("only {} samples when the budget was spent", entrant.samples.size());
+      }
+      report.candidates.push_back(
+          {entrant.config, entrant.median(), static_cast<int>(entrant.samples.size()), entrant.dropped});
+    }
+    std::ranges::stable_sort(report.candidates, [](const TuneCandidate& a, const TuneCandidate& b) {
+      return a.samples > 0 && (b.samples == 0 || a.median_us < b.median_us);
+    });
+    report.seconds = elapsed();
+    return report;
+  }
+
+  Trial& trial_;
+  TunerOptions options_;
+  double start_ = 0;
+  std::vector<Entrant> entrants_;
+  std::atomic<bool> budget_spent_ = false;
+};
+
+}  // namespace
+
+TuneReport search(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options) {
+  if (candidates.empty()) throw Error(ErrorCode::internal, "search() was given no candidate");
+  return Race(candidates, trial, options).run();
+}
+
+}  // namespace fa2

@@ -1,0 +1,192 @@
+// Tuning records as JSON lines, and how a lookup falls back from one to the next.
+#include <autotune/tuning_store.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <runtime/file.h>
+#include <runtime/json_field.h>
+#include <runtime/log.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr int kMaxDistance = 3;
+constexpr auto kLockPatience = 2s;
+
+int exponent_field(const json& object, const char* name) {
+  return static_cast<int>(integer_field(object, name, 0, 63));
+}
+
+Bucket parse_bucket(const json& object) {
+  Bucket bucket;
+  object.at("traits").get_to(bucket.traits);
+  bucket.group_log2 = exponent_field(object, "group_log2");
+  bucket.seqlen_q_log2 = exponent_field(object, "seqlen_q_log2");
+  bucket.seqlen_k_log2 = exponent_field(object, "seqlen_k_log2");
+  bucket.heads_log2 = exponent_field(object, "heads_log2");
+  return bucket;
+}
+
+TuningRecord parse_record(const json& object) {
+  integer_field(object, "format", kFormat, kFormat);
+  TuningRecord record;
+  object.at("device").get_to(record.device);
+  object.at("arch").get_to(record.arch);
+  record.sm_count = int32_field(object, "sm_count");
+  record.bucket = parse_bucket(object.at("bucket"));
+  const json& config = object.at("config");
+  if (!config.is_object()) throw CacheError("field \"config\" is no object");
+  KernelConfig::visit(record.config, [&](const char* name, std::int32_t& value) {
+    if (config.contains(name)) value = int32_field(config, name);
+  });
+  record.us = object.value("us", 0.0);
+  record.heuristic_us = object.value("heuristic_us", 0.0);
+  record.templates = object.value("templates", "");
+  record.date = object.value("date", "");
+  return record;
+}
+
+void warn_damaged(const fs::path& file, const std::vector<std::size_t>& lines) {
+  if (lines.empty()) return;
+  warn_once("tuning damage " + file.native(),
+            fmt::format("{}:{}: not a tuning record{}; skipped", file.native(), lines.front(),
+                        lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
+}
+
+std::vector<TuningRecord> load(const fs::path& file) {
+  std::vector<TuningRecord> records;
+  if (file.empty()) return records;
+  try {
+    const std::vector<std::byte> bytes = read_file(file).value_or(std::vector<std::byte>());
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::vector<std::size_t> damaged;
+    std::size_t number = 0;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      const std::string line(text.substr(begin, end - begin));
+      ++number;
+      begin = end + 1;
+      if (line.empty()) continue;
+      if (auto record = parse_json_line(line)) {
+        records.push_back(std::move(*record));
+      } else {
+        damaged.push_back(number);
+      }
+    }
+    warn_damaged(file, damaged);
+  } catch (const CacheError& error) {
+    warn_once("tuning read " + file.native(), fmt::format("{} is not used: {}", file.native(), error.what()));
+  }
+  return records;
+}
+
+/// Whether the file ends in the middle of a line, as a writer that was killed leaves it.
+bool ends_torn(int fd) {
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  char last = '\n';
+  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+/// @throws FileError.
+void append_line(const fs::path& path, const std::string& line) {
+  if (path.has_parent_path()) make_private_directories(path.parent_path());
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file) throw_file_error("cannot open", path, errno);
+  const bool locked = lock_file(file.get(), kLockPatience);  // without it O_APPEND still keeps lines whole
+  const std::string text = (ends_torn(file.get()) ? "\n" : "") + line + "\n";
+  const ssize_t written = ::write(file.get(), text.data(), text.size());
+  const int error = written < 0 ? errno : ENOSPC;
+  if (locked) unlock_file(file.get());
+  if (written != static_cast<ssize_t>(text.size())) throw_file_error("cannot append to", path, error);
+}
+
+}  // namespace
+
+std::string to_json_line(const TuningRecord& record) {
+  json config = json::object();
+  KernelConfig::visit(record.config, [&](const char* name, std::int32_t value) { config[name] = value; });
+  const json object = {{"format", kFormat},
+                       {"device", record.device},
+                       {"arch", record.arch},
+                       {"sm_count", record.sm_count},
+                       {"bucket",
+                        {{"traits", record.bucket.traits},
+                         {"group_log2", record.bucket.group_log2},
+                         {"seqlen_q_log2", record.bucket.seqlen_q_log2},
+                         {"seqlen_k_log2", record.bucket.seqlen_k_log2},
+                         {"heads_log2", record.bucket.heads_log2}}},
+                       {"config", config},
+                       {"us", record.us},
+                       {"heuristic_us", record.heuristic_us},
+                       {"templates", record.templates},
+                       {"date", record.date}};
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<TuningRecord> parse_json_line(const std::string& line) {
+  try {
+    return parse_record(json::parse(line));
+  } catch (const json::exception&) {
+    return std::nullopt;
+  } catch (const CacheError&) {
+    return std::nullopt;
+  }
+}
+
+TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only) : file_(std::move(file)) {
+  std::reverse(read_only.begin(), read_only.end());
+  read_only.push_back(file_);
+  for (const fs::path& path : read_only) {
+    std::vector<TuningRecord> records = load(path);
+    std::move(records.begin(), records.end(), std::back_inserter(records_));
+  }
+}
+
+Lookup TuningStore::find(const std::string& device, const std::string& arch, int sm_count,
+                         const Bucket& bucket,
+                         const std::function<bool(const KernelConfig&)>& is_valid) const {
+  Lookup best;
+  int best_distance = kMaxDistance + 1;
+  const auto snapshot = records();
+  for (auto record = snapshot.rbegin(); record != snapshot.rend(); ++record) {
+    const std::optional<int> gap = distance(record->bucket, bucket);
+    if (record->arch != arch || !gap) continue;
+    const bool here = record->device == device && record->sm_count == sm_count;
+    const bool better = here ? *gap < best_distance : *gap == 0 && best.match == Match::none;
+    if (!better || !is_valid(record->config)) continue;
+    if (here) best_distance = *gap;
+    best = {!here ? Match::other_device : *gap == 0 ? Match::exact : Match::nearest, *record};
+    if (best.match == Match::exact) break;
+  }
+  return best;
+}
+
+void TuningStore::add(const TuningRecord& record) {
+  {
+    const std::lock_guard lock(mutex_);
+    records_.push_back(record);
+  }
+  if (file_.empty()) return;
+  try {
+    append_line(file_, to_json_line(record));
+  } catch (const FileError& error) {
+    warn_once("tuning write " + file_.native(),
+              fmt::format("tuning records are not kept on disk: {}", error.what()));
+  }
+}
+
+std::vector<TuningRecord> TuningStore::records() const {
+  const std::lock_guard lock(mutex_);
+  return records_;
+}
+
+}  // namespace fa2

@@ -1,0 +1,126 @@
+// POSIX file operations: whole reads, atomic publication, advisory locks.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <runtime/file.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Removes the temp file unless it was renamed away.
+class TempFile {
+ public:
+  explicit TempFile(const fs::path& target)
+      : path_(fmt::format("{}.{}.{:08x}.tmp", (target.parent_path() / target.stem()).native(), ::getpid(),
+                          std::random_device{}())),
+        fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
+    if (!fd_) throw_file_error("cannot create", path_, errno);
+  }
+  ~TempFile() {
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+
+  void write_and_sync(const std::vector<std::byte>& bytes) {
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t written = ::write(fd_.get(), bytes.data() + done, bytes.size() - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) throw_file_error("cannot write", path_, errno);
+      done += static_cast<std::size_t>(written);
+    }
+    if (::fsync(fd_.get()) != 0) throw_file_error("cannot sync", path_, errno);
+  }
+
+  void rename_to(const fs::path& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0) throw_file_error("cannot replace", target, errno);
+    renamed_ = true;
+  }
+
+ private:
+  fs::path path_;
+  FileDescriptor fd_;
+  bool renamed_ = false;
+};
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void throw_file_error(std::string_view what, const fs::path& path, int error) {
+  throw FileError(fmt::format("{} {}: {}", what, path.native(), std::generic_category().message(error)));
+}
+
+std::optional<std::vector<std::byte>> read_file(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  if (!file) throw_file_error("cannot open", path, errno);
+
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_file_error("cannot stat", path, errno);
+  if (!S_ISREG(status.st_mode)) throw CacheError("not a regular file");
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size > kMaxFileBytes) throw CacheError(fmt::format("{} bytes, the limit is {}", size, kMaxFileBytes));
+
+  std::vector<std::byte> bytes(size);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.get(), bytes.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_file_error("cannot read", path, errno);
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+void make_private_directories(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return;
+  const int error = errno;
+  if (error != ENOENT || !path.has_relative_path()) throw_file_error("cannot create directory", path, error);
+  make_private_directories(path.parent_path());
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw_file_error("cannot create directory", path, errno);
+  }
+}
+
+void publish_file(const fs::path& target, const std::vector<std::byte>& bytes) {
+  TempFile temp(target);
+  temp.write_and_sync(bytes);
+  temp.rename_to(target);
+  // Best effort: without it a power cut may lose the new name, never damage the file.
+  const FileDescriptor directory(::open(target.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory) ::fsync(directory.get());
+}
+
+bool lock_file(int fd, std::chrono::milliseconds patience) {
+  using namespace std::chrono_literals;
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (std::chrono::milliseconds pause = 5ms;; pause = std::min(pause * 2, std::chrono::milliseconds(50ms))) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    if (std::chrono::steady_clock::now() + pause > deadline) return false;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void unlock_file(int fd) {
+  ::flock(fd, LOCK_UN);
+}
+
+}  // namespace fa2

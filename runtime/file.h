@@ -1,0 +1,64 @@
+// The few POSIX file operations that the caches are made of. Safe from any thread.
+#pragma once
+
+#include <fa2/errors.h>
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace fa2 {
+
+/// Owns a file descriptor.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  ~FileDescriptor();
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+
+ private:
+  int fd_;
+};
+
+/// The operating system refused; says nothing about what a file holds.
+class FileError : public CacheError {
+ public:
+  using CacheError::CacheError;
+};
+
+/// @throws FileError always: "<what> <path>: <text of error number>".
+[[noreturn]] void throw_file_error(std::string_view what, const std::filesystem::path& path, int error);
+
+/// Reading refuses larger files, whatever their size says: no kernel or tuning file comes near it.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+
+/// The whole file; nullopt if there is none. Never blocks.
+/// @throws CacheError if it is no regular file or too large, FileError if it cannot be read.
+std::optional<std::vector<std::byte>> read_file(const std::filesystem::path& path);
+
+/// Creates `path` and what is missing above it, mode 0700. @throws FileError.
+void make_private_directories(const std::filesystem::path& path);
+
+/// Writes a temp file beside `target` (mode 0600), syncs it and renames it over `target`: readers see the old
+/// file or all of the new one. On failure nothing is left behind. @throws FileError.
+void publish_file(const std::filesystem::path& target, const std::vector<std::byte>& bytes);
+
+/// Takes an exclusive flock, polling for at most `patience`; false if somebody else kept it or the file
+/// system has no locks. The lock ends with unlock_file(), with the last descriptor of this open file, or with
+/// the process.
+bool lock_file(int fd, std::chrono::milliseconds patience);
+void unlock_file(int fd);
+
+}  // namespace fa2

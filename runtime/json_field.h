@@ -1,0 +1,32 @@
+// Strict reading of integers from JSON that may be hostile: nlohmann::json's own get<int>() wraps silently.
+#pragma once
+
+#include <fa2/errors.h>
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace fa2 {
+
+/// @throws CacheError if the field is no integer in [low, high], nlohmann::json::exception if it is missing.
+inline std::int64_t integer_field(const nlohmann::json& object, const char* name, std::int64_t low,
+                                  std::int64_t high) {
+  const nlohmann::json& value = object.at(name);
+  const bool fits =
+      value.is_number_unsigned()
+          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())
+          : value.is_number_integer();
+  if (!fits || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high) {
+    throw CacheError("field \"" + std::string(name) + "\" is " + value.dump(-1, ' ', true) +
+                     ", no integer from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return value.get<std::int64_t>();
+}
+
+inline std::int32_t int32_field(const nlohmann::json& object, const char* name) {
+  return static_cast<std::int32_t>(integer_field(object, name, std::numeric_limits<std::int32_t>::min(),
+                                                 std::numeric_limits<std::int32_t>::max()));
+}
+
+}  // namespace fa2

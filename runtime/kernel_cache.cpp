@@ -1,0 +1,131 @@
+// Memory, read-only directories, the user's directory, the compiler: in this order, once per kernel.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <runtime/kernel_cache.h>
+#include <runtime/log.h>
+
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+CachedKernel found_in(const DiskCache& cache, KernelBinary binary, KernelOrigin origin) {
+  const std::string path = cache.path_of(binary.arch, binary.key).native();
+  return {std::make_shared<const KernelBinary>(std::move(binary)), origin, path, 0};
+}
+
+/// ", and a note where it does not exist": a mistyped FA2_CACHE_PATH should not look like an incomplete one.
+std::string describe(const DiskCache& cache) {
+  std::error_code error;
+  const bool exists = std::filesystem::is_directory(cache.root(), error);
+  return cache.root().native() + (exists ? "" : " (no such directory)");
+}
+
+[[noreturn]] void throw_not_cached(const KernelSource& source, const std::vector<DiskCache>& read_only,
+                                   const DiskCache* user) {
+  std::string searched;
+  for (const DiskCache& cache : read_only) searched += "\n  " + describe(cache);
+  if (user != nullptr) searched += "\n  " + describe(*user);
+  throw Unavailable(fmt::format(
+      "no cache holds this kernel, and FA2_JIT=off forbids compiling it\n"
+      "kernel: {}, key {}\nsearched:{}\n"
+      "build it where NVRTC is (no GPU needed): fa2 precompile --arch {} ... --out DIR\n"
+      "then set FA2_CACHE_PATH=DIR",
+      source.spec, source.key, searched.empty() ? " no directory is set" : searched, source.arch.name));
+}
+
+/// Whether asking again could end differently: only a verdict on the source itself is final.
+bool is_final(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const CompileError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+KernelCache::KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only,
+                         std::shared_ptr<DiskCache> user, JitMode jit)
+    : compiler_(std::move(compiler)), read_only_(std::move(read_only)), user_(std::move(user)), jit_(jit) {}
+
+CachedKernel KernelCache::get(const KernelSource& source) {
+  const auto start = std::chrono::steady_clock::now();
+  std::promise<CachedKernel> promise;
+  std::shared_future<CachedKernel> future;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    auto [it, inserted] = entries_.try_emplace(source.key);
+    first = inserted;
+    if (first) it->second = promise.get_future().share();
+    future = it->second;
+  }
+  if (first) {
+    try {
+      promise.set_value(find_or_compile(source));
+    } catch (...) {
+      if (!is_final(std::current_exception())) {
+        const std::lock_guard lock(mutex_);
+        entries_.erase(source.key);
+      }
+      promise.set_exception(std::current_exception());
+    }
+  }
+  CachedKernel kernel = future.get();
+  if (!first) kernel.origin = KernelOrigin::memory;
+  kernel.wait_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return kernel;
+}
+
+CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
+  const std::string arch(source.arch.name);
+  for (const DiskCache& cache : read_only_) {
+    if (auto binary = cache.load(arch, source.key)) {
+      return found_in(cache, std::move(*binary), KernelOrigin::read_only_cache);
+    }
+  }
+  const auto load_from_user = [&] { return user_ ? user_->load(arch, source.key) : std::nullopt; };
+  if (auto binary = load_from_user()) return found_in(*user_, std::move(*binary), KernelOrigin::disk_cache);
+  if (jit_ == JitMode::off) throw_not_cached(source, read_only_, user_.get());
+
+  std::optional<DiskCache::Lock> lock;
+  if (user_) lock.emplace(user_->lock(arch, source.key));
+  // Another process may have published it meanwhile.
+  if (auto binary = load_from_user()) return found_in(*user_, std::move(*binary), KernelOrigin::disk_cache);
+
+  auto binary = std::make_shared<const KernelBinary>(compiler_->compile(source));
+  log().debug("compiled {} in {:.0f} ms", source.spec, binary->compile_ms);
+  const bool stored = user_ && user_->store(*binary);
+  // Never read back: what was compiled is what runs, whatever the disk did with it.
+  return {binary, KernelOrigin::compiled, stored ? user_->path_of(arch, source.key).native() : "", 0};
+}
+
+std::optional<KernelOrigin> KernelCache::find(const KernelSource& source) const {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = entries_.find(source.key);
+    if (it != entries_.end() && it->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+      try {
+        it->second.get();
+        return KernelOrigin::memory;
+      } catch (const Error&) {
+        return std::nullopt;
+      }
+    }
+  }
+  const std::string arch(source.arch.name);
+  for (const DiskCache& cache : read_only_) {
+    if (cache.load(arch, source.key)) return KernelOrigin::read_only_cache;
+  }
+  if (user_ && user_->load(arch, source.key)) return KernelOrigin::disk_cache;
+  return std::nullopt;
+}
+
+}  // namespace fa2

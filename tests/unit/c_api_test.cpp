@@ -1,0 +1,226 @@
+// The C interface: layouts, codes, messages and struct sizes. No GPU is needed.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/c_api.h>
+#include <runtime/device.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <type_traits>
+
+namespace {
+
+// What ctypes and other languages mirror: a published layout never changes, it only grows.
+static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
+static_assert(sizeof(fa2_problem) == 64 && offsetof(fa2_problem, head_dim) == 16 &&
+              offsetof(fa2_problem, batch) == 24);
+static_assert(sizeof(fa2_args) == 152 && offsetof(fa2_args, softmax_scale) == 12 &&
+              offsetof(fa2_args, q) == 16 && offsetof(fa2_args, lse) == 48 &&
+              offsetof(fa2_args, q_strides) == 56 && offsetof(fa2_args, o_strides) == 128);
+static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
+static_assert(FA2_INVALID_PROBLEM == static_cast<int>(fa2::ErrorCode::invalid_problem) &&
+              FA2_COMPILE == static_cast<int>(fa2::ErrorCode::compile) &&
+              FA2_CACHE == static_cast<int>(fa2::ErrorCode::cache) &&
+              FA2_CUDA == static_cast<int>(fa2::ErrorCode::cuda) &&
+              FA2_UNAVAILABLE == static_cast<int>(fa2::ErrorCode::unavailable) &&
+              FA2_INTERNAL == static_cast<int>(fa2::ErrorCode::internal));
+
+/// A context whose files lie in a directory of their own.
+class TemporaryContext {
+ public:
+  TemporaryContext() {
+    char path[] = "/tmp/fa2-c-api-XXXXXX";
+    REQUIRE(mkdtemp(path) != nullptr);
+    directory_ = path;
+    fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
+    options.cache_dir = directory_.c_str();
+    options.read_only_caches = "";
+    options.tune = FA2_TUNE_OFF;
+    options.jit = FA2_JIT_OFF;
+    REQUIRE(fa2_context_create(&options, &context_) == FA2_OK);
+  }
+  ~TemporaryContext() {
+    fa2_context_destroy(context_);
+    std::filesystem::remove_all(directory_);
+  }
+  TemporaryContext(const TemporaryContext&) = delete;
+  TemporaryContext& operator=(const TemporaryContext&) = delete;
+
+  fa2_context* get() const { return context_; }
+  const char* directory() const { return directory_.c_str(); }
+
+ private:
+  std::string directory_;
+  fa2_context* context_ = nullptr;
+};
+
+fa2_problem example() {
+  fa2_problem problem = FA2_PROBLEM_INIT;
+  problem.head_dim = 64;
+  problem.seqlen_q = problem.seqlen_k = 16;
+  return problem;
+}
+
+bool says(const char* part) {
+  return std::strstr(fa2_last_error(), part) != nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("c api: version") {
+  CHECK(std::string(fa2_version()) == fa2::version());
+}
+
+TEST_CASE("c api: NULL where something is needed is an error that names it") {
+  const TemporaryContext context;
+  const fa2_problem problem = example();
+  const fa2_args args = FA2_ARGS_INIT;
+  CHECK(fa2_attention(context.get(), nullptr, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("problem = NULL"));
+  CHECK(fa2_attention(context.get(), &problem, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("args = NULL"));
+  CHECK(fa2_context_create(nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("context = NULL"));
+  CHECK(fa2_plan_create(context.get(), &problem, -1, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("plan = NULL"));
+  CHECK(fa2_plan_run(nullptr, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_explain(nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  char* json = const_cast<char*>("untouched");
+  CHECK(fa2_plan_explain(nullptr, &json) == FA2_INVALID_PROBLEM);
+  CHECK(json == nullptr);
+  CHECK(fa2_precompile(context.get(), nullptr, 1, nullptr, 0, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("problems = NULL"));
+  const char* const archs[] = {"sm_80", nullptr};
+  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 2, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("archs = NULL"));
+  CHECK(fa2_context_destroy(nullptr) == FA2_OK);
+  CHECK(fa2_plan_destroy(nullptr) == FA2_OK);
+  fa2_string_free(nullptr);
+}
+
+TEST_CASE("c api: everything wrong with a problem is in the message") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.dtype = 256;  // would be f16 after a cast to 8 bits
+  problem.mask = -1;
+  problem.head_dim = 7;
+  const fa2_args args = FA2_ARGS_INIT;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("dtype = 256"));
+  CHECK(says("mask = -1"));
+  CHECK(says("head_dim = 7, must be a multiple of 8"));
+
+  fa2_args bad = FA2_ARGS_INIT;
+  bad.empty_row_lse = 2;
+  problem = example();
+  CHECK(fa2_attention(context.get(), &problem, &bad, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("empty_row_lse = 2"));
+}
+
+TEST_CASE("c api: a problem without output needs nothing, and checks its scale all the same") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.batch = 0;
+  fa2_args args = FA2_ARGS_INIT;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);
+  args.softmax_scale = std::strtof("inf", nullptr);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);  // not used
+  args.has_softmax_scale = 1;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("softmax_scale = inf"));
+}
+
+TEST_CASE("c api: struct sizes") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.batch = 0;
+  fa2_args args = FA2_ARGS_INIT;
+  args.struct_size = 0;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("args = a struct with struct_size 0, must have at least 152"));
+
+  struct Newer {  // as a later header might declare it
+    fa2_args known;
+    std::int64_t later;
+  };
+  Newer newer = {FA2_ARGS_INIT, 0};
+  newer.known.struct_size = sizeof(Newer);
+  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
+  newer.later = 1;
+  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("from byte 152 on"));
+}
+
+TEST_CASE("c api: context options") {
+  fa2_context* context = nullptr;
+  fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
+  options.tune = 4;
+  options.jit = -1;
+  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
+  CHECK(context == nullptr);
+  CHECK(says("tune = 4"));
+  CHECK(says("jit = -1"));
+  options = FA2_CONTEXT_OPTIONS_INIT;
+  options.config = "tile_q=1";
+  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
+  CHECK(says("tile_q"));
+  options.config = nullptr;
+  options.tune_budget_ms = -5;
+  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
+  CHECK(says("-5"));
+}
+
+TEST_CASE("c api: each thread has its own message") {
+  CHECK(fa2_plan_run(nullptr, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  std::string elsewhere = "none";
+  std::thread([&] { elsewhere = fa2_last_error(); }).join();
+  CHECK(elsewhere.empty());
+  CHECK(says("plan"));
+}
+
+TEST_CASE("c api: plans and searches without a GPU say what is missing") {
+  if (fa2::device_count() > 0) {
+    MESSAGE("skipped: there is a GPU");
+    return;
+  }
+  const TemporaryContext context;
+  const fa2_problem problem = example();
+  fa2_plan* plan = nullptr;
+  CHECK(fa2_plan_create(context.get(), &problem, 0, &plan) == FA2_UNAVAILABLE);
+  CHECK(plan == nullptr);
+  CHECK(std::strlen(fa2_last_error()) > 0);
+  CHECK(fa2_plan_create(context.get(), &problem, -2, &plan) == FA2_INVALID_PROBLEM);
+  CHECK(says("device = -2"));
+  CHECK(fa2_tune(context.get(), &problem, 0, nullptr) == FA2_UNAVAILABLE);
+}
+
+TEST_CASE("c api: precompile reports every kernel, also those that fail") {
+  const TemporaryContext context;  // FA2_JIT=off and an empty cache: nothing can be made in it
+  fa2_problem problems[2] = {example(), example()};
+  problems[1].dtype = FA2_BF16;
+  const char* const archs[] = {"sm_80"};
+  char* report = nullptr;
+  CHECK(fa2_precompile(context.get(), problems, 0, archs, 1, nullptr, &report) == FA2_OK);
+  CHECK(std::string(report) == "[]");
+  fa2_string_free(report);
+
+  CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, &report) == FA2_COMPILE);
+  CHECK(says("f16 d64 none"));
+  CHECK(says("bf16 d64 none"));
+  REQUIRE(report != nullptr);
+  CHECK(std::string(report).find("\"dtype\": \"bf16\"") != std::string::npos);
+  fa2_string_free(report);
+
+  const char* const unknown[] = {"sm_10"};
+  CHECK(fa2_precompile(context.get(), problems, 2, unknown, 1, nullptr, &report) == FA2_INVALID_PROBLEM);
+  CHECK(says("sm_10"));
+  CHECK(report == nullptr);
+  problems[1].struct_size = 72;
+  CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("problems = element 1 with struct_size 72"));
+}

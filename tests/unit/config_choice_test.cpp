@@ -1,0 +1,261 @@
+// The ladder from a pinned configuration down to the heuristic.
+#include <api/config_choice.h>
+#include <autotune/heuristic.h>
+#include <autotune/parallel.h>
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+namespace {
+
+using namespace fa2;
+
+AttentionProblem some_problem() {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.heads_q = 16;
+  p.batch = 4;
+  p.seqlen_q = p.seqlen_k = 1024;
+  return p.normalized();
+}
+
+Target some_gpu() {
+  return {*find_arch("sm_80"), "Some GPU", 108};
+}
+
+/// A valid configuration that the heuristic did not choose.
+KernelConfig another_config() {
+  return search_candidates(some_problem(), some_gpu()).at(1);
+}
+
+TuningRecord record(const std::string& device, const AttentionProblem& problem) {
+  return {device, "sm_80",           108,         bucket_of(problem), another_config(), 90,
+          100,    template_digest(), "2026-01-01"};
+}
+
+/// A search that always finds another_config(), 20 % faster.
+TuneReport found(const AttentionProblem&) {
+  TuneReport report;
+  report.best = another_config();
+  report.best_us = 80;
+  report.heuristic_us = 100;
+  report.seconds = 2.1;
+  report.candidates = {{another_config(), 80, 15, ""}, {KernelConfig{}, 100, 15, ""}};
+  return report;
+}
+
+TuneReport must_not_search(const AttentionProblem&) {
+  FAIL("searched");
+  return {};
+}
+
+bool has(const ConfigChoice& choice, std::string_view text) {
+  return choice.reason.find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a pinned config wins, and must be able to compute the problem") {
+  Settings settings;
+  settings.pinned = another_config();
+  settings.pinned_by = "FA2_CONFIG";
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  const ConfigChoice choice = chooser.choose(some_problem(), some_gpu(), must_not_search);
+  CHECK(choice.origin == ConfigOrigin::pinned);
+  CHECK(choice.config == another_config());
+  CHECK(choice.reason == "pinned by FA2_CONFIG");
+
+  settings.pinned->tile_m = 40;
+  try {
+    chooser.choose(some_problem(), some_gpu());
+    FAIL("accepted");
+  } catch (const InvalidProblem& error) {
+    REQUIRE(error.violations().size() == 1);
+    CHECK(error.violations()[0].field == "FA2_CONFIG");
+    CHECK(error.violations()[0].rule.find("tile_m = 40") != std::string::npos);
+  }
+}
+
+TEST_CASE("off: the heuristic, whatever is recorded") {
+  Settings settings;
+  settings.tune = TuneMode::off;
+  TuningStore store("");
+  store.add(record("Some GPU", some_problem()));
+  ConfigChooser chooser(settings, store);
+  const ConfigChoice choice = chooser.choose(some_problem(), some_gpu(), must_not_search);
+  CHECK(choice.origin == ConfigOrigin::heuristic);
+  CHECK(choice.config == heuristic(some_problem(), some_gpu().arch, 108).config);
+  CHECK(has(choice, "tuning is off"));
+}
+
+TEST_CASE("stored: exact, nearest, another device, heuristic") {
+  Settings settings;
+  settings.tune = TuneMode::stored;
+  AttentionProblem longer = some_problem();
+  longer.seqlen_k *= 2;
+  {
+    TuningStore store("");
+    CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search).origin ==
+          ConfigOrigin::heuristic);
+  }
+  {
+    TuningStore store("");
+    store.add(record("Other GPU", some_problem()));
+    const ConfigChoice choice =
+        ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+    CHECK(choice.origin == ConfigOrigin::tuned_other_device);
+    CHECK(choice.config == another_config());
+    CHECK(has(choice, "Other GPU"));
+    REQUIRE(choice.record.has_value());
+    CHECK(choice.record->device == "Other GPU");
+  }
+  {
+    TuningStore store("");
+    store.add(record("Some GPU", longer));
+    const ConfigChoice choice =
+        ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+    CHECK(choice.origin == ConfigOrigin::tuned_nearest);
+    CHECK(has(choice, "seqlen ~1024x2048"));
+  }
+  {
+    TuningStore store("");
+    store.add(record("Some GPU", some_problem()));
+    const ConfigChoice choice =
+        ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+    CHECK(choice.origin == ConfigOrigin::tuned_exact);
+    CHECK(has(choice, "90.0 us against 100.0 us"));
+    CHECK_FALSE(has(choice, "other templates"));
+  }
+}
+
+TEST_CASE("a record made with other templates is used and says so") {
+  TuningStore store("");
+  TuningRecord stale = record("Some GPU", some_problem());
+  stale.templates = "0123";
+  store.add(stale);
+  Settings settings;
+  const ConfigChoice choice =
+      ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+  CHECK(choice.origin == ConfigOrigin::tuned_exact);
+  CHECK(has(choice, "other templates"));
+}
+
+TEST_CASE("search: measured once for a bucket, then recorded") {
+  Settings settings;
+  TuningStore store("");
+  store.add(record("Other GPU", some_problem()));
+  ConfigChooser chooser(settings, store);
+  const ConfigChoice first = chooser.choose(some_problem(), some_gpu(), found);
+  CHECK(first.origin == ConfigOrigin::tuned_now);
+  CHECK(first.config == another_config());
+  CHECK(first.reason == "measured 80.0 us against 100.0 us for the heuristic, 2 candidates timed in 2.1 s");
+
+  AttentionProblem same_bucket = some_problem();
+  same_bucket.seqlen_k += 1;
+  const ConfigChoice second = chooser.choose(same_bucket, some_gpu(), must_not_search);
+  CHECK(second.origin == ConfigOrigin::tuned_exact);
+  CHECK(second.record->us == 80);
+  CHECK(second.record->heuristic_us == 100);
+  CHECK(second.record->templates == template_digest());
+  CHECK(second.record->date.size() == 20);
+}
+
+TEST_CASE("without a search to call, records and the heuristic serve") {
+  Settings settings;
+  TuningStore store("");
+  CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu()).origin == ConfigOrigin::heuristic);
+}
+
+TEST_CASE("FA2_JIT=off never searches") {
+  Settings settings;
+  settings.jit = JitMode::off;
+  TuningStore store("");
+  const ConfigChoice choice =
+      ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+  CHECK(choice.origin == ConfigOrigin::heuristic);
+  CHECK(has(choice, "FA2_JIT=off"));
+}
+
+TEST_CASE("a search that fails or compares nothing is not recorded and not repeated") {
+  Settings settings;
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  int searches = 0;
+  const Search fails = [&](const AttentionProblem&) -> TuneReport {
+    ++searches;
+    throw CudaError("out of memory", 2);
+  };
+  for (int i = 0; i < 2; ++i) {
+    const ConfigChoice choice = chooser.choose(some_problem(), some_gpu(), fails);
+    CHECK(choice.origin == ConfigOrigin::heuristic);
+    CHECK(has(choice, "out of memory"));
+  }
+  CHECK(searches == 1);
+
+  const Search times_one = [&](const AttentionProblem& problem) {
+    ++searches;
+    TuneReport report = found(problem);
+    report.candidates[1].samples = 0;
+    return report;
+  };
+  AttentionProblem other = some_problem();
+  other.mask = MaskKind::causal_top_left;
+  for (int i = 0; i < 2; ++i) {
+    const ConfigChoice choice = chooser.choose(other, some_gpu(), times_one);
+    CHECK(choice.origin == ConfigOrigin::heuristic);
+    CHECK(has(choice, "only 1 of 2 candidates"));
+  }
+  CHECK(searches == 2);
+  CHECK(store.records().empty());
+}
+
+TEST_CASE("threads that meet a new bucket at once search once") {
+  Settings settings;
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  std::atomic<int> searches = 0, tuned = 0;
+  for_each_index(6, 6, [&](std::size_t) {
+    const ConfigChoice choice =
+        chooser.choose(some_problem(), some_gpu(), [&](const AttentionProblem& problem) {
+          ++searches;
+          return found(problem);
+        });
+    if (choice.config == another_config()) ++tuned;
+  });
+  CHECK(searches == 1);
+  CHECK(tuned == 6);
+}
+
+TEST_CASE("tune() searches whatever is recorded") {
+  Settings settings;
+  settings.tune = TuneMode::off;
+  TuningStore store("");
+  store.add(record("Some GPU", some_problem()));
+  const TuneReport report = ConfigChooser(settings, store).tune(some_problem(), some_gpu(), found);
+  CHECK(report.problem == some_problem());
+  CHECK(report.bucket == to_string(bucket_of(some_problem())));
+  CHECK(store.records().size() == 2);
+}
+
+TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
+  for (const Arch& arch : known_archs()) {
+    for (const int dim : {64, 128, 256}) {
+      AttentionProblem p = some_problem();
+      p.head_dim = p.head_dim_v = dim;
+      const auto candidates = search_candidates(p, {arch, "", 0});
+      REQUIRE_FALSE(candidates.empty());
+      CHECK(candidates.size() <= 24);
+      CHECK(candidates[0] == heuristic(p, arch, 0).config);
+      for (const KernelConfig& config : candidates) {
+        CHECK_FALSE(why_rejected({traits_of(p), config, arch}).has_value());
+        CHECK(std::ranges::count(candidates, config) == 1);
+      }
+    }
+  }
+}

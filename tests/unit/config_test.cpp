@@ -1,0 +1,72 @@
+// KernelConfig as a value: comparison, text and back.
+#include <doctest/doctest.h>
+#include <fa2/config.h>
+#include <fa2/errors.h>
+
+#include <string>
+
+using namespace fa2;
+
+namespace {
+
+/// The message of the error that parsing throws; empty if it throws none.
+std::string error_of(std::string_view text) {
+  try {
+    parse_config(text);
+  } catch (const InvalidProblem& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool mentions(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("config: text in field order, and back") {
+  KernelConfig config;
+  config.tile_m = 64;
+  config.q_in_registers = 1;
+  const std::string text = to_string(config);
+  CHECK(text.rfind("tile_m=64,tile_n=", 0) == 0);
+  CHECK(mentions(text, ",q_in_registers=1,"));
+  CHECK(parse_config(text) == config);
+}
+
+TEST_CASE("config: every field is compared, printed and parsed") {
+  int fields = 0;
+  KernelConfig probe;
+  KernelConfig::visit(probe, [&](std::string_view name, std::int32_t& value) {
+    const std::int32_t before = value;
+    value = before + 17;
+    CHECK(probe != KernelConfig{});
+    CHECK(parse_config(to_string(probe)) == probe);
+    CHECK(parse_config(std::string(name) + "=" + std::to_string(before + 17)) == probe);
+    value = before;
+    ++fields;
+  });
+  CHECK(fields >= 7);
+  CHECK(probe == KernelConfig{});
+}
+
+TEST_CASE("config: fields left out keep their defaults") {
+  CHECK(parse_config("") == KernelConfig{});
+  KernelConfig expected;
+  expected.stages = 3;
+  CHECK(parse_config("stages=3") == expected);
+}
+
+TEST_CASE("config: errors name the field and the value") {
+  CHECK(mentions(error_of("tile_q=3"), "\"tile_q\" = \"3\", must be one of the tunables tile_m, tile_n"));
+  CHECK(mentions(error_of("tile_m=12x"), "\"tile_m\" = \"12x\", must be a decimal integer"));
+  CHECK(mentions(error_of("tile_m="), "\"tile_m\" = \"\", must be a decimal integer"));
+  CHECK(mentions(error_of("tile_m"), "\"tile_m\" = \"\", must be a decimal integer"));
+  CHECK(mentions(error_of("tile_m=4294967296"), "32 bits"));
+  CHECK(mentions(error_of("tile_m=64,tile_m=64"), "must be given only once"));
+  CHECK(mentions(error_of("tile_m=64,"), "config field \"\""));
+  CHECK(mentions(error_of(" tile_m=64"), "\" tile_m\""));
+  const std::string all = error_of("a=1,tile_n=x,warps=4,warps=8");
+  CHECK(mentions(all, "3 rules broken"));
+}

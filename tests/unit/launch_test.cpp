@@ -1,0 +1,107 @@
+// The grid and the parameters of a launch.
+#include <api/launch.h>
+#include <doctest/doctest.h>
+
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+namespace {
+
+using namespace fa2;
+
+AttentionProblem causal_gqa() {
+  AttentionProblem p;
+  p.mask = MaskKind::causal_bottom_right;
+  p.head_dim = 128;
+  p.batch = 2;
+  p.heads_q = 32;
+  p.heads_kv = 8;
+  p.seqlen_q = 1000;
+  p.seqlen_k = 4096;
+  return p.normalized();
+}
+
+constexpr std::int64_t kMegabyte = 1 << 20;
+
+}  // namespace
+
+TEST_CASE("one block for each query tile of each head") {
+  KernelConfig config;
+  config.tile_m = 128;
+  const Launch launch = launch_of(causal_gqa(), config, 50 * kMegabyte);
+  CHECK(launch.params.q_tiles == 8);
+  CHECK(launch.params.head_count == 64);
+  CHECK(launch.grid == 512);
+  CHECK(launch.params.queries_per_kv == 4);
+  CHECK(launch.params.seqlen_q == 1000);
+  CHECK(launch.params.seqlen_k == 4096);
+}
+
+TEST_CASE("an empty output launches nothing, an empty key sequence does") {
+  AttentionProblem p = causal_gqa();
+  p.seqlen_k = 0;
+  CHECK(launch_of(p, {}, 50 * kMegabyte).grid == 512);
+  CHECK(heads_per_section(p, 50 * kMegabyte) == 64);
+  p.seqlen_q = 0;
+  CHECK(launch_of(p, {}, 50 * kMegabyte).grid == 0);
+  p = causal_gqa();
+  p.batch = 0;
+  CHECK(launch_of(p, {}, 50 * kMegabyte).grid == 0);
+}
+
+TEST_CASE("sections of causal heads fill half of L2 with whole groups") {
+  AttentionProblem p = causal_gqa();                      // K and V of one group: 4096 * 256 * 2 = 2 MB
+  CHECK(heads_per_section(p, 50 * kMegabyte) == 12 * 4);  // 25 MB / 2 MB = 12 groups
+  CHECK(heads_per_section(p, 1 * kMegabyte) == 4);        // at least one group
+  CHECK(heads_per_section(p, 4000 * kMegabyte) == 64);    // at most all
+  p.seqlen_k = std::numeric_limits<std::int32_t>::max() - 1023;
+  CHECK(heads_per_section(p, 50 * kMegabyte) == 4);
+  p.mask = MaskKind::none;
+  CHECK(heads_per_section(p, 50 * kMegabyte) == 1);
+}
+
+TEST_CASE("the scale in powers of two is normal and finite") {
+  CHECK(scale_log2(0.125f) == doctest::Approx(0.180336880).epsilon(1e-7));
+  CHECK(scale_log2(-0.125f) == scale_log2(0.125f));
+  CHECK(scale_log2(0.0f) == FLT_MIN);
+  CHECK(scale_log2(-1e-44f) == FLT_MIN);
+  CHECK(scale_log2(FLT_MAX) == FLT_MAX);
+}
+
+TEST_CASE("parameters carry the call's pointers, strides and scalars") {
+  const AttentionProblem p = causal_gqa();
+  const Launch launch = launch_of(p, {}, 50 * kMegabyte);
+  float lse = 0;
+  AttentionArgs args;
+  args.q = &args;
+  args.k = &launch;
+  args.v = &p;
+  args.o = &lse;
+  args.lse = &lse;
+  args.q_strides = {1, 2, 3};
+  args.k_strides = {-4, 5, 6};
+  args.v_strides = {7, 0, 9};
+  args.o_strides = {std::int64_t{1} << 40, 11, 12};
+
+  AttentionParams params = params_of(launch, p, args);
+  CHECK(params.q == &args);
+  CHECK(params.k == &launch);
+  CHECK(params.v == &p);
+  CHECK(params.o == &lse);
+  CHECK(params.lse == &lse);
+  CHECK(params.q_strides.row_stride == 3);
+  CHECK(params.k_strides.batch_stride == -4);
+  CHECK(params.v_strides.head_stride == 0);
+  CHECK(params.o_strides.batch_stride == 1ll << 40);
+  CHECK(params.scale == doctest::Approx(1 / std::sqrt(128.0)).epsilon(1e-7));
+  CHECK(params.empty_row_lse == std::numeric_limits<float>::infinity());
+  CHECK(params.q_tiles == launch.params.q_tiles);
+
+  args.softmax_scale = -0.5f;
+  args.empty_row_lse = EmptyRowLse::negative_infinity;
+  params = params_of(launch, p, args);
+  CHECK(params.scale == -0.5f);
+  CHECK(params.scale_log2 == doctest::Approx(0.72134752).epsilon(1e-7));
+  CHECK(params.empty_row_lse == -std::numeric_limits<float>::infinity());
+}

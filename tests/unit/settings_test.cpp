@@ -1,0 +1,95 @@
+// What a Context's options and environment variables come to.
+#include <api/settings.h>
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+
+#include <map>
+#include <string>
+
+namespace {
+
+using namespace fa2;
+
+Environment table(std::map<std::string, std::string, std::less<>> values) {
+  return [values = std::move(values)](std::string_view name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+std::vector<Violation> violations(const ContextOptions& options, const Environment& environment) {
+  try {
+    settings_of(options, environment);
+  } catch (const InvalidProblem& error) {
+    return error.violations();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("defaults") {
+  const Settings settings = settings_of({}, table({}));
+  CHECK(settings.tune == TuneMode::search);
+  CHECK(settings.tune_budget_seconds == 3.0);
+  CHECK(settings.jit == JitMode::on);
+  CHECK_FALSE(settings.pinned.has_value());
+  CHECK(settings.read_only_caches.empty());
+}
+
+TEST_CASE("the environment decides what the options leave open") {
+  const Environment environment = table({{"FA2_TUNE", "stored"},
+                                         {"FA2_TUNE_BUDGET_MS", "250"},
+                                         {"FA2_JIT", "off"},
+                                         {"FA2_CONFIG", "tile_m=64,warps=4"},
+                                         {"FA2_CACHE_PATH", "/a::/b c:"}});
+  Settings settings = settings_of({}, environment);
+  CHECK(settings.tune == TuneMode::stored);
+  CHECK(settings.tune_budget_seconds == 0.25);
+  CHECK(settings.jit == JitMode::off);
+  REQUIRE(settings.pinned.has_value());
+  CHECK(settings.pinned->tile_m == 64);
+  CHECK(settings.pinned_by == "FA2_CONFIG");
+  CHECK(settings.read_only_caches == std::vector<std::filesystem::path>{"/a", "/b c"});
+
+  ContextOptions options;
+  options.cache_dir = "/cache";
+  options.read_only_caches = {{"/pack"}};
+  options.tune = TuneMode::off;
+  options.tune_budget_ms = 0;
+  options.jit = JitMode::on;
+  options.config = KernelConfig{};
+  settings = settings_of(options, environment);
+  CHECK(settings.cache_dir == "/cache");
+  CHECK(settings.read_only_caches == std::vector<std::filesystem::path>{"/pack"});
+  CHECK(settings.tune == TuneMode::off);
+  CHECK(settings.tune_budget_seconds == 0);
+  CHECK(settings.jit == JitMode::on);
+  CHECK(*settings.pinned == KernelConfig{});
+  CHECK(settings.pinned_by == "ContextOptions::config");
+}
+
+TEST_CASE("every bad value is named with what is allowed") {
+  const auto found = violations({}, table({{"FA2_TUNE", "foo"},
+                                           {"FA2_TUNE_BUDGET_MS", "3s"},
+                                           {"FA2_JIT", "no"},
+                                           {"FA2_CONFIG", "tile_q=3"}}));
+  REQUIRE(found.size() == 4);
+  CHECK(found[0].field == "FA2_TUNE");
+  CHECK(found[0].value == "\"foo\"");
+  CHECK(found[0].rule == "must be one of off, stored, search");
+  CHECK(found[1].field == "FA2_TUNE_BUDGET_MS");
+  CHECK(found[1].value == "\"3s\"");
+  CHECK(found[2].field == "FA2_CONFIG: config field \"tile_q\"");
+  CHECK(found[3].field == "FA2_JIT");
+  CHECK(found[3].rule == "must be one of on, off");
+
+  CHECK(violations({}, table({{"FA2_TUNE_BUDGET_MS", "-1"}})).size() == 1);
+  CHECK(violations({}, table({{"FA2_TUNE_BUDGET_MS", "99999999999999999999"}})).size() == 1);
+  ContextOptions options;
+  options.tune_budget_ms = -5;
+  const auto budget = violations(options, table({}));
+  REQUIRE(budget.size() == 1);
+  CHECK(budget[0].field == "tune_budget_ms");
+  CHECK(budget[0].value == "-5");
+}

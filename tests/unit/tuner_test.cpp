@@ -1,0 +1,229 @@
+// The search over configurations, on a synthetic landscape with a fake clock.
+#include <autotune/parallel.h>
+#include <autotune/tuner.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+namespace {
+
+using namespace fa2;
+
+/// Candidate i takes base_us[i], give or take noise that depends only on (i, how often it was measured).
+class Landscape final : public Trial {
+ public:
+  std::vector<double> base_us;
+  double noise = 0;
+  double prepare_seconds = 0, measure_seconds = 0;  ///< what each call adds to the clock
+  std::set<std::size_t> fails_to_prepare;
+  std::map<std::size_t, int> fails_to_measure;  ///< from this sample (0, 1, ...) on
+  std::vector<int> measured;                    ///< calls per candidate
+  std::vector<std::size_t> order;               ///< candidates as they were measured
+  std::atomic<int> prepared = 0;
+
+  explicit Landscape(std::vector<double> us) : base_us(std::move(us)), measured(base_us.size()) {}
+
+  void prepare(std::size_t i) override {
+    advance(prepare_seconds);
+    ++prepared;
+    if (fails_to_prepare.contains(i)) throw CompileError("spills " + std::to_string(i), "", "");
+  }
+
+  double measure_us(std::size_t i) override {
+    advance(measure_seconds);
+    order.push_back(i);
+    const int sample = measured[i]++;
+    const auto failing = fails_to_measure.find(i);
+    if (failing != fails_to_measure.end() && sample >= failing->second) throw CudaError("boom", 700);
+    const unsigned hash =
+        (static_cast<unsigned>(i) * 7919u + static_cast<unsigned>(sample) * 104729u) * 2654435761u;
+    return base_us[i] * (1 + noise * (static_cast<double>(hash >> 16) / 32768.0 - 1));
+  }
+
+  TunerOptions options() {
+    TunerOptions options;
+    options.now_seconds = [this] { return static_cast<double>(microseconds_) * 1e-6; };
+    return options;
+  }
+
+  std::vector<KernelConfig> candidates() const {
+    std::vector<KernelConfig> configs(base_us.size());
+    for (std::size_t i = 0; i < configs.size(); ++i) configs[i].tile_n = static_cast<int>(i);
+    return configs;
+  }
+
+ private:
+  void advance(double seconds) { microseconds_ += static_cast<long>(seconds * 1e6); }
+  std::atomic<long> microseconds_ = 0;
+};
+
+const TuneCandidate& row(const TuneReport& report, int index) {
+  return *std::ranges::find_if(report.candidates, [&](const auto& c) { return c.config.tile_n == index; });
+}
+
+}  // namespace
+
+TEST_CASE("the search finds the fastest candidate through noise") {
+  Landscape landscape({100, 140, 95, 60, 75, 61.5, 130, 97, 63, 110});
+  landscape.noise = 0.01;
+  const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
+
+  CHECK(report.best.tile_n == 3);
+  CHECK(report.best_us == doctest::Approx(60).epsilon(0.01));
+  CHECK(report.heuristic_us == doctest::Approx(100).epsilon(0.01));
+  CHECK_FALSE(report.budget_spent);
+  REQUIRE(report.candidates.size() == 10);
+  CHECK(report.candidates.front().config.tile_n == 3);
+  CHECK(std::ranges::is_sorted(report.candidates, {}, &TuneCandidate::median_us));
+
+  CHECK(row(report, 1).samples == 3);  // 2.3x the best
+  CHECK(row(report, 1).dropped.ends_with("x the best after 3 samples"));
+  CHECK(row(report, 4).samples == 7);  // 1.25x
+  CHECK(row(report, 4).dropped.ends_with("x the best after 7 samples"));
+  for (const int finalist : {0, 3, 5, 8}) {
+    CHECK(row(report, finalist).samples == 15);
+    CHECK(row(report, finalist).dropped.empty());
+  }
+}
+
+TEST_CASE("at most four finalists, the heuristic among them") {
+  Landscape landscape({105, 100, 101, 102, 103, 104});
+  const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
+  const auto finalists = std::ranges::count(report.candidates, 15, &TuneCandidate::samples);
+  CHECK(finalists == 4);
+  CHECK(row(report, 0).samples == 15);
+  CHECK(row(report, 4).dropped == "not among the 4 fastest");
+  CHECK(report.best.tile_n == 1);
+}
+
+TEST_CASE("the heuristic stays unless it is beaten by the margin") {
+  Landscape close({100, 99, 98.5});
+  CHECK(search(close.candidates(), close, close.options()).best.tile_n == 0);
+
+  Landscape beaten({100, 99, 97.5});
+  CHECK(search(beaten.candidates(), beaten, beaten.options()).best.tile_n == 2);
+
+  Landscape alone({100});
+  const TuneReport report = search(alone.candidates(), alone, alone.options());
+  CHECK(report.best_us == 100);
+  CHECK(alone.measured[0] == 3);
+}
+
+TEST_CASE("candidate 0 is measured first, the others in an order shuffled every round") {
+  Landscape landscape({100, 100, 100, 100, 100, 100, 100, 100});
+  search(landscape.candidates(), landscape, landscape.options());
+  CHECK(landscape.order.front() == 0);
+  const auto round = [&](std::size_t i) {
+    return std::vector(landscape.order.begin() + 8 * i, landscape.order.begin() + 8 * (i + 1));
+  };
+  CHECK(round(0) != round(1));
+  CHECK(round(1) != round(2));
+  const std::vector<std::size_t> second = round(1);
+  CHECK(std::set(second.begin(), second.end()).size() == 8);
+
+  Landscape again({100, 100, 100, 100, 100, 100, 100, 100});
+  search(again.candidates(), again, again.options());
+  CHECK(again.order == landscape.order);
+}
+
+TEST_CASE("candidates that throw are discarded with the reason") {
+  Landscape landscape({100, 50, 60, 70});
+  landscape.fails_to_prepare = {1};
+  landscape.fails_to_measure = {{2, 4}};
+  const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
+  CHECK(report.best.tile_n == 3);
+  CHECK(row(report, 1).dropped == "failed: spills 1");
+  CHECK(row(report, 1).samples == 0);
+  CHECK(row(report, 1).median_us == 0);
+  CHECK(row(report, 2).dropped == "failed: boom");
+  CHECK(report.candidates.back().config.tile_n == 1);
+}
+
+TEST_CASE("a heuristic that fails leaves the race to the others") {
+  Landscape landscape({100, 120, 110});
+  landscape.fails_to_prepare = {0};
+  const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
+  CHECK(report.best.tile_n == 2);
+  CHECK(report.heuristic_us == 0);
+}
+
+TEST_CASE("if nothing works the error is candidate 0's") {
+  Landscape landscape({100, 100});
+  landscape.fails_to_prepare = {0, 1};
+  CHECK_THROWS_WITH_AS(search(landscape.candidates(), landscape, landscape.options()), "spills 0",
+                       CompileError);
+
+  Landscape unmeasurable({100, 100});
+  unmeasurable.fails_to_prepare = {1};
+  unmeasurable.fails_to_measure = {{0, 0}};
+  CHECK_THROWS_WITH_AS(search(unmeasurable.candidates(), unmeasurable, unmeasurable.options()), "boom",
+                       CudaError);
+}
+
+TEST_CASE("a measurement that is no positive number discards its candidate") {
+  Landscape landscape({100, 0, -5, std::nan("")});
+  const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
+  CHECK(report.best.tile_n == 0);
+  CHECK(row(report, 3).dropped.starts_with("failed: measured nan"));
+}
+
+TEST_CASE("the budget ends compiling, and what was not compiled is not measured") {
+  Landscape landscape(std::vector<double>(20, 100.0));
+  landscape.prepare_seconds = 0.25;
+  TunerOptions options = landscape.options();
+  options.budget_seconds = 1;
+  options.compile_threads = 1;
+  const TuneReport report = search(landscape.candidates(), landscape, options);
+  CHECK(landscape.prepared == 3);  // the third starts at 0.5 s, a fourth would at 0.75 s > 60 %
+  CHECK(report.budget_spent);
+  CHECK(report.seconds == doctest::Approx(0.75));
+  CHECK(row(report, 3).dropped == "not compiled: the budget was spent");
+  CHECK(landscape.measured[3] == 0);
+}
+
+TEST_CASE("the budget ends measuring, and a hasty sample does not win") {
+  Landscape landscape({100, 50, 50, 50});
+  landscape.measure_seconds = 0.1;
+  TunerOptions options = landscape.options();
+  options.budget_seconds = 0.55;  // one round of four and half of the next
+  const TuneReport report = search(landscape.candidates(), landscape, options);
+  CHECK(report.budget_spent);
+  CHECK(landscape.order.size() == 6);
+  CHECK(report.best.tile_n == 0);
+  CHECK(report.best_us == 100);
+  CHECK(row(report, 1).dropped.ends_with("when the budget was spent"));
+}
+
+TEST_CASE("with no budget at all the heuristic is still prepared and measured") {
+  Landscape landscape({100, 50});
+  TunerOptions options = landscape.options();
+  options.budget_seconds = 0;
+  const TuneReport report = search(landscape.candidates(), landscape, options);
+  CHECK(report.best_us == 100);
+  CHECK(report.budget_spent);
+  CHECK(landscape.measured == std::vector{1, 0});
+}
+
+TEST_CASE("no candidates is a bug of the caller") {
+  Landscape landscape({});
+  CHECK_THROWS_AS(search({}, landscape, {}), Error);
+}
+
+TEST_CASE("for_each_index visits every index once and hands on the first exception") {
+  std::vector<std::atomic<int>> visits(100);
+  for_each_index(visits.size(), 4, [&](std::size_t i) { ++visits[i]; });
+  CHECK(std::ranges::all_of(visits, [](const auto& n) { return n == 1; }));
+
+  std::atomic<int> calls = 0;
+  const auto body = [&](std::size_t) {
+    ++calls;
+    throw CacheError("full");
+  };
+  CHECK_THROWS_WITH_AS(for_each_index(100, 2, body), "full", CacheError);
+  CHECK(calls <= 2);
+}

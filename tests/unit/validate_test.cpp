@@ -1,0 +1,367 @@
+// Every rule of problems and arguments, on both sides of its limit.
+#include <api/overlap.h>
+#include <api/validate.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+using namespace fa2;
+
+namespace {
+
+constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
+
+/// An address: nothing here is ever dereferenced.
+void* at(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+AttentionProblem problem() {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.batch = 2;
+  p.heads_q = 4;
+  p.heads_kv = 2;
+  p.seqlen_q = 16;
+  p.seqlen_k = 32;
+  return p.normalized();
+}
+
+AttentionArgs arguments(const AttentionProblem& p) {
+  return bshd_args(p, at(0x1000000), at(0x2000000), at(0x3000000), at(0x4000000),
+                   reinterpret_cast<float*>(at(0x5000000)));
+}
+
+/// "field: value" of each violation, joined by newlines; rules are checked apart where the text matters.
+std::string fields(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + v.field + ": " + v.value;
+  return text;
+}
+
+template <class Change>
+std::string broken_problem(Change change) {
+  AttentionProblem p = problem();
+  change(p);
+  return fields(violations_of(p));
+}
+
+template <class Change>
+std::string broken_args(Change change) {
+  AttentionProblem p = problem();
+  AttentionArgs a = arguments(p);
+  change(p, a);
+  return fields(violations_of(p, a));
+}
+
+using P = AttentionProblem;
+using A = AttentionArgs;
+
+}  // namespace
+
+TEST_CASE("validate: a good problem and good arguments") {
+  CHECK(violations_of(problem()).empty());
+  CHECK(violations_of(problem(), arguments(problem())).empty());
+  CHECK_NOTHROW(require_valid(problem()));
+  CHECK_NOTHROW(require_valid(problem(), arguments(problem())));
+}
+
+TEST_CASE("validate: enumerations in range") {
+  CHECK(broken_problem([](P& p) { p.dtype = static_cast<DType>(2); }) == "dtype: 2");
+  CHECK(broken_problem([](P& p) { p.mask = static_cast<MaskKind>(3); }) == "mask: 3");
+  CHECK(broken_problem([](P& p) { p.row_alignment = static_cast<RowAlignment>(2); }) == "row_alignment: 2");
+}
+
+TEST_CASE("validate: head dims") {
+  for (const std::int32_t dim : {8, 16, 120, 256}) {
+    CHECK(broken_problem([&](P& p) { p.head_dim = p.head_dim_v = dim; }) == "");
+  }
+  CHECK(broken_problem([](P& p) { p.head_dim = 7; }) == "head_dim: 7");
+  CHECK(broken_problem([](P& p) { p.head_dim = 264; }) == "head_dim: 264");
+  CHECK(broken_problem([](P& p) { p.head_dim = -8; }) == "head_dim: -8");
+  CHECK(broken_problem([](P& p) { p.head_dim_v = 12; }) == "head_dim_v: 12");
+  CHECK(broken_problem([](P& p) { p.head_dim = p.head_dim_v = 0; }) == "head_dim: 0");
+}
+
+TEST_CASE("validate: batch and heads") {
+  CHECK(broken_problem([](P& p) { p.batch = 0; }) == "");
+  CHECK(broken_problem([](P& p) { p.batch = -1; }) == "batch: -1");
+  CHECK(broken_problem([](P& p) { p.heads_q = 0; }) == "heads_q: 0");
+  CHECK(broken_problem([](P& p) { p.heads_kv = 3; }) == "heads_kv: 3");
+  CHECK(broken_problem([](P& p) { p.heads_kv = -2; }) == "heads_kv: -2");
+  CHECK(broken_problem([](P& p) { p.heads_kv = 8; }) == "heads_kv: 8");
+  CHECK(broken_problem([](P& p) { p.heads_kv = 0; }) == "");
+  CHECK(broken_problem([](P& p) { p.heads_q = kMin64, p.heads_kv = -1; }) ==
+        "heads_q: -9223372036854775808\nheads_kv: -1");
+}
+
+TEST_CASE("validate: sequence lengths") {
+  constexpr std::int64_t kLongest = (std::int64_t{1} << 31) - 1024;
+  CHECK(broken_problem([](P& p) { p.seqlen_q = p.seqlen_k = 0; }) == "");
+  CHECK(broken_problem([](P& p) { p.seqlen_q = p.seqlen_k = kLongest; }) == "");
+  CHECK(broken_problem([](P& p) { p.seqlen_q = -1; }) == "seqlen_q: -1");
+  CHECK(broken_problem([](P& p) { p.seqlen_q = kLongest + 1; }) == "seqlen_q: 2147482625");
+  CHECK(broken_problem([](P& p) { p.seqlen_k = kLongest + 1; }) == "seqlen_k: 2147482625");
+}
+
+TEST_CASE("validate: the grid of the smallest tile fits one launch") {
+  CHECK(broken_problem([](P& p) { p.batch = (std::int64_t{1} << 29) - 1, p.seqlen_q = 16; }) == "");
+  CHECK(broken_problem([](P& p) { p.batch = std::int64_t{1} << 29, p.seqlen_q = 16; }) ==
+        "batch * heads_q * ceil(seqlen_q / 16): 536870912 * 4 * 1");
+  CHECK(broken_problem([](P& p) { p.batch = p.heads_q = p.heads_kv = std::int64_t{1} << 62; }) ==
+        "batch * heads_q * ceil(seqlen_q / 16): 4611686018427387904 * 4611686018427387904 * 1");
+  CHECK(broken_problem([](P& p) { p.batch = 0, p.heads_q = p.heads_kv = kMax64; }) == "");
+}
+
+TEST_CASE("validate: everything wrong with a problem is listed at once") {
+  P p = problem();
+  p.dtype = static_cast<DType>(7);
+  p.head_dim = 7;
+  p.heads_kv = 3;
+  p.seqlen_k = -5;
+  CHECK(fields(violations_of(p)) == "dtype: 7\nhead_dim: 7\nheads_kv: 3\nseqlen_k: -5");
+  CHECK_THROWS_AS(require_valid(p), InvalidProblem);
+}
+
+TEST_CASE("validate: null pointers") {
+  CHECK(broken_args([](P&, A& a) { a.q = nullptr; }) == "q: null");
+  CHECK(broken_args([](P&, A& a) { a.k = a.v = nullptr; }) == "k: null\nv: null");
+  CHECK(broken_args([](P&, A& a) { a.o = nullptr; }) == "o: null");
+  CHECK(broken_args([](P&, A& a) { a.lse = nullptr; }) == "");
+  CHECK(broken_args([](P& p, A& a) { p.seqlen_k = 0, a.k = a.v = nullptr; }) == "");
+  CHECK(broken_args([](P& p, A& a) { p.seqlen_k = 0, a.o = nullptr; }) == "o: null");
+  CHECK(broken_args([](P& p, A& a) { p.batch = 0, a = A{}; }) == "");
+  CHECK(broken_args([](P& p, A& a) { p.seqlen_q = 0, a = A{}; }) == "");
+}
+
+TEST_CASE("validate: scalars") {
+  for (const float scale : {0.0f, -2.5f, 1e30f})
+    CHECK(broken_args([&](P&, A& a) { a.softmax_scale = scale; }) == "");
+  CHECK(broken_args([](P&, A& a) { a.softmax_scale = std::nanf(""); }) == "softmax_scale: nan");
+  CHECK(broken_args([](P&, A& a) { a.softmax_scale = -HUGE_VALF; }) == "softmax_scale: -inf");
+  CHECK(broken_args([](P&, A& a) { a.empty_row_lse = static_cast<EmptyRowLse>(2); }) == "empty_row_lse: 2");
+  CHECK(broken_args([](P& p, A& a) { p.batch = 0, a.softmax_scale = HUGE_VALF; }) == "softmax_scale: inf");
+}
+
+TEST_CASE("validate: 16-byte rows, and the alternative is named") {
+  CHECK(broken_args([](P&, A& a) { a.q = at(0x1000008); }) == "q: 0x1000008");
+  CHECK(broken_args([](P&, A& a) { a.v_strides.row = 132; }) == "v_strides.row: 132");
+  CHECK(broken_args([](P&, A& a) { a.k_strides.head = -4, a.k_strides.batch = 4100; }) ==
+        "k_strides.batch: 4100\nk_strides.head: -4");
+  CHECK(broken_args([](P& p, A& a) { p.batch = 1, a.k_strides.batch = 3; }) == "");
+
+  P p = problem();
+  A a = arguments(p);
+  a.q = at(0x1000002);
+  CHECK(violations_of(p, a).at(0).rule.find("RowAlignment::element") != std::string::npos);
+  CHECK_FALSE(rows_are_16_byte_aligned(p, a));
+  p.row_alignment = RowAlignment::element;
+  CHECK(violations_of(p, a).empty());
+  a.q = at(0x1000001);
+  CHECK(fields(violations_of(p, a)) == "q: 0x1000001");
+}
+
+TEST_CASE("validate: rows_are_16_byte_aligned looks at what a kernel touches") {
+  P p = problem();
+  A a = arguments(p);
+  CHECK(rows_are_16_byte_aligned(p, a));
+  a.o_strides.row = 260;
+  CHECK_FALSE(rows_are_16_byte_aligned(p, a));
+  p.seqlen_q = 1;
+  CHECK(rows_are_16_byte_aligned(p, a));
+  a.k = at(0x2000002);
+  CHECK_FALSE(rows_are_16_byte_aligned(p, a));
+  p.seqlen_k = 0;
+  CHECK(rows_are_16_byte_aligned(p, a));
+  p.batch = 0, a.q = at(0x1000001);
+  CHECK(rows_are_16_byte_aligned(p, a));
+
+  P defaults = problem();  // heads_kv 0 means heads_q: the head stride of K is in use
+  defaults.heads_kv = 0;
+  A odd = arguments(defaults);
+  odd.k_strides.head = 4;
+  CHECK_FALSE(rows_are_16_byte_aligned(defaults, odd));
+}
+
+TEST_CASE("validate: lse") {
+  CHECK(broken_args([](P&, A& a) { a.lse = reinterpret_cast<float*>(at(0x5000002)); }) == "lse: 0x5000002");
+  CHECK(broken_args([](P&, A& a) { a.lse = reinterpret_cast<float*>(at(0xfffffffffffffff0)); }) ==
+        "lse: 0xfffffffffffffff0");
+  const std::uintptr_t last = 0x1000000 + 2 * 16 * 4 * 64 * 2 - 4;  // the last float of Q
+  CHECK(broken_args([&](P&, A& a) { a.lse = reinterpret_cast<float*>(at(last)); }) ==
+        "lse: [0x1003ffc, 0x10041fc)");
+  CHECK(broken_args([&](P&, A& a) { a.lse = reinterpret_cast<float*>(at(last + 4)); }) == "");
+  CHECK(broken_args([](P&, A& a) { a.lse = static_cast<float*>(a.o); }) == "lse: [0x4000000, 0x4000200)");
+}
+
+TEST_CASE("validate: inputs may be broadcast, reversed, and shared") {
+  CHECK(broken_args([](P&, A& a) { a.k_strides = a.v_strides = {0, 0, 0}; }) == "");
+  CHECK(broken_args([](P&, A& a) { a.q = a.k = a.v; }) == "");
+  CHECK(broken_args([](P&, A& a) { a.k_strides.row = -a.k_strides.row; }) == "");
+}
+
+TEST_CASE("validate: strides that leave the address space, whatever their size") {
+  CHECK(broken_args([](P&, A& a) { a.q_strides.batch = kMax64 - 7; }) ==
+        "q_strides: batch 9223372036854775800, head 64, row 256");
+  CHECK(broken_args([](P&, A& a) {
+          a.k_strides = {kMin64, kMin64, kMin64};
+        }) == "k_strides: batch -9223372036854775808, head -9223372036854775808, row -9223372036854775808");
+  CHECK(broken_args([](P&, A& a) { a.o_strides.batch = kMin64; }) ==
+        "o_strides: batch -9223372036854775808, head 64, row 256");
+  CHECK(broken_args([](P&, A& a) { a.v_strides.row = -0x1000000; }) ==
+        "v_strides: batch 4096, head 64, row -16777216");
+  CHECK(broken_args([](P& p, A& a) { p.batch = 1, a.q_strides.batch = kMin64; }) == "");
+  // The largest extents that a valid problem can have, with the largest strides.
+  P p = problem();
+  p.batch = 1, p.heads_q = p.heads_kv = 16, p.seqlen_q = p.seqlen_k = (std::int64_t{1} << 31) - 1024;
+  A a = arguments(p);
+  a.k_strides = a.v_strides = {kMin64, kMin64, kMin64};
+  a.o = at(std::uintptr_t{1} << 44), a.lse = nullptr;  // beyond the 4 TiB of Q
+  CHECK(violations_of(p, a).size() == 2);
+}
+
+TEST_CASE("validate: rows of O must not overlap") {
+  CHECK(broken_args([](P&, A& a) { a.o_strides.row = 0; }) == "o_strides.row: 0");
+  CHECK(broken_args([](P&, A& a) { a.o_strides.head = 56; }) == "o_strides.head: 56");
+  CHECK(broken_args([](P&, A& a) { a.o_strides.row = 248; }) == "o_strides.row: 248");
+  CHECK(broken_args([](P&, A& a) { a.o_strides.batch = 4088; }) == "o_strides.batch: 4088");
+  CHECK(broken_args([](P&, A& a) { a.o_strides.row = -256; }) == "");
+  CHECK(broken_args([](P& p, A& a) { p.seqlen_q = 1, a.o_strides.row = 0; }) == "");
+  CHECK(broken_args([](P&, A& a) { a.o_strides = {64, 128, 512}; }) == "");  // (row, head, batch, dim) order
+  const P p = problem();
+  A a = arguments(p);
+  a.o_strides.row = 248;
+  CHECK(violations_of(p, a).at(0).rule.find("at least 256") != std::string::npos);
+}
+
+TEST_CASE("validate: O against the inputs") {
+  const std::uintptr_t size = 2 * 16 * 4 * 64 * 2;
+  CHECK(broken_args([](P&, A& a) { a.o = const_cast<void*>(a.q); }) == "o: [0x1000000, 0x1004000)");
+  CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 + size - 16); }) == "o: [0x1003ff0, 0x1007ff0)");
+  CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 + size); }) == "");
+  CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 - size); }) == "");
+  // With its rows reversed, O ends at the end of its first row.
+  const std::uintptr_t first_row = 0x1000000 + size + 15 * 512;
+  const auto reversed = [&](std::uintptr_t address) {
+    return broken_args([&](P& p, A& a) {
+      p.batch = 1;
+      a.o_strides.row = -256;
+      a.o = at(address);
+      a.q_strides.batch = 0;
+    });
+  };
+  CHECK(reversed(first_row) == "");
+  CHECK(reversed(0x1000000 + 8192 + 15 * 512) == "");
+  CHECK(reversed(0x1000000 + 8192 + 15 * 512 - 16) == "o: [0x1001ff0, 0x1003ff0)");
+}
+
+TEST_CASE("validate: O as a slice of one packed buffer") {
+  P p = problem();
+  p.heads_kv = 4;
+  p.seqlen_k = 16;
+  // (batch, seqlen, 4, heads, dim): slices 0..3 are Q, K, V, O.
+  const std::int64_t row = 4 * 4 * 64;
+  A a = arguments(p);
+  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {16 * row, 64, row};
+  const auto slice = [](std::uintptr_t index) { return at(0x1000000 + index * 4 * 64 * 2); };
+  a.q = slice(0), a.k = slice(1), a.v = slice(2), a.o = slice(3);
+  CHECK(violations_of(p, a).empty());
+  a.o = slice(0), a.q = slice(3);
+  CHECK(violations_of(p, a).empty());
+  a.k_strides.row = -row, a.k = at(0x1000000 + 512 + 15 * 2048);  // K backwards, in the same columns
+  CHECK(violations_of(p, a).empty());
+  a.o = at(0x1000000 + 16);  // eight columns into K
+  CHECK(fields(violations_of(p, a)).rfind("o: [0x1000010", 0) == 0);
+  a.o = slice(2);
+  CHECK(violations_of(p, a).size() == 1);
+
+  // (batch, heads, seqlen, 4, dim): the head stride is a multiple of the row stride.
+  a = arguments(p);
+  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {4 * 16 * 256, 16 * 256, 256};
+  a.q = at(0x1000000), a.k = at(0x1000080), a.v = at(0x1000100), a.o = at(0x1000180);
+  CHECK(violations_of(p, a).empty());
+  a.q_strides.head += 8;  // Q's columns drift with the head, into O's
+  CHECK_FALSE(violations_of(p, a).empty());
+  a.q_strides.head = 16 * 256;
+  a.q_strides.row = 512;  // every second row: still Q's columns
+  CHECK(violations_of(p, a).empty());
+  a.q_strides.row = 264;
+  CHECK_FALSE(violations_of(p, a).empty());
+}
+
+TEST_CASE("overlap: disjoint_columns never contradicts an enumeration of the elements") {
+  unsigned seed = 1;
+  const auto random = [&](int from, int to) {
+    seed = seed * 1664525 + 1013904223;
+    return from + static_cast<int>((seed >> 8) % static_cast<unsigned>(to - from + 1));
+  };
+  int proven = 0, wrong = 0;
+  for (int round = 0; round < 20000; ++round) {
+    TensorView views[2];
+    std::vector<bool> bytes[2] = {std::vector<bool>(2000), std::vector<bool>(2000)};
+    const int row = random(0, 24);
+    for (int t = 0; t < 2; ++t) {
+      TensorView& view = views[t];
+      view.address = static_cast<std::uintptr_t>(800 + 2 * random(0, 20));
+      view.dim = random(1, 6);
+      for (std::size_t i = 0; i < 3; ++i) view.extents[i] = random(1, 3);
+      view.strides = {random(-2, 2) * row, random(-6, 12), random(0, 3) == 0 ? -row : row};
+      for (std::int64_t b = 0; b < view.extents[0]; ++b) {
+        for (std::int64_t h = 0; h < view.extents[1]; ++h) {
+          for (std::int64_t r = 0; r < view.extents[2]; ++r) {
+            const std::int64_t start = b * view.strides[0] + h * view.strides[1] + r * view.strides[2];
+            for (std::int64_t e = 0; e < 2 * view.dim; ++e) {
+              bytes[t][static_cast<std::size_t>(static_cast<std::int64_t>(view.address) + 2 * start + e)] =
+                  true;
+            }
+          }
+        }
+      }
+    }
+    bool share = false;
+    for (std::size_t i = 0; i < bytes[0].size(); ++i) share |= bytes[0][i] && bytes[1][i];
+    const bool disjoint = disjoint_columns(views[0], views[1]);
+    CHECK(disjoint == disjoint_columns(views[1], views[0]));
+    proven += disjoint;
+    wrong += disjoint && share;
+  }
+  CHECK(wrong == 0);
+  CHECK(proven > 500);
+}
+
+TEST_CASE("validate: everything wrong with the arguments is listed at once") {
+  const std::string text = broken_args([](P&, A& a) {
+    a.q = nullptr;
+    a.k = at(0x2000002);
+    a.o_strides.row = 0;
+    a.softmax_scale = std::nanf("");
+  });
+  CHECK(text == "softmax_scale: nan\nq: null\nk: 0x2000002\no_strides.row: 0");
+}
+
+TEST_CASE("validate: residency") {
+  const auto facts = [](const void* pointer) -> PointerFacts {
+    switch (reinterpret_cast<std::uintptr_t>(pointer) >> 24) {
+      case 1:
+        return {PointerKind::device, 0};
+      case 2:
+        return {PointerKind::device, 1};
+      case 3:
+        return {PointerKind::managed, 1};
+      case 4:
+        return {PointerKind::pinned_host, -1};
+      default:
+        return {};
+    }
+  };
+  const A a = arguments(problem());  // q, k, v, o, lse lie in 1, 2, 3, 4, 5
+  const std::vector<Violation> found = violations_of_residency(a, 0, facts);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].field == "k");
+  CHECK(found[0].value == "0x2000000 on device 1");
+  CHECK(found[0].rule == "must be on device 0, where this call runs");
+  CHECK(found[1].field == "lse");
+  CHECK(violations_of_residency(A{}, 0, facts).empty());
+}
