@@ -19,6 +19,7 @@ class DeviceBuffer {
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
   void fill(std::uint8_t value, Stream stream = nullptr);
+  /// Both are done on return. They wait for the default stream alone: synchronise others that use the buffer.
   void upload(const void* host, std::size_t bytes, std::size_t offset = 0);
   void download(void* host, std::size_t bytes, std::size_t offset = 0) const;
 

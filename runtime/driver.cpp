@@ -28,7 +28,10 @@ OpenDriver* open_libcuda() {
   int version = 0;
   const auto get_version = exported<PFN_cuDriverGetVersion_v2020>(library, "cuDriverGetVersion");
   const auto get_proc_address = exported<PFN_cuGetProcAddress_v12000>(library, "cuGetProcAddress_v2");
-  if (get_version != nullptr) get_version(&version);
+  if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS) {
+    throw Unavailable(library.path() +
+                      " is no working NVIDIA driver (the toolkit's stub for linking, perhaps)");
+  }
   if (version < kOldestVersion || get_proc_address == nullptr) {
     throw Unavailable(
         fmt::format("the NVIDIA driver ({}) supports CUDA {}.{}; fa2 needs 12.0 or newer: update the driver",

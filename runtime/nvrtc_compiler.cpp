@@ -155,7 +155,9 @@ std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   if (r.static_shared_bytes + source.shared_bytes > source.arch.shared_per_block) {
     return too_much_shared(source, r.static_shared_bytes);
   }
-  if (!report.wgmma_messages.empty()) return report.wgmma_messages.front();
+  if (!report.wgmma_messages.empty()) {
+    return "ptxas changed the warpgroup MMAs: " + report.wgmma_messages.front();
+  }
   return {};
 }
 

@@ -13,11 +13,11 @@ FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
   FA2_UNROLL
   for (int n = 0; n < kN; n += 2) {
     u32 block[4];
-    ptx::ldmatrix_x4(block, b.block_address(n * 8, col));
+    ptx::ldmatrix_x4(block, b.template block_address<BlockOrder::across>(n * 8, col));
     FA2_UNROLL
     for (int m = 0; m < kM; ++m) {
-      ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[2]);
-      ptx::mma_m16n8k16<Element>(c.value[m][n + 1], a.pair[m], block[1], block[3]);
+      ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[1]);
+      ptx::mma_m16n8k16<Element>(c.value[m][n + 1], a.pair[m], block[2], block[3]);
     }
   }
 }
@@ -29,7 +29,7 @@ FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
   FA2_UNROLL
   for (int n = 0; n < kN; n += 2) {
     u32 block[4];
-    ptx::ldmatrix_x4_trans(block, b.block_address(row, n * 8));
+    ptx::ldmatrix_x4_trans(block, b.template block_address<BlockOrder::down>(row, n * 8));
     FA2_UNROLL
     for (int m = 0; m < kM; ++m) {
       ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[1]);

@@ -39,7 +39,7 @@ template <int kM, int kRows, int kCols>
 FA2_DEVICE OperandA<kM> load_operand_a(SharedTile<kRows, kCols> tile, int row, int col) {
   OperandA<kM> a;
   FA2_UNROLL
-  for (int m = 0; m < kM; ++m) ptx::ldmatrix_x4(a.pair[m], tile.block_address(row + 16 * m, col));
+  for (int m = 0; m < kM; ++m) ptx::ldmatrix_x4(a.pair[m], tile.template block_address<BlockOrder::down>(row + 16 * m, col));
   return a;
 }
 

@@ -62,7 +62,8 @@ TEST_CASE("docs/environment.md documents exactly the table, with the same defaul
   CHECK(documented == table_names());
 
   for (const fa2::EnvVariable& variable : fa2::environment()) {
-    const std::string fallback = variable.default_value.empty() ? "unset" : std::string(variable.default_value);
+    const std::string fallback =
+        variable.default_value.empty() ? "unset" : std::string(variable.default_value);
     const std::string row = "| `" + std::string(variable.name) + "` | " + fallback + " |";
     CAPTURE(row);
     CHECK(document.find(row) != std::string::npos);

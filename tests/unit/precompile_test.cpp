@@ -1,0 +1,215 @@
+// Precompilation with a compiler that only pretends.
+#include <api/precompile.h>
+#include <api/settings.h>
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/kernel_source.h>
+#include <runtime/disk_cache.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace fa2;
+
+class FakeCompiler final : public Compiler {
+ public:
+  KernelBinary compile(const KernelSource& source) override {
+    ++compiled;
+    if (!fails_on.empty() && source.spec.find(fails_on) != std::string::npos)
+      throw CompileError("spills", "log", "");
+    KernelBinary binary;
+    binary.key = source.key;
+    binary.spec = source.spec;
+    binary.arch = source.arch.name;
+    binary.entry = source.entry;
+    binary.compiler = "pretender 1.0";
+    binary.compile_ms = 5;
+    binary.resources.registers = 100;
+    binary.code.resize(64);
+    return binary;
+  }
+  std::atomic<int> compiled = 0;
+  std::string fails_on;
+};
+
+class Directory {
+ public:
+  Directory() {
+    std::string name = (std::filesystem::temp_directory_path() / "fa2-precompile-XXXXXX").native();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Directory() { std::filesystem::remove_all(path); }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  std::filesystem::path path;
+};
+
+/// What Context::precompile() puts together.
+struct Setup {
+  Setup() { settings.tune = TuneMode::stored; }
+  std::vector<PrecompiledKernel> run(const std::vector<AttentionProblem>& problems,
+                                     const std::vector<std::string>& archs, int jobs = 3,
+                                     PrecompileObserver* observer = nullptr) {
+    KernelCache cache(compiler, {}, std::make_shared<DiskCache>(out.path, DiskCache::Access::read_write),
+                      JitMode::on);
+    return make_kernels(kernel_requests(problems, archs, chooser).kernels, cache, jobs, observer);
+  }
+  Directory out;
+  Settings settings;
+  TuningStore store{""};
+  ConfigChooser chooser{settings, store};
+  std::shared_ptr<FakeCompiler> compiler = std::make_shared<FakeCompiler>();
+};
+
+AttentionProblem problem_of(int head_dim, std::int64_t seqlen, DType dtype = DType::f16) {
+  AttentionProblem p;
+  p.dtype = dtype;
+  p.head_dim = head_dim;
+  p.heads_q = 8;
+  p.seqlen_q = p.seqlen_k = seqlen;
+  return p;
+}
+
+class Counter final : public PrecompileObserver {
+ public:
+  void finished(const PrecompiledKernel& kernel, std::size_t done, std::size_t total) override {
+    inside = inside || busy.exchange(true);
+    keys.insert(kernel.key);
+    counts.push_back(done);
+    last_total = total;
+    busy = false;
+  }
+  std::atomic<bool> busy = false;
+  bool inside = false;
+  std::set<std::string> keys;
+  std::vector<std::size_t> counts;
+  std::size_t last_total = 0;
+};
+
+}  // namespace
+
+TEST_CASE("one row and one file for each distinct kernel, in a fixed order") {
+  Setup setup;
+  Counter counter;
+  AttentionProblem same = problem_of(64, 1024);
+  same.batch = 3;
+  const auto rows =
+      setup.run({problem_of(64, 1024), same, problem_of(128, 1024), problem_of(64, 1024, DType::bf16)},
+                {"sm_80", "sm_90"}, 3, &counter);
+  const auto names = [&] {
+    std::vector<std::string> text;
+    for (const auto& row : rows) text.push_back(row.arch + " " + to_string(traits_of(row.problem)));
+    return text;
+  }();
+  // `same` may run another config, never another order.
+  std::vector<std::string> distinct = names;
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  CHECK(distinct == std::vector<std::string>{"sm_80 f16_d64_none", "sm_80 f16_d128_none",
+                                             "sm_80 bf16_d64_none", "sm_90a f16_d64_none",
+                                             "sm_90a f16_d128_none", "sm_90a bf16_d64_none"});
+  const DiskCache cache(setup.out.path, DiskCache::Access::read_only);
+  std::set<std::string> keys;
+  for (const PrecompiledKernel& row : rows) {
+    CHECK(row.error.empty());
+    CHECK(row.origin == KernelOrigin::compiled);
+    CHECK(row.resources.registers == 100);
+    CHECK(row.binary_bytes == 64);
+    CHECK(row.compile_ms == 5);
+    CHECK(std::filesystem::exists(cache.path_of(row.arch, row.key)));
+    CHECK(keys.insert(row.key).second);
+  }
+  CHECK(setup.compiler->compiled == static_cast<int>(rows.size()));
+  CHECK(counter.keys == keys);
+  CHECK_FALSE(counter.inside);
+  CHECK(counter.last_total == rows.size());
+  CHECK(counter.counts.size() == rows.size());
+  CHECK(std::is_sorted(counter.counts.begin(), counter.counts.end()));
+}
+
+TEST_CASE("a second run finds everything in the directory") {
+  Setup setup;
+  const auto first = setup.run({problem_of(64, 1024)}, {"sm_80"});
+  const auto second = setup.run({problem_of(64, 1024)}, {"sm_80"});
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].origin == KernelOrigin::disk_cache);
+  CHECK(second[0].key == first[0].key);
+  CHECK(setup.compiler->compiled == 1);
+}
+
+TEST_CASE("a kernel that fails carries its error and leaves the others alone") {
+  Setup setup;
+  setup.compiler->fails_on = "d128";
+  const auto rows = setup.run({problem_of(128, 1024), problem_of(64, 1024)}, {"sm_80"});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].error == "spills");
+  CHECK(rows[0].binary_bytes == 0);
+  CHECK(rows[1].error.empty());
+}
+
+TEST_CASE("a pinned config that cannot compute a problem is that problem's row") {
+  Setup setup;
+  setup.settings.pinned = KernelConfig{128, 128, 4, 3, 0, 1, 8};
+  setup.settings.pinned_by = "FA2_CONFIG";
+  Counter counter;
+  const auto rows = setup.run({problem_of(256, 1024)}, {"sm_86"}, 1, &counter);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].error.find("FA2_CONFIG") != std::string::npos);
+  CHECK(rows[0].key.empty());
+  CHECK(setup.compiler->compiled == 0);
+  CHECK(counter.counts.size() == 1);
+}
+
+TEST_CASE("wrong problems and archs are refused before anything is compiled") {
+  Setup setup;
+  try {
+    setup.run({problem_of(64, 1024), problem_of(7, 1024)}, {"sm_80", "sm_35"});
+    FAIL("accepted");
+  } catch (const InvalidProblem& error) {
+    REQUIRE(error.violations().size() == 2);
+    CHECK(error.violations()[0].field == "problems[1].head_dim");
+    CHECK(error.violations()[1].field == "archs[1]");
+    CHECK(error.violations()[1].value == "\"sm_35\"");
+  }
+  CHECK(setup.compiler->compiled == 0);
+}
+
+TEST_CASE("a directory that cannot be written shows in every row") {
+  Setup setup;
+  KernelCache cache(setup.compiler, {}, nullptr, JitMode::on);
+  const auto requests = kernel_requests({problem_of(64, 1024)}, {"sm_80"}, setup.chooser);
+  const auto rows = make_kernels(requests.kernels, cache, 1, nullptr);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].error.find("not stored") != std::string::npos);
+}
+
+TEST_CASE("recorded configs are precompiled, and their records travel with them") {
+  Setup setup;
+  const AttentionProblem p = problem_of(64, 1024).normalized();
+  AttentionProblem longer = p;
+  longer.seqlen_q = longer.seqlen_k = 8192;
+  const KernelConfig config = search_candidates(p, {*find_arch("sm_80"), "", 0}).at(1);
+  for (const AttentionProblem& problem : {p, longer}) {
+    setup.store.add(
+        {"Some GPU", "sm_80", 108, bucket_of(problem), config, 90, 100, template_digest(), "2026-01-01"});
+  }
+  const KernelRequests requests = kernel_requests({p, longer}, {"sm_80"}, setup.chooser);
+  REQUIRE(requests.kernels.size() == 1);
+  CHECK(requests.kernels[0].row.config == config);
+  CHECK(requests.records.size() == 2);
+
+  const auto file = tuning_file(setup.out.path);
+  for (int run = 0; run < 2; ++run) {
+    TuningStore exported(file);
+    export_records(requests.records, exported);
+  }
+  CHECK(TuningStore(file).records().size() == 2);
+}

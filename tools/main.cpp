@@ -1,0 +1,59 @@
+// The fa2 command: parses, runs one verb, turns errors into messages and exit statuses.
+#include <fa2/attention.h>
+#include <fmt/format.h>
+#include <tools/verb.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+namespace {
+
+using namespace fa2::tools;
+
+int fail(const CLI::App& verb, const std::string& message) {
+  if (wants_json(verb)) print_json({{"error", message}});
+  fmt::print(stderr, "fa2 {}: {}\n", verb.get_name(), message);
+  return kFailed;
+}
+
+int run(const Verb& verb) {
+  try {
+    return verb.run();
+  } catch (const CLI::ParseError&) {
+    throw;
+  } catch (const fa2::CompileError& error) {
+    return fail(*verb.app, error.log().empty() ? error.what() : fmt::format("{}\n{}", error.what(), error.log()));
+  } catch (const std::bad_alloc&) {
+    return fail(*verb.app, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(*verb.app, error.what());
+  }
+}
+
+/// A full disk or a closed pipe behind stdout is a failure like any other.
+int flushed(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::perror("fa2: stdout");
+  return kFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Attention kernels rendered, compiled, cached and tuned at run time.", "fa2");
+  app.set_version_flag("--version", fa2::version());
+  app.require_subcommand(1);
+  app.footer("Example:\n  fa2 info\nfa2 VERB --help shows the options of a verb and an example.");
+  const Verb verbs[] = {add_info(app),       add_run(app),   add_bench(app),   add_tune(app),
+                        add_precompile(app), add_cache(app), add_explain(app), add_dump(app)};
+  try {
+    app.parse(argc, argv);
+    for (const Verb& verb : verbs) {
+      if (verb.app->parsed()) return flushed(run(verb));
+    }
+    return kUsage;
+  } catch (const CLI::ParseError& error) {
+    return flushed(app.exit(error) == 0 ? kOk : kUsage);
+  }
+}

@@ -1,0 +1,168 @@
+// Reads and writes .npy files (NEP 1, format versions 1.0 and 2.0).
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <tools/npy.h>
+#include <tools/npy_header.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+namespace fa2::tools {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "values are read and written as they lie in memory");
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kMaxHeaderBytes = 1 << 16;
+constexpr std::size_t kAlignment = 64;
+
+[[noreturn]] void fail(const std::string& message) {
+  throw Error(ErrorCode::invalid_problem, message);
+}
+
+/// The bytes of a file, in order, with its end known.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : file_(path, std::ios::binary) {
+    std::error_code error;
+    size_ = std::filesystem::file_size(path, error);
+    if (error) fail(error.message());
+    if (!file_) fail(std::strerror(errno));
+  }
+
+  void read(void* to, std::uint64_t bytes, const char* what) {
+    if (bytes > rest()) {
+      fail(fmt::format("truncated: {} need {} bytes, {} are left", what, bytes, rest()));
+    }
+    if (!file_.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
+      fail(fmt::format("{} could not be read: {}", what, std::strerror(errno)));
+    }
+    at_ += bytes;
+  }
+
+  std::uint64_t rest() const { return size_ - at_; }
+
+ private:
+  std::ifstream file_;
+  std::uint64_t size_ = 0;
+  std::uint64_t at_ = 0;
+};
+
+NpyHeader read_header(Reader& file) {
+  std::array<unsigned char, 8> start{};
+  file.read(start.data(), start.size(), "magic and version");
+  if (std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0) {
+    fail("not a .npy file: it does not start with \\x93NUMPY");
+  }
+  const int major = start[6], minor = start[7];
+  if ((major != 1 && major != 2) || minor != 0) {
+    fail(fmt::format("format version {}.{}; 1.0 and 2.0 are understood", major, minor));
+  }
+  std::array<unsigned char, 4> length{};
+  file.read(length.data(), major == 1 ? 2 : 4, "header length");
+  const std::size_t bytes = length[0] | std::size_t{length[1]} << 8 | std::size_t{length[2]} << 16 |
+                            std::size_t{length[3]} << 24;
+  if (bytes > kMaxHeaderBytes) fail(fmt::format("header of {} bytes, the limit is {}", bytes, kMaxHeaderBytes));
+  std::string text(bytes, '\0');
+  file.read(text.data(), bytes, "header");
+  return parse_npy_header(text);
+}
+
+std::size_t element_bytes(const std::string& descr) {
+  if (descr == "<f2") return 2;
+  if (descr == "<f4") return 4;
+  if (descr == ">f2" || descr == ">f4") {
+    fail(fmt::format("dtype '{}' is big endian; save array.astype('<{}')", descr, descr.substr(1)));
+  }
+  fail(fmt::format(
+      "dtype '{}'; it must be float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32), for one", descr));
+}
+
+std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(extent), &count) ||
+        count > std::numeric_limits<std::uint64_t>::max() / 8) {
+      fail(fmt::format("shape {} is beyond 64 bits", shape_text(shape)));
+    }
+  }
+  return count;
+}
+
+template <class Value>
+std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& shape) {
+  const std::uint64_t count = count_of(shape), bytes = count * sizeof(Value);
+  // Before anything is allocated: the shape may be nonsense.
+  if (file.rest() != bytes) {
+    fail(fmt::format("{}: shape {} needs {} bytes of data, the file has {}",
+                     file.rest() < bytes ? "truncated" : "too long", shape_text(shape), bytes, file.rest()));
+  }
+  std::vector<Value> values(count);
+  file.read(values.data(), bytes, "data");
+  return values;
+}
+
+NpyArray read(const std::filesystem::path& path, std::size_t rank) {
+  Reader file(path);
+  const NpyHeader header = read_header(file);
+  const std::size_t bytes = element_bytes(header.descr);
+  if (header.fortran_order) fail("Fortran order; save numpy.ascontiguousarray(array)");
+  if (header.shape.size() != rank) {
+    fail(fmt::format("shape {} has rank {}, it must be {}", shape_text(header.shape), header.shape.size(), rank));
+  }
+  if (bytes == 2) return {header.shape, read_values<std::uint16_t>(file, header.shape)};
+  return {header.shape, read_values<float>(file, header.shape)};
+}
+
+/// Magic to newline: a multiple of 64 bytes, so that the data can be mapped.
+std::string file_start(const NpyHeader& header) {
+  std::string text = to_string(header);
+  const std::size_t before = kMagic.size() + 4;
+  text.append(kAlignment - 1 - (before + text.size()) % kAlignment, ' ');
+  text += '\n';
+  std::string start(kMagic);
+  start += {'\x01', '\x00', static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
+  return start + text;
+}
+
+}  // namespace
+
+NpyArray read_npy(const std::filesystem::path& path, std::size_t rank) {
+  try {
+    return read(path, rank);
+  } catch (const Error& error) {
+    fail(path.string() + ": " + error.what());
+  }
+}
+
+void write_npy(const std::filesystem::path& path, const NpyArray& array) {
+  const NpyHeader header{array.is_float16() ? "<f2" : "<f4", false, array.shape};
+  const auto write = [&](const auto& values) {
+    if (values.size() != count_of(array.shape)) {
+      throw Error(ErrorCode::internal,
+                  fmt::format("{} values for shape {}", values.size(), shape_text(array.shape)));
+    }
+    const std::string start = file_start(header);
+    errno = 0;
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file.write(start.data(), static_cast<std::streamsize>(start.size()));
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof values[0]));
+    file.close();
+    if (!file) fail(fmt::format("{} could not be written: {}", path.string(), std::strerror(errno)));
+  };
+  std::visit(write, array.values);
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "(" + text + (shape.size() == 1 ? ",)" : ")");
+}
+
+}  // namespace fa2::tools

@@ -1,0 +1,31 @@
+// NumPy's .npy files: float16 and float32 arrays in C order.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace fa2::tools {
+
+struct NpyArray {
+  std::vector<std::int64_t> shape;
+  /// float16 bits or float32 values, in C order.
+  std::variant<std::vector<std::uint16_t>, std::vector<float>> values;
+
+  bool is_float16() const { return values.index() == 0; }
+};
+
+/// Reads format versions 1.0 and 2.0. `rank`: how many dimensions the array must have.
+/// @throws Error naming the file and what is wrong with it: missing, truncated, too long, malformed header, Fortran
+///         order, big endian, another dtype, another rank.
+NpyArray read_npy(const std::filesystem::path& path, std::size_t rank);
+
+/// Writes version 1.0, in place. @throws Error if it cannot be written, or if shape and number of values differ.
+void write_npy(const std::filesystem::path& path, const NpyArray& array);
+
+/// "(1, 405, 12, 32)"
+std::string shape_text(const std::vector<std::int64_t>& shape);
+
+}  // namespace fa2::tools

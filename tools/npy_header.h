@@ -1,0 +1,24 @@
+// The header of a .npy file: a Python dict in ASCII.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fa2::tools {
+
+struct NpyHeader {
+  std::string descr;  ///< "<f2"
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape;
+};
+
+/// Parses "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }", padding and newline included. Exactly these
+/// three keys, once each, in any order. @throws Error(invalid_problem) saying what was expected, and where.
+NpyHeader parse_npy_header(std::string_view text);
+
+/// The inverse, without padding.
+std::string to_string(const NpyHeader& header);
+
+}  // namespace fa2::tools

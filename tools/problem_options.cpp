@@ -1,0 +1,140 @@
+// The flags that several verbs share.
+#include <api/validate.h>
+#include <fmt/format.h>
+#include <tools/problem_options.h>
+
+#include <charconv>
+#include <initializer_list>
+
+namespace fa2::tools {
+namespace {
+
+template <class Enum>
+Enum enum_of(const std::string& word, std::initializer_list<Enum> values) {
+  for (const Enum value : values) {
+    if (to_string(value) == word) return value;
+  }
+  throw CLI::ValidationError(fmt::format("\"{}\" is not understood", word));
+}
+
+constexpr std::string_view kCuda = "cuda:";
+
+/// -1 for "auto".
+int ordinal_of(const std::string& text) {
+  if (text == "auto") return -1;
+  int ordinal = -1;
+  const std::string_view digits = std::string_view(text).substr(std::min(kCuda.size(), text.size()));
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  const bool is_number = error == std::errc() && stop == digits.data() + digits.size() && ordinal >= 0;
+  if (!text.starts_with(kCuda) || !is_number) {
+    throw CLI::ValidationError("--device", fmt::format("\"{}\" is neither auto nor cuda:N", text));
+  }
+  return ordinal;
+}
+
+}  // namespace
+
+DType dtype_of(const std::string& word) {
+  return enum_of(word, {DType::f16, DType::bf16});
+}
+RowAlignment alignment_of(const std::string& word) {
+  return enum_of(word, {RowAlignment::bytes16, RowAlignment::element});
+}
+MaskKind mask_of(const std::string& word) {
+  return enum_of(word, {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left});
+}
+TuneMode tune_mode_of(const std::string& word) {
+  if (word == "off") return TuneMode::off;
+  return word == "stored" ? TuneMode::stored : TuneMode::search;
+}
+
+std::vector<MaskKind> masks_of_causal(const std::string& word) {
+  if (word == "no") return {MaskKind::none};
+  if (word == "yes") return {MaskKind::causal_bottom_right};
+  return {MaskKind::none, MaskKind::causal_bottom_right};
+}
+
+CLI::IsMember dtype_words() {
+  return CLI::IsMember({"f16", "bf16"});
+}
+CLI::IsMember mask_words() {
+  return CLI::IsMember({"none", "causal_bottom_right", "causal_top_left"});
+}
+CLI::IsMember tune_words() {
+  return CLI::IsMember({"off", "stored", "search"});
+}
+CLI::IsMember causal_words() {
+  return CLI::IsMember({"yes", "no", "both"});
+}
+
+void MaskOptions::add_to(CLI::App& verb) {
+  auto* flag = verb.add_flag("--causal", causal, "Causal mask, bottom-right aligned: the last query sees every key");
+  verb.add_option("--mask", word, "Any mask by name")->check(mask_words())->capture_default_str()->excludes(flag);
+}
+
+void ProblemOptions::add_to(CLI::App& verb) {
+  const auto option = [&](const char* name, auto& value, const char* description) {
+    return verb.add_option(name, value, description)->capture_default_str();
+  };
+  option("--dtype", dtype, "Element type")->check(dtype_words());
+  option("--head-dim", head_dim, "Head dimension of Q and K, a multiple of 8 in 8..256");
+  option("--head-dim-v", head_dim_v, "Head dimension of V and O; 0: that of Q");
+  mask.add_to(verb);
+  option("--batch", batch, "Batch size");
+  option("--heads", heads, "Query heads");
+  option("--heads-kv", heads_kv, "Key/value heads, dividing --heads; 0: as many");
+  option("--seqlen", seqlen, "Queries and keys");
+  verb.add_option("--seqlen-q", seqlen_q, "Queries, where they differ")->check(CLI::NonNegativeNumber);
+  verb.add_option("--seqlen-k", seqlen_k, "Keys, where they differ")->check(CLI::NonNegativeNumber);
+  option("--alignment", alignment, "What every row is aligned to")->check(CLI::IsMember({"bytes16", "element"}));
+}
+
+AttentionProblem ProblemOptions::problem() const {
+  AttentionProblem problem;
+  problem.dtype = dtype_of(dtype);
+  problem.mask = mask.mask();
+  problem.row_alignment = alignment_of(alignment);
+  problem.head_dim = head_dim;
+  problem.head_dim_v = head_dim_v;
+  problem.batch = batch;
+  problem.heads_q = heads;
+  problem.heads_kv = heads_kv;
+  problem.seqlen_q = seqlen_q < 0 ? seqlen : seqlen_q;
+  problem.seqlen_k = seqlen_k < 0 ? seqlen : seqlen_k;
+  const auto found = violations_of(problem);
+  if (!found.empty()) throw CLI::ValidationError(InvalidProblem(found).what());
+  return problem.normalized();
+}
+
+void DeviceOption::add_to(CLI::App& verb) {
+  verb.add_option("--device", text, "auto (the first GPU) or cuda:N")->capture_default_str();
+}
+
+const Device& DeviceOption::device() const {
+  const int ordinal = ordinal_of(text);
+  if (ordinal >= 0 && device_count() > 0) return fa2::device(ordinal);
+  try {
+    return fa2::device(0);
+  } catch (const Unavailable& error) {
+    if (device_count() > 0) throw;
+    throw Unavailable(fmt::format("no GPU was found: {}\nWithout one, `fa2 precompile` fills a kernel cache, and "
+                                  "`fa2 explain --arch ...` and `fa2 dump --arch ...` show kernels.",
+                                  error.what()));
+  }
+}
+
+void TargetOptions::add_to(CLI::App& verb) {
+  auto* option = verb.add_option("--arch", arch, "GPU architecture, as in sm_90a, instead of a GPU of this machine");
+  device.add_to(verb);
+  verb.get_option("--device")->excludes(option);
+}
+
+const Arch& arch_of(const std::string& name) {
+  const Arch* arch = find_arch(name);
+  if (arch == nullptr) {
+    throw CLI::ValidationError("--arch", fmt::format("\"{}\" is not known; there are {}", name, known_arch_names()));
+  }
+  return *arch;
+}
+
+}  // namespace fa2::tools

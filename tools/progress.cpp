@@ -1,0 +1,57 @@
+// One redrawn line on stderr.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <tools/progress.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace fa2::tools {
+namespace {
+
+constexpr const char* kStartOfLine = "\r\x1b[K";
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79u;
+}
+
+}  // namespace
+
+Progress::Progress(std::string what, std::size_t total, bool json)
+    : what_(std::move(what)),
+      total_(total),
+      visible_(isatty(STDERR_FILENO) == 1 && !(json && isatty(STDOUT_FILENO) == 1)) {
+  update(0);
+}
+
+Progress::~Progress() {
+  draw({});
+}
+
+void Progress::update(std::size_t done, const std::string& detail) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  draw(progress_line(what_, done, total_, elapsed.count(), detail));
+}
+
+void Progress::draw(const std::string& line) const {
+  if (!visible_) return;
+  fmt::print(stderr, "{}{}", kStartOfLine, line.substr(0, terminal_columns()));
+  std::fflush(stderr);
+}
+
+std::string progress_line(const std::string& what, std::size_t done, std::size_t total, double seconds,
+                          const std::string& detail) {
+  std::string line = what;
+  if (total > 0) line += fmt::format(" {}/{}", done, total);
+  if (done > 0 && seconds > 0) {
+    const double rate = static_cast<double>(done) / seconds;
+    line += fmt::format(", {:.3g}/s, {:.0f} s left", rate, std::ceil(static_cast<double>(total - done) / rate));
+  }
+  if (!detail.empty()) line += ": " + detail;
+  return line;
+}
+
+}  // namespace fa2::tools

@@ -1,0 +1,23 @@
+// What every verb of the command has in common.
+#include <fmt/format.h>
+#include <tools/verb.h>
+
+namespace fa2::tools {
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
+                   const std::string& example) {
+  CLI::App* verb = app.add_subcommand(name, description);
+  verb->footer("Example:\n  " + example);
+  verb->add_flag("--json", "Print one JSON document on stdout and nothing else there");
+  return verb;
+}
+
+bool wants_json(const CLI::App& verb) {
+  return verb.count("--json") > 0;
+}
+
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace fa2::tools
