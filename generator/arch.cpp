@@ -1,9 +1,9 @@
 // The table of GPU architectures.
 #include <fmt/format.h>
+#include <generator/arch.h>
 
 #include <algorithm>
 #include <array>
-#include <generator/arch.h>
 
 namespace fa2 {
 
@@ -30,7 +30,9 @@ std::string_view without_suffix(std::string_view name) {
 
 }  // namespace
 
-std::span<const Arch> known_archs() { return kArchs; }
+std::span<const Arch> known_archs() {
+  return kArchs;
+}
 
 const Arch* find_arch(std::string_view name) {
   const auto found = std::ranges::find_if(
@@ -41,8 +43,9 @@ const Arch* find_arch(std::string_view name) {
 const Arch* arch_for_device(int major, int minor) {
   const Arch* best = nullptr;
   for (const Arch& arch : kArchs) {
-    const bool runs = arch.exact_only ? arch.compute_capability == major * 10 + minor
-                                      : arch.compute_capability / 10 == major && arch.compute_capability % 10 <= minor;
+    const bool runs = arch.exact_only
+                          ? arch.compute_capability == major * 10 + minor
+                          : arch.compute_capability / 10 == major && arch.compute_capability % 10 <= minor;
     if (runs) best = &arch;
   }
   return best;
@@ -58,7 +61,8 @@ int resident_blocks(const Arch& arch, int threads, int registers, int shared_byt
   constexpr int kRegistersPerUnit = 256;
   const int warps = (threads + 31) / 32;
   const int warp_registers = (registers * 32 + kRegistersPerUnit - 1) / kRegistersPerUnit * kRegistersPerUnit;
-  const int by_registers = registers == 0 ? arch.blocks_per_sm : arch.registers_per_sm / (warp_registers * warps);
+  const int by_registers =
+      registers == 0 ? arch.blocks_per_sm : arch.registers_per_sm / (warp_registers * warps);
   const int by_shared = arch.shared_per_sm / (shared_bytes + arch.shared_reserved);
   return std::min({by_registers, by_shared, arch.threads_per_sm / (warps * 32), arch.blocks_per_sm});
 }

@@ -1,4 +1,5 @@
-// One row per GPU architecture: the facts that rendering, pruning and compiling need. No GPU is needed to read them.
+// One row per GPU architecture: the facts that rendering, pruning and compiling need. No GPU is needed to
+// read them.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,12 @@
 namespace fa2 {
 
 struct Arch {
-  std::string_view name;             ///< NVRTC's target, suffix included: "sm_90a"
-  std::int32_t compute_capability;   ///< major * 10 + minor
-  bool exact_only;                   ///< an 'a' target: its cubins load on exactly this compute capability
-  std::int32_t shared_per_block;     ///< opt-in limit, bytes
-  std::int32_t shared_per_sm;        ///< bytes
-  std::int32_t shared_reserved;      ///< bytes the driver takes per block
+  std::string_view name;            ///< NVRTC's target, suffix included: "sm_90a"
+  std::int32_t compute_capability;  ///< major * 10 + minor
+  bool exact_only;                  ///< an 'a' target: its cubins load on exactly this compute capability
+  std::int32_t shared_per_block;    ///< opt-in limit, bytes
+  std::int32_t shared_per_sm;       ///< bytes
+  std::int32_t shared_reserved;     ///< bytes the driver takes per block
   std::int32_t registers_per_sm;
   std::int32_t threads_per_sm;
   std::int32_t blocks_per_sm;

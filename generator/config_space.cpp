@@ -1,9 +1,9 @@
 // The rules of the sm_80 main loop, and the enumeration of what satisfies them.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/config_space.h>
 
 #include <algorithm>
-#include <generator/config_space.h>
 
 namespace fa2 {
 
@@ -11,16 +11,20 @@ namespace {
 
 constexpr int kMaxRegisters = 255;
 
-int padded(int dim) { return (dim + 15) / 16 * 16; }
+int padded(int dim) {
+  return (dim + 15) / 16 * 16;
+}
 
 /// m16 tiles that one warp owns.
-int m_tiles(const KernelConfig& config) { return config.tile_m / (16 * config.warps); }
+int m_tiles(const KernelConfig& config) {
+  return config.tile_m / (16 * config.warps);
+}
 
 std::optional<std::string> broken_shape_rule(const KernelConfig& c) {
   if (c.warps < 1 || c.warps > 16) return fmt::format("warps = {}, must be 1..16", c.warps);
   if (c.tile_m < 16 || c.tile_m % (16 * c.warps) != 0) {
-    return fmt::format("tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles", c.tile_m,
-                       16 * c.warps);
+    return fmt::format("tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles",
+                       c.tile_m, 16 * c.warps);
   }
   if (c.tile_n < 16 || c.tile_n % 16 != 0) return fmt::format("tile_n = {} is no multiple of 16", c.tile_n);
   if (c.stages < 1 || c.stages > 4) return fmt::format("stages = {}, must be 1..4", c.stages);
@@ -31,7 +35,8 @@ std::optional<std::string> broken_shape_rule(const KernelConfig& c) {
     return fmt::format("rescale_threshold = {}, must be 0..12: probabilities grow to 2^threshold in 16 bits",
                        c.rescale_threshold);
   }
-  if (c.ctas_per_sm < 1 || c.ctas_per_sm > 8) return fmt::format("ctas_per_sm = {}, must be 1..8", c.ctas_per_sm);
+  if (c.ctas_per_sm < 1 || c.ctas_per_sm > 8)
+    return fmt::format("ctas_per_sm = {}, must be 1..8", c.ctas_per_sm);
   return std::nullopt;
 }
 
@@ -44,18 +49,20 @@ std::optional<std::string> broken_resource_rule(const KernelSpec& spec) {
                        arch.shared_per_block);
   }
   if ((shared + arch.shared_reserved) * c.ctas_per_sm > arch.shared_per_sm) {
-    return fmt::format("{} blocks of {} bytes of shared memory do not fit the {} bytes of one SM of {}", c.ctas_per_sm,
-                       shared, arch.shared_per_sm, arch.name);
+    return fmt::format("{} blocks of {} bytes of shared memory do not fit the {} bytes of one SM of {}",
+                       c.ctas_per_sm, shared, arch.shared_per_sm, arch.name);
   }
   if (c.threads() * c.ctas_per_sm > arch.threads_per_sm) {
-    return fmt::format("{} blocks of {} threads do not fit the {} threads of one SM of {}", c.ctas_per_sm, c.threads(),
-                       arch.threads_per_sm, arch.name);
+    return fmt::format("{} blocks of {} threads do not fit the {} threads of one SM of {}", c.ctas_per_sm,
+                       c.threads(), arch.threads_per_sm, arch.name);
   }
-  const int available = std::min(kMaxRegisters, arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
+  const int available =
+      std::min(kMaxRegisters, arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
   const int registers = estimated_registers(spec.traits, c);
   if (registers > available) {
-    return fmt::format("needs about {} registers a thread, {} are available with {} blocks of {} threads per SM",
-                       registers, available, c.ctas_per_sm, c.threads());
+    return fmt::format(
+        "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM", registers,
+        available, c.ctas_per_sm, c.threads());
   }
   return std::nullopt;
 }

@@ -18,7 +18,7 @@ struct Rejection {
 };
 
 struct ConfigSpace {
-  std::vector<KernelConfig> valid;   ///< in a fixed order
+  std::vector<KernelConfig> valid;  ///< in a fixed order
   std::vector<Rejection> rejected;
 };
 

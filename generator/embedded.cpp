@@ -1,9 +1,9 @@
 // Look-up of one embedded template.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/embedded.h>
 
 #include <algorithm>
-#include <generator/embedded.h>
 
 namespace fa2 {
 

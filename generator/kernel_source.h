@@ -16,16 +16,16 @@ struct SourceFile {
 };
 
 struct KernelSource {
-  std::string key;                    ///< 32 hex digits over key_parts
-  std::vector<KeyPart> key_parts;     ///< config text, template digest, options, arch, format version
-  std::string spec;                   ///< one readable line: traits, config, arch
-  std::string entry;                  ///< extern "C" name of the kernel
+  std::string key;                 ///< 32 hex digits over key_parts
+  std::vector<KeyPart> key_parts;  ///< config text, template digest, options, arch, format version
+  std::string spec;                ///< one readable line: traits, config, arch
+  std::string entry;               ///< extern "C" name of the kernel
   Arch arch;
-  SourceFile main;                    ///< the translation unit
-  std::vector<SourceFile> headers;    ///< in-memory headers, rendered config.cuh first
-  std::vector<std::string> options;   ///< NVRTC options, in order
-  std::int32_t threads = 0;           ///< per block
-  std::int32_t shared_bytes = 0;      ///< dynamic shared memory per block
+  SourceFile main;                   ///< the translation unit
+  std::vector<SourceFile> headers;   ///< in-memory headers, rendered config.cuh first
+  std::vector<std::string> options;  ///< NVRTC options, in order
+  std::int32_t threads = 0;          ///< per block
+  std::int32_t shared_bytes = 0;     ///< dynamic shared memory per block
 };
 
 /// Renders a spec. Pure: the same spec gives the same bytes, everywhere.

@@ -1,6 +1,5 @@
 // Traits of a problem, and their one-word name.
 #include <fmt/format.h>
-
 #include <generator/kernel_spec.h>
 
 namespace fa2 {

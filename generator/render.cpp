@@ -1,7 +1,6 @@
 // From a spec to source text: the rendered config.cuh, the embedded templates, the options and the key.
 #include <fa2/errors.h>
 #include <fmt/format.h>
-
 #include <generator/config_space.h>
 #include <generator/embedded.h>
 #include <generator/hash.h>
@@ -21,7 +20,8 @@ std::string spec_line(const KernelSpec& spec) {
 std::string render_config(const KernelSpec& spec) {
   const AttentionTraits& t = spec.traits;
   std::string text = fmt::format(
-      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"attention/mask.cuh\"\n#include \"ptx/keywords.cuh\"\n\n"
+      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"attention/mask.cuh\"\n#include "
+      "\"ptx/keywords.cuh\"\n\n"
       "namespace fa2 {{\n\nstruct Config {{\n",
       spec_line(spec));
   text += fmt::format("  using Element = {};\n", t.dtype == DType::f16 ? "Half" : "BFloat16");

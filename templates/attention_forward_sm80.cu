@@ -1,7 +1,6 @@
 // Entry point of the forward kernel for sm_80 and every later GPU.
-#include "config.cuh"
-
 #include "attention/forward_sm80.cuh"
+#include "config.cuh"
 
 FA2_KERNEL(fa2::Config::warps * 32, fa2::Config::ctas_per_sm)
 fa2_attention_forward(FA2_KERNEL_PARAMETER fa2::AttentionParams params) {

@@ -23,7 +23,8 @@ FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinate
       const float(&v)[4] = output.value[m][n];
       const int row = warp_row + 16 * m + fragment_row();
       const u32 in_chunk = static_cast<u32>(fragment_col() * 2);
-      ptx::st_shared_u32(tile.chunk_address(row, 8 * n) + in_chunk, ptx::cvt_rn_x2<typename Config::Element>(v[0], v[1]));
+      ptx::st_shared_u32(tile.chunk_address(row, 8 * n) + in_chunk,
+                         ptx::cvt_rn_x2<typename Config::Element>(v[0], v[1]));
       ptx::st_shared_u32(tile.chunk_address(row + 8, 8 * n) + in_chunk,
                          ptx::cvt_rn_x2<typename Config::Element>(v[2], v[3]));
     }
@@ -32,8 +33,9 @@ FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinate
   const int first_row = at.q_tile * Config::tile_m;
   u16* const o = static_cast<u16*>(params.o) + at.batch * params.o_strides.batch_stride +
                  at.head * params.o_strides.head_stride + first_row * params.o_strides.row_stride;
-  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(GlobalRows<Config::head_dim_v>{o, params.o_strides.row_stride},
-                                                        tile, warp_row, params.seqlen_q - first_row);
+  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(
+      GlobalRows<Config::head_dim_v>{o, params.o_strides.row_stride}, tile, warp_row,
+      params.seqlen_q - first_row);
 }
 
 /// `first_row`: of this warp, in the sequence.
@@ -47,7 +49,8 @@ FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& 
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
-      if (row < params.seqlen_q) ptx::st_global_f32(lse + row, softmax.log_sum_exp(m, half, params.empty_row_lse));
+      if (row < params.seqlen_q)
+        ptx::st_global_f32(lse + row, softmax.log_sum_exp(m, half, params.empty_row_lse));
     }
   }
 }

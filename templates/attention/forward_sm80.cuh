@@ -8,16 +8,18 @@ namespace fa2 {
 
 /// The rows of one head of a tensor, starting at `row`.
 template <int kCols>
-FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const TensorRef& strides, int batch, int head, i64 row) {
+FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const TensorRef& strides, int batch, int head,
+                                       i64 row) {
   return {static_cast<const u16*>(data) + batch * strides.batch_stride + head * strides.head_stride +
               row * strides.row_stride,
           strides.row_stride};
 }
 
-/// Q into shared memory, and on into registers where the config says so; the ring's first loads are under way on return.
+/// Q into shared memory, and on into registers where the config says so; the ring's first loads are under way
+/// on return.
 template <class Config>
-FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count, float scale,
-                             KeyValueRing<Config>& ring, const BlockRange& blocks) {
+FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count,
+                             float scale, KeyValueRing<Config>& ring, const BlockRange& blocks) {
   load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned, true>(q.tile, rows, row_count);
   ptx::cp_async_commit_group();
   if constexpr (Config::q_in_registers) {

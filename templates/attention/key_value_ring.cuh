@@ -9,8 +9,9 @@
 namespace fa2 {
 
 /// Config::stages slots of one K and one V block each.
-/// With two or more, whole blocks are fetched stages - 1 ahead and one barrier a block suffices. With one slot, V loads
-/// while S = Q K^T runs, and the next K while softmax and P V run, at the price of a second barrier.
+/// With two or more, whole blocks are fetched stages - 1 ahead and one barrier a block suffices. With one
+/// slot, V loads while S = Q K^T runs, and the next K while softmax and P V run, at the price of a second
+/// barrier.
 template <class Config>
 struct KeyValueRing {
   using Layout = SharedLayout<Config>;
@@ -27,8 +28,8 @@ struct KeyValueRing {
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(read_slot)}; }
   FA2_DEVICE typename Layout::ValueTile values() const { return {slot(read_slot) + Layout::KeyTile::bytes}; }
 
-  /// Starts the first loads. Only the last block of the range can reach beyond its keys: it alone is bounded, and what no row
-  /// may see arrives as zeros.
+  /// Starts the first loads. Only the last block of the range can reach beyond its keys: it alone is bounded,
+  /// and what no row may see arrives as zeros.
   FA2_DEVICE void start(const BlockRange& blocks) {
     read_slot = write_slot = 0;
     const int last = blocks.end - 1;
@@ -37,7 +38,8 @@ struct KeyValueRing {
     for (int ahead = 1; ahead < started_groups; ++ahead) fetch<false, false>(last - ahead, 0);
   }
 
-  /// Returns when block `n`'s keys are there for every thread, and starts loading what may now be overwritten.
+  /// Returns when block `n`'s keys are there for every thread, and starts loading what may now be
+  /// overwritten.
   FA2_DEVICE void await_keys(int n, const BlockRange& blocks) {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     ptx::bar_sync();
@@ -65,7 +67,9 @@ struct KeyValueRing {
   static constexpr int threads = Config::warps * 32;
   static constexpr bool aligned = Config::rows_are_16_byte_aligned;
 
-  FA2_DEVICE SharedAddress slot(int index) const { return base + static_cast<u32>(index * Layout::slot_bytes); }
+  FA2_DEVICE SharedAddress slot(int index) const {
+    return base + static_cast<u32>(index * Layout::slot_bytes);
+  }
 
   FA2_DEVICE static void advance(int& index) {
     if constexpr (!one_slot) index = index + 1 == Config::stages ? 0 : index + 1;
@@ -81,7 +85,8 @@ struct KeyValueRing {
   FA2_DEVICE void fetch(int n, int key_end) {
     if (n >= 0) {
       const int row_count = key_end - n * Config::tile_n;
-      load_tile<threads, aligned, kBounded>(typename Layout::KeyTile{slot(write_slot)}, block_of(k, n), row_count);
+      load_tile<threads, aligned, kBounded>(typename Layout::KeyTile{slot(write_slot)}, block_of(k, n),
+                                            row_count);
       if constexpr (!kKeysOnly) {
         const typename Layout::ValueTile tile{slot(write_slot) + Layout::KeyTile::bytes};
         load_tile<threads, aligned, kBounded>(tile, block_of(v, n), row_count);

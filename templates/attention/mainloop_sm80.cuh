@@ -1,4 +1,5 @@
-// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on mma.sync and cp.async: sm_80 and every later GPU.
+// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on mma.sync and cp.async: sm_80 and every later
+// GPU.
 #pragma once
 
 #include "attention/block_range.cuh"
@@ -10,8 +11,8 @@
 
 namespace fa2 {
 
-/// What one warp carries through the loop over key blocks, for the m_tiles * 16 query rows it owns (split-Q: no warp ever
-/// needs another warp's rows).
+/// What one warp carries through the loop over key blocks, for the m_tiles * 16 query rows it owns (split-Q:
+/// no warp ever needs another warp's rows).
 template <class Config>
 struct MainloopSm80 {
   using Element = typename Config::Element;
@@ -27,8 +28,8 @@ struct MainloopSm80 {
   OnlineSoftmax<m_tiles, Config::rescale_threshold> softmax;
 
   /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
-  FA2_DEVICE void run(const BlockRange& blocks, const Mask<Config>& mask, int first_row, const QueryOperand<Config>& q,
-                      KeyValueRing<Config>& ring) {
+  FA2_DEVICE void run(const BlockRange& blocks, const Mask<Config>& mask, int first_row,
+                      const QueryOperand<Config>& q, KeyValueRing<Config>& ring) {
     for (int n = blocks.end - 1; n >= 0; --n) {
       Scores scores;
       scores.clear();

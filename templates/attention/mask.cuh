@@ -21,14 +21,16 @@ struct Mask {
     return end > 0 ? end : 0;
   }
 
-  /// Sets the scores of unseen keys to -inf. scores[0][0] is the score of query `first_row` and key `first_key`.
+  /// Sets the scores of unseen keys to -inf. scores[0][0] is the score of query `first_row` and key
+  /// `first_key`.
   template <int kM, int kN>
   FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
     FA2_UNROLL
     for (int m = 0; m < kM; ++m) {
       FA2_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const int end = visible_end(first_row + 16 * m + 8 * half + fragment_row()) - first_key - fragment_col();
+        const int end =
+            visible_end(first_row + 16 * m + 8 * half + fragment_row()) - first_key - fragment_col();
         FA2_UNROLL
         for (int n = 0; n < kN; ++n) {
           FA2_UNROLL

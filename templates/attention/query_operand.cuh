@@ -24,7 +24,8 @@ struct QueryOperand {
     FA2_UNROLL
     for (int i = 0; i < 16 * m_tiles * kChunksPerRow; i += 32) {
       const int chunk = i + ptx::lane_index();
-      const SharedAddress address = tile.chunk_address(first_row + chunk / kChunksPerRow, chunk % kChunksPerRow * 8);
+      const SharedAddress address =
+          tile.chunk_address(first_row + chunk / kChunksPerRow, chunk % kChunksPerRow * 8);
       ptx::Vector16 v = ptx::ld_shared_v4(address);
       for (u32& word : v.word) word ^= 0x80008000u;
       ptx::st_shared_v4(address, v);
@@ -34,7 +35,8 @@ struct QueryOperand {
 
   FA2_DEVICE void read_into_registers() {
     FA2_UNROLL
-    for (int step = 0; step < steps; ++step) registers[step] = load_operand_a<m_tiles>(tile, first_row, 16 * step);
+    for (int step = 0; step < steps; ++step)
+      registers[step] = load_operand_a<m_tiles>(tile, first_row, 16 * step);
   }
 
   FA2_DEVICE OperandA<m_tiles> step(int k) const {

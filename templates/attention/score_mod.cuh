@@ -1,4 +1,5 @@
-// What happens to a raw score before the mask and the softmax. The identity, unless the generator renders another one.
+// What happens to a raw score before the mask and the softmax. The identity, unless the generator renders
+// another one.
 #pragma once
 
 #include "tile/register_tile.cuh"

@@ -5,7 +5,8 @@
 
 namespace fa2 {
 
-/// Q first, then the K/V ring; with Q in registers the ring reuses Q's memory. The output tile reuses everything.
+/// Q first, then the K/V ring; with Q in registers the ring reuses Q's memory. The output tile reuses
+/// everything.
 template <class Config>
 struct SharedLayout {
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
@@ -18,10 +19,12 @@ struct SharedLayout {
   static constexpr int ring_start = Config::q_in_registers ? 0 : QueryTile::bytes;
   static constexpr int slot_bytes = KeyTile::bytes + ValueTile::bytes;
   static constexpr int ring_end = ring_start + Config::stages * slot_bytes;
-  static constexpr int bytes = ring_end > OutputTile::bytes ? (ring_end > QueryTile::bytes ? ring_end : QueryTile::bytes)
+  static constexpr int bytes = ring_end > OutputTile::bytes
+                                   ? (ring_end > QueryTile::bytes ? ring_end : QueryTile::bytes)
                                : OutputTile::bytes > QueryTile::bytes ? OutputTile::bytes
                                                                       : QueryTile::bytes;
-  static_assert(bytes == Config::shared_bytes, "the host launches with exactly the memory that the kernel lays out");
+  static_assert(bytes == Config::shared_bytes,
+                "the host launches with exactly the memory that the kernel lays out");
 };
 
 }  // namespace fa2

@@ -7,13 +7,13 @@
 namespace fa2 {
 
 /// Running maximum and sum of the rows of one warp: 16 kM rows, each spread over the four lanes of a quad.
-/// kRescaleThreshold: the maximum that is subtracted may lag behind the true one by this many powers of two before the
-/// output is rescaled. Any value gives the same result up to rounding; 0 rescales at every rise.
+/// kRescaleThreshold: the maximum that is subtracted may lag behind the true one by this many powers of two
+/// before the output is rescaled. Any value gives the same result up to rounding; 0 rescales at every rise.
 template <int kM, int kRescaleThreshold>
 struct OnlineSoftmax {
-  float scale_log2;         ///< exponent of a score: score * scale_log2, base 2
-  float maximum[kM][2];     ///< raw score that is subtracted; rows fragment_row() and + 8
-  float sum[kM][2];         ///< this lane's share of the row's sum
+  float scale_log2;      ///< exponent of a score: score * scale_log2, base 2
+  float maximum[kM][2];  ///< raw score that is subtracted; rows fragment_row() and + 8
+  float sum[kM][2];      ///< this lane's share of the row's sum
 
   FA2_DEVICE void start(float scale) {
     scale_log2 = scale;

@@ -7,7 +7,8 @@ namespace fa2::ptx {
 
 /// cp.async.cg 16 bytes, past L1. Both addresses are 16-byte aligned.
 FA2_DEVICE void cp_async_16(SharedAddress destination, const void* source) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(destination), "l"(source) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(destination), "l"(source)
+               : "memory");
 }
 
 /// The same, reading only the first `source_bytes` (0 or 16) and filling the rest with zeros.
@@ -17,7 +18,9 @@ FA2_DEVICE void cp_async_16_zfill(SharedAddress destination, const void* source,
                : "memory");
 }
 
-FA2_DEVICE void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+FA2_DEVICE void cp_async_commit_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 /// Waits until at most `kPending` of this thread's newest groups are incomplete.
 template <int kPending>

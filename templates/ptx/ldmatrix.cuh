@@ -5,8 +5,8 @@
 
 namespace fa2::ptx {
 
-/// ldmatrix.x4: lanes 8i..8i+7 give the row addresses of block i; register i receives block i, element pair (lane % 4) of
-/// row (lane / 4).
+/// ldmatrix.x4: lanes 8i..8i+7 give the row addresses of block i; register i receives block i, element pair
+/// (lane % 4) of row (lane / 4).
 FA2_DEVICE void ldmatrix_x4(u32 (&blocks)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(blocks[0]), "=r"(blocks[1]), "=r"(blocks[2]), "=r"(blocks[3])

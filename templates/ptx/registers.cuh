@@ -8,12 +8,20 @@ namespace fa2::ptx {
 /// A byte address in the shared state space.
 using SharedAddress = u32;
 
-FA2_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-FA2_DEVICE u32 block_index() { return blockIdx.x; }
-FA2_DEVICE int lane_index() { return static_cast<int>(threadIdx.x & 31u); }
+FA2_DEVICE int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+FA2_DEVICE u32 block_index() {
+  return blockIdx.x;
+}
+FA2_DEVICE int lane_index() {
+  return static_cast<int>(threadIdx.x & 31u);
+}
 
 /// The warp's number in its block, the same value in every lane and known to the compiler to be so.
-FA2_DEVICE int warp_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0); }
+FA2_DEVICE int warp_index() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
+}
 
 /// Start of the block's dynamic shared memory, 1024-byte aligned.
 FA2_DEVICE SharedAddress dynamic_shared() {

@@ -7,7 +7,8 @@
 
 namespace fa2 {
 
-/// A matrix in global memory: row r starts `r * stride` elements after `data`; `cols` elements of each row exist.
+/// A matrix in global memory: row r starts `r * stride` elements after `data`; `cols` elements of each row
+/// exist.
 template <int kCols>
 struct GlobalRows {
   static constexpr int cols = kCols;
@@ -38,11 +39,12 @@ FA2_DEVICE void copy_chunk(SharedAddress destination, const u16* source, bool ex
   }
 }
 
-/// Starts copying rows [0, kRows) of `source` into `tile`, by all kThreads of the block. Columns beyond the source's
-/// arrive as zeros; kBounded: so do rows at and beyond `row_count`, whose memory is never read.
-/// With kAligned the copy is asynchronous (cp.async of the current group), else it is done on return.
+/// Starts copying rows [0, kRows) of `source` into `tile`, by all kThreads of the block. Columns beyond the
+/// source's arrive as zeros; kBounded: so do rows at and beyond `row_count`, whose memory is never read. With
+/// kAligned the copy is asynchronous (cp.async of the current group), else it is done on return.
 template <int kThreads, bool kAligned, bool kBounded, int kRows, int kCols, int kSourceCols>
-FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, int row_count = kRows) {
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source,
+                          int row_count = kRows) {
   FA2_UNROLL
   for (int page = 0; page < kCols; page += tile.page_width(page)) {
     // Consecutive threads cover one row of the page, so that a warp reads whole 32-byte sectors.
@@ -60,16 +62,18 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols>
       if (page + tile.page_width(page) <= kSourceCols) {
         copy_chunk<kAligned, kBounded>(to, from + first * source.stride, row < row_count);
       } else {
-        copy_chunk<kAligned, true>(to, from + first * source.stride, column_exists && (!kBounded || row < row_count));
+        copy_chunk<kAligned, true>(to, from + first * source.stride,
+                                   column_exists && (!kBounded || row < row_count));
       }
     }
   }
 }
 
-/// Writes rows [first_row, first_row + kWarpRows) of `tile` to `destination` (row r of the tile to row r), by one warp.
-/// Rows at and beyond `row_count` and columns beyond kCols of the destination are not written.
+/// Writes rows [first_row, first_row + kWarpRows) of `tile` to `destination` (row r of the tile to row r), by
+/// one warp. Rows at and beyond `row_count` and columns beyond kCols of the destination are not written.
 template <bool kAligned, int kWarpRows, int kRows, int kTileCols, int kCols>
-FA2_DEVICE void store_tile(GlobalRows<kCols> destination, SharedTile<kRows, kTileCols> tile, int first_row, int row_count) {
+FA2_DEVICE void store_tile(GlobalRows<kCols> destination, SharedTile<kRows, kTileCols> tile, int first_row,
+                           int row_count) {
   FA2_UNROLL
   for (int page = 0; page < kTileCols; page += tile.page_width(page)) {
     const int chunks_per_row = tile.page_width(page) / 8;

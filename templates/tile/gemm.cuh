@@ -8,7 +8,8 @@ namespace fa2 {
 
 /// c += A B^T for one k-step: columns [col, col + 16) of B, whose rows are c's columns.
 template <class Element, int kM, int kN, int kRows, int kCols>
-FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b, int col) {
+FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
+                             int col) {
   static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
   FA2_UNROLL
   for (int n = 0; n < kN; n += 2) {
@@ -24,7 +25,8 @@ FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
 
 /// c += A B for one k-step: rows [row, row + 16) of B, whose columns are c's columns.
 template <class Element, int kM, int kN, int kRows, int kCols>
-FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b, int row) {
+FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
+                             int row) {
   static_assert(kN * 8 == kCols, "B's columns are the accumulator's columns");
   FA2_UNROLL
   for (int n = 0; n < kN; n += 2) {

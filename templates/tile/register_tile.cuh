@@ -7,9 +7,14 @@
 
 namespace fa2 {
 
-/// Where this lane's elements sit in a 16 x 8 accumulator: value[0..1] at (row, col..col+1), value[2..3] at (row + 8, ...).
-FA2_DEVICE int fragment_row() { return ptx::lane_index() / 4; }
-FA2_DEVICE int fragment_col() { return ptx::lane_index() % 4 * 2; }
+/// Where this lane's elements sit in a 16 x 8 accumulator: value[0..1] at (row, col..col+1), value[2..3] at
+/// (row + 8, ...).
+FA2_DEVICE int fragment_row() {
+  return ptx::lane_index() / 4;
+}
+FA2_DEVICE int fragment_col() {
+  return ptx::lane_index() % 4 * 2;
+}
 
 /// (16 kM) x (8 kN) float32 accumulators.
 template <int kM, int kN>
@@ -39,12 +44,13 @@ template <int kM, int kRows, int kCols>
 FA2_DEVICE OperandA<kM> load_operand_a(SharedTile<kRows, kCols> tile, int row, int col) {
   OperandA<kM> a;
   FA2_UNROLL
-  for (int m = 0; m < kM; ++m) ptx::ldmatrix_x4(a.pair[m], tile.template block_address<BlockOrder::down>(row + 16 * m, col));
+  for (int m = 0; m < kM; ++m)
+    ptx::ldmatrix_x4(a.pair[m], tile.template block_address<BlockOrder::down>(row + 16 * m, col));
   return a;
 }
 
-/// Columns [16 step, 16 step + 16) of an accumulator, rounded to Element: two neighbouring accumulators are an A operand as
-/// they stand, without a shuffle.
+/// Columns [16 step, 16 step + 16) of an accumulator, rounded to Element: two neighbouring accumulators are
+/// an A operand as they stand, without a shuffle.
 template <class Element, int kM, int kN>
 FA2_DEVICE OperandA<kM> round_to_operand_a(const AccumulatorTile<kM, kN>& tile, int step) {
   OperandA<kM> a;

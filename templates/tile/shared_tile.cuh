@@ -1,4 +1,5 @@
-// A matrix tile of 16-bit elements in shared memory, laid out so that cp.async and ldmatrix never meet a bank conflict.
+// A matrix tile of 16-bit elements in shared memory, laid out so that cp.async and ldmatrix never meet a bank
+// conflict.
 #pragma once
 
 #include "ptx/registers.cuh"
@@ -7,13 +8,14 @@ namespace fa2 {
 
 using ptx::SharedAddress;
 
-/// How the four 8 x 8 blocks of a 16 x 16 block are numbered: down the rows first, or across the columns first.
-/// It decides which of ldmatrix.x4's registers are neighbours, and mma wants the two of a B operand to be.
+/// How the four 8 x 8 blocks of a 16 x 16 block are numbered: down the rows first, or across the columns
+/// first. It decides which of ldmatrix.x4's registers are neighbours, and mma wants the two of a B operand to
+/// be.
 enum class BlockOrder { down, across };
 
 /// kRows x kCols elements as consecutive pages of 64, then 32, then 16 columns, each page row-major.
-/// Inside a page the 16-byte chunks of a row are XOR-permuted by the row, so that the same chunk of 8 neighbouring rows
-/// lies in 8 different bank groups. `base` is a multiple of 128.
+/// Inside a page the 16-byte chunks of a row are XOR-permuted by the row, so that the same chunk of 8
+/// neighbouring rows lies in 8 different bank groups. `base` is a multiple of 128.
 template <int kRows, int kCols>
 struct SharedTile {
   static_assert(kCols % 16 == 0, "an mma step reads 16 columns");
@@ -37,7 +39,8 @@ struct SharedTile {
     return base + static_cast<u32>(start * kRows * 2 + row * width * 2 + chunk * 16);
   }
 
-  /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples of 16.
+  /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples
+  /// of 16.
   template <BlockOrder kOrder>
   FA2_DEVICE SharedAddress block_address(int row, int col) const {
     const int lane = ptx::lane_index();
@@ -45,8 +48,10 @@ struct SharedTile {
     const int lane_chunk = kOrder == BlockOrder::down ? lane >> 4 : lane >> 3 & 1;
     const int start = page_start(col), width = page_width(col);
     // The low bits of `base` are clear, so the column's chunk can be XORed into a per-lane address.
-    const u32 lane_address = base + static_cast<u32>(lane_row * width * 2 + ((lane_chunk ^ swizzle(lane_row, width)) << 4));
-    return (lane_address ^ static_cast<u32>((col - start) * 2)) + static_cast<u32>(start * kRows * 2 + row * width * 2);
+    const u32 lane_address =
+        base + static_cast<u32>(lane_row * width * 2 + ((lane_chunk ^ swizzle(lane_row, width)) << 4));
+    return (lane_address ^ static_cast<u32>((col - start) * 2)) +
+           static_cast<u32>(start * kRows * 2 + row * width * 2);
   }
 
  private:
