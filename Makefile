@@ -1,0 +1,38 @@
+# The two commands a newcomer needs are `make demo` and `make test`. Each installs what is missing, builds and runs.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+# NVRTC from NVIDIA's wheel, where no toolkit is installed.
+WHEEL_NVRTC := $(firstword $(wildcard .deps/cuda/lib64/libnvrtc.so.13))
+ifneq ($(WHEEL_NVRTC),)
+export FA2_NVRTC ?= $(abspath $(WHEEL_NVRTC))
+endif
+
+.PHONY: help dependencies build demo test sanitize format tidy clean
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+dependencies:
+	@bash scripts/install_dependencies.sh
+
+build: dependencies ## Build the library, the fa2 command, the examples and the tests
+	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+
+demo: build ## Run attention on the sample (or precompile it, without a GPU)
+	@bash scripts/demo.sh $(BUILD)
+
+test: build ## Run every test suite; the GPU suite says so where there is no GPU
+	@bash scripts/run_tests.sh $(BUILD)
+
+sanitize: dependencies ## Run the unit tests under ASan+UBSan, then TSan
+	@bash scripts/sanitize.sh
+
+format: ## Format every source
+	@git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' '*.c' | xargs clang-format -i
+
+tidy: build ## Run clang-tidy over the library
+	@bash scripts/tidy.sh $(BUILD)
+
+clean: ## Remove the build folder
+	@rm -rf $(BUILD)

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The library as its users meet it: installed and found, or added as a subdirectory. Usage: run.sh SOURCE_DIR BUILD_DIR
+set -euo pipefail
+source_dir=$1 build_dir=$2
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+consumer=$source_dir/tests/package/consumer.cpp
+
+fail() { echo "package: $1" >&2; exit 1; }
+
+# 1. What the shared library asks of a machine, and what it shows.
+library=$build_dir/libfa2.so
+needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+if grep -E 'cuda|nvrtc|spdlog|fmt' <<<"$needed"; then fail "libfa2.so must not need the libraries above"; fi
+foreign=$(nm -D --defined-only "$library" | awk '$2 ~ /[TDBR]/ {print $3}' | c++filt | grep -vE '^(fa2_|(typeinfo|typeinfo name|vtable) for fa2::|fa2::)' || true)
+[ -z "$foreign" ] || fail "libfa2.so exports symbols that are not fa2's: $foreign"
+strip -o "$work/stripped.so" "$library"
+bytes=$(stat -c %s "$work/stripped.so")
+[ "$bytes" -le 4194304 ] || fail "libfa2.so is $bytes bytes stripped, at most 4 MiB are allowed"
+echo "package: libfa2.so needs $(tr '\n' ' ' <<<"$needed")and is $bytes bytes stripped"
+
+# 2. find_package after an install, in C++17.
+cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
+cp "$consumer" "$source_dir/tests/package/find_package/CMakeLists.txt" "$work/"
+cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build "$work/build" >/dev/null
+"$work/build/consumer"
+
+# 3. add_subdirectory.
+mkdir "$work/sub"
+cp "$consumer" "$source_dir/tests/package/add_subdirectory/CMakeLists.txt" "$work/sub/"
+cmake -S "$work/sub" -B "$work/sub/build" -DFA2_SOURCE="$source_dir" >/dev/null
+cmake --build "$work/sub/build" -j"$(nproc)" >/dev/null
+"$work/sub/build/consumer"
+echo "package: find_package and add_subdirectory work"
