@@ -23,7 +23,8 @@ int run(const Verb& verb) {
   } catch (const CLI::ParseError&) {
     throw;
   } catch (const fa2::CompileError& error) {
-    return fail(*verb.app, error.log().empty() ? error.what() : fmt::format("{}\n{}", error.what(), error.log()));
+    return fail(*verb.app,
+                error.log().empty() ? error.what() : fmt::format("{}\n{}", error.what(), error.log()));
   } catch (const std::bad_alloc&) {
     return fail(*verb.app, "out of memory");
   } catch (const std::exception& error) {

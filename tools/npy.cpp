@@ -15,7 +15,8 @@
 namespace fa2::tools {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "values are read and written as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "values are read and written as they lie in memory");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kMaxHeaderBytes = 1 << 16;
@@ -65,9 +66,10 @@ NpyHeader read_header(Reader& file) {
   }
   std::array<unsigned char, 4> length{};
   file.read(length.data(), major == 1 ? 2 : 4, "header length");
-  const std::size_t bytes = length[0] | std::size_t{length[1]} << 8 | std::size_t{length[2]} << 16 |
-                            std::size_t{length[3]} << 24;
-  if (bytes > kMaxHeaderBytes) fail(fmt::format("header of {} bytes, the limit is {}", bytes, kMaxHeaderBytes));
+  const std::size_t bytes =
+      length[0] | std::size_t{length[1]} << 8 | std::size_t{length[2]} << 16 | std::size_t{length[3]} << 24;
+  if (bytes > kMaxHeaderBytes)
+    fail(fmt::format("header of {} bytes, the limit is {}", bytes, kMaxHeaderBytes));
   std::string text(bytes, '\0');
   file.read(text.data(), bytes, "header");
   return parse_npy_header(text);
@@ -80,7 +82,8 @@ std::size_t element_bytes(const std::string& descr) {
     fail(fmt::format("dtype '{}' is big endian; save array.astype('<{}')", descr, descr.substr(1)));
   }
   fail(fmt::format(
-      "dtype '{}'; it must be float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32), for one", descr));
+      "dtype '{}'; it must be float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32), for one",
+      descr));
 }
 
 std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
@@ -113,7 +116,8 @@ NpyArray read(const std::filesystem::path& path, std::size_t rank) {
   const std::size_t bytes = element_bytes(header.descr);
   if (header.fortran_order) fail("Fortran order; save numpy.ascontiguousarray(array)");
   if (header.shape.size() != rank) {
-    fail(fmt::format("shape {} has rank {}, it must be {}", shape_text(header.shape), header.shape.size(), rank));
+    fail(fmt::format("shape {} has rank {}, it must be {}", shape_text(header.shape), header.shape.size(),
+                     rank));
   }
   if (bytes == 2) return {header.shape, read_values<std::uint16_t>(file, header.shape)};
   return {header.shape, read_values<float>(file, header.shape)};

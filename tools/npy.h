@@ -18,11 +18,13 @@ struct NpyArray {
 };
 
 /// Reads format versions 1.0 and 2.0. `rank`: how many dimensions the array must have.
-/// @throws Error naming the file and what is wrong with it: missing, truncated, too long, malformed header, Fortran
+/// @throws Error naming the file and what is wrong with it: missing, truncated, too long, malformed header,
+/// Fortran
 ///         order, big endian, another dtype, another rank.
 NpyArray read_npy(const std::filesystem::path& path, std::size_t rank);
 
-/// Writes version 1.0, in place. @throws Error if it cannot be written, or if shape and number of values differ.
+/// Writes version 1.0, in place. @throws Error if it cannot be written, or if shape and number of values
+/// differ.
 void write_npy(const std::filesystem::path& path, const NpyArray& array);
 
 /// "(1, 405, 12, 32)"

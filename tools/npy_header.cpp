@@ -112,7 +112,8 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& problem) const {
-    throw Error(ErrorCode::invalid_problem, fmt::format("malformed header at character {}: {}", at_, problem));
+    throw Error(ErrorCode::invalid_problem,
+                fmt::format("malformed header at character {}: {}", at_, problem));
   }
 
   std::string_view text_;

@@ -14,8 +14,9 @@ struct NpyHeader {
   std::vector<std::int64_t> shape;
 };
 
-/// Parses "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }", padding and newline included. Exactly these
-/// three keys, once each, in any order. @throws Error(invalid_problem) saying what was expected, and where.
+/// Parses "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }", padding and newline included.
+/// Exactly these three keys, once each, in any order. @throws Error(invalid_problem) saying what was
+/// expected, and where.
 NpyHeader parse_npy_header(std::string_view text);
 
 /// The inverse, without padding.

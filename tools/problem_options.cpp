@@ -34,42 +34,56 @@ int ordinal_of(const std::string& text) {
 
 }  // namespace
 
+CLI::IsMember dtype_words() {
+  return CLI::IsMember({"f16", "bf16"});
+}
 DType dtype_of(const std::string& word) {
   return enum_of(word, {DType::f16, DType::bf16});
+}
+
+CLI::IsMember alignment_words() {
+  return CLI::IsMember({"bytes16", "element"});
 }
 RowAlignment alignment_of(const std::string& word) {
   return enum_of(word, {RowAlignment::bytes16, RowAlignment::element});
 }
+
+CLI::IsMember mask_words() {
+  return CLI::IsMember({"none", "causal_bottom_right", "causal_top_left"});
+}
 MaskKind mask_of(const std::string& word) {
   return enum_of(word, {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left});
 }
-TuneMode tune_mode_of(const std::string& word) {
-  if (word == "off") return TuneMode::off;
-  return word == "stored" ? TuneMode::stored : TuneMode::search;
-}
 
+CLI::IsMember causal_words() {
+  return CLI::IsMember({"yes", "no", "both"});
+}
 std::vector<MaskKind> masks_of_causal(const std::string& word) {
   if (word == "no") return {MaskKind::none};
   if (word == "yes") return {MaskKind::causal_bottom_right};
   return {MaskKind::none, MaskKind::causal_bottom_right};
 }
 
-CLI::IsMember dtype_words() {
-  return CLI::IsMember({"f16", "bf16"});
-}
-CLI::IsMember mask_words() {
-  return CLI::IsMember({"none", "causal_bottom_right", "causal_top_left"});
-}
 CLI::IsMember tune_words() {
   return CLI::IsMember({"off", "stored", "search"});
 }
-CLI::IsMember causal_words() {
-  return CLI::IsMember({"yes", "no", "both"});
+TuneMode tune_mode_of(const std::string& word) {
+  if (word == "off") return TuneMode::off;
+  return word == "stored" ? TuneMode::stored : TuneMode::search;
 }
 
 void MaskOptions::add_to(CLI::App& verb) {
-  auto* flag = verb.add_flag("--causal", causal, "Causal mask, bottom-right aligned: the last query sees every key");
-  verb.add_option("--mask", word, "Any mask by name")->check(mask_words())->capture_default_str()->excludes(flag);
+  auto* flag =
+      verb.add_flag("--causal", causal, "Causal mask, bottom-right aligned: the last query sees every key");
+  verb.add_option("--mask", word, "Any mask by name")
+      ->check(mask_words())
+      ->capture_default_str()
+      ->excludes(flag);
+}
+
+void require_valid_flags(const AttentionProblem& problem) {
+  const std::vector<Violation> found = violations_of(problem);
+  if (!found.empty()) throw CLI::ValidationError(InvalidProblem(found).what());
 }
 
 void ProblemOptions::add_to(CLI::App& verb) {
@@ -84,9 +98,9 @@ void ProblemOptions::add_to(CLI::App& verb) {
   option("--heads", heads, "Query heads");
   option("--heads-kv", heads_kv, "Key/value heads, dividing --heads; 0: as many");
   option("--seqlen", seqlen, "Queries and keys");
-  verb.add_option("--seqlen-q", seqlen_q, "Queries, where they differ")->check(CLI::NonNegativeNumber);
-  verb.add_option("--seqlen-k", seqlen_k, "Keys, where they differ")->check(CLI::NonNegativeNumber);
-  option("--alignment", alignment, "What every row is aligned to")->check(CLI::IsMember({"bytes16", "element"}));
+  verb.add_option("--seqlen-q", seqlen_q, "Queries, if not --seqlen");
+  verb.add_option("--seqlen-k", seqlen_k, "Keys, if not --seqlen");
+  option("--alignment", alignment, "What every row is aligned to")->check(alignment_words());
 }
 
 AttentionProblem ProblemOptions::problem() const {
@@ -99,10 +113,9 @@ AttentionProblem ProblemOptions::problem() const {
   problem.batch = batch;
   problem.heads_q = heads;
   problem.heads_kv = heads_kv;
-  problem.seqlen_q = seqlen_q < 0 ? seqlen : seqlen_q;
-  problem.seqlen_k = seqlen_k < 0 ? seqlen : seqlen_k;
-  const auto found = violations_of(problem);
-  if (!found.empty()) throw CLI::ValidationError(InvalidProblem(found).what());
+  problem.seqlen_q = seqlen_q.value_or(seqlen);
+  problem.seqlen_k = seqlen_k.value_or(seqlen);
+  require_valid_flags(problem);
   return problem.normalized();
 }
 
@@ -117,14 +130,16 @@ const Device& DeviceOption::device() const {
     return fa2::device(0);
   } catch (const Unavailable& error) {
     if (device_count() > 0) throw;
-    throw Unavailable(fmt::format("no GPU was found: {}\nWithout one, `fa2 precompile` fills a kernel cache, and "
-                                  "`fa2 explain --arch ...` and `fa2 dump --arch ...` show kernels.",
-                                  error.what()));
+    throw Unavailable(
+        fmt::format("no GPU was found: {}\nWithout one, `fa2 precompile` fills a kernel cache, and "
+                    "`fa2 explain --arch ...` and `fa2 dump --arch ...` show kernels.",
+                    error.what()));
   }
 }
 
 void TargetOptions::add_to(CLI::App& verb) {
-  auto* option = verb.add_option("--arch", arch, "GPU architecture, as in sm_90a, instead of a GPU of this machine");
+  auto* option =
+      verb.add_option("--arch", arch, "GPU architecture, as in sm_90a, instead of a GPU of this machine");
   device.add_to(verb);
   verb.get_option("--device")->excludes(option);
 }
@@ -132,7 +147,8 @@ void TargetOptions::add_to(CLI::App& verb) {
 const Arch& arch_of(const std::string& name) {
   const Arch* arch = find_arch(name);
   if (arch == nullptr) {
-    throw CLI::ValidationError("--arch", fmt::format("\"{}\" is not known; there are {}", name, known_arch_names()));
+    throw CLI::ValidationError("--arch",
+                               fmt::format("\"{}\" is not known; there are {}", name, known_arch_names()));
   }
   return *arch;
 }

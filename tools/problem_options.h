@@ -6,27 +6,29 @@
 #include <runtime/device.h>
 
 #include <CLI/CLI.hpp>
-
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace fa2::tools {
 
-/// Checked words to enums. @throws CLI::ValidationError for a word that is none.
+/// Words that options accept, for CLI11 to check, and what they mean.
+CLI::IsMember dtype_words();
 DType dtype_of(const std::string& word);
-RowAlignment alignment_of(const std::string& word);
-MaskKind mask_of(const std::string& word);
-TuneMode tune_mode_of(const std::string& word);
 
-/// `--causal yes|no|both` as masks; yes is causal_bottom_right.
+CLI::IsMember alignment_words();
+RowAlignment alignment_of(const std::string& word);
+
+CLI::IsMember mask_words();
+MaskKind mask_of(const std::string& word);
+
+/// "yes" (causal_bottom_right), "no", "both".
+CLI::IsMember causal_words();
 std::vector<MaskKind> masks_of_causal(const std::string& word);
 
-/// Validators for the same words.
-CLI::IsMember dtype_words();
-CLI::IsMember mask_words();
 CLI::IsMember tune_words();
-CLI::IsMember causal_words();
+TuneMode tune_mode_of(const std::string& word);
 
 /// `--causal` and `--mask` of one problem.
 struct MaskOptions {
@@ -36,6 +38,9 @@ struct MaskOptions {
   void add_to(CLI::App& verb);
   MaskKind mask() const { return causal ? MaskKind::causal_bottom_right : mask_of(word); }
 };
+
+/// @throws CLI::ValidationError listing every rule that a problem made of flags breaks.
+void require_valid_flags(const AttentionProblem& problem);
 
 /// One problem.
 struct ProblemOptions {
@@ -48,11 +53,11 @@ struct ProblemOptions {
   std::int64_t heads = 16;
   std::int64_t heads_kv = 0;
   std::int64_t seqlen = 4096;
-  std::int64_t seqlen_q = -1;  ///< -1: seqlen
-  std::int64_t seqlen_k = -1;
+  std::optional<std::int64_t> seqlen_q;  ///< where it is not seqlen
+  std::optional<std::int64_t> seqlen_k;
 
   void add_to(CLI::App& verb);
-  /// Normalized. @throws CLI::ValidationError listing every rule that the flags break.
+  /// Normalized. @throws CLI::ValidationError.
   AttentionProblem problem() const;
 };
 
@@ -76,7 +81,7 @@ struct TargetOptions {
 /// An arch's row by name. @throws CLI::ValidationError naming the known ones.
 const Arch& arch_of(const std::string& name);
 
-/// "4096", "512,1024": an option that takes comma separated values.
+/// Adds an option that takes one value or several: "512,1024".
 template <class Value>
 CLI::Option* add_list(CLI::App& verb, const std::string& name, std::vector<Value>& values,
                       const std::string& description) {

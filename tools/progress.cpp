@@ -48,7 +48,8 @@ std::string progress_line(const std::string& what, std::size_t done, std::size_t
   if (total > 0) line += fmt::format(" {}/{}", done, total);
   if (done > 0 && seconds > 0) {
     const double rate = static_cast<double>(done) / seconds;
-    line += fmt::format(", {:.3g}/s, {:.0f} s left", rate, std::ceil(static_cast<double>(total - done) / rate));
+    line +=
+        fmt::format(", {:.3g}/s, {:.0f} s left", rate, std::ceil(static_cast<double>(total - done) / rate));
   }
   if (!detail.empty()) line += ": " + detail;
   return line;

@@ -7,8 +7,8 @@
 
 namespace fa2::tools {
 
-/// "compiling 7/24, 3.1/s, 5 s left: <detail>". Silent unless stderr is a terminal, and under --json if stdout is one
-/// too. Erases its line at the end. Not thread-safe.
+/// "compiling 7/24, 3.1/s, 5 s left: <detail>". Silent unless stderr is a terminal, and under --json if
+/// stdout is one too. Erases its line at the end. Not thread-safe.
 class Progress {
  public:
   /// `total` 0: the work has no steps; only `what` is shown.

@@ -1,6 +1,8 @@
-// Plain text for people: aligned columns, labelled lines, sizes. ASCII only, the same in a terminal and in a pipe.
+// Plain text for people: aligned columns, labelled lines, sizes. ASCII only, the same in a terminal and in a
+// pipe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -41,6 +43,9 @@ void print(const Table& table);
 /// Label and value on each line, values below each other; lines without a value are left out.
 using Lines = std::vector<std::pair<std::string, std::string>>;
 std::string text(const Lines& lines);
+
+/// How many digits of a kernel's key tables show.
+inline constexpr std::size_t kShortKey = 8;
 
 /// "812 B", "75.2 KB", "79.1 GB": powers of 1024.
 std::string bytes_text(std::uint64_t bytes);

@@ -8,7 +8,8 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& de
                    const std::string& example) {
   CLI::App* verb = app.add_subcommand(name, description);
   verb->footer("Example:\n  " + example);
-  verb->add_flag("--json", "Print one JSON document on stdout and nothing else there");
+  const std::string about_json = "Print one JSON document on stdout and nothing else there";
+  verb->add_flag("--json", about_json);
   return verb;
 }
 

@@ -1,0 +1,246 @@
+"""Times fa2 beside every attention backend PyTorch offers: same tensors, one process, CUDA graphs of short bursts, an order
+shuffled every round, medians of CUDA events. Refuses to time a wrong result. Writes JSON and Markdown.
+
+  python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
+  python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
+"""
+import argparse
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fa2 as binding  # noqa: E402
+
+
+def arguments():
+    here = os.path.dirname(os.path.abspath(__file__))
+    ints = lambda text: [int(x) for x in text.split(",")]  # noqa: E731
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--library", default=os.path.join(here, "../build/libfa2.so"))
+    p.add_argument("--head-dim", type=ints, default=[64, 128, 256])
+    p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
+    p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
+    p.add_argument("--dtype", choices=["f16", "bf16"], default="f16")
+    p.add_argument("--tokens", type=int, default=16384, help="batch = tokens / seqlen")
+    p.add_argument("--hidden", type=int, default=2048, help="heads = hidden / head_dim, unless --heads is given")
+    p.add_argument("--heads", default="", help="q/kv, for example 32/8")
+    p.add_argument("--tune", choices=["off", "stored", "search"], default="off")
+    p.add_argument("--tune-budget-ms", type=int, default=3000)
+    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--burst-ms", type=float, default=12.0)
+    p.add_argument("--flex", action="store_true", help="also compile and time FlexAttention (slow to start)")
+    p.add_argument("--commit", default="", help="recorded in the output; default: git rev-parse")
+    p.add_argument("--out", default="", help="writes OUT.json and OUT.md")
+    p.add_argument("--dry-run", action="store_true", help="print the points and stop")
+    return p.parse_args()
+
+
+def points(a):
+    masks = {"both": [False, True], "yes": [True], "no": [False]}[a.causal]
+    for d in a.head_dim:
+        hq, hk = (int(x) for x in a.heads.split("/")) if a.heads else [max(1, a.hidden // d)] * 2
+        for causal in masks:
+            for s in a.seqlen:
+                yield dict(d=d, causal=causal, seqlen=s, batch=max(1, a.tokens // s), heads_q=hq, heads_kv=hk)
+
+
+def tensors(pt, dtype):
+    import torch
+
+    shape = lambda h: (pt["batch"], pt["seqlen"], h, pt["d"])  # noqa: E731
+    make = lambda h: torch.randn(shape(h), device="cuda", dtype=dtype).transpose(1, 2)  # noqa: E731
+    return make(pt["heads_q"]), make(pt["heads_kv"]), make(pt["heads_kv"])
+
+
+def torch_systems(pt, q, k, v, with_flex):
+    """name -> function, for every backend that PyTorch has."""
+    import torch
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    grouped = dict(enable_gqa=True) if pt["heads_q"] != pt["heads_kv"] else {}
+
+    def sdpa(backend):
+        def run():
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=pt["causal"], **grouped)
+
+        return run
+
+    systems = {
+        "FLASH": sdpa(SDPBackend.FLASH_ATTENTION),
+        "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION),
+        "EFFICIENT": sdpa(SDPBackend.EFFICIENT_ATTENTION),
+    }
+    if with_flex:
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        mask = None
+        if pt["causal"]:
+            mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, pt["seqlen"], pt["seqlen"], device="cuda")
+        compiled = torch.compile(flex_attention)
+        systems["FLEX"] = lambda: compiled(q, k, v, block_mask=mask, **grouped)
+    return systems
+
+
+def error_against_float32(pt, q, k, v, o):
+    """max |o - reference| over the first and last batch and head, in float32 math."""
+    import torch
+
+    worst = 0.0
+    group = pt["heads_q"] // pt["heads_kv"]
+    for b, h in {(0, 0), (pt["batch"] - 1, pt["heads_q"] - 1)}:
+        rows = slice(max(0, pt["seqlen"] - 1024), pt["seqlen"])
+        s = q[b, h, rows].float() @ k[b, h // group].float().T / math.sqrt(pt["d"])
+        if pt["causal"]:
+            i = torch.arange(pt["seqlen"], device="cuda")
+            s = s.masked_fill(i[None, :] > i[rows, None], -math.inf)
+        worst = max(worst, (torch.softmax(s, -1) @ v[b, h // group].float() - o[b, h, rows].float()).abs().max().item())
+    return worst
+
+
+def capture(run, burst_ms):
+    """A CUDA graph of a burst of launches, and how many."""
+    import torch
+
+    start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            run()
+        start.record()
+        run()
+        stop.record()
+    torch.cuda.synchronize()
+    count = max(2, min(60, int(burst_ms / max(start.elapsed_time(stop), 1e-3))))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            run()
+    return graph, count
+
+
+def measure(systems, a, rng):
+    """name -> sorted milliseconds per launch; a system that raises is dropped with its reason."""
+    import torch
+
+    bursts, dropped = {}, {}
+    for name, run in systems.items():
+        try:
+            bursts[name] = capture(run, a.burst_ms)
+        except Exception as error:  # a backend may refuse a shape in its own way
+            dropped[name] = str(error).splitlines()[0][:160]
+            torch.cuda.synchronize()
+    times = {name: [] for name in bursts}
+    for _ in range(a.rounds):
+        order = list(bursts)
+        rng.shuffle(order)
+        for name in order:
+            graph, count = bursts[name]
+            start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+            start.record()
+            graph.replay()
+            stop.record()
+            stop.synchronize()
+            times[name].append(start.elapsed_time(stop) / count)
+    return {name: sorted(t) for name, t in times.items()}, dropped
+
+
+def measure_point(library, pt, a, rng):
+    import torch
+
+    q, k, v = tensors(pt, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
+    o = torch.empty_like(q)
+    run, explanation = library.plan(q, k, v, o, pt["causal"])
+    o.fill_(float("nan"))
+    run()
+    error = error_against_float32(pt, q, k, v, o)
+    limit = 2e-3 if a.dtype == "f16" else 1.6e-2
+    if not error <= limit:
+        raise SystemExit(f"fa2 is wrong at {pt}: error {error}, limit {limit}; nothing is timed")
+    times, dropped = measure({"fa2": run, **torch_systems(pt, q, k, v, a.flex)}, a, rng)
+    flops = 4 * pt["batch"] * pt["heads_q"] * pt["seqlen"] ** 2 * pt["d"] * (0.5 if pt["causal"] else 1)
+    row = dict(pt, error=error, dropped=dropped, config=explanation["config"], origin=explanation["config_origin"])
+    row["compile_ms"], row["registers"] = explanation["compile_ms"], explanation["resources"]["registers"]
+    row["tflops"] = {n: flops / t[len(t) // 2] / 1e9 for n, t in times.items()}
+    row["spread"] = {n: t[-1] / t[0] for n, t in times.items()}
+    return row
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def summary(rows):
+    """Per head dim: the geometric mean and the worst point of fa2 over each peer."""
+    lines = []
+    for d in sorted({r["d"] for r in rows}):
+        for peer in ("FLASH", "CUDNN", "EFFICIENT", "FLEX"):
+            ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows if r["d"] == d and peer in r["tflops"]]
+            if ratios:
+                lines.append(f"d {d}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, "
+                             f"best {max(ratios):.3f} ({len(ratios)} points)")
+    return lines
+
+
+def markdown(rows, facts):
+    names = [n for n in ("fa2", "FLASH", "CUDNN", "EFFICIENT", "FLEX") if any(n in r["tflops"] for r in rows)]
+    text = ["# Forward, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
+    text += ["4 batch heads seqlen^2 head_dim operations, half of that under a causal mask. Medians; spread is slowest / fastest"
+             " burst of fa2.", ""]
+    text.append("| d | mask | seqlen | heads | " + " | ".join(names) + " | fa2/FLASH | fa2/CUDNN | spread | config |")
+    text.append("|" + "---|" * (len(names) + 8))
+    for r in rows:
+        t = r["tflops"]
+        ratio = lambda peer: f"{t['fa2'] / t[peer]:.2f}" if peer in t else "-"  # noqa: E731
+        config = r["config"] if isinstance(r["config"], str) else ",".join(f"{k}={v}" for k, v in r["config"].items())
+        text.append(f"| {r['d']} | {'causal' if r['causal'] else 'full'} | {r['seqlen']} | {r['heads_q']}/{r['heads_kv']} | "
+                    + " | ".join(f"{t[n]:.0f}" if n in t else "-" for n in names)
+                    + f" | {ratio('FLASH')} | {ratio('CUDNN')} | {r['spread']['fa2']:.2f} | {config} |")
+    return "\n".join(text + [""] + [f"- {line}" for line in summary(rows)]) + "\n"
+
+
+def machine_facts(library, a):
+    import torch
+
+    run = lambda *c: subprocess.run(c, capture_output=True, text=True).stdout.strip()  # noqa: E731
+    return {
+        "GPU": torch.cuda.get_device_name(0),
+        "driver": run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "PyTorch": torch.__version__,
+        "CUDA": torch.version.cuda,
+        "cuDNN": torch.backends.cudnn.version(),
+        "fa2": library.version,
+        "commit": a.commit or run("git", "rev-parse", "--short", "HEAD"),
+        "command": "python3 " + " ".join([os.path.relpath(sys.argv[0])] + sys.argv[1:]),
+    }
+
+
+def main():
+    a = arguments()
+    todo = list(points(a))
+    if a.dry_run:
+        print("\n".join(map(str, todo)))
+        return
+    library = binding.Library(a.library, a.tune, a.tune_budget_ms)
+    facts, rng, rows = machine_facts(library, a), random.Random(1), []
+    for pt in todo:
+        row = measure_point(library, pt, a, rng)
+        rows.append(row)
+        print(f"d {pt['d']:3} {'causal' if pt['causal'] else 'full':6} {pt['seqlen']:6} "
+              + "  ".join(f"{n} {x:4.0f}" for n, x in row["tflops"].items())
+              + f"  [{row['origin']}] {row['dropped'] or ''}", flush=True)
+    print("\n".join(summary(rows)))
+    if a.out:
+        with open(a.out + ".json", "w") as f:
+            json.dump(dict(facts=facts, rows=rows), f, indent=1)
+        with open(a.out + ".md", "w") as f:
+            f.write(markdown(rows, facts))
+
+
+if __name__ == "__main__":
+    main()

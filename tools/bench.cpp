@@ -1,0 +1,222 @@
+// fa2 bench: forward speed over a matrix of problems; FlashAttention's by default.
+#include <api/explanation.h>
+#include <fmt/format.h>
+#include <tools/bench_inputs.h>
+#include <tools/measure.h>
+#include <tools/problem_options.h>
+#include <tools/progress.h>
+#include <tools/table.h>
+#include <tools/verb.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+
+namespace fa2::tools {
+namespace {
+
+struct Options {
+  std::vector<std::int32_t> head_dims = {64, 128, 256};
+  std::vector<std::int64_t> seqlens = {512, 1024, 2048, 4096, 8192, 16384};
+  std::vector<std::string> dtypes = {"f16"};
+  std::string causal = "both";
+  std::int64_t tokens = 16384;
+  std::int64_t hidden = 2048;
+  int rounds = 9;
+  std::string tune;
+  DeviceOption device;
+};
+
+/// One cell of the table.
+struct Point {
+  AttentionProblem problem;
+  std::optional<AttentionPlan> plan;
+  std::optional<LaunchTimer> timer;
+  std::vector<double> samples;  ///< microseconds per launch, one a round
+  std::string error;            ///< why it could not be measured
+
+  Spread us() const { return samples.empty() ? Spread{} : spread_of(samples); }
+};
+
+/// Row by row of the table. @throws CLI::ValidationError.
+std::vector<Point> points_of(const Options& options) {
+  std::vector<Point> points;
+  for (const std::string& dtype : options.dtypes) {
+    for (const std::int32_t head_dim : options.head_dims) {
+      for (const MaskKind mask : masks_of_causal(options.causal)) {
+        for (const std::int64_t seqlen : options.seqlens) {
+          AttentionProblem problem;
+          problem.dtype = dtype_of(dtype);
+          problem.mask = mask;
+          problem.head_dim = head_dim;
+          problem.heads_q = std::max<std::int64_t>(1, options.hidden / std::max(head_dim, 1));
+          problem.batch = std::max<std::int64_t>(1, options.tokens / seqlen);
+          problem.seqlen_q = problem.seqlen_k = seqlen;
+          require_valid_flags(problem);
+          points.push_back({problem.normalized(), {}, {}, {}, {}});
+        }
+      }
+    }
+  }
+  return points;
+}
+
+std::vector<AttentionProblem> problems_of(const std::vector<Point>& points) {
+  std::vector<AttentionProblem> problems;
+  for (const Point& point : points) problems.push_back(point.problem);
+  return problems;
+}
+
+/// Runs a step of one point; an error costs that point only.
+template <class Step>
+void attempt(Point& point, const Step& step) {
+  if (!point.error.empty()) return;
+  try {
+    step();
+  } catch (const Error& error) {
+    point.error = error.what();
+  }
+}
+
+void prepare(std::vector<Point>& points, Context& context, const Device& gpu, const BenchInputs& inputs,
+             const OwnedStream& stream, bool json) {
+  Progress progress("preparing", points.size(), json);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    Point& point = points[i];
+    progress.update(i, to_string(point.problem));
+    attempt(point, [&] {
+      point.plan = context.plan(point.problem, gpu.ordinal);
+      point.timer.emplace(*point.plan, inputs.args(point.problem), stream);
+    });
+  }
+}
+
+/// One burst of every point a round, in an order shuffled every round: drifting clocks hit all points alike.
+void measure(std::vector<Point>& points, int rounds, bool json) {
+  std::vector<std::size_t> order(points.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(1);
+  Progress progress("measuring", points.size() * static_cast<std::size_t>(rounds), json);
+  std::size_t done = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      Point& point = points[i];
+      attempt(point, [&] { point.samples.push_back(point.timer->burst_us()); });
+      progress.update(++done, to_string(point.problem));
+    }
+  }
+}
+
+Json json_of(const Point& point) {
+  const Spread us = point.us();
+  Json json = {{"problem", to_string(point.problem)},
+               {"tflops", tflops(point.problem, us.median)},
+               {"median_us", us.median},
+               {"p10_us", us.p10},
+               {"p90_us", us.p90},
+               {"samples_us", point.samples},
+               {"launches_per_burst", point.timer ? point.timer->launches() : 0},
+               {"error", point.error}};
+  json["explanation"] = point.plan ? Json::parse(to_json(point.plan->explain())) : Json(nullptr);
+  return json;
+}
+
+Json document_of(const std::vector<Point>& points, const Options& options, const Device& gpu) {
+  Json json = {{"version", version()},       {"device", gpu.name},       {"arch", gpu.arch.name},
+               {"driver", driver_version()}, {"tokens", options.tokens}, {"hidden", options.hidden},
+               {"rounds", options.rounds},   {"points", Json::array()}};
+  for (const Point& point : points) json["points"].push_back(json_of(point));
+  return json;
+}
+
+std::string mask_text(MaskKind mask) {
+  return mask == MaskKind::none ? "full" : "causal";
+}
+
+/// "p10..p90 of a point: 0.8% of its median typically, 2.1% at worst".
+std::string spread_text(const std::vector<Point>& points) {
+  std::vector<double> widths;
+  for (const Point& point : points) {
+    if (const Spread us = point.us(); us.median > 0) widths.push_back((us.p90 - us.p10) / us.median * 100);
+  }
+  if (widths.empty()) return "nothing was measured";
+  return fmt::format("p10..p90 of a point: {:.1f}% of its median typically, {:.1f}% at worst",
+                     spread_of(widths).median, *std::max_element(widths.begin(), widths.end()));
+}
+
+void print_table(const std::vector<Point>& points, const Options& options, const Device& gpu) {
+  std::vector<Column> columns = {{"dtype"}, number("head_dim"), {"mask"}};
+  for (const std::int64_t seqlen : options.seqlens) columns.push_back(number(fmt::format("{}", seqlen)));
+  Table table(std::move(columns));
+  const std::size_t width = options.seqlens.size();
+  for (std::size_t first = 0; first < points.size(); first += width) {
+    const AttentionProblem& p = points[first].problem;
+    std::vector<std::string> cells = {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim),
+                                      mask_text(p.mask)};
+    for (std::size_t i = first; i < first + width; ++i) {
+      const double us = points[i].us().median;
+      cells.push_back(us > 0 ? fmt::format("{:.1f}", tflops(points[i].problem, us)) : "failed");
+    }
+    table.add(std::move(cells));
+  }
+  fmt::print("Forward TFLOP/s by sequence length: {} tokens, hidden {}; {}, driver {}\n", options.tokens,
+             options.hidden, gpu.name, driver_version());
+  print(table);
+  fmt::print("Medians of {} rounds of bursts. {}\n", options.rounds, spread_text(points));
+}
+
+int run(const Options& options, bool json) {
+  std::vector<Point> points = points_of(options);
+  const Device& gpu = options.device.device();
+  const ScopedContext device_context(gpu.ordinal);
+  ContextOptions settings;
+  if (!options.tune.empty()) settings.tune = tune_mode_of(options.tune);
+  Context context(settings);
+  const BenchInputs inputs(problems_of(points));
+  const OwnedStream stream;
+  prepare(points, context, gpu, inputs, stream, json);
+  measure(points, options.rounds, json);
+  json ? print_json(document_of(points, options, gpu)) : print_table(points, options, gpu);
+  std::fflush(stdout);
+  int status = kOk;
+  for (const Point& point : points) {
+    if (point.error.empty()) continue;
+    fmt::print(stderr, "fa2 bench: {}: {}\n", to_string(point.problem), point.error);
+    status = kFailed;
+  }
+  return status;
+}
+
+}  // namespace
+
+Verb add_bench(CLI::App& app) {
+  CLI::App* verb = add_verb(app, "bench",
+                            "Measure forward speed in TFLOP/s; FlashAttention's matrix by default. FLOPs are "
+                            "4 * batch * heads * seqlen^2 * head_dim, half of that if causal",
+                            "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes");
+  const auto options = std::make_shared<Options>();
+  add_list(*verb, "--head-dim", options->head_dims, "Head dimensions");
+  add_list(*verb, "--seqlen", options->seqlens, "Sequence lengths")->check(CLI::PositiveNumber);
+  add_list(*verb, "--dtype", options->dtypes, "Element types")->check(dtype_words());
+  verb->add_option("--causal", options->causal, "With the causal mask, without, both")
+      ->check(causal_words())
+      ->capture_default_str();
+  verb->add_option("--tokens", options->tokens, "batch * seqlen")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--hidden", options->hidden, "heads * head_dim")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--rounds", options->rounds, "Bursts of every point")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_option("--tune", options->tune, "How configurations are chosen (default: FA2_TUNE)")
+      ->check(tune_words());
+  options->device.add_to(*verb);
+  return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
+}
+
+}  // namespace fa2::tools

@@ -1,0 +1,29 @@
+// Device memory that all points of a benchmark share.
+#pragma once
+
+#include <fa2/args.h>
+#include <runtime/device_buffer.h>
+
+#include <map>
+#include <vector>
+
+namespace fa2::tools {
+
+/// Q, K and V of normally distributed values for every dtype in use, and one O, as large as the largest
+/// problem needs. Of the context that is current when it is made.
+class BenchInputs {
+ public:
+  explicit BenchInputs(const std::vector<AttentionProblem>& problems);
+
+  /// Contiguous (batch, seqlen, heads, dim).
+  AttentionArgs args(const AttentionProblem& problem) const;
+
+ private:
+  struct Tensors {
+    DeviceBuffer q, k, v;
+  };
+  std::map<DType, Tensors> inputs_;
+  DeviceBuffer o_;
+};
+
+}  // namespace fa2::tools

@@ -1,0 +1,165 @@
+// fa2 cache: list, verify and prune the compiled kernels of a directory.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <runtime/disk_cache.h>
+#include <runtime/env.h>
+#include <tools/table.h>
+#include <tools/verb.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <memory>
+#include <optional>
+
+namespace fa2::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string action;
+  std::string dir;
+  std::optional<std::uint32_t> max_megabytes;
+};
+
+fs::path directory_of(const Options& options) {
+  if (options.dir.empty()) {
+    if (const auto dir = default_cache_dir()) return *dir;
+    throw Error(ErrorCode::cache,
+                "none of FA2_CACHE_DIR, XDG_CACHE_HOME and HOME is set; name a directory by --dir");
+  }
+  std::error_code error;
+  if (fs::is_directory(options.dir, error)) return options.dir;
+  throw Error(ErrorCode::cache, fmt::format("{} is no directory", options.dir));
+}
+
+std::uint64_t max_bytes(const Options& options) {
+  if (options.max_megabytes) return std::uint64_t{*options.max_megabytes} << 20;
+  const std::string text = env("FA2_CACHE_MAX_MB").value_or("512");
+  std::uint32_t megabytes = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), megabytes);
+  if (error != std::errc() || stop != text.data() + text.size()) {
+    throw Error(ErrorCode::cache, fmt::format("FA2_CACHE_MAX_MB={} is no number of megabytes", text));
+  }
+  return std::uint64_t{megabytes} << 20;
+}
+
+std::uint64_t bytes_of(const std::vector<CacheEntry>& entries) {
+  std::uint64_t bytes = 0;
+  for (const CacheEntry& entry : entries) bytes += entry.file_bytes;
+  return bytes;
+}
+
+std::string time_text(std::int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  char text[32] = "";
+  if (gmtime_r(&time, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+Json json_of(const CacheEntry& entry) {
+  return {{"path", entry.path.string()},
+          {"key", entry.binary.key},
+          {"arch", entry.binary.arch},
+          {"spec", entry.binary.spec},
+          {"file_bytes", entry.file_bytes},
+          {"compile_ms", entry.binary.compile_ms},
+          {"compiler", entry.binary.compiler},
+          {"last_used", time_text(entry.last_used)},
+          {"damage", entry.damage}};
+}
+
+Json document_of(const fs::path& dir, const std::vector<CacheEntry>& entries) {
+  Json json = {{"directory", dir.string()}, {"bytes", bytes_of(entries)}, {"entries", Json::array()}};
+  for (const CacheEntry& entry : entries) json["entries"].push_back(json_of(entry));
+  return json;
+}
+
+std::string summary(const fs::path& dir, const std::vector<CacheEntry>& entries) {
+  return fmt::format("{}: {} kernels, {}", dir.string(), entries.size(), bytes_text(bytes_of(entries)));
+}
+
+int list(const fs::path& dir, bool json) {
+  std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries();
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const CacheEntry& a, const CacheEntry& b) { return a.last_used > b.last_used; });
+  if (json) return print_json(document_of(dir, entries)), kOk;
+  Table table(
+      {{"key"}, {"arch"}, number("bytes"), number("compile ms"), {"compiler"}, {"last used"}, {"spec"}});
+  for (const CacheEntry& entry : entries) {
+    const bool is_good = entry.damage.empty();
+    table.add({entry.path.stem().string().substr(0, kShortKey), entry.binary.arch,
+               fmt::format("{}", entry.file_bytes),
+               is_good ? fmt::format("{:.0f}", entry.binary.compile_ms) : "", entry.binary.compiler,
+               time_text(entry.last_used), is_good ? entry.binary.spec : "damaged: " + entry.damage});
+  }
+  if (!entries.empty()) print(table);
+  fmt::print("{}\n", summary(dir, entries));
+  return kOk;
+}
+
+int verify(const fs::path& dir, bool json) {
+  const std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries(true);
+  const auto damaged = std::count_if(entries.begin(), entries.end(),
+                                     [](const CacheEntry& entry) { return !entry.damage.empty(); });
+  if (json) {
+    Json document = document_of(dir, entries);
+    document["damaged"] = damaged;
+    print_json(document);
+  } else {
+    fmt::print("{}, {} damaged\n", summary(dir, entries), damaged);
+    std::fflush(stdout);
+  }
+  for (const CacheEntry& entry : entries) {
+    if (!entry.damage.empty()) fmt::print(stderr, "fa2 cache: {}: {}\n", entry.path.string(), entry.damage);
+  }
+  return damaged == 0 ? kOk : kFailed;
+}
+
+int prune(const fs::path& dir, std::uint64_t most, bool json) {
+  const DiskCache cache(dir, DiskCache::Access::read_write);
+  const DiskCache::Pruned pruned = cache.prune(most);
+  const std::vector<CacheEntry> rest = cache.entries();
+  if (json) {
+    print_json({{"directory", dir.string()},
+                {"removed_files", pruned.files},
+                {"removed_bytes", pruned.bytes},
+                {"entries", rest.size()},
+                {"bytes", bytes_of(rest)}});
+  } else {
+    fmt::print("removed {} files, {}\n{}\n", pruned.files, bytes_text(pruned.bytes), summary(dir, rest));
+  }
+  return kOk;
+}
+
+int run(const Options& options, bool json) {
+  if (options.action != "prune" && options.max_megabytes) {
+    throw CLI::ValidationError("--max-mb", "belongs to prune only");
+  }
+  const fs::path dir = directory_of(options);
+  if (options.action == "list") return list(dir, json);
+  if (options.action == "verify") return verify(dir, json);
+  return prune(dir, max_bytes(options), json);
+}
+
+}  // namespace
+
+Verb add_cache(CLI::App& app) {
+  CLI::App* verb =
+      add_verb(app, "cache",
+               "list: the kernels of a cache directory. verify: read every file and check its checksums. "
+               "prune: remove damaged files, then the least recently used",
+               "fa2 cache prune --max-mb 256");
+  const auto options = std::make_shared<Options>();
+  verb->add_option("action", options->action, "list, verify or prune")
+      ->required()
+      ->check(CLI::IsMember({"list", "verify", "prune"}));
+  verb->add_option("--dir", options->dir, "Directory (default: the user's own cache)");
+  verb->add_option("--max-mb", options->max_megabytes,
+                   "prune: megabytes to keep (default: FA2_CACHE_MAX_MB)");
+  return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
+}
+
+}  // namespace fa2::tools

@@ -1,0 +1,44 @@
+// fa2 explain: the kernel that runs for a problem, and why.
+#include <api/explanation.h>
+#include <fmt/format.h>
+#include <tools/problem_options.h>
+#include <tools/verb.h>
+
+#include <memory>
+
+namespace fa2::tools {
+namespace {
+
+struct Options {
+  ProblemOptions problem;
+  TargetOptions target;
+};
+
+Explanation explanation_of(const Options& options) {
+  const AttentionProblem problem = options.problem.problem();
+  Context& context = Context::default_context();
+  if (options.target.arch.empty())
+    return context.plan(problem, options.target.device.device().ordinal).explain();
+  return context.explain(problem, std::string(arch_of(options.target.arch).name));
+}
+
+}  // namespace
+
+Verb add_explain(CLI::App& app) {
+  CLI::App* verb =
+      add_verb(app, "explain",
+               "Show the kernel that runs for a problem: its configuration and why, its cache key and "
+               "whether a cache holds it, what it costs. Does what a first call would do: compiles it if "
+               "need be, and on a GPU searches if FA2_TUNE says so",
+               "fa2 explain --head-dim 128 --causal --seqlen 4096 --arch sm_90a");
+  const auto options = std::make_shared<Options>();
+  options->problem.add_to(*verb);
+  options->target.add_to(*verb);
+  return {verb, [verb, options] {
+            const Explanation explanation = explanation_of(*options);
+            fmt::print("{}", wants_json(*verb) ? to_json(explanation) + "\n" : to_text(explanation));
+            return kOk;
+          }};
+}
+
+}  // namespace fa2::tools

@@ -1,0 +1,177 @@
+// fa2 info: what fa2 finds on this machine.
+#include <api/settings.h>
+#include <autotune/tuning_store.h>
+#include <fa2/attention.h>
+#include <fmt/format.h>
+#include <generator/arch.h>
+#include <runtime/compiler.h>
+#include <runtime/device.h>
+#include <runtime/disk_cache.h>
+#include <runtime/env.h>
+#include <tools/table.h>
+#include <tools/verb.h>
+
+#include <optional>
+#include <string_view>
+
+namespace fa2::tools {
+namespace {
+
+Json nvrtc_facts() {
+  try {
+    const NvrtcVersion nvrtc = nvrtc_version();
+    return {{"version", fmt::format("{}.{}", nvrtc.major, nvrtc.minor)}, {"path", nvrtc.path}};
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+Json gpu_facts(int ordinal) {
+  try {
+    const Device& gpu = device(ordinal);
+    return {{"ordinal", ordinal},
+            {"name", gpu.name},
+            {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
+            {"arch", gpu.arch.name},
+            {"sm_count", gpu.sm_count},
+            {"memory_bytes", gpu.memory_bytes}};
+  } catch (const Error& error) {
+    return {{"ordinal", ordinal}, {"error", error.what()}};
+  }
+}
+
+/// Why there is no GPU; empty if there is one.
+std::string no_gpu() {
+  if (device_count() > 0) return {};
+  try {
+    device(0);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
+  const std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries();
+  std::uint64_t bytes = 0;
+  std::size_t damaged = 0;
+  for (const CacheEntry& entry : entries) {
+    bytes += entry.file_bytes;
+    damaged += !entry.damage.empty();
+  }
+  const std::filesystem::path records = tuning_file(dir);
+  return {{"path", dir.string()},
+          {"read_only", is_read_only},
+          {"entries", entries.size()},
+          {"damaged", damaged},
+          {"bytes", bytes},
+          {"tuning_store", records.string()},
+          {"tuning_records", TuningStore(records).records().size()}};
+}
+
+/// In the order of the search. Only the variables that name directories are read: the others may be wrong.
+Json all_caches() {
+  const Settings settings = settings_of(
+      {}, [](std::string_view name) { return name == "FA2_CACHE_PATH" ? env(name) : std::nullopt; });
+  Json caches = Json::array();
+  for (const auto& dir : settings.read_only_caches) caches.push_back(cache_facts(dir, true));
+  if (settings.cache_dir) caches.push_back(cache_facts(*settings.cache_dir, false));
+  return caches;
+}
+
+Json environment_facts() {
+  Json variables = Json::array();
+  for (const EnvVariable& variable : environment()) {
+    const std::optional<std::string> value = env(variable.name);
+    variables.push_back({{"name", variable.name},
+                         {"value", value ? Json(*value) : Json(nullptr)},
+                         {"default", variable.default_value},
+                         {"meaning", variable.meaning}});
+  }
+  return variables;
+}
+
+/// What is wrong with the environment; empty if nothing is.
+std::string wrong_settings() {
+  try {
+    settings_of({});
+    return {};
+  } catch (const InvalidProblem& error) {
+    return error.what();
+  }
+}
+
+Json facts() {
+  Json gpus = Json::array(), archs = Json::array();
+  for (int i = 0; i < device_count(); ++i) gpus.push_back(gpu_facts(i));
+  for (const Arch& arch : known_archs()) archs.push_back(arch.name);
+  return {{"version", version()},
+          {"driver", driver_version()},
+          {"nvrtc", nvrtc_facts()},
+          {"gpus", std::move(gpus)},
+          {"no_gpu", no_gpu()},
+          {"archs", std::move(archs)},
+          {"caches", all_caches()},
+          {"environment", environment_facts()},
+          {"settings_error", wrong_settings()}};
+}
+
+std::string word(const Json& json, const char* name) {
+  return json.at(name).get<std::string>();
+}
+
+std::string gpu_line(const Json& gpu) {
+  if (gpu.contains("error")) return word(gpu, "error");
+  return fmt::format("{}, compute capability {} ({}), {} SMs, {}", word(gpu, "name"),
+                     word(gpu, "compute_capability"), word(gpu, "arch"), gpu.at("sm_count").get<int>(),
+                     bytes_text(gpu.at("memory_bytes").get<std::uint64_t>()));
+}
+
+std::string cache_line(const Json& cache) {
+  const std::string records = fmt::format(
+      "{} tuning records in {}", cache.at("tuning_records").get<std::size_t>(), word(cache, "tuning_store"));
+  const std::size_t damaged = cache.at("damaged").get<std::size_t>();
+  return fmt::format("{}{}: {} kernels, {}{}; {}", word(cache, "path"),
+                     cache.at("read_only").get<bool>() ? " (read-only)" : "",
+                     cache.at("entries").get<std::size_t>(),
+                     bytes_text(cache.at("bytes").get<std::uint64_t>()),
+                     damaged > 0 ? fmt::format(", {} damaged", damaged) : "", records);
+}
+
+void print_facts(const Json& facts) {
+  const Json& nvrtc = facts.at("nvrtc");
+  const std::string driver = word(facts, "driver");
+  Lines lines = {{"fa2", word(facts, "version")},
+                 {"driver", driver.empty() ? "none" : "CUDA " + driver},
+                 {"nvrtc", nvrtc.contains("error") ? word(nvrtc, "error")
+                                                   : word(nvrtc, "version") + ", " + word(nvrtc, "path")}};
+  for (const Json& gpu : facts.at("gpus")) {
+    lines.emplace_back(fmt::format("cuda:{}", gpu.at("ordinal").get<int>()), gpu_line(gpu));
+  }
+  if (!word(facts, "no_gpu").empty()) lines.emplace_back("gpu", "none: " + word(facts, "no_gpu"));
+  lines.emplace_back("kernels for", known_arch_names());
+  for (const Json& cache : facts.at("caches")) lines.emplace_back("cache", cache_line(cache));
+  lines.emplace_back("settings", word(facts, "settings_error"));
+  fmt::print("{}\n", text(lines));
+
+  Table table({{"variable"}, {"value"}, {"default"}, {"meaning"}});
+  for (const Json& variable : facts.at("environment")) {
+    const Json& value = variable.at("value");
+    table.add({word(variable, "name"), value.is_null() ? "-" : value.get<std::string>(),
+               word(variable, "default"), word(variable, "meaning")});
+  }
+  print(table);
+}
+
+}  // namespace
+
+Verb add_info(CLI::App& app) {
+  CLI::App* verb = add_verb(app, "info", "Show versions, GPUs, caches and settings", "fa2 info");
+  return {verb, [verb] {
+            const Json found = facts();
+            wants_json(*verb) ? print_json(found) : print_facts(found);
+            return kOk;
+          }};
+}
+
+}  // namespace fa2::tools

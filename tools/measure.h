@@ -1,0 +1,47 @@
+// How fast a plan's launch is on its GPU.
+#pragma once
+
+#include <fa2/attention.h>
+#include <runtime/device_buffer.h>
+
+#include <vector>
+
+namespace fa2::tools {
+
+/// Multiplications and additions of the two products: 4 * batch * heads * seqlen^2 * head_dim, half of that
+/// if causal (the convention of FlashAttention's tables); for causal problems that are not square, the
+/// visible pairs are counted.
+double flops_of(const AttentionProblem& problem);
+
+/// TFLOP/s at `us` microseconds per launch.
+double tflops(const AttentionProblem& problem, double us);
+
+/// One launch, repeated in bursts on a stream of its own. Needs the plan's context current.
+class LaunchTimer {
+ public:
+  /// Launches a few times, to find how many launches make a burst of about 12 ms.
+  LaunchTimer(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStream& stream);
+
+  /// One burst, after one launch that is not measured. Microseconds per launch.
+  double burst_us() { return time_us(launches_); }
+  int launches() const { return launches_; }
+
+ private:
+  double time_us(int launches);
+
+  AttentionPlan plan_;
+  AttentionArgs args_;
+  const OwnedStream& stream_;
+  int launches_ = 1;
+};
+
+struct Spread {
+  double median = 0;
+  double p10 = 0;
+  double p90 = 0;
+};
+
+/// Quantiles, interpolated. `samples` is not empty.
+Spread spread_of(std::vector<double> samples);
+
+}  // namespace fa2::tools

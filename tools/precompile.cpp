@@ -1,0 +1,218 @@
+// fa2 precompile: fill a kernel cache for GPUs that need not be here.
+#include <api/explanation.h>
+#include <fmt/format.h>
+#include <generator/kernel_spec.h>
+#include <tools/problem_options.h>
+#include <tools/progress.h>
+#include <tools/table.h>
+#include <tools/verb.h>
+
+#include <chrono>
+#include <memory>
+
+namespace fa2::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> archs;
+  std::vector<std::int32_t> head_dims = {64, 128};
+  std::vector<std::int32_t> head_dims_v = {0};
+  std::vector<std::string> dtypes = {"f16", "bf16"};
+  std::string causal = "both";
+  std::vector<std::string> masks;
+  std::string alignment = "bytes16";
+  // Lengths and heads only steer the choice of configurations; equal kernels are made once.
+  std::vector<std::int64_t> seqlens = {128, 512, 4096};
+  std::vector<std::int64_t> groups = {1, 4, 8};
+  std::int64_t heads = 16;
+  std::int64_t batch = 1;
+  std::string out;
+  int jobs = 0;
+};
+
+std::vector<MaskKind> masks_of(const Options& options) {
+  if (options.masks.empty()) return masks_of_causal(options.causal);
+  std::vector<MaskKind> masks;
+  for (const std::string& word : options.masks) masks.push_back(mask_of(word));
+  return masks;
+}
+
+std::vector<RowAlignment> alignments_of(const Options& options) {
+  if (options.alignment == "both") return {RowAlignment::bytes16, RowAlignment::element};
+  return {alignment_of(options.alignment)};
+}
+
+/// Every combination of what specialises a kernel.
+std::vector<AttentionProblem> traits_wanted(const Options& options) {
+  std::vector<AttentionProblem> wanted;
+  for (const std::string& dtype : options.dtypes) {
+    for (const std::int32_t head_dim : options.head_dims) {
+      for (const std::int32_t head_dim_v : options.head_dims_v) {
+        for (const MaskKind mask : masks_of(options)) {
+          for (const RowAlignment alignment : alignments_of(options)) {
+            wanted.push_back({dtype_of(dtype), mask, alignment, head_dim, head_dim_v});
+          }
+        }
+      }
+    }
+  }
+  return wanted;
+}
+
+/// The same for every length and query group. @throws CLI::ValidationError.
+std::vector<AttentionProblem> problems_of(const Options& options) {
+  std::vector<AttentionProblem> problems;
+  for (AttentionProblem problem : traits_wanted(options)) {
+    problem.batch = options.batch;
+    problem.heads_q = options.heads;
+    for (const std::int64_t seqlen : options.seqlens) {
+      problem.seqlen_q = problem.seqlen_k = seqlen;
+      for (const std::int64_t group : options.groups) {
+        if (options.heads % group != 0) continue;
+        problem.heads_kv = options.heads / group;
+        require_valid_flags(problem);
+        problems.push_back(problem);
+      }
+    }
+  }
+  return problems;
+}
+
+class Observer final : public PrecompileObserver {
+ public:
+  explicit Observer(bool json) : json_(json) {}
+
+  void finished(const PrecompiledKernel& kernel, std::size_t done, std::size_t total) override {
+    if (!progress_) progress_ = std::make_unique<Progress>("precompiling", total, json_);
+    progress_->update(done, fmt::format("{} {}", kernel.arch, to_string(traits_of(kernel.problem))));
+  }
+
+ private:
+  bool json_;
+  std::unique_ptr<Progress> progress_;
+};
+
+std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
+  const KernelResources& r = kernel.resources;
+  return {kernel.key.substr(0, kShortKey),
+          kernel.arch,
+          to_string(traits_of(kernel.problem)),
+          fmt::format("{}", r.registers),
+          fmt::format("{}", r.spill_store_bytes + r.spill_load_bytes),
+          fmt::format("{}", r.static_shared_bytes + r.dynamic_shared_bytes),
+          fmt::format("{}", kernel.binary_bytes),
+          fmt::format("{:.0f}", kernel.compile_ms),
+          kernel.error.empty() ? std::string(to_string(kernel.origin)) : "failed",
+          to_string(kernel.config)};
+}
+
+struct Totals {
+  std::size_t compiled = 0;
+  std::size_t cached = 0;
+  std::size_t failed = 0;
+  std::size_t bytes = 0;
+  double compile_ms = 0;  ///< of those compiled now
+};
+
+Totals totals_of(const std::vector<PrecompiledKernel>& kernels) {
+  Totals totals;
+  for (const PrecompiledKernel& kernel : kernels) {
+    const bool is_compiled = kernel.error.empty() && kernel.origin == KernelOrigin::compiled;
+    totals.failed += !kernel.error.empty();
+    totals.compiled += is_compiled;
+    totals.cached += kernel.error.empty() && !is_compiled;
+    totals.bytes += kernel.binary_bytes;
+    if (is_compiled) totals.compile_ms += kernel.compile_ms;
+  }
+  return totals;
+}
+
+void print_kernels(const std::vector<PrecompiledKernel>& kernels, const Totals& totals, double seconds) {
+  Table table({{"key"},
+               {"arch"},
+               {"spec"},
+               number("registers"),
+               number("spills"),
+               number("shared"),
+               number("cubin"),
+               number("ms"),
+               {"origin"},
+               {"config"}});
+  for (const PrecompiledKernel& kernel : kernels) table.add(cells_of(kernel));
+  print(table);
+  fmt::print(
+      "{} kernels: {} compiled, {} in the cache already, {} failed; {} of cubins; {:.1f} s ({:.1f} s of "
+      "compiling)\n",
+      kernels.size(), totals.compiled, totals.cached, totals.failed, bytes_text(totals.bytes), seconds,
+      totals.compile_ms / 1000);
+}
+
+std::vector<PrecompiledKernel> precompile(const Options& options, bool json) {
+  const std::vector<AttentionProblem> problems = problems_of(options);
+  std::vector<std::string> archs;
+  for (const std::string& name : options.archs) archs.emplace_back(arch_of(name).name);
+  Observer observer(json);
+  PrecompileOptions settings;
+  settings.out = options.out;
+  settings.jobs = options.jobs;
+  settings.observer = &observer;
+  return fa2::precompile(problems, archs, settings);
+}
+
+int run(const Options& options, bool json) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<PrecompiledKernel> kernels = precompile(options, json);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Totals totals = totals_of(kernels);
+  if (json) {
+    print_json({{"kernels", Json::parse(to_json(kernels))},
+                {"compiled", totals.compiled},
+                {"cached", totals.cached},
+                {"failed", totals.failed},
+                {"binary_bytes", totals.bytes},
+                {"seconds", seconds}});
+  } else {
+    print_kernels(kernels, totals, seconds);
+  }
+  std::fflush(stdout);
+  for (const PrecompiledKernel& kernel : kernels) {
+    if (!kernel.error.empty()) fmt::print(stderr, "fa2 precompile: {}: {}\n", kernel.arch, kernel.error);
+  }
+  return totals.failed == 0 ? kOk : kFailed;
+}
+
+}  // namespace
+
+Verb add_precompile(CLI::App& app) {
+  CLI::App* verb = add_verb(
+      app, "precompile", "Compile kernels into a cache directory. Needs NVRTC; no GPU, no driver",
+      "fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16,bf16 --causal both --out kernels\n"
+      "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server");
+  const auto options = std::make_shared<Options>();
+  add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
+  add_list(*verb, "--head-dim", options->head_dims, "Head dimensions of Q and K");
+  add_list(*verb, "--head-dim-v", options->head_dims_v, "Head dimensions of V and O; 0: that of Q");
+  add_list(*verb, "--dtype", options->dtypes, "Element types")->check(dtype_words());
+  auto* causal = verb->add_option("--causal", options->causal,
+                                  "Kernels with the bottom-right causal mask, without, both");
+  causal->check(causal_words())->capture_default_str();
+  add_list(*verb, "--mask", options->masks, "Masks by name, instead of --causal")
+      ->check(mask_words())
+      ->excludes(causal);
+  verb->add_option("--alignment", options->alignment,
+                   "For rows aligned to 16 bytes, to one element only, both")
+      ->check(CLI::IsMember({"bytes16", "element", "both"}))
+      ->capture_default_str();
+  add_list(*verb, "--seqlen", options->seqlens, "Sequence lengths to choose configurations for");
+  add_list(*verb, "--group", options->groups, "Query heads a key/value head, likewise")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--heads", options->heads, "Query heads, likewise")->capture_default_str();
+  verb->add_option("--batch", options->batch, "Batch size, likewise")->capture_default_str();
+  verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
+  verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
+}
+
+}  // namespace fa2::tools

@@ -1,0 +1,197 @@
+// fa2 run: attention on tensors from files.
+#include <api/explanation.h>
+#include <fmt/format.h>
+#include <runtime/device_buffer.h>
+#include <tools/measure.h>
+#include <tools/problem_options.h>
+#include <tools/table.h>
+#include <tools/tensor_files.h>
+#include <tools/verb.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+
+namespace fa2::tools {
+namespace {
+
+constexpr int kBursts = 7;
+
+struct Options {
+  std::string q, k, v, out, lse;
+  MaskOptions mask;
+  std::optional<float> scale;
+  std::string layout = "bshd";
+  std::string dtype = "f16";
+  DeviceOption device;
+  bool check = false;
+
+  Layout file_layout() const { return layout == "bshd" ? Layout::bshd : Layout::bhsd; }
+};
+
+struct Inputs {
+  HostTensor q, k, v;
+  AttentionProblem problem;
+};
+
+struct Outputs {
+  HostTensor o;
+  std::vector<float> lse;
+  Spread us;         ///< of one launch; 0 if there is nothing to compute
+  int launches = 0;  ///< a burst
+};
+
+Inputs read_inputs(const Options& options) {
+  const DType dtype = dtype_of(options.dtype);
+  Inputs in;
+  in.q = read_tensor(options.q, options.file_layout(), dtype);
+  in.k = read_tensor(options.k, options.file_layout(), dtype);
+  in.v = read_tensor(options.v, options.file_layout(), dtype);
+  in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask());
+  return in;
+}
+
+DeviceBuffer uploaded(const HostTensor& tensor) {
+  const std::size_t bytes = tensor.bits.size() * sizeof tensor.bits[0];
+  DeviceBuffer buffer(bytes);
+  buffer.upload(tensor.bits.data(), bytes);
+  return buffer;
+}
+
+void measure(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStream& stream, Outputs& out) {
+  if (out.o.bits.empty()) return;
+  LaunchTimer timer(plan, args, stream);
+  std::vector<double> samples;
+  for (int i = 0; i < kBursts; ++i) samples.push_back(timer.burst_us());
+  out.us = spread_of(std::move(samples));
+  out.launches = timer.launches();
+}
+
+/// Needs the plan's context current.
+Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& options) {
+  const AttentionProblem& problem = in.problem;
+  Outputs out{output_of(problem, options.file_layout()), {}, {}, 0};
+  if (options.check || !options.lse.empty()) {
+    out.lse.resize(static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seqlen_q));
+  }
+  const OwnedStream stream;
+  const DeviceBuffer q = uploaded(in.q), k = uploaded(in.k), v = uploaded(in.v);
+  DeviceBuffer o(out.o.bits.size() * sizeof out.o.bits[0]), lse(out.lse.size() * sizeof out.lse[0]);
+  o.fill(0xff, stream.get());  // NaN: an element that the kernel leaves out shows
+  lse.fill(0xff, stream.get());
+
+  const auto make_args = options.file_layout() == Layout::bshd ? bshd_args : bhsd_args;
+  AttentionArgs args =
+      make_args(problem, q.data(), k.data(), v.data(), o.data(), static_cast<float*>(lse.data()));
+  args.softmax_scale = options.scale;
+  plan.run(args, stream.get());
+  stream.synchronize();
+  o.download(out.o.bits.data(), o.size());
+  lse.download(out.lse.data(), lse.size());
+  measure(plan, args, stream, out);
+  return out;
+}
+
+std::optional<reference::Verdict> check(const Inputs& in, const Outputs& out, const Options& options) {
+  if (!options.check) return std::nullopt;
+  const DType dtype = in.problem.dtype;
+  const float scale =
+      options.scale ? *options.scale : static_cast<float>(1 / std::sqrt(double(in.problem.head_dim)));
+  return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype),
+                          double{scale}, out.o.logical(dtype), &out.lse);
+}
+
+bool writes_float32(const Inputs& in) {
+  return in.problem.dtype != DType::f16 || in.q.was_float32 || in.k.was_float32 || in.v.was_float32;
+}
+
+void write_outputs(const Inputs& in, const Outputs& out, const Options& options) {
+  write_tensor(options.out, out.o, in.problem.dtype, writes_float32(in));
+  if (options.lse.empty()) return;
+  write_npy(options.lse, {{in.problem.batch, in.problem.heads_q, in.problem.seqlen_q}, out.lse});
+}
+
+Json json_of(const AttentionPlan& plan, const Outputs& out,
+             const std::optional<reference::Verdict>& verdict) {
+  Json json = {{"explanation", Json::parse(to_json(plan.explain()))},
+               {"us", out.us.median},
+               {"p10_us", out.us.p10},
+               {"p90_us", out.us.p90},
+               {"tflops", tflops(plan.problem(), out.us.median)},
+               {"bursts", kBursts},
+               {"launches_per_burst", out.launches},
+               {"check", nullptr}};
+  if (verdict) {
+    json["check"] = {{"ok", verdict->ok},
+                     {"error", verdict->error},
+                     {"baseline_error", verdict->baseline_error},
+                     {"limit", verdict->limit},
+                     {"lse_error", verdict->lse_error},
+                     {"message", verdict->message}};
+  }
+  return json;
+}
+
+void print_result(const AttentionPlan& plan, const Outputs& out,
+                  const std::optional<reference::Verdict>& verdict, const Options& options) {
+  const Explanation& e = plan.explain();
+  fmt::print(
+      "{}", text(Lines{
+                {"problem", to_string(e.problem)},
+                {"device", fmt::format("{} ({})", e.device, e.arch)},
+                {"config", to_string(e.config)},
+                {"chosen", fmt::format("{}: {}", to_string(e.config_origin), e.config_reason)},
+                {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(e.kernel_origin), e.load_ms)},
+                {"time", fmt::format("{:.2f} us, {:.1f} TFLOP/s (median of {} bursts of {} launches)",
+                                     out.us.median, tflops(e.problem, out.us.median), kBursts, out.launches)},
+                {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
+                {"lse", options.lse},
+                {"check", verdict ? verdict->message : ""},
+                {"notes", e.notes},
+            }));
+}
+
+int run(const Options& options, bool json) {
+  const Inputs in = read_inputs(options);
+  const Device& gpu = options.device.device();
+  const ScopedContext context(gpu.ordinal);
+  const AttentionPlan plan = Context::default_context().plan(in.problem, gpu.ordinal);
+  const Outputs out = compute(plan, in, options);
+  write_outputs(in, out, options);
+  const auto verdict = check(in, out, options);
+  json ? print_json(json_of(plan, out, verdict)) : print_result(plan, out, verdict, options);
+  if (!verdict || verdict->ok) return kOk;
+  std::fflush(stdout);
+  fmt::print(stderr, "fa2 run: {}\n", verdict->message);
+  return kFailed;
+}
+
+}  // namespace
+
+Verb add_run(CLI::App& app) {
+  CLI::App* verb =
+      add_verb(app, "run", "Compute attention on tensors in .npy files (float16 or float32, rank 4, C order)",
+               "fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --check");
+  const auto options = std::make_shared<Options>();
+  verb->add_option("--q", options->q, "Queries; float32 is rounded to --dtype")->required();
+  verb->add_option("--k", options->k, "Keys")->required();
+  verb->add_option("--v", options->v, "Values")->required();
+  verb->add_option("--out", options->out, "Output: float16 if all inputs and --dtype are, else float32")
+      ->required();
+  verb->add_option("--lse", options->lse, "Log-sum-exp: float32 (batch, heads, seqlen_q), natural logarithm");
+  options->mask.add_to(*verb);
+  verb->add_option("--scale", options->scale, "Softmax scale (default: 1 / sqrt(head_dim))");
+  verb->add_option("--layout", options->layout,
+                   "Dimensions of the files: batch, seqlen, heads, head_dim by letter")
+      ->check(CLI::IsMember({"bshd", "bhsd"}))
+      ->capture_default_str();
+  verb->add_option("--dtype", options->dtype, "Element type to compute in")
+      ->check(dtype_words())
+      ->capture_default_str();
+  options->device.add_to(*verb);
+  verb->add_flag("--check", options->check,
+                 "Compare with a float64 reference; exit status 1 if the error is too large");
+  return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
+}
+
+}  // namespace fa2::tools

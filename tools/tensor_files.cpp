@@ -1,0 +1,132 @@
+// Tensors between files and the library.
+#include <api/validate.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <tools/tensor_files.h>
+
+#include <cmath>
+#include <utility>
+
+namespace fa2::tools {
+namespace {
+
+using reference::from_bits;
+using reference::to_bits;
+
+std::vector<std::uint16_t> rounded(const std::filesystem::path& path, const std::vector<float>& values,
+                                   DType dtype) {
+  std::vector<std::uint16_t> bits(values.size());
+  std::size_t overflows = 0;
+  float largest = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    bits[i] = to_bits(values[i], dtype);
+    if (!std::isfinite(values[i]) || std::isfinite(from_bits(bits[i], dtype))) continue;
+    ++overflows;
+    largest = std::max(largest, std::fabs(values[i]));
+  }
+  if (overflows == 0) return bits;
+  throw Error(
+      ErrorCode::invalid_problem,
+      fmt::format("{}: {} values, up to {:.3g} in magnitude, are too large for {}{}", path.string(),
+                  overflows, largest, to_string(dtype), dtype == DType::f16 ? "; use --dtype bf16" : ""));
+}
+
+std::vector<float> floats_of(const std::vector<std::uint16_t>& bits, DType dtype) {
+  std::vector<float> values(bits.size());
+  for (std::size_t i = 0; i < bits.size(); ++i) values[i] = from_bits(bits[i], dtype);
+  return values;
+}
+
+std::vector<std::uint16_t> bits_of(const std::filesystem::path& path, NpyArray array, DType dtype) {
+  if (!array.is_float16()) return rounded(path, std::get<1>(array.values), dtype);
+  if (dtype == DType::f16) return std::get<0>(std::move(array.values));
+  return rounded(path, floats_of(std::get<0>(array.values), DType::f16), dtype);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> Extents::shape(Layout layout) const {
+  if (layout == Layout::bshd) return {batch, rows, heads, dim};
+  return {batch, heads, rows, dim};
+}
+
+reference::Tensor HostTensor::logical(DType dtype) const {
+  const Extents& e = extents;
+  reference::Tensor tensor{e.batch, e.heads, e.rows, e.dim, std::vector<float>(bits.size())};
+  const std::vector<float> values = floats_of(bits, dtype);
+  const TensorStrides strides = layout == Layout::bshd ? TensorStrides::bshd(e.rows, e.heads, e.dim)
+                                                       : TensorStrides::bhsd(e.rows, e.heads, e.dim);
+  std::size_t at = 0;
+  for (std::int64_t b = 0; b < e.batch; ++b) {
+    for (std::int64_t h = 0; h < e.heads; ++h) {
+      for (std::int64_t r = 0; r < e.rows; ++r) {
+        const float* row = values.data() + b * strides.batch + h * strides.head + r * strides.row;
+        for (std::int64_t d = 0; d < e.dim; ++d) tensor.values[at++] = row[d];
+      }
+    }
+  }
+  return tensor;
+}
+
+HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype) {
+  NpyArray array = read_npy(path, 4);
+  const std::vector<std::int64_t> s = array.shape;
+  HostTensor tensor;
+  tensor.extents = layout == Layout::bshd ? Extents{s[0], s[1], s[2], s[3]} : Extents{s[0], s[2], s[1], s[3]};
+  tensor.layout = layout;
+  tensor.was_float32 = !array.is_float16();
+  tensor.bits = bits_of(path, std::move(array), dtype);
+  return tensor;
+}
+
+AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const HostTensor& v, DType dtype,
+                            MaskKind mask) {
+  std::vector<Violation> found;
+  const auto same = [&](const char* field, std::int64_t value, const char* other, std::int64_t expected) {
+    if (value == expected) return;
+    found.push_back(
+        {field, fmt::format("{}", value), fmt::format("must be that of {}, {}", other, expected)});
+  };
+  same("k's batch", k.extents.batch, "q", q.extents.batch);
+  same("v's batch", v.extents.batch, "q", q.extents.batch);
+  same("k's head_dim", k.extents.dim, "q", q.extents.dim);
+  same("v's seqlen", v.extents.rows, "k", k.extents.rows);
+  same("v's heads", v.extents.heads, "k", k.extents.heads);
+
+  AttentionProblem problem;
+  const auto narrow = [](std::int64_t dim) {
+    return static_cast<std::int32_t>(std::min<std::int64_t>(dim, 1 << 30));
+  };
+  problem.dtype = dtype;
+  problem.mask = mask;
+  problem.head_dim = narrow(q.extents.dim);
+  problem.head_dim_v = narrow(v.extents.dim);
+  problem.batch = q.extents.batch;
+  problem.heads_q = q.extents.heads;
+  problem.heads_kv = k.extents.heads;
+  problem.seqlen_q = q.extents.rows;
+  problem.seqlen_k = k.extents.rows;
+  // 0 stands for a default in a problem, and for an empty tensor in a file.
+  if (v.extents.dim == 0) found.push_back({"v's head_dim", "0", "must be a multiple of 8 in 8..256"});
+  if (k.extents.heads == 0) found.push_back({"k's heads", "0", "must be at least 1"});
+  for (Violation& violation : violations_of(problem)) found.push_back(std::move(violation));
+  if (!found.empty()) throw InvalidProblem(std::move(found));
+  return problem;
+}
+
+HostTensor output_of(const AttentionProblem& problem, Layout layout) {
+  HostTensor tensor;
+  tensor.extents = {problem.batch, problem.seqlen_q, problem.heads_q, problem.head_dim_v};
+  tensor.layout = layout;
+  tensor.bits.resize(tensor.extents.count());
+  return tensor;
+}
+
+void write_tensor(const std::filesystem::path& path, const HostTensor& tensor, DType dtype, bool as_float32) {
+  const std::vector<std::int64_t> shape = tensor.extents.shape(tensor.layout);
+  if (as_float32) return write_npy(path, {shape, floats_of(tensor.bits, dtype)});
+  if (dtype != DType::f16) throw Error(ErrorCode::internal, "only float16 bits can be written as they are");
+  write_npy(path, {shape, tensor.bits});
+}
+
+}  // namespace fa2::tools
