@@ -22,20 +22,19 @@ struct KeyValueRing {
   GlobalRows<Config::head_dim> k;
   GlobalRows<Config::head_dim_v> v;
   SharedAddress base;
-  int read_slot;
-  int write_slot;
+  int current;  ///< slot that is being read; the one before it is the next to be overwritten
 
-  FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(read_slot)}; }
-  FA2_DEVICE typename Layout::ValueTile values() const { return {slot(read_slot) + Layout::KeyTile::bytes}; }
+  FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
+  FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::KeyTile::bytes}; }
 
   /// Starts the first loads. Only the last block of the range can reach beyond its keys: it alone is bounded,
   /// and what no row may see arrives as zeros.
   FA2_DEVICE void start(const BlockRange& blocks) {
-    read_slot = write_slot = 0;
+    current = 0;
     const int last = blocks.end - 1;
-    fetch<true, one_slot>(last, blocks.key_end);
+    fetch<true, one_slot>(last, 0, blocks.key_end);
     FA2_UNROLL
-    for (int ahead = 1; ahead < started_groups; ++ahead) fetch<false, false>(last - ahead, 0);
+    for (int ahead = 1; ahead < started_groups; ++ahead) fetch<false, false>(last - ahead, ahead, 0);
   }
 
   /// Returns when block `n`'s keys are there for every thread, and starts loading what may now be
@@ -47,7 +46,7 @@ struct KeyValueRing {
       load_tile<threads, aligned, true>(values(), block_of(v, n), blocks.key_end - n * Config::tile_n);
       ptx::cp_async_commit_group();
     } else {
-      fetch<false, false>(n - started_groups, 0);
+      fetch<false, false>(n - started_groups, current == 0 ? Config::stages - 1 : current - 1, 0);
     }
   }
 
@@ -56,12 +55,14 @@ struct KeyValueRing {
     if constexpr (one_slot) {
       ptx::cp_async_wait_group<0>();
       ptx::bar_sync();
-      fetch<false, true>(n - 1, 0);
+      fetch<false, true>(n - 1, 0, 0);
     }
   }
 
   /// Done with the current block.
-  FA2_DEVICE void pop() { advance(read_slot); }
+  FA2_DEVICE void pop() {
+    if constexpr (!one_slot) current = current + 1 == Config::stages ? 0 : current + 1;
+  }
 
  private:
   static constexpr int threads = Config::warps * 32;
@@ -71,29 +72,24 @@ struct KeyValueRing {
     return base + static_cast<u32>(index * Layout::slot_bytes);
   }
 
-  FA2_DEVICE static void advance(int& index) {
-    if constexpr (!one_slot) index = index + 1 == Config::stages ? 0 : index + 1;
-  }
-
   template <int kCols>
   FA2_DEVICE static GlobalRows<kCols> block_of(const GlobalRows<kCols>& rows, int n) {
     return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
   }
 
-  /// Block `n` into the next slot, as one cp.async group; the group is empty when there is no such block.
+  /// Block `n` into a slot, as one cp.async group; the group is empty when there is no such block.
   template <bool kBounded, bool kKeysOnly>
-  FA2_DEVICE void fetch(int n, int key_end) {
+  FA2_DEVICE void fetch(int n, int slot_index, int key_end) {
     if (n >= 0) {
       const int row_count = key_end - n * Config::tile_n;
-      load_tile<threads, aligned, kBounded>(typename Layout::KeyTile{slot(write_slot)}, block_of(k, n),
+      load_tile<threads, aligned, kBounded>(typename Layout::KeyTile{slot(slot_index)}, block_of(k, n),
                                             row_count);
       if constexpr (!kKeysOnly) {
-        const typename Layout::ValueTile tile{slot(write_slot) + Layout::KeyTile::bytes};
+        const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
         load_tile<threads, aligned, kBounded>(tile, block_of(v, n), row_count);
       }
     }
     ptx::cp_async_commit_group();
-    advance(write_slot);
   }
 };
 
