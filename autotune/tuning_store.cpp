@@ -58,8 +58,8 @@ TuningRecord parse_record(const json& object) {
 void warn_damaged(const fs::path& file, const std::vector<std::size_t>& lines) {
   if (lines.empty()) return;
   warn_once("tuning damage " + file.native(),
-            fmt::format("{}:{}: not a tuning record{}; skipped", file.native(), lines.front(),
-                        lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
+            fmt::format("{}:{}: not a tuning record of format {}{}; skipped", file.native(), lines.front(),
+                        kFormat, lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
 }
 
 std::vector<TuningRecord> load(const fs::path& file) {

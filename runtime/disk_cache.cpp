@@ -58,6 +58,20 @@ void touch(const fs::path& path) {
   }
 }
 
+struct stat status_of(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return {};
+  return status;
+}
+
+/// Removes a damaged file, unless it is no longer the one that was `seen`: somebody may have replaced it.
+void discard(const fs::path& path, const struct stat& seen) {
+  const struct stat now = status_of(path);
+  const bool same = now.st_ino == seen.st_ino && now.st_mtim.tv_sec == seen.st_mtim.tv_sec &&
+                    now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec;
+  if (same) std::remove(path.c_str());
+}
+
 }  // namespace
 
 std::optional<fs::path> default_cache_dir() {
@@ -97,16 +111,10 @@ bool DiskCache::prepare(const fs::path& folder) const {
   }
 }
 
-void DiskCache::discard(const fs::path& path, const std::string& damage) const {
-  const bool own = access_ == Access::read_write;
-  warn_once("damage " + path.native(),
-            fmt::format("cache file {} is not used{}: {}", path.native(), own ? " and removed" : "", damage));
-  if (own) std::remove(path.c_str());
-}
-
 std::optional<KernelBinary> DiskCache::load(const std::string& arch, const std::string& key) const {
   if (!trusted()) return std::nullopt;
   const fs::path path = path_of(arch, key);
+  const struct stat seen = status_of(path);
   try {
     const auto bytes = read_file(path);
     if (!bytes) return std::nullopt;
@@ -119,7 +127,10 @@ std::optional<KernelBinary> DiskCache::load(const std::string& arch, const std::
   } catch (const FileError& error) {
     warn_once("read " + path.native(), fmt::format("cache file is not used: {}", error.what()));
   } catch (const CacheError& error) {
-    discard(path, error.what());
+    const bool own = access_ == Access::read_write;
+    warn_once("damage " + path.native(), fmt::format("cache file {} is {}: {}", path.native(),
+                                                     own ? "removed" : "not used", error.what()));
+    if (own) discard(path, seen);
   }
   return std::nullopt;
 }

@@ -71,11 +71,12 @@ class DiskCache {
   Lock lock(const std::string& arch, const std::string& key) const;
 
  private:
-  bool trusted() const;  ///< warns once if not
-  bool prepare(
-      const std::filesystem::path& folder) const;  ///< makes it, to write there; false after one warning
-  void discard(const std::filesystem::path& path, const std::string& damage) const;
-  Pruned shrink(std::uint64_t max_bytes) const;  ///< prune() without reading a file
+  /// Whether nobody else could have written here; warns once if somebody could.
+  bool trusted() const;
+  /// Makes a folder to write to; false, after one warning, if that cannot be.
+  bool prepare(const std::filesystem::path& folder) const;
+  /// prune() without reading a file.
+  Pruned shrink(std::uint64_t max_bytes) const;
 
   std::filesystem::path root_;
   Access access_;

@@ -193,10 +193,10 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 Verb add_bench(CLI::App& app) {
-  CLI::App* verb = add_verb(app, "bench",
-                            "Measure forward speed in TFLOP/s; FlashAttention's matrix by default. FLOPs are "
-                            "4 * batch * heads * seqlen^2 * head_dim, half of that if causal",
-                            "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes");
+  CLI::App* verb =
+      add_verb(app, "bench", "Measure forward speed in TFLOP/s; FlashAttention's matrix by default",
+               "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes",
+               "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal.");
   const auto options = std::make_shared<Options>();
   add_list(*verb, "--head-dim", options->head_dims, "Head dimensions");
   add_list(*verb, "--seqlen", options->seqlens, "Sequence lengths")->check(CLI::PositiveNumber);

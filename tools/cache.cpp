@@ -148,10 +148,11 @@ int run(const Options& options, bool json) {
 
 Verb add_cache(CLI::App& app) {
   CLI::App* verb =
-      add_verb(app, "cache",
-               "list: the kernels of a cache directory. verify: read every file and check its checksums. "
-               "prune: remove damaged files, then the least recently used",
-               "fa2 cache prune --max-mb 256");
+      add_verb(app, "cache", "List, verify or prune the compiled kernels of a cache directory",
+               "fa2 cache prune --max-mb 256",
+               "list    one line a kernel, last used first\n"
+               "verify  reads every file and checks its checksums; exit status 1 if one is damaged\n"
+               "prune   removes damaged files, then the least recently used ones");
   const auto options = std::make_shared<Options>();
   verb->add_option("action", options->action, "list, verify or prune")
       ->required()

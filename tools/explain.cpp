@@ -25,12 +25,11 @@ Explanation explanation_of(const Options& options) {
 }  // namespace
 
 Verb add_explain(CLI::App& app) {
-  CLI::App* verb =
-      add_verb(app, "explain",
-               "Show the kernel that runs for a problem: its configuration and why, its cache key and "
-               "whether a cache holds it, what it costs. Does what a first call would do: compiles it if "
-               "need be, and on a GPU searches if FA2_TUNE says so",
-               "fa2 explain --head-dim 128 --causal --seqlen 4096 --arch sm_90a");
+  CLI::App* verb = add_verb(
+      app, "explain", "Show the kernel that runs for a problem, and why",
+      "fa2 explain --head-dim 128 --causal --seqlen 4096 --arch sm_90a",
+      "Does what a first call does: compiles the kernel if no cache holds it and, on a GPU, searches\n"
+      "configurations as FA2_TUNE says.");
   const auto options = std::make_shared<Options>();
   options->problem.add_to(*verb);
   options->target.add_to(*verb);

@@ -22,7 +22,7 @@ struct Options {
   std::vector<std::string> masks;
   std::string alignment = "bytes16";
   // Lengths and heads only steer the choice of configurations; equal kernels are made once.
-  std::vector<std::int64_t> seqlens = {128, 512, 4096};
+  std::vector<std::int64_t> seqlens = {1, 128, 512, 4096};
   std::vector<std::int64_t> groups = {1, 4, 8};
   std::int64_t heads = 16;
   std::int64_t batch = 1;

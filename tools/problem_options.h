@@ -85,7 +85,8 @@ const Arch& arch_of(const std::string& name);
 template <class Value>
 CLI::Option* add_list(CLI::App& verb, const std::string& name, std::vector<Value>& values,
                       const std::string& description) {
-  return verb.add_option(name, values, description)->delimiter(',')->capture_default_str();
+  CLI::Option* option = verb.add_option(name, values, description)->delimiter(',');
+  return values.empty() ? option : option->capture_default_str();
 }
 
 }  // namespace fa2::tools

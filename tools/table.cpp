@@ -38,6 +38,16 @@ std::string line_of(const std::vector<Column>& columns, const std::vector<std::s
   return line;
 }
 
+/// The lines of a value after the first start below it.
+std::string indented(const std::string& value, std::size_t column) {
+  std::string text;
+  for (const char c : value) {
+    text += c;
+    if (c == '\n') text.append(column, ' ');
+  }
+  return text;
+}
+
 }  // namespace
 
 void Table::add(std::vector<std::string> cells) {
@@ -80,7 +90,7 @@ std::string text(const Lines& lines) {
   }
   std::string text;
   for (const auto& [label, value] : lines) {
-    if (!value.empty()) text += fmt::format("{:<{}}  {}\n", label, width, value);
+    if (!value.empty()) text += fmt::format("{:<{}}  {}\n", label, width, indented(value, width + 2));
   }
   return text;
 }

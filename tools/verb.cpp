@@ -5,9 +5,9 @@
 namespace fa2::tools {
 
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
-                   const std::string& example) {
+                   const std::string& example, const std::string& details) {
   CLI::App* verb = app.add_subcommand(name, description);
-  verb->footer("Example:\n  " + example);
+  verb->footer((details.empty() ? "" : details + "\n\n") + "Example:\n  " + example);
   const std::string about_json = "Print one JSON document on stdout and nothing else there";
   verb->add_flag("--json", about_json);
   return verb;

@@ -28,9 +28,9 @@ Verb add_cache(CLI::App& app);
 Verb add_explain(CLI::App& app);
 Verb add_dump(CLI::App& app);
 
-/// A subcommand with `--json` and an example below its help.
+/// A subcommand with `--json`; below its help come `details`, if any, and an example.
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
-                   const std::string& example);
+                   const std::string& example, const std::string& details = {});
 
 /// Whether `--json` was given.
 bool wants_json(const CLI::App& verb);

@@ -1,0 +1,267 @@
+// The fa2 command as a user runs it: exit statuses, what goes to stdout and stderr, --json.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/arch.h>
+#include <runtime/compiler.h>
+#include <runtime/env.h>
+#include <sys/wait.h>
+#include <tests/support/temporary_directory.h>
+#include <tools/npy.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#ifdef FA2_COMMAND
+
+namespace {
+
+using fa2::test::TemporaryDirectory;
+using Json = nlohmann::json;
+
+struct Result {
+  int status = -1;
+  std::string out;
+  std::string err;
+
+  Json json() const { return Json::parse(out); }
+  bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
+};
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Without a GPU, whatever the machine has, and with a cache and settings of its own.
+class Command {
+ public:
+  Result run(const std::string& arguments, const std::string& variables = {}) const {
+    std::string line = "env";
+    for (const fa2::EnvVariable& variable : fa2::environment()) {
+      if (variable.name != "FA2_NVRTC") line += " -u " + std::string(variable.name);
+    }
+    line += " CUDA_VISIBLE_DEVICES= FA2_CACHE_DIR=" + (dir_ / "cache").string() + " " + variables;
+    line += " " FA2_COMMAND " " + arguments;
+    line += " >" + (dir_ / "out").string() + " 2>" + (dir_ / "err").string() + " </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, bytes_of(dir_ / "out"), bytes_of(dir_ / "err")};
+  }
+
+  std::filesystem::path file(const std::string& name) const { return dir_ / name; }
+  std::string option(const std::string& flag, const std::string& name) const {
+    return " " + flag + " " + file(name).string();
+  }
+
+ private:
+  TemporaryDirectory dir_;
+};
+
+const char* const kVerbs[] = {"info", "run", "bench", "tune", "precompile", "cache", "explain", "dump"};
+const std::string kOneKernel =
+    " --arch sm_80 --head-dim 16 --dtype f16 --causal no --seqlen 64 --group 1 --json";
+
+bool has_nvrtc() {
+  try {
+    fa2::nvrtc_version();
+    return true;
+  } catch (const fa2::Error& error) {
+    MESSAGE("skipped, it needs NVRTC: " << error.what());
+    return false;
+  }
+}
+
+/// Writes an input of shape (1, 4, 2, 16).
+std::string inputs(const Command& fa2) {
+  std::string flags;
+  for (const char* name : {"q", "k", "v"}) {
+    fa2::tools::write_npy(fa2.file(name), {{1, 4, 2, 16}, std::vector<std::uint16_t>(128, 0x3c00)});
+    flags += fa2.option(std::string("--") + name, name);
+  }
+  return flags + fa2.option("--out", "o.npy");
+}
+
+}  // namespace
+
+TEST_CASE("cli: every verb has help with an example and --json") {
+  const Command fa2;
+  CHECK(fa2.run("--help").status == 0);
+  CHECK(fa2.run("--version").out == "0.1.0\n");
+  for (const std::string verb : kVerbs) {
+    CAPTURE(verb);
+    const Result help = fa2.run(verb + " --help");
+    CHECK(help.status == 0);
+    CHECK(help.err.empty());
+    CHECK(help.out.find("--json") != std::string::npos);
+    CHECK(help.out.find("Example:\n  fa2 " + verb) != std::string::npos);
+  }
+}
+
+TEST_CASE("cli: wrong usage is status 2, a message on stderr and nothing on stdout") {
+  const Command fa2;
+  for (const char* arguments : {"",
+                                "fly",
+                                "info --fast",
+                                "cache",
+                                "cache burn",
+                                "cache list --max-mb 1",
+                                "dump --arch sm_80",
+                                "dump --arch sm_80 --ptx --log",
+                                "explain --arch sm_1",
+                                "explain --arch sm_80 --head-dim 7",
+                                "explain --arch sm_80 --dtype f32",
+                                "explain --arch sm_80 --device cuda:0",
+                                "explain --device gpu0",
+                                "explain --arch sm_80 --causal --mask none",
+                                "tune --budget-ms -1",
+                                "tune --heads 4 --heads-kv 3",
+                                "bench --head-dim 64,x",
+                                "bench --seqlen 0",
+                                "bench --rounds 0",
+                                "bench --tune maybe",
+                                "precompile",
+                                "precompile --arch sm_80,sm_1",
+                                "precompile --arch sm_80 --head-dim 300",
+                                "run --q x.npy"}) {
+    CAPTURE(arguments);
+    const Result result = fa2.run(arguments);
+    CHECK(result.status == 2);
+    CHECK(result.out.empty());
+    CHECK_FALSE(result.err.empty());
+  }
+}
+
+TEST_CASE("cli: info describes the machine and every variable, even with wrong settings") {
+  const Command fa2;
+  const Result result = fa2.run("info --json", "FA2_TUNE=perhaps FA2_CACHE_PATH=/nowhere");
+  REQUIRE(result.status == 0);
+  const Json info = result.json();
+  CHECK(info.at("archs").size() == fa2::known_archs().size());
+  CHECK(info.at("gpus").empty());
+  CHECK_FALSE(info.at("no_gpu").get<std::string>().empty());
+  REQUIRE(info.at("environment").size() == fa2::environment().size());
+  for (const Json& variable : info.at("environment")) {
+    if (variable.at("name") == "FA2_TUNE") CHECK(variable.at("value") == "perhaps");
+    if (variable.at("name") == "FA2_CONFIG") CHECK(variable.at("value").is_null());
+  }
+  CHECK(info.at("settings_error").get<std::string>().find("FA2_TUNE") != std::string::npos);
+  REQUIRE(info.at("caches").size() == 2);
+  CHECK(info.at("caches")[0].at("path") == "/nowhere");
+  CHECK(info.at("caches")[1].at("entries") == 0);
+  CHECK(fa2.run("info").out.find("FA2_CACHE_DIR") != std::string::npos);
+}
+
+TEST_CASE("cli: what needs a GPU says so, and what works without one") {
+  const Command fa2;
+  const std::string files = inputs(fa2);
+  for (const std::string& arguments : {"run" + files, "run" + files + " --device cuda:0 --scale -0.5",
+                                      std::string("bench"), std::string("tune"), std::string("explain")}) {
+    CAPTURE(arguments);
+    const Result result = fa2.run(arguments);
+    CHECK(result.status == 1);
+    CHECK(result.out.empty());
+    CHECK(result.says("no GPU was found"));
+    CHECK(result.says("fa2 precompile"));
+    CHECK(fa2.run(arguments + " --json").json().at("error").get<std::string>().find("no GPU") == 0);
+  }
+  CHECK_FALSE(std::filesystem::exists(fa2.file("o.npy")));
+}
+
+TEST_CASE("cli: run names the file that is wrong") {
+  const Command fa2;
+  const std::string files = inputs(fa2);
+  std::filesystem::remove(fa2.file("v"));
+  CHECK(fa2.run("run" + files).says(fa2.file("v").string() + ": No such file"));
+  fa2::tools::write_npy(fa2.file("v"), {{1, 5, 2, 16}, std::vector<float>(160)});
+  const Result result = fa2.run("run" + files);
+  CHECK(result.status == 1);
+  CHECK(result.says("v's seqlen = 5, must be that of k, 4"));
+}
+
+TEST_CASE("cli: precompile, then list, verify and prune the cache") {
+  if (!has_nvrtc()) return;
+  const Command fa2;
+  const std::string out = fa2.option("--out", "pack"), dir = fa2.option("--dir", "pack") + " --json";
+  const Result first = fa2.run("precompile" + kOneKernel + out);
+  CAPTURE(first.err);
+  REQUIRE(first.status == 0);
+  CHECK(first.err.empty());
+  const Json made = first.json();
+  REQUIRE(made.at("kernels").size() == 1);
+  CHECK(made.at("compiled") == 1);
+  CHECK(made.at("kernels")[0].at("resources").at("registers") > 0);
+  CHECK(fa2.run("precompile" + kOneKernel + out).json().at("cached") == 1);
+
+  const Json list = fa2.run("cache list" + dir).json();
+  REQUIRE(list.at("entries").size() == 1);
+  CHECK(list.at("entries")[0].at("key") == made.at("kernels")[0].at("key"));
+  CHECK(fa2.run("cache verify" + dir).status == 0);
+
+  const std::filesystem::path path = list.at("entries")[0].at("path").get<std::string>();
+  std::string bytes = bytes_of(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Result damaged = fa2.run("cache verify" + dir);
+  CHECK(damaged.status == 1);
+  CHECK(damaged.json().at("damaged") == 1);
+  CHECK(damaged.says(path.string()));
+
+  CHECK(fa2.run("cache prune --max-mb 0" + dir).json().at("removed_files") == 1);
+  CHECK(fa2.run("cache list" + dir).json().at("entries").empty());
+}
+
+TEST_CASE("cli: cache of a directory that is not there") {
+  const Command fa2;
+  CHECK(fa2.run("cache list --json").json().at("entries").empty());
+  const Result result = fa2.run("cache list" + fa2.option("--dir", "none"));
+  CHECK(result.status == 1);
+  CHECK(result.says("none is no directory"));
+}
+
+TEST_CASE("cli: without a compiler, precompile reports each kernel that failed") {
+  const Command fa2;
+  const Result result =
+      fa2.run("precompile" + kOneKernel + fa2.option("--out", "pack"), "FA2_NVRTC=/none.so");
+  CHECK(result.status == 1);
+  CHECK(result.json().at("failed") == 1);
+  CHECK(result.json().at("kernels")[0].at("error").get<std::string>().find("/none.so") != std::string::npos);
+  CHECK(result.says("/none.so"));
+}
+
+TEST_CASE("cli: explain and dump for an arch") {
+  const Command fa2;
+  const std::string problem = " --arch sm_80 --head-dim 16 --json";
+  const Json source = fa2.run("dump --source" + problem, "FA2_CONFIG=tile_m=64").json();
+  CHECK(source.at("source")[0].at("name") == "config.cuh");
+  CHECK(source.at("source")[0].at("text").get<std::string>().find("tile_m = 64") != std::string::npos);
+  CHECK(fa2.run("dump --source --arch sm_80").out.find("// ==== config.cuh\n") == 0);
+
+  const Result strict = fa2.run("explain" + problem, "FA2_JIT=off");
+  CHECK(strict.status == 1);
+  CHECK(strict.json().at("error").get<std::string>().find("fa2 precompile") != std::string::npos);
+
+  if (!has_nvrtc()) return;
+  CHECK(fa2.run("explain" + problem).json().at("kernel_origin") == "compiled");
+  CHECK(fa2.run("explain" + problem).json().at("kernel_origin") == "disk_cache");
+  CHECK(fa2.run("dump --ptx" + problem).json().at("ptx").get<std::string>().find(".target sm_80") !=
+        std::string::npos);
+  CHECK(fa2.run("dump --log" + problem).json().at("log").get<std::string>().find("registers") !=
+        std::string::npos);
+}
+
+TEST_CASE("cli: a stdout that cannot be written is a failure") {
+  const Command fa2;
+  if (!std::filesystem::exists("/dev/full")) {
+    MESSAGE("skipped: there is no /dev/full");
+    return;
+  }
+  CHECK(fa2.run("info --json 2>/dev/null >/dev/full; exit $? #").status == 1);
+}
+
+#else
+TEST_CASE("cli") {
+  MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");
+}
+#endif

@@ -1,0 +1,58 @@
+// Aligned tables, labelled lines, sizes and progress lines.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <tools/progress.h>
+#include <tools/table.h>
+
+using namespace fa2::tools;
+
+TEST_CASE("table: columns are as wide as their widest cell, numbers to the right") {
+  Table table({{"name"}, number("us"), {"note"}});
+  table.add({"a", "9.5", ""});
+  table.add({"longer", "1234.0", "x"});
+  CHECK(table.text() ==
+        "name        us  note\n"
+        "a          9.5\n"
+        "longer  1234.0  x\n");
+}
+
+TEST_CASE("table: without rows there is a header, bold on request") {
+  const Table table({{"one"}, number("two")});
+  CHECK(table.text() == "one  two\n");
+  CHECK(table.text(true) == "\x1b[1mone  two\x1b[0m\n");
+}
+
+TEST_CASE("table: cells cannot break the layout") {
+  Table table({{"text"}, {"end"}});
+  table.add({"two\nlines", "\x1b[31mred"});
+  CHECK(table.text() == "text       end\ntwo lines   [31mred\n");
+  CHECK_THROWS_AS(table.add({"too few"}), fa2::Error);
+}
+
+TEST_CASE("table: UTF-8 counts characters, not bytes") {
+  Table table({{"path"}, {"end"}});
+  table.add({"\xc3\xa9\xc3\xa9", "x"});
+  table.add({"abcd", "y"});
+  CHECK(table.text() == "path  end\n\xc3\xa9\xc3\xa9    x\nabcd  y\n");
+}
+
+TEST_CASE("labelled lines: values below each other, empty ones left out, continuations indented") {
+  CHECK(text(Lines{{"a", "1"}, {"unused label", ""}, {"long", "2\n3"}}) == "a     1\nlong  2\n      3\n");
+}
+
+TEST_CASE("sizes in powers of 1024") {
+  CHECK(bytes_text(0) == "0 B");
+  CHECK(bytes_text(1023) == "1023 B");
+  CHECK(bytes_text(1024) == "1.0 KB");
+  CHECK(bytes_text(77'000) == "75.2 KB");
+  CHECK(bytes_text((1u << 20) - 1) == "1.0 MB");
+  CHECK(bytes_text(std::uint64_t{80} << 30) == "80.0 GB");
+  CHECK(bytes_text(std::uint64_t{5000} << 40) == "5000.0 TB");
+}
+
+TEST_CASE("progress: count, rate and time left") {
+  CHECK(progress_line("compiling", 0, 24, 0, "") == "compiling 0/24");
+  CHECK(progress_line("compiling", 6, 24, 2, "x") == "compiling 6/24, 3/s, 6 s left: x");
+  CHECK(progress_line("compiling", 24, 24, 9, "") == "compiling 24/24, 2.67/s, 0 s left");
+  CHECK(progress_line("measuring", 0, 0, 0, "") == "measuring");
+}
