@@ -46,24 +46,28 @@ template <int kThreads, bool kAligned, bool kBounded, int kRows, int kCols, int 
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source,
                           int row_count = kRows) {
   FA2_UNROLL
-  for (int page = 0; page < kCols; page += tile.page_width(page)) {
-    // Consecutive threads cover one row of the page, so that a warp reads whole 32-byte sectors.
-    const int chunks_per_row = tile.page_width(page) / 8;
+  for (int start = 0; start < kCols; start = tile.pages_end(start)) {
+    // Consecutive threads cover one row of a page, so that a warp reads whole sectors; a thread's row serves
+    // every page of this width.
+    const int chunks_per_row = tile.page_width(start) / 8;
     const int rows_per_pass = kThreads / chunks_per_row;
     const int thread_row = ptx::thread_index() / chunks_per_row;
-    const int col = page + ptx::thread_index() % chunks_per_row * 8;
-    const u16* const from = source.data + thread_row * source.stride + col;
+    const int chunk = ptx::thread_index() % chunks_per_row;
+    const u16* from = source.data + thread_row * source.stride + start + chunk * 8;
     FA2_UNROLL
-    for (int first = 0; first < kRows; first += rows_per_pass) {
+    for (int first = 0; first < kRows; first += rows_per_pass, from += rows_per_pass * source.stride) {
       const int row = first + thread_row;
       if (kRows % rows_per_pass != 0 && row >= kRows) break;
-      const bool column_exists = page + tile.page_width(page) <= kSourceCols || col < kSourceCols;
-      const SharedAddress to = tile.chunk_address(row, col);
-      if (page + tile.page_width(page) <= kSourceCols) {
-        copy_chunk<kAligned, kBounded>(to, from + first * source.stride, row < row_count);
-      } else {
-        copy_chunk<kAligned, true>(to, from + first * source.stride,
-                                   column_exists && (!kBounded || row < row_count));
+      FA2_UNROLL
+      for (int page = start; page < tile.pages_end(start); page += tile.page_width(start)) {
+        const SharedAddress to = tile.chunk_address(row, page, chunk);
+        if (page + tile.page_width(start) <= kSourceCols) {
+          copy_chunk<kAligned, kBounded>(to, from + (page - start), row < row_count);
+        } else {
+          const bool column_exists = page + chunk * 8 < kSourceCols;
+          copy_chunk<kAligned, true>(to, from + (page - start),
+                                     column_exists && (!kBounded || row < row_count));
+        }
       }
     }
   }
@@ -78,12 +82,12 @@ FA2_DEVICE void store_tile(GlobalRows<kCols> destination, SharedTile<kRows, kTil
   for (int page = 0; page < kTileCols; page += tile.page_width(page)) {
     const int chunks_per_row = tile.page_width(page) / 8;
     const int rows_per_pass = 32 / chunks_per_row;
-    const int col = page + ptx::lane_index() % chunks_per_row * 8;
+    const int lane_chunk = ptx::lane_index() % chunks_per_row, col = page + lane_chunk * 8;
     FA2_UNROLL
     for (int first = 0; first < kWarpRows; first += rows_per_pass) {
       const int row = first_row + first + ptx::lane_index() / chunks_per_row;
       if (row >= row_count || col >= kCols) continue;
-      const ptx::Vector16 chunk = ptx::ld_shared_v4(tile.chunk_address(row, col));
+      const ptx::Vector16 chunk = ptx::ld_shared_v4(tile.chunk_address(row, page, lane_chunk));
       u16* const to = const_cast<u16*>(destination.data) + row * destination.stride + col;
       if constexpr (kAligned) {
         ptx::st_global_v4(to, chunk);

@@ -32,11 +32,20 @@ struct SharedTile {
     return col < kCols / 64 * 64 ? 64 : col < kCols / 32 * 32 ? 32 : 16;
   }
 
+  /// One past the last column of the pages that are as wide as the one at `col`, a page's first column.
+  FA2_DEVICE static constexpr int pages_end(int col) {
+    return page_width(col) == 64 ? kCols / 64 * 64 : col + page_width(col);
+  }
+
+  /// Address of 16-byte chunk `chunk` of a row of the page whose first column is `page`.
+  FA2_DEVICE SharedAddress chunk_address(int row, int page, int chunk) const {
+    const int width = page_width(page);
+    return base + static_cast<u32>(page * kRows * 2 + row * width * 2 + ((chunk ^ swizzle(row, width)) << 4));
+  }
+
   /// Address of the 16-byte chunk that holds (row, col); col is a multiple of 8.
   FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
-    const int start = page_start(col), width = page_width(col);
-    const int chunk = ((col - start) / 8) ^ swizzle(row, width);
-    return base + static_cast<u32>(start * kRows * 2 + row * width * 2 + chunk * 16);
+    return chunk_address(row, page_start(col), (col - page_start(col)) / 8);
   }
 
   /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples
