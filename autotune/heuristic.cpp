@@ -35,8 +35,8 @@ std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim) {
     return {config(64, 64, 4, 2), config(64, 64, 4, 1), config(64, 32, 4, 1)};
   }
   if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1)};
-  if (head_dim <= 128) return {config(128, 48, 4, 2), config(128, 48, 4, 1), config(64, 64, 4, 1)};
-  return {config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
+  if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
+  return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
 }
 
 }  // namespace

@@ -31,12 +31,19 @@ std::string us_text(double us) {
   return us > 0 ? fmt::format("{:.1f}", us) : "-";
 }
 
+/// Reasons may quote whole compiler messages; --json has all of them.
+std::string shortened(const std::string& reason) {
+  constexpr std::size_t kMost = 80;
+  return reason.size() <= kMost ? reason : reason.substr(0, kMost - 3) + "...";
+}
+
 void print_report(const TuneReport& report, const std::string& store) {
-  Table table({number("us"), number("of best"), number("samples"), {"config"}, {"dropped"}});
+  Table table({number("us"), number("of chosen"), number("samples"), {"config"}, {"dropped"}});
   for (const TuneCandidate& candidate : report.candidates) {
     table.add({us_text(candidate.median_us),
                candidate.median_us > 0 ? fmt::format("{:.2f}x", candidate.median_us / report.best_us) : "-",
-               fmt::format("{}", candidate.samples), to_string(candidate.config), candidate.dropped});
+               fmt::format("{}", candidate.samples), to_string(candidate.config),
+               shortened(candidate.dropped)});
   }
   print(table);
   fmt::print("\n{}", text(Lines{{"problem", to_string(report.problem)},

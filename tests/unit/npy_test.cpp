@@ -168,7 +168,8 @@ TEST_CASE("npy: malformed headers") {
       {"{'shape': (99999999999999999999,)}", "beyond 64 bits"},
       {"{'descr': '<f2', 'fortran_order': False, 'shape': ()} x", "nothing after the dict"},
   };
-  for (const auto& [header, problem] : cases) {
+  for (const auto& [text, problem] : cases) {
+    const std::string header = text;
     CAPTURE(header);
     CHECK(contains(message_of_parsing(header), problem));
     CHECK(contains(message_of_parsing(header), "malformed header at character"));

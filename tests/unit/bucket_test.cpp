@@ -1,0 +1,72 @@
+// Buckets: rounding, extremes, distances.
+#include <autotune/bucket.h>
+#include <doctest/doctest.h>
+
+using namespace fa2;
+
+namespace {
+
+AttentionProblem problem(std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv,
+                         std::int64_t seqlen_q, std::int64_t seqlen_k) {
+  AttentionProblem p;
+  p.head_dim = 128;
+  p.batch = batch;
+  p.heads_q = heads_q;
+  p.heads_kv = heads_kv;
+  p.seqlen_q = seqlen_q;
+  p.seqlen_k = seqlen_k;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("a bucket rounds to the nearest power of two") {
+  const Bucket bucket = bucket_of(problem(2, 32, 8, 4096, 1000));
+  CHECK(bucket.group_log2 == 2);
+  CHECK(bucket.seqlen_q_log2 == 12);
+  CHECK(bucket.seqlen_k_log2 == 10);
+  CHECK(bucket.heads_log2 == 6);
+
+  CHECK(bucket_of(problem(1, 1, 1, 5, 5)).seqlen_q_log2 == 2);  // 2^2.32
+  CHECK(bucket_of(problem(1, 1, 1, 6, 6)).seqlen_q_log2 == 3);  // 2^2.58
+  CHECK(bucket_of(problem(1, 6, 2, 1, 1)).group_log2 == 2);     // 2^1.58
+}
+
+TEST_CASE("a bucket is defined at the extremes") {
+  const Bucket least = bucket_of(problem(0, 1, 0, 0, 0));
+  CHECK(least.group_log2 == 0);
+  CHECK(least.seqlen_q_log2 == 0);
+  CHECK(least.seqlen_k_log2 == 0);
+  CHECK(least.heads_log2 == 0);
+  CHECK(bucket_of(problem(1, 1, 1, 1, 1)) == least);
+
+  const Bucket most = bucket_of(problem(INT64_MAX, INT64_MAX, 1, INT32_MAX, INT32_MAX));
+  CHECK(most.heads_log2 == 126);  // no overflow on the way
+  CHECK(most.seqlen_q_log2 == 31);
+}
+
+TEST_CASE("the defaults of a problem do not change its bucket, its traits do") {
+  AttentionProblem plain = problem(2, 8, 0, 512, 512);
+  CHECK(bucket_of(plain) == bucket_of(problem(2, 8, 8, 512, 512)));
+  plain.head_dim_v = 128;
+  CHECK(bucket_of(plain) == bucket_of(problem(2, 8, 0, 512, 512)));
+  plain.mask = MaskKind::causal_bottom_right;
+  CHECK_FALSE(bucket_of(plain) == bucket_of(problem(2, 8, 0, 512, 512)));
+}
+
+TEST_CASE("distance sums the exponents' differences within the same traits") {
+  const Bucket a = bucket_of(problem(2, 32, 8, 4096, 4096));
+  CHECK(distance(a, a) == 0);
+  CHECK(distance(a, bucket_of(problem(2, 32, 8, 2048, 8192))) == 2);
+  CHECK(distance(bucket_of(problem(2, 32, 8, 2048, 8192)), a) == 2);
+  CHECK(distance(a, bucket_of(problem(8, 32, 8, 4096, 4096))) == 2);
+  CHECK(distance(a, bucket_of(problem(2, 32, 32, 4096, 4096))) == 2);
+  AttentionProblem other = problem(2, 32, 8, 4096, 4096);
+  other.dtype = DType::bf16;
+  CHECK_FALSE(distance(a, bucket_of(other)).has_value());
+}
+
+TEST_CASE("a bucket prints its traits and sizes") {
+  const std::string text = to_string(bucket_of(problem(2, 32, 8, 4096, 1000)));
+  CHECK(text == bucket_of(problem(1, 1, 1, 1, 1)).traits + " group ~4 seqlen ~4096x1024 batch*heads ~64");
+}

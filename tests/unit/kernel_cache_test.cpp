@@ -1,0 +1,273 @@
+// The layers from memory to the compiler: order, single flight between threads and processes, failures.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <runtime/kernel_cache.h>
+
+#include <atomic>
+#include <barrier>
+#include <csignal>
+#include <functional>
+#include <latch>
+#include <thread>
+
+#include "../support/cache_fixtures.h"
+#include "../support/captured_log.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+class FakeCompiler : public Compiler {
+ public:
+  KernelBinary compile(const KernelSource& source) override {
+    ++count;
+    if (before) before();
+    return small_binary(source.key);
+  }
+
+  std::atomic<int> count{0};
+  std::function<void()> before;  ///< may throw
+};
+
+KernelSource source(const std::string& key = kKey) {
+  KernelSource text;
+  text.key = key;
+  text.spec = "f16_d64_none tile_m=64 sm_80";
+  text.arch.name = "sm_80";
+  return text;
+}
+
+struct Fixture {
+  TemporaryDirectory directory;
+  std::shared_ptr<FakeCompiler> compiler = std::make_shared<FakeCompiler>();
+  std::shared_ptr<DiskCache> user =
+      std::make_shared<DiskCache>(directory / "user", DiskCache::Access::read_write);
+
+  KernelCache cache(std::vector<DiskCache> read_only = {}, JitMode jit = JitMode::on) const {
+    return {compiler, std::move(read_only), user, jit};
+  }
+  DiskCache filled(const std::string& name) const {
+    DiskCache(directory / name, DiskCache::Access::read_write).store(small_binary());
+    return {directory / name, DiskCache::Access::read_only};
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "compiled once, then from memory, then from disk") {
+  KernelCache first = cache();
+  CHECK_FALSE(first.find(source()).has_value());
+  const CachedKernel compiled = first.get(source());
+  CHECK(compiled.origin == KernelOrigin::compiled);
+  CHECK(compiled.path == user->path_of("sm_80", kKey));
+  CHECK(compiled.binary->code == small_binary().code);
+
+  const CachedKernel again = first.get(source());
+  CHECK(again.origin == KernelOrigin::memory);
+  CHECK(again.binary == compiled.binary);
+  CHECK(again.path == compiled.path);
+  CHECK(first.find(source()) == KernelOrigin::memory);
+
+  KernelCache second = cache();
+  CHECK(second.find(source()) == KernelOrigin::disk_cache);
+  CHECK(second.get(source()).origin == KernelOrigin::disk_cache);
+  CHECK(second.get(source()).origin == KernelOrigin::memory);
+  CHECK(compiler->count == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "read-only directories come first, in their order") {
+  user->store(small_binary());
+  const DiskCache empty(directory / "empty", DiskCache::Access::read_only);
+  KernelCache layered = cache({empty, filled("one"), filled("two")});
+  CHECK(layered.find(source()) == KernelOrigin::read_only_cache);
+  const CachedKernel kernel = layered.get(source());
+  CHECK(kernel.origin == KernelOrigin::read_only_cache);
+  CHECK(kernel.path.find((directory / "one").native()) == 0);
+  CHECK(compiler->count == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one, kernels live in memory") {
+  const CapturedLog log;
+  write_text(directory / "file", "");
+  SUBCASE("none") {
+    user = nullptr;
+  }
+  SUBCASE("unwritable") {
+    user = std::make_shared<DiskCache>(directory / "file" / "x", DiskCache::Access::read_write);
+  }
+  KernelCache memory = cache();
+  const CachedKernel kernel = memory.get(source());
+  CHECK(kernel.origin == KernelOrigin::compiled);
+  CHECK(kernel.path.empty());
+  CHECK(memory.get(source()).origin == KernelOrigin::memory);
+  CHECK(compiler->count == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a damaged file is compiled anew and replaced") {
+  const CapturedLog log;
+  cache().get(source());
+  write_text(user->path_of("sm_80", kKey), "garbage");
+  CHECK(cache().get(source()).origin == KernelOrigin::compiled);
+  CHECK(compiler->count == 2);
+  CHECK(cache().get(source()).origin == KernelOrigin::disk_cache);
+  CHECK(log.lines() == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the directories and the command") {
+  const DiskCache missing(directory / "missing", DiskCache::Access::read_only);
+  KernelCache off = cache({missing}, JitMode::off);
+  std::string message;
+  try {
+    off.get(source());
+  } catch (const Unavailable& error) {
+    message = error.what();
+  }
+  for (const std::string& part :
+       {source().spec, kKey, (directory / "missing").native() + " (no such directory)",
+        (directory / "user").native(), std::string("fa2 precompile --arch sm_80 ... --out DIR"),
+        std::string("FA2_JIT=off"), std::string("FA2_CACHE_PATH=DIR")}) {
+    CAPTURE(part);
+    CHECK(message.find(part) != std::string::npos);
+  }
+  CHECK(compiler->count == 0);
+
+  user->store(small_binary());  // the kernel arrives: the refusal was not remembered
+  CHECK(off.get(source()).origin == KernelOrigin::disk_cache);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a failing compile is rethrown without compiling, and never on disk") {
+  compiler->before = [] { throw CompileError("it spills", "the log", "/kept.cu"); };
+  KernelCache failing = cache();
+  for (int i = 0; i < 3; ++i) {
+    try {
+      failing.get(source());
+      FAIL("no error");
+    } catch (const CompileError& error) {
+      CHECK(error.what() == std::string("it spills"));
+      CHECK(error.log() == "the log");
+      CHECK(error.source_path() == "/kept.cu");
+    }
+  }
+  CHECK(compiler->count == 1);
+  CHECK_FALSE(failing.find(source()).has_value());
+  CHECK(user->entries().empty());
+
+  compiler->before = nullptr;  // another process, a repaired compiler
+  CHECK(cache().get(source()).origin == KernelOrigin::compiled);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a missing compiler is asked again") {
+  compiler->before = [] { throw Unavailable("no NVRTC"); };
+  KernelCache kernels = cache();
+  CHECK_THROWS_AS(kernels.get(source()), Unavailable);
+  CHECK_THROWS_AS(kernels.get(source()), Unavailable);
+  CHECK(compiler->count == 2);
+  compiler->before = nullptr;
+  CHECK(kernels.get(source()).origin == KernelOrigin::compiled);
+}
+
+TEST_CASE_FIXTURE(Fixture, "eight threads that want one kernel compile it once") {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 20;
+  KernelCache kernels = cache();
+  std::atomic<int> compiled{0};
+  std::atomic<int> right{0};
+  std::barrier start(kThreads);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        start.arrive_and_wait();
+        const std::string key = std::string(30, 'c') + std::to_string(10 + round);
+        const CachedKernel kernel = kernels.get(source(key));
+        compiled += kernel.origin == KernelOrigin::compiled ? 1 : 0;
+        right += kernel.binary->key == key ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(compiler->count == kRounds);
+  CHECK(compiled == kRounds);
+  CHECK(right == kThreads * kRounds);
+}
+
+TEST_CASE_FIXTURE(Fixture, "different kernels compile at the same time") {
+  std::latch both(2);
+  compiler->before = [&] { both.arrive_and_wait(); };  // ends only if two compilations overlap
+  KernelCache kernels = cache();
+  std::thread other([&] { kernels.get(source(std::string(32, 'd'))); });
+  kernels.get(source(std::string(32, 'e')));
+  other.join();
+  CHECK(compiler->count == 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "threads that wait for a failing compile all get its error") {
+  compiler->before = [] { throw CompileError("it spills", "", ""); };
+  KernelCache kernels = cache();
+  std::atomic<int> errors{0};
+  std::barrier start(8);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      try {
+        kernels.get(source());
+      } catch (const CompileError&) {
+        ++errors;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(errors == 8);
+  CHECK(compiler->count == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "eight processes that share a directory compile a kernel once") {
+  constexpr int kProcesses = 8;
+  const CapturedLog log;
+  const fs::path tally = directory / "compilations";
+  const Pipe arrived;
+  compiler->before = [&] {
+    for (int i = 0; i < kProcesses; ++i) arrived.receive();  // the compilation lasts until all are under way
+    const int file = ::open(tally.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (file < 0 || ::write(file, "c", 1) != 1) throw std::runtime_error("no tally");
+    ::close(file);
+  };
+  SUBCASE("nothing there") {}
+  SUBCASE("a damaged file there") {
+    write_text(user->path_of("sm_80", kKey), "garbage");
+  }
+  fs::create_directories(user->root());
+  fs::permissions(user->root(), fs::perms(0700));
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(fork_child([&] {
+      KernelCache kernels = cache();
+      arrived.send();
+      return kernels.get(source()).binary->code == small_binary().code ? 0 : 1;
+    }));
+  }
+  for (const pid_t child : children) CHECK(wait_for(child) == 0);
+  CHECK(read_text(tally) == "c");
+  CHECK(user->entries().size() == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a process killed while it compiles does not block the next one") {
+  const Pipe compiling;
+  const pid_t child = fork_child([&] {
+    compiler->before = [&] {
+      compiling.send();
+      for (;;) ::pause();
+    };
+    cache().get(source());
+    return 0;
+  });
+  compiling.receive();
+  ::kill(child, SIGKILL);
+  CHECK(wait_for(child) == -SIGKILL);
+  CHECK(cache().get(source()).origin == KernelOrigin::compiled);
+  CHECK(user->load("sm_80", kKey).has_value());
+}
