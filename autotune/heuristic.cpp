@@ -29,13 +29,18 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
 }
 
 /// Best first; the first that is valid and leaves room for two blocks wins, else the first that is valid.
-std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim) {
+std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
   const bool causal = p.mask != MaskKind::none;
   if (p.seqlen_q <= 64 || (causal && head_dim <= 64 && p.seqlen_q <= 512)) {
     return {config(64, 64, 4, 2), config(64, 64, 4, 1), config(64, 32, 4, 1)};
   }
   if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1)};
-  if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
+  // ptxas runs out of registers here on Blackwell.
+  const bool small_tile = head_dim > 96 && arch.compute_capability >= 100;
+  if (head_dim <= 128 && !small_tile) {
+    return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
+  }
+  if (head_dim <= 128) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
   return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
 }
 
@@ -44,7 +49,7 @@ std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim) {
 HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int /*sm_count*/) {
   const AttentionTraits traits = traits_of(problem);
   const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
-  const auto choices = preferences(problem, head_dim);
+  const auto choices = preferences(problem, head_dim, arch);
   std::optional<KernelConfig> valid;
   for (const KernelConfig& choice : choices) {
     if (why_rejected({traits, choice, arch})) continue;

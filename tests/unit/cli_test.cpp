@@ -157,7 +157,7 @@ TEST_CASE("cli: what needs a GPU says so, and what works without one") {
   const Command fa2;
   const std::string files = inputs(fa2);
   for (const std::string& arguments : {"run" + files, "run" + files + " --device cuda:0 --scale -0.5",
-                                      std::string("bench"), std::string("tune"), std::string("explain")}) {
+                                       std::string("bench"), std::string("tune"), std::string("explain")}) {
     CAPTURE(arguments);
     const Result result = fa2.run(arguments);
     CHECK(result.status == 1);
