@@ -137,7 +137,7 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Attenti
   plan->problem = problem;
   plan->device = gpu.ordinal;
   plan->kernel = kernel->kernel;
-  plan->launch = launch_of(problem, choice.config, gpu.l2_bytes);
+  plan->launch = launch_of(problem, choice.config);
   plan->explanation = explained(kernel->facts, problem, choice);
   plan->explanation.notes = notes;
   if (!is_new) {

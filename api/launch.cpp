@@ -16,7 +16,7 @@ TensorRef ref(const TensorStrides& strides) {
 
 }  // namespace
 
-Launch launch_of(const AttentionProblem& p, const KernelConfig& config, std::int64_t l2_bytes) {
+Launch launch_of(const AttentionProblem& p, const KernelConfig& config) {
   if (p.batch == 0 || p.seqlen_q == 0) return {};
   // Validation keeps batch * heads_q * q_tiles below 2^31.
   const std::int64_t q_tiles = (p.seqlen_q + config.tile_m - 1) / config.tile_m;
@@ -29,18 +29,17 @@ Launch launch_of(const AttentionProblem& p, const KernelConfig& config, std::int
   launch.params.queries_per_kv = static_cast<int>(p.heads_q / p.heads_kv);
   launch.params.q_tiles = static_cast<int>(q_tiles);
   launch.params.head_count = static_cast<int>(head_count);
-  launch.params.heads_per_section = heads_per_section(p, l2_bytes);
+  launch.params.heads_per_section = heads_per_section(p);
   return launch;
 }
 
-int heads_per_section(const AttentionProblem& p, std::int64_t l2_bytes) {
+int heads_per_section(const AttentionProblem& p) {
   if (p.mask == MaskKind::none) return 1;
-  const std::int64_t head_count = p.batch * p.heads_q, group = p.heads_q / p.heads_kv;
-  const std::int64_t bytes_per_group =
-      p.seqlen_k * (p.head_dim + p.head_dim_v) * static_cast<std::int64_t>(size_of(p.dtype));
-  const std::int64_t groups = l2_bytes / 2 / std::max<std::int64_t>(bytes_per_group, 1);
-  const std::int64_t heads = std::clamp<std::int64_t>(groups, 1, head_count) * group;
-  return static_cast<int>(std::min(heads, head_count));
+  constexpr std::int64_t kMaxHeads = 64;
+  const std::int64_t group = p.heads_q / p.heads_kv, groups = p.batch * p.heads_kv;
+  const std::int64_t most = std::max<std::int64_t>(1, kMaxHeads / group);
+  const std::int64_t sections = std::max<std::int64_t>(1, (groups + most - 1) / most);
+  return static_cast<int>((groups + sections - 1) / sections * group);
 }
 
 float scale_log2(float scale) {

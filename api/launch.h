@@ -16,16 +16,16 @@ struct Launch {
   AttentionParams params{};  ///< all but pointers, strides, scale and empty_row_lse
 };
 
-/// `problem` is valid and normalized; `l2_bytes` of the device.
-Launch launch_of(const AttentionProblem& problem, const KernelConfig& config, std::int64_t l2_bytes);
+/// `problem` is valid and normalized.
+Launch launch_of(const AttentionProblem& problem, const KernelConfig& config);
 
 /// The complete parameters of one call.
 AttentionParams params_of(const Launch& launch, const AttentionProblem& problem, const AttentionArgs& args);
 
 /// How many query heads' tiles are interleaved. 1 without a mask: a head's keys and values are read by one
-/// head's tiles in a row. Under a causal mask: as many as keep their keys and values in half of L2, whole
-/// groups of them.
-int heads_per_section(const AttentionProblem& problem, std::int64_t l2_bytes);
+/// head's tiles in a row. Under a causal mask tiles differ in length, and what counts is that the last ones
+/// to start are short: equal sections of at most 64 heads, whole query groups of them (docs/kernel-notes.md).
+int heads_per_section(const AttentionProblem& problem);
 
 /// |scale| * log2(e) as a normal, finite number: a scale of 0 gives uniform attention without 0 * inf.
 float scale_log2(float scale);

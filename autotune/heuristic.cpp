@@ -35,12 +35,11 @@ std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, c
     return {config(64, 64, 4, 2), config(64, 64, 4, 1), config(64, 32, 4, 1)};
   }
   if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1)};
-  // ptxas runs out of registers here on Blackwell.
-  const bool small_tile = head_dim > 96 && arch.compute_capability >= 100;
-  if (head_dim <= 128 && !small_tile) {
-    return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
-  }
-  if (head_dim <= 128) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
+  if (head_dim <= 96) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
+  // The widest tiles that ptxas fits into 255 registers: on Blackwell, and for 112 columns, it needs more.
+  if (head_dim <= 128 && arch.compute_capability >= 100) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
+  if (head_dim <= 112) return {config(128, 32, 4, 3), config(128, 32, 4, 2), config(64, 64, 4, 1)};
+  if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
   return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
 }
 

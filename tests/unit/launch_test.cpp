@@ -22,14 +22,12 @@ AttentionProblem causal_gqa() {
   return p.normalized();
 }
 
-constexpr std::int64_t kMegabyte = 1 << 20;
-
 }  // namespace
 
 TEST_CASE("one block for each query tile of each head") {
   KernelConfig config;
   config.tile_m = 128;
-  const Launch launch = launch_of(causal_gqa(), config, 50 * kMegabyte);
+  const Launch launch = launch_of(causal_gqa(), config);
   CHECK(launch.params.q_tiles == 8);
   CHECK(launch.params.head_count == 64);
   CHECK(launch.grid == 512);
@@ -41,24 +39,29 @@ TEST_CASE("one block for each query tile of each head") {
 TEST_CASE("an empty output launches nothing, an empty key sequence does") {
   AttentionProblem p = causal_gqa();
   p.seqlen_k = 0;
-  CHECK(launch_of(p, {}, 50 * kMegabyte).grid == 512);
-  CHECK(heads_per_section(p, 50 * kMegabyte) == 64);
+  CHECK(launch_of(p, {}).grid == 512);
+  CHECK(heads_per_section(p) == 64);
   p.seqlen_q = 0;
-  CHECK(launch_of(p, {}, 50 * kMegabyte).grid == 0);
+  CHECK(launch_of(p, {}).grid == 0);
   p = causal_gqa();
   p.batch = 0;
-  CHECK(launch_of(p, {}, 50 * kMegabyte).grid == 0);
+  CHECK(launch_of(p, {}).grid == 0);
 }
 
-TEST_CASE("sections of causal heads fill half of L2 with whole groups") {
-  AttentionProblem p = causal_gqa();                      // K and V of one group: 4096 * 256 * 2 = 2 MB
-  CHECK(heads_per_section(p, 50 * kMegabyte) == 12 * 4);  // 25 MB / 2 MB = 12 groups
-  CHECK(heads_per_section(p, 1 * kMegabyte) == 4);        // at least one group
-  CHECK(heads_per_section(p, 4000 * kMegabyte) == 64);    // at most all
-  p.seqlen_k = std::numeric_limits<std::int32_t>::max() - 1023;
-  CHECK(heads_per_section(p, 50 * kMegabyte) == 4);
+TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
+  AttentionProblem p = causal_gqa();
+  CHECK(heads_per_section(p) == 64);
+  p.batch *= 3;  // 192 heads
+  CHECK(heads_per_section(p) == 64);
+  p.heads_q = p.heads_kv = 65;
+  p.batch = 1;
+  CHECK(heads_per_section(p) == 33);  // 33 + 32, not 64 + 1
+  p.heads_kv = 1;
+  CHECK(heads_per_section(p) == 65);  // a group is never split
+  p.batch = 0;
+  CHECK(heads_per_section(p) == 0);
   p.mask = MaskKind::none;
-  CHECK(heads_per_section(p, 50 * kMegabyte) == 1);
+  CHECK(heads_per_section(p) == 1);
 }
 
 TEST_CASE("the scale in powers of two is normal and finite") {
@@ -71,7 +74,7 @@ TEST_CASE("the scale in powers of two is normal and finite") {
 
 TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   const AttentionProblem p = causal_gqa();
-  const Launch launch = launch_of(p, {}, 50 * kMegabyte);
+  const Launch launch = launch_of(p, {});
   float lse = 0;
   AttentionArgs args;
   args.q = &args;
