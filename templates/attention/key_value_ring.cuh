@@ -37,26 +37,25 @@ struct KeyValueRing {
     for (int ahead = 1; ahead < started_groups; ++ahead) fetch<false, false>(last - ahead, ahead, 0);
   }
 
-  /// Returns when block `n`'s keys are there for every thread: by then nobody reads the block before it any
-  /// more.
+  /// Returns when block `n`'s keys are there for every thread, having started to load what may now be
+  /// overwritten: nobody reads the block before it any more.
   FA2_DEVICE void await_keys(int n, const BlockRange& blocks) {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     ptx::bar_sync();
     if constexpr (one_slot) {
       load_tile<threads, aligned, true>(values(), block_of(v, n), blocks.key_end - n * Config::tile_n);
       ptx::cp_async_commit_group();
+    } else {
+      fetch<false, false>(n - started_groups, current == 0 ? Config::stages - 1 : current - 1, 0);
     }
   }
 
-  /// Returns when block `n`'s values are there for every thread, having started the next loads: here, and not
-  /// before Q K^T, they are issued in the shadow of its products.
+  /// Returns when block `n`'s values are there for every thread.
   FA2_DEVICE void await_values(int n) {
     if constexpr (one_slot) {
       ptx::cp_async_wait_group<0>();
       ptx::bar_sync();
       fetch<false, true>(n - 1, 0, 0);
-    } else {
-      fetch<false, false>(n - started_groups, current == 0 ? Config::stages - 1 : current - 1, 0);
     }
   }
 

@@ -13,8 +13,8 @@ struct TileCoordinates {
 };
 
 /// Sequence-parallel grid (FlashAttention-2, section 3.2): one block per query tile, head and batch.
-/// Heads are grouped in sections; inside a section tiles run from the last (under a causal mask: the longest) to
-/// the first, heads fastest, so that the short ones fill the tail.
+/// Heads are grouped in sections; inside a section tiles run from the last (under a causal mask: the longest)
+/// to the first, heads fastest, so that the short ones fill the tail.
 FA2_DEVICE TileCoordinates tile_of(u32 block, const AttentionParams& params) {
   const u32 tiles_per_section = static_cast<u32>(params.heads_per_section) * static_cast<u32>(params.q_tiles);
   const u32 section = block / tiles_per_section, in_section = block % tiles_per_section;
