@@ -10,11 +10,11 @@ namespace fa2 {
 
 /// The traits exactly; the query group size, lengths and batch * heads_q rounded to powers of two.
 struct Bucket {
-  std::string traits;       ///< to_string(AttentionTraits)
-  int group_log2 = 0;       ///< round(log2(heads_q / heads_kv))
-  int seqlen_q_log2 = 0;    ///< round(log2(max(1, seqlen_q)))
+  std::string traits;     ///< to_string(AttentionTraits)
+  int group_log2 = 0;     ///< round(log2(heads_q / heads_kv))
+  int seqlen_q_log2 = 0;  ///< round(log2(max(1, seqlen_q)))
   int seqlen_k_log2 = 0;
-  int heads_log2 = 0;       ///< round(log2(batch * heads_q))
+  int heads_log2 = 0;  ///< round(log2(batch * heads_q))
 
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };

@@ -17,26 +17,28 @@ class Trial {
   /// Compiles and loads candidate `index`. @throws Error: the candidate is discarded with that message.
   virtual void prepare(std::size_t index) = 0;
 
-  /// Runs candidate `index` in one short burst; returns microseconds per launch, more than 0. The first call is for
-  /// candidate 0, if that could be prepared, so that the others' results can be checked against its own.
+  /// Runs candidate `index` in one short burst; returns microseconds per launch, more than 0. The first call
+  /// is for candidate 0, if that could be prepared, so that the others' results can be checked against its
+  /// own.
   /// @throws Error: discarded likewise.
   virtual double measure_us(std::size_t index) = 0;
 };
 
 struct TunerOptions {
-  double budget_seconds = 3.0;   ///< compiling included
+  double budget_seconds = 3.0;  ///< compiling included
   int compile_threads = 4;
-  std::uint32_t seed = 1;        ///< of the measuring order, shuffled every round
-  double keep_margin = 0.02;     ///< a challenger must beat the heuristic by this share, else the heuristic stays
+  std::uint32_t seed = 1;  ///< of the measuring order, shuffled every round
+  double keep_margin =
+      0.02;  ///< a challenger must beat the heuristic by this share, else the heuristic stays
   std::function<double()> now_seconds;  ///< the clock, called from several threads; unset: a steady clock
 };
 
 /// Candidate 0 is the heuristic's choice: it is always measured, and the result never loses to it.
-/// First everything is prepared, in order, until all are or 60 % of the budget is gone. Then successive halving: every
-/// prepared candidate gets 3 interleaved bursts; those slower than 1.3x the best leave; after 7 all slower than 1.1x and
-/// all but the 4 fastest (candidate 0 always stays); the rest get 15. Ends there or when the budget is spent; what was
-/// started then is finished. Given the same clock and measurements it gives the same report.
-/// The report's `problem` and `bucket` are left for the caller to fill.
+/// First everything is prepared, in order, until all are or 60 % of the budget is gone. Then successive
+/// halving: every prepared candidate gets 3 interleaved bursts; those slower than 1.3x the best leave; after
+/// 7 all slower than 1.1x and all but the 4 fastest (candidate 0 always stays); the rest get 15. Ends there
+/// or when the budget is spent; what was started then is finished. Given the same clock and measurements it
+/// gives the same report. The report's `problem` and `bucket` are left for the caller to fill.
 /// @throws the error of candidate 0 if no candidate could be measured.
 TuneReport search(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options);
 

@@ -14,15 +14,15 @@
 namespace fa2 {
 
 struct TuningRecord {
-  std::string device;      ///< device name
-  std::string arch;        ///< "sm_90a"
+  std::string device;  ///< device name
+  std::string arch;    ///< "sm_90a"
   int sm_count = 0;
   Bucket bucket;
   KernelConfig config;
-  double us = 0;           ///< median of the winner
+  double us = 0;  ///< median of the winner
   double heuristic_us = 0;
-  std::string templates;   ///< digest of the templates it was measured with
-  std::string date;        ///< ISO 8601, UTC
+  std::string templates;  ///< digest of the templates it was measured with
+  std::string date;       ///< ISO 8601, UTC
 };
 
 /// How well a record matched.
@@ -30,21 +30,24 @@ enum class Match : std::uint8_t { exact, nearest, other_device, none };
 
 struct Lookup {
   Match match = Match::none;
-  TuningRecord record;     ///< meaningful unless none
+  TuningRecord record;  ///< meaningful unless none
 };
 
-/// One line of JSON, and back. parse: nullopt for a line that is not a record (damaged, other format version).
+/// One line of JSON, and back. parse: nullopt for a line that is not a record (damaged, other format
+/// version).
 std::string to_json_line(const TuningRecord& record);
 std::optional<TuningRecord> parse_json_line(const std::string& line);
 
-/// Thread-safe; processes append with O_APPEND under an advisory lock. Damaged lines are skipped with one warning.
+/// Thread-safe; processes append with O_APPEND under an advisory lock. Damaged lines are skipped with one
+/// warning.
 class TuningStore {
  public:
-  /// `file` may not exist yet. Empty: in memory only. `read_only`: further files consulted after `file`, never written.
+  /// `file` may not exist yet. Empty: in memory only. `read_only`: further files consulted after `file`,
+  /// never written.
   explicit TuningStore(std::filesystem::path file, std::vector<std::filesystem::path> read_only = {});
 
-  /// exact: same device, same bucket. nearest: same device, distance <= 3. other_device: same arch, same bucket.
-  /// Records whose config `is_valid` refuses are passed over.
+  /// exact: same device, same bucket. nearest: same device, distance <= 3. other_device: same arch, same
+  /// bucket. Records whose config `is_valid` refuses are passed over.
   Lookup find(const std::string& device, const std::string& arch, int sm_count, const Bucket& bucket,
               const std::function<bool(const KernelConfig&)>& is_valid) const;
 

@@ -10,7 +10,8 @@
 
 namespace fa2::reference {
 
-/// A host tensor in logical (batch, head, row, dim) order, float32 values already rounded to the problem's dtype.
+/// A host tensor in logical (batch, head, row, dim) order, float32 values already rounded to the problem's
+/// dtype.
 struct Tensor {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
   std::vector<float> values;  ///< contiguous, in that order
@@ -32,15 +33,17 @@ bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j)
 
 struct Result {
   Tensor o;
-  std::vector<double> lse;  ///< (batch, heads_q, seqlen_q), natural log; empty_row_lse's infinity for a row without keys
+  std::vector<double>
+      lse;  ///< (batch, heads_q, seqlen_q), natural log; empty_row_lse's infinity for a row without keys
 };
 
 /// float64 throughout. All cores.
-Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
-                     EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
+Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+                     double scale, EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
 
-/// The low-precision baseline of the numerics contract: scores, probabilities and output materialised in the problem's
-/// dtype, each rounded once, as an unfused framework in that dtype computes them (float32 accumulation inside a matmul).
+/// The low-precision baseline of the numerics contract: scores, probabilities and output materialised in the
+/// problem's dtype, each rounded once, as an unfused framework in that dtype computes them (float32
+/// accumulation inside a matmul).
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                           double scale);
 
@@ -51,11 +54,11 @@ struct Verdict {
   double error = 0;           ///< max|out - ref|
   double baseline_error = 0;  ///< max|baseline - ref|
   double limit = 0;
-  double lse_error = 0;       ///< 0 if no lse was given
-  std::string message;        ///< one line, also when ok
+  double lse_error = 0;  ///< 0 if no lse was given
+  std::string message;   ///< one line, also when ok
 };
-Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
-              const Tensor& out, const std::vector<float>* lse,
+Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+              double scale, const Tensor& out, const std::vector<float>* lse,
               EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
 
 }  // namespace fa2::reference

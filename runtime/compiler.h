@@ -14,7 +14,8 @@ class Compiler {
  public:
   virtual ~Compiler() = default;
 
-  /// @throws CompileError (with log and kept source) if the source does not compile, spills registers, or needs more
+  /// @throws CompileError (with log and kept source) if the source does not compile, spills registers, or
+  /// needs more
   ///         shared memory than the arch has; Unavailable if the compiler itself cannot be found.
   virtual KernelBinary compile(const KernelSource& source) = 0;
 };

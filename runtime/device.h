@@ -12,13 +12,13 @@ namespace fa2 {
 
 struct Device {
   int ordinal = 0;
-  std::string name;       ///< "NVIDIA H100 80GB HBM3"
+  std::string name;  ///< "NVIDIA H100 80GB HBM3"
   int major = 0;
   int minor = 0;
   int sm_count = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  Arch arch;              ///< the row its kernels are compiled for
+  Arch arch;  ///< the row its kernels are compiled for
 };
 
 /// 0 if there is no driver or no GPU.
@@ -30,8 +30,8 @@ const Device& device(int ordinal);
 /// The device of the calling thread's current context; 0 if none is current.
 int current_device();
 
-/// Makes a context of `ordinal` current for its lifetime: the current one if it already belongs to that device,
-/// else the primary context (retained once per process, never reset).
+/// Makes a context of `ordinal` current for its lifetime: the current one if it already belongs to that
+/// device, else the primary context (retained once per process, never reset).
 class ScopedContext {
  public:
   explicit ScopedContext(int ordinal);

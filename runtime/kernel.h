@@ -14,9 +14,11 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  /// Launches `grid` >= 1 blocks. `params` is the kernel's single by-value parameter struct, copied before returning.
+  /// Launches `grid` >= 1 blocks. `params` is the kernel's single by-value parameter struct, copied before
+  /// returning.
   /// @throws CudaError.
-  virtual void launch(std::uint32_t grid, const void* params, std::size_t params_size, Stream stream) const = 0;
+  virtual void launch(std::uint32_t grid, const void* params, std::size_t params_size,
+                      Stream stream) const = 0;
 };
 
 /// Loads a cubin on a CUDA device; sets its dynamic shared memory limit once.

@@ -1,4 +1,5 @@
-// Rendered source in, binary out: memory, then read-only directories, then the user's directory, then the compiler.
+// Rendered source in, binary out: memory, then read-only directories, then the user's directory, then the
+// compiler.
 #pragma once
 
 #include <generator/kernel_source.h>
@@ -18,20 +19,21 @@ namespace fa2 {
 struct CachedKernel {
   std::shared_ptr<const KernelBinary> binary;
   KernelOrigin origin = KernelOrigin::memory;
-  std::string path;   ///< file it was read from or stored to; empty if memory only
-  double wait_ms = 0; ///< time this get() took
+  std::string path;    ///< file it was read from or stored to; empty if memory only
+  double wait_ms = 0;  ///< time this get() took
 };
 
-/// Thread-safe. Threads that want the same kernel at once wait for one compilation; so do processes that share a directory.
+/// Thread-safe. Threads that want the same kernel at once wait for one compilation; so do processes that
+/// share a directory.
 class KernelCache {
  public:
-  /// `user` may be nullptr (memory only). `jit_off`: a miss throws Unavailable naming the spec, the directories searched and
-  /// the command that builds it.
-  KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only, std::shared_ptr<DiskCache> user,
-              JitMode jit);
+  /// `user` may be nullptr (memory only). `jit_off`: a miss throws Unavailable naming the spec, the
+  /// directories searched and the command that builds it.
+  KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only,
+              std::shared_ptr<DiskCache> user, JitMode jit);
 
-  /// @throws CompileError, Unavailable. A CompileError is remembered for this process: asking again rethrows without
-  /// compiling. Other failures (no NVRTC, FA2_JIT=off) are tried again by the next call.
+  /// @throws CompileError, Unavailable. A CompileError is remembered for this process: asking again rethrows
+  /// without compiling. Other failures (no NVRTC, FA2_JIT=off) are tried again by the next call.
   CachedKernel get(const KernelSource& source);
 
   /// Where the binary would come from, without compiling or loading it; nullopt: it would be compiled.

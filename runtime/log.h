@@ -1,4 +1,5 @@
-// fa2's logger: spdlog, to stderr, named "fa2", private to the library. FA2_LOG sets the level (default warn).
+// fa2's logger: spdlog, to stderr, named "fa2", private to the library. FA2_LOG sets the level (default
+// warn).
 #pragma once
 
 #include <spdlog/logger.h>

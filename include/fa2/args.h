@@ -9,7 +9,8 @@
 namespace fa2 {
 
 /// Distances in ELEMENTS between neighbours along each dimension of a (batch, head, row, head_dim) tensor.
-/// The last dimension is contiguous. Inputs may have any strides, 0 and negative ones included; O's rows must not overlap.
+/// The last dimension is contiguous. Inputs may have any strides, 0 and negative ones included; O's rows must
+/// not overlap.
 struct TensorStrides {
   std::int64_t batch = 0;
   std::int64_t head = 0;
@@ -31,7 +32,8 @@ struct AttentionArgs {
   const void* k = nullptr;
   const void* v = nullptr;
   void* o = nullptr;
-  /// Optional float32 (batch, heads_q, seqlen_q), contiguous: natural log of sum over visible keys of exp(scale * score).
+  /// Optional float32 (batch, heads_q, seqlen_q), contiguous: natural log of sum over visible keys of
+  /// exp(scale * score).
   float* lse = nullptr;
 
   TensorStrides q_strides;

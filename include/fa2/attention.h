@@ -4,8 +4,8 @@
 //   problem.dtype = fa2::DType::bf16;
 //   problem.mask = fa2::MaskKind::causal_bottom_right;
 //   problem.head_dim = 128;
-//   problem.batch = 2; problem.heads_q = 32; problem.heads_kv = 8; problem.seqlen_q = problem.seqlen_k = 4096;
-//   fa2::attention(problem, fa2::bshd_args(problem, q, k, v, o), stream);
+//   problem.batch = 2; problem.heads_q = 32; problem.heads_kv = 8; problem.seqlen_q = problem.seqlen_k =
+//   4096; fa2::attention(problem, fa2::bshd_args(problem, q, k, v, o), stream);
 #pragma once
 
 #include <fa2/args.h>
@@ -23,7 +23,14 @@ namespace fa2 {
 /// Where a kernel's binary came from.
 enum class KernelOrigin : std::uint8_t { memory, read_only_cache, disk_cache, compiled };
 /// Who chose the configuration. The `tuned_*` values say how well the tuning record matched.
-enum class ConfigOrigin : std::uint8_t { pinned, tuned_now, tuned_exact, tuned_nearest, tuned_other_device, heuristic };
+enum class ConfigOrigin : std::uint8_t {
+  pinned,
+  tuned_now,
+  tuned_exact,
+  tuned_nearest,
+  tuned_other_device,
+  heuristic
+};
 
 FA2_API std::string_view to_string(KernelOrigin);
 FA2_API std::string_view to_string(ConfigOrigin);
@@ -48,22 +55,22 @@ struct KeyPart {
 /// Why this kernel runs for this problem.
 struct Explanation {
   AttentionProblem problem;
-  std::string arch;                 ///< "sm_90a"
-  std::string device;               ///< device name; empty when asked for an arch without a device
+  std::string arch;    ///< "sm_90a"
+  std::string device;  ///< device name; empty when asked for an arch without a device
   KernelConfig config;
   ConfigOrigin config_origin = ConfigOrigin::heuristic;
-  std::string config_reason;        ///< one sentence
-  std::string key;                  ///< 32 hex digits
+  std::string config_reason;  ///< one sentence
+  std::string key;            ///< 32 hex digits
   std::vector<KeyPart> key_parts;
   KernelOrigin kernel_origin = KernelOrigin::memory;
-  std::string kernel_path;          ///< cache file; empty if the binary lives in memory only
-  std::string compiler;             ///< "nvrtc 13.0"
-  double compile_ms = 0;            ///< of the compilation that made the binary, whenever that was
-  double load_ms = 0;               ///< reading (or compiling) and loading it this time
+  std::string kernel_path;  ///< cache file; empty if the binary lives in memory only
+  std::string compiler;     ///< "nvrtc 13.0"
+  double compile_ms = 0;    ///< of the compilation that made the binary, whenever that was
+  double load_ms = 0;       ///< reading (or compiling) and loading it this time
   std::size_t binary_bytes = 0;
   KernelResources resources;
-  std::int32_t blocks_per_sm = 0;   ///< resident blocks per SM by registers, shared memory and threads
-  std::string notes;                ///< anything that differs from the default path, and why; empty otherwise
+  std::int32_t blocks_per_sm = 0;  ///< resident blocks per SM by registers, shared memory and threads
+  std::string notes;               ///< anything that differs from the default path, and why; empty otherwise
 };
 
 /// A problem made ready on one device: configuration chosen, kernel compiled and loaded.
@@ -135,9 +142,9 @@ struct PrecompileOptions {
 /// One configuration that a search looked at.
 struct TuneCandidate {
   KernelConfig config;
-  double median_us = 0;      ///< 0 if it was never timed
+  double median_us = 0;  ///< 0 if it was never timed
   int samples = 0;
-  std::string dropped;       ///< why it left the race; empty for the finalists
+  std::string dropped;  ///< why it left the race; empty for the finalists
 };
 
 struct TuneReport {
@@ -147,11 +154,12 @@ struct TuneReport {
   double best_us = 0;
   double heuristic_us = 0;
   double seconds = 0;
-  bool budget_spent = false;             ///< the search ended because time was up
-  std::vector<TuneCandidate> candidates; ///< fastest first
+  bool budget_spent = false;              ///< the search ended because time was up
+  std::vector<TuneCandidate> candidates;  ///< fastest first
 };
 
-/// Owns the kernel caches, the tuning records and the memo of plans. Thread-safe. Contexts are independent of each other.
+/// Owns the kernel caches, the tuning records and the memo of plans. Thread-safe. Contexts are independent of
+/// each other.
 class FA2_API Context {
  public:
   explicit Context(const ContextOptions& options = {});
@@ -164,21 +172,24 @@ class FA2_API Context {
 
   /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current).
   /// If the rows of an argument are not 16-byte aligned, the plan of RowAlignment::element runs.
-  /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem that has
+  /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem
+  /// that has
   ///         no plan yet is an Unavailable error: make the plan first.
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 
-  /// Makes a problem ready on `device` (-1: the current one). May compile, load and search; never while a stream captures.
+  /// Makes a problem ready on `device` (-1: the current one). May compile, load and search; never while a
+  /// stream captures.
   AttentionPlan plan(const AttentionProblem& problem, int device = -1);
 
-  /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the kernel.
+  /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the
+  /// kernel.
   Explanation explain(const AttentionProblem& problem, const std::string& arch);
 
   /// Searches configurations for one problem on `device` (-1: the current one) and stores the record.
   TuneReport tune(const AttentionProblem& problem, int device = -1);
 
-  /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Never throws for a kernel that fails:
-  /// its row carries the error.
+  /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Never throws for a kernel
+  /// that fails: its row carries the error.
   std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,
                                             const std::vector<std::string>& archs,
                                             const PrecompileOptions& options = {});

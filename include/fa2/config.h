@@ -12,13 +12,15 @@ namespace fa2 {
 /// The choices that never change what is computed, only how fast. One field, one visit line: rendering, key,
 /// tuning records and printing all follow from `visit`.
 struct KernelConfig {
-  std::int32_t tile_m = 128;          ///< query rows per thread block
-  std::int32_t tile_n = 64;           ///< keys per step of the main loop
-  std::int32_t warps = 4;             ///< warps per block; each owns tile_m / warps query rows (split-Q)
-  std::int32_t stages = 2;            ///< K/V tiles in flight; 1 = one buffer each for K and V
-  std::int32_t q_in_registers = 0;    ///< 1: Q is read into registers once and its shared memory reused for K and V
-  std::int32_t ctas_per_sm = 1;       ///< blocks per SM that the register allocation makes room for
-  std::int32_t rescale_threshold = 8; ///< log2 growth of the row maximum that is tolerated before O is rescaled; 0: none
+  std::int32_t tile_m = 128;  ///< query rows per thread block
+  std::int32_t tile_n = 64;   ///< keys per step of the main loop
+  std::int32_t warps = 4;     ///< warps per block; each owns tile_m / warps query rows (split-Q)
+  std::int32_t stages = 2;    ///< K/V tiles in flight; 1 = one buffer each for K and V
+  std::int32_t q_in_registers =
+      0;  ///< 1: Q is read into registers once and its shared memory reused for K and V
+  std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
+  std::int32_t rescale_threshold =
+      8;  ///< log2 growth of the row maximum that is tolerated before O is rescaled; 0: none
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& field) {
@@ -40,8 +42,8 @@ struct KernelConfig {
 /// "tile_m=128,tile_n=64,warps=4,..." in field order.
 FA2_API std::string to_string(const KernelConfig&);
 
-/// The inverse of to_string. Fields left out keep their defaults. Throws InvalidProblem naming the unknown field,
-/// the bad number or the repeated field.
+/// The inverse of to_string. Fields left out keep their defaults. Throws InvalidProblem naming the unknown
+/// field, the bad number or the repeated field.
 FA2_API KernelConfig parse_config(std::string_view);
 
 }  // namespace fa2

@@ -15,8 +15,9 @@ enum class ErrorCode : std::int32_t {
   compile = 2,          ///< NVRTC refused the kernel, or the kernel broke a resource rule
   cache = 3,            ///< a kernel cache could not be read or written where that was essential
   cuda = 4,             ///< the CUDA driver returned an error
-  unavailable = 5,      ///< something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel with FA2_JIT=off
-  internal = 6,         ///< a bug in fa2
+  unavailable =
+      5,  ///< something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel with FA2_JIT=off
+  internal = 6,  ///< a bug in fa2
 };
 
 class FA2_API Error : public std::runtime_error {
@@ -35,7 +36,8 @@ struct Violation {
   std::string rule;
 };
 
-/// The request is wrong. Lists every violation, not only the first. Nothing was launched, nothing was written.
+/// The request is wrong. Lists every violation, not only the first. Nothing was launched, nothing was
+/// written.
 class FA2_API InvalidProblem : public Error {
  public:
   explicit InvalidProblem(std::vector<Violation> violations);
@@ -45,13 +47,16 @@ class FA2_API InvalidProblem : public Error {
   std::vector<Violation> violations_;
 };
 
-/// NVRTC failed, or the result spills registers or needs more shared memory than the GPU has. Never cached as good.
+/// NVRTC failed, or the result spills registers or needs more shared memory than the GPU has. Never cached as
+/// good.
 class FA2_API CompileError : public Error {
  public:
   CompileError(const std::string& message, std::string log, std::string source_path)
       : Error(ErrorCode::compile, message), log_(std::move(log)), source_path_(std::move(source_path)) {}
-  const std::string& log() const noexcept { return log_; }                  ///< NVRTC's and ptxas' output
-  const std::string& source_path() const noexcept { return source_path_; }  ///< the kept source; empty if unwritable
+  const std::string& log() const noexcept { return log_; }  ///< NVRTC's and ptxas' output
+  const std::string& source_path() const noexcept {
+    return source_path_;
+  }  ///< the kept source; empty if unwritable
 
  private:
   std::string log_;
@@ -66,7 +71,8 @@ class FA2_API CacheError : public Error {
 /// The driver said no. `result()` is its CUresult.
 class FA2_API CudaError : public Error {
  public:
-  CudaError(const std::string& message, std::int32_t result) : Error(ErrorCode::cuda, message), result_(result) {}
+  CudaError(const std::string& message, std::int32_t result)
+      : Error(ErrorCode::cuda, message), result_(result) {}
   std::int32_t result() const noexcept { return result_; }
 
  private:

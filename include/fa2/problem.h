@@ -14,8 +14,8 @@ namespace fa2 {
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
 /// LSE (batch, heads_q, seqlen_q). The memory order is the arguments' business (AttentionArgs).
 ///
-/// dtype, mask, row_alignment and the head dims specialise the compiled kernel. batch, heads and sequence lengths
-/// never do: they size the grid and choose the tuning record.
+/// dtype, mask, row_alignment and the head dims specialise the compiled kernel. batch, heads and sequence
+/// lengths never do: they size the grid and choose the tuning record.
 struct AttentionProblem {
   DType dtype = DType::f16;
   MaskKind mask = MaskKind::none;
@@ -42,7 +42,8 @@ struct AttentionProblem {
 
 FA2_API std::size_t hash_value(const AttentionProblem&);
 
-/// "f16 d128 causal_bottom_right batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v and alignment where they matter.
+/// "f16 d128 causal_bottom_right batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v and alignment where they
+/// matter.
 FA2_API std::string to_string(const AttentionProblem&);
 
 }  // namespace fa2

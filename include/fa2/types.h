@@ -12,7 +12,8 @@
 #define FA2_API __attribute__((visibility("default")))
 #endif
 
-/// The driver's stream type, declared and never defined here: `CUstream` and `cudaStream_t` are both pointers to it.
+/// The driver's stream type, declared and never defined here: `CUstream` and `cudaStream_t` are both pointers
+/// to it.
 struct CUstream_st;
 
 namespace fa2 {
@@ -25,8 +26,8 @@ enum class DType : std::uint8_t { f16, bf16 };
 
 /// Which keys a query may see. Query i sees key j iff
 ///   none:                every j < seqlen_k
-///   causal_bottom_right: j <= i + seqlen_k - seqlen_q   (FlashAttention's convention: the last query sees all)
-///   causal_top_left:     j <= i
+///   causal_bottom_right: j <= i + seqlen_k - seqlen_q   (FlashAttention's convention: the last query sees
+///   all) causal_top_left:     j <= i
 enum class MaskKind : std::uint8_t { none, causal_bottom_right, causal_top_left };
 
 /// What a kernel may assume of every row of Q, K, V and O.
@@ -35,10 +36,13 @@ enum class MaskKind : std::uint8_t { none, causal_bottom_right, causal_top_left 
 enum class RowAlignment : std::uint8_t { bytes16, element };
 
 /// The log-sum-exp written for a query that sees no key at all (its output row is 0 in either case).
-///   positive_infinity: FlashAttention's convention.  negative_infinity: log(0), what merging partial results needs.
+///   positive_infinity: FlashAttention's convention.  negative_infinity: log(0), what merging partial results
+///   needs.
 enum class EmptyRowLse : std::uint8_t { positive_infinity, negative_infinity };
 
-constexpr std::size_t size_of(DType) { return 2; }
+constexpr std::size_t size_of(DType) {
+  return 2;
+}
 
 FA2_API std::string_view to_string(DType);         ///< "f16", "bf16"
 FA2_API std::string_view to_string(MaskKind);      ///< "none", "causal_bottom_right", "causal_top_left"
