@@ -31,6 +31,8 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
 /// Best first; the first that is valid and leaves room for two blocks wins, else the first that is valid.
 std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
   const bool causal = p.mask != MaskKind::none;
+  // Copying element by element takes registers too.
+  if (head_dim > 128 && p.row_alignment == RowAlignment::element) return {config(64, 32, 4, 1)};
   if (p.seqlen_q <= 64 || (causal && head_dim <= 64 && p.seqlen_q <= 512)) {
     return {config(64, 64, 4, 2), config(64, 64, 4, 1), config(64, 32, 4, 1)};
   }
@@ -40,8 +42,6 @@ std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, c
   if (head_dim <= 128 && arch.compute_capability >= 100) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
   if (head_dim <= 112) return {config(128, 32, 4, 3), config(128, 32, 4, 2), config(64, 64, 4, 1)};
   if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
-  // Copying element by element takes registers too.
-  if (p.row_alignment == RowAlignment::element) return {config(64, 32, 4, 1)};
   return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
 }
 
