@@ -27,15 +27,17 @@ FA2_DEVICE ptx::Vector16 gather_chunk(const u16* source) {
   return chunk;
 }
 
-/// One 16-byte chunk into shared memory, or zeros if `exists` is false. kBounded: `exists` may be false.
-template <bool kAligned, bool kBounded>
-FA2_DEVICE void copy_chunk(SharedAddress destination, const u16* source, bool exists) {
-  if constexpr (!kAligned) {
-    ptx::st_shared_v4(destination, exists ? gather_chunk(source) : ptx::Vector16{});
-  } else if constexpr (kBounded) {
-    ptx::cp_async_16_zfill(destination, source, exists ? 16 : 0);
-  } else {
-    ptx::cp_async_16(destination, source);
+/// Rows [0, kRows) of a source whose rows are aligned to one element only, by all kThreads of the block; done
+/// on return. The slow path: a rolled loop keeps it out of the main loop's registers.
+template <int kThreads, int kRows, int kCols, int kSourceCols>
+FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, int row_count) {
+  constexpr int kChunksPerRow = kCols / 8;
+  FA2_NO_UNROLL
+  for (int i = ptx::thread_index(); i < kRows * kChunksPerRow; i += kThreads) {
+    const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
+    const bool exists = row < row_count && col < kSourceCols;
+    ptx::st_shared_v4(tile.chunk_address(row, col),
+                      exists ? gather_chunk(source.data + row * source.stride + col) : ptx::Vector16{});
   }
 }
 
@@ -43,8 +45,8 @@ FA2_DEVICE void copy_chunk(SharedAddress destination, const u16* source, bool ex
 /// source's arrive as zeros; kBounded: so do rows at and beyond `row_count`, whose memory is never read. With
 /// kAligned the copy is asynchronous (cp.async of the current group), else it is done on return.
 template <int kThreads, bool kAligned, bool kBounded, int kRows, int kCols, int kSourceCols>
-FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source,
-                          int row_count = kRows) {
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, int row_count) {
+  if constexpr (!kAligned) return gather_tile<kThreads>(tile, source, kBounded ? row_count : kRows);
   FA2_UNROLL
   for (int start = 0; start < kCols; start = tile.pages_end(start)) {
     // Consecutive threads cover one row of a page, so that a warp reads whole sectors; a thread's row serves
@@ -61,12 +63,13 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols>
       FA2_UNROLL
       for (int page = start; page < tile.pages_end(start); page += tile.page_width(start)) {
         const SharedAddress to = tile.chunk_address(row, page, chunk);
-        if (page + tile.page_width(start) <= kSourceCols) {
-          copy_chunk<kAligned, kBounded>(to, from + (page - start), row < row_count);
+        const bool whole_page = page + tile.page_width(start) <= kSourceCols;
+        if (whole_page && !kBounded) {
+          ptx::cp_async_16(to, from + (page - start));
         } else {
-          const bool column_exists = page + chunk * 8 < kSourceCols;
-          copy_chunk<kAligned, true>(to, from + (page - start),
-                                     column_exists && (!kBounded || row < row_count));
+          const bool exists =
+              (whole_page || page + chunk * 8 < kSourceCols) && (!kBounded || row < row_count);
+          ptx::cp_async_16_zfill(to, from + (page - start), exists ? 16 : 0);
         }
       }
     }
