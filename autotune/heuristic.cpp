@@ -31,15 +31,17 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
 /// Best first; the first that is valid and leaves room for two blocks wins, else the first that is valid.
 std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
   const bool causal = p.mask != MaskKind::none;
-  // Copying element by element takes registers too.
-  if (head_dim > 128 && p.row_alignment == RowAlignment::element) return {config(64, 32, 4, 1)};
+  // Copying element by element takes registers too, and is slow whatever the tile.
+  if (p.row_alignment == RowAlignment::element) return {config(64, 32, 4, 1)};
   if (p.seqlen_q <= 64 || (causal && head_dim <= 64 && p.seqlen_q <= 512)) {
     return {config(64, 64, 4, 2), config(64, 64, 4, 1), config(64, 32, 4, 1)};
   }
   if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1)};
   if (head_dim <= 96) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
-  // The widest tiles that ptxas fits into 255 registers: on Blackwell, and for 112 columns, it needs more.
-  if (head_dim <= 128 && arch.compute_capability >= 100) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
+  // The widest tiles that ptxas fits into 255 registers: on Blackwell, for two head dims, and for 112 columns
+  // it needs more.
+  const bool tight = arch.compute_capability >= 100 || p.head_dim != p.head_dim_v;
+  if (head_dim <= 128 && tight) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
   if (head_dim <= 112) return {config(128, 32, 4, 3), config(128, 32, 4, 2), config(64, 64, 4, 1)};
   if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
   return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
@@ -50,7 +52,7 @@ std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, c
 HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int /*sm_count*/) {
   const AttentionTraits traits = traits_of(problem);
   const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
-  const auto choices = preferences(problem, head_dim, arch);
+  const auto choices = preferences(problem.normalized(), head_dim, arch);
   std::optional<KernelConfig> valid;
   for (const KernelConfig& choice : choices) {
     if (why_rejected({traits, choice, arch})) continue;
