@@ -24,10 +24,14 @@ class LoadedLibrary {
   LoadedLibrary(const LoadedLibrary&) = delete;
   LoadedLibrary& operator=(const LoadedLibrary&) = delete;
 
-  CUkernel kernel(const std::string& entry) const {
+  /// The driver may load code this late, and find only here that it is none.
+  CUkernel kernel(const KernelBinary& binary) const {
     CUkernel found = nullptr;
-    const CUresult result = driver().library_get_kernel(&found, library_, entry.c_str());
-    if (result != CUDA_SUCCESS) throw_cuda_error(result, "cuLibraryGetKernel of " + entry);
+    const CUresult result = driver().library_get_kernel(&found, library_, binary.entry.c_str());
+    if (result != CUDA_SUCCESS) {
+      throw_cuda_error(result, fmt::format("cuLibraryGetKernel of {} in the {} kernel {}", binary.entry,
+                                           binary.arch, binary.spec));
+    }
     return found;
   }
 
@@ -41,7 +45,7 @@ class CudaKernel final : public Kernel {
   CudaKernel(const KernelBinary& binary, int device)
       : driver_(driver()),
         library_(binary),
-        kernel_(library_.kernel(binary.entry)),
+        kernel_(library_.kernel(binary)),
         threads_(static_cast<unsigned>(binary.resources.threads)),
         shared_bytes_(static_cast<unsigned>(binary.resources.dynamic_shared_bytes)) {
     check(driver_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
