@@ -99,6 +99,32 @@ std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, con
   return candidates;
 }
 
+bool is_obstacle(const Error& error) {
+  return error.code() == ErrorCode::compile || error.code() == ErrorCode::unavailable;
+}
+
+std::string summary(const Error& error) {
+  if (const auto* refused = dynamic_cast<const KernelRefused*>(&error)) return refused->reason();
+  const std::string_view message = error.what();
+  return std::string(message.substr(0, message.find('\n')));
+}
+
+void warn_of_alternative(const ConfigChoice& choice) {
+  log().warn("{} runs: {}", to_string(choice.config), choice.reason);
+}
+
+std::vector<ConfigChoice> ConfigChooser::with_alternatives(const ConfigChoice& choice,
+                                                           const AttentionProblem& problem,
+                                                           const Target& target) {
+  std::vector<ConfigChoice> choices = {choice};
+  if (choice.origin == ConfigOrigin::pinned) return choices;
+  for (const HeuristicChoice& other : heuristic_choices(problem, target.arch, target.sm_count)) {
+    if (other.config == choice.config) continue;
+    choices.push_back({other.config, ConfigOrigin::heuristic, other.reason, std::nullopt});
+  }
+  return choices;
+}
+
 ConfigChoice ConfigChooser::guess(const AttentionProblem& problem, const Target& target,
                                   const std::string& because) {
   HeuristicChoice choice = heuristic(problem, target.arch, target.sm_count);

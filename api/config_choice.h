@@ -4,9 +4,11 @@
 #include <api/settings.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
+#include <fa2/errors.h>
 #include <generator/arch.h>
 #include <runtime/device.h>
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -40,6 +42,15 @@ std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, con
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);
 
+/// Whether another configuration may do: this one's kernel does not compile, or is missing where nothing may
+/// be compiled.
+bool is_obstacle(const Error& error);
+
+/// The rule that a refused kernel broke, else the first line of the message.
+std::string summary(const Error& error);
+
+void warn_of_alternative(const ConfigChoice& choice);
+
 /// Thread-safe. One search at a time: two would disturb each other's measurements.
 class ConfigChooser {
  public:
@@ -52,14 +63,17 @@ class ConfigChooser {
   /// @throws InvalidProblem if the pinned config cannot compute this problem on this arch.
   ConfigChoice choose(const AttentionProblem& problem, const Target& target, const Search& search = {});
 
-  /// The heuristic alone. `because` says why nothing better, or is empty.
-  static ConfigChoice guess(const AttentionProblem& problem, const Target& target,
-                            const std::string& because);
+  /// `choice`, then what serves if its kernel cannot be had: nothing in place of a pinned config, else the
+  /// heuristic's choices that are not it.
+  static std::vector<ConfigChoice> with_alternatives(const ConfigChoice& choice,
+                                                     const AttentionProblem& problem, const Target& target);
 
   /// Searches, whatever is recorded, and records the result.
   TuneReport tune(const AttentionProblem& problem, const Target& target, const Search& search);
 
  private:
+  static ConfigChoice guess(const AttentionProblem& problem, const Target& target,
+                            const std::string& because);
   ConfigChoice pinned(const AttentionProblem& problem, const Target& target) const;
   Lookup look_up(const AttentionProblem& problem, const Target& target) const;
   std::optional<ConfigChoice> measure(const AttentionProblem& problem, const Target& target,
@@ -71,5 +85,27 @@ class ConfigChooser {
   std::mutex measuring_;
   std::map<std::string, std::string> unmeasurable_;  ///< device and bucket -> why; guarded by measuring_
 };
+
+/// build(choice) of the first of `choices` whose kernel compiles, or is cached where nothing may be compiled.
+/// Those before it are named in its reason, and warned of. @throws the first one's error if none can be
+/// built.
+template <class Build>
+auto build_first(const std::vector<ConfigChoice>& choices, const Build& build) {
+  std::exception_ptr failure;
+  std::string obstacles;
+  for (ConfigChoice choice : choices) {
+    choice.reason += obstacles;
+    try {
+      auto built = build(choice);
+      if (!obstacles.empty()) warn_of_alternative(choice);
+      return built;
+    } catch (const Error& error) {
+      if (!is_obstacle(error)) throw;
+      if (!failure) failure = std::current_exception();
+      obstacles += "; instead of " + to_string(choice.config) + ": " + summary(error);
+    }
+  }
+  std::rethrow_exception(failure);
+}
 
 }  // namespace fa2

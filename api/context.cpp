@@ -109,18 +109,8 @@ AttentionPlan Context::Impl::make_plan(const AttentionProblem& problem, int ordi
   Search search;
   if (has_output(problem)) search = [&](const AttentionProblem& p) { return search_on(gpu, p); };
   const ConfigChoice choice = chooser.choose(problem, target_of(gpu), search);
-  if (!choice.record) return plan_with(choice, problem, gpu, notes);
-  try {
-    return plan_with(choice, problem, gpu, notes);
-  } catch (const Error& error) {
-    // A record may come from another version of the library, or its kernel be missing where nothing is
-    // compiled.
-    if (error.code() != ErrorCode::compile && error.code() != ErrorCode::unavailable) throw;
-    log().warn("the recorded config {} of \"{}\" is not used: {}", to_string(choice.config),
-               to_string(problem), error.what());
-    const auto because = fmt::format("the recorded config {} could not be built", to_string(choice.config));
-    return plan_with(ConfigChooser::guess(problem, target_of(gpu), because), problem, gpu, notes);
-  }
+  return build_first(ConfigChooser::with_alternatives(choice, problem, target_of(gpu)),
+                     [&](const ConfigChoice& possible) { return plan_with(possible, problem, gpu, notes); });
 }
 
 AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const AttentionProblem& problem,
@@ -195,9 +185,12 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
     found.push_back({"arch", "\"" + arch_name + "\"", "must be one of " + known_arch_names()});
   if (!found.empty()) throw InvalidProblem(std::move(found));
   const AttentionProblem p = problem.normalized();
-  const ConfigChoice choice = impl_->chooser.choose(p, {*arch, "", 0});
-  const KernelSource source = render({traits_of(p), choice.config, *arch});
-  return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
+  const Target target{*arch, "", 0};
+  return build_first(ConfigChooser::with_alternatives(impl_->chooser.choose(p, target), p, target),
+                     [&](const ConfigChoice& choice) {
+                       const KernelSource source = render({traits_of(p), choice.config, *arch});
+                       return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
+                     });
 }
 
 TuneReport Context::tune(const AttentionProblem& problem, int device) {

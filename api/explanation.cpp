@@ -63,6 +63,7 @@ Json json_of(const PrecompiledKernel& kernel) {
           {"arch", kernel.arch},
           {"key", kernel.key},
           {"config", json_of(kernel.config)},
+          {"config_reason", kernel.config_reason},
           {"resources", json_of(kernel.resources)},
           {"binary_bytes", kernel.binary_bytes},
           {"compile_ms", kernel.compile_ms},

@@ -71,7 +71,12 @@ void GpuTrial::upload_inputs() {
 void GpuTrial::prepare(std::size_t index) {
   Candidate& candidate = candidates_[index];
   const KernelSource source = render({traits_of(tensors_.problem), candidate.config, device_.arch});
-  candidate.kernel = load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+  try {
+    candidate.kernel = load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+  } catch (const KernelRefused& error) {
+    discard_source(error);
+    throw Error(ErrorCode::compile, error.reason());
+  }
 }
 
 double GpuTrial::measure_us(std::size_t index) {

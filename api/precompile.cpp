@@ -36,10 +36,11 @@ void add_request(const AttentionProblem& problem, const Arch& arch, ConfigChoose
   request.row.problem = problem;
   request.row.arch = arch.name;
   try {
-    const ConfigChoice choice = chooser.choose(problem, {arch, "", 0});
+    const Target target{arch, "", 0};
+    const ConfigChoice choice = chooser.choose(problem, target);
     request.row.config = choice.config;
-    request.spec = {traits_of(problem), choice.config, arch};
-    request.row.key = render(request.spec).key;
+    request.choices = ConfigChooser::with_alternatives(choice, problem, target);
+    request.row.key = render({traits_of(problem), choice.config, arch}).key;
     if (choice.record) requests.records.push_back(*choice.record);
     if (!seen.insert(request.row.key).second) return;
   } catch (const Error& error) {
@@ -48,16 +49,26 @@ void add_request(const AttentionProblem& problem, const Arch& arch, ConfigChoose
   requests.kernels.push_back(std::move(request));
 }
 
+PrecompiledKernel make_with(const ConfigChoice& choice, PrecompiledKernel row, KernelCache& cache) {
+  const KernelSource source = render({traits_of(row.problem), choice.config, *find_arch(row.arch)});
+  const CachedKernel kernel = cache.get(source);
+  row.key = source.key;
+  row.config = choice.config;
+  row.config_reason = choice.reason;
+  row.resources = kernel.binary->resources;
+  row.binary_bytes = kernel.binary->code.size();
+  row.compile_ms = kernel.binary->compile_ms;
+  row.origin = kernel.origin;
+  if (kernel.path.empty()) row.error = "compiled, but not stored: no cache directory could be written";
+  return row;
+}
+
 PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
   PrecompiledKernel row = request.row;
   if (!row.error.empty()) return row;
   try {
-    const CachedKernel kernel = cache.get(render(request.spec));
-    row.resources = kernel.binary->resources;
-    row.binary_bytes = kernel.binary->code.size();
-    row.compile_ms = kernel.binary->compile_ms;
-    row.origin = kernel.origin;
-    if (kernel.path.empty()) row.error = "compiled, but not stored: no cache directory could be written";
+    return build_first(request.choices,
+                       [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
   } catch (const std::exception& error) {
     row.error = error.what();
   }

@@ -3,7 +3,6 @@
 
 #include <api/config_choice.h>
 #include <fa2/attention.h>
-#include <generator/kernel_spec.h>
 #include <runtime/kernel_cache.h>
 
 #include <optional>
@@ -15,7 +14,8 @@ namespace fa2 {
 /// One kernel to make.
 struct KernelRequest {
   PrecompiledKernel row;  ///< problem, arch, key and config; or the error that keeps it from being made
-  KernelSpec spec;        ///< meaningful unless there is an error
+  std::vector<ConfigChoice>
+      choices;  ///< the chosen config, then its alternatives; empty if there is an error
 };
 
 struct KernelRequests {

@@ -6,7 +6,6 @@
 #include <generator/config_space.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 namespace fa2 {
@@ -28,45 +27,49 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
   return 2 * (shared_bytes(traits, c) + arch.shared_reserved) <= arch.shared_per_sm;
 }
 
-/// Best first; the first that is valid and leaves room for two blocks wins, else the first that is valid.
+/// Best first, whether they are valid or not. The last is small enough for every compiler.
 std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
   const bool causal = p.mask != MaskKind::none;
   // Copying element by element takes registers too, and is slow whatever the tile.
-  if (p.row_alignment == RowAlignment::element) return {config(64, 32, 4, 1)};
+  const KernelConfig small = config(64, 32, 4, 1);
+  if (p.row_alignment == RowAlignment::element) return {small};
   if (p.seqlen_q <= 64 || (causal && head_dim <= 64 && p.seqlen_q <= 512)) {
-    return {config(64, 64, 4, 2), config(64, 64, 4, 1), config(64, 32, 4, 1)};
+    return {config(64, 64, 4, 2), config(64, 64, 4, 1), small};
   }
-  if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1)};
-  if (head_dim <= 96) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
+  if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1), config(64, 64, 4, 1), small};
+  if (head_dim <= 96) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1), small};
   // The widest tiles that ptxas fits into 255 registers: on Blackwell, for two head dims, and for 112 columns
   // it needs more.
   const bool tight = arch.compute_capability >= 100 || p.head_dim != p.head_dim_v;
-  if (head_dim <= 128 && tight) return {config(64, 64, 4, 2), config(64, 64, 4, 1)};
-  if (head_dim <= 112) return {config(128, 32, 4, 3), config(128, 32, 4, 2), config(64, 64, 4, 1)};
-  if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1)};
-  return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), config(64, 32, 4, 1)};
+  if (head_dim <= 128 && tight) return {config(64, 64, 4, 2), config(64, 64, 4, 1), small};
+  if (head_dim <= 112) return {config(128, 32, 4, 3), config(128, 32, 4, 2), config(64, 64, 4, 1), small};
+  if (head_dim <= 128) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1), small};
+  return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), small};
 }
 
 }  // namespace
 
-HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int /*sm_count*/) {
+std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch,
+                                               int /*sm_count*/) {
   const AttentionTraits traits = traits_of(problem);
   const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
-  const auto choices = preferences(problem.normalized(), head_dim, arch);
-  std::optional<KernelConfig> valid;
-  for (const KernelConfig& choice : choices) {
-    if (why_rejected({traits, choice, arch})) continue;
-    if (!valid) valid = choice;
-    if (!two_fit(traits, choice, arch)) continue;
-    valid = choice;
-    break;
-  }
-  if (!valid) {
+  std::vector<KernelConfig> configs = preferences(problem.normalized(), head_dim, arch);
+  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected({traits, c, arch}).has_value(); });
+  std::ranges::stable_partition(configs, [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
+  if (configs.empty()) {
     throw Error(ErrorCode::internal,
                 fmt::format("no heuristic configuration fits {} on {}", to_string(traits), arch.name));
   }
-  return {*valid, fmt::format("table entry for head dims around {}, seqlen_q {}, on {}", head_dim,
-                              problem.seqlen_q, arch.name)};
+  std::vector<HeuristicChoice> choices;
+  for (const KernelConfig& c : configs) {
+    choices.push_back({c, fmt::format("entry {} of the table for head dims around {}, seqlen_q {}, on {}",
+                                      choices.size() + 1, head_dim, problem.seqlen_q, arch.name)});
+  }
+  return choices;
+}
+
+HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int sm_count) {
+  return heuristic_choices(problem, arch, sm_count).front();
 }
 
 }  // namespace fa2

@@ -6,6 +6,7 @@
 #include <generator/arch.h>
 
 #include <string>
+#include <vector>
 
 namespace fa2 {
 
@@ -14,7 +15,12 @@ struct HeuristicChoice {
   std::string reason;  ///< one sentence
 };
 
-/// Always valid: why_rejected() is empty for it. `sm_count` 0: unknown (precompiling without a GPU).
+/// Best first, at least one, each valid: why_rejected() is empty for it. The later ones are for compilers
+/// that spill on the earlier. `sm_count` 0: unknown (precompiling without a GPU).
+std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch,
+                                               int sm_count);
+
+/// The first of them.
 HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int sm_count);
 
 }  // namespace fa2

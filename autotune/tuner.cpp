@@ -14,7 +14,8 @@
 namespace fa2 {
 namespace {
 
-constexpr double kCompileShare = 0.6;
+constexpr double kCompileShare = 0.75;
+constexpr double kFirstRoundsShare = 1.5;
 constexpr int kFirstCut = 3;  ///< samples; also the fewest with which a challenger may win
 constexpr double kFirstRatio = 1.3;
 constexpr int kSecondCut = 7;
@@ -40,6 +41,11 @@ struct Entrant {
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void raise(std::atomic<double>& maximum, double value) {
+  double current = maximum;
+  while (current < value && !maximum.compare_exchange_weak(current, value)) continue;
 }
 
 /// Discards the entrant if `step` throws.
@@ -71,19 +77,22 @@ class Race {
  private:
   double elapsed() const { return options_.now_seconds() - start_; }
 
-  bool time_is_up(double share) {
-    if (elapsed() < share * options_.budget_seconds) return false;
+  /// Whether a step of so many seconds would end after this share of the budget.
+  bool time_is_up(double share, double step_seconds = 0) {
+    if (elapsed() + step_seconds < share * options_.budget_seconds) return false;
     budget_spent_ = true;
     return true;
   }
 
   void prepare() {
     for_each_index(entrants_.size(), options_.compile_threads, [&](std::size_t i) {
-      if (i > 0 && time_is_up(kCompileShare)) {
+      const double start = elapsed();
+      if (i > 0 && time_is_up(kCompileShare, longest_prepare_)) {
         entrants_[i].dropped = "not compiled: the budget was spent";
-      } else {
-        attempt(entrants_[i], [&] { trial_.prepare(i); });
+        return;
       }
+      attempt(entrants_[i], [&] { trial_.prepare(i); });
+      raise(longest_prepare_, elapsed() - start);
     });
   }
 
@@ -97,7 +106,7 @@ class Race {
       std::ranges::shuffle(order, random);
       for (const std::size_t i : order) {
         if (round == 1 && i == 0) continue;
-        if (time_is_up(1.0)) return;
+        if (time_is_up(round <= kFirstCut ? kFirstRoundsShare : 1.0)) return;
         sample(i);
       }
       if (round == kFirstCut) drop_slower_than(kFirstRatio);
@@ -196,6 +205,7 @@ class Race {
   TunerOptions options_;
   double start_ = 0;
   std::vector<Entrant> entrants_;
+  std::atomic<double> longest_prepare_ = 0;
   std::atomic<bool> budget_spent_ = false;
 };
 

@@ -34,11 +34,13 @@ struct TunerOptions {
 };
 
 /// Candidate 0 is the heuristic's choice: it is always measured, and the result never loses to it.
-/// First everything is prepared, in order, until all are or 60 % of the budget is gone. Then successive
-/// halving: every prepared candidate gets 3 interleaved bursts; those slower than 1.3x the best leave; after
-/// 7 all slower than 1.1x and all but the 4 fastest (candidate 0 always stays); the rest get 15. Ends there
-/// or when the budget is spent; what was started then is finished. Given the same clock and measurements it
-/// gives the same report. The report's `problem` and `bucket` are left for the caller to fill.
+/// First everything is prepared, in order, as long as the next is expected to be ready within 75 % of the
+/// budget. Then successive halving: every prepared candidate gets 3 interleaved bursts; those slower
+/// than 1.3x the best leave; after 7 all slower than 1.1x and all but the 4 fastest (candidate 0 always
+/// stays); the rest get 15. Ends there or when the budget is spent; what was started then is finished, and
+/// the first 3 bursts may take half the budget more: without them the compiling was for nothing. Given the
+/// same clock and measurements it gives the same report. The report's `problem` and `bucket` are left for the
+/// caller to fill.
 /// @throws the error of candidate 0 if no candidate could be measured.
 TuneReport search(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options);
 

@@ -57,6 +57,7 @@ std::string header_of(const KernelBinary& binary) {
                        {"compiler", binary.compiler},
                        {"compile_ms", binary.compile_ms},
                        {"resources", resources},
+                       {"refused", binary.refused},
                        {"code_bytes", binary.code.size()},
                        {"code_hash", content_hash(text_of(binary.code))}};
   return header.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -113,6 +114,7 @@ KernelBinary binary_of(const json& header) {
   header.at("entry").get_to(binary.entry);
   header.at("compiler").get_to(binary.compiler);
   header.at("compile_ms").get_to(binary.compile_ms);
+  header.at("refused").get_to(binary.refused);
   visit_resources(binary.resources,
                   [&resources = header.at("resources")](const char* name, std::int32_t& value) {
                     value = int32_field(resources, name);

@@ -1,6 +1,7 @@
 // Turns rendered source into a binary. NVRTC is one; a host compiler for the interpreter can be another.
 #pragma once
 
+#include <fa2/errors.h>
 #include <generator/kernel_source.h>
 #include <runtime/kernel_binary.h>
 
@@ -14,11 +15,13 @@ class Compiler {
  public:
   virtual ~Compiler() = default;
 
-  /// @throws CompileError (with log and kept source) if the source does not compile, spills registers, or
-  /// needs more
-  ///         shared memory than the arch has; Unavailable if the compiler itself cannot be found.
+  /// @throws CompileError (with log and kept source) if the source does not compile; KernelRefused if it
+  /// spills registers or needs more shared memory than the arch has; Unavailable if there is no compiler.
   virtual KernelBinary compile(const KernelSource& source) = 0;
 };
+
+/// Removes the source that a failed compile kept: for a caller to whom the failure is a result like another.
+void discard_source(const CompileError& error);
 
 /// NVRTC, opened on the first compile() and never before.
 std::unique_ptr<Compiler> make_nvrtc_compiler();

@@ -19,6 +19,7 @@ struct KernelBinary {
   double compile_ms = 0;
   KernelResources resources;
   std::vector<std::byte> code;  ///< a cubin for CUDA archs
+  std::string refused;          ///< why it must not run, as KernelRefused::reason(); then there is no code
 };
 
 }  // namespace fa2

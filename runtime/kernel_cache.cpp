@@ -4,6 +4,7 @@
 #include <runtime/kernel_cache.h>
 #include <runtime/log.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <system_error>
@@ -12,8 +13,14 @@
 namespace fa2 {
 namespace {
 
+/// @throws KernelRefused if the file holds a refusal.
 CachedKernel found_in(const DiskCache& cache, KernelBinary binary, KernelOrigin origin) {
   const std::string path = cache.path_of(binary.arch, binary.key).native();
+  if (!binary.refused.empty()) {
+    throw KernelRefused(fmt::format("{}: {}; as remembered in {}: remove it to compile again", binary.spec,
+                                    binary.refused, path),
+                        binary.refused, "", "");
+  }
   return {std::make_shared<const KernelBinary>(std::move(binary)), origin, path, 0};
 }
 
@@ -100,11 +107,27 @@ CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
   // Another process may have published it meanwhile.
   if (auto binary = load_from_user()) return found_in(*user_, std::move(*binary), KernelOrigin::disk_cache);
 
-  auto binary = std::make_shared<const KernelBinary>(compiler_->compile(source));
+  auto binary = std::make_shared<const KernelBinary>(compile(source));
   log().debug("compiled {} in {:.0f} ms", source.spec, binary->compile_ms);
   const bool stored = user_ && user_->store(*binary);
   // Never read back: what was compiled is what runs, whatever the disk did with it.
   return {binary, KernelOrigin::compiled, stored ? user_->path_of(arch, source.key).native() : "", 0};
+}
+
+KernelBinary KernelCache::compile(const KernelSource& source) {
+  try {
+    return compiler_->compile(source);
+  } catch (const KernelRefused& error) {
+    // Kept, so that the next process neither opens the compiler nor waits for it to learn the same.
+    KernelBinary refusal;
+    refusal.key = source.key;
+    refusal.spec = source.spec;
+    refusal.arch = source.arch.name;
+    refusal.entry = source.entry;
+    refusal.refused = error.reason();
+    if (user_) user_->store(refusal);
+    throw;
+  }
 }
 
 std::optional<KernelOrigin> KernelCache::find(const KernelSource& source) const {
@@ -120,11 +143,12 @@ std::optional<KernelOrigin> KernelCache::find(const KernelSource& source) const 
       }
     }
   }
-  const std::string arch(source.arch.name);
-  for (const DiskCache& cache : read_only_) {
-    if (cache.load(arch, source.key)) return KernelOrigin::read_only_cache;
-  }
-  if (user_ && user_->load(arch, source.key)) return KernelOrigin::disk_cache;
+  const auto holds = [&](const DiskCache& cache) {
+    const auto binary = cache.load(std::string(source.arch.name), source.key);
+    return binary && binary->refused.empty();
+  };
+  if (std::ranges::any_of(read_only_, holds)) return KernelOrigin::read_only_cache;
+  if (user_ && holds(*user_)) return KernelOrigin::disk_cache;
   return std::nullopt;
 }
 

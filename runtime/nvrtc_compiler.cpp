@@ -118,11 +118,24 @@ std::string keep_source(const KernelSource& source) {
   return {};
 }
 
-[[noreturn]] void refuse(const KernelSource& source, const std::string& reason, const std::string& log) {
-  const std::string path = keep_source(source);
+std::string describe(const KernelSource& source, const std::string& reason, const std::string& path) {
   const std::string where = path.empty() ? "the source could not be kept" : "source kept in " + path;
-  throw CompileError(fmt::format("{} for {}: {}; {}", source.spec, source.arch.name, reason, where), log,
-                     path);
+  return fmt::format("{} for {}: {}; {}", source.spec, source.arch.name, reason, where);
+}
+
+[[noreturn]] void fail(const KernelSource& source, const std::string& reason, const std::string& log) {
+  const std::string path = keep_source(source);
+  throw CompileError(describe(source, reason, path), log, path);
+}
+
+std::string compiler_name() {
+  return fmt::format("nvrtc {}.{}", nvrtc().major, nvrtc().minor);
+}
+
+[[noreturn]] void refuse(const KernelSource& source, const std::string& rule, const std::string& log) {
+  const std::string path = keep_source(source);
+  const std::string reason = fmt::format("{} ({})", rule, compiler_name());
+  throw KernelRefused(describe(source, reason, path), reason, log, path);
 }
 
 /// The first line of the log that reports an error; empty if there is none.
@@ -142,10 +155,6 @@ std::string too_much_shared(const KernelSource& source, std::int32_t static_byte
 /// The resource rule that a compiled kernel breaks, as a sentence; empty for a good one.
 std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   const KernelResources& r = report.resources;
-  if (r.registers == 0) {
-    return fmt::format("ptxas reported nothing on a kernel named {} (options: {})", source.entry,
-                       fmt::join(source.options, " "));
-  }
   if (r.spill_store_bytes != 0 || r.spill_load_bytes != 0 || r.stack_bytes != 0) {
     return fmt::format(
         "uses local memory with {} registers per thread: {} bytes of stack, {} of spill stores, {} of "
@@ -170,7 +179,7 @@ void compile_or_refuse(Program& program, const KernelSource& source) {
   const nvrtcResult result = program.compile(source.options);
   if (result == NVRTC_SUCCESS) return;
   const std::string log = program.log();
-  refuse(source, fmt::format("{}: {}", nvrtc().get_error_string(result), first_error(log)), log);
+  fail(source, fmt::format("{}: {}", nvrtc().get_error_string(result), first_error(log)), log);
 }
 
 class NvrtcCompiler final : public Compiler {
@@ -183,6 +192,12 @@ class NvrtcCompiler final : public Compiler {
     compile_or_refuse(program, source);
     const std::string log = program.log();
     const PtxasReport report = parse_ptxas_log(log, source.entry);
+    if (report.resources.registers == 0) {
+      fail(source,
+           fmt::format("ptxas reported nothing on a kernel named {} (options: {})", source.entry,
+                       fmt::join(source.options, " ")),
+           log);
+    }
     const std::string broken = broken_rule(source, report);
     if (!broken.empty()) refuse(source, broken, log);
 
@@ -191,19 +206,23 @@ class NvrtcCompiler final : public Compiler {
     binary.spec = source.spec;
     binary.arch = source.arch.name;
     binary.entry = source.entry;
-    binary.compiler = fmt::format("nvrtc {}.{}", nvrtc().major, nvrtc().minor);
+    binary.compiler = compiler_name();
     binary.compile_ms = program.milliseconds();
     binary.resources = report.resources;
     binary.resources.dynamic_shared_bytes = source.shared_bytes;
     binary.resources.threads = source.threads;
     binary.code = program.cubin();
     if (!is_elf(binary.code))
-      refuse(source, "NVRTC made no cubin (--gpu-architecture must name an sm_ target)", log);
+      fail(source, "NVRTC made no cubin (--gpu-architecture must name an sm_ target)", log);
     return binary;
   }
 };
 
 }  // namespace
+
+void discard_source(const CompileError& error) {
+  if (!error.source_path().empty()) unlink(error.source_path().c_str());
+}
 
 std::unique_ptr<Compiler> make_nvrtc_compiler() {
   return std::make_unique<NvrtcCompiler>();

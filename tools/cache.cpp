@@ -60,15 +60,11 @@ std::string time_text(std::int64_t seconds) {
 }
 
 Json json_of(const CacheEntry& entry) {
-  return {{"path", entry.path.string()},
-          {"key", entry.binary.key},
-          {"arch", entry.binary.arch},
-          {"spec", entry.binary.spec},
-          {"file_bytes", entry.file_bytes},
-          {"compile_ms", entry.binary.compile_ms},
-          {"compiler", entry.binary.compiler},
-          {"last_used", time_text(entry.last_used)},
-          {"damage", entry.damage}};
+  return {{"path", entry.path.string()},       {"key", entry.binary.key},
+          {"arch", entry.binary.arch},         {"spec", entry.binary.spec},
+          {"file_bytes", entry.file_bytes},    {"compile_ms", entry.binary.compile_ms},
+          {"compiler", entry.binary.compiler}, {"last_used", time_text(entry.last_used)},
+          {"refused", entry.binary.refused},   {"damage", entry.damage}};
 }
 
 Json document_of(const fs::path& dir, const std::vector<CacheEntry>& entries) {
@@ -81,6 +77,12 @@ std::string summary(const fs::path& dir, const std::vector<CacheEntry>& entries)
   return fmt::format("{}: {} kernels, {}", dir.string(), entries.size(), bytes_text(bytes_of(entries)));
 }
 
+std::string description(const CacheEntry& entry) {
+  if (!entry.damage.empty()) return "damaged: " + entry.damage;
+  if (!entry.binary.refused.empty()) return entry.binary.spec + ", refused: " + entry.binary.refused;
+  return entry.binary.spec;
+}
+
 int list(const fs::path& dir, bool json) {
   std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries();
   std::stable_sort(entries.begin(), entries.end(),
@@ -89,11 +91,11 @@ int list(const fs::path& dir, bool json) {
   Table table(
       {{"key"}, {"arch"}, number("bytes"), number("compile ms"), {"compiler"}, {"last used"}, {"spec"}});
   for (const CacheEntry& entry : entries) {
-    const bool is_good = entry.damage.empty();
+    const bool was_compiled = entry.damage.empty() && entry.binary.refused.empty();
     table.add({entry.path.stem().string().substr(0, kShortKey), entry.binary.arch,
                fmt::format("{}", entry.file_bytes),
-               is_good ? fmt::format("{:.0f}", entry.binary.compile_ms) : "", entry.binary.compiler,
-               time_text(entry.last_used), is_good ? entry.binary.spec : "damaged: " + entry.damage});
+               was_compiled ? fmt::format("{:.0f}", entry.binary.compile_ms) : "", entry.binary.compiler,
+               time_text(entry.last_used), description(entry)});
   }
   if (!entries.empty()) print(table);
   fmt::print("{}\n", summary(dir, entries));

@@ -119,6 +119,7 @@ struct PrecompiledKernel {
   std::string arch;
   std::string key;
   KernelConfig config;
+  std::string config_reason;  ///< one sentence
   KernelResources resources;
   std::size_t binary_bytes = 0;
   double compile_ms = 0;

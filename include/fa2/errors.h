@@ -47,8 +47,7 @@ class FA2_API InvalidProblem : public Error {
   std::vector<Violation> violations_;
 };
 
-/// NVRTC failed, or the result spills registers or needs more shared memory than the GPU has. Never cached as
-/// good.
+/// NVRTC failed. Never cached as good.
 class FA2_API CompileError : public Error {
  public:
   CompileError(const std::string& message, std::string log, std::string source_path)
@@ -61,6 +60,20 @@ class FA2_API CompileError : public Error {
  private:
   std::string log_;
   std::string source_path_;
+};
+
+/// The kernel compiled, but spills registers or needs more shared memory than the GPU has. Another
+/// configuration may do: unless this one was pinned, fa2 takes the next and says so in its explanation.
+class FA2_API KernelRefused : public CompileError {
+ public:
+  KernelRefused(const std::string& message, std::string reason, std::string log, std::string source_path)
+      : CompileError(message, std::move(log), std::move(source_path)), reason_(std::move(reason)) {}
+  const std::string& reason() const noexcept {
+    return reason_;
+  }  ///< the broken rule, with the compiler's name
+
+ private:
+  std::string reason_;
 };
 
 class FA2_API CacheError : public Error {

@@ -159,6 +159,30 @@ TEST_CASE_FIXTURE(Fixture, "a failing compile is rethrown without compiling, and
   CHECK(cache().get(source()).origin == KernelOrigin::compiled);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a refused kernel is remembered on disk, and stays refused without the compiler") {
+  compiler->before = [] { throw KernelRefused("spec: spills", "spills (nvrtc 12.3)", "log", ""); };
+  KernelCache first = cache();
+  CHECK_THROWS_WITH_AS(first.get(source()), "spec: spills", KernelRefused);
+  for (const JitMode jit : {JitMode::on, JitMode::off}) {
+    KernelCache second = cache({}, jit);
+    CHECK_FALSE(second.find(source()).has_value());
+    try {
+      second.get(source());
+      FAIL("a refused kernel was returned");
+    } catch (const KernelRefused& error) {
+      CHECK(error.reason() == "spills (nvrtc 12.3)");
+      CHECK(std::string(error.what()).find(user->path_of("sm_80", kKey).native()) != std::string::npos);
+    }
+  }
+  CHECK(compiler->count == 1);
+  CHECK(user->entries().at(0).binary.refused == "spills (nvrtc 12.3)");
+
+  // Removing the file is the way to try another compiler.
+  fs::remove(user->path_of("sm_80", kKey));
+  compiler->before = nullptr;
+  CHECK(cache().get(source()).origin == KernelOrigin::compiled);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a missing compiler is asked again") {
   compiler->before = [] { throw Unavailable("no NVRTC"); };
   KernelCache kernels = cache();

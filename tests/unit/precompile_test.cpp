@@ -1,6 +1,7 @@
 // Precompilation with a compiler that only pretends.
 #include <api/precompile.h>
 #include <api/settings.h>
+#include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
@@ -24,7 +25,9 @@ class FakeCompiler final : public Compiler {
   KernelBinary compile(const KernelSource& source) override {
     ++compiled;
     if (!fails_on.empty() && source.spec.find(fails_on) != std::string::npos)
-      throw CompileError("spills", "log", "");
+      throw CompileError("does not compile", "log", "");
+    if (!refuses.empty() && source.spec.find(refuses) != std::string::npos)
+      throw KernelRefused("spills", "spills (pretender 1.0)", "log", "");
     KernelBinary binary;
     binary.key = source.key;
     binary.spec = source.spec;
@@ -38,6 +41,7 @@ class FakeCompiler final : public Compiler {
   }
   std::atomic<int> compiled = 0;
   std::string fails_on;
+  std::string refuses;
 };
 
 class Directory {
@@ -150,9 +154,25 @@ TEST_CASE("a kernel that fails carries its error and leaves the others alone") {
   setup.compiler->fails_on = "d128";
   const auto rows = setup.run({problem_of(128, 1024), problem_of(64, 1024)}, {"sm_80"});
   REQUIRE(rows.size() == 2);
-  CHECK(rows[0].error == "spills");
+  CHECK(rows[0].error == "does not compile");
   CHECK(rows[0].binary_bytes == 0);
   CHECK(rows[1].error.empty());
+}
+
+TEST_CASE("in place of a kernel that is refused stands the next choice, which says so") {
+  Setup setup;
+  const AttentionProblem problem = problem_of(128, 1024);
+  const auto table = heuristic_choices(problem.normalized(), *find_arch("sm_80"), 0);
+  setup.compiler->refuses = to_string(table[0].config);
+  for (const KernelOrigin origin : {KernelOrigin::compiled, KernelOrigin::disk_cache}) {
+    const auto rows = setup.run({problem}, {"sm_80"});
+    REQUIRE(rows.size() == 1);
+    CHECK(rows[0].error.empty());
+    CHECK(rows[0].config == table[1].config);
+    CHECK(rows[0].origin == origin);
+    CHECK(rows[0].config_reason.find("spills (pretender 1.0)") != std::string::npos);
+    CHECK(setup.compiler->compiled == 2);  // the refused one and the next, neither a second time
+  }
 }
 
 TEST_CASE("a pinned config that cannot compute a problem is that problem's row") {
