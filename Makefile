@@ -25,13 +25,15 @@ demo: build ## Run attention on the sample (or precompile it, without a GPU)
 test: build ## Run every test suite; the GPU suite says so where there is no GPU
 	@bash scripts/run_tests.sh $(BUILD)
 
-sanitize: dependencies ## Run the unit tests under ASan+UBSan, then TSan
+sanitize: ## Build with clang and run the unit tests under ASan+UBSan, then TSan
+	@bash scripts/install_dependencies.sh --ci
 	@bash scripts/sanitize.sh
 
 format: ## Format every source
 	@git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' '*.c' | xargs clang-format -i
 
 tidy: build ## Run clang-tidy over the library
+	@bash scripts/install_dependencies.sh --ci
 	@bash scripts/tidy.sh $(BUILD)
 
 clean: ## Remove the build folder

@@ -55,7 +55,8 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
   const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
   std::vector<KernelConfig> configs = preferences(problem.normalized(), head_dim, arch);
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected({traits, c, arch}).has_value(); });
-  std::ranges::stable_partition(configs, [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
+  std::stable_partition(configs.begin(), configs.end(),
+                        [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
   if (configs.empty()) {
     throw Error(ErrorCode::internal,
                 fmt::format("no heuristic configuration fits {} on {}", to_string(traits), arch.name));
