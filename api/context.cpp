@@ -7,6 +7,7 @@
 #include <autotune/tuner.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <runtime/file.h>
 #include <runtime/log.h>
 
 #include <algorithm>
@@ -218,6 +219,7 @@ std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionPr
   auto rows = make_kernels(requests.kernels, cache, options.jobs, options.observer);
   TuningStore records(tuning_file(options.out));
   export_records(requests.records, records);
+  make_readable_by_all(options.out);  // made by root for a server's user, say
   return rows;
 }
 

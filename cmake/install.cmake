@@ -1,6 +1,9 @@
 # find_package(fa2) for users: the shared library, the public headers, the fa2 command.
 include(CMakePackageConfigHelpers)
 install(TARGETS fa2 EXPORT fa2-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(FA2_BUILD_TOOLS)
+  install(TARGETS fa2_command DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY include/fa2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT fa2-targets NAMESPACE fa2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fa2)
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/fa2-config.cmake "include(\${CMAKE_CURRENT_LIST_DIR}/fa2-targets.cmake)\n")

@@ -19,6 +19,7 @@ struct KernelSource {
   std::string key;                 ///< 32 hex digits over key_parts
   std::vector<KeyPart> key_parts;  ///< config text, template digest, options, arch, format version
   std::string spec;                ///< one readable line: traits, config, arch
+  std::string precompile_command;  ///< the shell command that puts this kernel into a directory DIR
   std::string entry;               ///< extern "C" name of the kernel
   Arch arch;
   SourceFile main;                   ///< the translation unit

@@ -37,6 +37,16 @@ std::string render_config(const KernelSpec& spec) {
   return text + "};\n\n}  // namespace fa2\n";
 }
 
+std::string precompile_command(const KernelSpec& spec) {
+  const AttentionTraits& t = spec.traits;
+  return fmt::format(
+      "FA2_CONFIG={} fa2 precompile --arch {} --dtype {} --head-dim {} --head-dim-v {} --mask {} --alignment "
+      "{} "
+      "--out DIR",
+      to_string(spec.config), spec.arch.name, to_string(t.dtype), t.head_dim, t.head_dim_v, to_string(t.mask),
+      to_string(t.row_alignment));
+}
+
 /// Over every embedded file but the stand-in for config.cuh: names and texts, unambiguously framed.
 std::string digest_of_templates() {
   std::string all;
@@ -75,6 +85,7 @@ KernelSource render(const KernelSpec& spec) {
   const std::string config = render_config(spec);
   KernelSource source;
   source.spec = spec_line(spec);
+  source.precompile_command = precompile_command(spec);
   source.entry = "fa2_attention_forward";
   source.arch = spec.arch;
   source.options = options(spec.arch);

@@ -108,6 +108,14 @@ void publish_file(const fs::path& target, const std::vector<std::byte>& bytes) {
   if (directory) ::fsync(directory.get());
 }
 
+void make_readable_by_all(const fs::path& root) {
+  ::chmod(root.c_str(), 0755);
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    if (!it->is_symlink(error)) ::chmod(it->path().c_str(), it->is_directory(error) ? 0755 : 0644);
+  }
+}
+
 bool lock_file(int fd, std::chrono::milliseconds patience) {
   using namespace std::chrono_literals;
   const auto deadline = std::chrono::steady_clock::now() + patience;

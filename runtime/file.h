@@ -55,6 +55,9 @@ void make_private_directories(const std::filesystem::path& path);
 /// file or all of the new one. On failure nothing is left behind. @throws FileError.
 void publish_file(const std::filesystem::path& target, const std::vector<std::byte>& bytes);
 
+/// Gives every user the right to read what lies below `root`, as far as this user may give it.
+void make_readable_by_all(const std::filesystem::path& root);
+
 /// Takes an exclusive flock, polling for at most `patience`; false if somebody else kept it or the file
 /// system has no locks. The lock ends with unlock_file(), with the last descriptor of this open file, or with
 /// the process.

@@ -36,12 +36,13 @@ std::string describe(const DiskCache& cache) {
   std::string searched;
   for (const DiskCache& cache : read_only) searched += "\n  " + describe(cache);
   if (user != nullptr) searched += "\n  " + describe(*user);
-  throw Unavailable(fmt::format(
-      "no cache holds this kernel, and FA2_JIT=off forbids compiling it\n"
-      "kernel: {}, key {}\nsearched:{}\n"
-      "build it where NVRTC is (no GPU needed): fa2 precompile --arch {} ... --out DIR\n"
-      "then set FA2_CACHE_PATH=DIR",
-      source.spec, source.key, searched.empty() ? " no directory is set" : searched, source.arch.name));
+  throw Unavailable(
+      fmt::format("no cache holds this kernel, and FA2_JIT=off forbids compiling it\n"
+                  "kernel: {}, key {}\nsearched:{}\n"
+                  "build it where NVRTC is (no GPU needed): {}\n"
+                  "then set FA2_CACHE_PATH=DIR",
+                  source.spec, source.key, searched.empty() ? " no directory is set" : searched,
+                  source.precompile_command));
 }
 
 /// Whether asking again could end differently: only a verdict on the source itself is final.

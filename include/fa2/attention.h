@@ -135,8 +135,8 @@ class FA2_API PrecompileObserver {
 };
 
 struct PrecompileOptions {
-  std::string out;                         ///< cache directory to fill; empty: the context's own
-  int jobs = 0;                            ///< compiling threads; 0: one per core
+  std::string out;  ///< directory to fill, readable by every user; empty: the context's own
+  int jobs = 0;     ///< compiling threads; 0: one per core
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 

@@ -5,12 +5,12 @@
 #include <runtime/compiler.h>
 #include <runtime/env.h>
 #include <sys/wait.h>
+#include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
 #include <tools/npy.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -30,11 +30,6 @@ struct Result {
   bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// Without a GPU, whatever the machine has, and with a cache and settings of its own.
 class Command {
  public:
@@ -47,7 +42,8 @@ class Command {
     line += " " FA2_COMMAND " " + arguments;
     line += " >" + (dir_ / "out").string() + " 2>" + (dir_ / "err").string() + " </dev/null";
     const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, bytes_of(dir_ / "out"), bytes_of(dir_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, fa2::test::read_text(dir_ / "out"),
+            fa2::test::read_text(dir_ / "err")};
   }
 
   std::filesystem::path file(const std::string& name) const { return dir_ / name; }
@@ -200,7 +196,7 @@ TEST_CASE("cli: precompile, then list, verify and prune the cache") {
   CHECK(fa2.run("cache verify" + dir).status == 0);
 
   const std::filesystem::path path = list.at("entries")[0].at("path").get<std::string>();
-  std::string bytes = bytes_of(path);
+  std::string bytes = fa2::test::read_text(path);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   std::ofstream(path, std::ios::binary) << bytes;
   const Result damaged = fa2.run("cache verify" + dir);
@@ -210,6 +206,27 @@ TEST_CASE("cli: precompile, then list, verify and prune the cache") {
 
   CHECK(fa2.run("cache prune --max-mb 0" + dir).json().at("removed_files") == 1);
   CHECK(fa2.run("cache list" + dir).json().at("entries").empty());
+}
+
+TEST_CASE("cli: what FA2_JIT=off misses, the command in its message builds, for every user") {
+  if (!has_nvrtc()) return;
+  const Command fa2;
+  const std::string explain = "explain --arch sm_80 --head-dim 16 --causal --seqlen 300 --json";
+  const Result missing = fa2.run(explain, "FA2_JIT=off");
+  CHECK(missing.status == 1);
+  const std::size_t begin = missing.err.find("FA2_CONFIG="),
+                    command = missing.err.find("fa2 precompile", begin);
+  REQUIRE(command != std::string::npos);
+  std::string arguments = missing.err.substr(command + 4);
+  arguments = arguments.substr(0, arguments.find("--out DIR")) + fa2.option("--out", "pack");
+  const Result made = fa2.run(arguments, missing.err.substr(begin, command - begin));
+  CAPTURE(made.err);
+  REQUIRE(made.status == 0);
+
+  const Json found = fa2.run(explain, "FA2_JIT=off FA2_CACHE_PATH=" + fa2.file("pack").string()).json();
+  CHECK(found.at("kernel_origin") == "read_only_cache");
+  CHECK(fa2::test::mode_of(fa2.file("pack")) == 0755);
+  CHECK(fa2::test::mode_of(found.at("kernel_path").get<std::string>()) == 0644);
 }
 
 TEST_CASE("cli: cache of a directory that is not there") {

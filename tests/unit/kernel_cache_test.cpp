@@ -36,6 +36,7 @@ KernelSource source(const std::string& key = kKey) {
   KernelSource text;
   text.key = key;
   text.spec = "f16_d64_none tile_m=64 sm_80";
+  text.precompile_command = "fa2 precompile --arch sm_80 --out DIR";
   text.arch.name = "sm_80";
   return text;
 }
@@ -127,7 +128,7 @@ TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the d
   }
   for (const std::string& part :
        {source().spec, kKey, (directory / "missing").native() + " (no such directory)",
-        (directory / "user").native(), std::string("fa2 precompile --arch sm_80 ... --out DIR"),
+        (directory / "user").native(), source().precompile_command,
         std::string("FA2_JIT=off"), std::string("FA2_CACHE_PATH=DIR")}) {
     CAPTURE(part);
     CHECK(message.find(part) != std::string::npos);
