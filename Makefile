@@ -1,11 +1,8 @@
 # The two commands a newcomer needs are `make demo` and `make test`. Each installs what is missing, builds and runs.
 BUILD ?= build
 JOBS ?= $(shell nproc)
-# NVRTC from NVIDIA's wheel, where no toolkit is installed.
-WHEEL_NVRTC := $(firstword $(wildcard .deps/cuda/lib64/libnvrtc.so.13))
-ifneq ($(WHEEL_NVRTC),)
-export FA2_NVRTC ?= $(abspath $(WHEEL_NVRTC))
-endif
+# NVRTC from NVIDIA's wheel, where no toolkit is installed: known only after `dependencies`.
+USE_NVRTC = $(if $(FA2_NVRTC),,$(addprefix FA2_NVRTC=$(CURDIR)/,$(shell ls .deps/cuda/lib64/libnvrtc.so.13 2>/dev/null)))
 
 .PHONY: help dependencies build demo test sanitize format tidy clean
 
@@ -20,10 +17,10 @@ build: dependencies ## Build the library, the fa2 command, the examples and the 
 	@cmake --build $(BUILD) -j $(JOBS)
 
 demo: build ## Run attention on the sample (or precompile it, without a GPU)
-	@bash scripts/demo.sh $(BUILD)
+	@$(USE_NVRTC) bash scripts/demo.sh $(BUILD)
 
 test: build ## Run every test suite; the GPU suite says so where there is no GPU
-	@bash scripts/run_tests.sh $(BUILD)
+	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD)
 
 sanitize: ## Build with clang and run the unit tests under ASan+UBSan, then TSan
 	@bash scripts/install_dependencies.sh --ci

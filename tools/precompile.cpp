@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 
 namespace fa2::tools {
 namespace {
@@ -175,8 +176,11 @@ int run(const Options& options, bool json) {
     print_kernels(kernels, totals, seconds);
   }
   std::fflush(stdout);
+  std::set<std::string> seen;  // one missing NVRTC fails every kernel alike
   for (const PrecompiledKernel& kernel : kernels) {
-    if (!kernel.error.empty()) fmt::print(stderr, "fa2 precompile: {}: {}\n", kernel.arch, kernel.error);
+    if (!kernel.error.empty() && seen.insert(kernel.error).second) {
+      fmt::print(stderr, "fa2 precompile: {}: {}\n", kernel.arch, kernel.error);
+    }
   }
   return totals.failed == 0 ? kOk : kFailed;
 }
