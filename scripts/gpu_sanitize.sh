@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs GPU tests under compute-sanitizer's four tools. Usage: gpu_sanitize.sh path/to/fa2_gpu_tests ['test case,pattern*,...']
+set -uo pipefail
+tests=$1
+cases=${2:-'any layout*,rows that*,every configuration computes bf16*,every configuration computes misaligned*,scales*,with one key*,without a key*'}
+failed=0
+for tool in memcheck racecheck initcheck synccheck; do
+  log=$(mktemp)
+  timeout 280 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$tests" -tc="$cases" >"$log" 2>&1
+  status=$?
+  echo "$tool: exit status $status; $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1 | sed 's/=* *//'); $(grep 'test cases:' "$log" | tail -1)"
+  if [ $status != 0 ]; then failed=1; head -40 "$log"; fi
+  rm -f "$log"
+done
+exit $failed

@@ -1,0 +1,158 @@
+// Every configuration that a search may try, pinned, against the numerics contract.
+#include <autotune/parallel.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/errors.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+#include <runtime/compiler.h>
+#include <runtime/device.h>
+#include <runtime/kernel_cache.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr std::size_t kMostConfigs = 150;  ///< of one problem: some hundred compilations a minute and core
+
+AttentionProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignment) {
+  return {dtype, MaskKind::causal_bottom_right, alignment, dim, dim_v, 1, 2, 1, 131, 197};
+}
+
+/// The configurations that have a value of a tunable which none of `chosen` has.
+std::vector<KernelConfig> with_new_values(const std::vector<KernelConfig>& all,
+                                          const std::vector<KernelConfig>& chosen) {
+  std::map<std::string, std::set<int>> seen;
+  const auto brings_new = [&](const KernelConfig& config) {
+    bool is_new = false;
+    KernelConfig::visit(config,
+                        [&](const char* name, int value) { is_new |= seen[name].insert(value).second; });
+    return is_new;
+  };
+  for (const KernelConfig& config : chosen) brings_new(config);
+  std::vector<KernelConfig> more;
+  std::ranges::copy_if(all, std::back_inserter(more), brings_new);
+  return more;
+}
+
+/// All of a small space. Of a large one 150, spread by a stride that is coprime to its size, and so many more
+/// that every value of every tunable is there.
+std::vector<KernelConfig> thinned(const std::vector<KernelConfig>& all) {
+  if (all.size() <= kMostConfigs) return all;
+  std::size_t stride = 89;
+  while (std::gcd(stride, all.size()) != 1) ++stride;
+  std::vector<KernelConfig> chosen;
+  for (std::size_t i = 0; i < kMostConfigs; ++i) chosen.push_back(all[i * stride % all.size()]);
+  std::ranges::copy(with_new_values(all, chosen), std::back_inserter(chosen));
+  return chosen;
+}
+
+/// The space, and what a search leaves alone: when the output is rescaled.
+std::vector<KernelConfig> configs_of(const AttentionProblem& problem, const Arch& arch) {
+  std::vector<KernelConfig> configs = thinned(config_space(traits_of(problem), arch).valid);
+  REQUIRE_FALSE(configs.empty());
+  for (const int threshold : {0, 3, 12}) {
+    configs.push_back(configs.front());
+    configs.back().rescale_threshold = threshold;
+  }
+  return configs;
+}
+
+/// Compiles them into a directory, on every core. Refusals are kept there too.
+void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits& traits, const Arch& arch,
+                 const std::filesystem::path& directory) {
+  const auto user = std::make_shared<DiskCache>(directory, DiskCache::Access::read_write);
+  KernelCache cache(make_nvrtc_compiler(), {}, user, JitMode::on);
+  for_each_index(configs.size(), static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t i) {
+    try {
+      cache.get(render({traits, configs[i], arch}));
+    } catch (const KernelRefused& refused) {
+      discard_source(refused);
+    }
+  });
+}
+
+/// Whether it ran; a kernel that would spill does not.
+bool run_pinned(const KernelConfig& config, GuardedCall& call, const std::filesystem::path& directory) {
+  ContextOptions options = untuned(directory);
+  options.config = config;
+  options.jit = JitMode::off;  // everything has been compiled
+  Context context(options);
+  INFO(to_string(config));
+  call.upload();
+  try {
+    context.attention(call.problem, call.args);
+  } catch (const KernelRefused& refused) {
+    CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+    return false;
+  }
+  expect_contract(call);
+  CHECK(context.plan(call.problem).config() == config);
+  CHECK(context.plan(call.problem).explain().config_origin == ConfigOrigin::pinned);
+  return true;
+}
+
+Layout misaligned(const Shape& s) {
+  return guarded(s, TensorStrides::bshd(s.rows, s.heads, s.dim), 1);
+}
+
+void check_space(const AttentionProblem& problem) {
+  const Arch& arch = device(0).arch;
+  const std::vector<KernelConfig> configs = configs_of(problem, arch);
+  const TemporaryDirectory directory;
+  compile_all(configs, traits_of(problem), arch, directory.path());
+  GuardedCall call(
+      problem,
+      layouts_of(problem, problem.row_alignment == RowAlignment::element ? misaligned : guarded_bshd));
+  std::size_t ran = 0;
+  for (const KernelConfig& config : configs) ran += run_pinned(config, call, directory.path());
+  MESSAGE(to_string(problem) << ": " << configs.size() << " configurations, " << ran << " ran, "
+                             << configs.size() - ran << " would spill");
+  CHECK(ran > 0);
+}
+
+}  // namespace
+
+TEST_CASE("every configuration computes f16 d64") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  check_space(problem_of(DType::f16, 64, 64, RowAlignment::bytes16));
+}
+
+TEST_CASE("every configuration computes bf16 d128") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  check_space(problem_of(DType::bf16, 128, 128, RowAlignment::bytes16));
+}
+
+TEST_CASE("every configuration computes f16 d40 with values of 72") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  check_space(problem_of(DType::f16, 40, 72, RowAlignment::bytes16));
+}
+
+TEST_CASE("every configuration computes f16 d256") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  check_space(problem_of(DType::f16, 256, 256, RowAlignment::bytes16));
+}
+
+TEST_CASE("every configuration computes misaligned f16 d64") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  check_space(problem_of(DType::f16, 64, 64, RowAlignment::element));
+}

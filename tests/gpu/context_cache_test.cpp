@@ -1,0 +1,102 @@
+// What a Context on a GPU keeps on disk: damaged kernels, FA2_JIT=off, tuning records.
+#include <api/settings.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/errors.h>
+#include <runtime/device.h>
+
+#include <filesystem>
+#include <string>
+
+#include "../support/cache_fixtures.h"
+#include "../support/captured_log.h"
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+AttentionProblem small_problem() {
+  return {DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 1, 4, 2, 97, 130};
+}
+
+KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
+  return context.plan(problem).explain().kernel_origin;
+}
+
+}  // namespace
+
+TEST_CASE("a damaged kernel file is compiled anew and replaced") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  const auto file = [&] {
+    Context context(untuned(cache.path()));
+    return std::filesystem::path(context.plan(small_problem()).explain().kernel_path);
+  }();
+  const std::string good = read_text(file);
+  REQUIRE(good.size() > 1000);
+  std::string flipped = good;
+  flipped[good.size() * 3 / 4] ^= 1;
+  const CapturedLog expected_warnings;
+  for (const std::string& damaged : {good.substr(0, good.size() / 2), flipped, std::string()}) {
+    write_text(file, damaged);
+    Context context(untuned(cache.path()));
+    run_and_expect_contract(context, GuardedCall(small_problem()));
+    CHECK(origin_of(context, small_problem()) == KernelOrigin::compiled);
+    Context next(untuned(cache.path()));
+    CHECK(origin_of(next, small_problem()) == KernelOrigin::disk_cache);
+  }
+  CHECK(expected_warnings.has(file.native()));
+}
+
+TEST_CASE("without a JIT only cached kernels run") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.jit = JitMode::off;
+  GuardedCall call(small_problem());
+  {
+    Context context(options);
+    CHECK_THROWS_AS(context.attention(call.problem, call.args), Unavailable);
+    CHECK(call.is_untouched());
+    Context compiling(untuned(cache.path()));
+    compiling.plan(small_problem());
+    run_and_expect_contract(context, call);  // the same context, once the kernel is there
+  }
+  Context context(options);
+  call.upload();
+  run_and_expect_contract(context, call);
+  CHECK(origin_of(context, small_problem()) == KernelOrigin::disk_cache);
+}
+
+TEST_CASE("what tune() finds is recorded, and used by the next context") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  const AttentionProblem problem = {
+      DType::f16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 1, 4, 4, 500, 500};
+  ContextOptions options = untuned(cache.path());
+  options.tune_budget_ms = 1500;
+  TuneReport report;
+  {
+    Context context(options);
+    report = context.tune(problem);
+  }
+  CHECK(report.best_us > 0);
+  CHECK(report.candidates.size() > 1);
+  for (const TuneCandidate& candidate : report.candidates)
+    CHECK_MESSAGE(candidate.dropped.find("wrong output") == std::string::npos, candidate.dropped);
+  CHECK(std::filesystem::file_size(tuning_file(cache.path())) > 0);
+
+  options.tune = TuneMode::stored;
+  Context context(options);
+  const Explanation explanation = context.plan(problem).explain();
+  CHECK(explanation.config_origin == ConfigOrigin::tuned_exact);
+  CHECK(explanation.config == report.best);
+  CHECK(explanation.kernel_origin == KernelOrigin::disk_cache);
+  run_and_expect_contract(context, GuardedCall(problem));
+}

@@ -1,0 +1,203 @@
+// A Context on a GPU: threads, graph capture, refused arguments.
+#include <autotune/parallel.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/errors.h>
+#include <runtime/device.h>
+#include <runtime/driver.h>
+#include <runtime/log.h>
+
+#include <cmath>
+#include <latch>
+#include <string>
+#include <vector>
+
+#include "../support/captured_log.h"
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+AttentionProblem small_problem() {
+  return {DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 1, 4, 2, 97, 130};
+}
+
+/// Five kernels.
+std::vector<AttentionProblem> problems() {
+  using enum MaskKind;
+  return {small_problem(),
+          {DType::bf16, causal_bottom_right, RowAlignment::bytes16, 128, 128, 1, 4, 1, 130, 200},
+          {DType::f16, causal_top_left, RowAlignment::bytes16, 40, 72, 2, 2, 2, 65, 300},
+          {DType::bf16, none, RowAlignment::bytes16, 256, 256, 1, 2, 2, 70, 70},
+          {DType::bf16, none, RowAlignment::element, 64, 64, 1, 2, 1, 50, 257}};
+}
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// `calls` attention calls of all problems in turn, on a stream of its own. What went wrong.
+std::vector<std::string> call_in_turn(Context& context, std::size_t first, std::size_t calls) {
+  const ScopedContext current(0);
+  const OwnedStream stream;
+  std::vector<GuardedCall> mine;
+  for (const AttentionProblem& problem : problems()) mine.emplace_back(problem);
+  std::vector<std::string> failures;
+  for (std::size_t i = 0; i < calls; ++i) {
+    GuardedCall& call = mine[(first + i) % mine.size()];
+    call.upload();
+    context.attention(call.problem, call.args, stream.get());
+    stream.synchronize();
+    const reference::Verdict verdict = call.check();
+    if (!verdict.ok) failures.push_back(verdict.message);
+  }
+  return failures;
+}
+
+template <class Function>
+Function loaded(const char* name, int version) {
+  return reinterpret_cast<Function>(driver_function(name, version));
+}
+
+/// What a stream is given between begin() and end(), to be launched again and again.
+class Graph {
+ public:
+  explicit Graph(Stream stream) : stream_(stream) {}
+  ~Graph() {
+    if (executable_ == nullptr) return;
+    loaded<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", 10000)(executable_);
+    loaded<PFN_cuGraphDestroy_v10000>("cuGraphDestroy", 10000)(graph_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void begin() {
+    fa2::check(loaded<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture", 10010)(
+                   stream_, CU_STREAM_CAPTURE_MODE_GLOBAL),
+               "cuStreamBeginCapture");
+  }
+  void end() {
+    fa2::check(loaded<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture", 10000)(stream_, &graph_),
+               "cuStreamEndCapture");
+    fa2::check(loaded<PFN_cuGraphInstantiateWithFlags_v11040>("cuGraphInstantiateWithFlags", 11040)(
+                   &executable_, graph_, 0),
+               "cuGraphInstantiateWithFlags");
+  }
+  void launch() {
+    fa2::check(loaded<PFN_cuGraphLaunch_v10000>("cuGraphLaunch", 10000)(executable_, stream_),
+               "cuGraphLaunch");
+    fa2::check(driver().stream_synchronize(stream_), "cuStreamSynchronize");
+  }
+
+ private:
+  Stream stream_;
+  CUgraph graph_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+};
+
+KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
+  return context.plan(problem).explain().kernel_origin;
+}
+
+}  // namespace
+
+TEST_CASE("eight threads share a cold context: right everywhere, each kernel compiled once") {
+  if (cannot_run()) return;
+  constexpr std::size_t kThreads = 8, kCalls = 20;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  std::vector<std::string> failures[kThreads];
+  std::string logged;
+  {
+    Context context(untuned(cache.path()));
+    const CapturedLog log_lines;
+    log().set_level(spdlog::level::debug);  // every compilation
+    std::latch together(kThreads);
+    for_each_index(kThreads, kThreads, [&](std::size_t i) {
+      together.arrive_and_wait();
+      failures[i] = call_in_turn(context, i, kCalls);
+    });
+    logged = log_lines.text();
+    for (const AttentionProblem& problem : problems())
+      CHECK(origin_of(context, problem) == KernelOrigin::compiled);
+  }
+  for (const auto& of_thread : failures) {
+    for (const std::string& failure : of_thread) FAIL_CHECK(failure);
+  }
+  CHECK_MESSAGE(occurrences(logged, "compiled ") == problems().size(), logged);
+
+  Context second(untuned(cache.path()));
+  for (const AttentionProblem& problem : problems()) {
+    CHECK(origin_of(second, problem) == KernelOrigin::disk_cache);
+    run_and_expect_contract(second, GuardedCall(problem));
+  }
+}
+
+TEST_CASE("a planned problem is captured and replayed; one without a plan is refused and harms nothing") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  GuardedCall call(small_problem()), other(small_problem());
+  const GuardedCall unplanned(problems()[1]);
+  context.plan(call.problem);
+  const OwnedStream stream;
+  Graph graph(stream.get());
+
+  graph.begin();
+  context.attention(call.problem, call.args, stream.get());
+  CHECK_THROWS_AS(context.attention(unplanned.problem, unplanned.args, stream.get()), Unavailable);
+  context.attention(other.problem, other.args, stream.get());
+  graph.end();
+  CHECK(call.is_untouched());
+
+  for (const unsigned seed : {100u, 200u}) {
+    call.randomize(seed);
+    other.randomize(seed + 50);
+    graph.launch();
+    expect_contract(call);
+    expect_contract(other);
+  }
+  CHECK(unplanned.is_untouched());
+}
+
+TEST_CASE("wrong arguments launch nothing, with and without a plan") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  const GuardedCall call(small_problem());
+  std::vector<std::uint16_t> host(static_cast<std::size_t>(4 * 130 * 64));
+  std::vector<AttentionArgs> wrong(9, call.args);
+  wrong[0].q = nullptr;
+  wrong[1].softmax_scale = NAN;
+  wrong[2].o = const_cast<void*>(call.args.q);
+  wrong[3].o_strides.row = 8;
+  wrong[4].k = static_cast<const char*>(call.args.k) + 1;
+  wrong[5].lse = static_cast<float*>(call.args.o);
+  wrong[6].v = host.data();
+  wrong[7].o = host.data();
+  wrong[8].empty_row_lse = static_cast<EmptyRowLse>(7);
+  const auto refuse_all = [&](Context& context) {
+    for (std::size_t i = 0; i < wrong.size(); ++i) {
+      INFO("wrong argument ", i);
+      CHECK_THROWS_AS(context.attention(call.problem, wrong[i]), InvalidProblem);
+      CHECK(call.is_untouched());
+    }
+  };
+  Context context(untuned(cache.path()));
+  refuse_all(context);
+  context.plan(call.problem);
+  refuse_all(context);
+
+  AttentionArgs freed = call.args;
+  freed.k = DeviceBuffer(std::size_t{64} << 20).data();
+  REQUIRE((pointer_facts(freed.k).kind == PointerKind::unregistered));
+  CHECK_THROWS_AS(context.attention(call.problem, freed), InvalidProblem);
+  CHECK(call.is_untouched());
+  run_and_expect_contract(context, call);
+}

@@ -1,0 +1,228 @@
+// Memory layouts on a GPU: any strides and alignment, and nothing read or written outside of the tensors'
+// elements.
+#include <api/context.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <runtime/device.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// One third of packed (batch, seqlen, 3, heads, dim).
+Layout packed_qkv(const Shape& s) {
+  return guarded(s, {s.rows * 3 * s.heads * s.dim, s.dim, 3 * s.heads * s.dim});
+}
+
+/// Gaps after every row, head and batch.
+Layout padded(const Shape& s, std::int64_t gap) {
+  const std::int64_t row = s.dim + gap, head = (s.rows + 5) * row;
+  return guarded(s, {s.heads * head + gap, head, row});
+}
+Layout padded_by_16_bytes(const Shape& s) {
+  return padded(s, 8);
+}
+Layout padded_by_3_elements(const Shape& s) {
+  return padded(s, 3);
+}
+
+Layout reversed(const Shape& s) {
+  return guarded(s, {-s.rows * s.heads * s.dim, -s.dim, -s.heads * s.dim});
+}
+Layout reversed_rows(const Shape& s) {
+  return guarded(s, {s.heads * s.rows * s.dim, s.rows * s.dim, -s.dim});
+}
+
+/// One head for all heads and batches.
+Layout broadcast_heads(const Shape& s) {
+  return guarded(s, {0, 0, s.dim});
+}
+/// One row for all rows of a head.
+Layout broadcast_rows(const Shape& s) {
+  return guarded(s, {s.heads * s.dim, s.dim, 0});
+}
+
+Layout shifted_by_one(const Shape& s) {
+  return guarded(s, TensorStrides::bshd(s.rows, s.heads, s.dim), 1);
+}
+
+struct Kind {
+  const char* name;
+  MakeLayout q, k, v, o;
+  bool aligned = true;  ///< every row to 16 bytes
+};
+
+const std::vector<Kind> kKinds = {
+    {"(batch, seqlen, heads, dim)", guarded_bshd, guarded_bshd, guarded_bshd, guarded_bshd},
+    {"(batch, heads, seqlen, dim)", guarded_bhsd, guarded_bhsd, guarded_bhsd, guarded_bhsd},
+    {"packed", packed_qkv, packed_qkv, packed_qkv, packed_qkv},
+    {"padded", padded_by_16_bytes, padded_by_16_bytes, padded_by_16_bytes, padded_by_16_bytes},
+    {"reversed", reversed, reversed, reversed, reversed},
+    {"broadcast heads", broadcast_heads, broadcast_heads, broadcast_heads, guarded_bhsd},
+    {"broadcast rows", broadcast_rows, broadcast_rows, broadcast_rows, guarded_bshd},
+    {"mixed", packed_qkv, reversed_rows, padded_by_16_bytes, reversed},
+    {"padded, misaligned", padded_by_3_elements, padded_by_3_elements, padded_by_3_elements,
+     padded_by_3_elements, false},
+    {"shifted by one element", shifted_by_one, shifted_by_one, shifted_by_one, shifted_by_one, false},
+    {"only O misaligned", guarded_bhsd, guarded_bhsd, guarded_bhsd, padded_by_3_elements, false},
+};
+
+Layouts layouts_of(const AttentionProblem& problem, const Kind& kind) {
+  return {test::layouts_of(problem, kind.q).q, test::layouts_of(problem, kind.k).k,
+          test::layouts_of(problem, kind.v).v, test::layouts_of(problem, kind.o).o};
+}
+
+/// Dtypes, head dims and masks, with five pairs of lengths in turn.
+std::vector<AttentionProblem> problems() {
+  const std::vector<std::pair<int, int>> lengths = {{77, 93}, {129, 65}, {100, 257}, {1, 200}, {67, 66}};
+  const std::vector<std::pair<int, int>> head_dims = {{64, 64}, {72, 40}, {128, 128}, {256, 256}};
+  std::vector<AttentionProblem> list;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const auto& [d, dv] : head_dims) {
+      for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+        const auto& [sq, sk] = lengths[list.size() % lengths.size()];
+        list.push_back({dtype, mask, RowAlignment::bytes16, d, dv, 2, 4, 2, sq, sk});
+      }
+    }
+  }
+  return list;
+}
+
+AttentionProblem element_wise(AttentionProblem problem) {
+  problem.row_alignment = RowAlignment::element;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("any layout gives the right output and leaves what lies around it alone") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  std::vector<AttentionProblem> wanted = problems();
+  for (const AttentionProblem& p : problems()) wanted.push_back(element_wise(p));
+  precompile(context, wanted);
+  for (const Kind& kind : kKinds) {
+    for (const AttentionProblem& p : problems()) {
+      INFO(std::string(kind.name));
+      run_and_expect_contract(context, GuardedCall(p, layouts_of(p, kind)));
+    }
+  }
+}
+
+TEST_CASE("rows that are not 16-byte aligned take the element-wise kernel, which says why") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  const AttentionProblem problem = problems().front();
+  for (const Kind& kind : kKinds) {
+    Context context(untuned(cache.path()));
+    INFO(std::string(kind.name));
+    run_and_expect_contract(context, GuardedCall(problem, layouts_of(problem, kind)));
+    CHECK(context.impl().plans.find({problem, 0}).has_value() == kind.aligned);
+    CHECK(context.impl().plans.find({element_wise(problem), 0}).has_value() == !kind.aligned);
+    const AttentionProblem planned = kind.aligned ? problem : element_wise(problem);
+    const std::string notes = context.plan(planned).explain().notes;
+    CHECK((notes.find("16-byte aligned") != std::string::npos) == !kind.aligned);
+  }
+}
+
+TEST_CASE("a plan for aligned rows refuses others") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  const AttentionProblem problem = problems().front();
+  const AttentionPlan aligned = context.plan(problem), any = context.plan(element_wise(problem));
+  for (const Kind& kind : kKinds) {
+    GuardedCall call(problem, layouts_of(problem, kind));
+    INFO(std::string(kind.name));
+    if (!kind.aligned) {
+      CHECK_THROWS_AS(aligned.run(call.args), InvalidProblem);
+      CHECK(call.is_untouched());
+    }
+    any.run(call.args);
+    expect_contract(call);
+  }
+}
+
+TEST_CASE("NaN in another head's keys and values stays there") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  std::vector<AttentionProblem> list = problems();
+  list.resize(6);
+  precompile(context, list);
+  for (const AttentionProblem& problem : list) {
+    for (MakeLayout make : {guarded_bshd, guarded_bhsd}) {
+      GuardedCall call(problem, test::layouts_of(problem, make));
+      run_and_expect_contract(context, call);
+      const reference::Tensor clean = call.o();
+      constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+      for (std::int64_t j = 0; j < call.problem.seqlen_k; ++j) {
+        for (std::int64_t d = 0; d < call.k.dim; ++d) call.k.at(0, 1, j, d) = kNaN;
+        for (std::int64_t d = 0; d < call.v.dim; ++d) call.v.at(0, 1, j, d) = kNaN;
+      }
+      call.upload();
+      context.attention(call.problem, call.args);
+      const reference::Tensor o = call.o();
+      // Query heads 2 and 3 of batch 0 read the poisoned key/value head; nobody else does.
+      const std::int64_t last = call.problem.seqlen_q - 1;
+      CHECK(std::isnan(o.at(0, 2, last, 0)));
+      CHECK(std::isnan(o.at(0, 3, last, 0)));
+      const auto head_size = static_cast<std::ptrdiff_t>(call.problem.seqlen_q * o.dim);
+      const auto same = [&](std::ptrdiff_t first_head, std::ptrdiff_t heads) {
+        const auto begin = o.values.begin() + first_head * head_size;
+        return std::equal(begin, begin + heads * head_size, clean.values.begin() + first_head * head_size);
+      };
+      CHECK(same(0, 2));
+      CHECK(same(4, 4));
+    }
+  }
+}
+
+TEST_CASE("Q, K, V and O are slices of one packed buffer") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  const AttentionProblem p = {
+      DType::bf16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 2, 3, 3, 70, 70};
+  const Shape shape{p.batch, p.heads_q, p.seqlen_q, p.head_dim};
+  const std::int64_t slice = shape.heads * shape.dim, total = shape.batch * shape.rows * 4 * slice;
+  const TensorStrides strides{shape.rows * 4 * slice, shape.dim, 4 * slice};
+  const reference::Tensor q = random_tensor(shape, p.dtype, 1), k = random_tensor(shape, p.dtype, 2),
+                          v = random_tensor(shape, p.dtype, 3);
+  std::vector<std::uint16_t> image(static_cast<std::size_t>(total), 0xffff);
+  const reference::Tensor* inputs[] = {&q, &k, &v};
+  for (std::int64_t i = 0; i < 3; ++i)
+    scatter(*inputs[i], {shape, strides, i * slice, total}, p.dtype, image);
+  DeviceBuffer buffer(image.size() * 2);
+  buffer.upload(image.data(), buffer.size());
+
+  auto* const base = static_cast<std::uint16_t*>(buffer.data());
+  AttentionArgs args = bshd_args(p, base, base + slice, base + 2 * slice, base + 3 * slice);
+  args.q_strides = args.k_strides = args.v_strides = args.o_strides = strides;
+  context.attention(p, args);
+
+  std::vector<std::uint16_t> after(image.size());
+  buffer.download(after.data(), buffer.size());
+  const Layout output{shape, strides, 3 * slice, total};
+  const reference::Tensor o = gather(after, output, p.dtype);
+  const reference::Verdict verdict = reference::check(p, q, k, v, 0.125, o, nullptr);
+  CHECK_MESSAGE(verdict.ok, verdict.message);
+  scatter(o, output, p.dtype, image);
+  CHECK((after == image));  // the inputs are as they were
+}

@@ -1,0 +1,247 @@
+// Guarded attention calls for the GPU tests.
+#include "gpu_attention.h"
+
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <runtime/compiler.h>
+#include <runtime/device.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+
+namespace fa2::test {
+namespace {
+
+constexpr std::uint16_t kNaN = 0xffff;  // in either dtype
+constexpr std::uint16_t kPattern = 0xa5a5;
+constexpr std::uint32_t kLseNaN = 0xffffffff, kLsePattern = 0xa5a5a5a5;
+
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+template <class Word>
+std::vector<Word> downloaded(const DeviceBuffer& buffer) {
+  std::vector<Word> image(buffer.size() / sizeof(Word));
+  buffer.download(image.data(), buffer.size());
+  return image;
+}
+
+/// The tensor becomes what the memory holds.
+void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer) {
+  std::vector<std::uint16_t> image(index(layout.total), kNaN);
+  scatter(tensor, layout, dtype, image);
+  tensor = gather(image, layout, dtype);
+  buffer.upload(image.data(), buffer.size());
+}
+
+DeviceBuffer buffer_for(const Layout& layout) {
+  return DeviceBuffer(index(layout.total) * 2);
+}
+
+std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset) {
+  return static_cast<std::uint16_t*>(buffer.data()) + offset;
+}
+
+}  // namespace
+
+bool cannot_run() {
+  if (device_count() == 0) {
+    MESSAGE("skipped: no CUDA GPU");
+    return true;
+  }
+  try {
+    nvrtc_version();
+  } catch (const Unavailable& error) {
+    MESSAGE("skipped: " << std::string(error.what()));
+    return true;
+  }
+  return false;
+}
+
+ContextOptions untuned(const std::filesystem::path& cache_dir) {
+  ContextOptions options;
+  options.cache_dir = cache_dir.string();
+  options.read_only_caches.emplace();
+  options.tune = TuneMode::off;
+  options.jit = JitMode::on;
+  return options;
+}
+
+void precompile(Context& context, const std::vector<AttentionProblem>& problems) {
+  const std::string arch(device(current_device()).arch.name);
+  for (const PrecompiledKernel& kernel : context.precompile(problems, {arch}))
+    CHECK_MESSAGE(kernel.error.empty(), kernel.error);
+}
+
+Layout guarded(const Shape& shape, const TensorStrides& strides, std::int64_t shift) {
+  std::int64_t low = 0, high = shape.dim;
+  for (const auto& [extent, stride] :
+       {std::pair{shape.batch, strides.batch}, std::pair{shape.heads, strides.head},
+        std::pair{shape.rows, strides.row}}) {
+    const std::int64_t reach = std::max<std::int64_t>(extent - 1, 0) * stride;
+    (reach < 0 ? low : high) += reach;
+  }
+  return {shape, strides, kGuard + shift - low, kGuard + shift - low + high + kGuard};
+}
+
+Layout guarded_bshd(const Shape& shape) {
+  return guarded(shape, TensorStrides::bshd(shape.rows, shape.heads, shape.dim));
+}
+
+Layout guarded_bhsd(const Shape& shape) {
+  return guarded(shape, TensorStrides::bhsd(shape.rows, shape.heads, shape.dim));
+}
+
+void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
+             std::vector<std::uint16_t>& image) {
+  for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
+    for (std::int64_t d = 0; d < layout.shape.dim; ++d)
+      image[index(offset + d)] = reference::to_bits(tensor.at(b, h, r, d), dtype);
+  });
+}
+
+reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype) {
+  reference::Tensor tensor = constant_tensor(layout.shape, 0);
+  for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
+    for (std::int64_t d = 0; d < layout.shape.dim; ++d)
+      tensor.at(b, h, r, d) = reference::from_bits(image[index(offset + d)], dtype);
+  });
+  return tensor;
+}
+
+reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) {
+  reference::Tensor tensor = constant_tensor(shape, 0);
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  for (float& x : tensor.values) x = reference::round_to(normal(generator), dtype);
+  return tensor;
+}
+
+reference::Tensor constant_tensor(const Shape& s, float value) {
+  return {s.batch, s.heads, s.rows, s.dim,
+          std::vector<float>(index(s.batch * s.heads * s.rows * s.dim), value)};
+}
+
+std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype) {
+  std::vector<std::uint16_t> bits;
+  for (const float x : tensor.values) bits.push_back(reference::to_bits(x, dtype));
+  return bits;
+}
+
+Layouts layouts_of(const AttentionProblem& problem, MakeLayout make) {
+  const AttentionProblem p = problem.normalized();
+  return {make({p.batch, p.heads_q, p.seqlen_q, p.head_dim}),
+          make({p.batch, p.heads_kv, p.seqlen_k, p.head_dim}),
+          make({p.batch, p.heads_kv, p.seqlen_k, p.head_dim_v}),
+          make({p.batch, p.heads_q, p.seqlen_q, p.head_dim_v})};
+}
+
+GuardedCall::GuardedCall(const AttentionProblem& call_problem)
+    : GuardedCall(call_problem, layouts_of(call_problem, guarded_bhsd)) {}
+
+GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& layouts)
+    : problem(call_problem.normalized()),
+      layouts_(layouts),
+      q_(buffer_for(layouts.q)),
+      k_(buffer_for(layouts.k)),
+      v_(buffer_for(layouts.v)),
+      o_(buffer_for(layouts.o)),
+      lse_((lse_size() + 2 * kGuard) * sizeof(float)) {
+  args.q = element(q_, layouts.q.first);
+  args.k = element(k_, layouts.k.first);
+  args.v = element(v_, layouts.v.first);
+  args.o = element(o_, layouts.o.first);
+  args.lse = static_cast<float*>(lse_.data()) + kGuard;
+  args.q_strides = layouts.q.strides;
+  args.k_strides = layouts.k.strides;
+  args.v_strides = layouts.v.strides;
+  args.o_strides = layouts.o.strides;
+  randomize(7);
+}
+
+void GuardedCall::randomize(unsigned seed) {
+  q = random_tensor(layouts_.q.shape, problem.dtype, seed);
+  k = random_tensor(layouts_.k.shape, problem.dtype, seed + 1);
+  v = random_tensor(layouts_.v.shape, problem.dtype, seed + 2);
+  upload();
+}
+
+void GuardedCall::upload() {
+  send(q, layouts_.q, problem.dtype, q_);
+  send(k, layouts_.k, problem.dtype, k_);
+  send(v, layouts_.v, problem.dtype, v_);
+  o_.upload(blank_o().data(), o_.size());
+  lse_.upload(blank_lse().data(), lse_.size());
+}
+
+std::vector<std::uint16_t> GuardedCall::blank_o() const {
+  std::vector<std::uint16_t> image(index(layouts_.o.total), kPattern);
+  for_each_row(layouts_.o, [&](auto, auto, auto, auto offset) {
+    std::fill_n(image.begin() + offset, layouts_.o.shape.dim, kNaN);
+  });
+  return image;
+}
+
+std::vector<std::uint32_t> GuardedCall::blank_lse() const {
+  std::vector<std::uint32_t> image(lse_size() + 2 * kGuard, kLsePattern);
+  std::fill_n(image.begin() + kGuard, lse_size(), kLseNaN);
+  return image;
+}
+
+std::string GuardedCall::stray_writes() const {
+  std::vector<std::uint16_t> before = blank_o(), after = downloaded<std::uint16_t>(o_);
+  for_each_row(layouts_.o, [&](auto, auto, auto, auto offset) {
+    std::copy_n(after.begin() + offset, layouts_.o.shape.dim, before.begin() + offset);
+  });
+  const auto stray = std::mismatch(before.begin(), before.end(), after.begin()).first - before.begin();
+  if (stray != layouts_.o.total)
+    return fmt::format("; element {} of {} around O was written", stray, layouts_.o.total);
+
+  const std::vector<std::uint32_t> lse_after = downloaded<std::uint32_t>(lse_);
+  std::vector<std::uint32_t> lse_before = blank_lse();
+  if (args.lse != nullptr) std::copy_n(lse_after.begin() + kGuard, lse_size(), lse_before.begin() + kGuard);
+  return lse_before == lse_after ? "" : "; memory around LSE was written";
+}
+
+reference::Verdict GuardedCall::check() const {
+  const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
+  const std::vector<float> sums = lse();
+  reference::Verdict verdict =
+      reference::check(problem, q, k, v, static_cast<double>(args.softmax_scale.value_or(default_scale)), o(),
+                       args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
+  const std::string stray = stray_writes();
+  verdict.ok &= stray.empty();
+  verdict.message = fmt::format("{}: {}{}", to_string(problem), verdict.message, stray);
+  return verdict;
+}
+
+reference::Tensor GuardedCall::o() const {
+  return gather(downloaded<std::uint16_t>(o_), layouts_.o, problem.dtype);
+}
+
+std::vector<float> GuardedCall::lse() const {
+  const std::vector<std::uint32_t> image = downloaded<std::uint32_t>(lse_);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < lse_size(); ++i) values.push_back(std::bit_cast<float>(image[kGuard + i]));
+  return values;
+}
+
+bool GuardedCall::is_untouched() const {
+  return downloaded<std::uint16_t>(o_) == blank_o() && downloaded<std::uint32_t>(lse_) == blank_lse();
+}
+
+void expect_contract(const GuardedCall& call) {
+  const reference::Verdict verdict = call.check();
+  CHECK_MESSAGE(verdict.ok, verdict.message);
+}
+
+void run_and_expect_contract(Context& context, const GuardedCall& call) {
+  context.attention(call.problem, call.args);
+  expect_contract(call);
+}
+
+}  // namespace fa2::test

@@ -1,0 +1,121 @@
+// What the GPU tests share: strided tensors on host and GPU with guarded surroundings, and attention calls
+// that are judged by the numerics contract.
+#pragma once
+
+#include <fa2/attention.h>
+#include <reference/attention_reference.h>
+#include <runtime/device_buffer.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2::test {
+
+/// Whether there is no CUDA GPU or no NVRTC; says so.
+bool cannot_run();
+
+/// Without tuning; kernels go to `cache_dir`.
+ContextOptions untuned(const std::filesystem::path& cache_dir);
+
+/// Compiles the heuristic's kernels of all problems on every core, ahead of their calls one by one.
+void precompile(Context& context, const std::vector<AttentionProblem>& problems);
+
+struct Shape {
+  std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
+};
+
+/// Where the elements of a tensor lie in an allocation. Numbers of elements.
+struct Layout {
+  Shape shape;
+  TensorStrides strides;
+  std::int64_t first = 0;  ///< offset of element (0, 0, 0, 0)
+  std::int64_t total = 0;  ///< size of the allocation
+};
+
+/// A layout of any strides between two guards of kGuard elements; `shift` elements after the first guard.
+constexpr std::int64_t kGuard = 64;
+Layout guarded(const Shape& shape, const TensorStrides& strides, std::int64_t shift = 0);
+Layout guarded_bshd(const Shape& shape);
+Layout guarded_bhsd(const Shape& shape);
+
+/// Calls body(batch, head, row, offset of the row's first element).
+template <class Body>
+void for_each_row(const Layout& layout, const Body& body) {
+  const TensorStrides& s = layout.strides;
+  for (std::int64_t b = 0; b < layout.shape.batch; ++b) {
+    for (std::int64_t h = 0; h < layout.shape.heads; ++h) {
+      for (std::int64_t r = 0; r < layout.shape.rows; ++r)
+        body(b, h, r, layout.first + b * s.batch + h * s.head + r * s.row);
+    }
+  }
+}
+
+/// Writes a tensor's elements into the image of an allocation, and reads them.
+void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
+             std::vector<std::uint16_t>& image);
+reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype);
+
+/// Normally distributed, rounded to dtype; the same for the same seed.
+reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed);
+/// Every element the same.
+reference::Tensor constant_tensor(const Shape& shape, float value);
+
+/// The bits of each value.
+std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype);
+
+struct Layouts {
+  Layout q, k, v, o;
+};
+using MakeLayout = Layout (*)(const Shape&);
+/// All four tensors of a problem laid out alike.
+Layouts layouts_of(const AttentionProblem& problem, MakeLayout make);
+
+/// One attention call with memory of its own. NaN lies around the elements of Q, K and V, a pattern around
+/// those of O and LSE; NaN in O and LSE themselves.
+class GuardedCall {
+ public:
+  explicit GuardedCall(const AttentionProblem& problem);  ///< contiguous (batch, heads, seqlen, dim)
+  GuardedCall(const AttentionProblem& problem, const Layouts& layouts);
+
+  AttentionProblem problem;  ///< normalized
+  reference::Tensor q, k, v;
+  AttentionArgs args;  ///< pointers and strides of the tensors; the default scale
+
+  /// Other random inputs, uploaded.
+  void randomize(unsigned seed);
+
+  /// Sends q, k and v and resets O and LSE. Where elements share memory (strides of 0), q, k and v become
+  /// what is there.
+  void upload();
+
+  /// The numerics contract, nothing written outside of O and LSE, and no LSE if none was asked for. Reads
+  /// through the default stream: synchronise others first.
+  reference::Verdict check() const;
+
+  reference::Tensor o() const;
+  std::vector<float> lse() const;
+  /// Whether O and LSE are bit for bit what upload() left.
+  bool is_untouched() const;
+
+ private:
+  std::vector<std::uint16_t> blank_o() const;
+  std::vector<std::uint32_t> blank_lse() const;
+  std::size_t lse_size() const {
+    return static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seqlen_q);
+  }
+  /// What was written where nothing may be; empty if nothing was.
+  std::string stray_writes() const;
+
+  Layouts layouts_;
+  DeviceBuffer q_, k_, v_, o_, lse_;
+};
+
+/// CHECKs call.check().
+void expect_contract(const GuardedCall& call);
+/// The same after context.attention() on the default stream.
+void run_and_expect_contract(Context& context, const GuardedCall& call);
+
+}  // namespace fa2::test
