@@ -81,6 +81,7 @@ Explanation explained(Explanation facts, const AttentionProblem& problem, const 
 }
 
 std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {
+  const ScopedContext context(gpu.ordinal);  // a first one takes some 100 ms, which are not this kernel's
   const auto start = std::chrono::steady_clock::now();
   const KernelSource source = render(spec);
   const CachedKernel cached = kernels.get(source);
