@@ -1,0 +1,204 @@
+// What is rendered for a fixed list of specs, against text files, and what a kernel's key depends on.
+#include <autotune/heuristic.h>
+#include <doctest/doctest.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(FA2_SOURCE_DIR) / "tests" / "golden";
+constexpr std::string_view kRefresh = "; FA2_UPDATE_GOLDEN=1 rewrites the files of this test";
+
+KernelSpec pinned(const AttentionTraits& traits, std::string_view arch, std::string_view config) {
+  return {traits, parse_config(config), *find_arch(arch)};
+}
+
+/// With the heuristic's configuration for 4096 queries and keys.
+KernelSpec guessed(const AttentionTraits& traits, std::string_view arch) {
+  AttentionProblem p{traits.dtype, traits.mask, traits.row_alignment, traits.head_dim, traits.head_dim_v};
+  p.seqlen_q = p.seqlen_k = 4096;
+  return {traits, heuristic(p, *find_arch(arch), 0).config, *find_arch(arch)};
+}
+
+/// Traits and arch together are distinct: they name the files.
+std::vector<KernelSpec> golden_specs() {
+  using enum DType;
+  using enum MaskKind;
+  using enum RowAlignment;
+  return {
+      guessed({f16, 128, 128, causal_bottom_right, bytes16}, "sm_90a"),
+      guessed({bf16, 128, 128, none, bytes16}, "sm_80"),
+      guessed({bf16, 64, 64, causal_top_left, element}, "sm_90a"),
+      guessed({bf16, 192, 128, causal_bottom_right, bytes16}, "sm_100"),
+      guessed({bf16, 256, 256, none, bytes16}, "sm_120"),
+      pinned({f16, 8, 8, none, bytes16}, "sm_120", "tile_m=64,tile_n=128,stages=3,ctas_per_sm=3"),
+      pinned({f16, 64, 64, none, bytes16}, "sm_80", "tile_n=80,q_in_registers=1,rescale_threshold=0"),
+      pinned({f16, 72, 40, causal_bottom_right, bytes16}, "sm_90a", "tile_n=96,warps=8,ctas_per_sm=2"),
+      pinned({bf16, 128, 128, causal_top_left, element}, "sm_80", "tile_n=32,warps=8,stages=4"),
+      pinned({f16, 256, 256, causal_bottom_right, bytes16}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
+  };
+}
+
+/// What a golden file holds. Nothing in it depends on the templates' text, so that changing a template
+/// changes no file.
+std::string golden_text(const KernelSpec& spec) {
+  const KernelSource source = render(spec);
+  std::ostringstream text;
+  text << "spec: " << source.spec << "\nmain: " << source.main.name << "\nentry: " << source.entry
+       << "\nthreads: " << source.threads << "\nshared_bytes: " << source.shared_bytes << "\noptions:";
+  for (const std::string& option : source.options) text << ' ' << option;
+  for (const KeyPart& part : source.key_parts) {
+    if (part.name != "templates") text << "\nkey part " << part.name << ": " << part.value;
+  }
+  text << "\n\n==== " << source.headers.front().name << "\n" << source.headers.front().text;
+  return text.str();
+}
+
+std::string file_name(const KernelSpec& spec) {
+  return to_string(spec.traits) + "_" + std::string(spec.arch.name) + ".golden";
+}
+
+std::optional<std::string> read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The first line that differs; empty if none does.
+std::string difference(const std::string& golden, const std::string& rendered) {
+  std::istringstream golden_lines(golden), rendered_lines(rendered);
+  for (int number = 1;; ++number) {
+    std::string expected, got;
+    const bool has_expected = static_cast<bool>(std::getline(golden_lines, expected));
+    const bool has_got = static_cast<bool>(std::getline(rendered_lines, got));
+    if (!has_expected && !has_got) return golden == rendered ? "" : "the last line's end differs";
+    if (has_expected && has_got && expected == got) continue;
+    return "line " + std::to_string(number) + "\n  golden:   " + (has_expected ? expected : "(ends)") +
+           "\n  rendered: " + (has_got ? got : "(ends)");
+  }
+}
+
+bool is_32_hex_digits(const std::string& key) {
+  return key.size() == 32 && key.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::string key_of(const AttentionTraits& traits, const KernelConfig& config = {},
+                   std::string_view arch = "sm_80") {
+  return render({traits, config, *find_arch(arch)}).key;
+}
+
+/// `config` with one field changed to another value that still can be rendered.
+std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig config,
+                                    std::string_view name) {
+  std::optional<KernelConfig> result;
+  KernelConfig::visit(config, [&](std::string_view field, std::int32_t& value) {
+    if (field != name) return;
+    const std::int32_t before = value;
+    for (const std::int32_t other : {before + 1, before + 16, before * 2, before / 2}) {
+      value = other;
+      if (!result && !why_rejected({traits, config, *find_arch("sm_80")})) result = config;
+    }
+    value = before;
+  });
+  return result;
+}
+
+constexpr AttentionTraits kPlain{DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16};
+constexpr KernelConfig kSmall{64, 32, 4, 1, 0, 1, 8};
+
+}  // namespace
+
+TEST_CASE("golden: the rendered text of every listed spec") {
+  const bool update = std::getenv("FA2_UPDATE_GOLDEN") != nullptr;
+  for (const KernelSpec& spec : golden_specs()) {
+    const std::filesystem::path path = kFolder / file_name(spec);
+    const std::string rendered = golden_text(spec);
+    if (update) std::ofstream(path) << rendered;
+    const auto golden = read(path);
+    CHECK_MESSAGE(golden.has_value(), path.string(), " cannot be read", kRefresh);
+    if (!golden) continue;
+    const std::string differing = difference(*golden, rendered);
+    CHECK_MESSAGE(differing.empty(), path.string(), " ", differing, kRefresh);
+  }
+}
+
+TEST_CASE("golden: every file belongs to one listed spec") {
+  std::set<std::string> listed;
+  for (const KernelSpec& spec : golden_specs()) CHECK(listed.insert(file_name(spec)).second);
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".golden")) continue;
+    CHECK_MESSAGE(listed.count(name) == 1, name, " belongs to no spec any more: remove it");
+  }
+}
+
+TEST_CASE("key: 32 hex digits, distinct, and the same for the same spec") {
+  std::set<std::string> keys;
+  for (const KernelSpec& spec : golden_specs()) {
+    const std::string key = render(spec).key;
+    CHECK_MESSAGE(is_32_hex_digits(key), key);
+    CHECK(render(spec).key == key);
+    CHECK_MESSAGE(keys.insert(key).second, file_name(spec), " has the key of another spec");
+  }
+}
+
+TEST_CASE("key: every field of the config changes it") {
+  std::set<std::string> keys = {key_of(kPlain, kSmall)};
+  KernelConfig::visit(kSmall, [&](std::string_view name, std::int32_t) {
+    CAPTURE(std::string(name));
+    const auto other = changed(kPlain, kSmall, name);
+    REQUIRE(other);
+    CHECK(keys.insert(key_of(kPlain, *other)).second);
+  });
+}
+
+TEST_CASE("key: every trait changes it") {
+  std::set<std::string> keys = {key_of(kPlain, kSmall)};
+  const auto changes = [&](auto&& change) {
+    AttentionTraits traits = kPlain;
+    change(traits);
+    CAPTURE(to_string(traits));
+    CHECK(keys.insert(key_of(traits, kSmall)).second);
+  };
+  changes([](AttentionTraits& t) { t.dtype = DType::bf16; });
+  changes([](AttentionTraits& t) { t.mask = MaskKind::causal_bottom_right; });
+  changes([](AttentionTraits& t) { t.mask = MaskKind::causal_top_left; });
+  changes([](AttentionTraits& t) { t.row_alignment = RowAlignment::element; });
+  for (const int dim : {56, 72}) {  // 56 pads to the tiles of 64
+    changes([&](AttentionTraits& t) { t.head_dim = dim; });
+    changes([&](AttentionTraits& t) { t.head_dim_v = dim; });
+  }
+}
+
+TEST_CASE("key: the arch changes it") {
+  std::set<std::string> keys;
+  for (const Arch& arch : known_archs()) keys.insert(key_of(kPlain, kSmall, arch.name));
+  CHECK(keys.size() == known_archs().size());
+}
+
+TEST_CASE("key: batch, heads and sequence lengths do not change it") {
+  AttentionProblem p;
+  p.head_dim = 64;
+  const std::string key = key_of(traits_of(p), kSmall);
+  for (std::int64_t AttentionProblem::*size :
+       {&AttentionProblem::batch, &AttentionProblem::heads_q, &AttentionProblem::heads_kv,
+        &AttentionProblem::seqlen_q, &AttentionProblem::seqlen_k}) {
+    AttentionProblem other = p;
+    other.*size = 2048;
+    CHECK(key_of(traits_of(other), kSmall) == key);
+  }
+}

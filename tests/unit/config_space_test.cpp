@@ -1,0 +1,132 @@
+// Which configurations can be rendered: every rule, its numbers, and the enumeration.
+#include <doctest/doctest.h>
+#include <generator/config_space.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+using namespace fa2;
+
+namespace {
+
+AttentionTraits traits(int head_dim, int head_dim_v) {
+  return {DType::f16, head_dim, head_dim_v, MaskKind::none, RowAlignment::bytes16};
+}
+
+/// The rule that `config` breaks; empty if it is valid.
+std::string broken(std::string_view config, int head_dim = 8, std::string_view arch = "sm_80") {
+  return why_rejected({traits(head_dim, head_dim), parse_config(config), *find_arch(arch)}).value_or("");
+}
+
+int shared(std::string_view config, int head_dim, int head_dim_v) {
+  return shared_bytes(traits(head_dim, head_dim_v), parse_config(config));
+}
+
+}  // namespace
+
+TEST_CASE("config space: the rules of shape, and their limits") {
+  CHECK(broken("warps=0") == "warps = 0, must be 1..16");
+  CHECK(broken("warps=17,tile_m=272") == "warps = 17, must be 1..16");
+  CHECK(broken("warps=1,tile_m=16") == "");
+  CHECK(broken("warps=16,tile_m=256") == "");
+  CHECK(broken("tile_m=96").find("tile_m = 96 is no multiple of 16 * warps = 64") == 0);
+  CHECK(broken("tile_m=0").find("tile_m = 0 is no multiple") == 0);
+  CHECK(broken("tile_m=-64").find("tile_m = -64 is no multiple") == 0);
+  CHECK(broken("tile_n=24") == "tile_n = 24 is no multiple of 16");
+  CHECK(broken("tile_n=0") == "tile_n = 0 is no multiple of 16");
+  CHECK(broken("tile_n=-16") == "tile_n = -16 is no multiple of 16");
+  CHECK(broken("tile_n=16") == "");
+  CHECK(broken("stages=0") == "stages = 0, must be 1..4");
+  CHECK(broken("stages=5") == "stages = 5, must be 1..4");
+  CHECK(broken("stages=4") == "");
+  CHECK(broken("q_in_registers=2") == "q_in_registers = 2, must be 0 or 1");
+  CHECK(broken("q_in_registers=-1") == "q_in_registers = -1, must be 0 or 1");
+  CHECK(broken("rescale_threshold=-1").find("rescale_threshold = -1, must be 0..12") == 0);
+  CHECK(broken("rescale_threshold=13").find("rescale_threshold = 13, must be 0..12") == 0);
+  CHECK(broken("rescale_threshold=0") == "");
+  CHECK(broken("rescale_threshold=12") == "");
+  CHECK(broken("ctas_per_sm=0") == "ctas_per_sm = 0, must be 1..8");
+  CHECK(broken("ctas_per_sm=9") == "ctas_per_sm = 9, must be 1..8");
+  CHECK(broken("ctas_per_sm=8,tile_m=16,warps=1") == "");
+}
+
+TEST_CASE("config space: the rules of resources differ by arch") {
+  const char* large = "tile_m=64,tile_n=64,stages=2";
+  CHECK(broken(large, 256, "sm_80") == "");
+  CHECK(broken(large, 256, "sm_86") == "needs 163840 bytes of shared memory, sm_86 has 101376 per block");
+  const char* two = "tile_m=64,tile_n=64,stages=2,ctas_per_sm=2";  // 16384 of Q, 65536 of K and V
+  CHECK(broken(two, 128, "sm_80") == "");
+  CHECK(broken(two, 128, "sm_120") ==
+        "2 blocks of 81920 bytes of shared memory do not fit the 102400 bytes of one SM of sm_120");
+  const char* wide = "tile_m=256,warps=16,tile_n=16,stages=1,ctas_per_sm=4";
+  CHECK(broken(wide, 8, "sm_86") == "4 blocks of 512 threads do not fit the 1536 threads of one SM of sm_86");
+  CHECK(broken(wide, 8, "sm_80").find(" registers a thread, 32 are available with 4 blocks of 512 threads") !=
+        std::string::npos);
+}
+
+TEST_CASE("config space: shared memory is used to its last byte, the driver's share of each block counted") {
+  // K and V take 163840 of the 166912 bytes, Q 64 a row.
+  CHECK(broken("tile_m=48,tile_n=320,warps=3,stages=4", 32) == "");
+  CHECK(broken("tile_m=64,tile_n=320,warps=4,stages=4", 32) ==
+        "needs 167936 bytes of shared memory, sm_80 has 166912 per block");
+  // 2 * (82944 + 1024) is all that an SM has.
+  CHECK(broken("tile_m=16,tile_n=320,warps=1,stages=2,ctas_per_sm=2", 32) == "");
+  CHECK(broken("tile_m=32,tile_n=320,warps=2,stages=2,ctas_per_sm=2", 32) ==
+        "2 blocks of 83968 bytes of shared memory do not fit the 167936 bytes of one SM of sm_80");
+}
+
+TEST_CASE("config space: no thread has more than 255 registers, however few threads there are") {
+  CHECK(broken("tile_m=128,tile_n=128,stages=1", 128).find("255 are available") != std::string::npos);
+  CHECK(broken("tile_m=128,tile_n=128,stages=1,warps=8", 128) == "");  // half the rows a warp
+}
+
+TEST_CASE("config space: shared memory of hand-computed cases") {
+  // Q: 128 * 128 * 2 = 32768. K and V: 2 * 64 * (128 + 128) * 2 = 65536.
+  CHECK(shared("tile_m=128,tile_n=64,stages=2", 128, 128) == 98304);
+  CHECK(shared("tile_m=128,tile_n=64,stages=2,q_in_registers=1", 128, 128) == 65536);
+  // Head dims pad to 16: 40 to 48, 72 to 80. Q: 6144, K and V: 8192, O: 10240.
+  CHECK(shared("tile_m=64,tile_n=32,stages=1", 40, 72) == 14336);
+  CHECK(shared("tile_m=64,tile_n=32,stages=1,q_in_registers=1", 40, 72) == 10240);
+  // Q alone is the largest: 32768.
+  CHECK(shared("tile_m=128,tile_n=16,stages=1,q_in_registers=1", 128, 8) == 32768);
+  // O is larger than Q (4096) with K and V (8704): 128 * 256 * 2.
+  CHECK(shared("tile_m=128,tile_n=16,stages=1", 8, 256) == 65536);
+}
+
+TEST_CASE("config space: valid and rejected are the whole product, each once and with its verdict") {
+  for (const char* name : {"sm_80", "sm_86", "sm_90a", "sm_120"}) {
+    for (const AttentionTraits& t : {traits(8, 8), traits(64, 64), traits(192, 128), traits(256, 256)}) {
+      CAPTURE(to_string(t));
+      CAPTURE(std::string(name));
+      const Arch& arch = *find_arch(name);
+      const ConfigSpace space = config_space(t, arch);
+      std::set<std::string> seen;
+      std::map<std::string, std::set<int>> values;
+      const auto note = [&](const KernelConfig& config) {
+        CHECK_MESSAGE(seen.insert(to_string(config)).second, to_string(config), " twice");
+        KernelConfig::visit(config, [&](const char* field, int value) { values[field].insert(value); });
+      };
+      for (const KernelConfig& config : space.valid) {
+        note(config);
+        CHECK_FALSE(why_rejected({t, config, arch}).has_value());
+      }
+      for (const Rejection& rejection : space.rejected) {
+        note(rejection.config);
+        CHECK_FALSE(rejection.reason.empty());
+        CHECK(why_rejected({t, rejection.config, arch}) == rejection.reason);
+      }
+      std::size_t product = 1;
+      for (const auto& [field, of_field] : values) product *= of_field.size();
+      CHECK(seen.size() == product);
+      CHECK_FALSE(space.valid.empty());
+      CHECK_FALSE(space.rejected.empty());
+    }
+  }
+}
+
+TEST_CASE("config space: the order is fixed") {
+  const Arch& arch = *find_arch("sm_80");
+  CHECK(config_space(traits(64, 64), arch).valid == config_space(traits(64, 64), arch).valid);
+}

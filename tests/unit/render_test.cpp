@@ -1,0 +1,108 @@
+// What render() hands to a compiler: complete, self-contained, and refused when the config does not fit.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/config_space.h>
+#include <generator/embedded.h>
+#include <generator/kernel_source.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+/// The spec that the stand-in templates/config.cuh shows.
+KernelSpec shown_spec() {
+  return {{DType::f16, 128, 128, MaskKind::causal_bottom_right, RowAlignment::bytes16},
+          parse_config("tile_m=128,tile_n=64,warps=4,stages=2"),
+          *find_arch("sm_80")};
+}
+
+/// What follows #include in each line that has one, quotes and brackets kept.
+std::vector<std::string> includes_of(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string directive, name;
+    if (words >> directive >> name && directive == "#include") names.push_back(name);
+  }
+  return names;
+}
+
+/// Everything after the first line.
+std::string without_first_line(std::string_view text) {
+  return std::string(text.substr(text.find('\n') + 1));
+}
+
+}  // namespace
+
+TEST_CASE("render: a config that does not fit is an InvalidProblem with the broken rule") {
+  KernelSpec spec = shown_spec();
+  spec.config.stages = 9;
+  try {
+    render(spec);
+    FAIL("stages = 9 was rendered");
+  } catch (const InvalidProblem& error) {
+    REQUIRE(error.violations().size() == 1);
+    CHECK(error.violations()[0].field == "config");
+    CHECK(error.violations()[0].value == to_string(spec.config));
+    CHECK(error.violations()[0].rule == why_rejected(spec));
+  }
+}
+
+TEST_CASE("render: every include that main reaches is among the headers, none is a toolkit header") {
+  const KernelSource source = render(shown_spec());
+  std::map<std::string, std::string> texts;
+  for (const SourceFile& header : source.headers) {
+    CHECK_MESSAGE(texts.emplace(header.name, header.text).second, header.name, " twice");
+    for (const std::string& name : includes_of(header.text)) {
+      CHECK_MESSAGE(name.front() == '"', header.name, " includes ", name);
+    }
+  }
+  std::set<std::string> reached;
+  std::vector<std::string> open = includes_of(source.main.text);
+  while (!open.empty()) {
+    const std::string quoted = open.back();
+    open.pop_back();
+    const std::string name = quoted.substr(1, quoted.size() - 2);
+    if (!reached.insert(name).second) continue;
+    REQUIRE_MESSAGE(texts.count(name) == 1, quoted, " is not among the headers");
+    for (const std::string& next : includes_of(texts[name])) open.push_back(next);
+  }
+  CHECK(reached.count("config.cuh") == 1);
+  CHECK(reached.size() > 10);
+}
+
+TEST_CASE("render: the same spec gives the same bytes") {
+  const KernelSource a = render(shown_spec()), b = render(shown_spec());
+  const auto same = [](const SourceFile& x, const SourceFile& y) {
+    return x.name == y.name && x.text == y.text;
+  };
+  CHECK(a.key == b.key);
+  CHECK(same(a.main, b.main));
+  CHECK(std::ranges::equal(a.headers, b.headers, same));
+  CHECK(a.options == b.options);
+}
+
+TEST_CASE("render: threads, shared memory and arch are those of the spec, the entry is in main") {
+  const KernelSpec spec = shown_spec();
+  const KernelSource source = render(spec);
+  CHECK(source.threads == 128);
+  CHECK(source.shared_bytes == 98304);
+  CHECK(source.arch.name == "sm_80");
+  CHECK(source.options.front() == "--gpu-architecture=sm_80");
+  CHECK(source.main.text.find(source.entry) != std::string::npos);
+}
+
+TEST_CASE("render: the stand-in config.cuh shows what is rendered for its spec") {
+  const KernelSource source = render(shown_spec());
+  REQUIRE(source.headers.front().name == "config.cuh");
+  CHECK(without_first_line(source.headers.front().text) ==
+        without_first_line(embedded_template("config.cuh")));
+}
