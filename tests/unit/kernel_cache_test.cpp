@@ -128,8 +128,8 @@ TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the d
   }
   for (const std::string& part :
        {source().spec, kKey, (directory / "missing").native() + " (no such directory)",
-        (directory / "user").native(), source().precompile_command,
-        std::string("FA2_JIT=off"), std::string("FA2_CACHE_PATH=DIR")}) {
+        (directory / "user").native(), source().precompile_command, std::string("FA2_JIT=off"),
+        std::string("FA2_CACHE_PATH=DIR")}) {
     CAPTURE(part);
     CHECK(message.find(part) != std::string::npos);
   }
