@@ -10,6 +10,7 @@ namespace fa2 {
 namespace {
 
 constexpr int kMaxRegisters = 255;
+constexpr int kMaxTile = 1024;  // beyond what any GPU holds, and far from overflowing the estimates below
 
 int padded(int dim) {
   return (dim + 15) / 16 * 16;
@@ -21,6 +22,9 @@ int m_tiles(const KernelConfig& config) {
 }
 
 std::optional<std::string> broken_shape_rule(const KernelConfig& c) {
+  if (c.tile_m > kMaxTile || c.tile_n > kMaxTile) {
+    return fmt::format("tile_m = {} and tile_n = {} must be at most {}", c.tile_m, c.tile_n, kMaxTile);
+  }
   if (c.warps < 1 || c.warps > 16) return fmt::format("warps = {}, must be 1..16", c.warps);
   if (c.tile_m < 16 || c.tile_m % (16 * c.warps) != 0) {
     return fmt::format("tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles",

@@ -1,6 +1,5 @@
 // The NVRTC compiler on small kernels: what it accepts, what it refuses, and what its errors carry. Needs no
 // GPU.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/compiler.h>
@@ -93,16 +92,6 @@ class TemporaryDirectory {
 };
 
 }  // namespace
-
-TEST_CASE("making a compiler opens nothing") {
-  const auto is_open = [] { return dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_NOLOAD) != nullptr; };
-  if (is_open()) {
-    MESSAGE("skipped: another test has opened NVRTC already");
-    return;
-  }
-  CHECK(fa2::make_nvrtc_compiler() != nullptr);
-  CHECK_FALSE(is_open());
-}
 
 TEST_CASE("a kernel becomes a cubin with its resources") {
   if (nvrtc_missing()) return;

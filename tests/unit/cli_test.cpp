@@ -190,6 +190,11 @@ TEST_CASE("cli: precompile, then list, verify and prune the cache") {
   CHECK(made.at("kernels")[0].at("resources").at("registers") > 0);
   CHECK(fa2.run("precompile" + kOneKernel + out).json().at("cached") == 1);
 
+  // With a warm cache NVRTC is not even looked for.
+  const Json found = fa2.run("precompile" + kOneKernel + out, "FA2_NVRTC=/none.so").json();
+  CHECK(found.at("failed") == 0);
+  CHECK(found.at("cached") == 1);
+
   const Json list = fa2.run("cache list" + dir).json();
   REQUIRE(list.at("entries").size() == 1);
   CHECK(list.at("entries")[0].at("key") == made.at("kernels")[0].at("key"));

@@ -82,6 +82,12 @@ TEST_CASE("config space: no thread has more than 255 registers, however few thre
   CHECK(broken("tile_m=128,tile_n=128,stages=1,warps=8", 128) == "");  // half the rows a warp
 }
 
+TEST_CASE("config space: tiles too large for any GPU are refused without overflow") {
+  CHECK(broken("tile_m=1073741824,warps=1", 128) ==
+        "tile_m = 1073741824 and tile_n = 64 must be at most 1024");
+  CHECK(broken("tile_m=256,tile_n=1073741824", 128).find("must be at most 1024") != std::string::npos);
+}
+
 TEST_CASE("config space: shared memory of hand-computed cases") {
   // Q: 128 * 128 * 2 = 32768. K and V: 2 * 64 * (128 + 128) * 2 = 65536.
   CHECK(shared("tile_m=128,tile_n=64,stages=2", 128, 128) == 98304);
