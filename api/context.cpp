@@ -7,6 +7,8 @@
 #include <autotune/tuner.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <interpreter/host_compiler.h>
+#include <interpreter/interpreted_kernel.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 
@@ -41,6 +43,18 @@ TuningStore tuning_records(const Settings& settings) {
   for (const auto& path : settings.read_only_caches) read_only.push_back(tuning_file(path));
   return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only));
 }
+
+/// NVRTC for GPUs, the host's compiler for the interpreter.
+class ArchCompiler final : public Compiler {
+ public:
+  KernelBinary compile(const KernelSource& source) override {
+    return source.arch.interpreted ? host_->compile(source) : nvrtc_->compile(source);
+  }
+
+ private:
+  std::unique_ptr<Compiler> nvrtc_ = make_nvrtc_compiler();
+  std::unique_ptr<Compiler> host_ = interpreter::make_host_compiler();
+};
 
 bool has_output(const AttentionProblem& problem) {
   return problem.batch > 0 && problem.seqlen_q > 0;
@@ -85,7 +99,10 @@ std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& g
   const auto start = std::chrono::steady_clock::now();
   const KernelSource source = render(spec);
   const CachedKernel cached = kernels.get(source);
-  LoadedKernel loaded{load_cuda_kernel(*cached.binary, gpu.ordinal), facts_of(source, cached)};
+  LoadedKernel loaded{nullptr, facts_of(source, cached)};
+  loaded.kernel = gpu.arch.interpreted ? interpreter::load_interpreted_kernel(
+                                             *cached.binary, interpreter::options_from_environment())
+                                       : load_cuda_kernel(*cached.binary, gpu.ordinal);
   loaded.facts.device = gpu.name;
   loaded.facts.load_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -96,7 +113,7 @@ std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& g
 
 Context::Impl::Impl(const ContextOptions& options)
     : settings(settings_of(options)),
-      compiler(make_nvrtc_compiler()),
+      compiler(std::make_shared<ArchCompiler>()),
       kernels(compiler, read_only_caches(settings), user_cache(settings), settings.jit),
       records(tuning_records(settings)),
       chooser(settings, records) {}
@@ -109,7 +126,8 @@ AttentionPlan Context::Impl::make_plan(const AttentionProblem& problem, int ordi
                                        const std::string& notes) {
   const Device& gpu = device(ordinal);
   Search search;
-  if (has_output(problem)) search = [&](const AttentionProblem& p) { return search_on(gpu, p); };
+  if (has_output(problem) && !gpu.arch.interpreted)
+    search = [&](const AttentionProblem& p) { return search_on(gpu, p); };
   const ConfigChoice choice = chooser.choose(problem, target_of(gpu), search);
   return build_first(ConfigChooser::with_alternatives(choice, problem, target_of(gpu)),
                      [&](const ConfigChoice& possible) { return plan_with(possible, problem, gpu, notes); });
@@ -167,7 +185,7 @@ void Context::attention(const AttentionProblem& problem, const AttentionArgs& ar
 
   require_valid(p, args);
   if (!has_output(p)) return;
-  if (is_capturing(stream)) throw_capturing(p);
+  if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
   const std::string notes =
       needs_element
           ? "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs"
@@ -177,7 +195,7 @@ void Context::attention(const AttentionProblem& problem, const AttentionArgs& ar
 
 AttentionPlan Context::plan(const AttentionProblem& problem, int device) {
   require_valid(problem);
-  return impl_->plan(problem.normalized(), device < 0 ? current_device() : device, "");
+  return impl_->plan(problem.normalized(), device == -1 ? current_device() : device, "");
 }
 
 Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name) {
@@ -200,7 +218,10 @@ TuneReport Context::tune(const AttentionProblem& problem, int device) {
   if (!has_output(problem)) {
     throw InvalidProblem({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
   }
-  const Device& gpu = fa2::device(device < 0 ? current_device() : device);
+  const Device& gpu = fa2::device(device == -1 ? current_device() : device);
+  if (gpu.arch.interpreted) {
+    throw Unavailable("there is no GPU to measure on: the time of an interpreted kernel says nothing");
+  }
   const TuneReport report =
       impl_->chooser.tune(problem.normalized(), target_of(gpu),
                           [&](const AttentionProblem& p) { return impl_->search_on(gpu, p); });

@@ -94,7 +94,7 @@ void GpuTrial::launch(const Candidate& candidate, int times) const {
   const Launch launch = launch_of(t.problem, candidate.config);
   const AttentionParams params = params_of(launch, t.problem, args);
   for (int i = 0; i < times; ++i)
-    candidate.kernel->launch(launch.grid, &params, sizeof params, stream_.get());
+    candidate.kernel->launch(launch.grid, &params, sizeof params, stream_.get(), nullptr);
 }
 
 double GpuTrial::time_us(const Candidate& candidate, int times) {

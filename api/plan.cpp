@@ -1,4 +1,5 @@
 // AttentionPlan: validate, fill in the parameters, launch.
+#include <api/overlap.h>
 #include <api/plan.h>
 #include <api/validate.h>
 #include <runtime/device.h>
@@ -17,11 +18,41 @@ void require_usable(const AttentionProblem& problem, const AttentionArgs& args, 
   std::vector<Violation> found = violations_of(problem, args);
   AttentionArgs used = args;
   if (problem.seqlen_k == 0) used.k = used.v = nullptr;
-  std::vector<Violation> elsewhere = violations_of_residency(used, device);
+  std::vector<Violation> elsewhere;
+  if (device != kInterpreterDevice) elsewhere = violations_of_residency(used, device);
   if (found.empty() && elsewhere.empty()) return;
   std::ranges::move(elsewhere, std::back_inserter(found));
   throw InvalidProblem(std::move(found));
 }
+
+/// The tensors of one call.
+class CallMemory final : public LaunchMemory {
+ public:
+  CallMemory(const AttentionProblem& problem, const AttentionArgs& args) : problem_(problem), args_(args) {}
+
+  std::vector<MemoryRange> ranges() const override {
+    std::vector<MemoryRange> ranges;
+    for (const TensorView& view : views_of(problem_, args_)) {
+      if (!view.empty()) ranges.push_back(bytes_of(view));
+    }
+    ranges.back().is_output = true;  // O comes last and has rows: else nothing is launched
+    if (args_.lse != nullptr) {
+      const auto rows = static_cast<std::size_t>(problem_.batch * problem_.heads_q * problem_.seqlen_q);
+      ranges.push_back({"lse", reinterpret_cast<const std::byte*>(args_.lse), rows * sizeof(float), true});
+    }
+    return ranges;
+  }
+
+ private:
+  static MemoryRange bytes_of(const TensorView& view) {
+    const ByteRange range = range_of(view);
+    return {view.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(range.begin)),
+            static_cast<std::size_t>(range.end - range.begin)};
+  }
+
+  const AttentionProblem& problem_;
+  const AttentionArgs& args_;
+};
 
 }  // namespace
 
@@ -31,7 +62,8 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const {
   const ScopedContext context(plan.device);
   require_usable(plan.problem, args, plan.device);
   const AttentionParams params = params_of(plan.launch, plan.problem, args);
-  plan.kernel->launch(plan.launch.grid, &params, sizeof params, stream);
+  const CallMemory memory(plan.problem, args);
+  plan.kernel->launch(plan.launch.grid, &params, sizeof params, stream, &memory);
 }
 
 const AttentionProblem& AttentionPlan::problem() const {

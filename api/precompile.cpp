@@ -1,9 +1,9 @@
 // Precompilation: no GPU, no driver.
 #include <api/precompile.h>
 #include <api/validate.h>
-#include <autotune/parallel.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <runtime/parallel.h>
 
 #include <exception>
 #include <mutex>

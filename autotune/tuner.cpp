@@ -1,7 +1,7 @@
 // The search over configurations: prepare in parallel, then successive halving over interleaved bursts.
-#include <autotune/parallel.h>
 #include <autotune/tuner.h>
 #include <fmt/format.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <atomic>

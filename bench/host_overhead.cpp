@@ -52,7 +52,7 @@ int main() {
   const auto& impl = plan.impl();
   const fa2::AttentionParams params = fa2::params_of(impl.launch, impl.problem, args);
   const double bare = nanoseconds(
-      stream, [&] { impl.kernel->launch(impl.launch.grid, &params, sizeof params, stream.get()); });
+      stream, [&] { impl.kernel->launch(impl.launch.grid, &params, sizeof params, stream.get(), nullptr); });
   const double run = nanoseconds(stream, [&] { plan.run(args, stream.get()); });
   const double attention = nanoseconds(stream, [&] { fa2_context.attention(problem, args, stream.get()); });
   fmt::print("bare launch {:.0f} ns, plan.run {:.0f} ns (+{:.0f}), attention {:.0f} ns (+{:.0f})\n", bare,

@@ -1,9 +1,12 @@
-# Headers only: libcuda and libnvrtc are opened at run time, spdlog, fmt, nlohmann-json and xxhash are compiled in.
+# Headers only, but for Boost.Context, which is linked statically: libcuda and libnvrtc are opened at run time, spdlog, fmt, nlohmann-json and xxhash are compiled in.
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json 3 REQUIRED)
 find_path(FA2_XXHASH_INCLUDE xxhash.h REQUIRED)
+
+set(Boost_USE_STATIC_LIBS ON)
+find_package(Boost REQUIRED COMPONENTS context)
 
 # The CUDA Toolkit's headers, from a toolkit or from NVIDIA's wheels (see scripts/install_dependencies.sh).
 find_path(FA2_CUDA_INCLUDE cuda.h REQUIRED
@@ -17,4 +20,4 @@ add_library(fa2_dependencies INTERFACE)
 target_include_directories(fa2_dependencies SYSTEM INTERFACE ${FA2_CUDA_INCLUDE} ${FA2_NVRTC_INCLUDE}
                                                              ${FA2_XXHASH_INCLUDE})
 target_link_libraries(fa2_dependencies INTERFACE spdlog::spdlog_header_only fmt::fmt-header-only
-                                                 nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
+                                                 nlohmann_json::nlohmann_json Boost::context Threads::Threads ${CMAKE_DL_LIBS})

@@ -34,7 +34,13 @@ std::span<const Arch> known_archs() {
   return kArchs;
 }
 
+const Arch& interpreter_arch() {
+  static constexpr Arch kInterpreter{"interpreter", 90, true, 232448, 233472, 1024, 65536, 2048, 32, true};
+  return kInterpreter;
+}
+
 const Arch* find_arch(std::string_view name) {
+  if (name == interpreter_arch().name) return &interpreter_arch();
   const auto found = std::ranges::find_if(
       kArchs, [&](const Arch& arch) { return arch.name == name || without_suffix(arch.name) == name; });
   return found == kArchs.end() ? nullptr : &*found;

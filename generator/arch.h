@@ -19,12 +19,16 @@ struct Arch {
   std::int32_t registers_per_sm;
   std::int32_t threads_per_sm;
   std::int32_t blocks_per_sm;
+  bool interpreted = false;  ///< no GPU: compiled by the host's compiler for the interpreter
 };
 
 /// Ascending by compute capability.
 std::span<const Arch> known_archs();
 
-/// nullptr if unknown. "sm_90" finds sm_90a.
+/// The interpreter, with the limits of an H100. Not among known_archs().
+const Arch& interpreter_arch();
+
+/// nullptr if unknown. "sm_90" finds sm_90a, "interpreter" the interpreter.
 const Arch* find_arch(std::string_view name);
 
 /// The newest known arch whose cubins run on this GPU (same major, not newer); nullptr if there is none.

@@ -1,4 +1,4 @@
-// The device templates, embedded into the library when it is built.
+// The device templates and the interpreter's twins of them, embedded into the library when it is built.
 #pragma once
 
 #include <span>
@@ -7,14 +7,17 @@
 namespace fa2 {
 
 struct EmbeddedFile {
-  std::string_view name;  ///< relative to templates/: "attention/softmax.cuh"
+  std::string_view name;  ///< relative to its folder: "attention/softmax.cuh"
   std::string_view text;
 };
 
-/// Sorted by name.
+/// templates/, sorted by name.
 std::span<const EmbeddedFile> embedded_templates();
 
-/// The text of one file. @throws Error(internal) if there is none of that name.
+/// interpreter/**.cuh, sorted by name: what stands in for templates/ptx when a kernel is interpreted.
+std::span<const EmbeddedFile> embedded_twins();
+
+/// The text of one template. @throws Error(internal) if there is none of that name.
 std::string_view embedded_template(std::string_view name);
 
 }  // namespace fa2

@@ -6,6 +6,8 @@
 #include <generator/hash.h>
 #include <generator/kernel_source.h>
 
+#include <algorithm>
+
 namespace fa2 {
 
 namespace {
@@ -47,26 +49,31 @@ std::string precompile_command(const KernelSpec& spec) {
       to_string(t.row_alignment));
 }
 
-/// Over every embedded file but the stand-in for config.cuh: names and texts, unambiguously framed.
-std::string digest_of_templates() {
+/// Over every file but the stand-in for config.cuh: names and texts, unambiguously framed.
+std::string digest_of(std::span<const EmbeddedFile> files) {
   std::string all;
-  for (const EmbeddedFile& file : embedded_templates()) {
+  for (const EmbeddedFile& file : files) {
     if (file.name != kConfig) all += fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
   }
   return content_hash(all);
 }
 
-std::vector<SourceFile> headers(std::string config) {
+/// For the interpreter its twins stand in for templates/ptx.
+std::vector<SourceFile> headers(std::string config, const Arch& arch) {
   std::vector<SourceFile> files = {{std::string(kConfig), std::move(config)}};
+  const auto add = [&](const EmbeddedFile& file) {
+    files.push_back({std::string(file.name), std::string(file.text)});
+  };
   for (const EmbeddedFile& file : embedded_templates()) {
-    if (file.name != kConfig && file.name.ends_with(".cuh")) {
-      files.push_back({std::string(file.name), std::string(file.text)});
-    }
+    const bool replaced = arch.interpreted && file.name.starts_with("ptx/");
+    if (file.name != kConfig && file.name.ends_with(".cuh") && !replaced) add(file);
   }
+  if (arch.interpreted) std::ranges::for_each(embedded_twins(), add);
   return files;
 }
 
 std::vector<std::string> options(const Arch& arch) {
+  if (arch.interpreted) return {"-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"};
   return {fmt::format("--gpu-architecture={}", arch.name), "--std=c++17", "-default-device", "--no-cache",
           "--ptxas-options=-v"};
 }
@@ -74,7 +81,7 @@ std::vector<std::string> options(const Arch& arch) {
 }  // namespace
 
 const std::string& template_digest() {
-  static const std::string digest = digest_of_templates();
+  static const std::string digest = digest_of(embedded_templates());
   return digest;
 }
 
@@ -95,11 +102,12 @@ KernelSource render(const KernelSpec& spec) {
                       {"config", content_hash(config)},
                       {"templates", template_digest()},
                       {"options", fmt::format("{}", fmt::join(source.options, " "))}};
+  if (spec.arch.interpreted) source.key_parts.push_back({"twins", digest_of(embedded_twins())});
   std::string key_text;
   for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
   source.key = content_hash(key_text);
   source.main = {std::string(kMain), std::string(embedded_template(kMain))};
-  source.headers = headers(config);
+  source.headers = headers(config, spec.arch);
   source.threads = spec.config.threads();
   source.shared_bytes = shared_bytes(spec.traits, spec.config);
   return source;

@@ -54,7 +54,8 @@ class CudaKernel final : public Kernel {
     load_into_context();
   }
 
-  void launch(std::uint32_t grid, const void* params, std::size_t, Stream stream) const override {
+  void launch(std::uint32_t grid, const void* params, std::size_t, Stream stream,
+              const LaunchMemory*) const override {
     assert(grid > 0);
     CUlaunchConfig config{};
     config.gridDimX = grid;

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <runtime/device.h>
 #include <runtime/driver.h>
+#include <runtime/env.h>
+#include <runtime/log.h>
 
 #include <array>
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace fa2 {
 namespace {
@@ -50,6 +53,28 @@ Device describe(int ordinal) {
   return device;
 }
 
+thread_local int interpreter_scopes = 0;
+
+Device describe_interpreter() {
+  Device device;
+  device.ordinal = kInterpreterDevice;
+  device.name = "CPU interpreter";
+  device.sm_count = static_cast<int>(std::thread::hardware_concurrency());
+  device.arch = interpreter_arch();
+  return device;
+}
+
+/// For the whole process.
+bool interpreter_is_default() {
+  const std::string wanted = env("FA2_DEVICE").value_or("auto");
+  if (wanted == "interpreter") return true;
+  if (wanted != "auto")
+    throw InvalidProblem({{"FA2_DEVICE", "\"" + wanted + "\"", "must be one of auto, interpreter"}});
+  if (device_count() > 0) return false;
+  log().warn("no GPU was found: kernels are interpreted on the CPU, thread by thread, checked and slow");
+  return true;
+}
+
 CUcontext primary_context(int ordinal) {
   static std::mutex mutex;
   static std::map<int, CUcontext> contexts;
@@ -71,6 +96,8 @@ int device_count() {
 }
 
 const Device& device(int ordinal) {
+  static const Device interpreter = describe_interpreter();
+  if (ordinal == kInterpreterDevice) return interpreter;
   static std::mutex mutex;
   static std::map<int, Device> devices;
   const std::lock_guard lock(mutex);
@@ -81,6 +108,8 @@ const Device& device(int ordinal) {
 }
 
 int current_device() {
+  static const bool interpreting = interpreter_is_default();
+  if (interpreting || interpreter_scopes > 0) return kInterpreterDevice;
   CUdevice current = 0;
   const CUresult result = driver().ctx_get_device(&current);
   if (result == CUDA_ERROR_INVALID_CONTEXT) return 0;
@@ -88,7 +117,11 @@ int current_device() {
   return current;
 }
 
-ScopedContext::ScopedContext(int ordinal) {
+ScopedContext::ScopedContext(int ordinal) : interpreting_(ordinal == kInterpreterDevice) {
+  if (interpreting_) {
+    ++interpreter_scopes;
+    return;
+  }
   CUcontext current = nullptr;
   check(driver().ctx_get_current(&current), "cuCtxGetCurrent");
   if (current != nullptr && current_device() == ordinal) return;
@@ -97,6 +130,7 @@ ScopedContext::ScopedContext(int ordinal) {
 }
 
 ScopedContext::~ScopedContext() {
+  if (interpreting_) --interpreter_scopes;
   CUcontext popped = nullptr;
   if (pushed_) warn_unless_ok(driver().ctx_pop_current(&popped), "cuCtxPopCurrent");
 }

@@ -21,17 +21,21 @@ struct Device {
   Arch arch;  ///< the row its kernels are compiled for
 };
 
-/// 0 if there is no driver or no GPU.
+/// GPUs; 0 if there is no driver.
 int device_count();
 
-/// Cached after the first call. @throws Unavailable (no driver, no such device, an arch fa2 does not know).
+/// Cached after the first call; kInterpreterDevice is always there. @throws Unavailable (no driver, no such
+/// device, an arch fa2 does not know).
 const Device& device(int ordinal);
 
-/// The device of the calling thread's current context; 0 if none is current.
+/// kInterpreterDevice inside a ScopedContext of it, with FA2_DEVICE=interpreter, and where there is no GPU
+/// (which the log says once). Else the device of the calling thread's current context; 0 if none is current.
+/// @throws InvalidProblem if FA2_DEVICE is neither auto nor interpreter.
 int current_device();
 
 /// Makes a context of `ordinal` current for its lifetime: the current one if it already belongs to that
-/// device, else the primary context (retained once per process, never reset).
+/// device, else the primary context (retained once per process, never reset). For kInterpreterDevice: makes
+/// it the thread's current device, whose DeviceBuffers are host memory.
 class ScopedContext {
  public:
   explicit ScopedContext(int ordinal);
@@ -41,8 +45,10 @@ class ScopedContext {
 
  private:
   bool pushed_ = false;
+  bool interpreting_ = false;
 };
 
+/// Of a CUDA stream.
 bool is_capturing(Stream stream);
 
 /// What the driver knows of an address. Unknown host memory has kind `unregistered`.

@@ -1,9 +1,12 @@
 // Owners of device memory, streams and events.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <runtime/device.h>
 #include <runtime/device_buffer.h>
 #include <runtime/driver.h>
 
+#include <cstring>
+#include <new>
 #include <utility>
 
 namespace fa2 {
@@ -19,14 +22,25 @@ void check_range(const char* what, std::size_t offset, std::size_t bytes, std::s
                                                what, bytes, offset, size));
 }
 
+/// As a GPU's allocations are.
+constexpr std::align_val_t kHostAlignment{256};
+
+bool interpreting() {
+  return current_device() == kInterpreterDevice;
+}
+
 CUevent event(void* handle) {
   return static_cast<CUevent>(handle);
 }
 
 }  // namespace
 
-DeviceBuffer::DeviceBuffer(std::size_t bytes) : size_(bytes) {
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : size_(bytes), on_host_(interpreting()) {
   if (bytes == 0) return;
+  if (on_host_) {
+    data_ = ::operator new(bytes, kHostAlignment);
+    return;
+  }
   CUdeviceptr allocated = 0;
   const CUresult result = driver().mem_alloc(&allocated, bytes);
   if (result != CUDA_SUCCESS) throw_cuda_error(result, fmt::format("cuMemAlloc of {} bytes", bytes));
@@ -34,26 +48,38 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) : size_(bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) warn_unless_ok(driver().mem_free(address(data_)), "cuMemFree");
+  if (on_host_) ::operator delete(data_, kHostAlignment);
+  if (!on_host_ && data_ != nullptr) warn_unless_ok(driver().mem_free(address(data_)), "cuMemFree");
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      on_host_(other.on_host_) {}
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(on_host_, other.on_host_);
   return *this;
 }
 
 void DeviceBuffer::fill(std::uint8_t value, Stream stream) {
   if (size_ == 0) return;
+  if (on_host_) {
+    std::memset(data_, value, size_);
+    return;
+  }
   check(driver().memset_d8_async(address(data_), value, size_, stream), "cuMemsetD8Async");
 }
 
 void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offset) {
   check_range("an upload", offset, bytes, size_);
   if (bytes == 0) return;
+  if (on_host_) {
+    std::memcpy(static_cast<std::byte*>(data_) + offset, host, bytes);
+    return;
+  }
   check(driver().memcpy_htod(address(data_, offset), host, bytes), "cuMemcpyHtoD");
   // From pageable memory the call may return before the last bytes have reached the device, and non-blocking
   // streams do not wait for the default stream.
@@ -63,22 +89,30 @@ void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offse
 void DeviceBuffer::download(void* host, std::size_t bytes, std::size_t offset) const {
   check_range("a download", offset, bytes, size_);
   if (bytes == 0) return;
+  if (on_host_) {
+    std::memcpy(host, static_cast<const std::byte*>(data_) + offset, bytes);
+    return;
+  }
   check(driver().memcpy_dtoh(host, address(data_, offset), bytes), "cuMemcpyDtoH");
 }
 
 OwnedStream::OwnedStream() {
+  if (interpreting()) return;
   check(driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
 OwnedStream::~OwnedStream() {
+  if (stream_ == nullptr) return;
   warn_unless_ok(driver().stream_destroy(stream_), "cuStreamDestroy");
 }
 
 void OwnedStream::synchronize() const {
+  if (stream_ == nullptr) return;
   check(driver().stream_synchronize(stream_), "cuStreamSynchronize");
 }
 
 StreamTimer::StreamTimer() {
+  if (interpreting()) return;
   CUevent start = nullptr;
   CUevent stop = nullptr;
   check(driver().event_create(&start, CU_EVENT_DEFAULT), "cuEventCreate");
@@ -90,19 +124,25 @@ StreamTimer::StreamTimer() {
 }
 
 StreamTimer::~StreamTimer() {
+  if (start_ == nullptr) return;
   warn_unless_ok(driver().event_destroy(event(start_)), "cuEventDestroy");
   warn_unless_ok(driver().event_destroy(event(stop_)), "cuEventDestroy");
 }
 
 void StreamTimer::start(Stream stream) {
+  host_start_ = std::chrono::steady_clock::now();
+  if (start_ == nullptr) return;
   check(driver().event_record(event(start_), stream), "cuEventRecord");
 }
 
 void StreamTimer::stop(Stream stream) {
+  host_stop_ = std::chrono::steady_clock::now();
+  if (start_ == nullptr) return;
   check(driver().event_record(event(stop_), stream), "cuEventRecord");
 }
 
 double StreamTimer::elapsed_ms() const {
+  if (start_ == nullptr) return std::chrono::duration<double, std::milli>(host_stop_ - host_start_).count();
   check(driver().event_synchronize(event(stop_)), "cuEventSynchronize");
   float milliseconds = 0;
   check(driver().event_elapsed_time(&milliseconds, event(start_), event(stop_)), "cuEventElapsedTime");

@@ -1,8 +1,10 @@
-// Device memory, streams and events as values, for the tuner, the tools and the tests.
+// Device memory, streams and events as values, for the tuner, the tools and the tests. Where the interpreter
+// is the current device: host memory, no stream, and the clock.
 #pragma once
 
 #include <fa2/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,6 +28,7 @@ class DeviceBuffer {
  private:
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  bool on_host_ = false;
 };
 
 /// A non-blocking stream of the current context.
@@ -55,8 +58,9 @@ class StreamTimer {
   double elapsed_ms() const;
 
  private:
-  void* start_ = nullptr;
+  void* start_ = nullptr;  ///< none on the interpreter
   void* stop_ = nullptr;
+  std::chrono::steady_clock::time_point host_start_, host_stop_;
 };
 
 }  // namespace fa2

@@ -21,6 +21,10 @@ constexpr EnvVariable kVariables[] = {
     {"FA2_TUNE_BUDGET_MS", "3000", "time one search may take, in milliseconds"},
     {"FA2_CONFIG", "", "pins every kernel's configuration: tile_m=128,tile_n=64,..."},
     {"FA2_NVRTC", "", "path of libnvrtc; when set, no other one is tried"},
+    {"FA2_DEVICE", "auto", "auto|interpreter; auto: the current GPU, the interpreter where there is none"},
+    {"FA2_INTERPRETER", "early,checked", "early|late, checked|unchecked, seed=N, separated by ','"},
+    {"FA2_CXX", "c++, g++, clang++", "C++ compiler of interpreted kernels"},
+    {"FA2_KEEP_SOURCE", "", "directory where the sources of interpreted kernels are left for a debugger"},
     {"FA2_LOG", "warn", "trace|debug|info|warn|error|critical|off, to stderr"},
 };
 

@@ -6,8 +6,27 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 namespace fa2 {
+
+/// A buffer that a launch may touch.
+struct MemoryRange {
+  std::string_view name;
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  bool is_output = false;  ///< else it is only read
+};
+
+/// The buffers of one launch, for a kernel that asks.
+class LaunchMemory {
+ public:
+  virtual std::vector<MemoryRange> ranges() const = 0;
+
+ protected:
+  ~LaunchMemory() = default;
+};
 
 /// Immutable; launch() may be called from any thread.
 class Kernel {
@@ -15,10 +34,10 @@ class Kernel {
   virtual ~Kernel() = default;
 
   /// Launches `grid` >= 1 blocks. `params` is the kernel's single by-value parameter struct, copied before
-  /// returning.
-  /// @throws CudaError.
-  virtual void launch(std::uint32_t grid, const void* params, std::size_t params_size,
-                      Stream stream) const = 0;
+  /// returning. `memory` is what an interpreted kernel is held to; a GPU does not look at it.
+  /// @throws CudaError, KernelFault.
+  virtual void launch(std::uint32_t grid, const void* params, std::size_t params_size, Stream stream,
+                      const LaunchMemory* memory) const = 0;
 };
 
 /// Loads a cubin on a CUDA device; sets its dynamic shared memory limit once.

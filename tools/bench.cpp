@@ -170,7 +170,7 @@ void print_table(const std::vector<Point>& points, const Options& options, const
 
 int run(const Options& options, bool json) {
   std::vector<Point> points = points_of(options);
-  const Device& gpu = options.device.device();
+  const Device& gpu = options.device.gpu();
   const ScopedContext device_context(gpu.ordinal);
   ContextOptions settings;
   if (!options.tune.empty()) settings.tune = tune_mode_of(options.tune);

@@ -19,15 +19,15 @@ Enum enum_of(const std::string& word, std::initializer_list<Enum> values) {
 
 constexpr std::string_view kCuda = "cuda:";
 
-/// -1 for "auto".
 int ordinal_of(const std::string& text) {
-  if (text == "auto") return -1;
+  if (text == "auto") return current_device();
+  if (text == "interpreter") return kInterpreterDevice;
   int ordinal = -1;
   const std::string_view digits = std::string_view(text).substr(std::min(kCuda.size(), text.size()));
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
   const bool is_number = error == std::errc() && stop == digits.data() + digits.size() && ordinal >= 0;
   if (!text.starts_with(kCuda) || !is_number) {
-    throw CLI::ValidationError("--device", fmt::format("\"{}\" is neither auto nor cuda:N", text));
+    throw CLI::ValidationError("--device", fmt::format("\"{}\" is none of auto, interpreter, cuda:N", text));
   }
   return ordinal;
 }
@@ -120,21 +120,21 @@ AttentionProblem ProblemOptions::problem() const {
 }
 
 void DeviceOption::add_to(CLI::App& verb) {
-  verb.add_option("--device", text, "auto (the first GPU) or cuda:N")->capture_default_str();
+  verb.add_option(
+          "--device", text,
+          "cuda:N, interpreter (the CPU, thread by thread), or auto: the current GPU, else the interpreter")
+      ->capture_default_str();
 }
 
 const Device& DeviceOption::device() const {
-  const int ordinal = ordinal_of(text);
-  if (ordinal >= 0 && device_count() > 0) return fa2::device(ordinal);
-  try {
-    return fa2::device(0);
-  } catch (const Unavailable& error) {
-    if (device_count() > 0) throw;
-    throw Unavailable(
-        fmt::format("no GPU was found: {}\nWithout one, `fa2 precompile` fills a kernel cache, and "
-                    "`fa2 explain --arch ...` and `fa2 dump --arch ...` show kernels.",
-                    error.what()));
-  }
+  return fa2::device(ordinal_of(text));
+}
+
+const Device& DeviceOption::gpu() const {
+  const bool any = text == "auto" && device_count() == 0;
+  const Device& chosen = any ? fa2::device(0) : device();  // without a GPU the error says what is missing
+  if (!chosen.arch.interpreted) return chosen;
+  throw Unavailable("this measures a GPU: the time of an interpreted kernel says nothing");
 }
 
 void TargetOptions::add_to(CLI::App& verb) {

@@ -61,13 +61,14 @@ struct ProblemOptions {
   AttentionProblem problem() const;
 };
 
-/// `--device auto|cuda:N`.
+/// `--device auto|interpreter|cuda:N`.
 struct DeviceOption {
   std::string text = "auto";
 
   void add_to(CLI::App& verb);
-  /// @throws Unavailable, with what works without a GPU, if there is none.
   const Device& device() const;
+  /// @throws Unavailable if it is the interpreter.
+  const Device& gpu() const;
 };
 
 /// `--arch sm_90a` or, where it is left out, a GPU.

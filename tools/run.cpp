@@ -88,7 +88,7 @@ Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& opti
   stream.synchronize();
   o.download(out.o.bits.data(), o.size());
   lse.download(out.lse.data(), lse.size());
-  measure(plan, args, stream, out);
+  if (plan.explain().arch != interpreter_arch().name) measure(plan, args, stream, out);
   return out;
 }
 
@@ -132,23 +132,29 @@ Json json_of(const AttentionPlan& plan, const Outputs& out,
   return json;
 }
 
+/// Nothing for the interpreter.
+std::string time_text(const AttentionProblem& problem, const Outputs& out) {
+  if (out.launches == 0) return {};
+  return fmt::format("{:.2f} us, {:.1f} TFLOP/s (median of {} bursts of {} launches)", out.us.median,
+                     tflops(problem, out.us.median), kBursts, out.launches);
+}
+
 void print_result(const AttentionPlan& plan, const Outputs& out,
                   const std::optional<reference::Verdict>& verdict, const Options& options) {
   const Explanation& e = plan.explain();
-  fmt::print(
-      "{}", text(Lines{
-                {"problem", to_string(e.problem)},
-                {"device", fmt::format("{} ({})", e.device, e.arch)},
-                {"config", to_string(e.config)},
-                {"chosen", fmt::format("{}: {}", to_string(e.config_origin), e.config_reason)},
-                {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(e.kernel_origin), e.load_ms)},
-                {"time", fmt::format("{:.2f} us, {:.1f} TFLOP/s (median of {} bursts of {} launches)",
-                                     out.us.median, tflops(e.problem, out.us.median), kBursts, out.launches)},
-                {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
-                {"lse", options.lse},
-                {"check", verdict ? verdict->message : ""},
-                {"notes", e.notes},
-            }));
+  fmt::print("{}",
+             text(Lines{
+                 {"problem", to_string(e.problem)},
+                 {"device", fmt::format("{} ({})", e.device, e.arch)},
+                 {"config", to_string(e.config)},
+                 {"chosen", fmt::format("{}: {}", to_string(e.config_origin), e.config_reason)},
+                 {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(e.kernel_origin), e.load_ms)},
+                 {"time", time_text(e.problem, out)},
+                 {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
+                 {"lse", options.lse},
+                 {"check", verdict ? verdict->message : ""},
+                 {"notes", e.notes},
+             }));
 }
 
 int run(const Options& options, bool json) {

@@ -21,7 +21,7 @@ struct Options {
 
 TuneReport search(Context& context, const Options& options, bool json) {
   const AttentionProblem problem = options.problem.problem();
-  const Device& gpu = options.device.device();
+  const Device& gpu = options.device.gpu();
   const Progress progress(
       fmt::format("measuring for at most {:.1f} s", context.impl().settings.tune_budget_seconds), 0, json);
   return context.tune(problem, gpu.ordinal);

@@ -171,15 +171,16 @@ class FA2_API Context {
   /// The context that the free functions use; made on first use from the environment.
   static Context& default_context();
 
-  /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current).
-  /// If the rows of an argument are not 16-byte aligned, the plan of RowAlignment::element runs.
+  /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current); on
+  /// the interpreter if there is no GPU or FA2_DEVICE=interpreter. If the rows of an argument are not 16-byte
+  /// aligned, the plan of RowAlignment::element runs.
   /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem
   /// that has
   ///         no plan yet is an Unavailable error: make the plan first.
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 
-  /// Makes a problem ready on `device` (-1: the current one). May compile, load and search; never while a
-  /// stream captures.
+  /// Makes a problem ready on `device` (-1: the current one; kInterpreterDevice). May compile, load and
+  /// search; never while a stream captures.
   AttentionPlan plan(const AttentionProblem& problem, int device = -1);
 
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the

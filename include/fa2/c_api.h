@@ -39,7 +39,8 @@ enum {
   FA2_CACHE = 3,           /* a kernel cache could not be read or written where that was essential */
   FA2_CUDA = 4,            /* the CUDA driver returned an error */
   FA2_UNAVAILABLE = 5,     /* something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel */
-  FA2_INTERNAL = 6         /* a bug in fa2, or no host memory left */
+  FA2_INTERNAL = 6,        /* a bug in fa2, or no host memory left */
+  FA2_KERNEL_FAULT = 7     /* an interpreted kernel broke a rule of the machine */
 };
 
 /* The message of the calling thread's most recent failure, UTF-8; "" if there was none. Never NULL. Valid

@@ -17,7 +17,8 @@ enum class ErrorCode : std::int32_t {
   cuda = 4,             ///< the CUDA driver returned an error
   unavailable =
       5,  ///< something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel with FA2_JIT=off
-  internal = 6,  ///< a bug in fa2
+  internal = 6,      ///< a bug in fa2
+  kernel_fault = 7,  ///< an interpreted kernel broke a rule of the machine
 };
 
 class FA2_API Error : public std::runtime_error {
@@ -96,6 +97,13 @@ class FA2_API CudaError : public Error {
 class FA2_API Unavailable : public Error {
  public:
   explicit Unavailable(const std::string& message) : Error(ErrorCode::unavailable, message) {}
+};
+
+/// An interpreted kernel did what a GPU would not have survived, or not noticed: the message says what, and
+/// names the kernel, block, thread and source line.
+class FA2_API KernelFault : public Error {
+ public:
+  explicit KernelFault(const std::string& message) : Error(ErrorCode::kernel_fault, message) {}
 };
 
 }  // namespace fa2

@@ -18,6 +18,11 @@ struct CUstream_st;
 
 namespace fa2 {
 
+/// The device that is no GPU: kernels are interpreted on the CPU, thread by thread and checked
+/// (docs/interpreter.md). Its memory is host memory; it has no streams. Slow: for tests, and for machines
+/// without a GPU.
+inline constexpr int kInterpreterDevice = -2;
+
 /// A CUDA stream. nullptr is the legacy default stream of the current context.
 using Stream = CUstream_st*;
 

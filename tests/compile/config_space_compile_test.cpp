@@ -1,11 +1,11 @@
 // What the configuration space calls valid compiles for every GPU family, or is refused for spilling: nothing
 // else happens.
-#include <autotune/parallel.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <runtime/compiler.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,11 +1,11 @@
 // Every kernel the heuristic picks for common head dims compiles for every GPU family without spilling a
 // register.
 #include <autotune/heuristic.h>
-#include <autotune/parallel.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
 #include <runtime/compiler.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,4 @@
 // Every configuration that a search may try, pinned, against the numerics contract.
-#include <autotune/parallel.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -8,6 +7,7 @@
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/kernel_cache.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <atomic>

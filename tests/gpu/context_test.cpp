@@ -1,11 +1,11 @@
 // A Context on a GPU: threads, graph capture, refused arguments.
-#include <autotune/parallel.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
 #include <runtime/driver.h>
 #include <runtime/log.h>
+#include <runtime/parallel.h>
 
 #include <cmath>
 #include <latch>

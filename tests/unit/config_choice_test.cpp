@@ -1,11 +1,11 @@
 // The ladder from a pinned configuration down to the heuristic.
 #include <api/config_choice.h>
 #include <autotune/heuristic.h>
-#include <autotune/parallel.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,8 +1,8 @@
 // The memo: one maker per key, bounded, safe under threads.
 #include <api/memo.h>
-#include <autotune/parallel.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <runtime/parallel.h>
 
 #include <atomic>
 #include <latch>

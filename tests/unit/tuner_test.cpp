@@ -1,7 +1,7 @@
 // The search over configurations, on a synthetic landscape with a fake clock.
-#include <autotune/parallel.h>
 #include <autotune/tuner.h>
 #include <doctest/doctest.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <atomic>

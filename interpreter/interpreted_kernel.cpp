@@ -1,0 +1,117 @@
+// dlopen of a binary in memory; blocks over threads.
+#include <dlfcn.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <interpreter/block.h>
+#include <interpreter/interpreted_kernel.h>
+#include <runtime/file.h>
+#include <runtime/log.h>
+#include <runtime/parallel.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace fa2::interpreter {
+namespace {
+
+/// A shared object that lives in memory alone.
+class LoadedObject {
+ public:
+  explicit LoadedObject(const KernelBinary& binary) {
+    const FileDescriptor file(::memfd_create("fa2-kernel", MFD_CLOEXEC));
+    const std::byte* from = binary.code.data();
+    for (std::size_t left = binary.code.size(); left > 0;) {
+      const ssize_t written = ::write(file.get(), from, left);
+      if (written <= 0) throw_file_error("cannot write", "a file in memory", errno);
+      from += written;
+      left -= static_cast<std::size_t>(written);
+    }
+    handle_ = ::dlopen(fmt::format("/proc/self/fd/{}", file.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr)
+      throw Unavailable(fmt::format("{} cannot be loaded: {}", binary.spec, ::dlerror()));
+  }
+  ~LoadedObject() { ::dlclose(handle_); }
+  LoadedObject(const LoadedObject&) = delete;
+  LoadedObject& operator=(const LoadedObject&) = delete;
+
+  template <class Function>
+  Function symbol(const std::string& name) const {
+    void* const found = ::dlsym(handle_, name.c_str());
+    if (found == nullptr)
+      throw Unavailable(fmt::format("an interpreted kernel without {}: {}", name, ::dlerror()));
+    return reinterpret_cast<Function>(found);
+  }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+class InterpretedKernel final : public Kernel {
+ public:
+  InterpretedKernel(const KernelBinary& binary, const Options& options)
+      : object_(binary),
+        entry_(object_.symbol<Block::Entry>(binary.entry)),
+        attach_(object_.symbol<void (*)(Machine*)>("fa2_interpreter_attach")),
+        name_(binary.spec),
+        threads_(binary.resources.threads),
+        shared_bytes_(static_cast<std::uint32_t>(binary.resources.dynamic_shared_bytes)),
+        options_(options) {}
+
+  void launch(std::uint32_t grid, const void* params, std::size_t, Stream,
+              const LaunchMemory* memory) const override {
+    GlobalMemory global(memory != nullptr ? memory->ranges() : std::vector<MemoryRange>{});
+    BankCounts banks;
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Block>> idle;
+    for_each_index(grid, static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t index) {
+      std::unique_ptr<Block> block;
+      {
+        const std::lock_guard lock(mutex);
+        if (!idle.empty()) {
+          block = std::move(idle.back());
+          idle.pop_back();
+        }
+      }
+      if (!block) block = std::make_unique<Block>(name_, threads_, shared_bytes_, options_);
+      attach_(block.get());
+      block->run(entry_, params, static_cast<unsigned>(index), global);
+      const std::lock_guard lock(mutex);
+      idle.push_back(std::move(block));
+    });
+    for (const auto& block : idle) {
+      for (const auto& [site, count] : block->banks()) {
+        banks[site].wavefronts += count.wavefronts;
+        banks[site].least += count.least;
+      }
+    }
+    report(banks);
+  }
+
+ private:
+  void report(const BankCounts& banks) const {
+    for (const auto& [site, count] : banks) {
+      if (count.wavefronts == count.least) continue;
+      log().info("bank conflicts of {} at {}:{}: {} wavefronts, {} would do", name_, site.first, site.second,
+                 count.wavefronts, count.least);
+    }
+  }
+
+  LoadedObject object_;
+  Block::Entry entry_;
+  void (*attach_)(Machine*);
+  std::string name_;
+  int threads_;
+  std::uint32_t shared_bytes_;
+  Options options_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Kernel> load_interpreted_kernel(const KernelBinary& binary, const Options& options) {
+  return std::make_shared<InterpretedKernel>(binary, options);
+}
+
+}  // namespace fa2::interpreter

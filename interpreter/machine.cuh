@@ -1,0 +1,56 @@
+// What a kernel that was compiled for the CPU asks of the interpreter that runs it. Included by both: by the
+// twins of templates/ptx inside the kernel, and by the interpreter.
+#pragma once
+
+namespace fa2::interpreter {
+
+/// A line of the kernel's source: as a default argument, that of the call.
+struct Site {
+  const char* file;
+  int line;
+  constexpr Site(const char* at_file = __builtin_FILE(), int at_line = __builtin_LINE())
+      : file(at_file), line(at_line) {}
+};
+
+/// One block of threads. Every function speaks for the thread that calls it; addresses of shared memory are
+/// bytes from the start of the shared window. What breaks a rule of the machine ends the launch with a
+/// KernelFault.
+class Machine {
+ public:
+  virtual int thread_index() const = 0;
+  virtual unsigned block_index() const = 0;
+  /// Where the block's dynamic shared memory starts.
+  virtual unsigned dynamic_shared() const = 0;
+
+  /// What a warp-wide instruction does once all lanes have brought their operands. `first`: the warp's first
+  /// thread.
+  using WarpAction = void (*)(Machine& machine, int first, void* const* lanes, Site site);
+  /// A warp-wide instruction, complete on return: waits for all 32 lanes to come to the same one at the same
+  /// line. `orders_memory`: what any lane did before happens before what any lane does after.
+  virtual void warp_wide(const char* name, WarpAction action, void* operands, bool orders_memory,
+                         Site site) = 0;
+
+  /// bar.sync and bar.arrive of barrier `id` for `threads` threads (0: all of the block).
+  virtual void bar_sync(int id, int threads, Site site) = 0;
+  virtual void bar_arrive(int id, int threads, Site site) = 0;
+
+  virtual void load_global(const void* from, void* to, int bytes, Site site) = 0;
+  virtual void store_global(void* to, const void* from, int bytes, Site site) = 0;
+  virtual void load_shared(unsigned from, void* to, int bytes, Site site) = 0;
+  virtual void store_shared(unsigned to, const void* from, int bytes, Site site) = 0;
+  /// For `thread`, as part of a warp-wide instruction.
+  virtual void load_shared_of(int thread, unsigned from, void* to, int bytes, Site site) = 0;
+  /// Addresses that one instruction presents together, for the count of bank conflicts.
+  virtual void count_banks(const unsigned* addresses, int count, int bytes, Site site) = 0;
+
+  /// cp.async of `bytes`, the first `source_bytes` of them read and the rest zero, into the thread's open
+  /// group.
+  virtual void cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) = 0;
+  virtual void cp_async_commit_group() = 0;
+  virtual void cp_async_wait_group(int pending) = 0;
+
+ protected:
+  ~Machine() = default;
+};
+
+}  // namespace fa2::interpreter

@@ -1,0 +1,46 @@
+// Barriers, shuffles and votes.
+#pragma once
+
+#include "ptx/keywords.cuh"
+
+namespace fa2::ptx {
+
+FA2_DEVICE void bar_sync(Site site = {}) {
+  machine->bar_sync(0, 0, site);
+}
+
+FA2_DEVICE void bar_warp_sync(Site site = {}) {
+  machine->warp_wide(
+      "bar.warp.sync", [](Machine&, int, void* const*, Site) {}, nullptr, true, site);
+}
+
+struct Shuffle {
+  float value;
+  int lane_mask;
+  float other;
+};
+
+FA2_DEVICE float shfl_bfly(float value, int lane_mask, Site site = {}) {
+  Shuffle mine{value, lane_mask, 0};
+  const auto exchange = [](Machine&, int, void* const* lanes, Site) {
+    for (int lane = 0; lane < 32; ++lane) {
+      auto* to = static_cast<Shuffle*>(lanes[lane]);
+      to->other = static_cast<Shuffle*>(lanes[(lane ^ to->lane_mask) & 31])->value;
+    }
+  };
+  machine->warp_wide("shfl.sync.bfly", exchange, &mine, false, site);
+  return mine.other;
+}
+
+FA2_DEVICE bool vote_any(bool predicate, Site site = {}) {
+  bool vote = predicate;
+  const auto count = [](Machine&, int, void* const* lanes, Site) {
+    bool any = false;
+    for (int lane = 0; lane < 32; ++lane) any |= *static_cast<bool*>(lanes[lane]);
+    for (int lane = 0; lane < 32; ++lane) *static_cast<bool*>(lanes[lane]) = any;
+  };
+  machine->warp_wide("vote.sync.any", count, &vote, false, site);
+  return vote;
+}
+
+}  // namespace fa2::ptx

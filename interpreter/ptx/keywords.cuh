@@ -1,0 +1,37 @@
+// The keywords as a host compiler knows them, and the machine that runs the calling thread.
+#pragma once
+
+#include "machine.cuh"
+
+#define FA2_DEVICE inline
+#define FA2_UNROLL
+#define FA2_NO_UNROLL
+#define FA2_KERNEL(threads, ctas_per_sm) extern "C" __attribute__((visibility("default"))) void
+#define FA2_KERNEL_PARAMETER(Type) const Type&
+
+namespace fa2 {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i64 = long long;
+
+struct Half {};
+struct BFloat16 {};
+
+namespace ptx {
+
+using interpreter::Machine;
+using interpreter::Site;
+
+/// The block that this host thread runs. Its threads are fibers that never leave the host thread.
+inline thread_local Machine* machine = nullptr;
+
+}  // namespace ptx
+}  // namespace fa2
+
+/// Called by the interpreter. `used`: an inline function that nobody calls would be left out.
+extern "C" __attribute__((visibility("default"), used)) inline void fa2_interpreter_attach(
+    fa2::interpreter::Machine* machine) {
+  fa2::ptx::machine = machine;
+}

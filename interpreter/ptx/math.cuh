@@ -1,0 +1,44 @@
+// Approximate special functions (flushing subnormals) and packed conversions. The approximations are
+// correctly rounded here, which is within what a GPU documents.
+#pragma once
+
+#include "ptx/element.cuh"
+
+namespace fa2::ptx {
+
+FA2_DEVICE float flushed(float x) {
+  return (bits_of_float(x) & 0x7f800000u) == 0 ? float_of_bits(bits_of_float(x) & 0x80000000u) : x;
+}
+
+FA2_DEVICE float ex2_approx(float x) {
+  return flushed(static_cast<float>(__builtin_exp2(static_cast<double>(flushed(x)))));
+}
+
+FA2_DEVICE float lg2_approx(float x) {
+  return flushed(static_cast<float>(__builtin_log2(static_cast<double>(flushed(x)))));
+}
+
+FA2_DEVICE float rcp_rn(float x) {
+  return flushed(1.0f / flushed(x));
+}
+
+FA2_DEVICE float fma_rn(float a, float b, float c) {
+  return flushed(__builtin_fmaf(flushed(a), flushed(b), flushed(c)));
+}
+
+FA2_DEVICE float max_f32(float a, float b) {
+  if (a != a) return flushed(b);
+  if (b != b) return flushed(a);
+  return flushed(a > b ? a : b);
+}
+
+FA2_DEVICE float infinity() {
+  return __builtin_inff();
+}
+
+template <class Element>
+FA2_DEVICE u32 cvt_rn_x2(float low, float high) {
+  return rounded<Element>(low) | static_cast<u32>(rounded<Element>(high)) << 16;
+}
+
+}  // namespace fa2::ptx

@@ -1,0 +1,50 @@
+// Plain loads and stores, each naming its state space.
+#pragma once
+
+#include "ptx/registers.cuh"
+
+namespace fa2::ptx {
+
+struct Vector16 {
+  u32 word[4];
+};
+
+FA2_DEVICE u32 ld_shared_u32(SharedAddress address, Site site = {}) {
+  u32 value;
+  machine->load_shared(address, &value, 4, site);
+  return value;
+}
+
+FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value, Site site = {}) {
+  machine->store_shared(address, &value, 4, site);
+}
+
+FA2_DEVICE Vector16 ld_shared_v4(SharedAddress address, Site site = {}) {
+  Vector16 v;
+  machine->load_shared(address, &v, 16, site);
+  return v;
+}
+
+FA2_DEVICE void st_shared_v4(SharedAddress address, const Vector16& v, Site site = {}) {
+  machine->store_shared(address, &v, 16, site);
+}
+
+FA2_DEVICE u16 ld_global_u16(const void* address, Site site = {}) {
+  u16 value;
+  machine->load_global(address, &value, 2, site);
+  return value;
+}
+
+FA2_DEVICE void st_global_u16(void* address, u16 value, Site site = {}) {
+  machine->store_global(address, &value, 2, site);
+}
+
+FA2_DEVICE void st_global_f32(void* address, float value, Site site = {}) {
+  machine->store_global(address, &value, 4, site);
+}
+
+FA2_DEVICE void st_global_v4(void* address, const Vector16& v, Site site = {}) {
+  machine->store_global(address, &v, 16, site);
+}
+
+}  // namespace fa2::ptx

@@ -1,0 +1,26 @@
+// Special registers and the block's dynamic shared memory.
+#pragma once
+
+#include "ptx/keywords.cuh"
+
+namespace fa2::ptx {
+
+using SharedAddress = u32;
+
+FA2_DEVICE int thread_index() {
+  return machine->thread_index();
+}
+FA2_DEVICE u32 block_index() {
+  return machine->block_index();
+}
+FA2_DEVICE int lane_index() {
+  return thread_index() % 32;
+}
+FA2_DEVICE int warp_index() {
+  return thread_index() / 32;
+}
+FA2_DEVICE SharedAddress dynamic_shared() {
+  return machine->dynamic_shared();
+}
+
+}  // namespace fa2::ptx
