@@ -36,4 +36,11 @@ KernelSource render(const KernelSpec& spec);
 /// Hash of every device template embedded in this library; part of every key.
 const std::string& template_digest();
 
+/// What every kernel may include: `config` as the text of config.cuh, and the templates. For the interpreter
+/// its twins stand in for templates/ptx.
+std::vector<SourceFile> device_headers(std::string config, const Arch& arch);
+
+/// The options that every kernel is compiled with.
+std::vector<std::string> compile_options(const Arch& arch);
+
 }  // namespace fa2

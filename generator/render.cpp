@@ -58,8 +58,14 @@ std::string digest_of(std::span<const EmbeddedFile> files) {
   return content_hash(all);
 }
 
-/// For the interpreter its twins stand in for templates/ptx.
-std::vector<SourceFile> headers(std::string config, const Arch& arch) {
+}  // namespace
+
+const std::string& template_digest() {
+  static const std::string digest = digest_of(embedded_templates());
+  return digest;
+}
+
+std::vector<SourceFile> device_headers(std::string config, const Arch& arch) {
   std::vector<SourceFile> files = {{std::string(kConfig), std::move(config)}};
   const auto add = [&](const EmbeddedFile& file) {
     files.push_back({std::string(file.name), std::string(file.text)});
@@ -72,17 +78,10 @@ std::vector<SourceFile> headers(std::string config, const Arch& arch) {
   return files;
 }
 
-std::vector<std::string> options(const Arch& arch) {
+std::vector<std::string> compile_options(const Arch& arch) {
   if (arch.interpreted) return {"-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"};
   return {fmt::format("--gpu-architecture={}", arch.name), "--std=c++17", "-default-device", "--no-cache",
           "--ptxas-options=-v"};
-}
-
-}  // namespace
-
-const std::string& template_digest() {
-  static const std::string digest = digest_of(embedded_templates());
-  return digest;
 }
 
 KernelSource render(const KernelSpec& spec) {
@@ -95,7 +94,7 @@ KernelSource render(const KernelSpec& spec) {
   source.precompile_command = precompile_command(spec);
   source.entry = "fa2_attention_forward";
   source.arch = spec.arch;
-  source.options = options(spec.arch);
+  source.options = compile_options(spec.arch);
   source.key_parts = {{"format", "1"},
                       {"arch", std::string(spec.arch.name)},
                       {"entry", source.entry},
@@ -107,7 +106,7 @@ KernelSource render(const KernelSpec& spec) {
   for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
   source.key = content_hash(key_text);
   source.main = {std::string(kMain), std::string(embedded_template(kMain))};
-  source.headers = headers(config, spec.arch);
+  source.headers = device_headers(config, spec.arch);
   source.threads = spec.config.threads();
   source.shared_bytes = shared_bytes(spec.traits, spec.config);
   return source;

@@ -20,16 +20,15 @@ namespace {
 /// A shared object that lives in memory alone.
 class LoadedObject {
  public:
-  explicit LoadedObject(const KernelBinary& binary) {
-    const FileDescriptor file(::memfd_create("fa2-kernel", MFD_CLOEXEC));
+  explicit LoadedObject(const KernelBinary& binary) : file_(::memfd_create("fa2-kernel", MFD_CLOEXEC)) {
     const std::byte* from = binary.code.data();
     for (std::size_t left = binary.code.size(); left > 0;) {
-      const ssize_t written = ::write(file.get(), from, left);
+      const ssize_t written = ::write(file_.get(), from, left);
       if (written <= 0) throw_file_error("cannot write", "a file in memory", errno);
       from += written;
       left -= static_cast<std::size_t>(written);
     }
-    handle_ = ::dlopen(fmt::format("/proc/self/fd/{}", file.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    handle_ = ::dlopen(fmt::format("/proc/self/fd/{}", file_.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr)
       throw Unavailable(fmt::format("{} cannot be loaded: {}", binary.spec, ::dlerror()));
   }
@@ -46,6 +45,7 @@ class LoadedObject {
   }
 
  private:
+  FileDescriptor file_;  ///< stays open: dlopen knows what it has loaded by the name, and thus by the number
   void* handle_ = nullptr;
 };
 

@@ -108,8 +108,9 @@ const Device& device(int ordinal) {
 }
 
 int current_device() {
+  if (interpreter_scopes > 0) return kInterpreterDevice;
   static const bool interpreting = interpreter_is_default();
-  if (interpreting || interpreter_scopes > 0) return kInterpreterDevice;
+  if (interpreting) return kInterpreterDevice;
   CUdevice current = 0;
   const CUresult result = driver().ctx_get_device(&current);
   if (result == CUDA_ERROR_INVALID_CONTEXT) return 0;

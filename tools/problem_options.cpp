@@ -131,10 +131,17 @@ const Device& DeviceOption::device() const {
 }
 
 const Device& DeviceOption::gpu() const {
-  const bool any = text == "auto" && device_count() == 0;
-  const Device& chosen = any ? fa2::device(0) : device();  // without a GPU the error says what is missing
-  if (!chosen.arch.interpreted) return chosen;
-  throw Unavailable("this measures a GPU: the time of an interpreted kernel says nothing");
+  if (text == "interpreter")
+    throw Unavailable("this measures a GPU: the time that a kernel takes on the interpreter says nothing");
+  try {
+    return fa2::device(text == "auto" ? 0 : ordinal_of(text));
+  } catch (const Unavailable& error) {
+    if (device_count() > 0) throw;
+    throw Unavailable(
+        fmt::format("no GPU was found: {}\nWithout one, `fa2 precompile` fills a kernel cache, `fa2 run` "
+                    "interprets kernels on the CPU, and `fa2 explain` and `fa2 dump` show them.",
+                    error.what()));
+  }
 }
 
 void TargetOptions::add_to(CLI::App& verb) {

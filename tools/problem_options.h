@@ -67,7 +67,7 @@ struct DeviceOption {
 
   void add_to(CLI::App& verb);
   const Device& device() const;
-  /// @throws Unavailable if it is the interpreter.
+  /// auto: the first GPU. @throws Unavailable if there is none, or it is the interpreter.
   const Device& gpu() const;
 };
 

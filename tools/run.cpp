@@ -113,14 +113,12 @@ void write_outputs(const Inputs& in, const Outputs& out, const Options& options)
 
 Json json_of(const AttentionPlan& plan, const Outputs& out,
              const std::optional<reference::Verdict>& verdict) {
-  Json json = {{"explanation", Json::parse(to_json(plan.explain()))},
-               {"us", out.us.median},
-               {"p10_us", out.us.p10},
-               {"p90_us", out.us.p90},
-               {"tflops", tflops(plan.problem(), out.us.median)},
-               {"bursts", kBursts},
-               {"launches_per_burst", out.launches},
-               {"check", nullptr}};
+  Json json = {{"explanation", Json::parse(to_json(plan.explain()))}, {"time", nullptr}, {"check", nullptr}};
+  if (out.launches > 0) {  // the interpreter is not timed
+    json["time"] = {{"us", out.us.median},  {"p10_us", out.us.p10},
+                    {"p90_us", out.us.p90}, {"tflops", tflops(plan.problem(), out.us.median)},
+                    {"bursts", kBursts},    {"launches_per_burst", out.launches}};
+  }
   if (verdict) {
     json["check"] = {{"ok", verdict->ok},
                      {"error", verdict->error},

@@ -14,7 +14,10 @@
 
 namespace fa2::test {
 
-/// Whether there is no CUDA GPU or no NVRTC; says so.
+/// The first GPU; in the interpreter's suite the interpreter.
+int device_under_test();
+
+/// Whether that device, or a compiler for it, is missing; says so.
 bool cannot_run();
 
 /// Without tuning; kernels go to `cache_dir`.

@@ -149,20 +149,42 @@ TEST_CASE("cli: info describes the machine and every variable, even with wrong s
   CHECK(fa2.run("info").out.find("FA2_CACHE_DIR") != std::string::npos);
 }
 
-TEST_CASE("cli: what needs a GPU says so, and what works without one") {
+TEST_CASE("cli: what measures a GPU says so where there is none") {
   const Command fa2;
-  const std::string files = inputs(fa2);
-  for (const std::string& arguments : {"run" + files, "run" + files + " --device cuda:0 --scale -0.5",
-                                       std::string("bench"), std::string("tune"), std::string("explain")}) {
-    CAPTURE(arguments);
-    const Result result = fa2.run(arguments);
+  for (const std::string verb : {"bench", "tune"}) {
+    CAPTURE(verb);
+    const Result result = fa2.run(verb);
     CHECK(result.status == 1);
     CHECK(result.out.empty());
     CHECK(result.says("no GPU was found"));
     CHECK(result.says("fa2 precompile"));
-    CHECK(fa2.run(arguments + " --json").json().at("error").get<std::string>().find("no GPU") == 0);
+    CHECK(fa2.run(verb + " --json").json().at("error").get<std::string>().find("no GPU") == 0);
+    CHECK(fa2.run(verb + " --device interpreter").says("this measures a GPU"));
   }
-  CHECK_FALSE(std::filesystem::exists(fa2.file("o.npy")));
+}
+
+TEST_CASE("cli: without a GPU, run computes on the interpreter and says so once") {
+  const Command fa2;
+  const std::string files = inputs(fa2) + " --check --json";
+  const Result chosen = fa2.run("run" + files);
+  CAPTURE(chosen.err);
+  REQUIRE(chosen.status == 0);
+  CHECK(chosen.says("no GPU was found: kernels are interpreted"));
+  CHECK(chosen.json().at("check").at("ok") == true);
+  CHECK(chosen.json().at("explanation").at("kernel_origin") == "compiled");
+  CHECK(std::filesystem::exists(fa2.file("o.npy")));
+
+  const Result asked = fa2.run("run" + files + " --device interpreter");
+  REQUIRE(asked.status == 0);
+  CHECK(asked.err.empty());
+  CHECK(asked.json().at("explanation").at("kernel_origin") == "disk_cache");
+  CHECK(fa2.run("explain", "FA2_DEVICE=interpreter").err.empty());
+
+  const Result no_such_gpu = fa2.run("run" + files + " --device cuda:0 --scale -0.5");
+  CHECK(no_such_gpu.status == 1);
+  CHECK(no_such_gpu.json().at("error").get<std::string>().find("libcuda") != std::string::npos);
+  CHECK(fa2.run("run" + files, "FA2_DEVICE=tpu").says("FA2_DEVICE"));
+  CHECK(fa2.run("run" + files, "FA2_INTERPRETER=later").says("FA2_INTERPRETER"));
 }
 
 TEST_CASE("cli: run names the file that is wrong") {

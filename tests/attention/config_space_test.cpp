@@ -4,6 +4,7 @@
 #include <fa2/errors.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
+#include <interpreter/host_compiler.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/kernel_cache.h>
@@ -27,7 +28,10 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr std::size_t kMostConfigs = 150;  ///< of one problem: some hundred compilations a minute and core
+/// Of one problem: some hundred compilations a minute and core.
+std::size_t most_configs() {
+  return device_under_test() == kInterpreterDevice ? 12 : 150;
+}
 
 AttentionProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignment) {
   return {dtype, MaskKind::causal_bottom_right, alignment, dim, dim_v, 1, 2, 1, 131, 197};
@@ -49,14 +53,14 @@ std::vector<KernelConfig> with_new_values(const std::vector<KernelConfig>& all,
   return more;
 }
 
-/// All of a small space. Of a large one 150, spread by a stride that is coprime to its size, and so many more
-/// that every value of every tunable is there.
+/// All of a small space. Of a large one most_configs(), spread by a stride that is coprime to its size, and
+/// so many more that every value of every tunable is there.
 std::vector<KernelConfig> thinned(const std::vector<KernelConfig>& all) {
-  if (all.size() <= kMostConfigs) return all;
+  if (all.size() <= most_configs()) return all;
   std::size_t stride = 89;
   while (std::gcd(stride, all.size()) != 1) ++stride;
   std::vector<KernelConfig> chosen;
-  for (std::size_t i = 0; i < kMostConfigs; ++i) chosen.push_back(all[i * stride % all.size()]);
+  for (std::size_t i = 0; i < most_configs(); ++i) chosen.push_back(all[i * stride % all.size()]);
   std::ranges::copy(with_new_values(all, chosen), std::back_inserter(chosen));
   return chosen;
 }
@@ -76,7 +80,8 @@ std::vector<KernelConfig> configs_of(const AttentionProblem& problem, const Arch
 void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits& traits, const Arch& arch,
                  const std::filesystem::path& directory) {
   const auto user = std::make_shared<DiskCache>(directory, DiskCache::Access::read_write);
-  KernelCache cache(make_nvrtc_compiler(), {}, user, JitMode::on);
+  KernelCache cache(arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler(), {}, user,
+                    JitMode::on);
   for_each_index(configs.size(), static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t i) {
     try {
       cache.get(render({traits, configs[i], arch}));
@@ -111,7 +116,7 @@ Layout misaligned(const Shape& s) {
 }
 
 void check_space(const AttentionProblem& problem) {
-  const Arch& arch = device(0).arch;
+  const Arch& arch = device(device_under_test()).arch;
   const std::vector<KernelConfig> configs = configs_of(problem, arch);
   const TemporaryDirectory directory;
   compile_all(configs, traits_of(problem), arch, directory.path());
@@ -129,30 +134,30 @@ void check_space(const AttentionProblem& problem) {
 
 TEST_CASE("every configuration computes f16 d64") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   check_space(problem_of(DType::f16, 64, 64, RowAlignment::bytes16));
 }
 
 TEST_CASE("every configuration computes bf16 d128") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   check_space(problem_of(DType::bf16, 128, 128, RowAlignment::bytes16));
 }
 
 TEST_CASE("every configuration computes f16 d40 with values of 72") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   check_space(problem_of(DType::f16, 40, 72, RowAlignment::bytes16));
 }
 
 TEST_CASE("every configuration computes f16 d256") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   check_space(problem_of(DType::f16, 256, 256, RowAlignment::bytes16));
 }
 
 TEST_CASE("every configuration computes misaligned f16 d64") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   check_space(problem_of(DType::f16, 64, 64, RowAlignment::element));
 }

@@ -37,7 +37,7 @@ std::vector<AttentionProblem> variants(int dim, int seqlen_q, int seqlen_k) {
 }
 
 struct Gpu {
-  const ScopedContext current{0};
+  const ScopedContext current{device_under_test()};
   const TemporaryDirectory cache;
   Context context{untuned(cache.path())};
 };

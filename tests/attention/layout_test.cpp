@@ -107,7 +107,7 @@ AttentionProblem element_wise(AttentionProblem problem) {
 
 TEST_CASE("any layout gives the right output and leaves what lies around it alone") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   std::vector<AttentionProblem> wanted = problems();
@@ -123,15 +123,16 @@ TEST_CASE("any layout gives the right output and leaves what lies around it alon
 
 TEST_CASE("rows that are not 16-byte aligned take the element-wise kernel, which says why") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   const AttentionProblem problem = problems().front();
   for (const Kind& kind : kKinds) {
     Context context(untuned(cache.path()));
     INFO(std::string(kind.name));
     run_and_expect_contract(context, GuardedCall(problem, layouts_of(problem, kind)));
-    CHECK(context.impl().plans.find({problem, 0}).has_value() == kind.aligned);
-    CHECK(context.impl().plans.find({element_wise(problem), 0}).has_value() == !kind.aligned);
+    CHECK(context.impl().plans.find({problem, device_under_test()}).has_value() == kind.aligned);
+    CHECK(context.impl().plans.find({element_wise(problem), device_under_test()}).has_value() ==
+          !kind.aligned);
     const AttentionProblem planned = kind.aligned ? problem : element_wise(problem);
     const std::string notes = context.plan(planned).explain().notes;
     CHECK((notes.find("16-byte aligned") != std::string::npos) == !kind.aligned);
@@ -140,7 +141,7 @@ TEST_CASE("rows that are not 16-byte aligned take the element-wise kernel, which
 
 TEST_CASE("a plan for aligned rows refuses others") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   const AttentionProblem problem = problems().front();
@@ -159,7 +160,7 @@ TEST_CASE("a plan for aligned rows refuses others") {
 
 TEST_CASE("NaN in another head's keys and values stays there") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   std::vector<AttentionProblem> list = problems();
@@ -195,7 +196,7 @@ TEST_CASE("NaN in another head's keys and values stays there") {
 
 TEST_CASE("Q, K, V and O are slices of one packed buffer") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   const AttentionProblem p = {

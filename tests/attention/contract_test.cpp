@@ -54,7 +54,7 @@ std::vector<Case> cases() {
 
 TEST_CASE("the numerics contract holds over dtypes, head dims, masks, lengths and groups") {
   if (cannot_run()) return;
-  const ScopedContext current(0);
+  const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   const std::vector<Case> all = cases();

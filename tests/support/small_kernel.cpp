@@ -1,0 +1,41 @@
+// Wraps a kernel's body into a translation unit.
+#include "small_kernel.h"
+
+#include <fmt/format.h>
+#include <generator/embedded.h>
+#include <generator/hash.h>
+#include <interpreter/host_compiler.h>
+#include <interpreter/interpreted_kernel.h>
+
+namespace fa2::test {
+
+KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
+  std::string text;
+  for (const SourceFile& header : device_headers("", arch)) {
+    if (header.name.starts_with("ptx/")) text += fmt::format("#include \"{}\"\n", header.name);
+  }
+  text += fmt::format(
+      "using namespace fa2;\nusing namespace fa2::ptx;\nstruct Params {{ {} }};\n"
+      "FA2_KERNEL({}, 1) small_kernel(FA2_KERNEL_PARAMETER(Params) p) {{\n(void)p;\n#line 1 "
+      "\"body\"\n{}\n}}\n",
+      kernel.params, kernel.threads, kernel.body);
+  KernelSource source;
+  source.key = content_hash(text);
+  source.spec = "small kernel";
+  source.entry = "small_kernel";
+  source.arch = arch;
+  source.main = {"small_kernel.cu", text};
+  source.headers = device_headers("", arch);
+  source.options = compile_options(arch);
+  source.threads = kernel.threads;
+  source.shared_bytes = kernel.shared_bytes;
+  return source;
+}
+
+std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options) {
+  static const std::unique_ptr<Compiler> compiler = interpreter::make_host_compiler();
+  return interpreter::load_interpreted_kernel(compiler->compile(source_of(kernel, interpreter_arch())),
+                                              options);
+}
+
+}  // namespace fa2::test

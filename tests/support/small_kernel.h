@@ -1,0 +1,73 @@
+// Kernels of a few lines over the instructions of templates/ptx, to prove one rule of the machine at a time.
+#pragma once
+
+#include <fa2/errors.h>
+#include <generator/kernel_source.h>
+#include <interpreter/options.h>
+#include <runtime/kernel.h>
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace fa2::test {
+
+struct SmallKernel {
+  /// Of the kernel function; its parameter is `p`. All of fa2 and fa2::ptx is in reach. Its first line is
+  /// line 1 of the file "body".
+  std::string body;
+  std::string params = "int unused;";  ///< the members of p
+  int threads = 32;
+  int shared_bytes = 1024;
+};
+
+/// With every header of templates/ptx included. For any arch.
+KernelSource source_of(const SmallKernel& kernel, const Arch& arch);
+
+/// Compiled for the interpreter.
+std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options);
+
+/// The buffers of a launch, as the interpreter is told of them.
+struct Buffers final : LaunchMemory {
+  std::vector<MemoryRange> list;
+  std::vector<MemoryRange> ranges() const override { return list; }
+
+  template <class Value>
+  Buffers& input(const std::vector<Value>& values) {
+    list.push_back(
+        {"input", reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(Value), false});
+    return *this;
+  }
+  template <class Value>
+  Buffers& output(const std::vector<Value>& values) {
+    list.push_back(
+        {"output", reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(Value), true});
+    return *this;
+  }
+};
+
+struct NoParams {
+  int unused = 0;
+};
+
+/// Runs `blocks` blocks. @throws KernelFault.
+template <class Params = NoParams>
+void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {}, int blocks = 1) {
+  static_assert(std::is_trivially_copyable_v<Params>);
+  kernel.launch(static_cast<std::uint32_t>(blocks), &params, sizeof params, nullptr, &buffers);
+}
+
+/// The message of the fault that a launch ends with; empty if it ends well.
+template <class Params = NoParams>
+std::string fault_of(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {},
+                     int blocks = 1) {
+  try {
+    launch(kernel, params, buffers, blocks);
+  } catch (const KernelFault& fault) {
+    return fault.what();
+  }
+  return {};
+}
+
+}  // namespace fa2::test
