@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
-#include <runtime/compiler.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -47,29 +46,6 @@ std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset) {
 }
 
 }  // namespace
-
-int device_under_test() {
-#ifdef FA2_TEST_THE_INTERPRETER
-  return kInterpreterDevice;
-#else
-  return 0;
-#endif
-}
-
-bool cannot_run() {
-  if (device_under_test() == kInterpreterDevice) return false;
-  if (device_count() == 0) {
-    MESSAGE("skipped: no CUDA GPU");
-    return true;
-  }
-  try {
-    nvrtc_version();
-  } catch (const Unavailable& error) {
-    MESSAGE("skipped: " << std::string(error.what()));
-    return true;
-  }
-  return false;
-}
 
 ContextOptions untuned(const std::filesystem::path& cache_dir) {
   ContextOptions options;

@@ -12,13 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "device_under_test.h"
+
 namespace fa2::test {
-
-/// The first GPU; in the interpreter's suite the interpreter.
-int device_under_test();
-
-/// Whether that device, or a compiler for it, is missing; says so.
-bool cannot_run();
 
 /// Without tuning; kernels go to `cache_dir`.
 ContextOptions untuned(const std::filesystem::path& cache_dir);

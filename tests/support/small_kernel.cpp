@@ -6,6 +6,10 @@
 #include <generator/hash.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
+#include <runtime/compiler.h>
+#include <runtime/device.h>
+
+#include "device_under_test.h"
 
 namespace fa2::test {
 
@@ -32,10 +36,27 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
   return source;
 }
 
+std::shared_ptr<const Kernel> build(const SmallKernel& kernel) {
+  const Device& device = fa2::device(device_under_test());
+  if (device.arch.interpreted) return build(kernel, interpreter::options_from_environment());
+  static const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
+  return load_cuda_kernel(compiler->compile(source_of(kernel, device.arch)), device.ordinal);
+}
+
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options) {
   static const std::unique_ptr<Compiler> compiler = interpreter::make_host_compiler();
   return interpreter::load_interpreted_kernel(compiler->compile(source_of(kernel, interpreter_arch())),
                                               options);
+}
+
+Buffers& Buffers::input(const DeviceBuffer& buffer) {
+  list.push_back({"input", static_cast<const std::byte*>(buffer.data()), buffer.size(), false});
+  return *this;
+}
+
+Buffers& Buffers::output(const DeviceBuffer& buffer) {
+  list.push_back({"output", static_cast<const std::byte*>(buffer.data()), buffer.size(), true});
+  return *this;
 }
 
 }  // namespace fa2::test

@@ -4,6 +4,7 @@
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
 #include <interpreter/options.h>
+#include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 
 #include <memory>
@@ -25,7 +26,10 @@ struct SmallKernel {
 /// With every header of templates/ptx included. For any arch.
 KernelSource source_of(const SmallKernel& kernel, const Arch& arch);
 
-/// Compiled for the interpreter.
+/// Compiled and loaded for the device under test.
+std::shared_ptr<const Kernel> build(const SmallKernel& kernel);
+
+/// Compiled for the interpreter, whatever the device under test is.
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options);
 
 /// The buffers of a launch, as the interpreter is told of them.
@@ -33,25 +37,15 @@ struct Buffers final : LaunchMemory {
   std::vector<MemoryRange> list;
   std::vector<MemoryRange> ranges() const override { return list; }
 
-  template <class Value>
-  Buffers& input(const std::vector<Value>& values) {
-    list.push_back(
-        {"input", reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(Value), false});
-    return *this;
-  }
-  template <class Value>
-  Buffers& output(const std::vector<Value>& values) {
-    list.push_back(
-        {"output", reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(Value), true});
-    return *this;
-  }
+  Buffers& input(const DeviceBuffer& buffer);
+  Buffers& output(const DeviceBuffer& buffer);
 };
 
 struct NoParams {
   int unused = 0;
 };
 
-/// Runs `blocks` blocks. @throws KernelFault.
+/// Runs `blocks` blocks on the default stream. @throws KernelFault.
 template <class Params = NoParams>
 void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {}, int blocks = 1) {
   static_assert(std::is_trivially_copyable_v<Params>);

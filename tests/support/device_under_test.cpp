@@ -1,0 +1,36 @@
+// The device of a suite.
+#include "device_under_test.h"
+
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <runtime/compiler.h>
+#include <runtime/device.h>
+
+#include <string>
+
+namespace fa2::test {
+
+int device_under_test() {
+#ifdef FA2_TEST_THE_INTERPRETER
+  return kInterpreterDevice;
+#else
+  return 0;
+#endif
+}
+
+bool cannot_run() {
+  if (device_under_test() == kInterpreterDevice) return false;
+  if (device_count() == 0) {
+    MESSAGE("skipped: no CUDA GPU");
+    return true;
+  }
+  try {
+    nvrtc_version();
+  } catch (const Unavailable& error) {
+    MESSAGE("skipped: " << std::string(error.what()));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace fa2::test

@@ -1,0 +1,12 @@
+// What a suite's tests run on: the suites gpu and interpreter share many.
+#pragma once
+
+namespace fa2::test {
+
+/// The first GPU; in the interpreter's suite the interpreter.
+int device_under_test();
+
+/// Whether that device, or a compiler for it, is missing; says so.
+bool cannot_run();
+
+}  // namespace fa2::test
