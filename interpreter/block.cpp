@@ -9,7 +9,6 @@
 #include <memory>
 #include <numeric>
 #include <random>
-#include <set>
 
 namespace fa2::interpreter {
 namespace {
@@ -18,8 +17,10 @@ namespace context = boost::context;
 
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr std::uint32_t kWholeWarp = 0xffffffff;
+constexpr std::size_t kMostCopied = 16;              ///< bytes, by one cp.async
+constexpr std::uint64_t kPoison[] = {~0ull, ~0ull};  // NaN
 
-std::string text_of(Site site) {
+std::string at(Site site) {
   return fmt::format("{}:{}", site.file, site.line);
 }
 
@@ -103,10 +104,10 @@ bool Block::resume_ready_threads(const std::vector<int>& warp_order) {
   return any;
 }
 
-void Block::wait(State state, std::string what) {
+void Block::wait(State state, const Wait& wait) {
   Thread& thread = current();
   thread.state = state;
-  thread.waits_for = std::move(what);
+  thread.waits_in = wait;
   thread.scheduler = std::move(thread.scheduler).resume();
 }
 
@@ -121,11 +122,11 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   } else if (warp.action != action || !same(warp.site, site)) {
     fault(current_, site,
           fmt::format("divergent warp: {} here, while lane {} waits in {} at {}", name, warp.first_lane,
-                      warp.name, text_of(warp.site)));
+                      warp.name, at(warp.site)));
   }
   warp.lanes[lane] = operands;
   warp.arrived |= 1u << lane;
-  if (warp.arrived != kWholeWarp) return wait(State::in_warp, fmt::format("{} at {}", name, text_of(site)));
+  if (warp.arrived != kWholeWarp) return wait(State::in_warp, {name, site});
 
   warp.arrived = 0;
   count_plain_accesses(warp);
@@ -165,8 +166,7 @@ void Block::bar_sync(int id, int threads, Site site) {
     return;
   }
   barriers_[id].waiting.push_back(current_);
-  wait(State::at_barrier, fmt::format("bar.sync {} at {} ({} of {} threads have arrived)", id, text_of(site),
-                                      barriers_[id].arrived, barriers_[id].expected));
+  wait(State::at_barrier, {"bar.sync", site, id});
 }
 
 void Block::bar_arrive(int id, int threads, Site site) {
@@ -204,8 +204,7 @@ void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes,
   const Copy copy{to, from, bytes, source_bytes};
   current().open_group.push_back(copy);
   if (options_.late) {
-    const std::vector<unsigned char> poison(static_cast<std::size_t>(bytes), 0xff);
-    shared_.fill(to, poison.data(), bytes);
+    shared_.fill(to, kPoison, bytes);
   } else {
     land(copy);
   }
@@ -213,9 +212,9 @@ void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes,
 
 /// The data alone: what may be touched is a matter of waiting.
 void Block::land(const Copy& copy) {
-  std::vector<unsigned char> data(static_cast<std::size_t>(copy.bytes));
-  if (copy.source_bytes > 0) std::memcpy(data.data(), copy.from, static_cast<std::size_t>(copy.source_bytes));
-  shared_.fill(copy.to, data.data(), copy.bytes);
+  unsigned char data[kMostCopied] = {};
+  if (copy.source_bytes > 0) std::memcpy(data, copy.from, static_cast<std::size_t>(copy.source_bytes));
+  shared_.fill(copy.to, data, copy.bytes);
 }
 
 void Block::cp_async_commit_group() {
@@ -235,40 +234,42 @@ void Block::cp_async_wait_group(int pending) {
 
 void Block::note_plain_access(unsigned address, int bytes, Site site) {
   if (!options_.checks) return;
-  Warp& warp = warp_of(current_);
-  warp.plain[{site.file, site.line}][current_ % 32].push_back(address);
-  warp.plain_bytes[{site.file, site.line}] = bytes;
+  PlainAccesses& accesses = warp_of(current_).plain[{site.file, site.line}];
+  accesses.bytes = bytes;
+  accesses.addresses[current_ % 32].push_back(address);
 }
 
 /// The k-th access of every lane at a line counts as one instruction; 128 bytes of it go together.
 void Block::count_plain_accesses(Warp& warp) {
-  for (const auto& [site, lanes] : warp.plain) {
-    const int bytes = warp.plain_bytes[site], together = std::min(32, 128 / bytes);
+  for (const auto& [site, accesses] : warp.plain) {
+    const int together = std::min(32, 128 / accesses.bytes);
     std::size_t rounds = 0;
-    for (const auto& lane : lanes) rounds = std::max(rounds, lane.size());
+    for (const auto& lane : accesses.addresses) rounds = std::max(rounds, lane.size());
     for (std::size_t round = 0; round < rounds; ++round) {
       for (int first = 0; first < 32; first += together) {
-        std::vector<unsigned> addresses;
+        unsigned addresses[32];
+        int count = 0;
         for (int lane = first; lane < first + together; ++lane) {
-          if (round < lanes[lane].size()) addresses.push_back(lanes[lane][round]);
+          if (round < accesses.addresses[lane].size()) addresses[count++] = accesses.addresses[lane][round];
         }
-        count_banks(addresses.data(), static_cast<int>(addresses.size()), bytes,
-                    Site(site.first, site.second));
+        count_banks(addresses, count, accesses.bytes, Site(site.first, site.second));
       }
     }
   }
   warp.plain.clear();
-  warp.plain_bytes.clear();
 }
 
 void Block::count_banks(const unsigned* addresses, int count, int bytes, Site site) {
   if (!options_.checks || count == 0) return;
   constexpr std::size_t kBanks = 32;
-  std::set<unsigned> words;
+  std::vector<unsigned> words;
+  words.reserve(4 * kBanks);
   for (int i = 0; i < count; ++i) {
     for (unsigned at = addresses[i] / 4; at < (addresses[i] + static_cast<unsigned>(bytes) + 3) / 4; ++at)
-      words.insert(at);
+      words.push_back(at);
   }
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
   unsigned in_bank[kBanks] = {};
   for (const unsigned word : words) ++in_bank[word % kBanks];
   BankCount& sum = banks_[{site.file, site.line}];
@@ -281,20 +282,27 @@ void Block::require(const std::string& broken_rule, Site site) const {
 }
 
 void Block::fault(int thread, Site site, const std::string& what) const {
-  throw KernelFault(fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, index_,
-                                thread_text(thread), text_of(site)));
+  throw KernelFault(
+      fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, index_, thread_text(thread), at(site)));
+}
+
+std::string Block::text_of(const Wait& wait) const {
+  if (wait.barrier < 0) return fmt::format("waits in {} at {}", wait.instruction, at(wait.site));
+  const Barrier& barrier = barriers_[wait.barrier];
+  return fmt::format("waits in {} {} at {} ({} of {} threads have arrived)", wait.instruction, wait.barrier,
+                     at(wait.site), barrier.arrived, barrier.expected);
 }
 
 void Block::report_deadlock() const {
   std::map<std::string, std::vector<int>> waiting;
   for (std::size_t t = 0; t < threads_.size(); ++t) {
-    waiting[threads_[t].state == State::done ? "has ended" : "waits in " + threads_[t].waits_for].push_back(
-        static_cast<int>(t));
+    const Thread& thread = threads_[t];
+    waiting[thread.state == State::done ? "ended" : text_of(thread.waits_in)].push_back(static_cast<int>(t));
   }
   std::string list;
   for (const auto& [what, threads] : waiting) {
-    list += fmt::format("\n  {} {} of {} threads, thread {} the first", what, threads.size(), threads_.size(),
-                        threads.front());
+    list += fmt::format("\n  {} of {} threads (thread {} the first): {}", threads.size(), threads_.size(),
+                        threads.front(), what);
   }
   throw KernelFault(fmt::format("deadlock: every thread waits\nkernel {}, block {}:{}", name_, index_, list));
 }

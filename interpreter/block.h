@@ -24,7 +24,8 @@ struct BankCount {
   std::uint64_t wavefronts = 0;
   std::uint64_t least = 0;
 };
-using BankCounts = std::map<std::pair<std::string, int>, BankCount>;
+/// By file and line; the file's name belongs to the kernel.
+using BankCounts = std::map<std::pair<const char*, int>, BankCount>;
 
 /// Reused from block to block by one host thread.
 class Block final : public Machine {
@@ -65,13 +66,26 @@ class Block final : public Machine {
     int source_bytes;
   };
 
+  /// What a thread waits in, for the report of a deadlock.
+  struct Wait {
+    const char* instruction = "";
+    Site site;
+    int barrier = -1;
+  };
+
   struct Thread {
     boost::context::fiber fiber;      ///< resumes the thread
     boost::context::fiber scheduler;  ///< resumes who resumed the thread
     State state = State::ready;
-    std::string waits_for;
+    Wait waits_in;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;  ///< oldest first
+  };
+
+  /// Accesses to shared memory at one line, each lane's in turn.
+  struct PlainAccesses {
+    int bytes = 0;
+    std::vector<unsigned> addresses[32];
   };
 
   struct Warp {
@@ -81,10 +95,8 @@ class Block final : public Machine {
     std::uint32_t arrived = 0;  ///< a bit a lane
     int first_lane = 0;
     void* lanes[32] = {};
-    /// Plain accesses to shared memory since the last warp-wide instruction: by line, each lane's addresses
-    /// in turn.
-    std::map<std::pair<const char*, int>, std::vector<unsigned>[32]> plain;
-    std::map<std::pair<const char*, int>, int> plain_bytes;
+    /// Since the last warp-wide instruction.
+    std::map<std::pair<const char*, int>, PlainAccesses> plain;
   };
 
   struct Barrier {
@@ -99,7 +111,8 @@ class Block final : public Machine {
   void start(Entry entry, const void* params);
   void schedule();
   bool resume_ready_threads(const std::vector<int>& warp_order);
-  void wait(State state, std::string what);
+  void wait(State state, const Wait& wait);
+  std::string text_of(const Wait& wait) const;
   bool arrive(int id, int threads, Site site);
   void land(const Copy& copy);
   void note_plain_access(unsigned address, int bytes, Site site);

@@ -113,10 +113,13 @@ TEST_CASE("any layout gives the right output and leaves what lies around it alon
   std::vector<AttentionProblem> wanted = problems();
   for (const AttentionProblem& p : problems()) wanted.push_back(element_wise(p));
   precompile(context, wanted);
-  for (const Kind& kind : kKinds) {
-    for (const AttentionProblem& p : problems()) {
-      INFO(std::string(kind.name));
-      run_and_expect_contract(context, GuardedCall(p, layouts_of(p, kind)));
+  // The interpreter takes every third problem of each kind, another third each time.
+  const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
+  for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
+    for (std::size_t i = kind % step; i < problems().size(); i += step) {
+      const AttentionProblem p = problems()[i];
+      INFO(std::string(kKinds[kind].name));
+      run_and_expect_contract(context, GuardedCall(p, layouts_of(p, kKinds[kind])));
     }
   }
 }
