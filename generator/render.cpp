@@ -58,6 +58,15 @@ std::string digest_of(std::span<const EmbeddedFile> files) {
   return content_hash(all);
 }
 
+/// What machine code an interpreted kernel becomes.
+#if defined(__x86_64__)
+constexpr std::string_view kHost = "x86_64";
+#elif defined(__aarch64__)
+constexpr std::string_view kHost = "aarch64";
+#else
+#error "the interpreter's objects need a name for this host's machine code"
+#endif
+
 }  // namespace
 
 const std::string& template_digest() {
@@ -79,7 +88,8 @@ std::vector<SourceFile> device_headers(std::string config, const Arch& arch) {
 }
 
 std::vector<std::string> compile_options(const Arch& arch) {
-  if (arch.interpreted) return {"-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"};
+  if (arch.interpreted)
+    return {"-std=c++17", "-O1", "-g", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden"};
   return {fmt::format("--gpu-architecture={}", arch.name), "--std=c++17", "-default-device", "--no-cache",
           "--ptxas-options=-v"};
 }
@@ -101,7 +111,10 @@ KernelSource render(const KernelSpec& spec) {
                       {"config", content_hash(config)},
                       {"templates", template_digest()},
                       {"options", fmt::format("{}", fmt::join(source.options, " "))}};
-  if (spec.arch.interpreted) source.key_parts.push_back({"twins", digest_of(embedded_twins())});
+  if (spec.arch.interpreted) {
+    source.key_parts.push_back({"twins", digest_of(embedded_twins())});
+    source.key_parts.push_back({"host", std::string(kHost)});
+  }
   std::string key_text;
   for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
   source.key = content_hash(key_text);

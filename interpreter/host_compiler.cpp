@@ -48,6 +48,7 @@ class SourceFolder {
   fs::path operator/(const char* name) const { return path_ / name; }
   const fs::path& path() const { return path_; }
   void keep() { kept_ = true; }
+  bool is_for_a_debugger() const { return kept_; }
 
  private:
   void write(const SourceFile& file) const {
@@ -118,6 +119,7 @@ class HostCompiler final : public Compiler {
     for (const std::string& name : names) {
       std::vector<std::string> command = {name};
       command.insert(command.end(), source.options.begin(), source.options.end());
+      if (folder.is_for_a_debugger()) command.push_back("-O0");
       for (const std::string& word : {std::string("-I"), folder.path().native(), std::string("-x"),
                                       std::string("c++"), (folder / source.main.name.c_str()).native(),
                                       std::string("-o"), (folder / "kernel.so").native()}) {

@@ -28,7 +28,8 @@ class LoadedObject {
       from += written;
       left -= static_cast<std::size_t>(written);
     }
-    handle_ = ::dlopen(fmt::format("/proc/self/fd/{}", file_.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Not /proc/self: a debugger opens the same name to read the symbols.
+    handle_ = ::dlopen(fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr)
       throw Unavailable(fmt::format("{} cannot be loaded: {}", binary.spec, ::dlerror()));
   }

@@ -39,6 +39,13 @@ std::vector<SourceFile> files_of(const KernelSource& source) {
   return files;
 }
 
+void require_compiled_by_nvrtc(const Options& options, const Arch& arch) {
+  if (!arch.interpreted || options.source) return;
+  throw CLI::ValidationError("--arch",
+                             "an interpreted kernel is compiled by the host's compiler: it has no PTX and no "
+                             "NVRTC log. Name a GPU, as in --arch sm_90a");
+}
+
 std::string text_of(const Options& options, const KernelSource& source) {
   if (options.ptx) return nvrtc_ptx(source);
   if (options.log) return nvrtc_log(source);
@@ -75,6 +82,7 @@ Verb add_dump(CLI::App& app) {
   options->target.add_to(*verb);
   return {verb, [verb, options] {
             const KernelSource source = source_of(*options);
+            require_compiled_by_nvrtc(*options, source.arch);
             wants_json(*verb) ? print_json(json_of(*options, source))
                               : fmt::print("{}", text_of(*options, source));
             return kOk;

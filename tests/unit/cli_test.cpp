@@ -120,6 +120,7 @@ TEST_CASE("cli: wrong usage is status 2, a message on stderr and nothing on stdo
                                 "precompile",
                                 "precompile --arch sm_80,sm_1",
                                 "precompile --arch sm_80 --head-dim 300",
+                                "dump --ptx --arch interpreter",
                                 "run --q x.npy"}) {
     CAPTURE(arguments);
     const Result result = fa2.run(arguments);
