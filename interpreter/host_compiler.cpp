@@ -15,8 +15,6 @@
 #include <fstream>
 #include <sstream>
 
-extern char** environ;
-
 namespace fa2::interpreter {
 namespace {
 
