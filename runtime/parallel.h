@@ -12,12 +12,13 @@
 namespace fa2 {
 
 /// Calls body(i) once for each i in [0, count) on up to `threads` threads, the caller's among them; indices
-/// start in ascending order. If a call throws, no further index starts, and the first exception is rethrown
-/// at the end.
+/// start in ascending order. If a call throws, no further index starts, and the exception of the lowest index
+/// that threw is rethrown at the end: the same one every time.
 template <class Body>
 void for_each_index(std::size_t count, int threads, const Body& body) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
+  std::size_t failed = count;
   std::exception_ptr failure;
   const auto work = [&] {
     for (std::size_t i = next++; i < count; i = next++) {
@@ -26,7 +27,9 @@ void for_each_index(std::size_t count, int threads, const Body& body) {
       } catch (...) {
         next = count;
         const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
+        if (i >= failed) continue;
+        failed = i;
+        failure = std::current_exception();
       }
     }
   };

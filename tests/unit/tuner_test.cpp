@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -214,7 +216,7 @@ TEST_CASE("no candidates is a bug of the caller") {
   CHECK_THROWS_AS(search({}, landscape, {}), Error);
 }
 
-TEST_CASE("for_each_index visits every index once and hands on the first exception") {
+TEST_CASE("for_each_index visits every index once and hands on the exception of the lowest one that threw") {
   std::vector<std::atomic<int>> visits(100);
   for_each_index(visits.size(), 4, [&](std::size_t i) { ++visits[i]; });
   CHECK(std::ranges::all_of(visits, [](const auto& n) { return n == 1; }));
@@ -226,4 +228,13 @@ TEST_CASE("for_each_index visits every index once and hands on the first excepti
   };
   CHECK_THROWS_WITH_AS(for_each_index(100, 2, body), "full", CacheError);
   CHECK(calls <= 2);
+
+  std::atomic<bool> second_started = false;
+  const auto in_reverse = [&](std::size_t i) {
+    if (i == 1) second_started = true;
+    while (!second_started) std::this_thread::yield();
+    if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    throw CacheError(i == 0 ? "first" : "second");
+  };
+  CHECK_THROWS_WITH_AS(for_each_index(2, 2, in_reverse), "first", CacheError);
 }
