@@ -68,6 +68,7 @@ void Block::start(Entry entry, const void* params) {
                                     thread.scheduler = std::move(scheduler);
                                     try {
                                       entry(params);
+                                      require_all_waited_for();
                                     } catch (const Error&) {
                                       failure_ = std::current_exception();
                                     }
@@ -201,7 +202,7 @@ void Block::load_shared_of(int thread, unsigned from, void* to, int bytes, Site 
 void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) {
   if (source_bytes > 0 && options_.checks) require(global_->check_load(from, source_bytes), site);
   require(shared_.issue(current_, to, bytes), site);
-  const Copy copy{to, from, bytes, source_bytes};
+  const Copy copy{to, from, bytes, source_bytes, site};
   current().open_group.push_back(copy);
   if (options_.late) {
     shared_.fill(to, kPoison, bytes);
@@ -230,6 +231,17 @@ void Block::cp_async_wait_group(int pending) {
       shared_.land(current_, copy.to, copy.bytes);
     }
   }
+}
+
+void Block::require_all_waited_for() {
+  if (!options_.checks) return;
+  const auto require_empty = [&](const std::vector<Copy>& group) {
+    if (group.empty()) return;
+    fault(current_, group.front().site,
+          fmt::format("asynchronous copy to shared address {}, never waited for", group.front().to));
+  };
+  for (const auto& group : current().groups) require_empty(group);
+  require_empty(current().open_group);
 }
 
 void Block::note_plain_access(unsigned address, int bytes, Site site) {

@@ -64,6 +64,7 @@ class Block final : public Machine {
     const void* from;
     int bytes;
     int source_bytes;
+    Site site;
   };
 
   /// What a thread waits in, for the report of a deadlock.
@@ -115,6 +116,7 @@ class Block final : public Machine {
   std::string text_of(const Wait& wait) const;
   bool arrive(int id, int threads, Site site);
   void land(const Copy& copy);
+  void require_all_waited_for();
   void note_plain_access(unsigned address, int bytes, Site site);
   void count_plain_accesses(Warp& warp);
   void require(const std::string& broken_rule, Site site) const;
