@@ -200,6 +200,8 @@ void Block::load_shared_of(int thread, unsigned from, void* to, int bytes, Site 
 }
 
 void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) {
+  if (source_bytes < 0 || source_bytes > bytes)
+    fault(current_, site, fmt::format("asynchronous copy of {} bytes, {} of them read", bytes, source_bytes));
   if (source_bytes > 0 && options_.checks) require(global_->check_load(from, source_bytes), site);
   require(shared_.issue(current_, to, bytes), site);
   const Copy copy{to, from, bytes, source_bytes, site};
