@@ -43,10 +43,13 @@ std::shared_ptr<const Kernel> build(const SmallKernel& kernel) {
   return load_cuda_kernel(compiler->compile(source_of(kernel, device.arch)), device.ordinal);
 }
 
-std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options) {
+KernelBinary compile_for_interpreter(const SmallKernel& kernel) {
   static const std::unique_ptr<Compiler> compiler = interpreter::make_host_compiler();
-  return interpreter::load_interpreted_kernel(compiler->compile(source_of(kernel, interpreter_arch())),
-                                              options);
+  return compiler->compile(source_of(kernel, interpreter_arch()));
+}
+
+std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options) {
+  return interpreter::load_interpreted_kernel(compile_for_interpreter(kernel), options);
 }
 
 Buffers& Buffers::input(const DeviceBuffer& buffer) {

@@ -6,6 +6,7 @@
 #include <interpreter/options.h>
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
+#include <runtime/kernel_binary.h>
 
 #include <memory>
 #include <string>
@@ -28,6 +29,9 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch);
 
 /// Compiled and loaded for the device under test.
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel);
+
+/// By the host's compiler. From any thread.
+KernelBinary compile_for_interpreter(const SmallKernel& kernel);
 
 /// Compiled for the interpreter, whatever the device under test is.
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options);

@@ -1,0 +1,35 @@
+// All threads of a block come to each barrier.
+#include <doctest/doctest.h>
+
+#include "broken_kernel.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+TEST_CASE("deadlocks: who waits where, and how many have come") {
+  expect_caught({
+      {"a warp that does not come",
+       "if (mended || t < 32)\n  bar_sync();",
+       {"deadlock: every thread waits",
+        "32 of 64 threads (thread 0 the first): waits in bar.sync 0 at body:2 (32 of 64 threads have "
+        "arrived)",
+        "32 of 64 threads (thread 32 the first): ended"},
+       64},
+      {"a thread that returns while others wait",
+       "if (!mended && t == 63) return;\nbar_sync();",
+       {"63 of 64 threads (thread 0 the first): waits in bar.sync 0 at body:2 (63 of 64 threads have "
+        "arrived)",
+        "1 of 64 threads (thread 63 the first): ended"},
+       64},
+      {"a loop with fewer turns in one warp",
+       "for (int i = 0; i < (mended || t < 64 ? 3 : 2); ++i)\n  bar_sync();",
+       {"64 of 96 threads (thread 0 the first): waits in bar.sync 0 at body:2 (64 of 96",
+        "32 of 96 threads (thread 64 the first): ended"},
+       96},
+      {"one warp at a barrier, one in a shuffle",
+       "if (mended || t < 48)\n  if (t >= 32) shfl_bfly(1.0f, 1);\nbar_sync();",
+       {"48 of 64 threads (thread 0 the first): waits in bar.sync 0 at body:3 (48 of 64",
+        "16 of 64 threads (thread 32 the first): waits in shfl.sync.bfly at body:2"},
+       64},
+  });
+}
