@@ -29,6 +29,7 @@ FA2_DEVICE float fma_rn(float a, float b, float c) {
 FA2_DEVICE float max_f32(float a, float b) {
   if (a != a) return flushed(b);
   if (b != b) return flushed(a);
+  if (a == 0 && b == 0) return float_of_bits(bits_of_float(a) & bits_of_float(b));  // +0 before -0
   return flushed(a > b ? a : b);
 }
 
