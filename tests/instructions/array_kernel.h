@@ -1,0 +1,59 @@
+// Kernels from an array to an array, on the device under test.
+#pragma once
+
+#include <runtime/device.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../support/device_under_test.h"
+#include "../support/small_kernel.h"
+
+namespace fa2::test {
+
+struct ArrayParams {
+  const void* in = nullptr;
+  void* out = nullptr;
+  int count = 0;
+};
+
+/// The name of an element type in device code.
+template <class T>
+constexpr const char* kTypeName = nullptr;
+template <>
+inline constexpr const char* kTypeName<float> = "float";
+template <>
+inline constexpr const char* kTypeName<std::uint16_t> = "u16";
+template <>
+inline constexpr const char* kTypeName<std::uint32_t> = "u32";
+
+/// What one block leaves in `out_count` elements p.out; p.in and p.count are those of `in`. The kernel
+/// touches them as plain C++ does, so as to try nothing but what its test is about.
+template <class Out, class In>
+std::vector<Out> run_over(const std::vector<In>& in, std::size_t out_count, const std::string& body,
+                          int threads = 32, int shared_bytes = 1024) {
+  const ScopedContext current(device_under_test());
+  const auto kernel =
+      build({body, std::string("const ") + kTypeName<In> + "* in; " + kTypeName<Out> + "* out; int count;",
+             threads, shared_bytes});
+  DeviceBuffer in_buffer(in.size() * sizeof(In)), out_buffer(out_count * sizeof(Out));
+  in_buffer.upload(in.data(), in_buffer.size());
+  out_buffer.fill(0xa5);
+  launch(*kernel, ArrayParams{in_buffer.data(), out_buffer.data(), static_cast<int>(in.size())},
+         Buffers().input(in_buffer).output(out_buffer));
+  std::vector<Out> out(out_count);
+  out_buffer.download(out.data(), out_buffer.size());
+  return out;
+}
+
+/// `expression` of each x of `in`, and of its index i.
+template <class Out, class In>
+std::vector<Out> map(const std::vector<In>& in, const std::string& expression) {
+  return run_over<Out>(in, in.size(),
+                       "for (int i = thread_index(); i < p.count; i += 128) {\n  const " +
+                           std::string(kTypeName<In>) + " x = p.in[i];\n  p.out[i] = " + expression + ";\n}",
+                       128);
+}
+
+}  // namespace fa2::test
