@@ -7,7 +7,7 @@ failed_suites=0
 for suite in unit golden compile gpu; do
   test -x "$build/tests/fa2_${suite}_tests" || continue
   echo "== $suite"
-  "$build/tests/fa2_${suite}_tests" 2>&1 | tee -a "$log" | grep -vE '^$' || true
+  "$build/tests/fa2_${suite}_tests" 2>&1 | tee -a "$log" | grep -vE '^$'
   [ "${PIPESTATUS[0]}" = 0 ] || failed_suites=$((failed_suites + 1))
 done
 echo "== package"
