@@ -4,12 +4,14 @@ set -uo pipefail
 build=$1
 log=$(mktemp); trap 'rm -f "$log"' EXIT
 failed_suites=0
-for suite in unit golden compile gpu; do
-  test -x "$build/tests/fa2_${suite}_tests" || continue
-  echo "== $suite"
-  "$build/tests/fa2_${suite}_tests" 2>&1 | tee -a "$log" | grep -vE '^$'
+run() {  # run SUITE TITLE
+  test -x "$build/tests/fa2_$1_tests" || return
+  echo "== $2"
+  "$build/tests/fa2_$1_tests" 2>&1 | tee -a "$log" | grep -vE '^$'
   [ "${PIPESTATUS[0]}" = 0 ] || failed_suites=$((failed_suites + 1))
-done
+}
+for suite in unit golden compile gpu; do run "$suite" "$suite"; done
+for options in early late,seed=1; do FA2_INTERPRETER=$options run interpreter "interpreter, $options"; done
 echo "== package"
 package_failed=0
 bash "$(dirname "$0")/../tests/package/run.sh" "$(realpath "$(dirname "$0")/..")" "$(realpath "$build")" || package_failed=1
