@@ -4,7 +4,6 @@
 #include <interpreter/block.h>
 
 #include <algorithm>
-#include <boost/context/protected_fixedsize_stack.hpp>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -15,7 +14,6 @@ namespace {
 
 namespace context = boost::context;
 
-constexpr std::size_t kStackBytes = 256 << 10;
 constexpr std::uint32_t kWholeWarp = 0xffffffff;
 constexpr std::size_t kMostCopied = 16;              ///< bytes, by one cp.async
 constexpr std::uint64_t kPoison[] = {~0ull, ~0ull};  // NaN
@@ -39,6 +37,7 @@ Block::Block(std::string name, int threads, std::uint32_t shared_bytes, const Op
       options_(options),
       clocks_(threads),
       shared_(shared_bytes, clocks_, options.checks),
+      stacks_(static_cast<std::size_t>(threads)),
       threads_(static_cast<std::size_t>(threads)),
       warps_(static_cast<std::size_t>(threads / 32)) {}
 
@@ -62,8 +61,9 @@ void Block::run(Entry entry, const void* params, unsigned index, GlobalMemory& g
 }
 
 void Block::start(Entry entry, const void* params) {
-  for (Thread& thread : threads_) {
-    thread.fiber = context::fiber(std::allocator_arg, context::protected_fixedsize_stack(kStackBytes),
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    Thread& thread = threads_[t];
+    thread.fiber = context::fiber(std::allocator_arg, stacks_[t].lend(),
                                   [this, &thread, entry, params](context::fiber&& scheduler) {
                                     thread.scheduler = std::move(scheduler);
                                     try {

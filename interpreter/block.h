@@ -5,6 +5,7 @@
 #include <interpreter/global_memory.h>
 #include <interpreter/options.h>
 #include <interpreter/shared_memory.h>
+#include <interpreter/stack.h>
 
 #include <boost/context/fiber.hpp>
 #include <cstdint>
@@ -129,6 +130,7 @@ class Block final : public Machine {
   Options options_;
   Clocks clocks_;
   SharedMemory shared_;
+  std::vector<Stack> stacks_;  ///< of the threads, which they outlive
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   Barrier barriers_[kBarriers];

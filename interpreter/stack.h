@@ -1,0 +1,34 @@
+// A thread's stack, used by one fiber after the other: mapping memory costs more than a small block's work.
+#pragma once
+
+#include <boost/context/protected_fixedsize_stack.hpp>
+#include <cstddef>
+
+namespace fa2::interpreter {
+
+/// Ends in a page that nobody may touch.
+class Stack {
+ public:
+  Stack() : stack_(allocator().allocate()) {}
+  ~Stack() { allocator().deallocate(stack_); }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  /// A stack allocator for one fiber, which ends before the next one begins.
+  struct Loan {
+    boost::context::stack_context stack;
+    boost::context::stack_context allocate() const { return stack; }
+    void deallocate(boost::context::stack_context&) const noexcept {}
+  };
+  Loan lend() const { return {stack_}; }
+
+ private:
+  static constexpr std::size_t kBytes = 256 << 10;
+  static boost::context::protected_fixedsize_stack allocator() {
+    return boost::context::protected_fixedsize_stack(kBytes);
+  }
+
+  boost::context::stack_context stack_;
+};
+
+}  // namespace fa2::interpreter
