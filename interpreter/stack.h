@@ -3,6 +3,7 @@
 
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <cstddef>
+#include <cstring>
 
 namespace fa2::interpreter {
 
@@ -14,16 +15,21 @@ class Stack {
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
-  /// A stack allocator for one fiber, which ends before the next one begins.
+  /// A stack allocator for one fiber, which ends before the next one begins. What a kernel keeps in registers
+  /// reads as NaN until it is written.
   struct Loan {
     boost::context::stack_context stack;
     boost::context::stack_context allocate() const { return stack; }
     void deallocate(boost::context::stack_context&) const noexcept {}
   };
-  Loan lend() const { return {stack_}; }
+  Loan lend() const {
+    std::memset(static_cast<std::byte*>(stack_.sp) - kPoisonedBytes, 0xff, kPoisonedBytes);
+    return {stack_};
+  }
 
  private:
   static constexpr std::size_t kBytes = 256 << 10;
+  static constexpr std::size_t kPoisonedBytes = 16 << 10;  ///< more than a kernel's frame
   static boost::context::protected_fixedsize_stack allocator() {
     return boost::context::protected_fixedsize_stack(kBytes);
   }
