@@ -1,0 +1,35 @@
+// The layout of tiles in shared memory: no page width, tile size or operand meets a bank conflict.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <runtime/device.h>
+
+#include <utility>
+#include <vector>
+
+#include "../support/captured_log.h"
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+TEST_CASE("kernels for aligned rows meet no bank conflict") {
+  if (cannot_run()) return;
+  if (device_under_test() != kInterpreterDevice) {
+    MESSAGE("skipped: only the interpreter counts bank conflicts");
+    return;
+  }
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  std::vector<AttentionProblem> problems;
+  for (const auto& [d, dv] : std::vector<std::pair<int, int>>{{8, 16}, {32, 48}, {72, 40}, {112, 128}})
+    problems.push_back({DType::f16, MaskKind::none, RowAlignment::bytes16, d, dv, 1, 1, 1, 130, 100});
+  precompile(context, problems);
+  for (const AttentionProblem& problem : problems) {
+    CapturedLog logged;
+    log().set_level(spdlog::level::info);
+    run_and_expect_contract(context, GuardedCall(problem));
+    CHECK_MESSAGE(!logged.has("bank conflict"), logged.text());
+  }
+}
