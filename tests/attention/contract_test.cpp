@@ -68,3 +68,13 @@ TEST_CASE("the numerics contract holds over dtypes, head dims, masks, lengths an
     run_and_expect_contract(context, call);
   }
 }
+
+TEST_CASE("more heads than one section of the grid interleaves, in sections of unequal size") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  Context context(untuned(cache.path()));
+  // 5 x 13 = 65 heads: 33 and 32.
+  run_and_expect_contract(context, GuardedCall({DType::f16, MaskKind::causal_bottom_right,
+                                                RowAlignment::bytes16, 8, 8, 5, 13, 13, 70, 40}));
+}
