@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""Whether the interpreter's suite notices the bugs that authors of attention kernels make: plants those of mutations.py into
+templates/ one at a time, in a scratch copy of the tree, and runs the tests of tests/attention until one fails, with asynchronous
+copies that complete early, then late with another order of warps. The tree without a bug must pass first. Exit status 1 if
+fewer than --at-least are caught.
+
+  python3 scripts/mutate.py                              all of them: some ten minutes on 4 cores
+  python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them, keeping the build for the next time
+  python3 scripts/mutate.py --checks-off --markdown docs/mutations.md
+"""
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from mutations import MUTATIONS
+
+TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+TARGET = "fa2_interpreter_tests"
+TESTS = "-sf=*tests/attention/*"
+# What a failure says, and which check it thus came from. The first that matches counts.
+CHECKS = [
+    ("race", "race:"),
+    ("copy in flight", "in flight"),
+    ("unwritten read", "which nothing has written"),
+    ("shared bounds", "outside the block's"),
+    ("global bounds", "outside the buffers"),
+    ("global access", "at global address"),
+    ("divergence", "divergent warp"),
+    ("deadlock", "deadlock"),
+    ("barrier count", "where others arrived"),
+    ("bank conflicts", "bank conflict"),
+    ("stray write", "around (O|LSE) was written"),
+    ("crash", "SIG[A-Z]+|ended with status"),
+    ("time limit", "ran for more than"),
+    ("numerics", ""),
+]
+MACHINE_CHECKS = [name for name, _ in CHECKS[:10]]
+
+# `when`: the first mode in which a test fails: early, late, or never. `checks_off`: the same where the machine checks nothing,
+# so that only a wrong output can fail a test; empty if that was not asked for.
+Result = collections.namedtuple("Result", "number file bug check when test message seconds checks_off")
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("numbers", type=int, nargs="*", help="of the mutations to plant; default: all")
+    p.add_argument("--list", action="store_true", help="print the mutations and stop")
+    p.add_argument("--json", default="", metavar="FILE", help="write the table as JSON; - for stdout, instead of Markdown")
+    p.add_argument("--markdown", default="", metavar="FILE", help="replace the table in FILE, or make FILE")
+    p.add_argument("--at-least", type=int, help="so many must be caught; default: 19 of 20")
+    p.add_argument("--checks-off", action="store_true",
+                   help="run what a check of the machine caught again with checks off: do outputs show it? (half an hour more)")
+    p.add_argument("--seed", type=int, default=7, help="of the order of warps in the late runs (default 7)")
+    p.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) * 3 // 4), help="test processes at once")
+    p.add_argument("--scratch", default="", metavar="DIR", help="work there and keep it; default: a temporary directory")
+    return p.parse_args()
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def mutated(mutation):
+    with open(os.path.join(TREE, "templates", mutation.file)) as file:
+        text = file.read()
+    found = text.count(mutation.old)
+    if found != 1:
+        raise SystemExit(f"templates/{mutation.file} has {found} places for \"{mutation.bug}\", must have one: bring "
+                         f"scripts/mutations.py up to date. Looked for:\n{mutation.old}")
+    return text.replace(mutation.old, mutation.new)
+
+
+class Scratch:
+    """A copy of the tree with a build of its own. One mutation at a time."""
+
+    def __init__(self, directory):
+        self.tree = os.path.join(directory, "tree")
+        self.build = os.path.join(directory, "build")
+        self.binaries = os.path.join(directory, "binaries")
+        for stale in (self.tree, self.binaries):
+            shutil.rmtree(stale, ignore_errors=True)
+        os.makedirs(self.binaries)
+        names = run("git", "-C", TREE, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+        for name in filter(None, names):
+            if os.path.isfile(source := os.path.join(TREE, name)):
+                os.makedirs(os.path.dirname(copy := os.path.join(self.tree, name)), exist_ok=True)
+                shutil.copy2(source, copy)  # with its time: an earlier build knows what has changed
+        if os.path.isdir(dependencies := os.path.join(TREE, ".deps")):
+            os.symlink(dependencies, os.path.join(self.tree, ".deps"))
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        run("cmake", "-G", "Ninja", "-S", self.tree, "-B", self.build, "-DFA2_BUILD_TOOLS=OFF", "-DFA2_BUILD_EXAMPLES=OFF",
+            *launcher)
+
+    def executable(self, name, file=None, text=None):
+        """The suite's executable, with `text` in place of a template."""
+        path = os.path.join(self.tree, "templates", file or MUTATIONS[0].file)
+        with open(path) as original:
+            kept = original.read()
+        try:
+            with open(path, "w") as out:  # also where nothing changes: a bug from last time must not stay
+                out.write(kept if text is None else text)
+            run("ninja", "-C", self.build, TARGET)
+            return shutil.copy2(os.path.join(self.build, "tests", TARGET), os.path.join(self.binaries, str(name)))
+        finally:
+            with open(path, "w") as out:
+                out.write(kept)
+
+
+def run_test(executable, test, mode, limit):
+    """Runs one test case. Returns what failed first (None if nothing did) and the seconds."""
+    # A comma separates names: any one character instead.
+    command = [executable, "--no-colors", "--abort-after=1", TESTS, "-tc=" + test.replace(",", "?")]
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=limit, env=dict(os.environ, FA2_INTERPRETER=mode, FA2_LOG="warn"))
+    except subprocess.TimeoutExpired:
+        return f"ran for more than {limit:.0f} s", time.monotonic() - start
+    failure = None if done.returncode == 0 else failure_of(done.stdout, done.returncode)
+    return failure, time.monotonic() - start
+
+
+def failure_of(output, status):
+    """The first failure in what doctest printed: an exception and its place in the kernel, or what was logged."""
+    if "source and log kept in" in output:
+        raise SystemExit("a kernel does not compile: mend the mutation\n" + output)
+    if thrown := re.search(r"THREW exception: (.*)\n(.*)", output):
+        line = re.search(r" at \S*/((?:attention|tile)/\S+)$", thrown.group(2))
+        what = re.sub(r" at global address \w+|: q at .*", "", thrown.group(1).strip())
+        return what + (f" ({line.group(1)})" if line else "")
+    if logged := re.search(r"logged: ((?:.*\n)+?)(?:\n|Aborting|===)", output):
+        return " ".join(logged.group(1).split())
+    error = re.search(r"ERROR: (.*)", output)
+    return error.group(1) if error else f"ended with status {status}"
+
+
+def check_of(failure):
+    return next(name for name, pattern in CHECKS if re.search(pattern, failure))
+
+
+def first_failure(executable, tests, mode):
+    """(test, failure) of the first test case that fails in this mode, or None."""
+    for test, seconds in tests:
+        failure, _ = run_test(executable, test, mode, 60 + 20 * seconds)
+        if failure:
+            return test, failure
+    return None
+
+
+def baseline(executable, modes, pool):
+    """The test cases with their seconds, cheapest first. All must pass."""
+    listing = run(executable, "--no-colors", TESTS, "-ltc").splitlines()
+    tests = [line for line in listing if line and not line.startswith(("[doctest]", "===="))]
+    seconds = {}
+    for mode in modes:
+        for test, (failure, took) in zip(tests, pool.map(lambda t: run_test(executable, t, mode, 1800), tests)):
+            if failure:
+                raise SystemExit(f"without any mutation \"{test}\" fails ({mode}): {failure}")
+            seconds.setdefault(test, took)
+    return sorted(seconds.items(), key=lambda item: item[1])
+
+
+def first_mode(executable, tests, modes):
+    """(early, late or never; test; failure) of the first mode in which a test fails."""
+    for mode in modes:
+        if found := first_failure(executable, tests, mode):
+            return (mode.split(",")[0], *found)
+    return "never", "", ""
+
+
+def judge(number, mutation, executable, tests, modes, checks_off):
+    start = time.monotonic()
+    when, test, message = first_mode(executable, tests, modes)
+    seconds = round(time.monotonic() - start, 1)
+    check = "nothing" if when == "never" else check_of(message)
+    outputs = ""
+    if checks_off and when != "never":
+        is_fault = check in MACHINE_CHECKS
+        outputs = first_mode(executable, tests, [m + ",unchecked" for m in modes])[0] if is_fault else when
+    os.remove(executable)
+    say(f"{number:3} {mutation.bug}: {check}, {when}, {seconds:.0f} s" + (f"; checks off: {outputs}" if outputs else ""))
+    return Result(number, mutation.file, mutation.bug, check, when, test, message, seconds, outputs)
+
+
+def wanted(numbers):
+    for number in numbers:
+        if not 1 <= number <= len(MUTATIONS):
+            raise SystemExit(f"there are mutations 1..{len(MUTATIONS)}, not {number}")
+    return [(n, m) for n, m in enumerate(MUTATIONS, 1) if not numbers or n in numbers]
+
+
+def experiment(a, chosen, directory):
+    modes = ["early", f"late,seed={a.seed}"]
+    say("building the tree without a mutation ...")
+    scratch = Scratch(directory)
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        say("running the suite without a mutation ...")
+        tests = baseline(scratch.executable("none"), modes, pool)
+        say(f"it passes; planting {len(chosen)} mutations")
+        pending = []
+        for number, mutation in chosen:
+            executable = scratch.executable(number, mutation.file, mutated(mutation))
+            pending.append(pool.submit(judge, number, mutation, executable, tests, modes, a.checks_off))
+        return [p.result() for p in pending]
+
+
+def table(results):
+    def row(*cells):
+        return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+    caught = [r for r in results if r.when != "never"]
+    by_machine = [r for r in caught if r.check in MACHINE_CHECKS]
+    lines = [row("#", "file", "bug", "caught by", "copies complete", "checks off", "first failure", "s"),
+             row("--:", "---", "---", "---", "---", "---", "---", "--:")]
+    for r in results:
+        lines.append(row(r.number, os.path.basename(r.file), r.bug, r.check, r.when, r.checks_off, r.message[:140],
+                         round(r.seconds)))
+    lines += ["", f"{len(caught)} of {len(results)} are caught, {len(by_machine)} of them by a check of the machine."]
+    if any(r.checks_off for r in results):
+        of = {when: sum(r.checks_off == when for r in by_machine) for when in ("early", "late", "never")}
+        lines.append(f"With checks off, {of['never']} of those {len(by_machine)} pass every test, and {of['late']} more fail "
+                     "only where copies complete late.")
+    return "\n".join(lines) + "\n"
+
+
+def write_markdown(path, text):
+    """The table goes between its two comments; what else the file says stays."""
+    begin, end = "<!-- table by scripts/mutate.py -->\n", "<!-- end of table -->\n"
+    before = after = ""
+    with contextlib.suppress(FileNotFoundError), open(path) as file:
+        before, _, rest = file.read().partition(begin)
+        after = rest.partition(end)[2]
+    with open(path, "w") as file:
+        file.write(before + begin + text + end + after)
+
+
+def main():
+    a = arguments()
+    chosen = wanted(a.numbers)
+    for _, mutation in chosen:
+        mutated(mutation)
+    if a.list:
+        for number, mutation in chosen:
+            print(f"{number:3} {mutation.file}: {mutation.bug}")
+        return 0
+    with contextlib.ExitStack() as stack:
+        directory = a.scratch or stack.enter_context(tempfile.TemporaryDirectory(prefix="fa2-mutate-"))
+        results = experiment(a, chosen, directory)
+    if a.json:
+        with open(a.json, "w") if a.json != "-" else contextlib.nullcontext(sys.stdout) as out:
+            json.dump([r._asdict() for r in results], out, indent=1)
+    if a.json != "-":
+        print(table(results))
+    if a.markdown:
+        write_markdown(a.markdown, table(results))
+    caught = sum(r.when != "never" for r in results)
+    at_least = len(results) * 19 // 20 if a.at_least is None else a.at_least
+    if caught < at_least:
+        say(f"{caught} of {len(results)} are caught, {at_least} must be")
+    return int(caught < at_least)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

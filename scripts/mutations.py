@@ -1,0 +1,114 @@
+"""Bugs that authors of attention kernels really make, each as a change of one place in templates/."""
+from collections import namedtuple
+
+# `old`, whose text occurs exactly once in templates/`file`, becomes `new`.
+Mutation = namedtuple("Mutation", "file bug old new")
+
+RING = "attention/key_value_ring.cuh"
+FORWARD = "attention/forward_sm80.cuh"
+MAINLOOP = "attention/mainloop_sm80.cuh"
+MASK = "attention/mask.cuh"
+RANGE = "attention/block_range.cuh"
+SOFTMAX = "attention/softmax.cuh"
+QUERY = "attention/query_operand.cuh"
+EPILOGUE = "attention/epilogue.cuh"
+SCHEDULER = "attention/scheduler.cuh"
+COPY = "tile/copy.cuh"
+GEMM = "tile/gemm.cuh"
+REGISTERS = "tile/register_tile.cuh"
+SHARED = "tile/shared_tile.cuh"
+
+TRUNCATE = """    for (int i = 0; i < 4; ++i) {
+      const float(&v)[4] = tile.value[m][2 * step + i / 2];
+      u32 low, high;
+      __builtin_memcpy(&low, &v[i % 2 * 2], 4);
+      __builtin_memcpy(&high, &v[i % 2 * 2 + 1], 4);
+      a.pair[m][i] = __is_same(Element, BFloat16) ? low >> 16 | (high & 0xffff0000u)
+                                                  : ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);
+    }
+"""
+
+MUTATIONS = [
+    # Barriers.
+    Mutation(RING, "no barrier after the wait for K", "Config::stages - 2>();\n    ptx::bar_sync();", "Config::stages - 2>();"),
+    Mutation(RING, "one slot: no barrier after the wait for V", "wait_group<0>();\n      ptx::bar_sync();", "wait_group<0>();"),
+    Mutation(FORWARD, "no barrier between the wait for Q and its use", "  }\n  ptx::bar_sync();\n  if (scale", "  }\n  if (scale"),
+    Mutation(FORWARD, "no barrier before the ring overwrites Q", "    ptx::bar_sync();  // the ring overwrites Q\n", ""),
+    Mutation(FORWARD, "warps without rows of their own return early", "  MainloopSm80<Config> mainloop;\n",
+             "  if (tile_row + warp_row >= params.seqlen_q) return;\n  MainloopSm80<Config> mainloop;\n"),
+    Mutation(QUERY, "no warp barrier after Q is negated in place", "    }\n    ptx::bar_warp_sync();", "    }"),
+    Mutation(EPILOGUE, "no barrier before O reuses the memory of K and V",
+             "  ptx::bar_sync();  // the tile lies where other warps may still be reading K and V\n", ""),
+    Mutation(EPILOGUE, "no warp barrier between writing O to shared memory and reading it", "  ptx::bar_warp_sync();\n", ""),
+    # Asynchronous copies and the ring's slots.
+    Mutation(RING, "waits until stages - 1 groups are left, not stages - 2", "Config::stages - 2>", "Config::stages - 1>"),
+    Mutation(RING, "one slot: V is not waited for", "      ptx::cp_async_wait_group<0>();\n", ""),
+    Mutation(FORWARD, "Q in registers: Q is not waited for", "    ptx::cp_async_wait_group<0>();\n", ""),
+    Mutation(FORWARD, "Q in shared memory: its wait leaves one group too many", "::started_groups>()", "::started_groups + 1>()"),
+    Mutation(RING, "no empty group once there are no blocks left to fetch",
+             "    }\n    ptx::cp_async_commit_group();\n  }\n};", "      ptx::cp_async_commit_group();\n    }\n  }\n};"),
+    Mutation(RING, "fetches into the slot that is being read", "current == 0 ? Config::stages - 1 : current - 1", "current"),
+    Mutation(RING, "fetches one block too far ahead", "fetch<false, false>(n - started_groups,", "fetch<false, false>(n - Config::stages,"),
+    Mutation(RING, "stale stage: the ring never advances", "current = current + 1 == Config::stages ? 0 : current + 1", "current = 0"),
+    Mutation(RING, "the last block of K and V is loaded without a bound", "fetch<true, one_slot>", "fetch<false, one_slot>"),
+    Mutation(RING, "one slot: V is loaded without a bound", "load_tile<threads, aligned, true>", "load_tile<threads, aligned, false>"),
+    # Which keys, rows, heads.
+    Mutation(MASK, "mask off by one key: > for >=", "8 * n + i >= end", "8 * n + i > end"),
+    Mutation(MASK, "a query does not see its own key", "diagonal + 1 < seqlen_k ? diagonal + 1", "diagonal < seqlen_k ? diagonal"),
+    Mutation(MASK, "bottom-right offset lost", "row - seqlen_q + seqlen_k : row", "row : row"),
+    Mutation(MASK, "bottom-right offset in a top-left mask", "? row - seqlen_q + seqlen_k : row", "? row - seqlen_q + seqlen_k : row - seqlen_q + seqlen_k"),
+    Mutation(MASK, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
+    Mutation(MASK, "mask ignores the fragment's column", " - first_key - fragment_col();", " - first_key;"),
+    Mutation(MAINLOOP, "mask in the last key block only", "n >= blocks.first_masked", "n == blocks.end - 1"),
+    Mutation(FORWARD, "mask without the warp's rows", "mask, tile_row + warp_row, q", "mask, tile_row, q"),
+    Mutation(RANGE, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
+    Mutation(RANGE, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
+    Mutation(RANGE, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
+    Mutation(RANGE, "last key of a tile's range lost", "mask.visible_end(next_row - 1);", "mask.visible_end(next_row - 1) - 1;"),
+    Mutation(RANGE, "keys of rows beyond seqlen_q are loaded", "first_row + Config::tile_m < mask.seqlen_q ? first_row + Config::tile_m : mask.seqlen_q",
+             "first_row + Config::tile_m"),
+    Mutation(FORWARD, "key head = query head modulo the group", "at.head / params.queries_per_kv", "at.head % params.queries_per_kv"),
+    Mutation(FORWARD, "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
+    Mutation(FORWARD, "offset of a batch in 32 bits", "+ batch * strides.batch_stride +", "+ static_cast<int>(batch * strides.batch_stride) +"),
+    Mutation(RING, "offset of a block's rows in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride",
+             "n * Config::tile_n * static_cast<int>(rows.stride)"),
+    Mutation(SCHEDULER, "last section as wide as the others", "left < params.heads_per_section ? left : params.heads_per_section",
+             "params.heads_per_section"),
+    Mutation(EPILOGUE, "LSE written beyond seqlen_q", "      if (row < params.seqlen_q)\n", ""),
+    Mutation(COPY, "O written beyond seqlen_q", "row >= row_count || col >= kCols", "col >= kCols"),
+    Mutation(COPY, "O written beyond head_dim_v", "row >= row_count || col >= kCols", "row >= row_count"),
+    Mutation(COPY, "zero fill of missing rows and columns forgotten", "exists ? 16 : 0", "16"),
+    Mutation(COPY, "columns beyond head_dim are read", "(whole_page || page + chunk * 8 < kSourceCols) && ", ""),
+    Mutation(COPY, "element-wise loads one row too far", "row < row_count && col < kSourceCols", "row <= row_count && col < kSourceCols"),
+    Mutation(COPY, "a last partial pass runs past the tile", "      if (kRows % rows_per_pass != 0 && row >= kRows) break;\n", ""),
+    # Fragments and swizzles.
+    Mutation(SHARED, "swizzle missing where tiles are written", "((chunk ^ swizzle(row, width)) << 4)", "(chunk << 4)"),
+    Mutation(SHARED, "swizzle missing where fragments are read", "((lane_chunk ^ swizzle(lane_row, width)) << 4)", "(lane_chunk << 4)"),
+    Mutation(SHARED, "swizzle of 32 columns by the row, not by pairs of rows", "(row >> 1) & 3", "row & 3"),
+    Mutation(SHARED, "column added to the swizzled address, not XORed", "(lane_address ^ static_cast<u32>", "(lane_address + static_cast<u32>"),
+    Mutation(GEMM, "V without .trans", "ldmatrix_x4_trans(block", "ldmatrix_x4(block"),
+    Mutation(GEMM, "K's blocks numbered down the rows", "BlockOrder::across", "BlockOrder::down"),
+    Mutation(GEMM, "V's blocks numbered across the columns", "BlockOrder::down", "BlockOrder::across"),
+    Mutation(REGISTERS, "registers of the A operand swapped", "2 * step + i / 2]", "2 * step + i % 2]"),
+    Mutation(EPILOGUE, "lower half of O's fragment written over the upper", "chunk_address(row + 8, 8 * n)", "chunk_address(row, 8 * n)"),
+    # Softmax and numerics.
+    Mutation(MAINLOOP, "scores are not cleared", "      scores.clear();\n", ""),
+    Mutation(FORWARD, "the output is not cleared", "  mainloop.output.clear();\n", ""),
+    Mutation(SOFTMAX, "no rescale of the output when the maximum rises", "        scale_row(output, m, half, factor);\n", ""),
+    Mutation(SOFTMAX, "no rescale of the row sum when the maximum rises", "        sum[m][half] *= factor;\n", ""),
+    Mutation(SOFTMAX, "row maximum over two of a quad's lanes", "    row = ptx::max_f32(row, ptx::shfl_bfly(row, 1));\n", ""),
+    Mutation(SOFTMAX, "row maximum over even columns only", "ptx::max_f32(even, odd)", "even"),
+    Mutation(SOFTMAX, "row sum over two of a quad's lanes", "        total += ptx::shfl_bfly(total, 2);\n", ""),
+    Mutation(SOFTMAX, "scale applied to the scores twice", "ptx::fma_rn(p, scale_log2, subtract)", "ptx::fma_rn(p * scale_log2, scale_log2, subtract)"),
+    Mutation(SOFTMAX, "LSE in base 2: ln 2 forgotten", "ptx::lg2_approx(sum[m][half])) * kLn2", "ptx::lg2_approx(sum[m][half]))"),
+    Mutation(SOFTMAX, "LSE of a row without keys computed", "    if (sum[m][half] == 0.0f) return empty_row;\n", ""),
+    Mutation(SOFTMAX, "division by the sum of a row without keys", "total == 0.0f ? 0.0f : ptx::rcp_rn(total)", "ptx::rcp_rn(total)"),
+    Mutation(SOFTMAX, "-inf - -inf in a row without keys", "maximum[m][half] == -ptx::infinity() ? 0.0f : maximum", "maximum"),
+    Mutation(FORWARD, "Q not negated for a negative scale", "  if (scale < 0.0f) q.negate();\n", ""),
+    Mutation(REGISTERS, "bfloat16 probabilities truncated, not rounded",
+             """    for (int i = 0; i < 4; ++i) {
+      const float(&v)[4] = tile.value[m][2 * step + i / 2];
+      a.pair[m][i] = ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);
+    }
+""", TRUNCATE),
+]
