@@ -37,6 +37,9 @@ TEST_CASE("bank conflicts of plain accesses") {
   CHECK(report_of("st_shared_u32(s + 132 * t, 1);") == "");
   CHECK(report_of("st_shared_v4(s + 64 * t, Vector16{});") == conflicts(2 * 16, 2 * 4));
   CHECK(report_of("st_shared_v4(s + 16 * t, Vector16{});") == "");
+  // Eight lanes at a time: two of them in each bank, whatever the next eight do.
+  CHECK(report_of("st_shared_v4(s + 128 * (t / 4) + 64 * (t / 8 % 2) + 16 * (t % 4), Vector16{});") ==
+        conflicts(2 * 8, 2 * 4));
   CHECK(report_of("for (int i = 0; i < 3; ++i) st_shared_u32(s + 128 * (t % 32) + 4096 * (t / 32), 1);",
                   64) == conflicts(2 * 3 * 2 * 32, 2 * 3 * 2));
 }

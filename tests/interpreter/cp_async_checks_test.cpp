@@ -124,6 +124,7 @@ TEST_CASE("without checks a load before its wait finds the data early, and NaN l
   input.upload(data.data(), input.size());
   const KernelBinary binary = compile_for_interpreter(
       small_kernel({"",
+                    "st_shared_v4(s + 16 * t, Vector16{});\n"
                     "cp_async_16(s + 16 * t, p.input + 16 * t);\ncp_async_commit_group();\n"
                     "const Vector16 early = ld_shared_v4(s + 16 * t);\ncp_async_wait_group<0>();\n"
                     "st_global_v4(p.output + 16 * t, early);",

@@ -33,6 +33,11 @@ TEST_CASE("races between warps") {
        "ld_shared_u32(s); if (mended) bar_sync(); if (t == 95) st_shared_u32(s, 2);",
        {"race: ", "of shared address 1024 by thread", "by thread 95", "at body:3"},
        96},
+      {"a store by a thread that knows of some loads alone",
+       "if (t == 0) st_shared_u32(s, 1);\nbar_sync();\n"
+       "ld_shared_u32(s); mended ? bar_sync() : bar_warp_sync(); if (t == 32) st_shared_u32(s, 2);",
+       {"race: ", "of shared address 1024 by thread", "at body:3"},
+       64},
       {"a narrow load inside a wide store",
        "st_shared_v4(s + 16 * t, Vector16{});\nbar_sync();\n"
        "st_shared_v4(s + 16 * t, Vector16{});\n"
