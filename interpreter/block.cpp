@@ -140,7 +140,20 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   }
 }
 
+/// A barrier takes whole warps: no lane may wait in another one.
+void Block::require_one_barrier(Site site) const {
+  const int first = current_ - current_ % 32;
+  for (int t = first; t < first + 32; ++t) {
+    const Thread& other = threads_[static_cast<std::size_t>(t)];
+    if (other.state != State::at_barrier || same(other.waits_in.site, site)) continue;
+    fault(
+        current_, site,
+        fmt::format("divergent warp: a barrier here, while lane {} {}", t - first, text_of(other.waits_in)));
+  }
+}
+
 bool Block::arrive(int id, int threads, Site site) {
+  if (options_.checks) require_one_barrier(site);
   if (id < 0 || id >= kBarriers)
     fault(current_, site, fmt::format("barrier {}, there are 0..{}", id, kBarriers - 1));
   Barrier& barrier = barriers_[id];

@@ -115,6 +115,7 @@ class Block final : public Machine {
   bool resume_ready_threads(const std::vector<int>& warp_order);
   void wait(State state, const Wait& wait);
   std::string text_of(const Wait& wait) const;
+  void require_one_barrier(Site site) const;
   bool arrive(int id, int threads, Site site);
   void land(const Copy& copy);
   void require_all_waited_for();

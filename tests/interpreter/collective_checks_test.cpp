@@ -60,5 +60,10 @@ TEST_CASE("lanes of a warp that come to different instructions") {
        "if (mended || t % 2 == 0)\n  shfl_bfly(1.0f, 1);\nelse\n  shfl_bfly(1.0f, 1);",
        {"divergent warp: shfl.sync.bfly here, while lane 0 waits in shfl.sync.bfly at body:2",
         "thread 1 (warp 0, lane 1), at body:4"}},
+      {"bar.sync at two lines",
+       "if (mended || t < 40)\n  bar_sync();\nelse\n  bar_sync();",
+       {"divergent warp: a barrier here, while lane 0 waits in bar.sync 0 at body:2",
+        "thread 40 (warp 1, lane 8), at body:4"},
+       64},
   });
 }
