@@ -117,7 +117,7 @@ class HostCompiler final : public Compiler {
     for (const std::string& name : names) {
       std::vector<std::string> command = {name};
       command.insert(command.end(), source.options.begin(), source.options.end());
-      if (folder.is_for_a_debugger()) command.push_back("-O0");
+      if (folder.is_for_a_debugger()) command.insert(command.end(), {"-O0", "-g"});
       for (const std::string& word : {std::string("-I"), folder.path().native(), std::string("-x"),
                                       std::string("c++"), (folder / source.main.name.c_str()).native(),
                                       std::string("-o"), (folder / "kernel.so").native()}) {
