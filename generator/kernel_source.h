@@ -4,7 +4,9 @@
 #include <fa2/attention.h>
 #include <generator/arch.h>
 #include <generator/kernel_spec.h>
+#include <generator/wgmma_shapes.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,9 +38,10 @@ KernelSource render(const KernelSpec& spec);
 /// Hash of every device template embedded in this library; part of every key.
 const std::string& template_digest();
 
-/// What every kernel may include: `config` as the text of config.cuh, and the templates. For the interpreter
-/// its twins stand in for templates/ptx.
-std::vector<SourceFile> device_headers(std::string config, const Arch& arch);
+/// What every kernel may include: `config` as the text of config.cuh, the warpgroup MMAs it uses, and the
+/// templates. For the interpreter its twins stand in for templates/ptx, and know every shape.
+std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
+                                       std::span<const WgmmaShape> wgmma_shapes = {});
 
 /// The options that every kernel is compiled with.
 std::vector<std::string> compile_options(const Arch& arch);

@@ -14,6 +14,12 @@ namespace {
 
 constexpr std::string_view kMain = "attention_forward_sm80.cu";
 constexpr std::string_view kConfig = "config.cuh";
+constexpr std::string_view kWgmmaShapes = "ptx/wgmma_shapes.cuh";
+
+/// What is embedded of these is a stand-in.
+bool is_rendered(std::string_view name) {
+  return name == kConfig || name == kWgmmaShapes;
+}
 
 std::string spec_line(const KernelSpec& spec) {
   return fmt::format("{} {} {}", to_string(spec.traits), spec.arch.name, to_string(spec.config));
@@ -49,11 +55,11 @@ std::string precompile_command(const KernelSpec& spec) {
       to_string(t.row_alignment));
 }
 
-/// Over every file but the stand-in for config.cuh: names and texts, unambiguously framed.
+/// Over every file but the stand-ins: names and texts, unambiguously framed.
 std::string digest_of(std::span<const EmbeddedFile> files) {
   std::string all;
   for (const EmbeddedFile& file : files) {
-    if (file.name != kConfig) all += fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
+    if (!is_rendered(file.name)) all += fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
   }
   return content_hash(all);
 }
@@ -74,14 +80,16 @@ const std::string& template_digest() {
   return digest;
 }
 
-std::vector<SourceFile> device_headers(std::string config, const Arch& arch) {
+std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
+                                       std::span<const WgmmaShape> wgmma_shapes) {
   std::vector<SourceFile> files = {{std::string(kConfig), std::move(config)}};
+  if (!arch.interpreted) files.push_back({std::string(kWgmmaShapes), render_wgmma_shapes(wgmma_shapes)});
   const auto add = [&](const EmbeddedFile& file) {
     files.push_back({std::string(file.name), std::string(file.text)});
   };
   for (const EmbeddedFile& file : embedded_templates()) {
     const bool replaced = arch.interpreted && file.name.starts_with("ptx/");
-    if (file.name != kConfig && file.name.ends_with(".cuh") && !replaced) add(file);
+    if (!is_rendered(file.name) && file.name.ends_with(".cuh") && !replaced) add(file);
   }
   if (arch.interpreted) std::ranges::for_each(embedded_twins(), add);
   return files;

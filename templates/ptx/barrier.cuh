@@ -10,6 +10,25 @@ FA2_DEVICE void bar_sync() {
   asm volatile("bar.sync 0;" ::: "memory");
 }
 
+/// bar.sync of one of the 16 barriers: returns once `threads` threads, whole warps, have come to it, with
+/// bar_sync or bar_arrive; orders what they did before.
+FA2_DEVICE void bar_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/// bar.arrive: counts as one who came, and does not wait.
+FA2_DEVICE void bar_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/// elect.sync: true in one lane of the warp, always the same.
+FA2_DEVICE bool elect_one() {
+  u32 elected;
+  asm volatile("{\n  .reg .pred p;\n  elect.sync _|p, 0xffffffff;\n  selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(elected));
+  return elected != 0;
+}
+
 /// bar.warp.sync over the whole warp; orders its lanes' memory accesses.
 FA2_DEVICE void bar_warp_sync() {
   asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
@@ -20,6 +39,11 @@ FA2_DEVICE float shfl_bfly(float value, int lane_mask) {
   float other;
   asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(lane_mask));
   return other;
+}
+
+/// shfl.sync.idx: the value of one lane, and known to the compiler to be the same in all.
+FA2_DEVICE int shfl_idx(int value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
 }
 
 /// vote.sync.any: whether any lane of the warp says true; the same answer in every lane.

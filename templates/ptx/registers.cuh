@@ -23,6 +23,11 @@ FA2_DEVICE int warp_index() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
 }
 
+/// The number of the four warps that work together in wgmma; as uniform as warp_index().
+FA2_DEVICE int warpgroup_index() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 7), 0);
+}
+
 /// Start of the block's dynamic shared memory, 1024-byte aligned.
 FA2_DEVICE SharedAddress dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char bytes[];

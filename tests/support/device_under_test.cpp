@@ -33,4 +33,12 @@ bool cannot_run() {
   return false;
 }
 
+bool cannot_run_sm_90a() {
+  if (cannot_run()) return true;
+  const Arch& arch = device(device_under_test()).arch;
+  if (arch.interpreted || arch.name == "sm_90a") return false;
+  MESSAGE("skipped: needs an sm_90a GPU, this one is " << std::string(arch.name));
+  return true;
+}
+
 }  // namespace fa2::test

@@ -9,4 +9,7 @@ int device_under_test();
 /// Whether that device, or a compiler for it, is missing; says so.
 bool cannot_run();
 
+/// The same for kernels of sm_90a, which the interpreter runs too.
+bool cannot_run_sm_90a();
+
 }  // namespace fa2::test

@@ -29,7 +29,7 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
   source.entry = "small_kernel";
   source.arch = arch;
   source.main = {"small_kernel.cu", text};
-  source.headers = device_headers("", arch);
+  source.headers = device_headers("", arch, kernel.wgmma_shapes);
   source.options = compile_options(arch);
   source.threads = kernel.threads;
   source.shared_bytes = kernel.shared_bytes;

@@ -22,6 +22,7 @@ struct SmallKernel {
   std::string params = "int unused;";  ///< the members of p
   int threads = 32;
   int shared_bytes = 1024;
+  std::vector<WgmmaShape> wgmma_shapes = {};
 };
 
 /// With every header of templates/ptx included. For any arch.

@@ -1,0 +1,30 @@
+// Renders ptx/wgmma_shapes.cuh: the warpgroup MMAs of one kernel.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <span>
+#include <string>
+
+namespace fa2 {
+
+/// Where an operand of wgmma comes from.
+enum class WgmmaOperand : std::uint8_t {
+  k_major,    ///< shared memory, contiguous in the dimension that is summed over
+  mn_major,   ///< shared memory, contiguous in the other one
+  registers,  ///< A only
+};
+
+/// One m64nNk16 with float32 accumulators.
+struct WgmmaShape {
+  DType element = DType::f16;
+  std::int32_t n = 0;  ///< a multiple of 8 up to 256
+  WgmmaOperand a = WgmmaOperand::k_major;
+  WgmmaOperand b = WgmmaOperand::k_major;
+};
+
+/// The specialisations of ptx/wgmma.cuh's wgmma_ss and wgmma_rs for these shapes; each shape is written once.
+/// @throws Error(internal) for a shape that no GPU has.
+std::string render_wgmma_shapes(std::span<const WgmmaShape> shapes);
+
+}  // namespace fa2
