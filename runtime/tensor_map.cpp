@@ -1,0 +1,114 @@
+// Validates a tensor map's description and encodes it.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <runtime/device.h>
+#include <runtime/driver.h>
+#include <runtime/tensor_map.h>
+
+#include <cstring>
+#include <vector>
+
+namespace fa2 {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 32, kStrideLimit = std::int64_t{1} << 40;
+constexpr std::int32_t kMostInBox = 256;
+
+std::vector<Violation> violations_of(const TensorMapSpec& spec) {
+  std::vector<Violation> found;
+  const auto rule = [&](bool kept, std::string field, auto value, std::string text) {
+    if (!kept) found.push_back({std::move(field), fmt::format("{}", value), std::move(text)});
+  };
+  const auto address = reinterpret_cast<std::uintptr_t>(spec.data);
+  rule(address != 0 && address % 16 == 0, "data", fmt::ptr(spec.data),
+       "must be a multiple of 16 bytes, and not null");
+  for (std::size_t i = 0; i < spec.dimensions.size(); ++i) {
+    const TensorDimension& d = spec.dimensions[i];
+    const auto field = [&](const char* name) { return fmt::format("dimensions[{}].{}", i, name); };
+    rule(d.size >= 1 && d.size <= kMostElements, field("size"), d.size, "must be 1..2^32");
+    rule(d.box >= 1 && d.box <= kMostInBox, field("box"), d.box, fmt::format("must be 1..{}", kMostInBox));
+    const bool has_stride = i > 0 && d.size > 1;
+    rule(!has_stride || (d.stride > 0 && d.stride < kStrideLimit && d.stride % 16 == 0), field("stride"),
+         d.stride, "must be a positive multiple of 16 bytes below 2^40");
+  }
+  const int row = spec.dimensions[0].box * bytes_of(spec.element);
+  if (spec.swizzle == Swizzle::none) {
+    rule(row % 16 == 0, "dimensions[0].box", spec.dimensions[0].box, "must be a multiple of 16 bytes");
+  } else {
+    rule(row == span_of(spec.swizzle), "dimensions[0].box", spec.dimensions[0].box,
+         fmt::format("must be the swizzle's span of {} bytes", span_of(spec.swizzle)));
+  }
+  return found;
+}
+
+/// Of a dimension that has one element: any legal one.
+std::int64_t stride_of(const TensorMapSpec& spec, std::size_t i) {
+  if (spec.dimensions[i].size > 1) return spec.dimensions[i].stride;
+  return (spec.dimensions[0].size * bytes_of(spec.element) + 15) / 16 * 16;
+}
+
+TensorMap encode_for_interpreter(const TensorMapSpec& spec) {
+  InterpretedTensorMap map{};
+  map.mark = InterpretedTensorMap::kMark;
+  map.data = static_cast<std::byte*>(spec.data);
+  map.element = spec.element;
+  map.swizzle = spec.swizzle;
+  for (std::size_t i = 0; i < spec.dimensions.size(); ++i) {
+    map.stride[i] = i == 0 ? bytes_of(spec.element) : stride_of(spec, i);
+    map.size[i] = static_cast<std::uint32_t>(spec.dimensions[i].size);
+    map.box[i] = static_cast<std::uint16_t>(spec.dimensions[i].box);
+  }
+  TensorMap encoded{};
+  std::memcpy(&encoded, &map, sizeof map);
+  return encoded;
+}
+
+CUtensorMapDataType driver_type(TensorElement element) {
+  if (element == TensorElement::f32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  return element == TensorElement::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {
+  switch (swizzle) {
+    case Swizzle::span128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
+    case Swizzle::span64:
+      return CU_TENSOR_MAP_SWIZZLE_64B;
+    case Swizzle::span32:
+      return CU_TENSOR_MAP_SWIZZLE_32B;
+    case Swizzle::none:
+      break;
+  }
+  return CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
+TensorMap encode_for_gpu(const TensorMapSpec& spec) {
+  constexpr std::size_t kRank = 5;
+  cuuint64_t sizes[kRank], strides[kRank - 1];
+  cuuint32_t box[kRank], steps[kRank];
+  for (std::size_t i = 0; i < kRank; ++i) {
+    sizes[i] = static_cast<cuuint64_t>(spec.dimensions[i].size);
+    box[i] = static_cast<cuuint32_t>(spec.dimensions[i].box);
+    steps[i] = 1;
+    if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(stride_of(spec, i));
+  }
+  CUtensorMap map;
+  check(
+      driver().tensor_map_encode_tiled(&map, driver_type(spec.element), kRank, spec.data, sizes, strides, box,
+                                       steps, CU_TENSOR_MAP_INTERLEAVE_NONE, driver_swizzle(spec.swizzle),
+                                       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "cuTensorMapEncodeTiled");
+  static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
+  TensorMap encoded;
+  std::memcpy(&encoded, &map, sizeof map);
+  return encoded;
+}
+
+}  // namespace
+
+TensorMap encode_tensor_map(const TensorMapSpec& spec) {
+  if (auto violations = violations_of(spec); !violations.empty()) throw InvalidProblem(std::move(violations));
+  return current_device() == kInterpreterDevice ? encode_for_interpreter(spec) : encode_for_gpu(spec);
+}
+
+}  // namespace fa2

@@ -1,0 +1,52 @@
+// Describing tensors to TMA: the maps that a kernel takes in its parameter.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <templates/tensor_map.cuh>
+
+namespace fa2 {
+
+enum class TensorElement : std::uint8_t { f16, bf16, f32 };
+
+constexpr int bytes_of(TensorElement element) {
+  return element == TensorElement::f32 ? 4 : 2;
+}
+
+struct TensorDimension {
+  std::int64_t size = 1;  ///< elements
+  std::int64_t stride =
+      0;  ///< bytes; of no meaning where size is 1, and for the first dimension, which is contiguous
+  std::int32_t box = 1;  ///< elements that one copy moves
+};
+
+/// A tensor and the box of it that every copy through the map moves, the fastest dimension first. Dimensions
+/// that are not needed stay as they are. A box lies densely in shared memory, its 16-byte chunks permuted by
+/// the swizzle.
+struct TensorMapSpec {
+  void* data = nullptr;
+  TensorElement element = TensorElement::f16;
+  Swizzle swizzle = Swizzle::none;
+  std::array<TensorDimension, 5> dimensions;
+};
+
+/// For the current device: by the driver for a GPU, for the interpreter an InterpretedTensorMap. Thread-safe.
+/// @throws InvalidProblem listing what TMA cannot do, CudaError, Unavailable.
+TensorMap encode_tensor_map(const TensorMapSpec& spec);
+
+/// What lies in the bytes of a map for the interpreter.
+struct InterpretedTensorMap {
+  static constexpr std::uint64_t kMark = 0xfa2'7e45'0417'3a90;
+
+  std::uint64_t mark;
+  std::byte* data;
+  std::int64_t stride[5];  ///< bytes
+  std::uint32_t size[5];   ///< elements; 0 means 2^32
+  std::uint16_t box[5];
+  TensorElement element;
+  Swizzle swizzle;
+};
+static_assert(sizeof(InterpretedTensorMap) <= sizeof(TensorMap));
+
+}  // namespace fa2
