@@ -2,9 +2,11 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <interpreter/block.h>
+#include <interpreter/text.h>
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -15,31 +17,23 @@ namespace {
 namespace context = boost::context;
 
 constexpr std::uint32_t kWholeWarp = 0xffffffff;
-constexpr std::size_t kMostCopied = 16;              ///< bytes, by one cp.async
-constexpr std::uint64_t kPoison[] = {~0ull, ~0ull};  // NaN
-
-std::string at(Site site) {
-  return fmt::format("{}:{}", site.file, site.line);
-}
-
-std::string thread_text(int thread) {
-  return fmt::format("thread {} (warp {}, lane {})", thread, thread / 32, thread % 32);
-}
-
-bool same(Site a, Site b) {
-  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
-}
 
 }  // namespace
 
-Block::Block(std::string name, int threads, std::uint32_t shared_bytes, const Options& options)
+Block::Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options)
     : name_(std::move(name)),
       options_(options),
       clocks_(threads),
       shared_(shared_bytes, clocks_, options.checks),
+      mbarriers_(clocks_, shared_, options.checks, [this](int thread) { wake(thread); }),
+      copies_(clocks_, shared_, mbarriers_, options),
+      mma_(clocks_, shared_, threads / 32, options),
+      sequence_(threads / 32),
+      registers_(threads / 32, registers, [this](int warp) { wake_for_registers(warp); }),
       stacks_(static_cast<std::size_t>(threads)),
       threads_(static_cast<std::size_t>(threads)),
-      warps_(static_cast<std::size_t>(threads / 32)) {}
+      warps_(static_cast<std::size_t>(threads / 32)),
+      banks_(threads / 32) {}
 
 void Block::run(Entry entry, const void* params, unsigned index, GlobalMemory& global) {
   index_ = index;
@@ -47,6 +41,11 @@ void Block::run(Entry entry, const void* params, unsigned index, GlobalMemory& g
   failure_ = nullptr;
   clocks_.reset();
   shared_.reset();
+  mbarriers_.reset();
+  copies_.reset(global);
+  mma_.reset();
+  sequence_.reset();
+  registers_.reset();
   std::fill(warps_.begin(), warps_.end(), Warp{});
   std::fill(std::begin(barriers_), std::end(barriers_), Barrier{});
   start(entry, params);
@@ -55,7 +54,7 @@ void Block::run(Entry entry, const void* params, unsigned index, GlobalMemory& g
   } catch (...) {
     failure_ = std::current_exception();
   }
-  for (Warp& warp : warps_) count_plain_accesses(warp);
+  for (std::size_t warp = 0; warp < warps_.size(); ++warp) banks_.count_plain(static_cast<int>(warp));
   threads_ = std::vector<Thread>(threads_.size());  // unwinds what has not ended
   if (failure_) std::rethrow_exception(failure_);
 }
@@ -86,9 +85,20 @@ void Block::schedule() {
     if (options_.seed != 0) std::shuffle(order.begin(), order.end(), random);
     if (resume_ready_threads(order)) continue;
     const auto is_done = [](const Thread& thread) { return thread.state == State::done; };
-    if (std::all_of(threads_.begin(), threads_.end(), is_done)) return;
-    report_deadlock();
+    if (std::all_of(threads_.begin(), threads_.end(), is_done)) return finish();
+    std::string broken;
+    Site site;
+    if (!copies_.land_next(broken, site)) report_deadlock();
+    if (!broken.empty()) fault(site, broken);
   }
+}
+
+void Block::finish() {
+  Site site;
+  std::string broken = copies_.finish(site);
+  if (broken.empty()) broken = mma_.finish(site);
+  if (broken.empty()) broken = sequence_.finish(site);
+  if (!broken.empty() && options_.checks) fault(site, broken);
 }
 
 bool Block::resume_ready_threads(const std::vector<int>& warp_order) {
@@ -105,10 +115,11 @@ bool Block::resume_ready_threads(const std::vector<int>& warp_order) {
   return any;
 }
 
-void Block::wait(State state, const Wait& wait) {
+void Block::wait(State state, unsigned waits_for, Site site) {
   Thread& thread = current();
   thread.state = state;
-  thread.waits_in = wait;
+  thread.waits_for = waits_for;
+  thread.waits_at = site;
   thread.scheduler = std::move(thread.scheduler).resume();
 }
 
@@ -123,20 +134,20 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   } else if (warp.action != action || !same(warp.site, site)) {
     fault(current_, site,
           fmt::format("divergent warp: {} here, while lane {} waits in {} at {}", name, warp.first_lane,
-                      warp.name, at(warp.site)));
+                      warp.name, text_of(warp.site)));
   }
   warp.lanes[lane] = operands;
   warp.arrived |= 1u << lane;
-  if (warp.arrived != kWholeWarp) return wait(State::in_warp, {name, site});
+  if (warp.arrived != kWholeWarp) return wait(State::in_warp, 0, site);
 
   warp.arrived = 0;
-  count_plain_accesses(warp);
+  banks_.count_plain(current_ / 32);
   action(*this, first, warp.lanes, site);
   Times joined;
   for (int t = first; orders_memory && t < first + 32; ++t) clocks_.arrive(t, joined);
   for (int t = first; t < first + 32; ++t) {
     if (orders_memory) clocks_.leave(t, joined);
-    threads_[static_cast<std::size_t>(t)].state = State::ready;
+    wake(t);
   }
 }
 
@@ -145,10 +156,9 @@ void Block::require_one_barrier(Site site) const {
   const int first = current_ - current_ % 32;
   for (int t = first; t < first + 32; ++t) {
     const Thread& other = threads_[static_cast<std::size_t>(t)];
-    if (other.state != State::at_barrier || same(other.waits_in.site, site)) continue;
-    fault(
-        current_, site,
-        fmt::format("divergent warp: a barrier here, while lane {} {}", t - first, text_of(other.waits_in)));
+    if (other.state != State::at_barrier || same(other.waits_at, site)) continue;
+    fault(current_, site,
+          fmt::format("divergent warp: a barrier here, while lane {} {}", t - first, doing_of(t)));
   }
 }
 
@@ -156,6 +166,8 @@ bool Block::arrive(int id, int threads, Site site) {
   if (options_.checks) require_one_barrier(site);
   if (id < 0 || id >= kBarriers)
     fault(current_, site, fmt::format("barrier {}, there are 0..{}", id, kBarriers - 1));
+  if (threads % 32 != 0)
+    fault(current_, site, fmt::format("barrier {} for {} threads, which are no whole warps", id, threads));
   Barrier& barrier = barriers_[id];
   const int expected = threads == 0 ? static_cast<int>(threads_.size()) : threads;
   if (barrier.arrived > 0 && barrier.expected != expected) {
@@ -168,7 +180,7 @@ bool Block::arrive(int id, int threads, Site site) {
   if (++barrier.arrived < expected) return false;
   for (const int waiting : barrier.waiting) {
     clocks_.leave(waiting, barrier.joined);
-    threads_[static_cast<std::size_t>(waiting)].state = State::ready;
+    wake(waiting);
   }
   return true;
 }
@@ -180,128 +192,37 @@ void Block::bar_sync(int id, int threads, Site site) {
     return;
   }
   barriers_[id].waiting.push_back(current_);
-  wait(State::at_barrier, {"bar.sync", site, id});
+  wait(State::at_barrier, static_cast<unsigned>(id), site);
 }
 
 void Block::bar_arrive(int id, int threads, Site site) {
   if (arrive(id, threads, site)) barriers_[id] = {};
 }
 
-void Block::load_global(const void* from, void* to, int bytes, Site site) {
-  if (options_.checks) require(global_->check_load(from, bytes), site);
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+void Block::mbarrier_init(unsigned mbarrier, int arrivals, Site site) {
+  require(mbarriers_.init(current_, mbarrier, arrivals), site);
 }
 
-void Block::store_global(void* to, const void* from, int bytes, Site site) {
-  if (options_.checks) require(global_->check_store(to, bytes), site);
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+void Block::fence_mbarrier_init() {
+  mbarriers_.fence_init(current_);
 }
 
-void Block::load_shared(unsigned from, void* to, int bytes, Site site) {
-  note_plain_access(from, bytes, site);
-  require(shared_.load(current_, from, to, bytes), site);
+void Block::mbarrier_arrive(unsigned mbarrier, int bytes, Site site) {
+  require(mbarriers_.arrive(current_, mbarrier, bytes), site);
 }
 
-void Block::store_shared(unsigned to, const void* from, int bytes, Site site) {
-  note_plain_access(to, bytes, site);
-  require(shared_.store(current_, to, from, bytes), site);
+void Block::mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) {
+  bool waits = false;
+  require(mbarriers_.wait(current_, mbarrier, parity, waits), site);
+  if (waits) wait(State::at_mbarrier, mbarrier, site);
 }
 
-void Block::load_shared_of(int thread, unsigned from, void* to, int bytes, Site site) {
-  const std::string broken = shared_.load(thread, from, to, bytes);
-  if (!broken.empty()) fault(thread, site, broken);
-}
-
-void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) {
-  if (source_bytes < 0 || source_bytes > bytes)
-    fault(current_, site, fmt::format("asynchronous copy of {} bytes, {} of them read", bytes, source_bytes));
-  if (source_bytes > 0 && options_.checks) require(global_->check_load(from, source_bytes), site);
-  require(shared_.issue(current_, to, bytes), site);
-  const Copy copy{to, from, bytes, source_bytes, site};
-  current().open_group.push_back(copy);
-  if (options_.late) {
-    shared_.fill(to, kPoison, bytes);
-  } else {
-    land(copy);
-  }
-}
-
-/// The data alone: what may be touched is a matter of waiting.
-void Block::land(const Copy& copy) {
-  unsigned char data[kMostCopied] = {};
-  if (copy.source_bytes > 0) std::memcpy(data, copy.from, static_cast<std::size_t>(copy.source_bytes));
-  shared_.fill(copy.to, data, copy.bytes);
-}
-
-void Block::cp_async_commit_group() {
-  current().groups.push_back(std::move(current().open_group));
-  current().open_group.clear();
-}
-
-void Block::cp_async_wait_group(int pending) {
-  auto& groups = current().groups;
-  for (; groups.size() > static_cast<std::size_t>(pending); groups.pop_front()) {
-    for (const Copy& copy : groups.front()) {
-      if (options_.late) land(copy);
-      shared_.land(current_, copy.to, copy.bytes);
-    }
-  }
-}
-
-void Block::require_all_waited_for() {
-  if (!options_.checks) return;
-  const auto require_empty = [&](const std::vector<Copy>& group) {
-    if (group.empty()) return;
-    fault(current_, group.front().site,
-          fmt::format("asynchronous copy to shared address {}, never waited for", group.front().to));
-  };
-  for (const auto& group : current().groups) require_empty(group);
-  require_empty(current().open_group);
-}
-
-void Block::note_plain_access(unsigned address, int bytes, Site site) {
-  if (!options_.checks) return;
-  PlainAccesses& accesses = warp_of(current_).plain[{site.file, site.line}];
-  accesses.bytes = bytes;
-  accesses.addresses[current_ % 32].push_back(address);
-}
-
-/// The k-th access of every lane at a line counts as one instruction; 128 bytes of it go together.
-void Block::count_plain_accesses(Warp& warp) {
-  for (const auto& [site, accesses] : warp.plain) {
-    const int together = std::min(32, 128 / accesses.bytes);
-    std::size_t rounds = 0;
-    for (const auto& lane : accesses.addresses) rounds = std::max(rounds, lane.size());
-    for (std::size_t round = 0; round < rounds; ++round) {
-      for (int first = 0; first < 32; first += together) {
-        unsigned addresses[32];
-        int count = 0;
-        for (int lane = first; lane < first + together; ++lane) {
-          if (round < accesses.addresses[lane].size()) addresses[count++] = accesses.addresses[lane][round];
-        }
-        count_banks(addresses, count, accesses.bytes, Site(site.first, site.second));
-      }
-    }
-  }
-  warp.plain.clear();
+void Block::fence_proxy_async() {
+  clocks_.fence_proxy(current_);
 }
 
 void Block::count_banks(const unsigned* addresses, int count, int bytes, Site site) {
-  if (!options_.checks || count == 0) return;
-  constexpr std::size_t kBanks = 32;
-  std::vector<unsigned> words;
-  words.reserve(4 * kBanks);
-  for (int i = 0; i < count; ++i) {
-    for (unsigned at = addresses[i] / 4; at < (addresses[i] + static_cast<unsigned>(bytes) + 3) / 4; ++at)
-      words.push_back(at);
-  }
-  std::sort(words.begin(), words.end());
-  words.erase(std::unique(words.begin(), words.end()), words.end());
-  unsigned in_bank[kBanks] = {};
-  for (const unsigned word : words) ++in_bank[word % kBanks];
-  BankCount& sum = banks_[{site.file, site.line}];
-  sum.wavefronts += *std::max_element(std::begin(in_bank), std::end(in_bank));
-  sum.least += (words.size() + kBanks - 1) / kBanks;
+  if (options_.checks) banks_.count(addresses, count, bytes, site);
 }
 
 void Block::require(const std::string& broken_rule, Site site) const {
@@ -309,25 +230,40 @@ void Block::require(const std::string& broken_rule, Site site) const {
 }
 
 void Block::fault(int thread, Site site, const std::string& what) const {
-  throw KernelFault(
-      fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, index_, thread_text(thread), at(site)));
+  throw KernelFault(fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, index_,
+                                thread_text(thread), text_of(site)));
 }
 
-std::string Block::text_of(const Wait& wait) const {
-  if (wait.barrier < 0) return fmt::format("waits in {} at {}", wait.instruction, at(wait.site));
-  const Barrier& barrier = barriers_[wait.barrier];
-  return fmt::format("waits in {} {} at {} ({} of {} threads have arrived)", wait.instruction, wait.barrier,
-                     at(wait.site), barrier.arrived, barrier.expected);
+std::string Block::doing_of(int thread) const {
+  const Thread& it = threads_[static_cast<std::size_t>(thread)];
+  const std::string where = text_of(it.waits_at);
+  switch (it.state) {
+    case State::ready:
+      return "can go on";
+    case State::in_warp:
+      return fmt::format("waits in {} at {}", warps_[static_cast<std::size_t>(thread / 32)].name, where);
+    case State::at_barrier:
+      return fmt::format("waits in bar.sync {} at {} ({} of {} threads have arrived)", it.waits_for, where,
+                         barriers_[it.waits_for].arrived, barriers_[it.waits_for].expected);
+    case State::at_mbarrier:
+      return fmt::format("waits at {} for {}", where, mbarriers_.describe(it.waits_for));
+    case State::for_registers:
+      return fmt::format("waits at {} in {}", where, registers_.describe(thread / 32));
+    case State::done:
+      break;
+  }
+  return "ended";
+}
+
+void Block::fault(Site site, const std::string& what) const {
+  throw KernelFault(fmt::format("{}\nkernel {}, block {}, at {}", what, name_, index_, text_of(site)));
 }
 
 void Block::report_deadlock() const {
-  std::map<std::string, std::vector<int>> waiting;
-  for (std::size_t t = 0; t < threads_.size(); ++t) {
-    const Thread& thread = threads_[t];
-    waiting[thread.state == State::done ? "ended" : text_of(thread.waits_in)].push_back(static_cast<int>(t));
-  }
+  std::map<std::string, std::vector<int>> doing;
+  for (int t = 0; t < static_cast<int>(threads_.size()); ++t) doing[doing_of(t)].push_back(t);
   std::string list;
-  for (const auto& [what, threads] : waiting) {
+  for (const auto& [what, threads] : doing) {
     list += fmt::format("\n  {} of {} threads (thread {} the first): {}", threads.size(), threads_.size(),
                         threads.front(), what);
   }

@@ -1,45 +1,40 @@
 // One block of a launch: its threads as fibers on one host thread, and everything they share.
 #pragma once
 
+#include <interpreter/bank_conflicts.h>
+#include <interpreter/bulk_copies.h>
 #include <interpreter/clocks.h>
 #include <interpreter/global_memory.h>
+#include <interpreter/mbarriers.h>
 #include <interpreter/options.h>
+#include <interpreter/register_pool.h>
 #include <interpreter/shared_memory.h>
 #include <interpreter/stack.h>
+#include <interpreter/warpgroup_mma.h>
+#include <interpreter/warpgroup_sequence.h>
 
 #include <boost/context/fiber.hpp>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <interpreter/machine.cuh>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace fa2::interpreter {
-
-/// Wavefronts of shared memory that the accesses of one source line took, and would have taken without
-/// conflicts.
-struct BankCount {
-  std::uint64_t wavefronts = 0;
-  std::uint64_t least = 0;
-};
-/// By file and line; the file's name belongs to the kernel.
-using BankCounts = std::map<std::pair<const char*, int>, BankCount>;
 
 /// Reused from block to block by one host thread.
 class Block final : public Machine {
  public:
   using Entry = void (*)(const void* params);
 
-  /// `name` stands in the messages.
-  Block(std::string name, int threads, std::uint32_t shared_bytes, const Options& options);
+  /// `name` stands in the messages; `registers` are a thread's at launch.
+  Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options);
 
   /// Runs block `index` to its end. @throws KernelFault; the block can be used again.
   void run(Entry entry, const void* params, unsigned index, GlobalMemory& global);
 
-  const BankCounts& banks() const { return banks_; }
+  const BankCounts& banks() const { return banks_.counts(); }
 
   int thread_index() const override { return current_; }
   unsigned block_index() const override { return index_; }
@@ -47,18 +42,40 @@ class Block final : public Machine {
   void warp_wide(const char* name, WarpAction action, void* operands, bool orders_memory, Site site) override;
   void bar_sync(int id, int threads, Site site) override;
   void bar_arrive(int id, int threads, Site site) override;
+  int elected_lane() const override { return static_cast<int>(options_.seed % 32); }
+  void mbarrier_init(unsigned mbarrier, int arrivals, Site site) override;
+  void fence_mbarrier_init() override;
+  void mbarrier_arrive(unsigned mbarrier, int bytes, Site site) override;
+  void mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) override;
+  void fence_proxy_async() override;
   void load_global(const void* from, void* to, int bytes, Site site) override;
   void store_global(void* to, const void* from, int bytes, Site site) override;
   void load_shared(unsigned from, void* to, int bytes, Site site) override;
   void store_shared(unsigned to, const void* from, int bytes, Site site) override;
   void load_shared_of(int thread, unsigned from, void* to, int bytes, Site site) override;
+  void store_shared_of(int thread, unsigned to, const void* from, int bytes, Site site) override;
   void count_banks(const unsigned* addresses, int count, int bytes, Site site) override;
   void cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) override;
   void cp_async_commit_group() override;
   void cp_async_wait_group(int pending) override;
+  void tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier, Site site) override;
+  void bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) override;
+  void tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) override;
+  void bulk_reduce_add(float* to, unsigned from, int bytes, Site site) override;
+  void bulk_commit_group() override;
+  void bulk_wait_group(int pending, bool read_only) override;
+  void wgmma(int first, const WgmmaShape& shape, const WgmmaOperands* const* lanes, Site site) override;
+  void wgmma_fence(int first, Site site) override;
+  void wgmma_commit_group(int first, Site site) override;
+  void wgmma_wait_group(int first, int pending, Site site) override;
+  void setmaxnreg(int first, int registers, bool increases, Site site) override;
+  void await_registers(Site site) override;
+  unsigned atomic_add(unsigned* address, unsigned value, Site site) override;
+  unsigned atomic_inc(unsigned* address, unsigned limit, Site site) override;
+  float atomic_add(float* address, float value, Site site) override;
 
  private:
-  enum class State : std::uint8_t { ready, in_warp, at_barrier, done };
+  enum class State : std::uint8_t { ready, in_warp, at_barrier, at_mbarrier, for_registers, done };
 
   struct Copy {
     unsigned to;
@@ -68,26 +85,14 @@ class Block final : public Machine {
     Site site;
   };
 
-  /// What a thread waits in, for the report of a deadlock.
-  struct Wait {
-    const char* instruction = "";
-    Site site;
-    int barrier = -1;
-  };
-
   struct Thread {
     boost::context::fiber fiber;      ///< resumes the thread
     boost::context::fiber scheduler;  ///< resumes who resumed the thread
     State state = State::ready;
-    Wait waits_in;
+    unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address
+    Site waits_at;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;  ///< oldest first
-  };
-
-  /// Accesses to shared memory at one line, each lane's in turn.
-  struct PlainAccesses {
-    int bytes = 0;
-    std::vector<unsigned> addresses[32];
   };
 
   struct Warp {
@@ -97,8 +102,6 @@ class Block final : public Machine {
     std::uint32_t arrived = 0;  ///< a bit a lane
     int first_lane = 0;
     void* lanes[32] = {};
-    /// Since the last warp-wide instruction.
-    std::map<std::pair<const char*, int>, PlainAccesses> plain;
   };
 
   struct Barrier {
@@ -112,17 +115,22 @@ class Block final : public Machine {
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
   void start(Entry entry, const void* params);
   void schedule();
+  /// All threads have ended: nothing may be in flight.
+  void finish();
   bool resume_ready_threads(const std::vector<int>& warp_order);
-  void wait(State state, const Wait& wait);
-  std::string text_of(const Wait& wait) const;
+  void wait(State state, unsigned waits_for, Site site);
+  void wake(int thread) { threads_[static_cast<std::size_t>(thread)].state = State::ready; }
+  void wake_for_registers(int warp);
   void require_one_barrier(Site site) const;
   bool arrive(int id, int threads, Site site);
   void land(const Copy& copy);
   void require_all_waited_for();
-  void note_plain_access(unsigned address, int bytes, Site site);
-  void count_plain_accesses(Warp& warp);
   void require(const std::string& broken_rule, Site site) const;
+  void require_atomic(const void* address, Site site);
+  void follow_warpgroup(int first, const WarpgroupStep& step);
   [[noreturn]] void fault(int thread, Site site, const std::string& what) const;
+  [[noreturn]] void fault(Site site, const std::string& what) const;
+  std::string doing_of(int thread) const;
   [[noreturn]] void report_deadlock() const;
 
   static constexpr int kBarriers = 16;
@@ -131,6 +139,11 @@ class Block final : public Machine {
   Options options_;
   Clocks clocks_;
   SharedMemory shared_;
+  Mbarriers mbarriers_;
+  BulkCopies copies_;
+  WarpgroupMma mma_;
+  WarpgroupSequence sequence_;
+  RegisterPool registers_;
   std::vector<Stack> stacks_;  ///< of the threads, which they outlive
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
@@ -139,7 +152,7 @@ class Block final : public Machine {
   unsigned index_ = 0;
   int current_ = 0;
   std::exception_ptr failure_;
-  BankCounts banks_;
+  BankConflicts banks_;
 };
 
 }  // namespace fa2::interpreter

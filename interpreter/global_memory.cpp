@@ -44,8 +44,8 @@ std::string GlobalMemory::describe(const char* what, const void* address, int by
                      bytes, address, known);
 }
 
-std::string GlobalMemory::check_load(const void* from, int bytes) const {
-  if (address_of(from) % static_cast<unsigned>(bytes) != 0)
+std::string GlobalMemory::check_load(const void* from, int bytes, int alignment) const {
+  if (address_of(from) % static_cast<unsigned>(alignment) != 0)
     return fmt::format("load of {} bytes at global address {}: misaligned", bytes, from);
   const Buffer* const buffer = find(from, bytes, false);
   if (buffer == nullptr) return describe("load", from, bytes);
@@ -59,17 +59,20 @@ std::string GlobalMemory::check_load(const void* from, int bytes) const {
   return {};
 }
 
-std::string GlobalMemory::check_store(const void* to, int bytes) {
-  if (address_of(to) % static_cast<unsigned>(bytes) != 0)
+std::string GlobalMemory::check_store(const void* to, int bytes, int alignment) const {
+  if (address_of(to) % static_cast<unsigned>(alignment) != 0)
     return fmt::format("store of {} bytes at global address {}: misaligned", bytes, to);
   const Buffer* const buffer = find(to, bytes, true);
   if (buffer == nullptr) return describe("store", to, bytes);
-  if (!buffer->range.is_output)
-    return fmt::format("store of {} bytes at global address {}, in the input {}", bytes, to,
-                       buffer->range.name);
+  if (buffer->range.is_output) return {};
+  return fmt::format("store of {} bytes at global address {}, in the input {}", bytes, to,
+                     buffer->range.name);
+}
+
+void GlobalMemory::note_store(const void* to, int bytes) {
+  const Buffer* const buffer = find(to, bytes, true);
   const std::size_t first = (address_of(to) - address_of(buffer->range.begin)) / 2;
   for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / 2; ++i) buffer->written[first + i] = true;
-  return {};
 }
 
 }  // namespace fa2::interpreter

@@ -10,15 +10,17 @@
 
 namespace fa2::interpreter {
 
-/// Used by all blocks of a launch at once. Every function returns the rule that was broken; empty if none
-/// was.
+/// Used by all blocks of a launch at once. Every function that returns a string returns the rule that was
+/// broken; empty if none was.
 class GlobalMemory {
  public:
   explicit GlobalMemory(const std::vector<MemoryRange>& ranges);
 
   /// Outputs count as unwritten until a block has written them.
-  std::string check_load(const void* from, int bytes) const;
-  std::string check_store(const void* to, int bytes);
+  std::string check_load(const void* from, int bytes, int alignment) const;
+  std::string check_store(const void* to, int bytes, int alignment) const;
+  /// A store that was checked.
+  void note_store(const void* to, int bytes);
 
  private:
   struct Buffer {

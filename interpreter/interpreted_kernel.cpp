@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/arch.h>
 #include <interpreter/block.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/file.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -50,6 +52,11 @@ class LoadedObject {
   void* handle_ = nullptr;
 };
 
+/// What ptxas gives a thread of a kernel that uses setmaxnreg.
+int registers_at_launch(int threads, int ctas_per_sm) {
+  return std::min(interpreter_arch().registers_per_sm / (threads * ctas_per_sm) / 8 * 8, 256);
+}
+
 class InterpretedKernel final : public Kernel {
  public:
   InterpretedKernel(const KernelBinary& binary, const Options& options)
@@ -59,6 +66,7 @@ class InterpretedKernel final : public Kernel {
         name_(binary.spec),
         threads_(binary.resources.threads),
         shared_bytes_(static_cast<std::uint32_t>(binary.resources.dynamic_shared_bytes)),
+        registers_(registers_at_launch(threads_, object_.symbol<int (*)()>("fa2_interpreter_ctas_per_sm")())),
         options_(options) {}
 
   void launch(std::uint32_t grid, const void* params, std::size_t, Stream,
@@ -76,7 +84,7 @@ class InterpretedKernel final : public Kernel {
           idle.pop_back();
         }
       }
-      if (!block) block = std::make_unique<Block>(name_, threads_, shared_bytes_, options_);
+      if (!block) block = std::make_unique<Block>(name_, threads_, shared_bytes_, registers_, options_);
       attach_(block.get());
       block->run(entry_, params, static_cast<unsigned>(index), global);
       const std::lock_guard lock(mutex);
@@ -106,6 +114,7 @@ class InterpretedKernel final : public Kernel {
   std::string name_;
   int threads_;
   std::uint32_t shared_bytes_;
+  int registers_;
   Options options_;
 };
 

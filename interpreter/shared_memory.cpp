@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <interpreter/shared_memory.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace fa2::interpreter {
@@ -19,53 +20,59 @@ void SharedMemory::reset() {
   for (Granule& granule : granules_) {
     granule.readers.clear();
     granule.writer = {};
-    granule.written = granule.in_flight = false;
+    granule.written = granule.in_flight = granule.is_mbarrier = false;
   }
 }
 
-std::string SharedMemory::out_of_bounds(const char* what, std::uint32_t address, int bytes) const {
+std::string SharedMemory::out_of_bounds(const char* what, std::uint32_t address, int bytes,
+                                        int alignment) const {
   const auto size = static_cast<std::uint32_t>(bytes);
   if (address < kStart || address - kStart + size > bytes_.size()) {
     return fmt::format("{} of {} bytes at shared address {}, outside the block's {} bytes at {}", what, bytes,
                        address, bytes_.size(), kStart);
   }
-  if (address % size != 0)
-    return fmt::format("{} of {} bytes at shared address {}: misaligned", what, bytes, address);
+  if (address % static_cast<std::uint32_t>(alignment) != 0) {
+    return fmt::format("{} of {} bytes at shared address {}: misaligned{}", what, bytes, address,
+                       alignment == bytes ? "" : fmt::format(", it must be a multiple of {}", alignment));
+  }
   return {};
 }
 
-std::string SharedMemory::conflict(const char* what, std::uint32_t address, int thread,
-                                   const char* other_what, Epoch other) const {
-  return fmt::format(
-      "race: {} of shared address {} by thread {}, and {} by thread {} with no barrier between them", what,
-      address, thread, other_what, other.thread);
+std::string SharedMemory::conflict(const char* what, std::uint32_t address, int who, const char* other_what,
+                                   Epoch other) const {
+  return fmt::format("race: {} of shared address {} by {}, and {} by {} with no barrier between them", what,
+                     address, clocks_.name(who), other_what, clocks_.name(other.who));
 }
 
-void SharedMemory::note_reader(Granule& granule, int thread) const {
+std::string SharedMemory::untouchable(const char* what, std::uint32_t address, const Granule& granule) const {
+  if (granule.is_mbarrier)
+    return fmt::format("{} shared address {}, which belongs to an mbarrier", what, address);
+  if (!granule.in_flight) return {};
+  return fmt::format("{} shared address {}, to which an asynchronous copy of {} is in flight", what, address,
+                     clocks_.name(granule.writer.who));
+}
+
+void SharedMemory::note_reader(Granule& granule, int thread, Epoch reading) const {
   for (Epoch& reader : granule.readers) {
-    if (reader.thread != thread && !clocks_.knows(thread, reader)) continue;
-    reader = clocks_.now(thread);
+    if (reader.who != reading.who && !clocks_.knows(thread, reader)) continue;
+    reader = reading;
     return;
   }
-  granule.readers.push_back(clocks_.now(thread));
+  granule.readers.push_back(reading);
 }
 
 std::string SharedMemory::load(int thread, std::uint32_t from, void* to, int bytes) {
-  if (auto broken = out_of_bounds("load", from, bytes); !broken.empty()) return broken;
+  if (auto broken = out_of_bounds("load", from, bytes, bytes); !broken.empty()) return broken;
   if (checks_) {
     Granule* granule = granules(from);
     for (int i = 0; i < bytes / kGranule; ++i, ++granule) {
       const std::uint32_t address = from + static_cast<std::uint32_t>(i * kGranule);
-      if (granule->in_flight) {
-        return fmt::format(
-            "load of shared address {}, to which an asynchronous copy of thread {} is in flight", address,
-            granule->writer.thread);
-      }
+      if (auto broken = untouchable("load of", address, *granule); !broken.empty()) return broken;
       if (!granule->written)
         return fmt::format("load of shared address {}, which nothing has written", address);
       if (!clocks_.knows(thread, granule->writer))
         return conflict("load", address, thread, "store", granule->writer);
-      note_reader(*granule, thread);
+      note_reader(*granule, thread, clocks_.now(thread));
     }
   }
   std::memcpy(to, &bytes_[from - kStart], static_cast<std::size_t>(bytes));
@@ -73,14 +80,11 @@ std::string SharedMemory::load(int thread, std::uint32_t from, void* to, int byt
 }
 
 std::string SharedMemory::check_store(int thread, std::uint32_t to, int bytes, const char* what) const {
-  if (auto broken = out_of_bounds(what, to, bytes); !broken.empty() || !checks_) return broken;
   const Granule* granule = granules(to);
   for (int i = 0; i < bytes / kGranule; ++i, ++granule) {
     const std::uint32_t address = to + static_cast<std::uint32_t>(i * kGranule);
-    if (granule->in_flight) {
-      return fmt::format("{} to shared address {}, to which an asynchronous copy of thread {} is in flight",
-                         what, address, granule->writer.thread);
-    }
+    if (granule->is_mbarrier || granule->in_flight)
+      return untouchable(fmt::format("{} to", what).c_str(), address, *granule);
     if (!clocks_.knows(thread, granule->writer))
       return conflict(what, address, thread, "store", granule->writer);
     for (const Epoch& reader : granule->readers) {
@@ -91,19 +95,28 @@ std::string SharedMemory::check_store(int thread, std::uint32_t to, int bytes, c
 }
 
 std::string SharedMemory::store(int thread, std::uint32_t to, const void* from, int bytes) {
-  if (auto broken = check_store(thread, to, bytes, "store"); !broken.empty()) return broken;
+  if (auto broken = out_of_bounds("store", to, bytes, bytes); !broken.empty()) return broken;
+  if (checks_) {
+    if (auto broken = check_store(thread, to, bytes, "store"); !broken.empty()) return broken;
+  }
   fill(to, from, bytes);
-  if (checks_) land(thread, to, bytes);
+  land(clocks_.now(thread), to, bytes);
   return {};
 }
 
-std::string SharedMemory::issue(int thread, std::uint32_t to, int bytes) {
-  if (auto broken = check_store(thread, to, bytes, "asynchronous copy"); !broken.empty() || !checks_)
-    return broken;
+std::string SharedMemory::issue(int thread, Epoch writer, std::uint32_t to, int bytes, int alignment) {
+  const char* const what = "asynchronous copy";
+  if (auto broken = out_of_bounds(what, to, bytes, alignment); !broken.empty() || !checks_) return broken;
+  if (auto broken = check_store(thread, to, bytes, what); !broken.empty()) return broken;
   Granule* granule = granules(to);
   for (int i = 0; i < bytes / kGranule; ++i, ++granule) {
+    if (clocks_.is_agent(writer.who) && !clocks_.knows_fence(thread, granule->writer)) {
+      return fmt::format(
+          "asynchronous copy to shared address {}, which {} wrote with no fence.proxy.async after it",
+          to + static_cast<std::uint32_t>(i * kGranule), clocks_.name(granule->writer.who));
+    }
     granule->in_flight = true;
-    granule->writer = clocks_.now(thread);
+    granule->writer = writer;
   }
   return {};
 }
@@ -112,15 +125,56 @@ void SharedMemory::fill(std::uint32_t to, const void* from, int bytes) {
   std::memcpy(&bytes_[to - kStart], from, static_cast<std::size_t>(bytes));
 }
 
-void SharedMemory::land(int thread, std::uint32_t to, int bytes) {
+void SharedMemory::land(Epoch writer, std::uint32_t to, int bytes) {
   if (!checks_) return;
   Granule* granule = granules(to);
   for (int i = 0; i < bytes / kGranule; ++i, ++granule) {
     granule->in_flight = false;
     granule->written = true;
-    granule->writer = clocks_.now(thread);
+    granule->writer = writer;
     granule->readers.clear();
   }
+}
+
+std::string SharedMemory::check_async_read(AsyncReader& reader, std::uint32_t address,
+                                           const Granule& granule) const {
+  if (auto broken = untouchable("asynchronous load of", address, granule); !broken.empty()) return broken;
+  if (!granule.written)
+    return fmt::format("asynchronous load of shared address {}, which nothing has written", address);
+  const Epoch writer = granule.writer;
+  if (writer.who == reader.verified.who && writer.clock == reader.verified.clock) return {};
+  for (int thread = reader.first; thread < reader.first + reader.threads; ++thread) {
+    if (!clocks_.knows(thread, writer)) return conflict("load", address, reader.reading.who, "store", writer);
+    if (!clocks_.knows_fence(thread, writer)) {
+      return fmt::format(
+          "asynchronous load of shared address {} by {}, which {} wrote with no fence.proxy.async before the "
+          "barrier",
+          address, clocks_.name(reader.reading.who), clocks_.name(writer.who));
+    }
+  }
+  reader.verified = writer;
+  return {};
+}
+
+std::string SharedMemory::read_async(AsyncReader& reader, std::uint32_t from, int bytes) {
+  if (auto broken = out_of_bounds("asynchronous load", from, bytes, 16); !broken.empty() || !checks_)
+    return broken;
+  Granule* granule = granules(from);
+  for (int i = 0; i < bytes / kGranule; ++i, ++granule) {
+    const std::uint32_t address = from + static_cast<std::uint32_t>(i * kGranule);
+    if (auto broken = check_async_read(reader, address, *granule); !broken.empty()) return broken;
+    note_reader(*granule, reader.first, reader.reading);
+  }
+  return {};
+}
+
+std::string SharedMemory::become_mbarrier(int thread, std::uint32_t address) {
+  constexpr int kBytes = 8;
+  if (auto broken = out_of_bounds("mbarrier.init", address, kBytes, kBytes); !broken.empty() || !checks_)
+    return broken;
+  if (auto broken = check_store(thread, address, kBytes, "mbarrier.init"); !broken.empty()) return broken;
+  for (int i = 0; i < kBytes / kGranule; ++i) granules(address)[i].is_mbarrier = true;
+  return {};
 }
 
 }  // namespace fa2::interpreter

@@ -9,6 +9,20 @@ FA2_DEVICE void bar_sync(Site site = {}) {
   machine->bar_sync(0, 0, site);
 }
 
+FA2_DEVICE void bar_sync(int barrier, int threads, Site site = {}) {
+  machine->bar_sync(barrier, threads, site);
+}
+
+FA2_DEVICE void bar_arrive(int barrier, int threads, Site site = {}) {
+  machine->bar_arrive(barrier, threads, site);
+}
+
+FA2_DEVICE bool elect_one(Site site = {}) {
+  machine->warp_wide(
+      "elect.sync", [](Machine&, int, void* const*, Site) {}, nullptr, false, site);
+  return machine->thread_index() % 32 == machine->elected_lane();
+}
+
 FA2_DEVICE void bar_warp_sync(Site site = {}) {
   machine->warp_wide(
       "bar.warp.sync", [](Machine&, int, void* const*, Site) {}, nullptr, true, site);
@@ -29,6 +43,24 @@ FA2_DEVICE float shfl_bfly(float value, int lane_mask, Site site = {}) {
     }
   };
   machine->warp_wide("shfl.sync.bfly", exchange, &mine, false, site);
+  return mine.other;
+}
+
+struct IndexedShuffle {
+  int value;
+  int lane;
+  int other;
+};
+
+FA2_DEVICE int shfl_idx(int value, int lane, Site site = {}) {
+  IndexedShuffle mine{value, lane, 0};
+  const auto exchange = [](Machine&, int, void* const* lanes, Site) {
+    for (int to = 0; to < 32; ++to) {
+      auto* const it = static_cast<IndexedShuffle*>(lanes[to]);
+      it->other = static_cast<IndexedShuffle*>(lanes[it->lane & 31])->value;
+    }
+  };
+  machine->warp_wide("shfl.sync.idx", exchange, &mine, false, site);
   return mine.other;
 }
 

@@ -6,7 +6,13 @@
 #define FA2_DEVICE inline
 #define FA2_UNROLL
 #define FA2_NO_UNROLL
-#define FA2_KERNEL(threads, ctas_per_sm) extern "C" __attribute__((visibility("default"))) void
+#define FA2_EXPORTED extern "C" __attribute__((visibility("default")))
+/// One a translation unit.
+#define FA2_KERNEL(threads, ctas_per_sm)           \
+  FA2_EXPORTED int fa2_interpreter_ctas_per_sm() { \
+    return ctas_per_sm;                            \
+  }                                                \
+  FA2_EXPORTED void
 #define FA2_KERNEL_PARAMETER(Type) const Type&
 
 namespace fa2 {

@@ -19,6 +19,9 @@ FA2_DEVICE int lane_index() {
 FA2_DEVICE int warp_index() {
   return thread_index() / 32;
 }
+FA2_DEVICE int warpgroup_index() {
+  return thread_index() / 128;
+}
 FA2_DEVICE SharedAddress dynamic_shared() {
   return machine->dynamic_shared();
 }

@@ -1,0 +1,152 @@
+// What the threads of a block ask of memory.
+#include <fmt/format.h>
+#include <interpreter/block.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace fa2::interpreter {
+namespace {
+
+constexpr std::size_t kMostCopied = 16;              ///< bytes, by one cp.async
+constexpr std::uint64_t kPoison[] = {~0ull, ~0ull};  // NaN
+
+}  // namespace
+
+void Block::load_global(const void* from, void* to, int bytes, Site site) {
+  if (options_.checks) require(global_->check_load(from, bytes, bytes), site);
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+void Block::store_global(void* to, const void* from, int bytes, Site site) {
+  if (options_.checks) {
+    require(global_->check_store(to, bytes, bytes), site);
+    global_->note_store(to, bytes);
+  }
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+void Block::load_shared(unsigned from, void* to, int bytes, Site site) {
+  if (options_.checks) banks_.note_plain(current_, from, bytes, site);
+  require(shared_.load(current_, from, to, bytes), site);
+}
+
+void Block::store_shared(unsigned to, const void* from, int bytes, Site site) {
+  if (options_.checks) banks_.note_plain(current_, to, bytes, site);
+  require(shared_.store(current_, to, from, bytes), site);
+}
+
+void Block::load_shared_of(int thread, unsigned from, void* to, int bytes, Site site) {
+  const std::string broken = shared_.load(thread, from, to, bytes);
+  if (!broken.empty()) fault(thread, site, broken);
+}
+
+void Block::store_shared_of(int thread, unsigned to, const void* from, int bytes, Site site) {
+  const std::string broken = shared_.store(thread, to, from, bytes);
+  if (!broken.empty()) fault(thread, site, broken);
+}
+
+void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) {
+  if (source_bytes < 0 || source_bytes > bytes)
+    fault(current_, site, fmt::format("asynchronous copy of {} bytes, {} of them read", bytes, source_bytes));
+  if (source_bytes > 0 && options_.checks)
+    require(global_->check_load(from, source_bytes, source_bytes), site);
+  require(shared_.issue(current_, clocks_.now(current_), to, bytes, bytes), site);
+  const Copy copy{to, from, bytes, source_bytes, site};
+  current().open_group.push_back(copy);
+  if (options_.late) {
+    shared_.fill(to, kPoison, bytes);
+  } else {
+    land(copy);
+  }
+}
+
+/// The data alone: what may be touched is a matter of waiting.
+void Block::land(const Copy& copy) {
+  unsigned char data[kMostCopied] = {};
+  if (copy.source_bytes > 0) std::memcpy(data, copy.from, static_cast<std::size_t>(copy.source_bytes));
+  shared_.fill(copy.to, data, copy.bytes);
+}
+
+void Block::cp_async_commit_group() {
+  current().groups.push_back(std::move(current().open_group));
+  current().open_group.clear();
+}
+
+void Block::cp_async_wait_group(int pending) {
+  auto& groups = current().groups;
+  for (; groups.size() > static_cast<std::size_t>(pending); groups.pop_front()) {
+    for (const Copy& copy : groups.front()) {
+      if (options_.late) land(copy);
+      shared_.land(clocks_.now(current_), copy.to, copy.bytes);
+    }
+  }
+}
+
+void Block::require_all_waited_for() {
+  if (!options_.checks) return;
+  const auto require_empty = [&](const std::vector<Copy>& group) {
+    if (group.empty()) return;
+    fault(current_, group.front().site,
+          fmt::format("asynchronous copy to shared address {}, never waited for", group.front().to));
+  };
+  for (const auto& group : current().groups) require_empty(group);
+  require_empty(current().open_group);
+}
+
+void Block::tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier, Site site) {
+  BulkMemory from;
+  require(BulkCopies::read_map(map, box, from), site);
+  require(copies_.load(current_, to, from, mbarrier, site), site);
+}
+
+void Block::bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) {
+  const BulkMemory memory{{}, {}, const_cast<std::byte*>(static_cast<const std::byte*>(from)), bytes};
+  require(copies_.load(current_, to, memory, mbarrier, site), site);
+}
+
+void Block::tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) {
+  BulkMemory to;
+  require(BulkCopies::read_map(map, box, to), site);
+  require(copies_.store(current_, to, from, false, site), site);
+}
+
+void Block::bulk_reduce_add(float* to, unsigned from, int bytes, Site site) {
+  const BulkMemory memory{{}, {}, reinterpret_cast<std::byte*>(to), bytes};
+  require(copies_.store(current_, memory, from, true, site), site);
+}
+
+void Block::bulk_commit_group() {
+  copies_.commit_group(current_);
+}
+
+void Block::bulk_wait_group(int pending, bool read_only) {
+  copies_.wait_group(current_, pending, read_only);
+}
+
+/// The host writes what atomics start from: to a launch it is an output that was written.
+void Block::require_atomic(const void* address, Site site) {
+  if (!options_.checks) return;
+  require(global_->check_store(address, 4, 4), site);
+  global_->note_store(address, 4);
+}
+
+unsigned Block::atomic_add(unsigned* address, unsigned value, Site site) {
+  require_atomic(address, site);
+  return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
+}
+
+unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
+  require_atomic(address, site);
+  const std::atomic_ref counter(*address);
+  unsigned old = counter.load(std::memory_order_relaxed);
+  while (!counter.compare_exchange_weak(old, old >= limit ? 0 : old + 1, std::memory_order_relaxed)) continue;
+  return old;
+}
+
+float Block::atomic_add(float* address, float value, Site site) {
+  require_atomic(address, site);
+  return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
+}
+
+}  // namespace fa2::interpreter

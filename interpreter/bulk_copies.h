@@ -1,0 +1,97 @@
+// What the tensor memory accelerator does for a block: bulk copies between global and shared memory.
+#pragma once
+
+#include <interpreter/clocks.h>
+#include <interpreter/global_memory.h>
+#include <interpreter/mbarriers.h>
+#include <interpreter/options.h>
+#include <interpreter/shared_memory.h>
+#include <runtime/tensor_map.h>
+
+#include <cstdint>
+#include <deque>
+#include <interpreter/machine.cuh>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2::interpreter {
+
+/// The global side of a bulk copy: a box of a tensor, or bytes one after the other.
+struct BulkMemory {
+  std::optional<InterpretedTensorMap> map;
+  int at[5] = {};              ///< with a map: the box's first element
+  std::byte* begin = nullptr;  ///< without
+  int bytes = 0;               ///< that the shared side takes
+};
+
+/// Every function that returns a string returns the rule that was broken, as a sentence, and empty if none
+/// was.
+class BulkCopies {
+ public:
+  BulkCopies(Clocks& clocks, SharedMemory& shared, Mbarriers& mbarriers, const Options& options);
+  void reset(GlobalMemory& global);
+
+  /// A box of `map`, which a kernel passes. @param[out] memory if the rule is kept.
+  static std::string read_map(const TensorMap& map, const int* at, BulkMemory& memory);
+
+  std::string load(int thread, std::uint32_t to, const BulkMemory& from, std::uint32_t mbarrier, Site site);
+  /// `adds`: float32 values are added to those of global memory.
+  std::string store(int thread, const BulkMemory& to, std::uint32_t from, bool adds, Site site);
+  void commit_group(int thread);
+  /// `read_only`: waits until shared memory was read, and not until the data has arrived.
+  void wait_group(int thread, int pending, bool read_only);
+
+  /// Every thread waits: what is in flight comes in, one load at a time. False if there is none.
+  bool land_next(std::string& broken, Site& site);
+  /// All threads have ended. The site of what is still in flight, if it has one.
+  std::string finish(Site& site);
+
+ private:
+  struct Load {
+    std::uint32_t to;
+    BulkMemory from;
+    std::uint32_t mbarrier;
+    Site site;
+  };
+  struct Store {
+    BulkMemory to;
+    std::uint32_t from;
+    bool adds;
+    Site site;
+    std::vector<std::byte> data;  ///< once shared memory was read
+  };
+  struct Group {
+    std::vector<Store> stores;
+    bool read = false;
+  };
+  struct Groups {
+    int agent = -1;            ///< reads group n at its moment n
+    std::uint32_t opened = 1;  ///< number of the open group
+    std::vector<Store> open;
+    std::deque<Group> committed;  ///< oldest first
+  };
+
+  struct Unwaited {
+    Epoch moment;
+    Site site;
+  };
+
+  std::string check_load(const BulkMemory& memory) const;
+  std::string check_store(const BulkMemory& memory) const;
+  std::string land(const Load& load);
+  std::vector<std::byte> bytes_in_order(const BulkMemory& memory, std::uint32_t from) const;
+  void write(const Store& store);
+
+  Clocks& clocks_;
+  SharedMemory& shared_;
+  Mbarriers& mbarriers_;
+  GlobalMemory* global_ = nullptr;
+  Options options_;
+  std::deque<Load> loads_;          ///< in flight
+  std::map<int, Groups> groups_;    ///< by thread
+  std::map<int, Unwaited> newest_;  ///< load on each mbarrier, by its agent
+};
+
+}  // namespace fa2::interpreter

@@ -1,0 +1,82 @@
+// Rows of a matrix, one a thread.
+#include <fmt/format.h>
+#include <interpreter/clocks.h>
+
+#include <algorithm>
+
+namespace fa2::interpreter {
+namespace {
+
+constexpr std::size_t kAgentsAtFirst = 32;
+
+}  // namespace
+
+Clocks::Clocks(int threads)
+    : threads_(static_cast<std::size_t>(threads)),
+      width_(threads_ + kAgentsAtFirst),
+      times_(threads_ * width_),
+      fences_(threads_) {
+  reset();
+}
+
+void Clocks::reset() {
+  std::fill(times_.begin(), times_.end(), 0);
+  for (std::size_t t = 0; t < threads_; ++t) times_[t * width_ + t] = 1;
+  for (auto& fences : fences_) fences.clear();
+  agents_.clear();
+}
+
+int Clocks::add_agent(std::string name) {
+  agents_.push_back(std::move(name));
+  if (threads_ + agents_.size() > width_) widen();
+  return static_cast<int>(threads_ + agents_.size()) - 1;
+}
+
+void Clocks::widen() {
+  const std::size_t wider = width_ + kAgentsAtFirst;
+  std::vector<std::uint32_t> times(threads_ * wider);
+  for (std::size_t t = 0; t < threads_; ++t) std::copy_n(&times_[t * width_], width_, &times[t * wider]);
+  times_ = std::move(times);
+  width_ = wider;
+}
+
+std::string Clocks::name(int who) const {
+  return is_agent(who) ? agents_[static_cast<std::size_t>(who) - threads_] : fmt::format("thread {}", who);
+}
+
+bool Clocks::anyone_knows(Epoch then) const {
+  for (int t = 0; t < static_cast<int>(threads_); ++t) {
+    if (knows(t, then)) return true;
+  }
+  return false;
+}
+
+void Clocks::arrive(int thread, Times& joined) {
+  joined.resize(width_);
+  std::uint32_t* const mine = of(thread);
+  for (std::size_t i = 0; i < width_; ++i) joined[i] = std::max(joined[i], mine[i]);
+  ++mine[thread];
+}
+
+void Clocks::leave(int thread, const Times& joined) {
+  std::uint32_t* const mine = of(thread);
+  for (std::size_t i = 0; i < joined.size(); ++i) mine[i] = std::max(mine[i], joined[i]);
+}
+
+void Clocks::learn(int thread, Epoch then) {
+  std::uint32_t& known = of(thread)[then.who];
+  known = std::max(known, then.clock);
+}
+
+void Clocks::fence_proxy(int thread) {
+  fences_[static_cast<std::size_t>(thread)].push_back(of(thread)[thread]++);
+}
+
+bool Clocks::knows_fence(int thread, Epoch then) const {
+  if (is_agent(then.who) || then.clock == 0) return true;
+  const auto& fences = fences_[static_cast<std::size_t>(then.who)];
+  const auto first = std::lower_bound(fences.begin(), fences.end(), then.clock);
+  return first != fences.end() && knows(thread, {then.who, *first});
+}
+
+}  // namespace fa2::interpreter

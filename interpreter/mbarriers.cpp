@@ -1,0 +1,131 @@
+// Phases complete as the PTX ISA says: no arrival and no byte is missing.
+#include <fmt/format.h>
+#include <interpreter/mbarriers.h>
+
+#include <utility>
+
+namespace fa2::interpreter {
+namespace {
+
+constexpr int kMostArrivals = (1 << 20) - 1;
+constexpr int kMostBytes = (1 << 20) - 1;
+
+}  // namespace
+
+Mbarriers::Mbarriers(Clocks& clocks, SharedMemory& shared, bool checks, std::function<void(int thread)> wake)
+    : clocks_(clocks), shared_(shared), checks_(checks), wake_(std::move(wake)) {}
+
+std::string Mbarriers::init(int thread, std::uint32_t address, int arrivals) {
+  if (list_.count(address) > 0)
+    return fmt::format("mbarrier.init of {}, already an mbarrier", describe(address));
+  if (arrivals < 1 || arrivals > kMostArrivals)
+    return fmt::format("mbarrier.init for {} arrivals, there are 1..{}", arrivals, kMostArrivals);
+  if (auto broken = shared_.become_mbarrier(thread, address); !broken.empty()) return broken;
+  Mbarrier& mbarrier = list_[address];
+  mbarrier.initialised = clocks_.now(thread);
+  mbarrier.arrivals = mbarrier.missing = arrivals;
+  return {};
+}
+
+void Mbarriers::fence_init(int thread) {
+  for (auto& [address, mbarrier] : list_) mbarrier.fenced |= mbarrier.initialised.who == thread;
+}
+
+std::string Mbarriers::find(int thread, std::uint32_t address, const char* what, Mbarrier*& found) {
+  const auto at = list_.find(address);
+  if (at == list_.end()) {
+    return fmt::format("{} at shared address {}, {}", what, address,
+                       address % 8 == 0 ? "where nothing has initialised an mbarrier" : "misaligned");
+  }
+  found = &at->second;
+  if (checks_ && !clocks_.knows(thread, found->initialised)) {
+    return fmt::format(
+        "race: {} on the mbarrier at {} by thread {}, and its init by thread {} with no barrier between them",
+        what, address, thread, found->initialised.who);
+  }
+  return {};
+}
+
+std::string Mbarriers::arrive(int thread, std::uint32_t address, int bytes) {
+  Mbarrier* mbarrier = nullptr;
+  if (auto broken = find(thread, address, "mbarrier.arrive", mbarrier); !broken.empty()) return broken;
+  if (mbarrier->missing == 0) {
+    return fmt::format("mbarrier.arrive on {}: one arrival too many, the phase takes {}", describe(address),
+                       mbarrier->arrivals);
+  }
+  if (bytes < 0 || bytes > kMostBytes || mbarrier->bytes + bytes > kMostBytes)
+    return fmt::format("expect_tx of {} bytes on {}: more than {}", bytes, describe(address), kMostBytes);
+  mbarrier->bytes += bytes;
+  --mbarrier->missing;
+  clocks_.arrive(thread, mbarrier->joining);
+  finish_phase(*mbarrier);
+  return {};
+}
+
+std::string Mbarriers::wait(int thread, std::uint32_t address, unsigned parity, bool& waits) {
+  Mbarrier* mbarrier = nullptr;
+  if (auto broken = find(thread, address, "mbarrier.try_wait", mbarrier); !broken.empty()) return broken;
+  if (parity > 1) return fmt::format("mbarrier.try_wait for parity {}, it is 0 or 1", parity);
+  waits = (mbarrier->phase & 1) == parity;
+  if (waits)
+    mbarrier->waiting.push_back({thread, parity});
+  else
+    clocks_.leave(thread, mbarrier->completed);
+  return {};
+}
+
+std::string Mbarriers::attach_copy(int thread, std::uint32_t address, Epoch& moment) {
+  Mbarrier* mbarrier = nullptr;
+  if (auto broken = find(thread, address, "asynchronous copy", mbarrier); !broken.empty()) return broken;
+  if (checks_ && !mbarrier->fenced) {
+    return fmt::format(
+        "asynchronous copy on the mbarrier at {}, with no fence.mbarrier_init by thread {} that initialised "
+        "it",
+        address, mbarrier->initialised.who);
+  }
+  if (mbarrier->agent < 0)
+    mbarrier->agent = clocks_.add_agent(fmt::format("TMA for the mbarrier at {}", address));
+  moment = copy_moment(address);
+  return {};
+}
+
+Epoch Mbarriers::copy_moment(std::uint32_t address) const {
+  const Mbarrier& mbarrier = list_.at(address);
+  return {mbarrier.agent, mbarrier.phase + 1};
+}
+
+std::string Mbarriers::complete(std::uint32_t address, int bytes) {
+  Mbarrier& mbarrier = list_.at(address);
+  if (bytes - mbarrier.bytes > kMostBytes)
+    return fmt::format("{} bytes too many have come to {}", bytes - mbarrier.bytes, describe(address));
+  mbarrier.bytes -= bytes;
+  finish_phase(mbarrier);
+  return {};
+}
+
+void Mbarriers::finish_phase(Mbarrier& mbarrier) {
+  if (mbarrier.missing > 0 || mbarrier.bytes != 0) return;
+  ++mbarrier.phase;
+  mbarrier.missing = mbarrier.arrivals;
+  if (mbarrier.agent >= 0) {
+    mbarrier.joining.resize(std::max(mbarrier.joining.size(), static_cast<std::size_t>(mbarrier.agent) + 1));
+    mbarrier.joining[static_cast<std::size_t>(mbarrier.agent)] = mbarrier.phase;
+  }
+  mbarrier.completed = mbarrier.joining;  // and stays in joining: later phases imply this one
+  for (const Waiting& waiting : std::exchange(mbarrier.waiting, {})) {
+    if ((mbarrier.phase & 1) == waiting.parity) {
+      mbarrier.waiting.push_back(waiting);
+      continue;
+    }
+    clocks_.leave(waiting.thread, mbarrier.completed);
+    wake_(waiting.thread);
+  }
+}
+
+std::string Mbarriers::describe(std::uint32_t address) const {
+  const Mbarrier& mbarrier = list_.at(address);
+  return fmt::format("the mbarrier at {} (phase {}: {} of {} arrivals and {} bytes are missing)", address,
+                     mbarrier.phase, mbarrier.missing, mbarrier.arrivals, mbarrier.bytes);
+}
+
+}  // namespace fa2::interpreter

@@ -1,0 +1,20 @@
+// Read-modify-writes of global memory, atomic among the host threads that run blocks.
+#pragma once
+
+#include "ptx/keywords.cuh"
+
+namespace fa2::ptx {
+
+FA2_DEVICE u32 atom_add_global_u32(u32* address, u32 value, Site site = {}) {
+  return machine->atomic_add(address, value, site);
+}
+
+FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit, Site site = {}) {
+  return machine->atomic_inc(address, limit, site);
+}
+
+FA2_DEVICE void red_add_global_f32(float* address, float value, Site site = {}) {
+  machine->atomic_add(address, value, site);
+}
+
+}  // namespace fa2::ptx

@@ -1,0 +1,17 @@
+// Fences between plain accesses to memory and those of the asynchronous proxy. Of global memory nothing is
+// tracked.
+#pragma once
+
+#include "ptx/keywords.cuh"
+
+namespace fa2::ptx {
+
+FA2_DEVICE void fence_proxy_async_shared() {
+  machine->fence_proxy_async();
+}
+
+FA2_DEVICE void fence_proxy_async() {
+  machine->fence_proxy_async();
+}
+
+}  // namespace fa2::ptx

@@ -1,0 +1,83 @@
+// Warpgroup MMA: D = A B (+ D) by 128 threads, asynchronously, from shared memory.
+#pragma once
+
+#include "ptx/element.cuh"
+#include "ptx/registers.cuh"
+#include "tensor_map.cuh"
+
+namespace fa2::ptx {
+
+enum class Major : int { k, mn };
+
+struct MatrixDescriptor {
+  u64 bits;
+
+  FA2_DEVICE constexpr MatrixDescriptor advanced(u32 bytes) const { return {bits + (bytes >> 4)}; }
+};
+
+template <Swizzle kSwizzle>
+FA2_DEVICE constexpr MatrixDescriptor matrix_descriptor(SharedAddress start, u32 leading_bytes,
+                                                        u32 stride_bytes) {
+  return {(start & 0x3ffffu) >> 4 | static_cast<u64>(leading_bytes >> 4) << 16 |
+          static_cast<u64>(stride_bytes >> 4) << 32 | static_cast<u64>(kSwizzle) << 62};
+}
+
+using interpreter::WgmmaOperands;
+
+/// `lanes` are WgmmaOperands.
+template <class Element, int kN, Major kMajorA, Major kMajorB>
+void issue_wgmma(Machine& block, int first, void* const* lanes, Site site) {
+  static_assert(kN % 8 == 0 && kN >= 8 && kN <= 256, "8, 16, ... 256");
+  const WgmmaOperands* operands[32];
+  for (int lane = 0; lane < 32; ++lane) operands[lane] = static_cast<const WgmmaOperands*>(lanes[lane]);
+  block.wgmma(first, {kN, kMajorA == Major::k, kMajorB == Major::k, value_of<Element>}, operands, site);
+}
+
+template <class Element, int kN, Major kMajorA, Major kMajorB>
+FA2_DEVICE void wgmma_ss(float (&d)[kN / 2], MatrixDescriptor a, MatrixDescriptor b, bool accumulate,
+                         Site site = {}) {
+  WgmmaOperands mine{d, nullptr, a.bits, b.bits, accumulate};
+  machine->warp_wide("wgmma.mma_async", issue_wgmma<Element, kN, kMajorA, kMajorB>, &mine, false, site);
+}
+template <class Element, int kN, Major kMajorA, Major kMajorB>
+FA2_DEVICE void wgmma_ss(float (&d)[kN / 2], MatrixDescriptor a, MatrixDescriptor b, Site site = {}) {
+  wgmma_ss<Element, kN, kMajorA, kMajorB>(d, a, b, false, site);
+}
+
+template <class Element, int kN, Major kMajorB>
+FA2_DEVICE void wgmma_rs(float (&d)[kN / 2], const u32 (&a)[4], MatrixDescriptor b, bool accumulate,
+                         Site site = {}) {
+  WgmmaOperands mine{d, a, 0, b.bits, accumulate};
+  machine->warp_wide("wgmma.mma_async", issue_wgmma<Element, kN, Major::k, kMajorB>, &mine, false, site);
+}
+template <class Element, int kN, Major kMajorB>
+FA2_DEVICE void wgmma_rs(float (&d)[kN / 2], const u32 (&a)[4], MatrixDescriptor b, Site site = {}) {
+  wgmma_rs<Element, kN, kMajorB>(d, a, b, false, site);
+}
+
+FA2_DEVICE void wgmma_fence(Site site = {}) {
+  machine->warp_wide(
+      "wgmma.fence", [](Machine& block, int first, void* const*, Site at) { block.wgmma_fence(first, at); },
+      nullptr, false, site);
+}
+
+FA2_DEVICE void wgmma_commit_group(Site site = {}) {
+  machine->warp_wide(
+      "wgmma.commit_group",
+      [](Machine& block, int first, void* const*, Site at) { block.wgmma_commit_group(first, at); }, nullptr,
+      false, site);
+}
+
+template <int kPending>
+FA2_DEVICE void wgmma_wait_group(Site site = {}) {
+  machine->warp_wide(
+      "wgmma.wait_group",
+      [](Machine& block, int first, void* const*, Site at) { block.wgmma_wait_group(first, kPending, at); },
+      nullptr, false, site);
+}
+
+/// Here the compiler is held by the calls: it knows that the arrays have got about.
+template <class Register, int kCount>
+FA2_DEVICE void hold_registers(Register (&)[kCount]) {}
+
+}  // namespace fa2::ptx
