@@ -1,0 +1,88 @@
+// Atomics of global memory on the device under test, with many blocks at once.
+#include <doctest/doctest.h>
+#include <runtime/device.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "../support/device_under_test.h"
+#include "../support/small_kernel.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr int kBlocks = 64, kThreads = 32;
+
+struct Params {
+  std::uint32_t* counter;
+  float* sums;
+  float* tickets;
+};
+constexpr const char* kParams = "u32* counter; float* sums; float* tickets;";
+
+struct Memory {
+  DeviceBuffer counter{sizeof(std::uint32_t)};
+  DeviceBuffer sums{kThreads * sizeof(float)};
+  DeviceBuffer tickets{kBlocks * kThreads * sizeof(float)};
+
+  Memory() {
+    counter.fill(0);
+    sums.fill(0);
+  }
+  void run(const char* body) {
+    launch(*build({body, kParams, kThreads, 1024}),
+           Params{static_cast<std::uint32_t*>(counter.data()), static_cast<float*>(sums.data()),
+                  static_cast<float*>(tickets.data())},
+           Buffers{}.output(counter).output(sums).output(tickets), kBlocks);
+  }
+  std::uint32_t count() const {
+    std::uint32_t value = 0;
+    counter.download(&value, sizeof value);
+    return value;
+  }
+  std::vector<float> sorted_tickets() const {
+    std::vector<float> values(kBlocks * kThreads);
+    tickets.download(values.data(), tickets.size());
+    std::sort(values.begin(), values.end());
+    return values;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("atom.add hands every thread another ticket") {
+  if (cannot_run()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  memory.run(R"(
+    st_global_f32(p.tickets + block_index() * 32 + thread_index(), static_cast<float>(atom_add_global_u32(p.counter, 3)));)");
+  CHECK(memory.count() == 3 * kBlocks * kThreads);
+  const std::vector<float> tickets = memory.sorted_tickets();
+  for (std::size_t i = 0; i < tickets.size(); ++i) CHECK(tickets[i] == static_cast<float>(3 * i));
+}
+
+TEST_CASE("atom.inc starts again past its limit") {
+  if (cannot_run()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  memory.run(R"(
+    st_global_f32(p.tickets + block_index() * 32 + thread_index(), static_cast<float>(atom_inc_global_u32(p.counter, 511)));)");
+  CHECK(memory.count() == 0);  // 2048 = 4 x 512
+  const std::vector<float> tickets = memory.sorted_tickets();
+  for (std::size_t i = 0; i < tickets.size(); ++i) CHECK(tickets[i] == static_cast<float>(i / 4));
+}
+
+TEST_CASE("red.add sums float32 over all blocks") {
+  if (cannot_run()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  memory.run(R"(
+    red_add_global_f32(p.sums + thread_index(), static_cast<float>(block_index()) * 0.5f);
+    st_global_f32(p.tickets + block_index() * 32 + thread_index(), 0.0f);)");
+  std::vector<float> sums(kThreads);
+  memory.sums.download(sums.data(), memory.sums.size());
+  for (const float sum : sums) CHECK(sum == 0.25f * kBlocks * (kBlocks - 1));
+}
