@@ -1,0 +1,85 @@
+// Compiles all kernels side by side, then runs them in every way.
+#include "hopper_case.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <interpreter/interpreted_kernel.h>
+#include <runtime/device.h>
+#include <runtime/parallel.h>
+#include <runtime/tensor_map.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "broken_kernel.h"
+
+namespace fa2::test {
+namespace {
+
+struct Params {
+  TensorMap map;
+  TensorMap out_map;
+  const void* in;
+  void* out;
+  void* input;
+  void* counter;
+};
+constexpr const char* kParams =
+    "TensorMap map; TensorMap out_map; const unsigned char* in; float* out; float* input; u32* counter;";
+constexpr int kTensorBytes = 64 * 64 * 2, kSharedBytes = 16384;
+
+struct World {
+  ScopedContext context{kInterpreterDevice};
+  DeviceBuffer in{kTensorBytes}, out{kTensorBytes}, counter{4};
+  Params params{};
+  Buffers buffers;
+
+  World() {
+    in.fill(0);
+    out.fill(0);
+    counter.fill(0);
+    params = {map_of(in), map_of(out), in.data(), out.data(), in.data(), counter.data()};
+    buffers.input(in).output(out).output(counter);
+  }
+  static TensorMap map_of(const DeviceBuffer& buffer) {
+    TensorMapSpec spec;
+    spec.data = buffer.data();
+    spec.swizzle = Swizzle::span128;
+    spec.dimensions[0] = {64, 0, 64};
+    spec.dimensions[1] = {64, 128, 8};
+    return encode_tensor_map(spec);
+  }
+};
+
+std::string fault_of(const KernelBinary& binary, const interpreter::Options& options) {
+  const World world;
+  return test::fault_of(*interpreter::load_interpreted_kernel(binary, options), world.params, world.buffers);
+}
+
+bool is_one_of(const std::string& fault, const std::vector<std::string>& messages) {
+  return std::any_of(messages.begin(), messages.end(),
+                     [&](const std::string& message) { return fault.find(message) != std::string::npos; });
+}
+
+}  // namespace
+
+void check_cases(const std::vector<HopperCase>& cases) {
+  std::vector<KernelBinary> binaries(2 * cases.size());
+  for_each_index(binaries.size(), static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t i) {
+    const HopperCase& it = cases[i / 2];
+    binaries[i] =
+        compile_for_interpreter({i % 2 == 0 ? it.broken : it.mended, kParams, it.threads, kSharedBytes});
+  });
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    for (const interpreter::Options& options : checked_options()) {
+      const std::string name =
+          fmt::format("{}, {}, seed {}", cases[i].rule, options.late ? "late" : "early", options.seed);
+      CAPTURE(name);
+      const std::string fault = fault_of(binaries[2 * i], options);
+      CHECK_MESSAGE(is_one_of(fault, cases[i].messages), "stopped by: " << fault);
+      CHECK(fault_of(binaries[2 * i + 1], options) == "");
+    }
+  }
+}
+
+}  // namespace fa2::test
