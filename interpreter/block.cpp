@@ -151,7 +151,7 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   }
 }
 
-/// A barrier takes whole warps: no lane may wait in another one.
+/// A barrier takes whole warps: no lane may wait in another one. Having arrived, it may.
 void Block::require_one_barrier(Site site) const {
   const int first = current_ - current_ % 32;
   for (int t = first; t < first + 32; ++t) {
@@ -163,7 +163,6 @@ void Block::require_one_barrier(Site site) const {
 }
 
 bool Block::arrive(int id, int threads, Site site) {
-  if (options_.checks) require_one_barrier(site);
   if (id < 0 || id >= kBarriers)
     fault(current_, site, fmt::format("barrier {}, there are 0..{}", id, kBarriers - 1));
   if (threads % 32 != 0)
@@ -186,6 +185,7 @@ bool Block::arrive(int id, int threads, Site site) {
 }
 
 void Block::bar_sync(int id, int threads, Site site) {
+  if (options_.checks) require_one_barrier(site);
   if (arrive(id, threads, site)) {
     clocks_.leave(current_, barriers_[id].joined);
     barriers_[id] = {};
