@@ -56,6 +56,9 @@ std::string BulkCopies::read_map(const TensorMap& map, const int* at, BulkMemory
   std::memcpy(&*memory.map, &map, sizeof *memory.map);
   if (memory.map->mark != InterpretedTensorMap::kMark)
     return "TMA copy through a tensor map that encode_tensor_map has not made for the interpreter";
+  if (at[0] * bytes_of(memory.map->element) % 16 != 0)
+    return fmt::format("TMA copy of a box that starts at element {} of its rows, no multiple of 16 bytes",
+                       at[0]);
   std::copy_n(at, 5, memory.at);
   memory.bytes = TensorBox(*memory.map, at).bytes();
   return {};

@@ -8,6 +8,8 @@
 namespace fa2::ptx {
 
 /// The box's first element in a tensor, fastest dimension first. May lie outside of the tensor, below 0 too.
+/// The first coordinate is a multiple of 16 bytes: else a GPU reports an illegal instruction, which the PTX
+/// ISA does not say.
 struct TensorCoordinates {
   int at[5];
 };

@@ -74,13 +74,13 @@ struct Box {
 const std::vector<Box> kBoxes = {
     {"no swizzle", Swizzle::none, {24, 5, 2, 1, 1}, {8, 3, 1, 2, 1}},
     {"no swizzle, past every end", Swizzle::none, {32, 8, 4, 2, 2}, {16, 7, 3, 2, 1}},
-    {"no swizzle, before every start", Swizzle::none, {40, 3, 2, 2, 2}, {-9, -1, -1, -1, -1}},
-    {"32 bytes", Swizzle::span32, {16, 9, 3, 1, 1}, {3, 1, 0, 0, 0}},
-    {"32 bytes, past the end", Swizzle::span32, {16, 16, 2, 1, 1}, {30, 5, 4, 0, 1}},
-    {"64 bytes", Swizzle::span64, {32, 7, 2, 2, 1}, {5, 0, 2, 1, 1}},
+    {"no swizzle, before every start", Swizzle::none, {40, 3, 2, 2, 2}, {-16, -1, -1, -1, -1}},
+    {"32 bytes", Swizzle::span32, {16, 9, 3, 1, 1}, {8, 1, 0, 0, 0}},
+    {"32 bytes, past the end", Swizzle::span32, {16, 16, 2, 1, 1}, {32, 5, 4, 0, 1}},
+    {"64 bytes", Swizzle::span64, {32, 7, 2, 2, 1}, {8, 0, 2, 1, 1}},
     {"64 bytes, before the start", Swizzle::span64, {32, 20, 1, 1, 1}, {-8, -10, 4, 2, 0}},
     {"128 bytes", Swizzle::span128, {64, 11, 3, 1, 2}, {0, 0, 1, 1, 0}},
-    {"128 bytes, past the end", Swizzle::span128, {64, 64, 1, 1, 1}, {-2, 4, 0, 0, 1}},
+    {"128 bytes, past the end", Swizzle::span128, {64, 64, 1, 1, 1}, {-24, 4, 0, 0, 1}},
     {"128 bytes, wholly outside", Swizzle::span128, {64, 8, 1, 1, 1}, {0, 11, 0, 0, 0}},
     {"128 bytes, the most rows", Swizzle::span128, {64, 256, 1, 1, 1}, {0, -100, 4, 2, 1}},
 };

@@ -67,6 +67,12 @@ TEST_CASE("bulk loads: what they may touch") {
        kInit + kExpect + kLoad + kWait,
        {"asynchronous copy on the mbarrier at 9216, with no fence.mbarrier_init by thread 0 that initialised "
         "it"}},
+      {"a box that starts amid 16 bytes of a row",
+       kInit + kExpect +
+           "if (thread_index() == 0) tma_load(dynamic_shared(), p.map, {{-3, 0, 0, 0, 0}}, bar);\n" + kWait,
+       kInit + kExpect +
+           "if (thread_index() == 0) tma_load(dynamic_shared(), p.map, {{-8, 0, 0, 0, 0}}, bar);\n" + kWait,
+       {"TMA copy of a box that starts at element -3 of its rows, no multiple of 16 bytes"}},
       {"a destination off its swizzle's pattern",
        kInit + "if (thread_index() == 0) tma_load(dynamic_shared() + 128, p.map, {{0, 0, 0, 0, 0}}, bar);",
        kInit + kExpect +
