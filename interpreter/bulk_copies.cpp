@@ -75,6 +75,12 @@ std::string BulkCopies::check_load(const BulkMemory& memory) const {
 
 std::string BulkCopies::check_store(const BulkMemory& memory) const {
   std::string broken = check_plain(memory);
+  for (int i = 0; memory.map && i < 5; ++i) {
+    if (memory.at[i] < 0)
+      return fmt::format(
+          "TMA store to coordinate {} in dimension {}: a load may start below 0, a store may not",
+          memory.at[i], i);
+  }
   for_each_row(memory, [&](int, const std::byte* global, int first, int end) {
     if (broken.empty() && first < end && options_.checks)
       broken = global_->check_store(global, end - first, global_alignment(memory));

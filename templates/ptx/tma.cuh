@@ -7,9 +7,9 @@
 
 namespace fa2::ptx {
 
-/// The box's first element in a tensor, fastest dimension first. May lie outside of the tensor, below 0 too.
-/// The first coordinate is a multiple of 16 bytes: else a GPU reports an illegal instruction, which the PTX
-/// ISA does not say.
+/// The box's first element in a tensor, fastest dimension first. May lie outside of the tensor; for loads
+/// below 0 too. The first coordinate is a multiple of 16 bytes. A store below 0 and a row cut elsewhere are
+/// illegal instructions on an H100; the PTX ISA names neither.
 struct TensorCoordinates {
   int at[5];
 };

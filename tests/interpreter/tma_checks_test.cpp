@@ -67,6 +67,13 @@ TEST_CASE("bulk loads: what they may touch") {
        kInit + kExpect + kLoad + kWait,
        {"asynchronous copy on the mbarrier at 9216, with no fence.mbarrier_init by thread 0 that initialised "
         "it"}},
+      {"a store that starts below 0",
+       kInit + kWrite + kFence + kSync +
+           "if (thread_index() == 0) {\n tma_store(p.out_map, {{0, -1, 0, 0, 0}}, dynamic_shared());\n "
+           "bulk_commit_group();\n}\n" +
+           kStored,
+       kInit + kWrite + kFence + kSync + kStore + kStored,
+       {"TMA store to coordinate -1 in dimension 1"}},
       {"a box that starts amid 16 bytes of a row",
        kInit + kExpect +
            "if (thread_index() == 0) tma_load(dynamic_shared(), p.map, {{-3, 0, 0, 0, 0}}, bar);\n" + kWait,
