@@ -16,7 +16,7 @@ build: dependencies ## Build the library, the fa2 command, the examples and the 
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
 
-demo: build ## Run attention on the sample (or precompile it, without a GPU)
+demo: build ## Run attention on the sample, on the GPU or the interpreter
 	@$(USE_NVRTC) bash scripts/demo.sh $(BUILD)
 
 test: build ## Run every test suite; the GPU suite says so where there is no GPU
