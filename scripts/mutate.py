@@ -29,7 +29,7 @@ TESTS = "-sf=*tests/attention/*"
 # What a failure says, and which check it thus came from. The first that matches counts.
 CHECKS = [
     ("race", "race:"),
-    ("copy in flight", "in flight"),
+    ("copy in flight", "in flight|never waited for"),
     ("unwritten read", "which nothing has written"),
     ("shared bounds", "outside the block's"),
     ("global bounds", "outside the buffers"),
@@ -41,7 +41,8 @@ CHECKS = [
     ("stray write", "around (O|LSE) was written"),
     ("crash", "SIG[A-Z]+|ended with status"),
     ("time limit", "ran for more than"),
-    ("numerics", ""),
+    ("numerics", "FAILED|CHECK"),
+    ("other", ""),
 ]
 MACHINE_CHECKS = [name for name, _ in CHECKS[:10]]
 
