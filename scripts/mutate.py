@@ -4,7 +4,7 @@ templates/ one at a time, in a scratch copy of the tree, and runs the tests of t
 copies that complete early, then late with another order of warps. The tree without a bug must pass first. Exit status 1 if
 fewer than --at-least are caught.
 
-  python3 scripts/mutate.py                              all of them: some ten minutes on 4 cores
+  python3 scripts/mutate.py                              all of them: eight minutes on 4 cores
   python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them, keeping the build for the next time
   python3 scripts/mutate.py --checks-off --markdown docs/mutations.md
 """
@@ -59,7 +59,7 @@ def arguments():
     p.add_argument("--markdown", default="", metavar="FILE", help="replace the table in FILE, or make FILE")
     p.add_argument("--at-least", type=int, help="so many must be caught; default: 19 of 20")
     p.add_argument("--checks-off", action="store_true",
-                   help="run what a check of the machine caught again with checks off: do outputs show it? (half an hour more)")
+                   help="run what a check of the machine caught again with checks off: do outputs show it? (twenty minutes more)")
     p.add_argument("--seed", type=int, default=7, help="of the order of warps in the late runs (default 7)")
     p.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) * 3 // 4), help="test processes at once")
     p.add_argument("--scratch", default="", metavar="DIR", help="work there and keep it; default: a temporary directory")
