@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "../support/device_under_test.h"
+
 using namespace fa2;
 
 namespace {
@@ -147,16 +149,6 @@ void check_compilation(const std::vector<KernelSpec>& specs) {
   MESSAGE(specs.front().arch.name << ": " << compiled << " compiled, " << refused << " refused for spilling");
 }
 
-bool nvrtc_missing() {
-  try {
-    nvrtc_version();
-    return false;
-  } catch (const Unavailable& error) {
-    MESSAGE("skipped: " << error.what());
-    return true;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("the spread over the configuration space leaves out no value of any tunable") {
@@ -167,12 +159,12 @@ TEST_CASE("the spread over the configuration space leaves out no value of any tu
 }
 
 TEST_CASE("a spread over the configuration space compiles for every GPU family or is refused for spilling") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   for (std::size_t family = 0; family < std::size(kFamilies); ++family) check_compilation(spread(family));
 }
 
 TEST_CASE("every configuration of f16 d64 compiles for sm_90a or is refused for spilling") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   check_compilation(
       whole_space({DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16}, *find_arch("sm_90a")));
 }

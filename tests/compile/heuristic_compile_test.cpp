@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "../support/device_under_test.h"
+
 using namespace fa2;
 
 namespace {
@@ -44,12 +46,7 @@ std::vector<KernelSource> heuristic_kernels() {
 }  // namespace
 
 TEST_CASE("the heuristic's kernels compile for every GPU family without spills") {
-  try {
-    nvrtc_version();
-  } catch (const Unavailable& error) {
-    MESSAGE("skipped: " << error.what());
-    return;
-  }
+  if (fa2::test::nvrtc_missing()) return;
   const std::vector<KernelSource> kernels = heuristic_kernels();
   const auto compiler = make_nvrtc_compiler();
   std::vector<std::string> errors(kernels.size());

@@ -10,22 +10,13 @@
 #include <vector>
 
 #include "../instructions/pipeline_kernel.h"
+#include "../support/device_under_test.h"
 #include "../support/small_kernel.h"
 
 using namespace fa2;
 using namespace fa2::test;
 
 namespace {
-
-bool no_nvrtc() {
-  try {
-    nvrtc_version();
-    return false;
-  } catch (const Unavailable& error) {
-    MESSAGE("skipped: " << error.what());
-    return true;
-  }
-}
 
 std::string error_of(const SmallKernel& kernel) {
   try {
@@ -63,12 +54,12 @@ SmallKernel kernel_of_width(int n) {
 }  // namespace
 
 TEST_CASE("a warp-specialised pipeline compiles without spills and without serialised warpgroup MMAs") {
-  if (no_nvrtc()) return;
+  if (nvrtc_missing()) return;
   CHECK(error_of(pipelined_kernel()) == "");
 }
 
 TEST_CASE("what the pipeline does not use compiles too") {
-  if (no_nvrtc()) return;
+  if (nvrtc_missing()) return;
   CHECK(error_of({R"(
     bar_arrive(3, 64);
     fence_proxy_async();
@@ -82,7 +73,7 @@ TEST_CASE("what the pipeline does not use compiles too") {
 }
 
 TEST_CASE("warpgroup MMAs of every width compile") {
-  if (no_nvrtc()) return;
+  if (nvrtc_missing()) return;
   std::vector<std::string> errors(32);
   for_each_index(errors.size(), static_cast<int>(std::thread::hardware_concurrency()),
                  [&](std::size_t i) { errors[i] = error_of(kernel_of_width(8 * static_cast<int>(i) + 8)); });

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "../support/device_under_test.h"
+
 namespace {
 
 constexpr const char* kHeader =
@@ -42,16 +44,6 @@ fa2::KernelSource source(const std::string& arch, const std::string& text = kBod
   result.threads = 100;
   result.shared_bytes = 1024;
   return result;
-}
-
-bool nvrtc_missing() {
-  try {
-    fa2::nvrtc();
-    return false;
-  } catch (const fa2::Unavailable& error) {
-    MESSAGE("skipped: " << std::string(error.what()));
-    return true;
-  }
 }
 
 std::optional<fa2::CompileError> refusal(const fa2::KernelSource& source) {
@@ -94,7 +86,7 @@ class TemporaryDirectory {
 }  // namespace
 
 TEST_CASE("a kernel becomes a cubin with its resources") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   for (const char* arch : {"sm_80", "sm_90a"}) {
     CAPTURE(arch);
     const fa2::KernelBinary binary = fa2::make_nvrtc_compiler()->compile(source(arch));
@@ -118,14 +110,14 @@ TEST_CASE("a kernel becomes a cubin with its resources") {
 }
 
 TEST_CASE("PTX and log of a kernel") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   CHECK(fa2::nvrtc_ptx(source("sm_80")).find(".entry small") != std::string::npos);
   CHECK(fa2::nvrtc_log(source("sm_80")).find("Used ") != std::string::npos);
   CHECK(fa2::nvrtc_log(source("sm_80", "syntax error")).find("error") != std::string::npos);
 }
 
 TEST_CASE("a syntax error names the header and line, and the source is kept") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   auto broken = source("sm_80");
   broken.headers[0].text += "\n__device__ int wrong() { return undeclared; }\n";
@@ -145,7 +137,7 @@ TEST_CASE("a syntax error names the header and line, and the source is kept") {
 }
 
 TEST_CASE("a source that cannot be kept leaves no path") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   setenv("TMPDIR", (folder.path() + "/missing").c_str(), 1);
   const auto error = refusal(source("sm_80", "syntax error"));
@@ -155,7 +147,7 @@ TEST_CASE("a source that cannot be kept leaves no path") {
 }
 
 TEST_CASE("a kernel that spills is refused") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   const auto error = refusal(source("sm_80", R"(
 extern "C" __global__ void __launch_bounds__(1024, 2) small(float* data) {
@@ -173,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) small(float* data) {
 }
 
 TEST_CASE("a kernel with a stack is refused") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   const auto error = refusal(source("sm_90a", R"(
 __device__ __noinline__ float pick(float* data, int n) {
@@ -197,7 +189,7 @@ TEST_CASE("too much shared memory is refused, before compiling where that can be
   CHECK(dynamic->log().empty());
   CHECK(std::filesystem::exists(dynamic->source_path()));
 
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   auto sum = source("sm_86");
   sum.shared_bytes = sum.arch.shared_per_block - 100;
   const auto both = refusal(sum);
@@ -208,7 +200,7 @@ TEST_CASE("too much shared memory is refused, before compiling where that can be
 }
 
 TEST_CASE("serialised warpgroup MMAs are refused") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   const auto error = refusal(source("sm_90a", R"(
 extern "C" __global__ void __launch_bounds__(128)
@@ -228,7 +220,7 @@ small(float* data, unsigned long long a, unsigned long long b) {
 }
 
 TEST_CASE("options and names that give no usable cubin are refused") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   auto other = source("sm_80");
   other.entry = "absent";
@@ -242,7 +234,7 @@ TEST_CASE("options and names that give no usable cubin are refused") {
 }
 
 TEST_CASE("eight threads at once make the bytes that one makes") {
-  if (nvrtc_missing()) return;
+  if (fa2::test::nvrtc_missing()) return;
   const auto compiler = fa2::make_nvrtc_compiler();
   const auto expected = compiler->compile(source("sm_80")).code;
   std::vector<std::vector<std::byte>> made(8);

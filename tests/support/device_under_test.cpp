@@ -18,19 +18,23 @@ int device_under_test() {
 #endif
 }
 
+bool nvrtc_missing() {
+  try {
+    nvrtc_version();
+    return false;
+  } catch (const Unavailable& error) {
+    MESSAGE("skipped: " << std::string(error.what()));
+    return true;
+  }
+}
+
 bool cannot_run() {
   if (device_under_test() == kInterpreterDevice) return false;
   if (device_count() == 0) {
     MESSAGE("skipped: no CUDA GPU");
     return true;
   }
-  try {
-    nvrtc_version();
-  } catch (const Unavailable& error) {
-    MESSAGE("skipped: " << std::string(error.what()));
-    return true;
-  }
-  return false;
+  return nvrtc_missing();
 }
 
 bool cannot_run_sm_90a() {

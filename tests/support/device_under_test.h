@@ -6,6 +6,9 @@ namespace fa2::test {
 /// The first GPU; in the interpreter's suite the interpreter.
 int device_under_test();
 
+/// Whether there is no NVRTC; says so.
+bool nvrtc_missing();
+
 /// Whether that device, or a compiler for it, is missing; says so.
 bool cannot_run();
 
