@@ -28,40 +28,32 @@ FA2_DEVICE void bar_warp_sync(Site site = {}) {
       "bar.warp.sync", [](Machine&, int, void* const*, Site) {}, nullptr, true, site);
 }
 
+template <class Value>
 struct Shuffle {
-  float value;
-  int lane_mask;
-  float other;
+  Value value;
+  int from;  ///< lane
+  Value other;
 };
 
-FA2_DEVICE float shfl_bfly(float value, int lane_mask, Site site = {}) {
-  Shuffle mine{value, lane_mask, 0};
+template <class Value>
+FA2_DEVICE Value shuffle(const char* name, Value value, int from, Site site) {
+  Shuffle<Value> mine{value, from & 31, {}};
   const auto exchange = [](Machine&, int, void* const* lanes, Site) {
     for (int lane = 0; lane < 32; ++lane) {
-      auto* to = static_cast<Shuffle*>(lanes[lane]);
-      to->other = static_cast<Shuffle*>(lanes[(lane ^ to->lane_mask) & 31])->value;
+      auto* const to = static_cast<Shuffle<Value>*>(lanes[lane]);
+      to->other = static_cast<Shuffle<Value>*>(lanes[to->from])->value;
     }
   };
-  machine->warp_wide("shfl.sync.bfly", exchange, &mine, false, site);
+  machine->warp_wide(name, exchange, &mine, false, site);
   return mine.other;
 }
 
-struct IndexedShuffle {
-  int value;
-  int lane;
-  int other;
-};
+FA2_DEVICE float shfl_bfly(float value, int lane_mask, Site site = {}) {
+  return shuffle("shfl.sync.bfly", value, machine->thread_index() ^ lane_mask, site);
+}
 
 FA2_DEVICE int shfl_idx(int value, int lane, Site site = {}) {
-  IndexedShuffle mine{value, lane, 0};
-  const auto exchange = [](Machine&, int, void* const* lanes, Site) {
-    for (int to = 0; to < 32; ++to) {
-      auto* const it = static_cast<IndexedShuffle*>(lanes[to]);
-      it->other = static_cast<IndexedShuffle*>(lanes[it->lane & 31])->value;
-    }
-  };
-  machine->warp_wide("shfl.sync.idx", exchange, &mine, false, site);
-  return mine.other;
+  return shuffle("shfl.sync.idx", value, lane, site);
 }
 
 FA2_DEVICE bool vote_any(bool predicate, Site site = {}) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "machine.cuh"
+#include "types.cuh"
 
 #define FA2_DEVICE inline
 #define FA2_UNROLL
@@ -15,17 +16,7 @@
   FA2_EXPORTED void
 #define FA2_KERNEL_PARAMETER(Type) const Type&
 
-namespace fa2 {
-
-using u16 = unsigned short;
-using u32 = unsigned int;
-using u64 = unsigned long long;
-using i64 = long long;
-
-struct Half {};
-struct BFloat16 {};
-
-namespace ptx {
+namespace fa2::ptx {
 
 using interpreter::Machine;
 using interpreter::Site;
@@ -33,8 +24,7 @@ using interpreter::Site;
 /// The block that this host thread runs. Its threads are fibers that never leave the host thread.
 inline thread_local Machine* machine = nullptr;
 
-}  // namespace ptx
-}  // namespace fa2
+}  // namespace fa2::ptx
 
 /// Called by the interpreter. `used`: an inline function that nobody calls would be left out.
 extern "C" __attribute__((visibility("default"), used)) inline void fa2_interpreter_attach(

@@ -1,26 +1,10 @@
 // Warpgroup MMA: D = A B (+ D) by 128 threads, asynchronously, from shared memory.
 #pragma once
 
+#include "matrix_descriptor.cuh"
 #include "ptx/element.cuh"
-#include "ptx/registers.cuh"
-#include "tensor_map.cuh"
 
 namespace fa2::ptx {
-
-enum class Major : int { k, mn };
-
-struct MatrixDescriptor {
-  u64 bits;
-
-  FA2_DEVICE constexpr MatrixDescriptor advanced(u32 bytes) const { return {bits + (bytes >> 4)}; }
-};
-
-template <Swizzle kSwizzle>
-FA2_DEVICE constexpr MatrixDescriptor matrix_descriptor(SharedAddress start, u32 leading_bytes,
-                                                        u32 stride_bytes) {
-  return {(start & 0x3ffffu) >> 4 | static_cast<u64>(leading_bytes >> 4) << 16 |
-          static_cast<u64>(stride_bytes >> 4) << 32 | static_cast<u64>(kSwizzle) << 62};
-}
 
 using interpreter::WgmmaOperands;
 
