@@ -126,7 +126,8 @@ AttentionProblem problem_of(const fa2_problem* pointer) {
   AttentionProblem problem;
   problem.dtype = enum_of(from.dtype, DType::bf16, "dtype", found);
   problem.mask = enum_of(from.mask, MaskKind::causal_top_left, "mask", found);
-  problem.row_alignment = enum_of(from.row_alignment, RowAlignment::element, "row_alignment", found);
+  problem.row_alignment =
+      enum_of(from.row_alignment, RowAlignment::bytes16_any_order, "row_alignment", found);
   problem.head_dim = from.head_dim;
   problem.head_dim_v = from.head_dim_v;
   problem.batch = from.batch;

@@ -60,6 +60,19 @@ bool has_output(const AttentionProblem& problem) {
   return problem.batch > 0 && problem.seqlen_q > 0;
 }
 
+/// Takes back what the problem promises and the arguments do not keep. Says so, in a sentence.
+std::string_view weaken_alignment(AttentionProblem& problem, const AttentionArgs& args) {
+  const RowAlignment promised = problem.row_alignment;
+  if (promised == RowAlignment::element) return {};
+  const RowAlignment kept = row_alignment_of(problem, args);
+  if (kept == promised || kept == RowAlignment::bytes16) return {};
+  problem.row_alignment = kept;
+  if (kept == RowAlignment::element)
+    return "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs";
+  return "a stride of an argument is not positive, which TMA cannot load: the kernel of "
+         "RowAlignment::bytes16_any_order runs";
+}
+
 /// What attention() says on a miss under capture.
 [[noreturn]] void throw_capturing(const AttentionProblem& problem) {
   throw Unavailable(
@@ -147,7 +160,7 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Attenti
   plan->problem = problem;
   plan->device = gpu.ordinal;
   plan->kernel = kernel->kernel;
-  plan->launch = launch_of(problem, choice.config);
+  plan->launch = launch_of(problem, choice.config, gpu.sm_count, counters_for(choice.config, gpu));
   plan->explanation = explained(kernel->facts, problem, choice);
   plan->explanation.notes = notes;
   if (!is_new) {
@@ -155,6 +168,14 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Attenti
     plan->explanation.load_ms = 0;
   }
   return AttentionPlan(std::move(plan));
+}
+
+std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& config, const Device& gpu) {
+  if (!needs_counter(config)) return nullptr;
+  return counters.get(gpu.ordinal, [&] {
+    const ScopedContext current(gpu.ordinal);
+    return std::make_shared<LaunchCounters>();
+  });
 }
 
 TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& problem) {
@@ -178,19 +199,14 @@ Context& Context::default_context() {
 void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) {
   require_valid(problem);
   AttentionProblem p = problem.normalized();
-  const bool needs_element = p.row_alignment == RowAlignment::bytes16 && !rows_are_16_byte_aligned(p, args);
-  if (needs_element) p.row_alignment = RowAlignment::element;
+  const std::string_view notes = weaken_alignment(p, args);
   const int ordinal = has_output(p) ? current_device() : 0;
   if (const auto plan = impl_->plans.find({p, ordinal})) return plan->run(args, stream);
 
   require_valid(p, args);
   if (!has_output(p)) return;
   if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
-  const std::string notes =
-      needs_element
-          ? "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs"
-          : "";
-  impl_->plan(p, ordinal, notes).run(args, stream);
+  impl_->plan(p, ordinal, std::string(notes)).run(args, stream);
 }
 
 AttentionPlan Context::plan(const AttentionProblem& problem, int device) {

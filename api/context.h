@@ -10,6 +10,7 @@
 #include <runtime/disk_cache.h>
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
+#include <runtime/launch_counters.h>
 
 #include <cstddef>
 #include <limits>
@@ -58,8 +59,11 @@ struct Context::Impl {
   Memo<PlanKey, AttentionPlan, PlanKeyHash> plans{4096};
   /// By spec and device. Never forgotten: there are few, and loading is dear.
   Memo<std::string, std::shared_ptr<const LoadedKernel>> loaded{std::numeric_limits<std::size_t>::max()};
+  Memo<int, std::shared_ptr<LaunchCounters>> counters{
+      std::numeric_limits<std::size_t>::max()};  ///< by device
 
  private:
+  std::shared_ptr<LaunchCounters> counters_for(const KernelConfig& config, const Device& gpu);
   AttentionPlan make_plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
   AttentionPlan plan_with(const ConfigChoice& choice, const AttentionProblem& problem, const Device& gpu,
                           const std::string& notes);

@@ -91,10 +91,8 @@ double GpuTrial::measure_us(std::size_t index) {
 void GpuTrial::launch(const Candidate& candidate, int times) const {
   const Tensors& t = tensors_;
   const AttentionArgs args = bshd_args(t.problem, t.q.data(), t.k.data(), t.v.data(), t.o.data());
-  const Launch launch = launch_of(t.problem, candidate.config);
-  const AttentionParams params = params_of(launch, t.problem, args);
-  for (int i = 0; i < times; ++i)
-    candidate.kernel->launch(launch.grid, &params, sizeof params, stream_.get(), nullptr);
+  const Launch launch = launch_of(t.problem, candidate.config, device_.sm_count, counters_);
+  start(*candidate.kernel, launch, t.problem, args, stream_.get(), nullptr, times);
 }
 
 double GpuTrial::time_us(const Candidate& candidate, int times) {

@@ -7,6 +7,7 @@
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
+#include <runtime/launch_counters.h>
 
 #include <cstdint>
 #include <memory>
@@ -52,6 +53,7 @@ class GpuTrial final : public Trial {
   const Device& device_;
   KernelCache& kernels_;
   Tensors tensors_;
+  std::shared_ptr<LaunchCounters> counters_ = std::make_shared<LaunchCounters>();
   OwnedStream stream_;
   StreamTimer timer_;
   std::vector<Candidate> candidates_;

@@ -28,7 +28,8 @@ void require_usable(const AttentionProblem& problem, const AttentionArgs& args, 
 /// The tensors of one call.
 class CallMemory final : public LaunchMemory {
  public:
-  CallMemory(const AttentionProblem& problem, const AttentionArgs& args) : problem_(problem), args_(args) {}
+  CallMemory(const AttentionPlan::Impl& plan, const AttentionArgs& args)
+      : problem_(plan.problem), counters_(plan.launch.counters.get()), args_(args) {}
 
   std::vector<MemoryRange> ranges() const override {
     std::vector<MemoryRange> ranges;
@@ -40,6 +41,7 @@ class CallMemory final : public LaunchMemory {
       const auto rows = static_cast<std::size_t>(problem_.batch * problem_.heads_q * problem_.seqlen_q);
       ranges.push_back({"lse", reinterpret_cast<const std::byte*>(args_.lse), rows * sizeof(float), true});
     }
+    if (counters_ != nullptr) ranges.push_back(counters_->memory());
     return ranges;
   }
 
@@ -51,6 +53,7 @@ class CallMemory final : public LaunchMemory {
   }
 
   const AttentionProblem& problem_;
+  const LaunchCounters* counters_;
   const AttentionArgs& args_;
 };
 
@@ -61,9 +64,8 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const {
   if (plan.launch.grid == 0) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
   require_usable(plan.problem, args, plan.device);
-  const AttentionParams params = params_of(plan.launch, plan.problem, args);
-  const CallMemory memory(plan.problem, args);
-  plan.kernel->launch(plan.launch.grid, &params, sizeof params, stream, &memory);
+  const CallMemory memory(plan, args);
+  start(*plan.kernel, plan.launch, plan.problem, args, stream, &memory);
 }
 
 const AttentionProblem& AttentionPlan::problem() const {

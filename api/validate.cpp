@@ -63,7 +63,24 @@ bool has_16_byte_rows(const TensorView& view) {
   return ((view.address | used_stride_bits(view)) & 15) == 0;
 }
 
+bool has_ascending_strides(const TensorView& view) {
+  bool ascending = true;
+  for (std::size_t i = 0; i < 3; ++i) ascending &= view.extents[i] <= 1 || view.strides[i] > 0;
+  return ascending;
+}
+
 constexpr const char* kDimensions[] = {"batch", "head", "row"};
+
+void check_ascending_strides(Violations& found, const TensorView& view) {
+  if (has_ascending_strides(view)) return;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (view.extents[i] <= 1 || view.strides[i] > 0) continue;
+    found.push_back({fmt::format("{}_strides.{}", view.name, kDimensions[i]),
+                     fmt::format("{}", view.strides[i]),
+                     "must be positive for RowAlignment::bytes16; make the plan with "
+                     "RowAlignment::bytes16_any_order"});
+  }
+}
 
 void check_16_byte_rows(Violations& found, const TensorView& view) {
   if (has_16_byte_rows(view)) return;
@@ -88,7 +105,8 @@ ByteRange check_tensor(Violations& found, const TensorView& view, RowAlignment a
     found.push_back({std::string(view.name), "null", "must point to the tensor: it has elements"});
     return {};
   }
-  if (alignment == RowAlignment::bytes16) {
+  if (alignment == RowAlignment::bytes16) check_ascending_strides(found, view);
+  if (alignment != RowAlignment::element) {
     check_16_byte_rows(found, view);
   } else if (view.address % 2 != 0) {
     found.push_back({std::string(view.name), fmt::format("{:#x}", view.address),
@@ -155,8 +173,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   check_enum(found, "dtype", p.dtype, DType::bf16, "must be f16 (0) or bf16 (1)");
   check_enum(found, "mask", p.mask, MaskKind::causal_top_left,
              "must be none (0), causal_bottom_right (1) or causal_top_left (2)");
-  check_enum(found, "row_alignment", p.row_alignment, RowAlignment::element,
-             "must be bytes16 (0) or element (1)");
+  check_enum(found, "row_alignment", p.row_alignment, RowAlignment::bytes16_any_order,
+             "must be bytes16 (0), element (1) or bytes16_any_order (2)");
   check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), "must be a multiple of 8 in 8..256");
   const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
   check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),
@@ -215,11 +233,16 @@ std::vector<Violation> violations_of_residency(const AttentionArgs& args, int de
   return found;
 }
 
-bool rows_are_16_byte_aligned(const AttentionProblem& problem, const AttentionArgs& args) {
-  if (computes_nothing(problem)) return true;
-  bool aligned = true;
-  for (const TensorView& view : views_of(problem, args)) aligned &= view.empty() || has_16_byte_rows(view);
-  return aligned;
+RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args) {
+  if (computes_nothing(problem)) return RowAlignment::bytes16;
+  bool aligned = true, ascending = true;
+  for (const TensorView& view : views_of(problem, args)) {
+    if (view.empty()) continue;
+    aligned &= has_16_byte_rows(view);
+    ascending &= has_ascending_strides(view);
+  }
+  if (!aligned) return RowAlignment::element;
+  return ascending ? RowAlignment::bytes16 : RowAlignment::bytes16_any_order;
 }
 
 void require_valid(const AttentionProblem& problem) {

@@ -30,9 +30,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem, const Atte
 std::vector<Violation> violations_of_residency(const AttentionArgs& args, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
 
-/// Whether RowAlignment::bytes16 holds: every pointer and used stride (extent > 1) of Q, K, V and O that a
-/// kernel touches is a multiple of 16 bytes.
-bool rows_are_16_byte_aligned(const AttentionProblem& problem, const AttentionArgs& args);
+/// What holds for every pointer and used stride (extent > 1) of Q, K, V and O that a kernel touches.
+RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args);
 
 /// @throws InvalidProblem with everything that violations_of() finds.
 void require_valid(const AttentionProblem& problem);

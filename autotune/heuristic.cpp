@@ -4,6 +4,7 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
+#include <generator/mainloop_rules.h>
 
 #include <algorithm>
 #include <vector>
@@ -25,6 +26,46 @@ KernelConfig config(int tile_m, int tile_n, int warps, int stages, int q_in_regi
 /// Blocks that share an SM hide each other's barriers and softmax: prefer what leaves room for two.
 bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& arch) {
   return 2 * (shared_bytes(traits, c) + arch.shared_reserved) <= arch.shared_per_sm;
+}
+
+/// Main loop 90, with as many slots as fit.
+KernelConfig hopper(const AttentionProblem& p, const Arch& arch, int warps, int tile_n, int ctas_per_sm,
+                    int q_buffers, bool pingpong, bool speculative) {
+  KernelConfig c;
+  c.mainloop = 90;
+  c.tile_m = 16 * warps;
+  c.tile_n = tile_n;
+  c.warps = warps;
+  c.ctas_per_sm = ctas_per_sm;
+  c.q_buffers = q_buffers;
+  c.schedule = 2;
+  c.pingpong = pingpong;
+  c.speculative_max = speculative;
+  c.skip_masked = p.mask != MaskKind::none;
+  c.stages = sm90::most_stages(traits_of(p), c, arch);
+  return c;
+}
+
+/// Best first (docs/measurements). Three warpgroups of long sequences hide each other's softmax; short causal
+/// ones, whose tiles are few blocks long, want small tiles and many of them on their way.
+std::vector<KernelConfig> hopper_preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
+  const bool causal = p.mask != MaskKind::none;
+  const KernelConfig two = hopper(p, arch, 8, 128, 1, 2, false, true),
+                     safe = hopper(p, arch, 8, 64, 1, 1, false, false);
+  if (head_dim <= 64) {
+    const KernelConfig three = hopper(p, arch, 12, 128, 1, 2, true, true);
+    const KernelConfig small = hopper(p, arch, 4, 64, 3, 2, false, true);
+    if (causal && p.seqlen_q <= 1536) return {small, three, safe};
+    return {three, small, safe};
+  }
+  if (head_dim <= 96) return {hopper(p, arch, 12, 96, 1, 2, true, true), two, safe};
+  if (head_dim <= 128) {
+    const KernelConfig three = hopper(p, arch, 12, 80, 1, 2, true, true);
+    if (p.seqlen_q <= 1024) return {two, three, safe};
+    return {three, two, safe};
+  }
+  if (head_dim <= 192) return {hopper(p, arch, 8, 96, 1, 1, false, false), safe};
+  return {safe, hopper(p, arch, 8, 48, 1, 1, false, false)};
 }
 
 /// Best first, whether they are valid or not. The last is small enough for every compiler.
@@ -54,9 +95,13 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
   const AttentionTraits traits = traits_of(problem);
   const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
   std::vector<KernelConfig> configs = preferences(problem.normalized(), head_dim, arch);
-  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected({traits, c, arch}).has_value(); });
   std::stable_partition(configs.begin(), configs.end(),
                         [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
+  if (arch.compute_capability == 90 && !arch.interpreted) {
+    const std::vector<KernelConfig> better = hopper_preferences(problem.normalized(), head_dim, arch);
+    configs.insert(configs.begin(), better.begin(), better.end());
+  }
+  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected({traits, c, arch}).has_value(); });
   if (configs.empty()) {
     throw Error(ErrorCode::internal,
                 fmt::format("no heuristic configuration fits {} on {}", to_string(traits), arch.name));

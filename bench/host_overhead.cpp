@@ -28,6 +28,20 @@ double nanoseconds(const fa2::OwnedStream& stream, Call&& call) {
   return rounds[20];
 }
 
+/// With parameters made before.
+double bare_launch(const fa2::AttentionPlan::Impl& plan, const fa2::AttentionArgs& args,
+                   const fa2::OwnedStream& stream) {
+  const auto time = [&](const auto& params) {
+    return nanoseconds(stream, [&] {
+      plan.kernel->launch(plan.launch.grid, &params, sizeof params, stream.get(), nullptr);
+    });
+  };
+  if (plan.launch.config.mainloop == 80) return time(fa2::params_of(plan.launch, plan.problem, args));
+  fa2::AttentionParamsSm90 params = fa2::params_sm90_of(plan.launch, plan.problem, args);
+  if (fa2::needs_counter(plan.launch.config)) params.next_tile = plan.launch.counters->take(false);
+  return time(params);
+}
+
 }  // namespace
 
 int main() {
@@ -49,10 +63,7 @@ int main() {
   const fa2::AttentionArgs args = fa2::bshd_args(problem, q.data(), k.data(), v.data(), o.data());
   const fa2::OwnedStream stream;
   fa2_context.attention(problem, args, stream.get());
-  const auto& impl = plan.impl();
-  const fa2::AttentionParams params = fa2::params_of(impl.launch, impl.problem, args);
-  const double bare = nanoseconds(
-      stream, [&] { impl.kernel->launch(impl.launch.grid, &params, sizeof params, stream.get(), nullptr); });
+  const double bare = bare_launch(plan.impl(), args, stream);
   const double run = nanoseconds(stream, [&] { plan.run(args, stream.get()); });
   const double attention = nanoseconds(stream, [&] { fa2_context.attention(problem, args, stream.get()); });
   fmt::print("bare launch {:.0f} ns, plan.run {:.0f} ns (+{:.0f}), attention {:.0f} ns (+{:.0f})\n", bare,

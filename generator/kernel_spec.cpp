@@ -14,6 +14,7 @@ std::string to_string(const AttentionTraits& traits) {
   if (traits.head_dim_v != traits.head_dim) name += fmt::format("_v{}", traits.head_dim_v);
   name += fmt::format("_{}", to_string(traits.mask));
   if (traits.row_alignment == RowAlignment::element) name += "_element";
+  if (traits.row_alignment == RowAlignment::bytes16_any_order) name += "_any_order";
   return name;
 }
 

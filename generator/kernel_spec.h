@@ -22,7 +22,8 @@ struct AttentionTraits {
 
 AttentionTraits traits_of(const AttentionProblem& problem);
 
-/// "f16_d128_causal_bottom_right", with _v<dim> and _element where they differ from the common case.
+/// "f16_d128_causal_bottom_right", with _v<dim>, _element and _any_order where they differ from the common
+/// case.
 std::string to_string(const AttentionTraits& traits);
 
 struct KernelSpec {

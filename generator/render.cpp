@@ -5,6 +5,7 @@
 #include <generator/embedded.h>
 #include <generator/hash.h>
 #include <generator/kernel_source.h>
+#include <generator/mainloop_rules.h>
 
 #include <algorithm>
 
@@ -12,13 +13,24 @@ namespace fa2 {
 
 namespace {
 
-constexpr std::string_view kMain = "attention_forward_sm80.cu";
 constexpr std::string_view kConfig = "config.cuh";
 constexpr std::string_view kWgmmaShapes = "ptx/wgmma_shapes.cuh";
 
 /// What is embedded of these is a stand-in.
 bool is_rendered(std::string_view name) {
   return name == kConfig || name == kWgmmaShapes;
+}
+
+std::string_view main_of(const KernelConfig& config) {
+  return config.mainloop == 90 ? "attention_forward_sm90.cu" : "attention_forward_sm80.cu";
+}
+
+/// S = Q K^T with both in shared memory, and O += P V with P in registers.
+std::vector<WgmmaShape> wgmma_shapes_of(const KernelSpec& spec) {
+  if (spec.config.mainloop != 90) return {};
+  const AttentionTraits& t = spec.traits;
+  return {{t.dtype, spec.config.tile_n, WgmmaOperand::k_major, WgmmaOperand::k_major},
+          {t.dtype, padded_dim(t.head_dim_v), WgmmaOperand::registers, WgmmaOperand::mn_major}};
 }
 
 std::string spec_line(const KernelSpec& spec) {
@@ -39,9 +51,14 @@ std::string render_config(const KernelSpec& spec) {
   constant("head_dim", t.head_dim);
   constant("head_dim_v", t.head_dim_v);
   constant("mask", fmt::format("MaskKind::{}", to_string(t.mask)), "MaskKind");
-  constant("rows_are_16_byte_aligned", t.row_alignment == RowAlignment::bytes16, "bool");
+  constant("rows_are_16_byte_aligned", t.row_alignment != RowAlignment::element, "bool");
   KernelConfig::visit(spec.config, constant);
   constant("shared_bytes", shared_bytes(t, spec.config));
+  if (spec.config.mainloop == 90) {
+    const sm90::RegisterShares shares = sm90::register_shares(spec.config, spec.arch);
+    constant("producer_registers", shares.producer);
+    constant("consumer_registers", shares.consumer);
+  }
   return text + "};\n\n}  // namespace fa2\n";
 }
 
@@ -119,6 +136,8 @@ KernelSource render(const KernelSpec& spec) {
                       {"config", content_hash(config)},
                       {"templates", template_digest()},
                       {"options", fmt::format("{}", fmt::join(source.options, " "))}};
+  const std::vector<WgmmaShape> shapes = wgmma_shapes_of(spec);
+  if (!shapes.empty()) source.key_parts.push_back({"wgmma", content_hash(render_wgmma_shapes(shapes))});
   if (spec.arch.interpreted) {
     source.key_parts.push_back({"twins", digest_of(embedded_twins())});
     source.key_parts.push_back({"host", std::string(kHost)});
@@ -126,8 +145,9 @@ KernelSource render(const KernelSpec& spec) {
   std::string key_text;
   for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
   source.key = content_hash(key_text);
-  source.main = {std::string(kMain), std::string(embedded_template(kMain))};
-  source.headers = device_headers(config, spec.arch);
+  const std::string_view main = main_of(spec.config);
+  source.main = {std::string(main), std::string(embedded_template(main))};
+  source.headers = device_headers(config, spec.arch, shapes);
   source.threads = spec.config.threads();
   source.shared_bytes = shared_bytes(spec.traits, spec.config);
   return source;

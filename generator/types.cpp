@@ -32,6 +32,8 @@ std::string_view to_string(RowAlignment alignment) {
       return "bytes16";
     case RowAlignment::element:
       return "element";
+    case RowAlignment::bytes16_any_order:
+      return "bytes16_any_order";
   }
   return "invalid";
 }

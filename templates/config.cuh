@@ -12,6 +12,7 @@ struct Config {
   static constexpr int head_dim_v = 128;
   static constexpr MaskKind mask = MaskKind::causal_bottom_right;
   static constexpr bool rows_are_16_byte_aligned = true;
+  static constexpr int mainloop = 80;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 64;
   static constexpr int warps = 4;
@@ -19,6 +20,11 @@ struct Config {
   static constexpr int q_in_registers = 0;
   static constexpr int ctas_per_sm = 1;
   static constexpr int rescale_threshold = 8;
+  static constexpr int q_buffers = 0;
+  static constexpr int schedule = 0;
+  static constexpr int pingpong = 0;
+  static constexpr int speculative_max = 0;
+  static constexpr int skip_masked = 0;
   static constexpr int shared_bytes = 98304;
 };
 

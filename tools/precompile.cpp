@@ -39,7 +39,8 @@ std::vector<MaskKind> masks_of(const Options& options) {
 }
 
 std::vector<RowAlignment> alignments_of(const Options& options) {
-  if (options.alignment == "both") return {RowAlignment::bytes16, RowAlignment::element};
+  if (options.alignment == "all")
+    return {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order};
   return {alignment_of(options.alignment)};
 }
 
@@ -203,9 +204,10 @@ Verb add_precompile(CLI::App& app) {
   add_list(*verb, "--mask", options->masks, "Masks by name, instead of --causal")
       ->check(mask_words())
       ->excludes(causal);
-  verb->add_option("--alignment", options->alignment,
-                   "For rows aligned to 16 bytes, to one element only, both")
-      ->check(CLI::IsMember({"bytes16", "element", "both"}))
+  verb->add_option(
+          "--alignment", options->alignment,
+          "For rows aligned to 16 bytes, to one element only, to 16 bytes with strides of any sign, all")
+      ->check(CLI::IsMember({"bytes16", "element", "bytes16_any_order", "all"}))
       ->capture_default_str();
   add_list(*verb, "--seqlen", options->seqlens, "Sequence lengths to choose configurations for");
   add_list(*verb, "--group", options->groups, "Query heads a key/value head, likewise")

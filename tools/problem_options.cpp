@@ -42,10 +42,10 @@ DType dtype_of(const std::string& word) {
 }
 
 CLI::IsMember alignment_words() {
-  return CLI::IsMember({"bytes16", "element"});
+  return CLI::IsMember({"bytes16", "element", "bytes16_any_order"});
 }
 RowAlignment alignment_of(const std::string& word) {
-  return enum_of(word, {RowAlignment::bytes16, RowAlignment::element});
+  return enum_of(word, {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order});
 }
 
 CLI::IsMember mask_words() {

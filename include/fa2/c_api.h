@@ -65,9 +65,11 @@ enum { FA2_F16 = 0, FA2_BF16 = 1 };
 enum { FA2_MASK_NONE = 0, FA2_CAUSAL_BOTTOM_RIGHT = 1, FA2_CAUSAL_TOP_LEFT = 2 };
 
 /* fa2_problem.row_alignment: what a plan assumes of every row of Q, K, V and O.
- *   FA2_ROWS_16_BYTES:  pointers and strides are multiples of 16 bytes; the fast kernels
- *   FA2_ROWS_ELEMENT:   nothing beyond the alignment of one element; right for any view */
-enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1 };
+ *   FA2_ROWS_16_BYTES:            pointers and strides are multiples of 16 bytes, strides positive; the fast
+ * kernels FA2_ROWS_ELEMENT:             nothing beyond the alignment of one element; right for any view
+ *   FA2_ROWS_16_BYTES_ANY_ORDER:  multiples of 16 bytes, strides of 0 and below included; on a Hopper GPU
+ * slower than the first, elsewhere the same */
+enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER = 2 };
 
 /* fa2_args.empty_row_lse: the LSE of a query that sees no key; its output is 0 in either case. */
 enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 };
@@ -79,7 +81,7 @@ typedef struct fa2_problem {
   uint32_t struct_size;  /* sizeof(fa2_problem) */
   int32_t dtype;         /* FA2_F16, FA2_BF16: of Q, K, V and O */
   int32_t mask;          /* FA2_MASK_NONE, FA2_CAUSAL_BOTTOM_RIGHT, FA2_CAUSAL_TOP_LEFT */
-  int32_t row_alignment; /* FA2_ROWS_16_BYTES, FA2_ROWS_ELEMENT */
+  int32_t row_alignment; /* FA2_ROWS_... */
   int32_t head_dim;      /* of Q and K; a multiple of 8 in 8..256 */
   int32_t head_dim_v;    /* of V and O; a multiple of 8 in 8..256; 0: head_dim */
   int64_t batch;         /* >= 0 */

@@ -12,18 +12,29 @@ namespace fa2 {
 /// The choices that never change what is computed, only how fast. One field, one visit line: rendering, key,
 /// tuning records and printing all follow from `visit`.
 struct KernelConfig {
+  /// 80: mma.sync fed by cp.async, on every GPU. 90: wgmma fed by TMA, on Hopper; a warp loads and the others
+  /// compute.
+  std::int32_t mainloop = 80;
   std::int32_t tile_m = 128;  ///< query rows per thread block
   std::int32_t tile_n = 64;   ///< keys per step of the main loop
-  std::int32_t warps = 4;     ///< warps per block; each owns tile_m / warps query rows (split-Q)
-  std::int32_t stages = 2;    ///< K/V tiles in flight; 1 = one buffer each for K and V
+  std::int32_t warps = 4;     ///< that compute; each owns tile_m / warps query rows (split-Q)
+  /// 80: K/V tiles in flight; 1 = one buffer each for K and V. 90: slots of the ring that K and V share.
+  std::int32_t stages = 2;
   std::int32_t q_in_registers =
-      0;  ///< 1: Q is read into registers once and its shared memory reused for K and V
+      0;  ///< 80: 1: Q is read into registers once and its shared memory reused for K and V
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
   std::int32_t rescale_threshold =
       8;  ///< log2 growth of the row maximum that is tolerated before O is rescaled; 0: none
+  // For main loop 90, else 0.
+  std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use
+  std::int32_t schedule = 0;   ///< of tiles over blocks. 0: one each, 1: every n-th, 2: the next that is free
+  std::int32_t pingpong = 0;   ///< 1: warpgroups take turns, one's softmax beside another's products
+  std::int32_t speculative_max = 0;  ///< 1: the last maximum is subtracted before this block's is known
+  std::int32_t skip_masked = 0;      ///< 1: a warpgroup leaves out blocks that none of its own rows sees
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& field) {
+    field("mainloop", self.mainloop);
     field("tile_m", self.tile_m);
     field("tile_n", self.tile_n);
     field("warps", self.warps);
@@ -31,9 +42,16 @@ struct KernelConfig {
     field("q_in_registers", self.q_in_registers);
     field("ctas_per_sm", self.ctas_per_sm);
     field("rescale_threshold", self.rescale_threshold);
+    field("q_buffers", self.q_buffers);
+    field("schedule", self.schedule);
+    field("pingpong", self.pingpong);
+    field("speculative_max", self.speculative_max);
+    field("skip_masked", self.skip_masked);
   }
 
-  int threads() const { return warps * 32; }
+  /// Of a block. Main loop 90 has a warpgroup of its own for the loading warp: registers move in units of
+  /// warpgroups.
+  int threads() const { return warps * 32 + (mainloop == 90 ? 128 : 0); }
 
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);
   friend bool operator!=(const KernelConfig& a, const KernelConfig& b) { return !(a == b); }

@@ -36,9 +36,12 @@ enum class DType : std::uint8_t { f16, bf16 };
 enum class MaskKind : std::uint8_t { none, causal_bottom_right, causal_top_left };
 
 /// What a kernel may assume of every row of Q, K, V and O.
-///   bytes16: pointers and strides are multiples of 16 bytes; rows move in 16-byte pieces. The fast kernels.
+///   bytes16: pointers and strides are multiples of 16 bytes, and strides are positive: what a Hopper GPU's
+///     tensor memory accelerator can load. The fast kernels.
 ///   element: nothing beyond the alignment of one element (2 bytes); right for any view, and slower.
-enum class RowAlignment : std::uint8_t { bytes16, element };
+///   bytes16_any_order: multiples of 16 bytes, 0 and negative strides included, as of broadcast or reversed
+///     tensors. On a Hopper GPU slower than bytes16, elsewhere the same kernels.
+enum class RowAlignment : std::uint8_t { bytes16, element, bytes16_any_order };
 
 /// The log-sum-exp written for a query that sees no key at all (its output row is 0 in either case).
 ///   positive_infinity: FlashAttention's convention.  negative_infinity: log(0), what merging partial results
@@ -51,6 +54,6 @@ constexpr std::size_t size_of(DType) {
 
 FA2_API std::string_view to_string(DType);         ///< "f16", "bf16"
 FA2_API std::string_view to_string(MaskKind);      ///< "none", "causal_bottom_right", "causal_top_left"
-FA2_API std::string_view to_string(RowAlignment);  ///< "bytes16", "element"
+FA2_API std::string_view to_string(RowAlignment);  ///< "bytes16", "element", "bytes16_any_order"
 
 }  // namespace fa2

@@ -43,8 +43,8 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   const SharedAddress shared = ptx::dynamic_shared();
   const TileCoordinates at = tile_of(ptx::block_index(), params);
   const Mask<Config> mask{params.seqlen_q, params.seqlen_k};
-  const BlockRange blocks = block_range(mask, at.q_tile);
   const int tile_row = at.q_tile * Config::tile_m;
+  const BlockRange blocks = block_range(mask, tile_row, Config::tile_m);
   const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;
   const int kv_head = at.head / params.queries_per_kv;
 

@@ -39,7 +39,7 @@ struct MainloopSm80 {
       ring.await_values(n);
       ScoreMod<Config>::apply(scores, first_row, n * Config::tile_n);
       if (n >= blocks.first_masked) mask.apply(scores, first_row, n * Config::tile_n);
-      softmax.step(scores, output);
+      if (softmax.step(scores)) softmax.rescale(output);
       FA2_UNROLL
       for (int k = 0; k < Config::tile_n / 16; ++k) {
         gemm_nn_step<Element>(output, round_to_operand_a<Element>(scores, k), ring.values(), 16 * k);

@@ -1,6 +1,8 @@
 // The kernel's one parameter. Host code includes this file too: plain built-in types only.
 #pragma once
 
+#include "tensor_map.cuh"
+
 namespace fa2 {
 
 /// Distances in elements between neighbouring batches, heads and rows; the last dimension is contiguous.
@@ -30,6 +32,18 @@ struct AttentionParams {
   float scale;            ///< signed
   float scale_log2;       ///< |scale| * log2(e), never below the smallest normal number
   float empty_row_lse;    ///< written for rows that see no key
+};
+
+/// For the sm_90 kernel: Q, K, V and O as TMA sees them, one box a warpgroup's queries or a block's keys.
+struct AttentionParamsSm90 {
+  TensorMap q;
+  TensorMap k;
+  TensorMap v;
+  TensorMap o;
+  AttentionParams attention;
+  unsigned tile_count;   ///< q_tiles * head_count
+  unsigned block_count;  ///< of the grid
+  unsigned* next_tile;   ///< 0 between launches; only for the dynamic scheduler
 };
 
 }  // namespace fa2

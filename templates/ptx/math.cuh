@@ -40,6 +40,15 @@ FA2_DEVICE float max_f32(float a, float b) {
   return c;
 }
 
+/// The largest power of two that is not above x, a normal number.
+FA2_DEVICE float power_of_two_below(float x) {
+  float power;
+  asm("{\n  .reg .b32 bits;\n  mov.b32 bits, %1;\n  and.b32 bits, bits, 0x7f800000;\n  mov.b32 %0, bits;\n}"
+      : "=f"(power)
+      : "f"(x));
+  return power;
+}
+
 FA2_DEVICE float infinity() {
   float x;
   asm("mov.b32 %0, 0x7f800000;" : "=f"(x));

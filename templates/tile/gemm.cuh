@@ -7,10 +7,9 @@
 namespace fa2 {
 
 /// c += A B^T for one k-step: columns [col, col + 16) of B, whose rows are c's columns.
-template <class Element, int kM, int kN, int kRows, int kCols>
-FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
-                             int col) {
-  static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
+template <class Element, int kM, int kN, class Tile>
+FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, Tile b, int col) {
+  static_assert(kN * 8 == Tile::rows, "B's rows are the accumulator's columns");
   FA2_UNROLL
   for (int n = 0; n < kN; n += 2) {
     u32 block[4];

@@ -31,6 +31,17 @@ struct AccumulatorTile {
       }
     }
   }
+
+  FA2_DEVICE void negate() {
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        FA2_UNROLL
+        for (int i = 0; i < 4; ++i) value[m][n][i] = -value[m][n][i];
+      }
+    }
+  }
 };
 
 /// (16 kM) x 16 elements as the A operand: one k-step of a product.
@@ -40,8 +51,8 @@ struct OperandA {
 };
 
 /// The A operand at rows [row, row + 16 kM) and columns [col, col + 16) of a shared tile.
-template <int kM, int kRows, int kCols>
-FA2_DEVICE OperandA<kM> load_operand_a(SharedTile<kRows, kCols> tile, int row, int col) {
+template <int kM, class Tile>
+FA2_DEVICE OperandA<kM> load_operand_a(Tile tile, int row, int col) {
   OperandA<kM> a;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m)

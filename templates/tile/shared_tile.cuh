@@ -13,6 +13,18 @@ using ptx::SharedAddress;
 /// be.
 enum class BlockOrder { down, across };
 
+/// Which row, and which 16-byte chunk of it, of a 16 x 16 block this lane hands to ldmatrix.x4.
+template <BlockOrder kOrder>
+FA2_DEVICE int block_row() {
+  const int lane = ptx::lane_index();
+  return kOrder == BlockOrder::down ? lane & 15 : (lane & 7) | (lane >> 4 << 3);
+}
+template <BlockOrder kOrder>
+FA2_DEVICE int block_chunk() {
+  const int lane = ptx::lane_index();
+  return kOrder == BlockOrder::down ? lane >> 4 : lane >> 3 & 1;
+}
+
 /// kRows x kCols elements as consecutive pages of 64, then 32, then 16 columns, each page row-major.
 /// Inside a page the 16-byte chunks of a row are XOR-permuted by the row, so that the same chunk of 8
 /// neighbouring rows lies in 8 different bank groups. `base` is a multiple of 128.
@@ -52,9 +64,7 @@ struct SharedTile {
   /// of 16.
   template <BlockOrder kOrder>
   FA2_DEVICE SharedAddress block_address(int row, int col) const {
-    const int lane = ptx::lane_index();
-    const int lane_row = kOrder == BlockOrder::down ? lane & 15 : (lane & 7) | (lane >> 4 << 3);
-    const int lane_chunk = kOrder == BlockOrder::down ? lane >> 4 : lane >> 3 & 1;
+    const int lane_row = block_row<kOrder>(), lane_chunk = block_chunk<kOrder>();
     const int start = page_start(col), width = page_width(col);
     // The low bits of `base` are clear, so the column's chunk can be XORed into a per-lane address.
     const u32 lane_address =

@@ -59,22 +59,25 @@ Layout shifted_by_one(const Shape& s) {
 struct Kind {
   const char* name;
   MakeLayout q, k, v, o;
-  bool aligned = true;  ///< every row to 16 bytes
+  RowAlignment holds = RowAlignment::bytes16;
 };
+
+constexpr auto kAnyOrder = RowAlignment::bytes16_any_order;
+constexpr auto kElement = RowAlignment::element;
 
 const std::vector<Kind> kKinds = {
     {"(batch, seqlen, heads, dim)", guarded_bshd, guarded_bshd, guarded_bshd, guarded_bshd},
     {"(batch, heads, seqlen, dim)", guarded_bhsd, guarded_bhsd, guarded_bhsd, guarded_bhsd},
     {"packed", packed_qkv, packed_qkv, packed_qkv, packed_qkv},
     {"padded", padded_by_16_bytes, padded_by_16_bytes, padded_by_16_bytes, padded_by_16_bytes},
-    {"reversed", reversed, reversed, reversed, reversed},
-    {"broadcast heads", broadcast_heads, broadcast_heads, broadcast_heads, guarded_bhsd},
-    {"broadcast rows", broadcast_rows, broadcast_rows, broadcast_rows, guarded_bshd},
-    {"mixed", packed_qkv, reversed_rows, padded_by_16_bytes, reversed},
+    {"reversed", reversed, reversed, reversed, reversed, kAnyOrder},
+    {"broadcast heads", broadcast_heads, broadcast_heads, broadcast_heads, guarded_bhsd, kAnyOrder},
+    {"broadcast rows", broadcast_rows, broadcast_rows, broadcast_rows, guarded_bshd, kAnyOrder},
+    {"mixed", packed_qkv, reversed_rows, padded_by_16_bytes, reversed, kAnyOrder},
     {"padded, misaligned", padded_by_3_elements, padded_by_3_elements, padded_by_3_elements,
-     padded_by_3_elements, false},
-    {"shifted by one element", shifted_by_one, shifted_by_one, shifted_by_one, shifted_by_one, false},
-    {"only O misaligned", guarded_bhsd, guarded_bhsd, guarded_bhsd, padded_by_3_elements, false},
+     padded_by_3_elements, kElement},
+    {"shifted by one element", shifted_by_one, shifted_by_one, shifted_by_one, shifted_by_one, kElement},
+    {"only O misaligned", guarded_bhsd, guarded_bhsd, guarded_bhsd, padded_by_3_elements, kElement},
 };
 
 Layouts layouts_of(const AttentionProblem& problem, const Kind& kind) {
@@ -98,8 +101,8 @@ std::vector<AttentionProblem> problems() {
   return list;
 }
 
-AttentionProblem element_wise(AttentionProblem problem) {
-  problem.row_alignment = RowAlignment::element;
+AttentionProblem with(AttentionProblem problem, RowAlignment alignment) {
+  problem.row_alignment = alignment;
   return problem;
 }
 
@@ -111,7 +114,9 @@ TEST_CASE("any layout gives the right output and leaves what lies around it alon
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   std::vector<AttentionProblem> wanted = problems();
-  for (const AttentionProblem& p : problems()) wanted.push_back(element_wise(p));
+  for (const AttentionProblem& p : problems()) {
+    for (const RowAlignment alignment : {kElement, kAnyOrder}) wanted.push_back(with(p, alignment));
+  }
   precompile(context, wanted);
   // The interpreter takes every third problem of each kind, another third each time.
   const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
@@ -124,7 +129,7 @@ TEST_CASE("any layout gives the right output and leaves what lies around it alon
   }
 }
 
-TEST_CASE("rows that are not 16-byte aligned take the element-wise kernel, which says why") {
+TEST_CASE("what the fast kernels cannot load takes another kernel, which says why") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
@@ -133,28 +138,38 @@ TEST_CASE("rows that are not 16-byte aligned take the element-wise kernel, which
     Context context(untuned(cache.path()));
     INFO(std::string(kind.name));
     run_and_expect_contract(context, GuardedCall(problem, layouts_of(problem, kind)));
-    CHECK(context.impl().plans.find({problem, device_under_test()}).has_value() == kind.aligned);
-    CHECK(context.impl().plans.find({element_wise(problem), device_under_test()}).has_value() ==
-          !kind.aligned);
-    const AttentionProblem planned = kind.aligned ? problem : element_wise(problem);
-    const std::string notes = context.plan(planned).explain().notes;
-    CHECK((notes.find("16-byte aligned") != std::string::npos) == !kind.aligned);
+    for (const RowAlignment alignment : {RowAlignment::bytes16, kElement, kAnyOrder}) {
+      const bool ran = context.impl().plans.find({with(problem, alignment), device_under_test()}).has_value();
+      CHECK(ran == (alignment == kind.holds));
+    }
+    const std::string notes = context.plan(with(problem, kind.holds)).explain().notes;
+    CHECK((notes.find("16-byte aligned") != std::string::npos) == (kind.holds == kElement));
+    CHECK((notes.find("not positive") != std::string::npos) == (kind.holds == kAnyOrder));
   }
 }
 
-TEST_CASE("a plan for aligned rows refuses others") {
+TEST_CASE("a plan refuses rows that are not what it was made for") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
   const AttentionProblem problem = problems().front();
-  const AttentionPlan aligned = context.plan(problem), any = context.plan(element_wise(problem));
+  const AttentionPlan fast = context.plan(problem), any = context.plan(with(problem, kElement)),
+                      any_order = context.plan(with(problem, kAnyOrder));
   for (const Kind& kind : kKinds) {
     GuardedCall call(problem, layouts_of(problem, kind));
     INFO(std::string(kind.name));
-    if (!kind.aligned) {
-      CHECK_THROWS_AS(aligned.run(call.args), InvalidProblem);
+    if (kind.holds != RowAlignment::bytes16) {
+      CHECK_THROWS_AS(fast.run(call.args), InvalidProblem);
       CHECK(call.is_untouched());
+    }
+    if (kind.holds == kElement) {
+      CHECK_THROWS_AS(any_order.run(call.args), InvalidProblem);
+      CHECK(call.is_untouched());
+    } else {
+      any_order.run(call.args);
+      expect_contract(call);
+      call.upload();
     }
     any.run(call.args);
     expect_contract(call);

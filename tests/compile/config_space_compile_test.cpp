@@ -4,6 +4,7 @@
 #include <fa2/errors.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
+#include <generator/mainloop_rules.h>
 #include <runtime/compiler.h>
 #include <runtime/parallel.h>
 
@@ -49,8 +50,8 @@ std::vector<KernelSpec> whole_space(const AttentionTraits& traits, const Arch& a
   return specs;
 }
 
-/// The valid configurations of all problems in a row: about 2000 for one family, some ten minutes of one
-/// core.
+/// The valid configurations of all problems in a row: two to three thousand for one family, some ten minutes
+/// of one core.
 std::vector<KernelSpec> all_specs(std::size_t family) {
   std::vector<KernelSpec> all;
   for (const AttentionTraits& traits : problems()) {
@@ -59,9 +60,9 @@ std::vector<KernelSpec> all_specs(std::size_t family) {
   return all;
 }
 
-/// Every 23rd of them, beginning elsewhere for every family.
+/// Every 19th of them, beginning elsewhere for every family.
 std::vector<KernelSpec> spread(std::size_t family) {
-  constexpr std::size_t kStride = 23;
+  constexpr std::size_t kStride = 19;
   const std::vector<KernelSpec> all = all_specs(family);
   std::vector<KernelSpec> chosen;
   for (std::size_t i = family * 4 % kStride; i < all.size(); i += kStride) chosen.push_back(all[i]);
@@ -125,7 +126,11 @@ void check_binary(const KernelSpec& spec, const KernelBinary& binary) {
   CHECK(r.threads == spec.config.threads());
   CHECK(r.dynamic_shared_bytes == shared_bytes(spec.traits, spec.config));
   CHECK(r.static_shared_bytes == 0);
-  CHECK(r.registers >= estimated_registers(spec.traits, spec.config));
+  if (spec.config.mainloop == 80) {
+    CHECK(r.registers >= estimated_registers(spec.traits, spec.config));
+  } else {
+    CHECK(r.registers <= sm90::register_shares(spec.config, spec.arch).at_launch);
+  }
   CHECK(resident_blocks(spec.arch, r.threads, r.registers, r.dynamic_shared_bytes) >=
         spec.config.ctas_per_sm);
 }

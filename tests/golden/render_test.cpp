@@ -102,15 +102,15 @@ std::string key_of(const AttentionTraits& traits, const KernelConfig& config = {
 }
 
 /// `config` with one field changed to another value that still can be rendered.
-std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig config,
-                                    std::string_view name) {
+std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig config, std::string_view name,
+                                    std::string_view arch) {
   std::optional<KernelConfig> result;
   KernelConfig::visit(config, [&](std::string_view field, std::int32_t& value) {
     if (field != name) return;
     const std::int32_t before = value;
-    for (const std::int32_t other : {before + 1, before + 16, before * 2, before / 2}) {
+    for (const std::int32_t other : {before + 1, before - 1, before + 16, before * 2, before / 2}) {
       value = other;
-      if (!result && !why_rejected({traits, config, *find_arch("sm_80")})) result = config;
+      if (!result && !why_rejected({traits, config, *find_arch(arch)})) result = config;
     }
     value = before;
   });
@@ -118,7 +118,8 @@ std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig 
 }
 
 constexpr AttentionTraits kPlain{DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16};
-constexpr KernelConfig kSmall{64, 32, 4, 1, 0, 1, 8};
+constexpr KernelConfig kSmall{80, 64, 32, 4, 1, 0, 1, 8};
+constexpr KernelConfig kHopper{90, 128, 64, 8, 4, 0, 1, 8, 1, 2, 0, 0, 0};
 
 }  // namespace
 
@@ -157,12 +158,18 @@ TEST_CASE("key: 32 hex digits, distinct, and the same for the same spec") {
 }
 
 TEST_CASE("key: every field of the config changes it") {
-  std::set<std::string> keys = {key_of(kPlain, kSmall)};
+  AttentionTraits causal = kPlain;
+  causal.mask = MaskKind::causal_bottom_right;
+  const std::set<std::string_view> of_90 = {"q_buffers", "schedule", "pingpong", "speculative_max",
+                                            "skip_masked"};
+  std::set<std::string> keys = {key_of(causal, kSmall, "sm_90a"), key_of(causal, kHopper, "sm_90a")};
+  CHECK(keys.size() == 2);  // mainloop is not changed alone
   KernelConfig::visit(kSmall, [&](std::string_view name, std::int32_t) {
+    if (name == "mainloop") return;
     CAPTURE(std::string(name));
-    const auto other = changed(kPlain, kSmall, name);
+    const auto other = changed(causal, of_90.count(name) == 1 ? kHopper : kSmall, name, "sm_90a");
     REQUIRE(other);
-    CHECK(keys.insert(key_of(kPlain, *other)).second);
+    CHECK(keys.insert(key_of(causal, *other, "sm_90a")).second);
   });
 }
 

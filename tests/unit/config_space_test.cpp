@@ -20,7 +20,7 @@ std::string broken(std::string_view config, int head_dim = 8, std::string_view a
   return why_rejected({traits(head_dim, head_dim), parse_config(config), *find_arch(arch)}).value_or("");
 }
 
-int shared(std::string_view config, int head_dim, int head_dim_v) {
+int shared(const std::string& config, int head_dim, int head_dim_v) {
   return shared_bytes(traits(head_dim, head_dim_v), parse_config(config));
 }
 
@@ -110,9 +110,12 @@ TEST_CASE("config space: valid and rejected are the whole product, each once and
       const ConfigSpace space = config_space(t, arch);
       std::set<std::string> seen;
       std::map<std::string, std::set<int>> values;
+      std::size_t of_80 = 0;
       const auto note = [&](const KernelConfig& config) {
         CHECK_MESSAGE(seen.insert(to_string(config)).second, to_string(config), " twice");
-        KernelConfig::visit(config, [&](const char* field, int value) { values[field].insert(value); });
+        if (config.mainloop == 80)
+          KernelConfig::visit(config, [&](const char* field, int value) { values[field].insert(value); });
+        of_80 += config.mainloop == 80;
       };
       for (const KernelConfig& config : space.valid) {
         note(config);
@@ -125,11 +128,60 @@ TEST_CASE("config space: valid and rejected are the whole product, each once and
       }
       std::size_t product = 1;
       for (const auto& [field, of_field] : values) product *= of_field.size();
-      CHECK(seen.size() == product);
+      CHECK(of_80 == product);
+      CHECK((seen.size() > of_80) == (arch.compute_capability == 90));
       CHECK_FALSE(space.valid.empty());
       CHECK_FALSE(space.rejected.empty());
     }
   }
+}
+
+TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
+  const std::string valid = "mainloop=90,tile_m=128,warps=8,tile_n=128,stages=4,q_buffers=1";
+  const auto with = [&](const char* more, int head_dim = 128) {
+    return broken(valid + more, head_dim, "sm_90a");
+  };
+  CHECK(broken(valid, 128, "sm_90a") == "");
+  CHECK(broken(valid, 128, "interpreter") == "");
+  CHECK(broken(valid, 128, "sm_100") == "main loop 90 needs an sm_90a GPU, not sm_100");
+  CHECK(broken("mainloop=81", 128, "sm_90a") == "mainloop = 81, must be 80 or 90");
+  CHECK(broken("mainloop=90,tile_m=96,warps=6,q_buffers=1", 64, "sm_90a") == "warps = 6, must be 4, 8 or 12");
+  CHECK(broken("mainloop=90,tile_m=256,warps=8,q_buffers=1", 64, "sm_90a") ==
+        "tile_m = 256, must be 16 * warps = 128");
+  CHECK(broken("mainloop=90,tile_m=128,warps=8,q_buffers=0", 64, "sm_90a") ==
+        "q_buffers = 0, must be 1 or 2");
+  CHECK(broken("q_buffers=1", 64, "sm_90a").find("of main loop 90 alone") != std::string::npos);
+  CHECK(with("") == "");
+  CHECK(broken("mainloop=90,tile_m=64,warps=4,q_buffers=1,pingpong=1", 64, "sm_90a") ==
+        "pingpong needs two warpgroups: warps = 8 or 12");
+  CHECK(broken("mainloop=90,tile_m=64,warps=4,q_buffers=1,skip_masked=1", 64, "sm_90a") ==
+        "skip_masked = 1 without a mask to skip by");
+  CHECK(broken("mainloop=90,tile_m=64,warps=4,q_buffers=1,stages=9", 64, "sm_90a") ==
+        "stages = 9, must be 2..8");
+  CHECK(with("", 256).find("shared memory") != std::string::npos);
+  // 192 x 96 at head dim 128 spills, 192 x 80 does not.
+  const std::string three = "mainloop=90,tile_m=192,warps=12,stages=4,q_buffers=1,tile_n=";
+  CHECK(broken(three + "96", 128, "sm_90a")
+            .find("needs about 164 registers a thread, a consumer warp has 160") == 0);
+  CHECK(broken(three + "80", 128, "sm_90a") == "");
+  // 2 x 256 threads are launched with 128 registers each: too few for 256 columns of output.
+  CHECK(broken("mainloop=90,tile_m=64,warps=4,stages=2,q_buffers=1,tile_n=32,ctas_per_sm=2", 256, "sm_90a") ==
+        "a wgmma needs 158 registers, the block is launched with 128 a thread");
+  AttentionTraits reversed = traits(64, 64);
+  reversed.row_alignment = RowAlignment::bytes16_any_order;
+  CHECK(why_rejected({reversed, parse_config(valid), *find_arch("sm_90a")}).value_or("").find("ascend") !=
+        std::string::npos);
+}
+
+TEST_CASE("config space: shared memory of main loop 90 starts every tile at 1024 bytes") {
+  const auto bytes = [](const char* config, int d, int dv) {
+    return shared(std::string("mainloop=90,tile_m=128,warps=8,") + config, d, dv);
+  };
+  // Two tiles of 64 queries of 256 bytes, 4 slots of 128 keys, 2 * (4 + 1 + 2) mbarriers and two words.
+  CHECK(bytes("tile_n=128,stages=4,q_buffers=1", 128, 128) == 32768 + 4 * 32768 + 16 * 7 + 8);
+  CHECK(bytes("tile_n=128,stages=4,q_buffers=2", 128, 128) == 65536 + 4 * 32768 + 16 * 8 + 8);
+  // 80 columns for 72: 17920 bytes of keys are 18432, 10240 of queries as they are.
+  CHECK(bytes("tile_n=112,stages=2,q_buffers=1", 72, 40) == 2 * 10240 + 2 * 18432 + 16 * 5 + 8);
 }
 
 TEST_CASE("config space: the order is fixed") {

@@ -30,7 +30,7 @@ TEST_CASE("config: text in field order, and back") {
   config.tile_m = 64;
   config.q_in_registers = 1;
   const std::string text = to_string(config);
-  CHECK(text.rfind("tile_m=64,tile_n=", 0) == 0);
+  CHECK(text.rfind("mainloop=80,tile_m=64,tile_n=", 0) == 0);
   CHECK(mentions(text, ",q_in_registers=1,"));
   CHECK(parse_config(text) == config);
 }
@@ -59,7 +59,8 @@ TEST_CASE("config: fields left out keep their defaults") {
 }
 
 TEST_CASE("config: errors name the field and the value") {
-  CHECK(mentions(error_of("tile_q=3"), "\"tile_q\" = \"3\", must be one of the tunables tile_m, tile_n"));
+  CHECK(mentions(error_of("tile_q=3"),
+                 "\"tile_q\" = \"3\", must be one of the tunables mainloop, tile_m, tile_n"));
   CHECK(mentions(error_of("tile_m=12x"), "\"tile_m\" = \"12x\", must be a decimal integer"));
   CHECK(mentions(error_of("tile_m="), "\"tile_m\" = \"\", must be a decimal integer"));
   CHECK(mentions(error_of("tile_m"), "\"tile_m\" = \"\", must be a decimal integer"));

@@ -27,7 +27,7 @@ AttentionProblem causal_gqa() {
 TEST_CASE("one block for each query tile of each head") {
   KernelConfig config;
   config.tile_m = 128;
-  const Launch launch = launch_of(causal_gqa(), config);
+  const Launch launch = launch_of(causal_gqa(), config, 132, nullptr);
   CHECK(launch.params.q_tiles == 8);
   CHECK(launch.params.head_count == 64);
   CHECK(launch.grid == 512);
@@ -39,29 +39,53 @@ TEST_CASE("one block for each query tile of each head") {
 TEST_CASE("an empty output launches nothing, an empty key sequence does") {
   AttentionProblem p = causal_gqa();
   p.seqlen_k = 0;
-  CHECK(launch_of(p, {}).grid == 512);
-  CHECK(heads_per_section(p) == 64);
+  CHECK(launch_of(p, {}, 132, nullptr).grid == 512);
+  CHECK(heads_per_section(p, {}) == 64);
   p.seqlen_q = 0;
-  CHECK(launch_of(p, {}).grid == 0);
+  CHECK(launch_of(p, {}, 132, nullptr).grid == 0);
   p = causal_gqa();
   p.batch = 0;
-  CHECK(launch_of(p, {}).grid == 0);
+  CHECK(launch_of(p, {}, 132, nullptr).grid == 0);
 }
 
 TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
   AttentionProblem p = causal_gqa();
-  CHECK(heads_per_section(p) == 64);
+  CHECK(heads_per_section(p, {}) == 64);
   p.batch *= 3;  // 192 heads
-  CHECK(heads_per_section(p) == 64);
+  CHECK(heads_per_section(p, {}) == 64);
   p.heads_q = p.heads_kv = 65;
   p.batch = 1;
-  CHECK(heads_per_section(p) == 33);  // 33 + 32, not 64 + 1
+  CHECK(heads_per_section(p, {}) == 33);  // 33 + 32, not 64 + 1
   p.heads_kv = 1;
-  CHECK(heads_per_section(p) == 65);  // a group is never split
+  CHECK(heads_per_section(p, {}) == 65);  // a group is never split
   p.batch = 0;
-  CHECK(heads_per_section(p) == 0);
+  CHECK(heads_per_section(p, {}) == 0);
   p.mask = MaskKind::none;
-  CHECK(heads_per_section(p) == 1);
+  CHECK(heads_per_section(p, {}) == 1);
+}
+
+TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
+  KernelConfig config;
+  config.mainloop = 90;
+  config.ctas_per_sm = 2;
+  AttentionProblem p = causal_gqa();
+  CHECK(launch_of(p, config, 132, nullptr).grid == 512);  // each block its own tile
+  CHECK_FALSE(needs_counter(config));
+  for (const int schedule : {1, 2}) {
+    config.schedule = schedule;
+    CHECK(launch_of(p, config, 132, nullptr).grid == 264);
+    CHECK(launch_of(p, config, 1000, nullptr).grid == 512);
+    CHECK(needs_counter(config) == (schedule == 2));
+  }
+  // 8 MiB of keys and values, but 16 heads at least and 32 at most.
+  p.heads_kv = p.heads_q = 64;
+  CHECK(heads_per_section(p, config) == 16);
+  p.seqlen_k = 512;
+  CHECK(heads_per_section(p, config) == 32);
+  p.head_dim = p.head_dim_v = 256;
+  CHECK(heads_per_section(p, config) == 16);
+  p.heads_kv = 8;  // whose keys and values are an eighth
+  CHECK(heads_per_section(p, config) == 32);
 }
 
 TEST_CASE("the scale in powers of two is normal and finite") {
@@ -74,7 +98,7 @@ TEST_CASE("the scale in powers of two is normal and finite") {
 
 TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   const AttentionProblem p = causal_gqa();
-  const Launch launch = launch_of(p, {});
+  const Launch launch = launch_of(p, {}, 132, nullptr);
   float lse = 0;
   AttentionArgs args;
   args.q = &args;

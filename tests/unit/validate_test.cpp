@@ -20,6 +20,7 @@ void* at(std::uintptr_t address) {
 
 AttentionProblem problem() {
   AttentionProblem p;
+  p.row_alignment = RowAlignment::bytes16_any_order;  // the rules of alignment alone
   p.head_dim = 64;
   p.batch = 2;
   p.heads_q = 4;
@@ -71,7 +72,7 @@ TEST_CASE("validate: a good problem and good arguments") {
 TEST_CASE("validate: enumerations in range") {
   CHECK(broken_problem([](P& p) { p.dtype = static_cast<DType>(2); }) == "dtype: 2");
   CHECK(broken_problem([](P& p) { p.mask = static_cast<MaskKind>(3); }) == "mask: 3");
-  CHECK(broken_problem([](P& p) { p.row_alignment = static_cast<RowAlignment>(2); }) == "row_alignment: 2");
+  CHECK(broken_problem([](P& p) { p.row_alignment = static_cast<RowAlignment>(3); }) == "row_alignment: 3");
 }
 
 TEST_CASE("validate: head dims") {
@@ -156,33 +157,52 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
   A a = arguments(p);
   a.q = at(0x1000002);
   CHECK(violations_of(p, a).at(0).rule.find("RowAlignment::element") != std::string::npos);
-  CHECK_FALSE(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::element);
   p.row_alignment = RowAlignment::element;
   CHECK(violations_of(p, a).empty());
   a.q = at(0x1000001);
   CHECK(fields(violations_of(p, a)) == "q: 0x1000001");
 }
 
-TEST_CASE("validate: rows_are_16_byte_aligned looks at what a kernel touches") {
+TEST_CASE("validate: row_alignment_of looks at what a kernel touches") {
   P p = problem();
   A a = arguments(p);
-  CHECK(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
   a.o_strides.row = 260;
-  CHECK_FALSE(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::element);
   p.seqlen_q = 1;
-  CHECK(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
   a.k = at(0x2000002);
-  CHECK_FALSE(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::element);
   p.seqlen_k = 0;
-  CHECK(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
   p.batch = 0, a.q = at(0x1000001);
-  CHECK(rows_are_16_byte_aligned(p, a));
+  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
 
   P defaults = problem();  // heads_kv 0 means heads_q: the head stride of K is in use
   defaults.heads_kv = 0;
   A odd = arguments(defaults);
   odd.k_strides.head = 4;
-  CHECK_FALSE(rows_are_16_byte_aligned(defaults, odd));
+  CHECK(row_alignment_of(defaults, odd) == RowAlignment::element);
+}
+
+TEST_CASE("validate: strides of 0 and below are no bytes16") {
+  for (const std::int64_t stride : {0, -64}) {
+    P p = problem();
+    A a = arguments(p);
+    a.k_strides.row = stride;
+    p.row_alignment = RowAlignment::bytes16;
+    CHECK(row_alignment_of(p, a) == RowAlignment::bytes16_any_order);
+    CHECK(fields(violations_of(p, a)) == "k_strides.row: " + std::to_string(stride));
+    CHECK(violations_of(p, a).at(0).rule.find("bytes16_any_order") != std::string::npos);
+    p.row_alignment = RowAlignment::bytes16_any_order;
+    CHECK(violations_of(p, a).empty());
+    p.seqlen_k = 1;
+    CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
+    a.q = at(0x1000008);
+    CHECK(row_alignment_of(p, a) == RowAlignment::element);
+    CHECK(fields(violations_of(p, a)) == "q: 0x1000008");
+  }
 }
 
 TEST_CASE("validate: lse") {

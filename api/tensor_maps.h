@@ -1,0 +1,18 @@
+// Q, K, V and O of a call as TMA sees them.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/config.h>
+#include <fa2/problem.h>
+
+#include <templates/attention/params.cuh>
+
+namespace fa2 {
+
+/// Fills in params.q, k, v and o: boxes of 64 query rows and of config.tile_n keys, as tile/tma_copy.cuh
+/// takes them. The current device's. `args` are valid for `problem`, which has at least one query and
+/// RowAlignment::bytes16.
+void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, const AttentionArgs& args,
+                      AttentionParamsSm90& params);
+
+}  // namespace fa2

@@ -1,0 +1,25 @@
+// Warp specialisation: one warp loads, warpgroups of four warps compute.
+#pragma once
+
+#include "attention/consumer_sm90.cuh"
+#include "attention/producer_sm90.cuh"
+#include "ptx/register_budget.cuh"
+
+namespace fa2 {
+
+template <class Config>
+FA2_DEVICE void attention_forward_sm90(const AttentionParamsSm90& params) {
+  const SharedLayoutSm90<Config> shared{ptx::dynamic_shared()};
+  start_pipeline<Config>(shared);
+  const int warpgroup = ptx::warpgroup_index();
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<Config::producer_registers>();
+    if (ptx::warp_index() == 0) Producer<Config>{params, shared, {}, {}}.run();
+  } else {
+    ptx::setmaxnreg_inc<Config::consumer_registers>();
+    consume<Config>(params, shared, warpgroup - 1);
+    if (ptx::thread_index() % 128 == 0) ptx::bulk_wait_group<0>();
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,163 @@
+// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on wgmma: what one consumer warpgroup does for its
+// 64 query rows.
+#pragma once
+
+#include "attention/block_range.cuh"
+#include "attention/pipeline_sm90.cuh"
+#include "attention/score_mod.cuh"
+#include "attention/softmax.cuh"
+#include "tile/gemm.cuh"
+#include "tile/wgmma_gemm.cuh"
+
+namespace fa2 {
+
+/// Pingpong: warpgroups take turns at issuing products, so that one's softmax runs beside another's products.
+/// Named barriers 1.. are the turns; nobody waits unless Config::pingpong.
+template <class Config>
+struct Turns {
+  static constexpr int warpgroups = Config::warps / 4;
+  int warpgroup;
+
+  FA2_DEVICE void start() const {
+    if constexpr (Config::pingpong) {
+      if (warpgroup == 0) ptx::bar_arrive(1, 256);
+    }
+  }
+  FA2_DEVICE void await() const {
+    if constexpr (Config::pingpong) ptx::bar_sync(1 + warpgroup, 256);
+  }
+  FA2_DEVICE void skip() const {
+    await();
+    pass();
+  }
+  FA2_DEVICE void pass() const {
+    if constexpr (Config::pingpong)
+      ptx::bar_arrive(1 + (warpgroup + 1 == warpgroups ? 0 : warpgroup + 1), 256);
+  }
+};
+
+template <class Config>
+struct MainloopSm90 {
+  using Element = typename Config::Element;
+  using Layout = SharedLayoutSm90<Config>;
+  using Cursor = RingCursor<Config::stages>;
+  static constexpr int steps = Config::tile_n / 16;
+
+  const Mask<Config>& mask;
+  const Turns<Config>& turns;
+  KeyValueReader<Config>& ring;
+  typename Layout::QueryTile queries;
+  int first_row;  ///< of this warp, in the sequence
+  bool scale_is_negative;
+
+  AccumulatorTile<1, Config::tile_n / 8> scores;
+  OperandA<1> probabilities[steps];
+  AccumulatorTile<1, Layout::padded_dim_v / 8> output;
+  OnlineSoftmax<1, Config::rescale_threshold> softmax;
+
+  /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. The
+  /// next block's Q K^T and this block's P V are in flight together. On return `output` is unnormalised.
+  FA2_DEVICE void run(int loaded, const BlockRange& own) {
+    output.clear();
+    int n = loaded - 1;
+    if (n < 0) return;
+    Cursor first = ring.take();
+    if constexpr (Config::skip_masked) {
+      // The producer's order: the keys of a block come before the values of the block above it.
+      for (; n >= own.end && n > 0; --n) {
+        ring.skip(first);
+        first = ring.take();
+        ring.skip(ring.take());
+        turns.skip();
+      }
+    }
+    ring.await(first);
+    issue_scores(first);
+    ptx::wgmma_wait_group<0>();
+    hold(scores);
+    softmax_of(n, own, first);
+    ring.release(first);
+    round_probabilities();
+    while (n-- > 0) {
+      const Cursor keys = ring.take(), values = ring.take();
+      ring.await(keys);
+      turns.await();
+      issue_scores(keys);
+      issue_output(values);
+      turns.pass();
+      ptx::wgmma_wait_group<1>();
+      hold(scores);
+      const bool rises = softmax_of(n, own, keys);
+      ring.release(keys);
+      ptx::wgmma_wait_group<0>();
+      hold(output);
+      ring.release(values);
+      round_probabilities();
+      if (rises) softmax.rescale(output);
+    }
+    const Cursor values = ring.take();
+    issue_output(values);
+    ptx::wgmma_wait_group<0>();
+    hold(output);
+    ring.release(values);
+  }
+
+ private:
+  /// S = Q K^T.
+  FA2_DEVICE void issue_scores(Cursor keys) {
+    hold(scores);
+    ptx::wgmma_fence();
+    wgmma_nt<Element>(scores, queries, ring.shared.keys(keys.slot));
+    ptx::wgmma_commit_group();
+  }
+
+  /// The same by this warp alone: the others of its warpgroup have no reason to come along.
+  FA2_DEVICE void recompute_scores(Cursor keys) {
+    scores.clear();
+    FA2_NO_UNROLL
+    for (int col = 0; col < Layout::padded_dim; col += 16) {
+      gemm_nt_step<Element>(scores, load_operand_a<1>(queries, ptx::warp_index() % 4 * 16, col),
+                            ring.shared.keys(keys.slot), col);
+    }
+    ptx::bar_warp_sync();  // one lane releases what all have read
+  }
+
+  /// O += P V.
+  FA2_DEVICE void issue_output(Cursor values) {
+    ring.await(values);
+    hold(probabilities);
+    hold(output);
+    ptx::wgmma_fence();
+    wgmma_nn<Element>(output, probabilities, ring.shared.values(values.slot));
+    ptx::wgmma_commit_group();
+  }
+
+  /// S becomes P of block `n`, whose keys are still there. Whether the output has to be rescaled.
+  FA2_DEVICE bool softmax_of(int n, const BlockRange& blocks, Cursor keys) {
+    if constexpr (Config::speculative_max) {
+      bool rises = false;
+      if (n < blocks.first_masked && !softmax.is_new()) {
+        prepare(n);
+        if (softmax.speculate(scores, rises)) return rises;
+        // A score rose beyond what a power of two can mend: once more, with the true maximum.
+        recompute_scores(keys);
+      }
+    }
+    prepare(n);
+    if (n >= blocks.first_masked) mask.apply(scores, first_row, n * Config::tile_n);
+    return softmax.step(scores);
+  }
+
+  /// A negative scale is a positive one with negated scores: the running maximum then stays a maximum.
+  FA2_DEVICE void prepare(int n) {
+    if (scale_is_negative) scores.negate();
+    ScoreMod<Config>::apply(scores, first_row, n * Config::tile_n);
+  }
+
+  FA2_DEVICE void round_probabilities() {
+    FA2_UNROLL
+    for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
+  }
+};
+
+}  // namespace fa2

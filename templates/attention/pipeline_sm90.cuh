@@ -1,0 +1,77 @@
+// How the producer and the consumers of a block hand each other tiles: rings of mbarriers.
+#pragma once
+
+#include "attention/shared_layout_sm90.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/mbarrier.cuh"
+
+namespace fa2 {
+
+/// A place in a ring of kSlots, and how often it was passed.
+template <int kSlots>
+struct RingCursor {
+  int slot = 0;
+  u32 parity = 0;
+
+  FA2_DEVICE void advance() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// Makes every mbarrier of the block; all threads may use them on return.
+template <class Config>
+FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
+  constexpr int kConsumerWarps = Config::warps;
+  if (ptx::thread_index() == 0) {
+    FA2_UNROLL
+    for (int slot = 0; slot < Config::stages; ++slot) {
+      ptx::mbarrier_init(shared.slot_full(slot), 1);
+      ptx::mbarrier_init(shared.slot_empty(slot), kConsumerWarps);
+    }
+    FA2_UNROLL
+    for (int buffer = 0; buffer < Config::q_buffers; ++buffer) {
+      ptx::mbarrier_init(shared.queries_full(buffer), 1);
+      ptx::mbarrier_init(shared.queries_empty(buffer), kConsumerWarps / 4);
+    }
+    FA2_UNROLL
+    for (int turn = 0; turn < 2; ++turn) {
+      ptx::mbarrier_init(shared.tile_full(turn), 1);
+      ptx::mbarrier_init(shared.tile_empty(turn), kConsumerWarps);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  ptx::bar_sync();
+}
+
+/// One consumer warpgroup's view of the ring of key and value tiles, which alternate in the producer's order.
+template <class Config>
+struct KeyValueReader {
+  SharedLayoutSm90<Config> shared;
+  RingCursor<Config::stages> next;
+
+  /// The next tile's slot, at once: it may not be loaded yet.
+  FA2_DEVICE RingCursor<Config::stages> take() {
+    const RingCursor<Config::stages> taken = next;
+    next.advance();
+    return taken;
+  }
+  FA2_DEVICE void await(RingCursor<Config::stages> at) const {
+    ptx::mbarrier_wait(shared.slot_full(at.slot), at.parity);
+  }
+
+  /// A tile that this warpgroup does not need.
+  FA2_DEVICE void skip(RingCursor<Config::stages> at) const {
+    await(at);  // else it would be counted as one that had read what was in the slot before
+    release(at);
+  }
+
+  /// This warp reads the slot no more; by every warp.
+  FA2_DEVICE void release(RingCursor<Config::stages> at) const {
+    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_empty(at.slot));
+  }
+};
+
+}  // namespace fa2

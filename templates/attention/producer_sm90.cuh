@@ -1,0 +1,78 @@
+// The producer warp: every tile of Q, K and V of the block's output tiles, in the order in which the
+// consumers need them.
+#pragma once
+
+#include "attention/block_range.cuh"
+#include "attention/tile_schedule_sm90.cuh"
+#include "tile/tma_copy.cuh"
+
+namespace fa2 {
+
+/// The whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues.
+template <class Config>
+struct Producer {
+  using Layout = SharedLayoutSm90<Config>;
+
+  const AttentionParamsSm90& params;
+  Layout shared;
+  RingCursor<Config::stages> slot;
+  RingCursor<Config::q_buffers> buffer;
+
+  FA2_DEVICE void run() {
+    const Mask<Config> mask{params.attention.seqlen_q, params.attention.seqlen_k};
+    TileSource<Config> tiles{params, shared, {}, 0};
+    for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
+      const TileCoordinates at = tile_of(tile, params.attention);
+      const BlockRange blocks = block_range(mask, at.q_tile * Config::tile_m, Config::tile_m);
+      const int last = blocks.end - 1;
+      if (last >= 0) load_keys(at, last);
+      // Also without a single key: the consumers put their output where the queries were.
+      load_queries(at);
+      for (int n = last; n > 0; --n) {
+        load_keys(at, n - 1);
+        load_values(at, n);
+      }
+      if (last >= 0) load_values(at, 0);
+    }
+  }
+
+ private:
+  FA2_DEVICE TensorRows key_rows(const TileCoordinates& at, int n) const {
+    return {n * Config::tile_n, at.head / params.attention.queries_per_kv, at.batch};
+  }
+
+  FA2_DEVICE void load_keys(const TileCoordinates& at, int n) {
+    load<Config::head_dim>(shared.keys(slot.slot), params.k, key_rows(at, n));
+  }
+  FA2_DEVICE void load_values(const TileCoordinates& at, int n) {
+    load<Config::head_dim_v>(shared.values(slot.slot), params.v, key_rows(at, n));
+  }
+
+  template <int kTensorCols, class Tile>
+  FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
+    ptx::mbarrier_wait(shared.slot_empty(slot.slot), slot.parity ^ 1);
+    if (ptx::elect_one()) {
+      ptx::mbarrier_arrive_expect_tx(shared.slot_full(slot.slot), Tile::bytes);
+      tma_load_tile<kTensorCols>(tile, map, from, shared.slot_full(slot.slot));
+    }
+    ptx::bar_warp_sync();
+    slot.advance();
+  }
+
+  FA2_DEVICE void load_queries(const TileCoordinates& at) {
+    ptx::mbarrier_wait(shared.queries_empty(buffer.slot), buffer.parity ^ 1);
+    if (ptx::elect_one()) {
+      const SharedAddress full = shared.queries_full(buffer.slot);
+      ptx::mbarrier_arrive_expect_tx(full, Layout::warpgroups * Layout::QueryTile::bytes);
+      FA2_UNROLL
+      for (int w = 0; w < Layout::warpgroups; ++w) {
+        tma_load_tile<Config::head_dim>(shared.queries(buffer.slot, w), params.q,
+                                        {at.q_tile * Config::tile_m + 64 * w, at.head, at.batch}, full);
+      }
+    }
+    ptx::bar_warp_sync();
+    buffer.advance();
+  }
+};
+
+}  // namespace fa2

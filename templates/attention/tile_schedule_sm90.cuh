@@ -1,0 +1,96 @@
+// Which output tiles a block computes, one after the other. The producer decides, the consumers follow.
+#pragma once
+
+#include "attention/pipeline_sm90.cuh"
+#include "attention/scheduler.cuh"
+#include "ptx/atomic.cuh"
+#include "ptx/memory.cuh"
+
+namespace fa2 {
+
+/// once: a block computes its own tile. in_turn: every block_count-th. dynamic: the next that no block has
+/// taken yet.
+enum class Schedule { once, in_turn, dynamic };
+
+template <class Config>
+constexpr Schedule schedule_of = static_cast<Schedule>(Config::schedule);
+
+constexpr u32 kNoTile = 0xffffffffu;
+
+/// Asked by the producer's warp.
+template <class Config>
+struct TileSource {
+  const AttentionParamsSm90& params;
+  SharedLayoutSm90<Config> shared;
+  RingCursor<2> turn;
+  u32 tile;
+
+  FA2_DEVICE void announce() {
+    if constexpr (schedule_of<Config> != Schedule::dynamic) return;
+    ptx::mbarrier_wait(shared.tile_empty(turn.slot), turn.parity ^ 1);
+    if (ptx::elect_one()) {
+      ptx::st_shared_u32(shared.tile_number(turn.slot), tile);
+      ptx::mbarrier_arrive(shared.tile_full(turn.slot));
+    }
+    ptx::bar_warp_sync();
+    turn.advance();
+  }
+
+  FA2_DEVICE u32 first() {
+    tile = ptx::block_index();
+    announce();
+    return tile;
+  }
+
+  /// Taken as late as possible: tiles are handed out from the longest to the shortest.
+  FA2_DEVICE u32 next() {
+    if constexpr (schedule_of<Config> == Schedule::once) return kNoTile;
+    if constexpr (schedule_of<Config> == Schedule::in_turn) tile += params.block_count;
+    if constexpr (schedule_of<Config> == Schedule::dynamic) {
+      u32 taken = 0;
+      if (ptx::lane_index() == 0) taken = ptx::atom_inc_global_u32(params.next_tile, params.tile_count - 1);
+      tile = params.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
+    }
+    if (tile >= params.tile_count) tile = kNoTile;
+    announce();
+    return tile;
+  }
+};
+
+/// Asked by every consumer warp.
+template <class Config>
+struct TileFollower {
+  const AttentionParamsSm90& params;
+  SharedLayoutSm90<Config> shared;
+  RingCursor<2> turn;
+  u32 tile;
+
+  FA2_DEVICE u32 first() {
+    tile = ptx::block_index();
+    if constexpr (schedule_of<Config> == Schedule::dynamic) hear();
+    return tile;
+  }
+
+  FA2_DEVICE u32 next() {
+    if constexpr (schedule_of<Config> == Schedule::once) return kNoTile;
+    if constexpr (schedule_of<Config> == Schedule::dynamic) hear();
+    if constexpr (schedule_of<Config> == Schedule::in_turn) {
+      tile += params.block_count;
+      if (tile >= params.tile_count) tile = kNoTile;
+    }
+    return tile;
+  }
+
+ private:
+  FA2_DEVICE void hear() {
+    ptx::mbarrier_wait(shared.tile_full(turn.slot), turn.parity);
+    // The same in every lane, and known to be: what follows from it stays in uniform registers.
+    tile = static_cast<u32>(
+        ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(shared.tile_number(turn.slot))), 0));
+    ptx::bar_warp_sync();  // every lane has read it
+    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.tile_empty(turn.slot));
+    turn.advance();
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,58 @@
+// A matrix tile of 16-bit elements in shared memory as TMA writes it and wgmma reads it.
+#pragma once
+
+#include "ptx/registers.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/shared_tile.cuh"
+
+namespace fa2 {
+
+/// kRows x kCols elements as groups of columns, one after the other: a group is as wide as the widest swizzle
+/// that divides the row, and holds all rows, one span each. `base` is a multiple of 8 spans.
+template <int kRows, int kCols>
+struct SwizzledTile {
+  static_assert(kCols % 16 == 0 && kRows % 8 == 0,
+                "a wgmma step reads 16 columns, a swizzle repeats every 8 rows");
+  static constexpr int rows = kRows;
+  static constexpr int cols = kCols;
+  static constexpr int bytes = kRows * kCols * 2;
+  static constexpr Swizzle swizzle = kCols % 64 == 0   ? Swizzle::span128
+                                     : kCols % 32 == 0 ? Swizzle::span64
+                                                       : Swizzle::span32;
+  static constexpr int span = span_of(swizzle);
+  static constexpr int group_cols = span / 2;
+  static constexpr int groups = kCols / group_cols;
+  static constexpr int group_bytes = kRows * span;
+
+  SharedAddress base;
+
+  /// As an operand that is summed over its columns, 16 a step.
+  FA2_DEVICE ptx::MatrixDescriptor by_columns(int step) const {
+    const int byte = step * 32;
+    return ptx::matrix_descriptor<swizzle>(base, 16, 8 * span)
+        .advanced(static_cast<u32>(byte / span * group_bytes + byte % span));
+  }
+
+  /// As an operand that is summed over its rows, 16 a step.
+  FA2_DEVICE ptx::MatrixDescriptor by_rows(int step) const {
+    return ptx::matrix_descriptor<swizzle>(base, group_bytes, 8 * span)
+        .advanced(static_cast<u32>(step * 16 * span));
+  }
+
+  /// Address of the 16-byte chunk that holds (row, col); col is a multiple of 8.
+  FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
+    const int chunk = col % group_cols / 8;
+    constexpr int kRowsOfPattern = 128 / span;  // the rows of 128 bytes share a permutation
+    const int permuted = chunk ^ (row / kRowsOfPattern % (span / 16));
+    return base + static_cast<u32>(col / group_cols * group_bytes + row * span + permuted * 16);
+  }
+
+  /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples
+  /// of 16.
+  template <BlockOrder kOrder>
+  FA2_DEVICE SharedAddress block_address(int row, int col) const {
+    return chunk_address(row + block_row<kOrder>(), col + 8 * block_chunk<kOrder>());
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,51 @@
+// Swizzled tiles between global and shared memory by TMA.
+#pragma once
+
+#include "ptx/mbarrier.cuh"
+#include "ptx/tma.cuh"
+#include "tile/swizzled_tile.cuh"
+
+namespace fa2 {
+
+/// Rows of one head of a tensor.
+struct TensorRows {
+  int row;
+  int head;
+  int batch;
+};
+
+/// How a tile of kTensorCols columns travels: in one box whose third dimension runs over the groups of
+/// columns, or, where the columns end inside a group, in one box a group, which TMA fills up with zeros. The
+/// tensor maps are made to match (api/tensor_maps.h).
+template <class Tile, int kTensorCols>
+constexpr int boxes_of = kTensorCols % Tile::group_cols == 0 ? 1 : Tile::groups;
+
+template <class Tile, int kTensorCols>
+FA2_DEVICE ptx::TensorCoordinates box_at(const TensorRows& at, int box) {
+  return {{box * Tile::group_cols, at.row, 0, at.head, at.batch}};
+}
+
+/// Starts loading `tile`; the mbarrier expects its bytes already. Rows outside of the tensor arrive as zeros.
+/// By one thread.
+template <int kTensorCols, class Tile>
+FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows& from,
+                              SharedAddress mbarrier) {
+  FA2_UNROLL
+  for (int box = 0; box < boxes_of<Tile, kTensorCols>; ++box) {
+    ptx::tma_load(tile.base + static_cast<u32>(box * Tile::group_bytes), map,
+                  box_at<Tile, kTensorCols>(from, box), mbarrier);
+  }
+}
+
+/// Starts storing `tile`, but for what lies outside of the tensor, and commits the group. By one thread.
+template <int kTensorCols, class Tile>
+FA2_DEVICE void tma_store_tile(const TensorMap& map, const TensorRows& to, Tile tile) {
+  FA2_UNROLL
+  for (int box = 0; box < boxes_of<Tile, kTensorCols>; ++box) {
+    ptx::tma_store(map, box_at<Tile, kTensorCols>(to, box),
+                   tile.base + static_cast<u32>(box * Tile::group_bytes));
+  }
+  ptx::bulk_commit_group();
+}
+
+}  // namespace fa2

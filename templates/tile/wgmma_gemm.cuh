@@ -1,0 +1,51 @@
+// Warpgroup-level products of register and swizzled tiles. All are asynchronous: they end with the wait that
+// covers them.
+#pragma once
+
+#include "ptx/wgmma_shapes.cuh"
+#include "tile/register_tile.cuh"
+#include "tile/swizzled_tile.cuh"
+
+namespace fa2 {
+
+/// wgmma gives a warp's 16 rows to its lanes as mma.m16n8k16 does: the tile's registers, in order.
+template <int kN>
+FA2_DEVICE float (&flat(AccumulatorTile<1, kN>& tile))[4 * kN] {
+  return reinterpret_cast<float(&)[4 * kN]>(tile.value);
+}
+
+/// c = A B^T, summed over the columns of both.
+template <class Element, int kN, int kRows, int kCols>
+FA2_DEVICE void wgmma_nt(AccumulatorTile<1, kN>& c, SwizzledTile<64, kCols> a, SwizzledTile<kRows, kCols> b) {
+  using ptx::Major;
+  static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
+  ptx::wgmma_ss<Element, kRows, Major::k, Major::k>(flat(c), a.by_columns(0), b.by_columns(0));
+  FA2_UNROLL
+  for (int k = 1; k < kCols / 16; ++k)
+    ptx::wgmma_ss<Element, kRows, Major::k, Major::k>(flat(c), a.by_columns(k), b.by_columns(k), true);
+}
+
+/// c += A B, summed over B's rows.
+template <class Element, int kN, int kSteps, int kRows, int kCols>
+FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, const OperandA<1> (&a)[kSteps],
+                         SwizzledTile<kRows, kCols> b) {
+  static_assert(kN * 8 == kCols && kSteps * 16 == kRows,
+                "B's columns are the accumulator's, its rows are A's columns");
+  FA2_UNROLL
+  for (int k = 0; k < kSteps; ++k)
+    ptx::wgmma_rs<Element, kCols, ptx::Major::mn>(flat(c), a[k].pair[0], b.by_rows(k), true);
+}
+
+/// No use of these registers moves across: before a fence what a wgmma will use, after a wait what it has
+/// made.
+template <int kN>
+FA2_DEVICE void hold(AccumulatorTile<1, kN>& tile) {
+  ptx::hold_registers(flat(tile));
+}
+template <int kSteps>
+FA2_DEVICE void hold(OperandA<1> (&a)[kSteps]) {
+  FA2_UNROLL
+  for (int k = 0; k < kSteps; ++k) ptx::hold_registers(a[k].pair[0]);
+}
+
+}  // namespace fa2

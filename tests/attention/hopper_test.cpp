@@ -1,0 +1,122 @@
+// Main loop 90, pinned: the numerics contract, and scores that try the speculative maximum.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <generator/config_space.h>
+#include <runtime/device.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// One to three warpgroups, every schedule, with and without turns, a second Q buffer and speculation.
+const std::vector<std::string> kConfigs = {
+    "tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,speculative_max=1",
+    "tile_m=128,tile_n=128,warps=8,stages=4,q_buffers=1,schedule=1",
+    "tile_m=192,tile_n=80,warps=12,stages=3,q_buffers=2,schedule=2,pingpong=1,speculative_max=1",
+    "tile_m=128,tile_n=48,warps=8,stages=2,q_buffers=1,schedule=0,pingpong=1",
+    "tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=1,schedule=2,speculative_max=1,rescale_threshold=0"};
+
+/// Empty if the problem does not fit it.
+std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std::string& text) {
+  KernelConfig config = parse_config("mainloop=90," + text);
+  config.skip_masked = problem.mask != MaskKind::none;
+  if (why_rejected({traits_of(problem), config, device(device_under_test()).arch})) return {};
+  return {config};
+}
+
+/// Runs one call with the configurations that fit, from `first` every `step`-th.
+void expect_contract_of(GuardedCall& call, const std::filesystem::path& cache, std::size_t first = 0,
+                        std::size_t step = 1) {
+  int ran = 0;
+  for (std::size_t i = first; i < kConfigs.size(); i += step) {
+    for (const KernelConfig& config : config_for(call.problem, kConfigs[i])) {
+      ContextOptions options = untuned(cache);
+      options.config = config;
+      Context context(options);
+      INFO(to_string(config));
+      call.upload();
+      run_and_expect_contract(context, call);
+      ++ran;
+    }
+  }
+  CHECK(ran >= 1);
+}
+
+/// Query i is e_0, and key j begins with score(j): the scores of every row.
+void set_scores(GuardedCall& call, const std::function<float(std::int64_t)>& score) {
+  for (std::int64_t b = 0; b < call.problem.batch; ++b) {
+    for (std::int64_t h = 0; h < call.problem.heads_q; ++h) {
+      for (std::int64_t i = 0; i < call.problem.seqlen_q; ++i) {
+        for (std::int64_t d = 0; d < call.q.dim; ++d) call.q.at(b, h, i, d) = d == 0 ? 1.0f : 0.0f;
+      }
+    }
+    for (std::int64_t h = 0; h < call.problem.heads_kv; ++h) {
+      for (std::int64_t j = 0; j < call.problem.seqlen_k; ++j)
+        call.k.at(b, h, j, 0) = reference::round_to(score(j), call.problem.dtype);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("main loop 90 keeps the numerics contract") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  const std::vector<std::pair<int, int>> lengths = {{1, 129},   {127, 113}, {65, 64},
+                                                    {251, 333}, {64, 0},    {300, 40}};
+  const std::vector<std::pair<int, int>> head_dims = {{8, 8},     {64, 64},   {72, 40},  {40, 136},
+                                                      {128, 128}, {192, 128}, {256, 256}};
+  std::size_t i = 0;
+  for (const auto& [d, dv] : head_dims) {
+    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+      const auto& [sq, sk] = lengths[i % lengths.size()];
+      const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
+      GuardedCall call({dtype, mask, RowAlignment::bytes16, d, dv, 2, 4, i % 3 == 0 ? 4 : 2, sq, sk});
+      if (i % 4 == 1) call.args.softmax_scale = -0.2f;
+      if (sk == 0) call.args.k = call.args.v = nullptr;
+      expect_contract_of(call, cache.path(), i % 2, 2);
+      ++i;
+    }
+  }
+}
+
+TEST_CASE("main loop 90 and scores that rise, fall and jump") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<std::pair<const char*, std::function<float(std::int64_t)>>> kinds = {
+      {"rising with the key", [](std::int64_t j) { return 0.25f * static_cast<float>(j); }},
+      {"falling with the key", [](std::int64_t j) { return -0.25f * static_cast<float>(j); }},
+      {"constant", [](std::int64_t) { return 3.0f; }},
+      {"one by 2^7", [](std::int64_t j) { return j == 70 ? 5.0f : 0.0f; }},
+      {"one by 2^14", [](std::int64_t j) { return j == 70 ? 10.0f : 0.0f; }},
+      {"one by 2^100", [](std::int64_t j) { return j == 70 ? 70.0f : 0.0f; }},
+      {"one by 2^140", [](std::int64_t j) { return j == 70 ? 97.0f : 0.0f; }},
+      {"one by 2^90000", [](std::int64_t j) { return j == 3 ? 60000.0f : 0.0f; }},
+      {"in steps of 2^20, towards the first key",
+       [](std::int64_t j) { return 14.0f * static_cast<float>(10 - j / 16); }},
+      {"-inf but for one", [](std::int64_t j) { return j == 20 ? 1.0f : -kInfinity; }},
+      {"one +inf", [](std::int64_t j) { return j == 90 ? kInfinity : 0.0f; }}};
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+    GuardedCall call({DType::f16, mask, RowAlignment::bytes16, 64, 64, 1, 1, 1, 100, 200});
+    call.args.softmax_scale = 1.0f;
+    for (const auto& [name, score] : kinds) {
+      INFO(std::string(name));
+      set_scores(call, score);
+      expect_contract_of(call, cache.path());
+    }
+  }
+}
