@@ -41,7 +41,7 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
 }
 
 RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
-  constexpr int kLeast = 24, kMost = 240;
+  constexpr int kLeast = 24, kMost = 256;
   const int at_launch = std::min(256, arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
   const int total = at_launch * (warpgroups(c) + 1);
   const int consumer = std::min(kMost, (total - kLeast) / warpgroups(c) / 8 * 8);
