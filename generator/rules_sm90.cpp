@@ -41,7 +41,7 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
 }
 
 RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
-  constexpr int kLeast = 24, kMost = 256;
+  constexpr int kLeast = 24, kMost = 240;
   const int at_launch = std::min(256, arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
   const int total = at_launch * (warpgroups(c) + 1);
   const int consumer = std::min(kMost, (total - kLeast) / warpgroups(c) / 8 * 8);
@@ -78,6 +78,12 @@ std::optional<std::string> broken_rule(const KernelSpec& spec) {
 std::optional<std::string> broken_register_rule(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
   const RegisterShares shares = register_shares(c, spec.arch);
+  if (shares.at_launch > shares.consumer) {
+    return fmt::format(
+        "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take more "
+        "warps or blocks per SM",
+        c.threads(), shares.at_launch, shares.consumer);
+  }
   const int registers = estimated_registers(spec.traits, c);
   if (registers > shares.consumer) {
     return fmt::format(
@@ -117,6 +123,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   for (const int warps : {4, 8, 12}) {
     for (const int tile_n : {48, 64, 80, 96, 112, 128, 144, 160, 176, 192}) {
       for (const int ctas_per_sm : {1, 2, 3}) {
+        if (warps == 4 && ctas_per_sm == 1) continue;
         for (const int q_buffers : {1, 2}) {
           for (const int pingpong : {0, 1}) {
             for (const int speculative_max : {0, 1}) {
