@@ -53,7 +53,8 @@ std::vector<KernelConfig> hopper_preferences(const AttentionProblem& p, int head
   const KernelConfig two = hopper(p, arch, 8, 128, 1, 2, false, true),
                      safe = hopper(p, arch, 8, 64, 1, 1, false, false);
   if (head_dim <= 64) {
-    const KernelConfig three = hopper(p, arch, 12, 128, 1, 2, true, true);
+    // Rows that are no whole swizzle of 128 bytes take more registers for addresses.
+    const KernelConfig three = hopper(p, arch, 12, head_dim == 64 ? 128 : 112, 1, 2, true, true);
     const KernelConfig small = hopper(p, arch, 4, 64, 3, 2, false, true);
     if (causal && p.seqlen_q <= 1536) return {small, three, safe};
     return {three, small, safe};

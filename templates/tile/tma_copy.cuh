@@ -30,7 +30,8 @@ FA2_DEVICE ptx::TensorCoordinates box_at(const TensorRows& at, int box) {
 template <int kTensorCols, class Tile>
 FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows& from,
                               SharedAddress mbarrier) {
-  FA2_UNROLL
+  // A producer has few registers for addresses.
+  FA2_NO_UNROLL
   for (int box = 0; box < boxes_of<Tile, kTensorCols>; ++box) {
     ptx::tma_load(tile.base + static_cast<u32>(box * Tile::group_bytes), map,
                   box_at<Tile, kTensorCols>(from, box), mbarrier);

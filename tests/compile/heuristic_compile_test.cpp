@@ -24,7 +24,7 @@ std::vector<KernelSource> heuristic_kernels() {
   std::map<std::string, KernelSource> kernels;
   for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
     const Arch& arch = *find_arch(name);
-    for (const int head_dim : {40, 64, 96, 128, 192, 256}) {
+    for (const int head_dim : {40, 64, 96, 128, 192, 200, 256}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
         for (const int seqlen : {64, 4096}) {
           AttentionProblem p;
