@@ -91,6 +91,9 @@ std::string summary(const TuneReport& report) {
 std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target) {
   const KernelConfig first = heuristic(problem, target.arch, target.sm_count).config;
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), target.arch).valid;
+  for (KernelConfig& config : candidates) {
+    if (config.mainloop == 90) config.packed_heads = packed_heads(problem, config.tile_m);
+  }
   std::erase(candidates, first);
   std::ranges::stable_sort(candidates, {},
                            [&](const KernelConfig& config) { return distance(config, first); });
@@ -134,7 +137,7 @@ ConfigChoice ConfigChooser::guess(const AttentionProblem& problem, const Target&
 
 ConfigChoice ConfigChooser::pinned(const AttentionProblem& problem, const Target& target) const {
   const KernelConfig& config = *settings_.pinned;
-  if (auto reason = why_rejected({traits_of(problem), config, target.arch})) {
+  if (auto reason = why_rejected(problem, config, target.arch)) {
     throw InvalidProblem(
         {{settings_.pinned_by, to_string(config),
           fmt::format("cannot compute \"{}\" on {}: {}", to_string(problem), target.arch.name, *reason)}});
@@ -144,7 +147,7 @@ ConfigChoice ConfigChooser::pinned(const AttentionProblem& problem, const Target
 
 Lookup ConfigChooser::look_up(const AttentionProblem& problem, const Target& target) const {
   const auto is_valid = [&](const KernelConfig& config) {
-    return !why_rejected({traits_of(problem), config, target.arch}).has_value();
+    return !why_rejected(problem, config, target.arch).has_value();
   };
   return store_.find(target.device, std::string(target.arch.name), target.sm_count, bucket_of(problem),
                      is_valid);

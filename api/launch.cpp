@@ -33,16 +33,17 @@ Launch launch_of(const AttentionProblem& p, const KernelConfig& config, int sm_c
   launch.config = config;
   if (p.batch == 0 || p.seqlen_q == 0) return launch;
   // Validation keeps batch * heads_q * q_tiles below 2^31.
-  const std::int64_t q_tiles = (p.seqlen_q + config.tile_m - 1) / config.tile_m;
-  const std::int64_t head_count = p.batch * p.heads_q;
+  const std::int64_t heads = p.heads_q / config.packed_heads;
+  const std::int64_t q_tiles = (p.seqlen_q * config.packed_heads + config.tile_m - 1) / config.tile_m;
+  const std::int64_t head_count = p.batch * heads;
   std::int64_t blocks = q_tiles * head_count;
   if (is_persistent(config))
     blocks = std::min<std::int64_t>(blocks, std::int64_t{sm_count} * config.ctas_per_sm);
   launch.grid = static_cast<std::uint32_t>(blocks);
   launch.params.seqlen_q = static_cast<int>(p.seqlen_q);
   launch.params.seqlen_k = static_cast<int>(p.seqlen_k);
-  launch.params.heads_q = static_cast<int>(p.heads_q);
-  launch.params.queries_per_kv = static_cast<int>(p.heads_q / p.heads_kv);
+  launch.params.heads_q = static_cast<int>(heads);
+  launch.params.queries_per_kv = static_cast<int>(heads / p.heads_kv);
   launch.params.q_tiles = static_cast<int>(q_tiles);
   launch.params.head_count = static_cast<int>(head_count);
   launch.params.heads_per_section = heads_per_section(p, config);
@@ -52,7 +53,7 @@ Launch launch_of(const AttentionProblem& p, const KernelConfig& config, int sm_c
 
 int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
   if (p.mask == MaskKind::none) return 1;
-  const std::int64_t group = p.heads_q / p.heads_kv, groups = p.batch * p.heads_kv;
+  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads, groups = p.batch * p.heads_kv;
   std::int64_t most_heads = 64;
   if (config.mainloop == 90) {
     constexpr std::int64_t kBytes = 8 << 20;

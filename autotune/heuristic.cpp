@@ -39,9 +39,11 @@ KernelConfig hopper(const AttentionProblem& p, const Arch& arch, int warps, int 
   c.ctas_per_sm = ctas_per_sm;
   c.q_buffers = q_buffers;
   c.schedule = 2;
+  c.overlap = 1;
   c.pingpong = pingpong;
   c.speculative_max = speculative;
   c.skip_masked = p.mask != MaskKind::none;
+  c.packed_heads = packed_heads(p, c.tile_m);
   c.stages = sm90::most_stages(traits_of(p), c, arch);
   return c;
 }
@@ -52,6 +54,10 @@ std::vector<KernelConfig> hopper_preferences(const AttentionProblem& p, int head
   const bool causal = p.mask != MaskKind::none;
   const KernelConfig two = hopper(p, arch, 8, 128, 1, 2, false, true),
                      safe = hopper(p, arch, 8, 64, 1, 1, false, false);
+  if (p.seqlen_q * packed_heads(p, 64) <= 64) {  // one warpgroup's rows
+    const KernelConfig one = hopper(p, arch, 4, head_dim <= 128 ? 128 : 64, 2, 1, false, true);
+    return {one, safe};
+  }
   if (head_dim <= 64) {
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses.
     const KernelConfig three = hopper(p, arch, 12, head_dim == 64 ? 128 : 112, 1, 2, true, true);
@@ -102,7 +108,7 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
     const std::vector<KernelConfig> better = hopper_preferences(problem.normalized(), head_dim, arch);
     configs.insert(configs.begin(), better.begin(), better.end());
   }
-  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected({traits, c, arch}).has_value(); });
+  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(problem, c, arch).has_value(); });
   if (configs.empty()) {
     throw Error(ErrorCode::internal,
                 fmt::format("no heuristic configuration fits {} on {}", to_string(traits), arch.name));
@@ -113,6 +119,14 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
                                       choices.size() + 1, head_dim, problem.seqlen_q, arch.name)});
   }
   return choices;
+}
+
+int packed_heads(const AttentionProblem& problem, int tile_m) {
+  constexpr int kMost = 64;
+  const std::int64_t group = problem.heads_q / problem.heads_kv;
+  int packed = 1;
+  while (packed < kMost && group % (2 * packed) == 0 && problem.seqlen_q * packed < tile_m) packed *= 2;
+  return packed;
 }
 
 HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int sm_count) {

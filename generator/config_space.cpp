@@ -3,6 +3,8 @@
 #include <generator/config_space.h>
 #include <generator/mainloop_rules.h>
 
+#include <limits>
+
 namespace fa2 {
 namespace {
 
@@ -63,6 +65,22 @@ std::optional<std::string> why_rejected(const KernelSpec& spec) {
   if (auto reason = is_sm90 ? sm90::broken_rule(spec) : sm80::broken_rule(spec.config)) return reason;
   if (auto reason = broken_memory_rule(spec)) return reason;
   return is_sm90 ? sm90::broken_register_rule(spec) : sm80::broken_register_rule(spec);
+}
+
+std::optional<std::string> why_rejected(const AttentionProblem& problem, const KernelConfig& config,
+                                        const Arch& arch) {
+  if (auto reason = why_rejected({traits_of(problem), config, arch})) return reason;
+  if (config.packed_heads == 1) return std::nullopt;
+  const std::int64_t group = problem.heads_q / problem.heads_kv;
+  if (group % config.packed_heads != 0) {
+    return fmt::format("packed_heads = {} does not divide the {} query heads of a key/value head",
+                       config.packed_heads, group);
+  }
+  if (problem.seqlen_q > (std::numeric_limits<std::int32_t>::max() - config.tile_m) / config.packed_heads) {
+    return fmt::format("packed_heads = {} makes more than 2^31 rows of seqlen_q = {}", config.packed_heads,
+                       problem.seqlen_q);
+  }
+  return std::nullopt;
 }
 
 ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch) {

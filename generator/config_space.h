@@ -12,6 +12,10 @@ namespace fa2 {
 /// The rule this config breaks, as a sentence with numbers; empty if it can be rendered.
 std::optional<std::string> why_rejected(const KernelSpec& spec);
 
+/// The same for one problem: its heads and lengths too. `problem` is valid.
+std::optional<std::string> why_rejected(const AttentionProblem& problem, const KernelConfig& config,
+                                        const Arch& arch);
+
 struct Rejection {
   KernelConfig config;
   std::string reason;

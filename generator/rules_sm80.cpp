@@ -35,8 +35,12 @@ std::optional<std::string> broken_rule(const KernelConfig& c) {
   if (c.q_in_registers < 0 || c.q_in_registers > 1) {
     return fmt::format("q_in_registers = {}, must be 0 or 1", c.q_in_registers);
   }
-  if (c.q_buffers != 0 || c.schedule != 0 || c.pingpong != 0 || c.speculative_max != 0 || c.skip_masked != 0)
-    return "q_buffers, schedule, pingpong, speculative_max and skip_masked are of main loop 90 alone, else 0";
+  if (c.q_buffers != 0 || c.schedule != 0 || c.overlap != 0 || c.pingpong != 0 || c.speculative_max != 0 ||
+      c.skip_masked != 0)
+    return "q_buffers, schedule, overlap, pingpong, speculative_max and skip_masked are of main loop 90 "
+           "alone, "
+           "else 0";
+  if (c.packed_heads != 1) return "packed_heads is of main loop 90 alone, else 1";
   return std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include <generator/mainloop_rules.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fa2::sm90 {
 namespace {
@@ -34,10 +35,11 @@ int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers;
 }
 
-/// Scores, the probabilities of the block before, and the output.
+/// Scores, the probabilities of the block before if they are still in use, and the output.
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndSoftmax = 28;
-  return c.tile_n / 2 + c.tile_n / 4 + padded_dim(traits.head_dim_v) / 2 + kAddressesAndSoftmax;
+  const int probabilities = c.overlap ? c.tile_n / 4 : 0;
+  return c.tile_n / 2 + probabilities + padded_dim(traits.head_dim_v) / 2 + kAddressesAndSoftmax;
 }
 
 RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
@@ -66,12 +68,16 @@ std::optional<std::string> broken_rule(const KernelSpec& spec) {
   if (c.q_in_registers != 0) return "q_in_registers is of main loop 80 alone, else 0";
   if (c.q_buffers < 1 || c.q_buffers > 2) return fmt::format("q_buffers = {}, must be 1 or 2", c.q_buffers);
   if (c.schedule < 0 || c.schedule > 2) return fmt::format("schedule = {}, must be 0, 1 or 2", c.schedule);
+  if (auto broken = flag("overlap", c.overlap)) return broken;
   if (auto broken = flag("pingpong", c.pingpong)) return broken;
   if (auto broken = flag("speculative_max", c.speculative_max)) return broken;
   if (auto broken = flag("skip_masked", c.skip_masked)) return broken;
   if (c.pingpong == 1 && c.warps == 4) return "pingpong needs two warpgroups: warps = 8 or 12";
+  if (c.pingpong == 1 && c.overlap == 0) return "pingpong = 1 needs overlap = 1";
   if (c.skip_masked == 1 && spec.traits.mask == MaskKind::none)
     return "skip_masked = 1 without a mask to skip by";
+  if (c.packed_heads < 1 || c.packed_heads > 64 || (c.packed_heads & (c.packed_heads - 1)) != 0)
+    return fmt::format("packed_heads = {}, must be a power of two up to 64", c.packed_heads);
   return std::nullopt;
 }
 
@@ -121,15 +127,14 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
     all.push_back(c);
   };
   for (const int warps : {4, 8, 12}) {
-    for (const int tile_n : {48, 64, 80, 96, 112, 128, 144, 160, 176, 192}) {
+    for (int tile_n = 48; tile_n <= 256; tile_n += 16) {
       for (const int ctas_per_sm : {1, 2, 3}) {
-        if (warps == 4 && ctas_per_sm == 1) continue;
         for (const int q_buffers : {1, 2}) {
-          for (const int pingpong : {0, 1}) {
+          for (const auto& [overlap, pingpong] : {std::pair{1, 0}, {1, 1}, {0, 0}}) {
             for (const int speculative_max : {0, 1}) {
-              if (warps == 4 && pingpong == 1) continue;
-              add({90, 16 * warps, tile_n, warps, 0, 0, ctas_per_sm, 8, q_buffers, kDynamic, pingpong,
-                   speculative_max});
+              if (warps == 4 && (ctas_per_sm == 1 || pingpong == 1)) continue;
+              add({90, 16 * warps, tile_n, warps, 0, 0, ctas_per_sm, 8, q_buffers, kDynamic, overlap,
+                   pingpong, speculative_max});
             }
           }
         }

@@ -22,9 +22,11 @@ struct Config {
   static constexpr int rescale_threshold = 8;
   static constexpr int q_buffers = 0;
   static constexpr int schedule = 0;
+  static constexpr int overlap = 0;
   static constexpr int pingpong = 0;
   static constexpr int speculative_max = 0;
   static constexpr int skip_masked = 0;
+  static constexpr int packed_heads = 1;
   static constexpr int shared_bytes = 98304;
 };
 

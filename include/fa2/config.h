@@ -25,12 +25,15 @@ struct KernelConfig {
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
   std::int32_t rescale_threshold =
       8;  ///< log2 growth of the row maximum that is tolerated before O is rescaled; 0: none
-  // For main loop 90, else 0.
+  // For main loop 90, else as here.
   std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use
   std::int32_t schedule = 0;   ///< of tiles over blocks. 0: one each, 1: every n-th, 2: the next that is free
+  std::int32_t overlap = 0;    ///< 1: the next block's scores are computed beside this one's softmax
   std::int32_t pingpong = 0;   ///< 1: warpgroups take turns, one's softmax beside another's products
   std::int32_t speculative_max = 0;  ///< 1: the last maximum is subtracted before this block's is known
   std::int32_t skip_masked = 0;      ///< 1: a warpgroup leaves out blocks that none of its own rows sees
+  /// Query heads of one key/value head whose rows share a tile; a power of two up to 64. For few queries.
+  std::int32_t packed_heads = 1;
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& field) {
@@ -44,9 +47,11 @@ struct KernelConfig {
     field("rescale_threshold", self.rescale_threshold);
     field("q_buffers", self.q_buffers);
     field("schedule", self.schedule);
+    field("overlap", self.overlap);
     field("pingpong", self.pingpong);
     field("speculative_max", self.speculative_max);
     field("skip_masked", self.skip_masked);
+    field("packed_heads", self.packed_heads);
   }
 
   /// Of a block. Main loop 90 has a warpgroup of its own for the loading warp: registers move in units of

@@ -29,7 +29,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     mainloop.run(block_range(mask, at.q_tile * Config::tile_m, Config::tile_m).end,
                  block_range(mask, group_row, 64));
     mainloop.softmax.finish(mainloop.output);
-    store_lse(attention, at, warp_row, mainloop.softmax);
+    store_lse<Config>(attention, at, warp_row, mainloop.softmax);
     store_output<Config>(shared.output(buffer.slot, warpgroup), mainloop.output, params,
                          {group_row, at.head, at.batch}, warpgroup, shared.queries_empty(buffer.slot));
     buffer.advance();

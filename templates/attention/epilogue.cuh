@@ -39,18 +39,20 @@ FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinate
 }
 
 /// `first_row`: of this warp, in the sequence.
-template <int kM, int kThreshold>
+template <class Config, int kM, int kThreshold>
 FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& at, int first_row,
                           const OnlineSoftmax<kM, kThreshold>& softmax) {
   if (params.lse == nullptr || fragment_col() != 0) return;
-  float* const lse = params.lse + (static_cast<i64>(at.batch) * params.heads_q + at.head) * params.seqlen_q;
+  constexpr int kPacked = Config::packed_heads;
+  const i64 first_head = (static_cast<i64>(at.batch) * params.heads_q + at.head) * kPacked;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
-      if (row < params.seqlen_q)
-        ptx::st_global_f32(lse + row, softmax.log_sum_exp(m, half, params.empty_row_lse));
+      if (row >= params.seqlen_q * kPacked) continue;
+      float* const lse = params.lse + (first_head + row % kPacked) * params.seqlen_q + row / kPacked;
+      ptx::st_global_f32(lse, softmax.log_sum_exp(m, half, params.empty_row_lse));
     }
   }
 }

@@ -35,11 +35,16 @@ template <class Config, int kN>
 FA2_DEVICE void store_output(typename SharedLayoutSm90<Config>::OutputTile tile,
                              const AccumulatorTile<1, kN>& output, const AttentionParamsSm90& params,
                              const TensorRows& to, int warpgroup, SharedAddress released) {
+  using Layout = SharedLayoutSm90<Config>;
+  if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
+    ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do
+  }
   stage_output<typename Config::Element>(tile, output);
   ptx::fence_proxy_async_shared();
   ptx::bar_sync(own_barrier(warpgroup), 128);
   if (ptx::thread_index() % 128 == 0) {
-    if (to.row < params.attention.seqlen_q) tma_store_tile<Config::head_dim_v>(params.o, to, tile);
+    if (to.row < params.attention.seqlen_q * Config::packed_heads)
+      tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(params.o, to, tile);
     ptx::bulk_wait_group_read<0>();
     ptx::mbarrier_arrive(released);
   }

@@ -63,7 +63,7 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   mainloop.softmax.start(params.scale_log2);
   mainloop.run(blocks, mask, tile_row + warp_row, q, ring);
   mainloop.softmax.finish(mainloop.output);
-  store_lse(params, at, tile_row + warp_row, mainloop.softmax);
+  store_lse<Config>(params, at, tile_row + warp_row, mainloop.softmax);
   store_output<Config>(params, at, warp_row, mainloop.output, shared);
 }
 

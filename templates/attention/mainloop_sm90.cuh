@@ -55,10 +55,43 @@ struct MainloopSm90 {
   AccumulatorTile<1, Layout::padded_dim_v / 8> output;
   OnlineSoftmax<1, Config::rescale_threshold> softmax;
 
-  /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. The
-  /// next block's Q K^T and this block's P V are in flight together. On return `output` is unnormalised.
+  /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. On
+  /// return `output` is unnormalised.
   FA2_DEVICE void run(int loaded, const BlockRange& own) {
     output.clear();
+    if constexpr (Config::overlap) {
+      run_overlapped(loaded, own);
+    } else {
+      run_in_sequence(loaded, own);
+    }
+  }
+
+ private:
+  /// One product after the other; the probabilities take the registers of the scores.
+  FA2_DEVICE void run_in_sequence(int loaded, const BlockRange& own) {
+    for (int n = loaded - 1; n >= 0; --n) {
+      const Cursor keys = ring.take(), values = ring.take();
+      if (Config::skip_masked && n >= own.end) {
+        ring.skip(keys);
+        ring.skip(values);
+        continue;
+      }
+      ring.await(keys);
+      issue_scores(keys);
+      ptx::wgmma_wait_group<0>();
+      hold(scores);
+      if (softmax_of(n, own, keys)) softmax.rescale(output);
+      ring.release(keys);
+      round_probabilities();
+      issue_output(values);
+      ptx::wgmma_wait_group<0>();
+      hold(output);
+      ring.release(values);
+    }
+  }
+
+  /// The next block's Q K^T and this block's P V are in flight together, beside the next block's softmax.
+  FA2_DEVICE void run_overlapped(int loaded, const BlockRange& own) {
     int n = loaded - 1;
     if (n < 0) return;
     Cursor first = ring.take();
@@ -102,7 +135,6 @@ struct MainloopSm90 {
     ring.release(values);
   }
 
- private:
   /// S = Q K^T.
   FA2_DEVICE void issue_scores(Cursor keys) {
     hold(scores);

@@ -8,20 +8,24 @@ namespace fa2 {
 
 enum class MaskKind { none, causal_bottom_right, causal_top_left };
 
-/// Query `row` sees exactly the keys [0, visible_end(row)); visible_end never decreases with the row.
+/// Row r is query r / packed_heads of head r % packed_heads of those packed. It sees exactly the keys
+/// [0, visible_end(r)); visible_end never decreases with the row.
 template <class Config>
 struct Mask {
   int seqlen_q;
   int seqlen_k;
 
+  FA2_DEVICE int rows() const { return seqlen_q * Config::packed_heads; }
+
   FA2_DEVICE int visible_end(int row) const {
     if constexpr (Config::mask == MaskKind::none) return seqlen_k;
-    const int diagonal = Config::mask == MaskKind::causal_bottom_right ? row - seqlen_q + seqlen_k : row;
+    const int query = row / Config::packed_heads;
+    const int diagonal = Config::mask == MaskKind::causal_bottom_right ? query - seqlen_q + seqlen_k : query;
     const int end = diagonal + 1 < seqlen_k ? diagonal + 1 : seqlen_k;
     return end > 0 ? end : 0;
   }
 
-  /// Sets the scores of unseen keys to -inf. scores[0][0] is the score of query `first_row` and key
+  /// Sets the scores of unseen keys to -inf. scores[0][0] is the score of row `first_row` and key
   /// `first_key`.
   template <int kM, int kN>
   FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {

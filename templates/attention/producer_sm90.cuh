@@ -28,11 +28,11 @@ struct Producer {
       if (last >= 0) load_keys(at, last);
       // Also without a single key: the consumers put their output where the queries were.
       load_queries(at);
-      for (int n = last; n > 0; --n) {
-        load_keys(at, n - 1);
+      for (int n = last; n >= 0; --n) {
+        if (!Config::overlap && n < last) load_keys(at, n);
+        if (Config::overlap && n > 0) load_keys(at, n - 1);
         load_values(at, n);
       }
-      if (last >= 0) load_values(at, 0);
     }
   }
 
@@ -42,18 +42,18 @@ struct Producer {
   }
 
   FA2_DEVICE void load_keys(const TileCoordinates& at, int n) {
-    load<Config::head_dim>(shared.keys(slot.slot), params.k, key_rows(at, n));
+    load<TensorShape<Config::head_dim>>(shared.keys(slot.slot), params.k, key_rows(at, n));
   }
   FA2_DEVICE void load_values(const TileCoordinates& at, int n) {
-    load<Config::head_dim_v>(shared.values(slot.slot), params.v, key_rows(at, n));
+    load<TensorShape<Config::head_dim_v>>(shared.values(slot.slot), params.v, key_rows(at, n));
   }
 
-  template <int kTensorCols, class Tile>
+  template <class Shape, class Tile>
   FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
     ptx::mbarrier_wait(shared.slot_empty(slot.slot), slot.parity ^ 1);
     if (ptx::elect_one()) {
       ptx::mbarrier_arrive_expect_tx(shared.slot_full(slot.slot), Tile::bytes);
-      tma_load_tile<kTensorCols>(tile, map, from, shared.slot_full(slot.slot));
+      tma_load_tile<Shape>(tile, map, from, shared.slot_full(slot.slot));
     }
     ptx::bar_warp_sync();
     slot.advance();
@@ -66,8 +66,9 @@ struct Producer {
       ptx::mbarrier_arrive_expect_tx(full, Layout::warpgroups * Layout::QueryTile::bytes);
       FA2_UNROLL
       for (int w = 0; w < Layout::warpgroups; ++w) {
-        tma_load_tile<Config::head_dim>(shared.queries(buffer.slot, w), params.q,
-                                        {at.q_tile * Config::tile_m + 64 * w, at.head, at.batch}, full);
+        tma_load_tile<TensorShape<Config::head_dim, Config::packed_heads>>(
+            shared.queries(buffer.slot, w), params.q,
+            {at.q_tile * Config::tile_m + 64 * w, at.head, at.batch}, full);
       }
     }
     ptx::bar_warp_sync();

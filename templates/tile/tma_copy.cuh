@@ -14,36 +14,45 @@ struct TensorRows {
   int batch;
 };
 
-/// How a tile of kTensorCols columns travels: in one box whose third dimension runs over the groups of
-/// columns, or, where the columns end inside a group, in one box a group, which TMA fills up with zeros. The
-/// tensor maps are made to match (api/tensor_maps.h).
-template <class Tile, int kTensorCols>
-constexpr int boxes_of = kTensorCols % Tile::group_cols == 0 ? 1 : Tile::groups;
+/// A tensor of rows of kCols elements; with kPackedHeads > 1 a row for each of so many neighbouring heads,
+/// then the next row of each.
+template <int kCols, int kPackedHeads = 1>
+struct TensorShape {};
 
-template <class Tile, int kTensorCols>
-FA2_DEVICE ptx::TensorCoordinates box_at(const TensorRows& at, int box) {
-  return {{box * Tile::group_cols, at.row, 0, at.head, at.batch}};
+/// How a tile travels: in one box whose third dimension runs over the groups of columns, or, where the
+/// columns end inside a group or heads take that dimension, in one box a group, which TMA fills up with
+/// zeros. The tensor maps are made to match (api/tensor_maps.h).
+template <class Tile, int kCols, int kPackedHeads>
+constexpr int boxes_of(TensorShape<kCols, kPackedHeads>) {
+  return kCols % Tile::group_cols == 0 && kPackedHeads == 1 ? 1 : Tile::groups;
+}
+
+template <class Tile, int kCols, int kPackedHeads>
+FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols, kPackedHeads>, const TensorRows& at, int box) {
+  const int col = box * Tile::group_cols;
+  if constexpr (kPackedHeads > 1) return {{col, 0, at.row / kPackedHeads, at.head, at.batch}};
+  return {{col, at.row, 0, at.head, at.batch}};
 }
 
 /// Starts loading `tile`; the mbarrier expects its bytes already. Rows outside of the tensor arrive as zeros.
 /// By one thread.
-template <int kTensorCols, class Tile>
+template <class Shape, class Tile>
 FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows& from,
                               SharedAddress mbarrier) {
   // A producer has few registers for addresses.
   FA2_NO_UNROLL
-  for (int box = 0; box < boxes_of<Tile, kTensorCols>; ++box) {
+  for (int box = 0; box < boxes_of<Tile>(Shape{}); ++box) {
     ptx::tma_load(tile.base + static_cast<u32>(box * Tile::group_bytes), map,
-                  box_at<Tile, kTensorCols>(from, box), mbarrier);
+                  box_at<Tile>(Shape{}, from, box), mbarrier);
   }
 }
 
 /// Starts storing `tile`, but for what lies outside of the tensor, and commits the group. By one thread.
-template <int kTensorCols, class Tile>
+template <class Shape, class Tile>
 FA2_DEVICE void tma_store_tile(const TensorMap& map, const TensorRows& to, Tile tile) {
   FA2_UNROLL
-  for (int box = 0; box < boxes_of<Tile, kTensorCols>; ++box) {
-    ptx::tma_store(map, box_at<Tile, kTensorCols>(to, box),
+  for (int box = 0; box < boxes_of<Tile>(Shape{}); ++box) {
+    ptx::tma_store(map, box_at<Tile>(Shape{}, to, box),
                    tile.base + static_cast<u32>(box * Tile::group_bytes));
   }
   ptx::bulk_commit_group();

@@ -4,6 +4,7 @@
 #include <generator/config_space.h>
 #include <runtime/device.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -19,28 +20,33 @@ using namespace fa2::test;
 
 namespace {
 
-/// One to three warpgroups, every schedule, with and without turns, a second Q buffer and speculation.
+/// One to three warpgroups, every schedule, with and without overlap, turns, a second Q buffer and
+/// speculation.
 const std::vector<std::string> kConfigs = {
-    "tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,speculative_max=1",
-    "tile_m=128,tile_n=128,warps=8,stages=4,q_buffers=1,schedule=1",
-    "tile_m=192,tile_n=80,warps=12,stages=3,q_buffers=2,schedule=2,pingpong=1,speculative_max=1",
-    "tile_m=128,tile_n=48,warps=8,stages=2,q_buffers=1,schedule=0,pingpong=1",
-    "tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=1,schedule=2,speculative_max=1,rescale_threshold=0"};
+    "tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,overlap=1,speculative_max=1",
+    "tile_m=128,tile_n=128,warps=8,stages=4,q_buffers=1,schedule=1,overlap=1",
+    "tile_m=192,tile_n=80,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,speculative_max=1",
+    "tile_m=128,tile_n=48,warps=8,stages=2,q_buffers=1,schedule=0,overlap=1,pingpong=1",
+    "tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,rescale_"
+    "threshold=0",
+    "tile_m=64,tile_n=96,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=2",
+    "tile_m=128,tile_n=112,warps=8,stages=3,q_buffers=2,schedule=1,speculative_max=1"};
 
 /// Empty if the problem does not fit it.
-std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std::string& text) {
+std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std::string& text, int packed) {
   KernelConfig config = parse_config("mainloop=90," + text);
+  config.packed_heads = packed;
   config.skip_masked = problem.mask != MaskKind::none;
-  if (why_rejected({traits_of(problem), config, device(device_under_test()).arch})) return {};
+  if (why_rejected(problem, config, device(device_under_test()).arch)) return {};
   return {config};
 }
 
 /// Runs one call with the configurations that fit, from `first` every `step`-th.
 void expect_contract_of(GuardedCall& call, const std::filesystem::path& cache, std::size_t first = 0,
-                        std::size_t step = 1) {
+                        std::size_t step = 1, int packed_heads = 1) {
   int ran = 0;
   for (std::size_t i = first; i < kConfigs.size(); i += step) {
-    for (const KernelConfig& config : config_for(call.problem, kConfigs[i])) {
+    for (const KernelConfig& config : config_for(call.problem, kConfigs[i], packed_heads)) {
       ContextOptions options = untuned(cache);
       options.config = config;
       Context context(options);
@@ -87,6 +93,26 @@ TEST_CASE("main loop 90 keeps the numerics contract") {
       if (i % 4 == 1) call.args.softmax_scale = -0.2f;
       if (sk == 0) call.args.k = call.args.v = nullptr;
       expect_contract_of(call, cache.path(), i % 2, 2);
+      ++i;
+    }
+  }
+}
+
+TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  // seqlen_q, seqlen_k, heads_q, heads_kv, packed_heads.
+  const std::vector<std::array<int, 5>> shapes = {{1, 77, 8, 1, 8},     {3, 130, 12, 3, 4}, {17, 64, 8, 2, 2},
+                                                  {40, 100, 64, 1, 64}, {130, 60, 6, 1, 2}, {9, 0, 8, 2, 4}};
+  std::size_t i = 0;
+  for (const auto& [sq, sk, heads_q, heads_kv, packed] : shapes) {
+    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+      const int d = std::array{64, 40, 128}[i % 3], dv = std::array{64, 40, 72}[i / 2 % 3];
+      const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
+      GuardedCall call({dtype, mask, RowAlignment::bytes16, d, dv, 2, heads_q, heads_kv, sq, sk});
+      if (sk == 0) call.args.k = call.args.v = nullptr;
+      expect_contract_of(call, cache.path(), i % kConfigs.size(), 3, packed);
       ++i;
     }
   }

@@ -119,7 +119,7 @@ std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig 
 
 constexpr AttentionTraits kPlain{DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16};
 constexpr KernelConfig kSmall{80, 64, 32, 4, 1, 0, 1, 8};
-constexpr KernelConfig kHopper{90, 128, 64, 8, 4, 0, 1, 8, 1, 2, 0, 0, 0};
+constexpr KernelConfig kHopper{90, 128, 64, 8, 4, 0, 1, 8, 1, 2, 1, 0, 0};
 
 }  // namespace
 
@@ -160,8 +160,8 @@ TEST_CASE("key: 32 hex digits, distinct, and the same for the same spec") {
 TEST_CASE("key: every field of the config changes it") {
   AttentionTraits causal = kPlain;
   causal.mask = MaskKind::causal_bottom_right;
-  const std::set<std::string_view> of_90 = {"q_buffers", "schedule", "pingpong", "speculative_max",
-                                            "skip_masked"};
+  const std::set<std::string_view> of_90 = {"q_buffers",       "schedule",    "overlap",     "pingpong",
+                                            "speculative_max", "skip_masked", "packed_heads"};
   std::set<std::string> keys = {key_of(causal, kSmall, "sm_90a"), key_of(causal, kHopper, "sm_90a")};
   CHECK(keys.size() == 2);  // mainloop is not changed alone
   KernelConfig::visit(kSmall, [&](std::string_view name, std::int32_t) {

@@ -136,6 +136,31 @@ TEST_CASE("config space: valid and rejected are the whole product, each once and
   }
 }
 
+TEST_CASE("config space: heads are packed in powers of two that divide the group") {
+  const std::string valid = "mainloop=90,tile_m=64,warps=4,q_buffers=1,ctas_per_sm=2,packed_heads=";
+  CHECK(broken(valid + "64", 64, "sm_90a") == "");
+  for (const char* packed : {"0", "-2", "3", "128"}) {
+    CHECK(broken(valid + packed, 64, "sm_90a") ==
+          std::string("packed_heads = ") + packed + ", must be a power of two up to 64");
+  }
+  CHECK(broken("packed_heads=2", 64, "sm_90a") == "packed_heads is of main loop 90 alone, else 1");
+  AttentionProblem problem;
+  problem.head_dim = 64;
+  problem.heads_q = 12;
+  problem.heads_kv = 3;
+  problem.seqlen_q = problem.seqlen_k = 10;
+  problem = problem.normalized();
+  const auto why = [&](const char* packed) {
+    return why_rejected(problem, parse_config(valid + packed), *find_arch("sm_90a")).value_or("");
+  };
+  CHECK(why("4") == "");
+  CHECK(why("8") == "packed_heads = 8 does not divide the 4 query heads of a key/value head");
+  CHECK(why("3") == "packed_heads = 3, must be a power of two up to 64");
+  problem.seqlen_q = 1 << 29;
+  CHECK(why("2") == "");
+  CHECK(why("4") == "packed_heads = 4 makes more than 2^31 rows of seqlen_q = 536870912");
+}
+
 TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
   const std::string valid = "mainloop=90,tile_m=128,warps=8,tile_n=128,stages=4,q_buffers=1";
   const auto with = [&](const char* more, int head_dim = 128) {
@@ -154,19 +179,24 @@ TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
   CHECK(with("") == "");
   CHECK(broken("mainloop=90,tile_m=64,warps=4,q_buffers=1,pingpong=1", 64, "sm_90a") ==
         "pingpong needs two warpgroups: warps = 8 or 12");
+  CHECK(with(",overlap=1,pingpong=1") == "");
+  CHECK(with(",pingpong=1") == "pingpong = 1 needs overlap = 1");
+  CHECK(with(",overlap=2") == "overlap = 2, must be 0 or 1");
   CHECK(broken("mainloop=90,tile_m=64,warps=4,q_buffers=1,skip_masked=1", 64, "sm_90a") ==
         "skip_masked = 1 without a mask to skip by");
   CHECK(broken("mainloop=90,tile_m=64,warps=4,q_buffers=1,stages=9", 64, "sm_90a") ==
         "stages = 9, must be 2..8");
   CHECK(with("", 256).find("shared memory") != std::string::npos);
   // 192 x 96 at head dim 128 spills, 192 x 80 does not.
-  const std::string three = "mainloop=90,tile_m=192,warps=12,stages=4,q_buffers=1,tile_n=";
+  const std::string three = "mainloop=90,tile_m=192,warps=12,stages=4,q_buffers=1,overlap=1,tile_n=";
   CHECK(broken(three + "96", 128, "sm_90a")
             .find("needs about 164 registers a thread, a consumer warp has 160") == 0);
   CHECK(broken(three + "80", 128, "sm_90a") == "");
   // 2 x 256 threads are launched with 128 registers each: too few for 256 columns of output.
   CHECK(broken("mainloop=90,tile_m=64,warps=4,stages=2,q_buffers=1,tile_n=32,ctas_per_sm=2", 256, "sm_90a") ==
         "a wgmma needs 158 registers, the block is launched with 128 a thread");
+  // One product after the other, the probabilities take the registers of the scores.
+  CHECK(broken("mainloop=90,tile_m=192,warps=12,stages=3,q_buffers=1,tile_n=96", 128, "sm_90a") == "");
   AttentionTraits reversed = traits(64, 64);
   reversed.row_alignment = RowAlignment::bytes16_any_order;
   CHECK(why_rejected({reversed, parse_config(valid), *find_arch("sm_90a")}).value_or("").find("ascend") !=

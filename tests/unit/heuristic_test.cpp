@@ -42,6 +42,27 @@ TEST_CASE("heuristic: valid for unequal head dims") {
   }
 }
 
+TEST_CASE("heuristic: heads that share keys are packed until they fill a tile") {
+  const auto packed = [](int heads_q, int heads_kv, int seqlen_q) {
+    AttentionProblem p;
+    p.head_dim = 64;
+    p.heads_q = heads_q;
+    p.heads_kv = heads_kv;
+    p.seqlen_q = seqlen_q;
+    p.seqlen_k = 4096;
+    return packed_heads(p.normalized(), 64);
+  };
+  CHECK(packed(8, 8, 1) == 1);
+  CHECK(packed(32, 8, 1) == 4);
+  CHECK(packed(32, 8, 16) == 4);
+  CHECK(packed(32, 8, 20) == 4);
+  CHECK(packed(32, 8, 32) == 2);
+  CHECK(packed(32, 8, 64) == 1);
+  CHECK(packed(12, 2, 1) == 2);  // of 6
+  CHECK(packed(7, 1, 1) == 1);
+  CHECK(packed(128, 1, 1) == 64);
+}
+
 TEST_CASE("heuristic: the same problem gets the same configuration, a defaulted head_dim_v too") {
   AttentionProblem p;
   p.head_dim = 96;

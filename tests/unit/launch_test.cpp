@@ -88,6 +88,23 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   CHECK(heads_per_section(p, config) == 32);
 }
 
+TEST_CASE("packed heads count as one, with more rows") {
+  KernelConfig config;
+  config.mainloop = 90;
+  config.tile_m = 64;
+  AttentionProblem p = causal_gqa();
+  p.seqlen_q = 33;
+  config.packed_heads = 2;
+  const AttentionParams params = launch_of(p, config, 132, nullptr).params;
+  CHECK(params.q_tiles == 2);  // of 66 rows
+  CHECK(params.heads_q == p.heads_q / 2);
+  CHECK(params.head_count == p.batch * p.heads_q / 2);
+  CHECK(params.queries_per_kv == 2);
+  CHECK(params.seqlen_q == 33);
+  config.packed_heads = 4;
+  CHECK(launch_of(p, config, 132, nullptr).params.queries_per_kv == 1);
+}
+
 TEST_CASE("the scale in powers of two is normal and finite") {
   CHECK(scale_log2(0.125f) == doctest::Approx(0.180336880).epsilon(1e-7));
   CHECK(scale_log2(-0.125f) == scale_log2(0.125f));
