@@ -16,7 +16,7 @@
 namespace fa2 {
 namespace {
 
-constexpr std::size_t kMostCandidates = 24;
+constexpr std::size_t kLikelyCandidates = 24;
 
 /// Steps between two configurations; the rows of one warp matter more than how many warps there are.
 double distance(const KernelConfig& a, const KernelConfig& b) {
@@ -88,7 +88,8 @@ std::string summary(const TuneReport& report) {
                             report.budget_spent ? ", the whole budget" : "");
 }
 
-std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target) {
+std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target,
+                                            TuneScope scope) {
   const KernelConfig first = heuristic(problem, target.arch, target.sm_count).config;
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), target.arch).valid;
   for (KernelConfig& config : candidates) {
@@ -98,7 +99,7 @@ std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, con
   std::ranges::stable_sort(candidates, {},
                            [&](const KernelConfig& config) { return distance(config, first); });
   candidates.insert(candidates.begin(), first);
-  candidates.resize(std::min(candidates.size(), kMostCandidates));
+  if (scope == TuneScope::likely) candidates.resize(std::min(candidates.size(), kLikelyCandidates));
   return candidates;
 }
 

@@ -36,8 +36,9 @@ struct ConfigChoice {
 /// Measures a problem's candidates on the target.
 using Search = std::function<TuneReport(const AttentionProblem& problem)>;
 
-/// The heuristic's choice, then the valid configurations most like it, 24 in all.
-std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target);
+/// The heuristic's choice, then the valid configurations in `scope`, those most like it first.
+std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target,
+                                            TuneScope scope = TuneScope::likely);
 
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);

@@ -140,7 +140,7 @@ AttentionPlan Context::Impl::make_plan(const AttentionProblem& problem, int ordi
   const Device& gpu = device(ordinal);
   Search search;
   if (has_output(problem) && !gpu.arch.interpreted)
-    search = [&](const AttentionProblem& p) { return search_on(gpu, p); };
+    search = [&](const AttentionProblem& p) { return search_on(gpu, p, TuneScope::likely); };
   const ConfigChoice choice = chooser.choose(problem, target_of(gpu), search);
   return build_first(ConfigChooser::with_alternatives(choice, problem, target_of(gpu)),
                      [&](const ConfigChoice& possible) { return plan_with(possible, problem, gpu, notes); });
@@ -178,11 +178,12 @@ std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& 
   });
 }
 
-TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& problem) {
-  const std::vector<KernelConfig> candidates = search_candidates(problem, target_of(gpu));
+TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& problem, TuneScope scope) {
+  const std::vector<KernelConfig> candidates = search_candidates(problem, target_of(gpu), scope);
   GpuTrial trial(problem, gpu, candidates, kernels);
   TunerOptions options;
   options.budget_seconds = settings.tune_budget_seconds;
+  if (scope == TuneScope::all) options.finalists = candidates.size();
   options.compile_threads =
       std::min(kMostCompileThreads, static_cast<int>(std::thread::hardware_concurrency()));
   return search(candidates, trial, options);
@@ -229,7 +230,7 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
                      });
 }
 
-TuneReport Context::tune(const AttentionProblem& problem, int device) {
+TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope) {
   require_valid(problem);
   if (!has_output(problem)) {
     throw InvalidProblem({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
@@ -240,7 +241,7 @@ TuneReport Context::tune(const AttentionProblem& problem, int device) {
   }
   const TuneReport report =
       impl_->chooser.tune(problem.normalized(), target_of(gpu),
-                          [&](const AttentionProblem& p) { return impl_->search_on(gpu, p); });
+                          [&](const AttentionProblem& p) { return impl_->search_on(gpu, p, scope); });
   impl_->plans.clear();  // their configs may be outdated now
   return report;
 }

@@ -47,7 +47,7 @@ struct Context::Impl {
   AttentionPlan plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
 
   /// Measures on the GPU.
-  TuneReport search_on(const Device& gpu, const AttentionProblem& problem);
+  TuneReport search_on(const Device& gpu, const AttentionProblem& problem, TuneScope scope);
 
   Settings settings;
   std::shared_ptr<Compiler> compiler;

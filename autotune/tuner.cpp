@@ -10,6 +10,7 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <tuple>
 
 namespace fa2 {
 namespace {
@@ -20,7 +21,6 @@ constexpr int kFirstCut = 3;  ///< samples; also the fewest with which a challen
 constexpr double kFirstRatio = 1.3;
 constexpr int kSecondCut = 7;
 constexpr double kSecondRatio = 1.1;
-constexpr std::size_t kFinalists = 4;
 constexpr int kFinalSamples = 15;
 
 struct Entrant {
@@ -157,8 +157,8 @@ class Race {
   void keep_finalists() {
     std::size_t kept = entrants_[0].racing() ? 1 : 0;
     for (const std::size_t i : ranking()) {
-      if (i != 0 && ++kept > kFinalists)
-        entrants_[i].dropped = fmt::format("not among the {} fastest", kFinalists);
+      if (i != 0 && ++kept > options_.finalists)
+        entrants_[i].dropped = fmt::format("not among the {} fastest", options_.finalists);
     }
   }
 
@@ -194,8 +194,10 @@ class Race {
       report.candidates.push_back(
           {entrant.config, entrant.median(), static_cast<int>(entrant.samples.size()), entrant.dropped});
     }
-    std::ranges::stable_sort(report.candidates, [](const TuneCandidate& a, const TuneCandidate& b) {
-      return a.samples > 0 && (b.samples == 0 || a.median_us < b.median_us);
+    // A clock that drifts makes medians of different numbers of samples incomparable.
+    std::ranges::stable_sort(report.candidates, {}, [](const TuneCandidate& c) {
+      const bool stayed = c.dropped.empty();
+      return std::tuple(!stayed, stayed ? 0 : -c.samples, c.median_us);
     });
     report.seconds = elapsed();
     return report;

@@ -27,7 +27,8 @@ class Trial {
 struct TunerOptions {
   double budget_seconds = 3.0;  ///< compiling included
   int compile_threads = 4;
-  std::uint32_t seed = 1;  ///< of the measuring order, shuffled every round
+  std::uint32_t seed = 1;     ///< of the measuring order, shuffled every round
+  std::size_t finalists = 4;  ///< that are measured to the end, candidate 0 among them
   double keep_margin =
       0.02;  ///< a challenger must beat the heuristic by this share, else the heuristic stays
   std::function<double()> now_seconds;  ///< the clock, called from several threads; unset: a steady clock
@@ -36,11 +37,11 @@ struct TunerOptions {
 /// Candidate 0 is the heuristic's choice: it is always measured, and the result never loses to it.
 /// First everything is prepared, in order, as long as the next is expected to be ready within 75 % of the
 /// budget. Then successive halving: every prepared candidate gets 3 interleaved bursts; those slower
-/// than 1.3x the best leave; after 7 all slower than 1.1x and all but the 4 fastest (candidate 0 always
-/// stays); the rest get 15. Ends there or when the budget is spent; what was started then is finished, and
-/// the first 3 bursts may take half the budget more: without them the compiling was for nothing. Given the
-/// same clock and measurements it gives the same report. The report's `problem` and `bucket` are left for the
-/// caller to fill.
+/// than 1.3x the best leave; after 7 all slower than 1.1x and all but the fastest `finalists` (candidate 0
+/// always stays); the rest get 15. Ends there or when the budget is spent; what was started then is finished,
+/// and the first 3 bursts may take half the budget more: without them the compiling was for nothing. Given
+/// the same clock and measurements it gives the same report. The report's `problem` and `bucket` are left for
+/// the caller to fill.
 /// @throws the error of candidate 0 if no candidate could be measured.
 TuneReport search(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options);
 

@@ -17,6 +17,7 @@ struct Options {
   ProblemOptions problem;
   DeviceOption device;
   std::optional<std::int64_t> budget_ms;
+  bool all = false;
 };
 
 TuneReport search(Context& context, const Options& options, bool json) {
@@ -24,7 +25,7 @@ TuneReport search(Context& context, const Options& options, bool json) {
   const Device& gpu = options.device.gpu();
   const Progress progress(
       fmt::format("measuring for at most {:.1f} s", context.impl().settings.tune_budget_seconds), 0, json);
-  return context.tune(problem, gpu.ordinal);
+  return context.tune(problem, gpu.ordinal, options.all ? TuneScope::all : TuneScope::likely);
 }
 
 std::string us_text(double us) {
@@ -89,6 +90,8 @@ Verb add_tune(CLI::App& app) {
   verb->add_option("--budget-ms", options->budget_ms,
                    "Time to spend, compiling included (default: FA2_TUNE_BUDGET_MS)")
       ->check(CLI::Range(0, 3600 * 1000));
+  verb->add_flag("--all", options->all,
+                 "Measure every valid configuration, not the 24 likely ones: give it minutes by --budget-ms");
   return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
 }
 

@@ -140,6 +140,12 @@ struct PrecompileOptions {
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 
+/// Which configurations a search looks at.
+enum class TuneScope : std::uint8_t {
+  likely,  ///< the heuristic's choice and the valid ones most like it, 24 in all (default)
+  all      ///< every valid one, likely ones first: hundreds, which takes a budget of minutes
+};
+
 /// One configuration that a search looked at.
 struct TuneCandidate {
   KernelConfig config;
@@ -155,8 +161,10 @@ struct TuneReport {
   double best_us = 0;
   double heuristic_us = 0;
   double seconds = 0;
-  bool budget_spent = false;              ///< the search ended because time was up
-  std::vector<TuneCandidate> candidates;  ///< fastest first
+  bool budget_spent = false;  ///< the search ended because time was up
+  /// First those that stayed to the end, fastest first; then the others, those with most samples first.
+  /// Medians compare only among equal numbers of samples: the GPU's clock drifts.
+  std::vector<TuneCandidate> candidates;
 };
 
 /// Owns the kernel caches, the tuning records and the memo of plans. Thread-safe. Contexts are independent of
@@ -187,8 +195,9 @@ class FA2_API Context {
   /// kernel.
   Explanation explain(const AttentionProblem& problem, const std::string& arch);
 
-  /// Searches configurations for one problem on `device` (-1: the current one) and stores the record.
-  TuneReport tune(const AttentionProblem& problem, int device = -1);
+  /// Searches configurations for one problem on `device` (-1: the current one) and stores the record. With
+  /// TuneScope::all everything within 1.1x of the best is measured to the end, not the 4 fastest alone.
+  TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely);
 
   /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Never throws for a kernel
   /// that fails: its row carries the error.

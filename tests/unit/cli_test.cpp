@@ -112,6 +112,7 @@ TEST_CASE("cli: wrong usage is status 2, a message on stderr and nothing on stdo
                                 "explain --device gpu0",
                                 "explain --arch sm_80 --causal --mask none",
                                 "tune --budget-ms -1",
+                                "tune --all=some",
                                 "tune --heads 4 --heads-kv 3",
                                 "bench --head-dim 64,x",
                                 "bench --seqlen 0",
@@ -162,6 +163,7 @@ TEST_CASE("cli: what measures a GPU says so where there is none") {
     CHECK(fa2.run(verb + " --json").json().at("error").get<std::string>().find("no GPU") == 0);
     CHECK(fa2.run(verb + " --device interpreter").says("this measures a GPU"));
   }
+  CHECK(fa2.run("tune --all --budget-ms 60000").says("no GPU was found"));
 }
 
 TEST_CASE("cli: without a GPU, run computes on the interpreter and says so once") {

@@ -289,6 +289,21 @@ TEST_CASE("other failures are not an alternative's business, and a pinned config
   CHECK(ConfigChooser::with_alternatives(pinned, some_problem(), some_gpu()).size() == 1);
 }
 
+TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {
+  for (const std::string name : {"sm_80", "sm_90"}) {
+    const Target target{*find_arch(name), "", 0};
+    const AttentionProblem p = some_problem();
+    const auto likely = search_candidates(p, target);
+    const auto all = search_candidates(p, target, TuneScope::all);
+    const auto valid = config_space(traits_of(p), target.arch).valid;
+    REQUIRE(all.size() > likely.size());
+    CHECK(std::equal(likely.begin(), likely.end(), all.begin()));
+    for (const KernelConfig& config : valid) CHECK(std::ranges::count(all, config) == 1);
+    const bool guess_is_in_space = std::ranges::count(valid, all[0]) == 1;
+    CHECK(all.size() == valid.size() + (guess_is_in_space ? 0 : 1));
+  }
+}
+
 TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {

@@ -21,6 +21,7 @@ class Landscape final : public Trial {
  public:
   std::vector<double> base_us;
   double noise = 0;
+  double slow_down = 1;                             ///< per sample that a candidate had before
   double prepare_seconds = 0, measure_seconds = 0;  ///< what each call adds to the clock
   std::set<std::size_t> fails_to_prepare;
   std::map<std::size_t, int> fails_to_measure;  ///< from this sample (0, 1, ...) on
@@ -44,7 +45,8 @@ class Landscape final : public Trial {
     if (failing != fails_to_measure.end() && sample >= failing->second) throw CudaError("boom", 700);
     const unsigned hash =
         (static_cast<unsigned>(i) * 7919u + static_cast<unsigned>(sample) * 104729u) * 2654435761u;
-    return base_us[i] * (1 + noise * (static_cast<double>(hash >> 16) / 32768.0 - 1));
+    return base_us[i] * std::pow(slow_down, sample) *
+           (1 + noise * (static_cast<double>(hash >> 16) / 32768.0 - 1));
   }
 
   TunerOptions options() {
@@ -80,14 +82,14 @@ TEST_CASE("the search finds the fastest candidate through noise") {
   CHECK(report.heuristic_us == doctest::Approx(100).epsilon(0.01));
   CHECK_FALSE(report.budget_spent);
   REQUIRE(report.candidates.size() == 10);
-  CHECK(report.candidates.front().config.tile_n == 3);
-  CHECK(std::ranges::is_sorted(report.candidates, {}, &TuneCandidate::median_us));
+  const int finalists[] = {3, 5, 8, 0};
+  for (std::size_t i = 0; i < 4; ++i) CHECK(report.candidates[i].config.tile_n == finalists[i]);
 
   CHECK(row(report, 1).samples == 3);  // 2.3x the best
   CHECK(row(report, 1).dropped.ends_with("x the best after 3 samples"));
   CHECK(row(report, 4).samples == 7);  // 1.25x
   CHECK(row(report, 4).dropped.ends_with("x the best after 7 samples"));
-  for (const int finalist : {0, 3, 5, 8}) {
+  for (const int finalist : finalists) {
     CHECK(row(report, finalist).samples == 15);
     CHECK(row(report, finalist).dropped.empty());
   }
@@ -101,6 +103,30 @@ TEST_CASE("at most four finalists, the heuristic among them") {
   CHECK(row(report, 0).samples == 15);
   CHECK(row(report, 4).dropped == "not among the 4 fastest");
   CHECK(report.best.tile_n == 1);
+}
+
+TEST_CASE("with room for all, whatever is within 1.1x after the second cut stays to the end") {
+  Landscape landscape({105, 100, 101, 102, 103, 104, 109, 112});
+  TunerOptions options = landscape.options();
+  options.finalists = landscape.base_us.size();
+  const TuneReport report = search(landscape.candidates(), landscape, options);
+  CHECK(std::ranges::count(report.candidates, 15, &TuneCandidate::samples) == 7);
+  CHECK(row(report, 7).samples == 7);
+  CHECK(report.candidates.back().config.tile_n == 7);
+}
+
+TEST_CASE("the report puts those that stayed before those that left early, whatever their medians") {
+  Landscape landscape({100, 80, 88.5, 110, 92, 95, 60});
+  landscape.slow_down = 1.05;
+  landscape.fails_to_measure = {{5, 4}};
+  landscape.fails_to_prepare = {6};
+  const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
+  std::vector<std::pair<int, int>> rows;  // candidate and samples
+  for (const TuneCandidate& c : report.candidates) rows.emplace_back(c.config.tile_n, c.samples);
+  const std::vector<std::pair<int, int>> expected = {{1, 15}, {0, 15}, {2, 7}, {4, 7},
+                                                     {5, 4},  {3, 3},  {6, 0}};
+  CHECK(rows == expected);
+  CHECK(row(report, 2).median_us < row(report, 1).median_us);
 }
 
 TEST_CASE("the heuristic stays unless it is beaten by the margin") {
