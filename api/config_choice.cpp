@@ -58,7 +58,7 @@ ConfigOrigin origin_of(Match match) {
 
 ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const std::string& obstacle) {
   const TuningRecord& record = lookup.record;
-  std::string reason = "record";
+  std::string reason = lookup.shipped ? "record shipped with this library" : "record";
   if (lookup.match == Match::exact) reason += " for this bucket and GPU";
   if (lookup.match == Match::nearest) {
     reason += fmt::format(" for this GPU of a bucket near to \"{}\", \"{}\"", to_string(wanted),
@@ -70,7 +70,9 @@ ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const std::strin
                         record.date.empty() ? "undated" : record.date);
   if (record.templates != template_digest()) reason += "; measured with other templates than this library's";
   if (!obstacle.empty()) reason += "; not measured now: " + obstacle;
-  return {record.config, origin_of(lookup.match), reason, record};
+  ConfigChoice choice{record.config, origin_of(lookup.match), reason, std::nullopt};
+  if (!lookup.shipped) choice.record = record;
+  return choice;
 }
 
 }  // namespace

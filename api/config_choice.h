@@ -30,7 +30,7 @@ struct ConfigChoice {
   KernelConfig config;
   ConfigOrigin origin = ConfigOrigin::heuristic;
   std::string reason;                  ///< one sentence
-  std::optional<TuningRecord> record;  ///< the stored record that was followed
+  std::optional<TuningRecord> record;  ///< the one that was followed, if it did not ship with the library
 };
 
 /// Measures a problem's candidates on the target.
@@ -59,7 +59,8 @@ class ConfigChooser {
   ConfigChooser(const Settings& settings, TuningStore& store) : settings_(settings), store_(store) {}
 
   /// Pinned, else by TuneMode: an exact record, a search now (if `search` is given and compiling is allowed),
-  /// the nearest record, another device's, the heuristic. A search that fails, or that could not compare
+  /// the nearest record, another device's, the heuristic. On each of these steps the user's records come
+  /// before those that ship with the library. A search that fails, or that could not compare
   /// anything, costs a warning and is not repeated for its bucket.
   /// @throws InvalidProblem if the pinned config cannot compute this problem on this arch.
   ConfigChoice choose(const AttentionProblem& problem, const Target& target, const Search& search = {});

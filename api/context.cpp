@@ -41,7 +41,8 @@ std::shared_ptr<DiskCache> user_cache(const Settings& settings) {
 TuningStore tuning_records(const Settings& settings) {
   std::vector<std::filesystem::path> read_only;
   for (const auto& path : settings.read_only_caches) read_only.push_back(tuning_file(path));
-  return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only));
+  return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only),
+                     shipped_records());
 }
 
 /// NVRTC for GPUs, the host's compiler for the interpreter.

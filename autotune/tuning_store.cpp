@@ -2,6 +2,7 @@
 #include <autotune/tuning_store.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <generator/embedded.h>
 #include <runtime/file.h>
 #include <runtime/json_field.h>
 #include <runtime/log.h>
@@ -55,38 +56,22 @@ TuningRecord parse_record(const json& object) {
   return record;
 }
 
-void warn_damaged(const fs::path& file, const std::vector<std::size_t>& lines) {
+void warn_damaged(const std::string& origin, const std::vector<std::size_t>& lines) {
   if (lines.empty()) return;
-  warn_once("tuning damage " + file.native(),
-            fmt::format("{}:{}: not a tuning record of format {}{}; skipped", file.native(), lines.front(),
-                        kFormat, lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
+  warn_once("tuning damage " + origin,
+            fmt::format("{}:{}: not a tuning record of format {}{}; skipped", origin, lines.front(), kFormat,
+                        lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
 }
 
 std::vector<TuningRecord> load(const fs::path& file) {
-  std::vector<TuningRecord> records;
-  if (file.empty()) return records;
+  if (file.empty()) return {};
   try {
     const std::vector<std::byte> bytes = read_file(file).value_or(std::vector<std::byte>());
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    std::vector<std::size_t> damaged;
-    std::size_t number = 0;
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::string line(text.substr(begin, end - begin));
-      ++number;
-      begin = end + 1;
-      if (line.empty()) continue;
-      if (auto record = parse_json_line(line)) {
-        records.push_back(std::move(*record));
-      } else {
-        damaged.push_back(number);
-      }
-    }
-    warn_damaged(file, damaged);
+    return parse_json_lines({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native());
   } catch (const CacheError& error) {
     warn_once("tuning read " + file.native(), fmt::format("{} is not used: {}", file.native(), error.what()));
+    return {};
   }
-  return records;
 }
 
 /// Whether the file ends in the middle of a line, as a writer that was killed leaves it.
@@ -142,7 +127,40 @@ std::optional<TuningRecord> parse_json_line(const std::string& line) {
   }
 }
 
-TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only) : file_(std::move(file)) {
+std::vector<TuningRecord> parse_json_lines(std::string_view text, const std::string& origin) {
+  std::vector<TuningRecord> records;
+  std::vector<std::size_t> damaged;
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line(text.substr(begin, end - begin));
+    ++number;
+    begin = end + 1;
+    if (line.empty()) continue;
+    if (auto record = parse_json_line(line)) {
+      records.push_back(std::move(*record));
+    } else {
+      damaged.push_back(number);
+    }
+  }
+  warn_damaged(origin, damaged);
+  return records;
+}
+
+const std::vector<TuningRecord>& shipped_records() {
+  static const auto all = [] {
+    std::vector<TuningRecord> records;
+    for (const EmbeddedFile& file : embedded_records()) {
+      auto more = parse_json_lines(file.text, std::string(file.name));
+      std::move(more.begin(), more.end(), std::back_inserter(records));
+    }
+    return records;
+  }();
+  return all;
+}
+
+TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only, std::vector<TuningRecord> shipped)
+    : file_(std::move(file)), shipped_(std::move(shipped)) {
   std::reverse(read_only.begin(), read_only.end());
   read_only.push_back(file_);
   for (const fs::path& path : read_only) {
@@ -154,20 +172,25 @@ TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only) : file_
 Lookup TuningStore::find(const std::string& device, const std::string& arch, int sm_count,
                          const Bucket& bucket,
                          const std::function<bool(const KernelConfig&)>& is_valid) const {
-  Lookup best;
-  int best_distance = kMaxDistance + 1;
-  const auto snapshot = records();
-  for (auto record = snapshot.rbegin(); record != snapshot.rend(); ++record) {
-    const std::optional<int> gap = distance(record->bucket, bucket);
-    if (record->arch != arch || !gap) continue;
-    const bool here = record->device == device && record->sm_count == sm_count;
-    const bool better = here ? *gap < best_distance : *gap == 0 && best.match == Match::none;
-    if (!better || !is_valid(record->config)) continue;
-    if (here) best_distance = *gap;
-    best = {!here ? Match::other_device : *gap == 0 ? Match::exact : Match::nearest, *record};
-    if (best.match == Match::exact) break;
-  }
-  return best;
+  const auto best_of = [&](const std::vector<TuningRecord>& all) {
+    Lookup best;
+    int best_distance = kMaxDistance + 1;
+    for (auto record = all.rbegin(); record != all.rend(); ++record) {
+      const std::optional<int> gap = distance(record->bucket, bucket);
+      if (record->arch != arch || !gap) continue;
+      const bool here = record->device == device && record->sm_count == sm_count;
+      const bool better = here ? *gap < best_distance : *gap == 0 && best.match == Match::none;
+      if (!better || !is_valid(record->config)) continue;
+      if (here) best_distance = *gap;
+      best = {!here ? Match::other_device : *gap == 0 ? Match::exact : Match::nearest, *record};
+      if (best.match == Match::exact) break;
+    }
+    return best;
+  };
+  const Lookup own = best_of(records());
+  Lookup shipped = best_of(shipped_);
+  shipped.shipped = true;
+  return own.match <= shipped.match ? own : shipped;
 }
 
 void TuningStore::add(const TuningRecord& record) {

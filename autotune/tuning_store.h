@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fa2 {
@@ -25,12 +26,13 @@ struct TuningRecord {
   std::string date;       ///< ISO 8601, UTC
 };
 
-/// How well a record matched.
+/// How well a record matched, best first.
 enum class Match : std::uint8_t { exact, nearest, other_device, none };
 
 struct Lookup {
   Match match = Match::none;
   TuningRecord record;  ///< meaningful unless none
+  bool shipped = false;
 };
 
 /// One line of JSON, and back. parse: nullopt for a line that is not a record (damaged, other format
@@ -38,27 +40,36 @@ struct Lookup {
 std::string to_json_line(const TuningRecord& record);
 std::optional<TuningRecord> parse_json_line(const std::string& line);
 
-/// Thread-safe; processes append with O_APPEND under an advisory lock. Damaged lines are skipped with one
-/// warning.
+/// The records of a text, in its order. Damaged lines are skipped with one warning that names `origin`.
+std::vector<TuningRecord> parse_json_lines(std::string_view text, const std::string& origin);
+
+/// Those that ship with the library, parsed once: measured on other machines, for GPUs by their names.
+const std::vector<TuningRecord>& shipped_records();
+
+/// Thread-safe; processes append with O_APPEND under an advisory lock.
 class TuningStore {
  public:
   /// `file` may not exist yet. Empty: in memory only. `read_only`: further files consulted after `file`,
-  /// never written.
-  explicit TuningStore(std::filesystem::path file, std::vector<std::filesystem::path> read_only = {});
+  /// never written. `shipped`: consulted last.
+  explicit TuningStore(std::filesystem::path file, std::vector<std::filesystem::path> read_only = {},
+                       std::vector<TuningRecord> shipped = {});
 
   /// exact: same device, same bucket. nearest: same device, distance <= 3. other_device: same arch, same
-  /// bucket. Records whose config `is_valid` refuses are passed over.
+  /// bucket. A shipped record serves if it matches better than any other does. Records whose config
+  /// `is_valid` refuses are passed over.
   Lookup find(const std::string& device, const std::string& arch, int sm_count, const Bucket& bucket,
               const std::function<bool(const KernelConfig&)>& is_valid) const;
 
   /// Remembers and appends. A file that cannot be written costs only the persistence, with one warning.
   void add(const TuningRecord& record);
 
+  /// All but the shipped ones.
   std::vector<TuningRecord> records() const;
   const std::filesystem::path& file() const { return file_; }
 
  private:
   std::filesystem::path file_;
+  const std::vector<TuningRecord> shipped_;
   mutable std::mutex mutex_;
   std::vector<TuningRecord> records_;  ///< later ones win: read-only files, then `file`, then what was added
 };

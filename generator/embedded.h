@@ -1,4 +1,4 @@
-// The device templates and the interpreter's twins of them, embedded into the library when it is built.
+// Files that are embedded into the library when it is built.
 #pragma once
 
 #include <span>
@@ -16,6 +16,9 @@ std::span<const EmbeddedFile> embedded_templates();
 
 /// interpreter/**.cuh, sorted by name: what stands in for templates/ptx when a kernel is interpreted.
 std::span<const EmbeddedFile> embedded_twins();
+
+/// autotune/records/, sorted by name: tuning records, one JSON lines file a GPU.
+std::span<const EmbeddedFile> embedded_records();
 
 /// The text of one template. @throws Error(internal) if there is none of that name.
 std::string_view embedded_template(std::string_view name);

@@ -95,8 +95,8 @@ class FA2_API AttentionPlan {
 
 enum class TuneMode : std::uint8_t {
   off,     ///< heuristic only
-  stored,  ///< stored records, else heuristic
-  search   ///< stored records, else measure candidates once per bucket of problems (default)
+  stored,  ///< stored records, the user's before those that ship with the library; else heuristic
+  search   ///< an exact record, either's; else measure candidates once per bucket of problems (default)
 };
 enum class JitMode : std::uint8_t {
   on,   ///< compile what no cache holds (default)

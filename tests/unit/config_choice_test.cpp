@@ -146,6 +146,42 @@ TEST_CASE("a record made with other templates is used and says so") {
   CHECK(has(choice, "other templates"));
 }
 
+TEST_CASE("shipped records: passed over by off, followed by stored and search, which says whose they are") {
+  TuningRecord shipped = record("Some GPU", some_problem());
+  shipped.templates = "0123";
+  TuningStore store("", {}, {shipped});
+  for (const TuneMode mode : {TuneMode::stored, TuneMode::search}) {
+    Settings settings;
+    settings.tune = mode;
+    const ConfigChoice choice =
+        ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+    CHECK(choice.origin == ConfigOrigin::tuned_exact);
+    CHECK(choice.config == another_config());
+    CHECK(choice.reason.find("record shipped with this library for this bucket and GPU: 90.0 us") == 0);
+    CHECK(has(choice, "other templates"));
+    CHECK_FALSE(choice.record.has_value());
+  }
+  Settings off;
+  off.tune = TuneMode::off;
+  CHECK(ConfigChooser(off, store).choose(some_problem(), some_gpu()).origin == ConfigOrigin::heuristic);
+
+  store.add(record("Some GPU", some_problem()));
+  const Settings settings;
+  const ConfigChoice own = ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
+  CHECK(own.reason.find("record for this bucket and GPU: ") == 0);
+  CHECK(own.record.has_value());
+}
+
+TEST_CASE("search measures what has no exact record, shipped or not") {
+  AttentionProblem longer = some_problem();
+  longer.seqlen_k *= 2;
+  TuningStore store("", {}, {record("Some GPU", longer), record("Other GPU", some_problem())});
+  const Settings settings;
+  CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu(), found).origin ==
+        ConfigOrigin::tuned_now);
+  CHECK(store.records().size() == 1);
+}
+
 TEST_CASE("search: measured once for a bucket, then recorded") {
   Settings settings;
   TuningStore store("");

@@ -233,3 +233,16 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
   }
   CHECK(TuningStore(file).records().size() == 2);
 }
+
+TEST_CASE("shipped configs are precompiled too; their records stay in the library") {
+  const AttentionProblem p = problem_of(64, 1024).normalized();
+  const KernelConfig config = search_candidates(p, {*find_arch("sm_80"), "", 0}).at(1);
+  TuningStore store(
+      "", {}, {{"Some GPU", "sm_80", 108, bucket_of(p), config, 90, 100, template_digest(), "2026-01-01"}});
+  const Settings settings;
+  ConfigChooser chooser(settings, store);
+  const KernelRequests requests = kernel_requests({p}, {"sm_80"}, chooser);
+  REQUIRE(requests.kernels.size() == 1);
+  CHECK(requests.kernels[0].row.config == config);
+  CHECK(requests.records.empty());
+}

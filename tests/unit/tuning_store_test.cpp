@@ -183,6 +183,51 @@ TEST_CASE("records persist in a private file; the own file wins over read-only o
   CHECK(read_text(first) == to_json_line(record("GPU A", 12, 16)) + "\n");
 }
 
+TEST_CASE("a shipped record serves where it matches better than any of the user's") {
+  const TuningRecord exact = record("GPU A", 12, 16);
+  TuningRecord near = record("GPU A", 12, 32);
+  near.bucket.heads_log2 += 1;
+  TuningRecord less_near = record("GPU A", 12, 48);
+  less_near.bucket.heads_log2 += 3;
+  const TuningRecord elsewhere = record("GPU B", 12, 64), own_elsewhere = record("GPU C", 12, 80);
+  const auto best = [&](const std::vector<TuningRecord>& own, const std::vector<TuningRecord>& shipped) {
+    TuningStore store("", {}, shipped);
+    for (const TuningRecord& each : own) store.add(each);
+    CHECK(store.records().size() == own.size());
+    return find(store);
+  };
+  const auto check = [&](const Lookup& found, Match match, std::int32_t tile_m, bool shipped) {
+    CHECK(found.match == match);
+    CHECK(found.record.config.tile_m == tile_m);
+    CHECK(found.shipped == shipped);
+  };
+  check(best({}, {exact}), Match::exact, 16, true);
+  check(best({}, {near}), Match::nearest, 32, true);
+  check(best({}, {elsewhere}), Match::other_device, 64, true);
+  check(best({near, elsewhere}, {exact}), Match::exact, 16, true);
+  check(best({elsewhere}, {near}), Match::nearest, 32, true);
+  // Of equals the user's, however much nearer the shipped one is.
+  check(best({record("GPU A", 12, 96)}, {exact}), Match::exact, 96, false);
+  check(best({less_near}, {near}), Match::nearest, 48, false);
+  check(best({own_elsewhere}, {elsewhere}), Match::other_device, 80, false);
+  check(best({near}, {elsewhere}), Match::nearest, 32, false);
+  CHECK(best({}, {}).match == Match::none);
+
+  const auto not_16 = [](const KernelConfig& config) { return config.tile_m != 16; };
+  check(find(TuningStore("", {}, {exact, near}), 12, "GPU A", not_16), Match::nearest, 32, true);
+}
+
+TEST_CASE("a text of records is read in order, its damage reported by line") {
+  const CapturedLog log;
+  const auto records = parse_json_lines(
+      to_json_line(record("GPU A", 12, 16)) + "\nbad\n" + to_json_line(record("GPU A", 12, 32)), "some text");
+  REQUIRE(records.size() == 2);
+  CHECK(records[1].config.tile_m == 32);
+  CHECK(log.has("some text:2: not a tuning record"));
+  CHECK(parse_json_lines("", "nothing").empty());
+  CHECK(log.lines() == 1);
+}
+
 TEST_CASE("damaged lines are skipped with one warning that names file and line") {
   const TemporaryDirectory directory;
   const CapturedLog log;

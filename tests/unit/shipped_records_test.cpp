@@ -1,0 +1,154 @@
+// The tuning records that ship with the library, and the script that collects them.
+#include <autotune/tuning_store.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <generator/config_space.h>
+#include <generator/embedded.h>
+#include <sys/wait.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/temporary_directory.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// The inverse of to_string(AttentionTraits).
+const std::map<std::string, AttentionTraits>& all_traits() {
+  static const auto all = [] {
+    std::map<std::string, AttentionTraits> by_name;
+    for (const DType dtype : {DType::f16, DType::bf16})
+      for (const MaskKind mask : {MaskKind::none, MaskKind::causal_top_left, MaskKind::causal_bottom_right})
+        for (const RowAlignment rows :
+             {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order})
+          for (int dim = 8; dim <= 256; dim += 8)
+            for (int dim_v = 8; dim_v <= 256; dim_v += 8) {
+              const AttentionTraits traits{dtype, dim, dim_v, mask, rows};
+              by_name.emplace(to_string(traits), traits);
+            }
+    return by_name;
+  }();
+  return all;
+}
+
+/// What keeps a record from being followed; empty if nothing does.
+std::string fault_of(const TuningRecord& record) {
+  const auto traits = all_traits().find(record.bucket.traits);
+  if (traits == all_traits().end()) return "no traits are named " + record.bucket.traits;
+  const Arch* arch = find_arch(record.arch);
+  if (arch == nullptr || record.arch != arch->name) return "no arch is named " + record.arch;
+  if (record.device.empty() || record.sm_count <= 0 || !(record.us > 0)) return "incomplete";
+  return why_rejected({traits->second, record.config, *arch}).value_or("");
+}
+
+/// "file:line: what is wrong".
+std::vector<std::string> faults_of(std::span<const EmbeddedFile> files) {
+  std::vector<std::string> faults;
+  std::set<std::string> known;
+  for (const EmbeddedFile& file : files) {
+    std::istringstream lines{std::string(file.text)};
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const auto add = [&](const std::string& what) {
+        faults.push_back(fmt::format("{}:{}: {}", file.name, number, what));
+      };
+      const auto record = parse_json_line(line);
+      if (!record) {
+        add("no record");
+        continue;
+      }
+      if (const std::string fault = fault_of(*record); !fault.empty()) add(fault);
+      const Bucket& b = record->bucket;
+      const auto place =
+          fmt::format("{} {} {} {} {} {} {} {}", record->device, record->arch, record->sm_count, b.traits,
+                      b.group_log2, b.seqlen_q_log2, b.seqlen_k_log2, b.heads_log2);
+      if (!known.insert(place).second) add("a second record of its bucket");
+    }
+  }
+  return faults;
+}
+
+TuningRecord record(const std::string& traits = "f16_d64_none", int seqlen_log2 = 10) {
+  TuningRecord made;
+  made.device = "GPU A";
+  made.arch = "sm_80";
+  made.sm_count = 108;
+  made.bucket = {traits, 0, seqlen_log2, seqlen_log2, 6};
+  made.us = 90;
+  made.heuristic_us = 100;
+  made.date = "2026-01-01T00:00:00Z";
+  return made;
+}
+
+/// The lines that scripts/collect_records.py prints; nullopt if it refuses, with its words in `said`.
+std::optional<std::string> collect(const TemporaryDirectory& dir, const std::string& arguments,
+                                   std::string& said) {
+  const std::string command = fmt::format("python3 " FA2_SOURCE_DIR "/scripts/collect_records.py {} >{} 2>{}",
+                                          arguments, (dir / "out").string(), (dir / "err").string());
+  const int status = std::system(command.c_str());
+  said = read_text(dir / "err");
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+  return read_text(dir / "out");
+}
+
+}  // namespace
+
+TEST_CASE("every shipped record parses, names a valid configuration and is the only one of its bucket") {
+  for (const std::string& fault : faults_of(embedded_records())) FAIL_CHECK(fault);
+  std::size_t lines = 0;
+  for (const EmbeddedFile& file : embedded_records())
+    lines += static_cast<std::size_t>(std::ranges::count(file.text, '\n'));
+  CHECK(shipped_records().size() == lines);
+}
+
+TEST_CASE("what must not ship is found, with file and line") {
+  TuningRecord invalid = record("bf16_d128_v64_causal_bottom_right_element"), unknown = record("f16_d7_none"),
+               no_arch = record("f16_d96_none");
+  invalid.config.tile_m = 40;
+  no_arch.arch = "sm_35";
+  const std::string good = to_json_line(record()) + "\n";
+  const std::string first = good + to_json_line(record("f16_d64_none", 11)) + "\n\n";
+  const std::string second = to_json_line(invalid) + "\n" + to_json_line(unknown) + "\n" +
+                             to_json_line(no_arch) + "\n" + good + "{\"format\":2}\n";
+  const EmbeddedFile files[] = {{"a.jsonl", first}, {"b.jsonl", second}};
+  const auto faults = faults_of(files);
+  REQUIRE(faults.size() == 6);
+  CHECK(faults[0] == "a.jsonl:3: no record");
+  CHECK(faults[1].find("b.jsonl:1: tile_m = 40") == 0);
+  CHECK(faults[2] == "b.jsonl:2: no traits are named f16_d7_none");
+  CHECK(faults[3] == "b.jsonl:3: no arch is named sm_35");
+  CHECK(faults[4] == "b.jsonl:4: a second record of its bucket");
+  CHECK(faults[5] == "b.jsonl:5: no record");
+}
+
+TEST_CASE("the script keeps one GPU's last record of each bucket, word for word, in a reader's order") {
+  if (std::system("python3 --version >/dev/null 2>&1") != 0) {
+    MESSAGE("skipped: there is no python3");
+    return;
+  }
+  const TemporaryDirectory dir;
+  TuningRecord newer = record(), other_gpu = record();
+  newer.us = 80;
+  other_gpu.device = "GPU B";
+  const TuningRecord wide = record("f16_d128_none"), longer = record("f16_d64_none", 11);
+  const auto line = [](const TuningRecord& made) { return to_json_line(made) + "\n"; };
+  write_text(dir / "old", line(record()) + line(wide));
+  write_text(dir / "new", line(longer) + line(other_gpu) + "\n" + line(newer));
+
+  std::string said;
+  const std::string stores = (dir / "old").string() + " " + (dir / "new").string();
+  CHECK(collect(dir, stores + " --device 'GPU A'", said) == line(newer) + line(longer) + line(wide));
+  CHECK_FALSE(collect(dir, stores + " --device 'GPU C'", said).has_value());
+  CHECK(said.find("no record of \"GPU C\"; there are records of: GPU A, GPU B") == 0);
+  write_text(dir / "old", line(record()) + "{\"format\":1}\n");
+  CHECK_FALSE(collect(dir, stores + " --device 'GPU A'", said).has_value());
+  CHECK(said.find((dir / "old").string() + ":2: not a tuning record") == 0);
+}
