@@ -24,7 +24,8 @@ struct Launch {
 /// Whether its launches count the tiles that blocks have taken.
 bool needs_counter(const KernelConfig& config);
 
-/// `problem` is valid and normalized, which why_rejected() does not refuse `config` for. `counters`: of the device, may be null unless needs_counter().
+/// `problem` is valid and normalized, which why_rejected() does not refuse `config` for. `counters`: of the
+/// device, may be null unless needs_counter().
 Launch launch_of(const AttentionProblem& problem, const KernelConfig& config, int sm_count,
                  std::shared_ptr<LaunchCounters> counters);
 
@@ -39,10 +40,11 @@ AttentionParamsSm90 params_sm90_of(const Launch& launch, const AttentionProblem&
 void start(const Kernel& kernel, const Launch& launch, const AttentionProblem& problem,
            const AttentionArgs& args, Stream stream, const LaunchMemory* memory, int times = 1);
 
-/// How many query heads' tiles are interleaved; packed heads count as one. 1 without a mask: a head's keys and values are read by one
-/// head's tiles in a row. Under a causal mask tiles differ in length, and what counts is that the last ones
-/// to start are short: equal sections, whole query groups of them, of at most 64 heads for main loop 80, and
-/// for 90, which is fast enough to wait for memory, of what L2 holds, 16 to 32 heads (docs/kernel-notes.md).
+/// How many query heads' tiles are interleaved; packed heads count as one. 1 without a mask: a head's keys
+/// and values are read by one head's tiles in a row. Under a causal mask tiles differ in length, and what
+/// counts is that the last ones to start are short: equal sections, whole query groups of them, of at most 64
+/// heads for main loop 80, and for 90, which is fast enough to wait for memory, of what L2 holds, 16 to 32
+/// heads (docs/kernel-notes.md).
 int heads_per_section(const AttentionProblem& problem, const KernelConfig& config);
 
 /// |scale| * log2(e) as a normal, finite number: a scale of 0 gives uniform attention without 0 * inf.

@@ -1,7 +1,7 @@
 // A warpgroup's normalised output to global memory by TMA (FlashAttention-2, Algorithm 1, lines 12-15).
 #pragma once
 
-#include "attention/shared_layout_sm90.cuh"
+#include "attention/pipeline_sm90.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/stmatrix.cuh"
@@ -18,36 +18,55 @@ FA2_DEVICE int own_barrier(int warpgroup) {
 /// Rounds `output` into `tile`, this warp's 16 of its 64 rows.
 template <class Element, int kN, class Tile>
 FA2_DEVICE void stage_output(Tile tile, const AccumulatorTile<1, kN>& output) {
-  const int lane = ptx::lane_index();
-  const int row = ptx::warp_index() % 4 * 16 + (lane & 15), col = lane >> 4 << 3;
+  const int row = ptx::warp_index() % 4 * 16;
   FA2_UNROLL
   for (int k = 0; k < kN / 2; ++k) {
     // The rounded accumulators of 16 columns are the four blocks that stmatrix stores: an A operand's, in its
     // order.
     const OperandA<1> rounded = round_to_operand_a<Element>(output, k);
-    ptx::stmatrix_x4(tile.chunk_address(row, 16 * k + col), rounded.pair[0]);
+    ptx::stmatrix_x4(tile.template block_address<BlockOrder::down>(row, 16 * k), rounded.pair[0]);
   }
 }
 
-/// Stores `output` through `tile`, which lies where the warpgroup's queries were; `released` then gets an
-/// arrival: the queries' memory is free.
-template <class Config, int kN>
-FA2_DEVICE void store_output(typename SharedLayoutSm90<Config>::OutputTile tile,
-                             const AccumulatorTile<1, kN>& output, const AttentionParamsSm90& params,
-                             const TensorRows& to, int warpgroup, SharedAddress released) {
+/// A warpgroup's outputs on their way to global memory, each through the memory of its queries.
+template <class Config>
+struct OutputStore {
   using Layout = SharedLayoutSm90<Config>;
-  if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
-    ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do
-  }
-  stage_output<typename Config::Element>(tile, output);
-  ptx::fence_proxy_async_shared();
-  ptx::bar_sync(own_barrier(warpgroup), 128);
-  if (ptx::thread_index() % 128 == 0) {
-    if (to.row < params.attention.seqlen_q * Config::packed_heads)
+
+  const AttentionParamsSm90& params;
+  Layout shared;
+  const TileTurn& turn;
+  int warpgroup;
+
+  template <int kN>
+  FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const TensorRows& to) {
+    if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
+      ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do
+    }
+    const int buffer = turn.place(Config::q_buffers);
+    const typename Layout::OutputTile tile = shared.output(buffer, warpgroup);
+    stage_output<typename Config::Element>(tile, output);
+    ptx::fence_proxy_async_shared();
+    ptx::bar_sync(own_barrier(warpgroup), 128);
+    if (ptx::thread_index() % 128 == 0 && to.row < params.attention.seqlen_q * Config::packed_heads)
       tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(params.o, to, tile);
-    ptx::bulk_wait_group_read<0>();
-    ptx::mbarrier_arrive(released);
+    if constexpr (Config::q_buffers == 1) release(buffer);
   }
-}
+
+  /// Of the tile before this one, once this one's first product is under way: until then nobody needs its
+  /// memory.
+  FA2_DEVICE void finish_before() {
+    if (Config::q_buffers > 1 && turn.count > 0) release(turn.place(Config::q_buffers) ^ 1);
+  }
+
+ private:
+  /// The producer may load queries there once the output is read.
+  FA2_DEVICE void release(int buffer) {
+    if (ptx::thread_index() % 128 == 0) {
+      ptx::bulk_wait_group_read<0>();
+      ptx::mbarrier_arrive(shared.queries_empty(buffer));
+    }
+  }
+};
 
 }  // namespace fa2

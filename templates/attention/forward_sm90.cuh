@@ -14,7 +14,7 @@ FA2_DEVICE void attention_forward_sm90(const AttentionParamsSm90& params) {
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();
-    if (ptx::warp_index() == 0) Producer<Config>{params, shared, {}, {}}.run();
+    if (ptx::warp_index() == 0) Producer<Config>{params, shared, {}}.run();
   } else {
     ptx::setmaxnreg_inc<Config::consumer_registers>();
     consume<Config>(params, shared, warpgroup - 1);

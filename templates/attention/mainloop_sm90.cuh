@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/block_range.cuh"
+#include "attention/epilogue_sm90.cuh"
 #include "attention/pipeline_sm90.cuh"
 #include "attention/score_mod.cuh"
 #include "attention/softmax.cuh"
@@ -46,6 +47,7 @@ struct MainloopSm90 {
   const Mask<Config>& mask;
   const Turns<Config>& turns;
   KeyValueReader<Config>& ring;
+  OutputStore<Config>& store;
   typename Layout::QueryTile queries;
   int first_row;  ///< of this warp, in the sequence
   bool scale_is_negative;
@@ -59,7 +61,9 @@ struct MainloopSm90 {
   /// return `output` is unnormalised.
   FA2_DEVICE void run(int loaded, const BlockRange& own) {
     output.clear();
-    if constexpr (Config::overlap) {
+    if (loaded == 0) {
+      store.finish_before();
+    } else if constexpr (Config::overlap) {
       run_overlapped(loaded, own);
     } else {
       run_in_sequence(loaded, own);
@@ -69,15 +73,18 @@ struct MainloopSm90 {
  private:
   /// One product after the other; the probabilities take the registers of the scores.
   FA2_DEVICE void run_in_sequence(int loaded, const BlockRange& own) {
+    bool first = true;
     for (int n = loaded - 1; n >= 0; --n) {
       const Cursor keys = ring.take(), values = ring.take();
-      if (Config::skip_masked && n >= own.end) {
+      if (Config::skip_masked && n >= own.end && n > 0) {
         ring.skip(keys);
         ring.skip(values);
         continue;
       }
       ring.await(keys);
       issue_scores(keys);
+      if (first) store.finish_before();
+      first = false;
       ptx::wgmma_wait_group<0>();
       hold(scores);
       if (softmax_of(n, own, keys)) softmax.rescale(output);
@@ -93,7 +100,6 @@ struct MainloopSm90 {
   /// The next block's Q K^T and this block's P V are in flight together, beside the next block's softmax.
   FA2_DEVICE void run_overlapped(int loaded, const BlockRange& own) {
     int n = loaded - 1;
-    if (n < 0) return;
     Cursor first = ring.take();
     if constexpr (Config::skip_masked) {
       // The producer's order: the keys of a block come before the values of the block above it.
@@ -106,6 +112,7 @@ struct MainloopSm90 {
     }
     ring.await(first);
     issue_scores(first);
+    store.finish_before();
     ptx::wgmma_wait_group<0>();
     hold(scores);
     softmax_of(n, own, first);

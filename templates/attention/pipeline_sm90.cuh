@@ -21,6 +21,14 @@ struct RingCursor {
   }
 };
 
+/// How many tiles a block has begun, and the place of the newest in a ring of one or two.
+struct TileTurn {
+  u32 count = 0;
+
+  FA2_DEVICE int place(int places) const { return static_cast<int>(count) & (places - 1); }
+  FA2_DEVICE u32 parity(int places) const { return count >> (places - 1) & 1; }
+};
+
 /// Makes every mbarrier of the block; all threads may use them on return.
 template <class Config>
 FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {

@@ -16,18 +16,17 @@ struct Producer {
   const AttentionParamsSm90& params;
   Layout shared;
   RingCursor<Config::stages> slot;
-  RingCursor<Config::q_buffers> buffer;
 
   FA2_DEVICE void run() {
     const Mask<Config> mask{params.attention.seqlen_q, params.attention.seqlen_k};
-    TileSource<Config> tiles{params, shared, {}, 0};
+    TileSource<Config> tiles{params, shared, 0};
     for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
       const TileCoordinates at = tile_of(tile, params.attention);
       const BlockRange blocks = block_range(mask, at.q_tile * Config::tile_m, Config::tile_m);
       const int last = blocks.end - 1;
       if (last >= 0) load_keys(at, last);
       // Also without a single key: the consumers put their output where the queries were.
-      load_queries(at);
+      load_queries(at, tiles.turn);
       for (int n = last; n >= 0; --n) {
         if (!Config::overlap && n < last) load_keys(at, n);
         if (Config::overlap && n > 0) load_keys(at, n - 1);
@@ -59,20 +58,20 @@ struct Producer {
     slot.advance();
   }
 
-  FA2_DEVICE void load_queries(const TileCoordinates& at) {
-    ptx::mbarrier_wait(shared.queries_empty(buffer.slot), buffer.parity ^ 1);
+  FA2_DEVICE void load_queries(const TileCoordinates& at, TileTurn turn) {
+    const int buffer = turn.place(Config::q_buffers);
+    ptx::mbarrier_wait(shared.queries_empty(buffer), turn.parity(Config::q_buffers) ^ 1);
     if (ptx::elect_one()) {
-      const SharedAddress full = shared.queries_full(buffer.slot);
+      const SharedAddress full = shared.queries_full(buffer);
       ptx::mbarrier_arrive_expect_tx(full, Layout::warpgroups * Layout::QueryTile::bytes);
       FA2_UNROLL
       for (int w = 0; w < Layout::warpgroups; ++w) {
         tma_load_tile<TensorShape<Config::head_dim, Config::packed_heads>>(
-            shared.queries(buffer.slot, w), params.q,
-            {at.q_tile * Config::tile_m + 64 * w, at.head, at.batch}, full);
+            shared.queries(buffer, w), params.q, {at.q_tile * Config::tile_m + 64 * w, at.head, at.batch},
+            full);
       }
     }
     ptx::bar_warp_sync();
-    buffer.advance();
   }
 };
 

@@ -22,18 +22,18 @@ template <class Config>
 struct TileSource {
   const AttentionParamsSm90& params;
   SharedLayoutSm90<Config> shared;
-  RingCursor<2> turn;
   u32 tile;
+  TileTurn turn;
 
   FA2_DEVICE void announce() {
     if constexpr (schedule_of<Config> != Schedule::dynamic) return;
-    ptx::mbarrier_wait(shared.tile_empty(turn.slot), turn.parity ^ 1);
+    const int place = turn.place(2);
+    ptx::mbarrier_wait(shared.tile_empty(place), turn.parity(2) ^ 1);
     if (ptx::elect_one()) {
-      ptx::st_shared_u32(shared.tile_number(turn.slot), tile);
-      ptx::mbarrier_arrive(shared.tile_full(turn.slot));
+      ptx::st_shared_u32(shared.tile_number(place), tile);
+      ptx::mbarrier_arrive(shared.tile_full(place));
     }
     ptx::bar_warp_sync();
-    turn.advance();
   }
 
   FA2_DEVICE u32 first() {
@@ -52,6 +52,7 @@ struct TileSource {
       tile = params.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
     }
     if (tile >= params.tile_count) tile = kNoTile;
+    ++turn.count;
     announce();
     return tile;
   }
@@ -62,8 +63,8 @@ template <class Config>
 struct TileFollower {
   const AttentionParamsSm90& params;
   SharedLayoutSm90<Config> shared;
-  RingCursor<2> turn;
   u32 tile;
+  TileTurn turn;
 
   FA2_DEVICE u32 first() {
     tile = ptx::block_index();
@@ -73,6 +74,7 @@ struct TileFollower {
 
   FA2_DEVICE u32 next() {
     if constexpr (schedule_of<Config> == Schedule::once) return kNoTile;
+    ++turn.count;
     if constexpr (schedule_of<Config> == Schedule::dynamic) hear();
     if constexpr (schedule_of<Config> == Schedule::in_turn) {
       tile += params.block_count;
@@ -83,13 +85,13 @@ struct TileFollower {
 
  private:
   FA2_DEVICE void hear() {
-    ptx::mbarrier_wait(shared.tile_full(turn.slot), turn.parity);
+    const int place = turn.place(2);
+    ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));
     // The same in every lane, and known to be: what follows from it stays in uniform registers.
-    tile = static_cast<u32>(
-        ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(shared.tile_number(turn.slot))), 0));
+    tile =
+        static_cast<u32>(ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(shared.tile_number(place))), 0));
     ptx::bar_warp_sync();  // every lane has read it
-    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.tile_empty(turn.slot));
-    turn.advance();
+    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.tile_empty(place));
   }
 };
 

@@ -41,9 +41,7 @@ struct SwizzledTile {
 
   /// Address of the 16-byte chunk that holds (row, col); col is a multiple of 8.
   FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
-    const int chunk = col % group_cols / 8;
-    constexpr int kRowsOfPattern = 128 / span;  // the rows of 128 bytes share a permutation
-    const int permuted = chunk ^ (row / kRowsOfPattern % (span / 16));
+    const int permuted = col % group_cols / 8 ^ permutation(row);
     return base + static_cast<u32>(col / group_cols * group_bytes + row * span + permuted * 16);
   }
 
@@ -51,7 +49,19 @@ struct SwizzledTile {
   /// of 16.
   template <BlockOrder kOrder>
   FA2_DEVICE SharedAddress block_address(int row, int col) const {
-    return chunk_address(row + block_row<kOrder>(), col + 8 * block_chunk<kOrder>());
+    const int lane_row = block_row<kOrder>(), lane_chunk = block_chunk<kOrder>() ^ permutation(lane_row);
+    // One address of the lane serves every block: the low bits of `base` are clear, and the permutation
+    // repeats.
+    const u32 lane_address = base + static_cast<u32>(lane_row * span + lane_chunk * 16);
+    return (lane_address ^ static_cast<u32>(col % group_cols * 2)) +
+           static_cast<u32>(col / group_cols * group_bytes + row * span);
+  }
+
+ private:
+  /// Exclusive-ored into a row's chunks.
+  FA2_DEVICE static constexpr int permutation(int row) {
+    constexpr int kRowsOfPattern = 128 / span;  // the rows of 128 bytes share one
+    return row / kRowsOfPattern % (span / 16);
   }
 };
 
