@@ -115,7 +115,7 @@ struct MainloopSm90 {
     store.finish_before();
     ptx::wgmma_wait_group<0>();
     hold(scores);
-    softmax_of(n, own, first);
+    exact_softmax_of(n, own);
     ring.release(first);
     round_probabilities();
     while (n-- > 0) {
@@ -182,6 +182,11 @@ struct MainloopSm90 {
         recompute_scores(keys);
       }
     }
+    return exact_softmax_of(n, blocks);
+  }
+
+  /// The same with the true maximum, as a row's first block needs it.
+  FA2_DEVICE bool exact_softmax_of(int n, const BlockRange& blocks) {
     prepare(n);
     if (n >= blocks.first_masked) mask.apply(scores, first_row, n * Config::tile_n);
     return softmax.step(scores);
