@@ -18,12 +18,7 @@ namespace fa2::tools {
 namespace {
 
 struct Options {
-  std::vector<std::int32_t> head_dims = {64, 128, 256};
-  std::vector<std::int64_t> seqlens = {512, 1024, 2048, 4096, 8192, 16384};
-  std::vector<std::string> dtypes = {"f16"};
-  std::string causal = "both";
-  std::int64_t tokens = 16384;
-  std::int64_t hidden = 2048;
+  MatrixOptions matrix;
   int rounds = 9;
   std::string tune;
   DeviceOption device;
@@ -43,23 +38,8 @@ struct Point {
 /// Row by row of the table. @throws CLI::ValidationError.
 std::vector<Point> points_of(const Options& options) {
   std::vector<Point> points;
-  for (const std::string& dtype : options.dtypes) {
-    for (const std::int32_t head_dim : options.head_dims) {
-      for (const MaskKind mask : masks_of_causal(options.causal)) {
-        for (const std::int64_t seqlen : options.seqlens) {
-          AttentionProblem problem;
-          problem.dtype = dtype_of(dtype);
-          problem.mask = mask;
-          problem.head_dim = head_dim;
-          problem.heads_q = std::max<std::int64_t>(1, options.hidden / std::max(head_dim, 1));
-          problem.batch = std::max<std::int64_t>(1, options.tokens / seqlen);
-          problem.seqlen_q = problem.seqlen_k = seqlen;
-          require_valid_flags(problem);
-          points.push_back({problem.normalized(), {}, {}, {}, {}});
-        }
-      }
-    }
-  }
+  for (const AttentionProblem& problem : options.matrix.problems())
+    points.push_back({problem, {}, {}, {}, {}});
   return points;
 }
 
@@ -125,9 +105,14 @@ Json json_of(const Point& point) {
 }
 
 Json document_of(const std::vector<Point>& points, const Options& options, const Device& gpu) {
-  Json json = {{"version", version()},       {"device", gpu.name},       {"arch", gpu.arch.name},
-               {"driver", driver_version()}, {"tokens", options.tokens}, {"hidden", options.hidden},
-               {"rounds", options.rounds},   {"points", Json::array()}};
+  Json json = {{"version", version()},
+               {"device", gpu.name},
+               {"arch", gpu.arch.name},
+               {"driver", driver_version()},
+               {"tokens", options.matrix.tokens},
+               {"hidden", options.matrix.hidden},
+               {"rounds", options.rounds},
+               {"points", Json::array()}};
   for (const Point& point : points) json["points"].push_back(json_of(point));
   return json;
 }
@@ -149,9 +134,10 @@ std::string spread_text(const std::vector<Point>& points) {
 
 void print_table(const std::vector<Point>& points, const Options& options, const Device& gpu) {
   std::vector<Column> columns = {{"dtype"}, number("head_dim"), {"mask"}};
-  for (const std::int64_t seqlen : options.seqlens) columns.push_back(number(fmt::format("{}", seqlen)));
+  for (const std::int64_t seqlen : options.matrix.seqlens)
+    columns.push_back(number(fmt::format("{}", seqlen)));
   Table table(std::move(columns));
-  const std::size_t width = options.seqlens.size();
+  const std::size_t width = options.matrix.seqlens.size();
   for (std::size_t first = 0; first < points.size(); first += width) {
     const AttentionProblem& p = points[first].problem;
     std::vector<std::string> cells = {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim),
@@ -162,8 +148,8 @@ void print_table(const std::vector<Point>& points, const Options& options, const
     }
     table.add(std::move(cells));
   }
-  fmt::print("Forward TFLOP/s by sequence length: {} tokens, hidden {}; {}, driver {}\n", options.tokens,
-             options.hidden, gpu.name, driver_version());
+  fmt::print("Forward TFLOP/s by sequence length: {} tokens, hidden {}; {}, driver {}\n",
+             options.matrix.tokens, options.matrix.hidden, gpu.name, driver_version());
   print(table);
   fmt::print("Medians of {} rounds of bursts. {}\n", options.rounds, spread_text(points));
 }
@@ -198,18 +184,7 @@ Verb add_bench(CLI::App& app) {
                "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes",
                "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal.");
   const auto options = std::make_shared<Options>();
-  add_list(*verb, "--head-dim", options->head_dims, "Head dimensions");
-  add_list(*verb, "--seqlen", options->seqlens, "Sequence lengths")->check(CLI::PositiveNumber);
-  add_list(*verb, "--dtype", options->dtypes, "Element types")->check(dtype_words());
-  verb->add_option("--causal", options->causal, "With the causal mask, without, both")
-      ->check(causal_words())
-      ->capture_default_str();
-  verb->add_option("--tokens", options->tokens, "batch * seqlen")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  verb->add_option("--hidden", options->hidden, "heads * head_dim")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  options->matrix.add_to(*verb);
   verb->add_option("--rounds", options->rounds, "Bursts of every point")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

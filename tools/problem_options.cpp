@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tools/problem_options.h>
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
 
@@ -117,6 +118,39 @@ AttentionProblem ProblemOptions::problem() const {
   problem.seqlen_k = seqlen_k.value_or(seqlen);
   require_valid_flags(problem);
   return problem.normalized();
+}
+
+void MatrixOptions::add_to(CLI::App& verb) {
+  add_list(verb, "--head-dim", head_dims, "Head dimensions");
+  add_list(verb, "--seqlen", seqlens, "Sequence lengths")->check(CLI::PositiveNumber);
+  add_list(verb, "--dtype", dtypes, "Element types")->check(dtype_words());
+  verb.add_option("--causal", causal, "With the causal mask, without, both")
+      ->check(causal_words())
+      ->capture_default_str();
+  verb.add_option("--tokens", tokens, "batch * seqlen")->check(CLI::PositiveNumber)->capture_default_str();
+  verb.add_option("--hidden", hidden, "heads * head_dim")->check(CLI::PositiveNumber)->capture_default_str();
+}
+
+std::vector<AttentionProblem> MatrixOptions::problems() const {
+  std::vector<AttentionProblem> problems;
+  for (const std::string& word : dtypes) {
+    for (const std::int32_t head_dim : head_dims) {
+      for (const MaskKind mask : masks_of_causal(causal)) {
+        for (const std::int64_t seqlen : seqlens) {
+          AttentionProblem problem;
+          problem.dtype = dtype_of(word);
+          problem.mask = mask;
+          problem.head_dim = head_dim;
+          problem.heads_q = std::max<std::int64_t>(1, hidden / std::max(head_dim, 1));
+          problem.batch = std::max<std::int64_t>(1, tokens / seqlen);
+          problem.seqlen_q = problem.seqlen_k = seqlen;
+          require_valid_flags(problem);
+          problems.push_back(problem.normalized());
+        }
+      }
+    }
+  }
+  return problems;
 }
 
 void DeviceOption::add_to(CLI::App& verb) {

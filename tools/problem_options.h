@@ -61,6 +61,20 @@ struct ProblemOptions {
   AttentionProblem problem() const;
 };
 
+/// Every combination of head dimension, mask, length and element type; FlashAttention's matrix by default.
+struct MatrixOptions {
+  std::vector<std::int32_t> head_dims = {64, 128, 256};
+  std::vector<std::int64_t> seqlens = {512, 1024, 2048, 4096, 8192, 16384};
+  std::vector<std::string> dtypes = {"f16"};
+  std::string causal = "both";
+  std::int64_t tokens = 16384;  ///< batch * seqlen
+  std::int64_t hidden = 2048;   ///< heads * head_dim
+
+  void add_to(CLI::App& verb);
+  /// Normalized; lengths vary fastest. @throws CLI::ValidationError.
+  std::vector<AttentionProblem> problems() const;
+};
+
 /// `--device auto|interpreter|cuda:N`.
 struct DeviceOption {
   std::string text = "auto";
