@@ -1,0 +1,67 @@
+// A kernel that keeps the time: how many cycles its SM's clock counted while the global timer counted
+// nanoseconds.
+#pragma once
+
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <generator/kernel_source.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fa2::bench {
+
+/// In device memory; sums over launches.
+struct ClockSums {
+  std::uint64_t start_cycles = 0, start_ns = 0;  ///< of the latest launch
+  std::uint64_t cycles = 0, ns = 0;
+};
+
+/// `source`, in which thread `thread` of block 0 adds its time from the kernel's first statement to the last
+/// one to `sums`. It keeps nothing in registers meanwhile. The key stays that of `source`: not for a cache.
+inline KernelSource clocked(KernelSource source, int thread, const void* sums) {
+  constexpr std::string_view kBegin = "params) {\n", kEnd = "\n}";
+  std::string& text = source.main.text;
+  const std::size_t begin = text.find(kBegin), end = text.rfind(kEnd);
+  if (begin == std::string::npos || end == std::string::npos || end < begin)
+    throw Error(ErrorCode::internal, source.main.name + " has no kernel body to put clock readings into");
+  text.insert(end + 1, "  add_clock();\n");
+  text.insert(begin + kBegin.size(), "  start_clock();\n");
+  text.insert(0, fmt::format(R"(namespace {{
+__device__ __forceinline__ volatile unsigned long long* clock_sums() {{
+  return reinterpret_cast<volatile unsigned long long*>(0x{:x}ull);
+}}
+__device__ __forceinline__ bool keeps_time() {{ return blockIdx.x == 0 && threadIdx.x == {}; }}
+__device__ __forceinline__ unsigned long long nanoseconds() {{
+  unsigned long long ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+}}
+__device__ __forceinline__ void start_clock() {{
+  if (keeps_time()) {{
+    const unsigned long long cycles = clock64(), ns = nanoseconds();
+    clock_sums()[0] = cycles;
+    clock_sums()[1] = ns;
+  }}
+  __syncwarp();
+}}
+__device__ __forceinline__ void add_clock() {{
+  if (!keeps_time()) return;
+  const unsigned long long cycles = clock64(), ns = nanoseconds();
+  clock_sums()[2] += cycles - clock_sums()[0];
+  clock_sums()[3] += ns - clock_sums()[1];
+}}
+}}  // namespace
+)",
+                             reinterpret_cast<std::uintptr_t>(sums), thread));
+  source.spec += ", clocked";
+  return source;
+}
+
+/// The first thread that computes rather than loads.
+inline int first_computing_thread(const KernelConfig& config) {
+  return config.threads() - config.warps * 32;
+}
+
+}  // namespace fa2::bench
