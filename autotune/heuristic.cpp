@@ -28,51 +28,51 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
   return 2 * (shared_bytes(traits, c) + arch.shared_reserved) <= arch.shared_per_sm;
 }
 
-/// Main loop 90, with as many slots as fit.
-KernelConfig hopper(const AttentionProblem& p, const Arch& arch, int warps, int tile_n, int ctas_per_sm,
-                    int q_buffers, bool pingpong, bool speculative) {
-  KernelConfig c;
+/// Main loop 90's `c` with what follows from the problem, and as many slots as fit.
+KernelConfig hopper(const AttentionProblem& p, const Arch& arch, KernelConfig c) {
   c.mainloop = 90;
-  c.tile_m = 16 * warps;
-  c.tile_n = tile_n;
-  c.warps = warps;
-  c.ctas_per_sm = ctas_per_sm;
-  c.q_buffers = q_buffers;
+  c.tile_m = 16 * c.warps;
   c.schedule = 2;
-  c.overlap = 1;
-  c.pingpong = pingpong;
-  c.speculative_max = speculative;
   c.skip_masked = p.mask != MaskKind::none;
   c.packed_heads = packed_heads(p, c.tile_m);
   c.stages = sm90::most_stages(traits_of(p), c, arch);
   return c;
 }
 
-/// Best first (docs/measurements). Three warpgroups of long sequences hide each other's softmax; short causal
-/// ones, whose tiles are few blocks long, want small tiles and many of them on their way.
+/// Best first (docs/measurements). Three warpgroups of long sequences hide each other's softmax; of short
+/// ones, whose tiles are few blocks long, the beginnings and ends of tiles have to be hidden.
 std::vector<KernelConfig> hopper_preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
-  const bool causal = p.mask != MaskKind::none;
-  const KernelConfig two = hopper(p, arch, 8, 128, 1, 2, false, true),
-                     safe = hopper(p, arch, 8, 64, 1, 1, false, false);
+  const auto with = [&](int warps, int tile_n, KernelConfig others) {
+    others.warps = warps;
+    others.tile_n = tile_n;
+    return hopper(p, arch, others);
+  };
+  const KernelConfig safe = with(8, 64, {.q_buffers = 1, .overlap = 1});
+  const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
+  const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   if (p.seqlen_q * packed_heads(p, 64) <= 64) {  // one warpgroup's rows
-    const KernelConfig one = hopper(p, arch, 4, head_dim <= 128 ? 128 : 64, 2, 1, false, true);
-    return {one, safe};
+    const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
+    return {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe};
   }
   if (head_dim <= 64) {
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses.
-    const KernelConfig three = hopper(p, arch, 12, head_dim == 64 ? 128 : 112, 1, 2, true, true);
-    const KernelConfig small = hopper(p, arch, 4, 64, 3, 2, false, true);
-    if (causal && p.seqlen_q <= 1536) return {small, three, safe};
-    return {three, small, safe};
+    const KernelConfig three = with(12, head_dim == 64 ? 128 : 112, in_turns);
+    if (p.seqlen_q > 1536) return {three, safe};
+    return {with(8, 64, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1}), three, safe};
   }
-  if (head_dim <= 96) return {hopper(p, arch, 12, 96, 1, 2, true, true), two, safe};
+  if (head_dim <= 96) return {with(12, 96, in_turns), with(8, 128, guessing), safe};
   if (head_dim <= 128) {
-    const KernelConfig three = hopper(p, arch, 12, 80, 1, 2, true, true);
-    if (p.seqlen_q <= 1024) return {two, three, safe};
-    return {three, two, safe};
+    const bool causal = p.mask != MaskKind::none;
+    const KernelConfig wide = with(8, 128, guessing), three = with(12, 80, in_turns);
+    if (causal && p.seqlen_q <= 3072) return {with(12, 64, guessing), three, wide, safe};
+    if (p.seqlen_q <= 1536) return {wide, three, safe};
+    return {three, wide, safe};
   }
-  if (head_dim <= 192) return {hopper(p, arch, 8, 96, 1, 1, false, false), safe};
-  return {safe, hopper(p, arch, 8, 48, 1, 1, false, false)};
+  if (head_dim <= 192) return {with(8, 96, {.q_buffers = 1, .overlap = 1, .speculative_max = 1}), safe};
+  const KernelConfig narrow = with(8, 48, {.q_buffers = 1, .overlap = 1});
+  if (head_dim == 256 && p.seqlen_q > 6144)
+    return {with(8, 80, {.q_buffers = 1, .overlap = 1}), safe, narrow};
+  return {safe, narrow};
 }
 
 /// Best first, whether they are valid or not. The last is small enough for every compiler.
