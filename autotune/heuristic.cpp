@@ -58,7 +58,8 @@ std::vector<KernelConfig> hopper_preferences(const AttentionProblem& p, int head
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses.
     const KernelConfig three = with(12, head_dim == 64 ? 128 : 112, in_turns);
     if (p.seqlen_q > 1536) return {three, safe};
-    return {with(8, 64, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1}), three, safe};
+    const int tile_n = p.mask == MaskKind::none && p.seqlen_q > 768 ? 80 : 64;
+    return {with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1}), three, safe};
   }
   if (head_dim <= 96) return {with(12, 96, in_turns), with(8, 128, guessing), safe};
   if (head_dim <= 128) {
