@@ -6,6 +6,7 @@
 #include <runtime/compiler.h>
 #include <runtime/nvrtc.h>
 #include <runtime/ptxas_log.h>
+#include <runtime/sass.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -152,6 +153,10 @@ std::string too_much_shared(const KernelSource& source, std::int32_t static_byte
                      source.shared_bytes, static_bytes, source.arch.name, source.arch.shared_per_block);
 }
 
+/// Nearly every kernel of main loop 90 has none, a few of head dim 256 up to 10; dozens take a tenth of the
+/// speed.
+constexpr int kMostUniformMoves = 16;
+
 /// The resource rule that a compiled kernel breaks, as a sentence; empty for a good one.
 std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   const KernelResources& r = report.resources;
@@ -214,6 +219,9 @@ class NvrtcCompiler final : public Compiler {
     binary.code = program.cubin();
     if (!is_elf(binary.code))
       fail(source, "NVRTC made no cubin (--gpu-architecture must name an sm_ target)", log);
+    if (const int moves = uniform_moves_between_mmas(binary.code); moves > kMostUniformMoves)
+      refuse(source, fmt::format("moves {} registers to uniform ones between its warpgroup MMAs", moves),
+             log);
     return binary;
   }
 };

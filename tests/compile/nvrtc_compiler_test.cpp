@@ -2,6 +2,7 @@
 // GPU.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <fmt/format.h>
 #include <runtime/compiler.h>
 #include <runtime/nvrtc.h>
 #include <sys/stat.h>
@@ -217,6 +218,36 @@ small(float* data, unsigned long long a, unsigned long long b) {
 })"));
   REQUIRE(error);
   CHECK(std::string(error->what()).find("(C75") != std::string::npos);
+}
+
+/// `count` MMAs in a row, each with a descriptor of its own that every lane reads from memory.
+std::string mmas_with_loaded_descriptors(int count) {
+  std::string text = R"(
+extern "C" __global__ void __launch_bounds__(128) small(float* data, const unsigned long long* descriptors) {
+  float c[4] = {};
+  asm volatile("wgmma.fence.sync.aligned;");
+)";
+  for (int i = 0; i < count; ++i) {
+    text += fmt::format(R"(
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%0, %1, %2, %3}}, %4, %5, 1, 1, 1, 0, 0;"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "l"(descriptors[{0}]), "l"(descriptors[{0}]));)",
+                        i);
+  }
+  return text + R"(
+  asm volatile("wgmma.commit_group.sync.aligned;\n wgmma.wait_group.sync.aligned 0;"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]));
+  data[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
+})";
+}
+
+TEST_CASE("descriptors that do not stay in uniform registers are refused") {
+  if (fa2::test::nvrtc_missing()) return;
+  const TemporaryDirectory folder;
+  CHECK_FALSE(refusal(source("sm_90a", mmas_with_loaded_descriptors(2))));
+  const auto error = refusal(source("sm_90a", mmas_with_loaded_descriptors(20)));
+  REQUIRE(error);
+  CHECK(std::string(error->what()).find("registers to uniform ones between its warpgroup MMAs") !=
+        std::string::npos);
 }
 
 TEST_CASE("options and names that give no usable cubin are refused") {
