@@ -41,6 +41,7 @@ Launch launch_of(const AttentionProblem& p, const KernelConfig& config, int sm_c
     blocks = std::min<std::int64_t>(blocks, std::int64_t{sm_count} * config.ctas_per_sm);
   launch.grid = static_cast<std::uint32_t>(blocks);
   launch.params.seqlen_q = static_cast<int>(p.seqlen_q);
+  launch.params.q_rows = static_cast<int>(p.seqlen_q * config.packed_heads);
   launch.params.seqlen_k = static_cast<int>(p.seqlen_k);
   launch.params.heads_q = static_cast<int>(heads);
   launch.params.queries_per_kv = static_cast<int>(heads / p.heads_kv);

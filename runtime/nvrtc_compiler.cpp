@@ -155,7 +155,7 @@ std::string too_much_shared(const KernelSource& source, std::int32_t static_byte
 
 /// Nearly every kernel of main loop 90 has none, a few of head dim 256 up to 10; dozens take a tenth of the
 /// speed.
-constexpr int kMostUniformMoves = 16;
+constexpr int kMostUniformMoves = 32;
 
 /// The resource rule that a compiled kernel breaks, as a sentence; empty for a good one.
 std::string broken_rule(const KernelSource& source, const PtxasReport& report) {

@@ -15,7 +15,7 @@ struct BlockRange {
 
 template <class Config>
 FA2_DEVICE BlockRange block_range(const Mask<Config>& mask, int first_row, int rows) {
-  const int next_row = first_row + rows < mask.rows() ? first_row + rows : mask.rows();
+  const int next_row = first_row + rows < mask.rows ? first_row + rows : mask.rows;
   const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
   return {(key_end + Config::tile_n - 1) / Config::tile_n, mask.visible_end(first_row) / Config::tile_n,
           key_end};

@@ -11,7 +11,7 @@ template <class Config>
 FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
                         int warpgroup) {
   const AttentionParams& attention = params.attention;
-  const Mask<Config> mask{attention.seqlen_q, attention.seqlen_k};
+  const Mask<Config> mask{attention.seqlen_q, attention.seqlen_k, attention.q_rows};
   const Turns<Config> turns{warpgroup};
   KeyValueReader<Config> ring{shared, {}};
   TileFollower<Config> tiles{params, shared, 0};

@@ -50,7 +50,7 @@ FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& 
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
-      if (row >= params.seqlen_q * kPacked) continue;
+      if (row >= params.q_rows) continue;
       float* const lse = params.lse + (first_head + row % kPacked) * params.seqlen_q + row / kPacked;
       ptx::st_global_f32(lse, softmax.log_sum_exp(m, half, params.empty_row_lse));
     }

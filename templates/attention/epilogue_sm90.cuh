@@ -48,7 +48,7 @@ struct OutputStore {
     stage_output<typename Config::Element>(tile, output);
     ptx::fence_proxy_async_shared();
     ptx::bar_sync(own_barrier(warpgroup), 128);
-    if (ptx::thread_index() % 128 == 0 && to.row < params.attention.seqlen_q * Config::packed_heads)
+    if (ptx::thread_index() % 128 == 0 && to.row < params.attention.q_rows)
       tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(params.o, to, tile);
     if constexpr (Config::q_buffers == 1) release(buffer);
   }

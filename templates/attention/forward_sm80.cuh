@@ -42,7 +42,7 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   using Layout = SharedLayout<Config>;
   const SharedAddress shared = ptx::dynamic_shared();
   const TileCoordinates at = tile_of(ptx::block_index(), params);
-  const Mask<Config> mask{params.seqlen_q, params.seqlen_k};
+  const Mask<Config> mask{params.seqlen_q, params.seqlen_k, params.q_rows};
   const int tile_row = at.q_tile * Config::tile_m;
   const BlockRange blocks = block_range(mask, tile_row, Config::tile_m);
   const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;

@@ -14,12 +14,11 @@ template <class Config>
 struct Mask {
   int seqlen_q;
   int seqlen_k;
-
-  FA2_DEVICE int rows() const { return seqlen_q * Config::packed_heads; }
+  int rows;  ///< of all packed heads together
 
   FA2_DEVICE int visible_end(int row) const {
     if constexpr (Config::mask == MaskKind::none) return seqlen_k;
-    const int query = row / Config::packed_heads;
+    const int query = static_cast<int>(static_cast<u32>(row) / Config::packed_heads);
     const int diagonal = Config::mask == MaskKind::causal_bottom_right ? query - seqlen_q + seqlen_k : query;
     const int end = diagonal + 1 < seqlen_k ? diagonal + 1 : seqlen_k;
     return end > 0 ? end : 0;

@@ -23,11 +23,12 @@ struct AttentionParams {
   TensorRef v_strides;
   TensorRef o_strides;
   int seqlen_q;
+  int q_rows;  ///< seqlen_q * packed_heads
   int seqlen_k;
   // Heads that are packed into tiles count as one.
   int heads_q;
   int queries_per_kv;     ///< query heads that share one key/value head
-  int q_tiles;            ///< ceil(seqlen_q * packed_heads / tile_m)
+  int q_tiles;            ///< ceil(q_rows / tile_m)
   int head_count;         ///< batch * heads_q
   int heads_per_section;  ///< heads whose tiles are interleaved (see scheduler.cuh)
   float scale;            ///< signed

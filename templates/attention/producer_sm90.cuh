@@ -18,7 +18,7 @@ struct Producer {
   RingCursor<Config::stages> slot;
 
   FA2_DEVICE void run() {
-    const Mask<Config> mask{params.attention.seqlen_q, params.attention.seqlen_k};
+    const Mask<Config> mask{params.attention.seqlen_q, params.attention.seqlen_k, params.attention.q_rows};
     TileSource<Config> tiles{params, shared, 0};
     for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
       const TileCoordinates at = tile_of(tile, params.attention);

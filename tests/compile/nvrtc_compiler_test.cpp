@@ -244,7 +244,7 @@ TEST_CASE("descriptors that do not stay in uniform registers are refused") {
   if (fa2::test::nvrtc_missing()) return;
   const TemporaryDirectory folder;
   CHECK_FALSE(refusal(source("sm_90a", mmas_with_loaded_descriptors(2))));
-  const auto error = refusal(source("sm_90a", mmas_with_loaded_descriptors(20)));
+  const auto error = refusal(source("sm_90a", mmas_with_loaded_descriptors(24)));
   REQUIRE(error);
   CHECK(std::string(error->what()).find("registers to uniform ones between its warpgroup MMAs") !=
         std::string::npos);

@@ -101,6 +101,7 @@ TEST_CASE("packed heads count as one, with more rows") {
   CHECK(params.head_count == p.batch * p.heads_q / 2);
   CHECK(params.queries_per_kv == 2);
   CHECK(params.seqlen_q == 33);
+  CHECK(params.q_rows == 66);
   config.packed_heads = 4;
   CHECK(launch_of(p, config, 132, nullptr).params.queries_per_kv == 1);
 }
