@@ -1,11 +1,14 @@
 // Main loop 90, pinned: the numerics contract, and scores that try the speculative maximum.
+#include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
 #include <runtime/device.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <string>
@@ -116,6 +119,25 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
       ++i;
     }
   }
+}
+
+// A word's next launch comes after thousands of others: too late for any other test to see what the last one
+// left.
+TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
+  if (cannot_run_sm_90a()) return;
+  if (!device(device_under_test()).arch.interpreted) {
+    MESSAGE("skipped: the words lie in a GPU's memory");
+    return;
+  }
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.config = parse_config("mainloop=90," + kConfigs.front());
+  Context context(options);
+  GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 2, 4, 2, 130, 40});
+  run_and_expect_contract(context, call);
+  const MemoryRange words = context.plan(call.problem).impl().launch.counters->memory();
+  CHECK(std::all_of(words.begin, words.begin + words.bytes, [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST_CASE("main loop 90 and scores that rise, fall and jump") {
