@@ -29,6 +29,8 @@ TESTS = "-sf=*tests/attention/*"
 # What a failure says, and which check it thus came from. The first that matches counts.
 CHECKS = [
     ("race", "race:"),
+    ("proxy fence", "no fence.proxy.async"),
+    ("wgmma", "wgmma"),
     ("copy in flight", "in flight|never waited for"),
     ("unwritten read", "which nothing has written"),
     ("shared bounds", "outside the block's"),
@@ -44,7 +46,7 @@ CHECKS = [
     ("numerics", "FAILED|CHECK"),
     ("other", ""),
 ]
-MACHINE_CHECKS = [name for name, _ in CHECKS[:10]]
+MACHINE_CHECKS = [name for name, _ in CHECKS[:12]]
 
 # `when`: the first mode in which a test fails: early, late, or never. `checks_off`: the same where the machine checks nothing,
 # so that only a wrong output can fail a test; empty if that was not asked for.
@@ -143,10 +145,10 @@ def failure_of(output, status):
         raise SystemExit("a kernel does not compile: mend the mutation\n" + output)
     if thrown := re.search(r"THREW exception: (.*)\n(.*)", output):
         line = re.search(r" at \S*/((?:attention|tile)/\S+)$", thrown.group(2))
-        what = re.sub(r" at global address \w+|: q at .*", "", thrown.group(1).strip())
+        what = re.sub(r" at global address \w+|: q at .*|/\S*/fa2-host-\w+/", "", thrown.group(1).strip())
         return what + (f" ({line.group(1)})" if line else "")
     if logged := re.search(r"logged: ((?:.*\n)+?)(?:\n|Aborting|===)", output):
-        return " ".join(logged.group(1).split())
+        return " ".join(re.sub(r"mainloop=90,\S*", "", logged.group(1)).split())
     error = re.search(r"ERROR: (.*)", output)
     return error.group(1) if error else f"ended with status {status}"
 
