@@ -189,6 +189,7 @@ def first_mode(executable, tests, modes):
 
 def judge(number, mutation, executable, tests, modes, checks_off):
     start = time.monotonic()
+    tests = sorted(tests, key=lambda test: not test[0].startswith(mutation.first))  # else the cheapest first, as they come
     when, test, message = first_mode(executable, tests, modes)
     seconds = round(time.monotonic() - start, 1)
     check = "nothing" if when == "never" else check_of(message)

@@ -1,8 +1,14 @@
 """Bugs that authors of attention kernels really make, each as a change of one place in templates/."""
 from collections import namedtuple
 
-# `old`, whose text occurs exactly once in templates/`file`, becomes `new`.
-Mutation = namedtuple("Mutation", "file bug old new")
+# `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
+Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
+
+
+def hopper(*mutation):
+    return Mutation(*mutation, first="main loop 90")
+
+
 
 RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
@@ -17,6 +23,15 @@ COPY = "tile/copy.cuh"
 GEMM = "tile/gemm.cuh"
 REGISTERS = "tile/register_tile.cuh"
 SHARED = "tile/shared_tile.cuh"
+MAINLOOP90 = "attention/mainloop_sm90.cuh"
+FORWARD90 = "attention/forward_sm90.cuh"
+PIPELINE = "attention/pipeline_sm90.cuh"
+PRODUCER = "attention/producer_sm90.cuh"
+STORE = "attention/epilogue_sm90.cuh"
+SCHEDULE = "attention/tile_schedule_sm90.cuh"
+SWIZZLED = "tile/swizzled_tile.cuh"
+TMA = "tile/tma_copy.cuh"
+WGMMA = "tile/wgmma_gemm.cuh"
 
 TRUNCATE = """    for (int i = 0; i < 4; ++i) {
       const float(&v)[4] = tile.value[m][2 * step + i / 2];
@@ -114,4 +129,58 @@ MUTATIONS = [
       a.pair[m][i] = ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);
     }
 """, TRUNCATE),
+    # Main loop 90: wgmma and its registers.
+    hopper(MAINLOOP90, "no wgmma.fence before P V", "    ptx::wgmma_fence();\n    wgmma_nn", "    wgmma_nn"),
+    hopper(MAINLOOP90, "overlap: the wait for Q K^T leaves one group too many", "wgmma_wait_group<1>", "wgmma_wait_group<2>"),
+    hopper(MAINLOOP90, "overlap: output rescaled while P V adds to it", "      const bool rises = softmax_of(n, own, keys);\n",
+           "      bool rises = softmax_of(n, own, keys);\n      if (rises) softmax.rescale(output);\n      rises = false;\n"),
+    hopper(MAINLOOP90, "overlap: the late rescale forgotten", "if (rises) softmax.rescale(output);", "static_cast<void>(rises);"),
+    hopper(MAINLOOP90, "in sequence: P V is not waited for", "      issue_output(values);\n      ptx::wgmma_wait_group<0>();\n",
+           "      issue_output(values);\n"),
+    # Main loop 90: slots, buffers and their mbarriers.
+    hopper(MAINLOOP90, "overlap: V's slot released before P V has ended",
+           "      ring.release(keys);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n      ring.release(values);\n",
+           "      ring.release(keys);\n      ring.release(values);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n"),
+    hopper(MAINLOOP90, "K's slot released before scores are computed again",
+           "      const bool rises = softmax_of(n, own, keys);\n      ring.release(keys);\n",
+           "      ring.release(keys);\n      const bool rises = softmax_of(n, own, keys);\n"),
+    hopper(PIPELINE, "a skipped slot released before it is loaded", "    await(at);  // else it would be counted as one that had read what was in the slot before\n", ""),
+    hopper(PIPELINE, "a slot is empty after an arrival a warpgroup, not a warp", "shared.slot_empty(slot), kConsumerWarps)",
+           "shared.slot_empty(slot), kConsumerWarps / 4)"),
+    hopper(PRODUCER, "waits for a reader of a slot that was never loaded", "slot.parity ^ 1", "slot.parity"),
+    hopper(PRODUCER, "expects the bytes of one warpgroup's queries", "Layout::warpgroups * Layout::QueryTile::bytes", "Layout::QueryTile::bytes"),
+    hopper(PRODUCER, "overlap: values of a block before the keys of the next",
+           "        if (Config::overlap && n > 0) load_keys(at, n - 1);\n        load_values(at, n);\n",
+           "        load_values(at, n);\n        if (Config::overlap && n > 0) load_keys(at, n - 1);\n"),
+    # Main loop 90: the output's way through shared memory.
+    hopper(STORE, "fence.proxy.async after the barrier, not before",
+           "    ptx::fence_proxy_async_shared();\n    ptx::bar_sync(own_barrier(warpgroup), 128);\n",
+           "    ptx::bar_sync(own_barrier(warpgroup), 128);\n    ptx::fence_proxy_async_shared();\n"),
+    hopper(STORE, "no barrier before the TMA store", "_shared();\n    ptx::bar_sync(own_barrier(warpgroup), 128);\n", "_shared();\n"),
+    hopper(STORE, "head_dim != head_dim_v: output staged over queries that other warps read",
+           "      ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do\n", ""),
+    hopper(STORE, "queries' buffer released before the TMA store has read it", "      ptx::bulk_wait_group_read<0>();\n", ""),
+    hopper(MAINLOOP90, "a tile without keys keeps the queries' buffer before", "    if (loaded == 0) {\n      store.finish_before();\n", "    if (loaded == 0) {\n"),
+    hopper(FORWARD90, "setmaxnreg by one warp of the producer's warpgroup",
+           "    ptx::setmaxnreg_dec<Config::producer_registers>();\n    if (ptx::warp_index() == 0) ",
+           "    if (ptx::warp_index() != 0) return;\n    ptx::setmaxnreg_dec<Config::producer_registers>();\n    "),
+    # Main loop 90: which tile, which row, which head.
+    hopper(SCHEDULE, "the counter of tiles does not return to 0", "params.next_tile, params.tile_count - 1)", "params.next_tile, params.tile_count)"),
+    hopper(SCHEDULE, "number of the next tile read without a wait", "    ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));\n", ""),
+    hopper(MASK, "packed heads: mask by the row, not by its query", "static_cast<int>(static_cast<u32>(row) / Config::packed_heads)", "row"),
+    hopper(EPILOGUE, "packed heads: LSE as if rows were grouped by heads",
+           "(first_head + row % kPacked) * params.seqlen_q + row / kPacked",
+           "(first_head + row / params.seqlen_q) * params.seqlen_q + row % params.seqlen_q"),
+    hopper(TMA, "packed heads: TMA coordinate of the row, not of its query", "at.row / kPackedHeads", "at.row"),
+    # Main loop 90: swizzles and matrix descriptors.
+    hopper(SWIZZLED, "narrow swizzles by the row, not by the rows of 128 bytes", "row / kRowsOfPattern % (span / 16)", "row % (span / 16)"),
+    hopper(SWIZZLED, "V's matrix descriptor: leading and stride offset swapped", "(base, group_bytes, 8 * span)", "(base, 8 * span, group_bytes)"),
+    # The speculative maximum.
+    hopper(MAINLOOP90, "scores beyond any power of two are not computed again",
+           "if (softmax.speculate(scores, rises)) return rises;", "softmax.speculate(scores, rises);\n        return rises;"),
+    hopper(MAINLOOP90, "speculation does not tell that the output must be rescaled", "return rises;\n        // A", "return false;\n        // A"),
+    hopper(MAINLOOP90, "rows that saw no key yet are speculated on", "n < blocks.first_masked && !softmax.is_new()", "n < blocks.first_masked"),
+    hopper(SOFTMAX, "power-of-two correction not applied to the sum",
+           "          sum[m][half] *= correction[m][half];\n          partial", "          partial"),
+    hopper(SOFTMAX, "each lane of a quad takes a power of two of its own", "quad_maximum(partial[m][half])", "partial[m][half]"),
 ]
