@@ -4,7 +4,7 @@ templates/ one at a time, in a scratch copy of the tree, and runs the tests of t
 copies that complete early, then late with another order of warps. The tree without a bug must pass first. Exit status 1 if
 fewer than --at-least are caught.
 
-  python3 scripts/mutate.py                              all of them: eight minutes on 4 cores
+  python3 scripts/mutate.py                              all of them: a quarter of an hour on 4 cores
   python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them, keeping the build for the next time
   python3 scripts/mutate.py --checks-off --markdown docs/mutations.md
 """
