@@ -161,9 +161,9 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
     GuardedCall call({DType::f16, mask, RowAlignment::bytes16, 64, 64, 1, 1, 1, 100, 200});
     call.args.softmax_scale = 1.0f;
-    for (const auto& [name, score] : kinds) {
-      INFO(std::string(name));
-      set_scores(call, score);
+    for (const auto& kind : kinds) {
+      INFO(std::string(kind.first));
+      set_scores(call, kind.second);
       expect_contract_of(call, cache.path());
     }
   }
