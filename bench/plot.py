@@ -1,6 +1,7 @@
 """Draws what bench/compare.py measured: one SVG of small multiples, a row per mask and a column per head dim.
 
   python3 bench/plot.py docs/measurements/2026-11-21-h100-hopper/forward-1.json --out forward.svg
+  python3 bench/plot.py forward.json with_flex.json    # systems that only a later file has come from there
   python3 bench/plot.py forward.json --markdown        # the same as a table, on stdout
 """
 import argparse
@@ -112,19 +113,28 @@ def markdown(rows):
         yield "| " + " | ".join(map(str, cells + [f"{t['fa2'] / t['CUDNN']:.2f}" if "CUDNN" in t else "-"])) + " |"
 
 
+def merged(paths):
+    """The first file's document; systems that it lacks from the later ones, at the points it has."""
+    documents = [json.load(open(path)) for path in paths]
+    point = lambda r: (r["d"], r["causal"], r["seqlen"])  # noqa: E731
+    rows = {point(r): r for r in documents[0]["rows"]}
+    for row in (r for d in documents[1:] for r in d["rows"] if point(r) in rows):
+        rows[point(row)]["tflops"] = row["tflops"] | rows[point(row)]["tflops"]
+    return documents[0]
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("measurements", help="the JSON that bench/compare.py --out wrote")
-    p.add_argument("--out", default="", help="the SVG to write; default: the JSON's name with .svg")
+    p.add_argument("measurements", nargs="+", help="what bench/compare.py --out wrote: JSON")
+    p.add_argument("--out", default="", help="the SVG to write; default: the first JSON's name with .svg")
     p.add_argument("--title", default="Attention forward")
     p.add_argument("--markdown", action="store_true", help="print a Markdown table instead")
     a = p.parse_args()
-    with open(a.measurements) as f:
-        document = json.load(f)
+    document = merged(a.measurements)
     if a.markdown:
         print("\n".join(markdown(document["rows"])))
         return
-    with open(a.out or a.measurements.removesuffix(".json") + ".svg", "w") as f:
+    with open(a.out or a.measurements[0].removesuffix(".json") + ".svg", "w") as f:
         f.write(Chart(document).svg(a.title))
 
 

@@ -39,12 +39,6 @@ struct SwizzledTile {
         .advanced(static_cast<u32>(step * 16 * span));
   }
 
-  /// Address of the 16-byte chunk that holds (row, col); col is a multiple of 8.
-  FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
-    const int permuted = col % group_cols / 8 ^ permutation(row);
-    return base + static_cast<u32>(col / group_cols * group_bytes + row * span + permuted * 16);
-  }
-
   /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples
   /// of 16.
   template <BlockOrder kOrder>
