@@ -153,10 +153,6 @@ std::string too_much_shared(const KernelSource& source, std::int32_t static_byte
                      source.shared_bytes, static_bytes, source.arch.name, source.arch.shared_per_block);
 }
 
-/// Nearly every kernel of main loop 90 has none, a few of head dim 256 up to 10; dozens take a tenth of the
-/// speed.
-constexpr int kMostUniformMoves = 32;
-
 /// The resource rule that a compiled kernel breaks, as a sentence; empty for a good one.
 std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   const KernelResources& r = report.resources;
@@ -173,6 +169,17 @@ std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
     return "ptxas changed the warpgroup MMAs: " + report.wgmma_messages.front();
   }
   return {};
+}
+
+/// Nearly every kernel of main loop 90 has none, a few of head dim 256 up to 10; dozens take a tenth of the
+/// speed.
+constexpr int kMostUniformMoves = 32;
+
+void refuse_uniform_moves(const KernelSource& source, const std::vector<std::byte>& cubin,
+                          const std::string& log) {
+  const int moves = uniform_moves_between_mmas(cubin);
+  if (moves > kMostUniformMoves)
+    refuse(source, fmt::format("moves {} registers to uniform ones between its warpgroup MMAs", moves), log);
 }
 
 bool is_elf(const std::vector<std::byte>& code) {
@@ -219,9 +226,7 @@ class NvrtcCompiler final : public Compiler {
     binary.code = program.cubin();
     if (!is_elf(binary.code))
       fail(source, "NVRTC made no cubin (--gpu-architecture must name an sm_ target)", log);
-    if (const int moves = uniform_moves_between_mmas(binary.code); moves > kMostUniformMoves)
-      refuse(source, fmt::format("moves {} registers to uniform ones between its warpgroup MMAs", moves),
-             log);
+    if (source.arch.compute_capability == 90) refuse_uniform_moves(source, binary.code, log);
     return binary;
   }
 };
