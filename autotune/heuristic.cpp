@@ -25,7 +25,7 @@ KernelConfig config(int tile_m, int tile_n, int warps, int stages, int q_in_regi
 
 /// Blocks that share an SM hide each other's barriers and softmax: prefer what leaves room for two.
 bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& arch) {
-  return 2 * (shared_bytes(traits, c) + arch.shared_reserved) <= arch.shared_per_sm;
+  return shared_memory_fits(arch, shared_bytes(traits, c), 2);
 }
 
 /// Main loop 90's `c` with what follows from the problem, and as many slots as fit.

@@ -14,6 +14,12 @@ constexpr int padded_dim(int dim) {
   return (dim + 15) / 16 * 16;
 }
 
+/// Whether so many blocks of `shared_bytes` each fit an SM of `arch` at once.
+constexpr bool shared_memory_fits(const Arch& arch, int shared_bytes, int blocks) {
+  return shared_bytes <= arch.shared_per_block &&
+         (shared_bytes + arch.shared_reserved) * blocks <= arch.shared_per_sm;
+}
+
 /// mma.sync fed by cp.async.
 namespace sm80 {
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config);

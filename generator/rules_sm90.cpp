@@ -110,10 +110,7 @@ std::optional<std::string> broken_register_rule(const KernelSpec& spec) {
 int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
   KernelConfig c = config;
   for (c.stages = kMostStages; c.stages > 2; --c.stages) {
-    const int shared = shared_bytes(traits, c);
-    if (shared <= arch.shared_per_block &&
-        (shared + arch.shared_reserved) * c.ctas_per_sm <= arch.shared_per_sm)
-      break;
+    if (shared_memory_fits(arch, shared_bytes(traits, c), c.ctas_per_sm)) break;
   }
   return c.stages;
 }
