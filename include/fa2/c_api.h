@@ -65,10 +65,13 @@ enum { FA2_F16 = 0, FA2_BF16 = 1 };
 enum { FA2_MASK_NONE = 0, FA2_CAUSAL_BOTTOM_RIGHT = 1, FA2_CAUSAL_TOP_LEFT = 2 };
 
 /* fa2_problem.row_alignment: what a plan assumes of every row of Q, K, V and O.
- *   FA2_ROWS_16_BYTES:            pointers and strides are multiples of 16 bytes, strides positive; the fast
- * kernels FA2_ROWS_ELEMENT:             nothing beyond the alignment of one element; right for any view
- *   FA2_ROWS_16_BYTES_ANY_ORDER:  multiples of 16 bytes, strides of 0 and below included; on a Hopper GPU
- * slower than the first, elsewhere the same */
+ *
+ *   FA2_ROWS_16_BYTES: pointers and strides are multiples of 16 bytes, strides positive; the fast kernels
+ *
+ *   FA2_ROWS_ELEMENT: nothing beyond the alignment of one element; right for any view
+ *
+ *   FA2_ROWS_16_BYTES_ANY_ORDER: multiples of 16 bytes, strides of 0 and below included; on a Hopper GPU
+ *     slower than the first, elsewhere the same */
 enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER = 2 };
 
 /* fa2_args.empty_row_lse: the LSE of a query that sees no key; its output is 0 in either case. */
