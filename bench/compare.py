@@ -21,10 +21,12 @@ def arguments():
     ints = lambda text: [int(x) for x in text.split(",")]  # noqa: E731
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--library", default=os.path.join(here, "../build/libfa2.so"))
+    p.add_argument("--beside", default="", help="another build of libfa2.so, timed in the same rounds as \"beside\"")
     p.add_argument("--head-dim", type=ints, default=[64, 128, 256])
     p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
     p.add_argument("--dtype", choices=["f16", "bf16"], default="f16")
+    p.add_argument("--q-scale", type=float, default=1.0, help="factor of N(0,1) queries: more than 1 for peaked rows")
     p.add_argument("--tokens", type=int, default=16384, help="batch = tokens / seqlen")
     p.add_argument("--hidden", type=int, default=2048, help="heads = hidden / head_dim, unless --heads is given")
     p.add_argument("--heads", default="", help="q/kv, for example 32/8")
@@ -151,19 +153,25 @@ def measure(systems, a, rng):
     return {name: sorted(t) for name, t in times.items()}, dropped
 
 
-def measure_point(library, pt, a, rng):
+def measure_point(libraries, pt, a, rng):
     import torch
 
     q, k, v = tensors(pt, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
-    o = torch.empty_like(q)
-    run, explanation = library.plan(q, k, v, o, pt["causal"])
-    o.fill_(float("nan"))
-    run()
-    error = error_against_float32(pt, q, k, v, o)
-    limit = 2e-3 if a.dtype == "f16" else 1.6e-2
-    if not error <= limit:
-        raise SystemExit(f"fa2 is wrong at {pt}: error {error}, limit {limit}; nothing is timed")
-    times, dropped = measure({"fa2": run, **torch_systems(pt, q, k, v, a.flex)}, a, rng)
+    if a.q_scale != 1:
+        q = (q.float() * a.q_scale).to(q.dtype)
+    systems, errors = {}, {}
+    for name, library in libraries.items():
+        o = torch.full_like(q, math.nan)
+        systems[name], explained = library.plan(q, k, v, o, pt["causal"])
+        systems[name]()
+        errors[name] = error_against_float32(pt, q, k, v, o)
+        limit = 2e-3 if a.dtype == "f16" else 1.6e-2
+        if not errors[name] <= limit * max(1, a.q_scale):
+            raise SystemExit(f"{name} is wrong at {pt}: error {errors[name]}, limit {limit}; nothing is timed")
+        if name == "fa2":
+            explanation = explained
+    error = errors["fa2"]
+    times, dropped = measure({**systems, **torch_systems(pt, q, k, v, a.flex)}, a, rng)
     flops = 4 * pt["batch"] * pt["heads_q"] * pt["seqlen"] ** 2 * pt["d"] * (0.5 if pt["causal"] else 1)
     row = dict(pt, error=error, dropped=dropped, config=explanation["config"], origin=explanation["config_origin"])
     row["compile_ms"], row["registers"] = explanation["compile_ms"], explanation["resources"]["registers"]
@@ -177,11 +185,11 @@ def geometric_mean(values):
 
 
 def summary(rows):
-    """Per head dim: the geometric mean and the worst point of fa2 over each peer."""
+    """Per head dim and over all: the geometric mean and the worst point of fa2 over each peer."""
     lines = []
-    for d in sorted({r["d"] for r in rows}):
-        for peer in ("FLASH", "CUDNN", "EFFICIENT", "FLEX"):
-            ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows if r["d"] == d and peer in r["tflops"]]
+    for d in sorted({r["d"] for r in rows}) + ["all"]:
+        for peer in ("FLASH", "CUDNN", "EFFICIENT", "FLEX", "beside"):
+            ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows if d in (r["d"], "all") and peer in r["tflops"]]
             if ratios:
                 lines.append(f"d {d}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, "
                              f"best {max(ratios):.3f} ({len(ratios)} points)")
@@ -189,7 +197,7 @@ def summary(rows):
 
 
 def markdown(rows, facts):
-    names = [n for n in ("fa2", "FLASH", "CUDNN", "EFFICIENT", "FLEX") if any(n in r["tflops"] for r in rows)]
+    names = [n for n in ("fa2", "beside", "FLASH", "CUDNN", "EFFICIENT", "FLEX") if any(n in r["tflops"] for r in rows)]
     text = ["# Forward, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
     text += ["4 batch heads seqlen^2 head_dim operations, half of that under a causal mask. Medians; spread is slowest / fastest"
              " burst of fa2.", ""]
@@ -228,9 +236,12 @@ def main():
         print("\n".join(map(str, todo)))
         return
     library = binding.Library(a.library, a.tune, a.tune_budget_ms)
+    libraries = {"fa2": library}
+    if a.beside:
+        libraries["beside"] = binding.Library(a.beside, a.tune, a.tune_budget_ms)
     facts, rng, rows = machine_facts(library, a), random.Random(1), []
     for pt in todo:
-        row = measure_point(library, pt, a, rng)
+        row = measure_point(libraries, pt, a, rng)
         rows.append(row)
         print(f"d {pt['d']:3} {'causal' if pt['causal'] else 'full':6} {pt['seqlen']:6} "
               + "  ".join(f"{n} {x:4.0f}" for n, x in row["tflops"].items())

@@ -29,12 +29,13 @@ class Library:
 
     TUNE = {"off": 1, "stored": 2, "search": 3}
 
-    def __init__(self, path, tune="off", tune_budget_ms=0, cache_dir=None):
+    def __init__(self, path, tune="off", tune_budget_ms=0, cache_dir=None, config=None):
         self.lib = C.CDLL(path)
         self.lib.fa2_last_error.restype = self.lib.fa2_version.restype = C.c_char_p
         self.version = self.lib.fa2_version().decode()
         options = Options(C.sizeof(Options), self.TUNE[tune], 0, tune_budget_ms)
         options.cache_dir = cache_dir.encode() if cache_dir else None
+        options.config = config.encode() if config else None
         self.context = C.c_void_p()
         self.check(self.lib.fa2_context_create(C.byref(options), C.byref(self.context)))
 

@@ -20,10 +20,6 @@ std::optional<std::string> broken_shape_rule(const KernelConfig& c) {
                        c.tile_m, 16 * c.warps);
   }
   if (c.tile_n < 16 || c.tile_n % 16 != 0) return fmt::format("tile_n = {} is no multiple of 16", c.tile_n);
-  if (c.rescale_threshold < 0 || c.rescale_threshold > 12) {
-    return fmt::format("rescale_threshold = {}, must be 0..12: probabilities grow to 2^threshold in 16 bits",
-                       c.rescale_threshold);
-  }
   if (c.ctas_per_sm < 1 || c.ctas_per_sm > 8)
     return fmt::format("ctas_per_sm = {}, must be 1..8", c.ctas_per_sm);
   return std::nullopt;

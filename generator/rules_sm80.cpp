@@ -63,8 +63,15 @@ std::vector<KernelConfig> configs() {
       for (const int tile_n : {32, 48, 64, 80, 96, 128}) {
         for (const int stages : {1, 2, 3}) {
           for (const int q_in_registers : {0, 1}) {
-            for (const int ctas_per_sm : {1, 2, 3})
-              all.push_back({80, tile_m, tile_n, warps, stages, q_in_registers, ctas_per_sm, 8});
+            for (const int ctas_per_sm : {1, 2, 3}) {
+              all.push_back({.mainloop = 80,
+                             .tile_m = tile_m,
+                             .tile_n = tile_n,
+                             .warps = warps,
+                             .stages = stages,
+                             .q_in_registers = q_in_registers,
+                             .ctas_per_sm = ctas_per_sm});
+            }
           }
         }
       }

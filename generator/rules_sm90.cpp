@@ -130,8 +130,16 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
           for (const auto& [overlap, pingpong] : {std::pair{1, 0}, {1, 1}, {0, 0}}) {
             for (const int speculative_max : {0, 1}) {
               if (warps == 4 && (ctas_per_sm == 1 || pingpong == 1)) continue;
-              add({90, 16 * warps, tile_n, warps, 0, 0, ctas_per_sm, 8, q_buffers, kDynamic, overlap,
-                   pingpong, speculative_max});
+              add({.mainloop = 90,
+                   .tile_m = 16 * warps,
+                   .tile_n = tile_n,
+                   .warps = warps,
+                   .ctas_per_sm = ctas_per_sm,
+                   .q_buffers = q_buffers,
+                   .schedule = kDynamic,
+                   .overlap = overlap,
+                   .pingpong = pingpong,
+                   .speculative_max = speculative_max});
             }
           }
         }

@@ -27,14 +27,28 @@ std::int64_t visible_end(const AttentionProblem& problem, std::int64_t i) {
 /// Arithmetic of the reference: nothing is rounded on the way.
 struct Exact {
   using Real = double;
-  double materialise(double value) const { return value; }
+  double score(double s) const { return s; }
+  double probability(double p, double sum) const { return p / sum; }
+  double output(double o, double /*sum*/) const { return o; }
 };
 
-/// Arithmetic of the baseline: float32 inside an operation, its result stored in 16 bits.
-struct Rounded {
+/// Arithmetic of the unfused baseline: float32 inside an operation, its result stored in 16 bits.
+struct Unfused {
   using Real = float;
   DType dtype;
-  float materialise(float value) const { return round_to(value, dtype); }
+  float score(float s) const { return round_to(s, dtype); }
+  float probability(float p, float sum) const { return round_to(p / sum, dtype); }
+  float output(float o, float /*sum*/) const { return round_to(o, dtype); }
+};
+
+/// Arithmetic of the fused baseline: a float32 score, a probability rounded once and an output normalised
+/// last.
+struct Fused {
+  using Real = double;
+  DType dtype;
+  double score(double s) const { return static_cast<float>(s); }
+  double probability(double p, double /*sum*/) const { return round_to(static_cast<float>(p), dtype); }
+  double output(double o, double sum) const { return round_to(static_cast<float>(o / sum), dtype); }
 };
 
 struct Inputs {
@@ -61,6 +75,7 @@ class RowBlock {
     const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
     keys_ = visible_end(p, first + count - 1);
     scores_.resize(static_cast<std::size_t>(count * keys_));
+    sums_.resize(static_cast<std::size_t>(count));
     if (keys_ > 0) {
       score(in_.q.values.data() + offset(in_.q, batch, head, first), count,
             in_.k.values.data() + offset(in_.k, batch, kv_head, 0));
@@ -99,19 +114,21 @@ class RowBlock {
           const Real* keys = transposed_.data() + d * kKeys;
           for (std::int64_t j = 0; j < kKeys; ++j) sums[j] += factor * keys[j];
         }
-        for (std::int64_t j = 0; j < width; ++j) row(r)[j0 + j] = arithmetic_.materialise(sums[j] * scale);
+        for (std::int64_t j = 0; j < width; ++j) row(r)[j0 + j] = arithmetic_.score(sums[j] * scale);
       }
     }
   }
 
   /// Scores of row r become probabilities. Returns the row's log-sum-exp.
   double softmax(std::int64_t r, std::int64_t end, double empty_row_lse) {
+    sums_[static_cast<std::size_t>(r)] = 1;
     if (end == 0) return empty_row_lse;
     Real* p = row(r);
     const Real maximum = *std::max_element(p, p + end);
     Real sum = 0;
     for (std::int64_t j = 0; j < end; ++j) sum += p[j] = std::exp(p[j] - maximum);
-    for (std::int64_t j = 0; j < end; ++j) p[j] = arithmetic_.materialise(p[j] / sum);
+    for (std::int64_t j = 0; j < end; ++j) p[j] = arithmetic_.probability(p[j], sum);
+    sums_[static_cast<std::size_t>(r)] = sum;
     return static_cast<double>(maximum) + std::log(static_cast<double>(sum));
   }
 
@@ -130,14 +147,15 @@ class RowBlock {
       }
     }
     for (std::int64_t i = 0; i < count * dim; ++i) {
-      o[i] = static_cast<float>(arithmetic_.materialise(outputs_[static_cast<std::size_t>(i)]));
+      o[i] = static_cast<float>(arithmetic_.output(outputs_[static_cast<std::size_t>(i)],
+                                                   sums_[static_cast<std::size_t>(i / dim)]));
     }
   }
 
   const Inputs in_;
   const Arithmetic arithmetic_;
   std::int64_t keys_ = 0;  ///< that some row of the block sees
-  std::vector<Real> transposed_, scores_, outputs_;
+  std::vector<Real> transposed_, scores_, sums_, outputs_;
 };
 
 /// Runs `worker` on every core; each takes indices from the shared counter until there are none left.
@@ -189,7 +207,13 @@ Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Ten
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                           double scale) {
   const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, scale}, Rounded{full.dtype}, EmptyRowLse::positive_infinity).o;
+  return compute(Inputs{full, q, k, v, scale}, Unfused{full.dtype}, EmptyRowLse::positive_infinity).o;
+}
+
+Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
+                                const Tensor& v, double scale) {
+  const AttentionProblem full = problem.normalized();
+  return compute(Inputs{full, q, k, v, scale}, Fused{full.dtype}, EmptyRowLse::positive_infinity).o;
 }
 
 }  // namespace fa2::reference

@@ -47,6 +47,19 @@ Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Ten
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                           double scale);
 
+/// The stricter baseline of the numerics contract: what a fused kernel cannot avoid. Scores in float32, the
+/// largest probability 1, each rounded once to the problem's dtype, the sum of them before that, the output
+/// rounded once.
+Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
+                                const Tensor& v, double scale);
+
+/// Over all elements; infinite if one of `out` is not finite.
+struct Errors {
+  double rms = 0;
+  double largest = 0;
+};
+Errors errors_of(const Tensor& out, const Tensor& ref);
+
 /// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5, and lse within 1e-5 relative
 /// (absolute where |lse| < 1), infinities equal.
 struct Verdict {

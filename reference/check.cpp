@@ -95,6 +95,18 @@ void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdic
 
 }  // namespace
 
+Errors errors_of(const Tensor& out, const Tensor& ref) {
+  Errors errors;
+  for (std::size_t i = 0; i < ref.values.size(); ++i) {
+    const double difference = static_cast<double>(out.values[i]) - ref.values[i];
+    const double error = std::isfinite(difference) ? std::abs(difference) : kInfinity;
+    errors.rms += error * error / static_cast<double>(ref.values.size());
+    errors.largest = std::max(errors.largest, error);
+  }
+  errors.rms = std::sqrt(errors.rms);
+  return errors;
+}
+
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
               double scale, const Tensor& out, const std::vector<float>* lse, EmptyRowLse empty_row_lse) {
   Verdict verdict;

@@ -19,7 +19,6 @@ struct Config {
   static constexpr int stages = 2;
   static constexpr int q_in_registers = 0;
   static constexpr int ctas_per_sm = 1;
-  static constexpr int rescale_threshold = 8;
   static constexpr int q_buffers = 0;
   static constexpr int schedule = 0;
   static constexpr int overlap = 0;

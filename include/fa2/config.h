@@ -23,8 +23,6 @@ struct KernelConfig {
   std::int32_t q_in_registers =
       0;  ///< 80: 1: Q is read into registers once and its shared memory reused for K and V
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
-  std::int32_t rescale_threshold =
-      8;  ///< log2 growth of the row maximum that is tolerated before O is rescaled; 0: none
   // For main loop 90, else as here.
   std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use
   std::int32_t schedule = 0;   ///< of tiles over blocks. 0: one each, 1: every n-th, 2: the next that is free
@@ -44,7 +42,6 @@ struct KernelConfig {
     field("stages", self.stages);
     field("q_in_registers", self.q_in_registers);
     field("ctas_per_sm", self.ctas_per_sm);
-    field("rescale_threshold", self.rescale_threshold);
     field("q_buffers", self.q_buffers);
     field("schedule", self.schedule);
     field("overlap", self.overlap);

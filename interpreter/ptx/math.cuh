@@ -33,8 +33,8 @@ FA2_DEVICE float max_f32(float a, float b) {
   return flushed(a > b ? a : b);
 }
 
-FA2_DEVICE float power_of_two_below(float x) {
-  return float_of_bits(bits_of_float(x) & 0x7f800000u);
+FA2_DEVICE float min_f32(float a, float b) {
+  return -max_f32(-a, -b);
 }
 
 FA2_DEVICE float infinity() {

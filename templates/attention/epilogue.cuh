@@ -39,9 +39,9 @@ FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinate
 }
 
 /// `first_row`: of this warp, in the sequence.
-template <class Config, int kM, int kThreshold>
+template <class Config, int kM, class Element>
 FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& at, int first_row,
-                          const OnlineSoftmax<kM, kThreshold>& softmax) {
+                          const OnlineSoftmax<kM, Element>& softmax) {
   if (params.lse == nullptr || fragment_col() != 0) return;
   constexpr int kPacked = Config::packed_heads;
   const i64 first_head = (static_cast<i64>(at.batch) * params.heads_q + at.head) * kPacked;

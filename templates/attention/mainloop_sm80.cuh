@@ -25,7 +25,7 @@ struct MainloopSm80 {
   static_assert(Config::tile_n % 16 == 0, "an ldmatrix.x4 reads 16 keys");
 
   Output output;
-  OnlineSoftmax<m_tiles, Config::rescale_threshold> softmax;
+  OnlineSoftmax<m_tiles, Element> softmax;
 
   /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
   FA2_DEVICE void run(const BlockRange& blocks, const Mask<Config>& mask, int first_row,

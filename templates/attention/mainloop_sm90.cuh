@@ -55,7 +55,7 @@ struct MainloopSm90 {
   AccumulatorTile<1, Config::tile_n / 8> scores;
   OperandA<1> probabilities[steps];
   AccumulatorTile<1, Layout::padded_dim_v / 8> output;
-  OnlineSoftmax<1, Config::rescale_threshold> softmax;
+  OnlineSoftmax<1, Element> softmax;
 
   /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. On
   /// return `output` is unnormalised.
@@ -175,7 +175,7 @@ struct MainloopSm90 {
   FA2_DEVICE bool softmax_of(int n, const BlockRange& blocks, Cursor keys) {
     if constexpr (Config::speculative_max) {
       bool rises = false;
-      if (n < blocks.first_masked && !softmax.is_new()) {
+      if (n < blocks.first_masked && softmax.settled) {
         prepare(n);
         if (softmax.speculate(scores, rises)) return rises;
         // A score rose beyond what a power of two can mend: once more, with the true maximum.

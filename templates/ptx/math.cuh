@@ -40,13 +40,11 @@ FA2_DEVICE float max_f32(float a, float b) {
   return c;
 }
 
-/// The largest power of two that is not above x, a normal number.
-FA2_DEVICE float power_of_two_below(float x) {
-  float power;
-  asm("{\n  .reg .b32 bits;\n  mov.b32 bits, %1;\n  and.b32 bits, bits, 0x7f800000;\n  mov.b32 %0, bits;\n}"
-      : "=f"(power)
-      : "f"(x));
-  return power;
+/// min.f32: the smaller one; a NaN loses to a number.
+FA2_DEVICE float min_f32(float a, float b) {
+  float c;
+  asm("min.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
 }
 
 FA2_DEVICE float infinity() {

@@ -65,17 +65,6 @@ std::vector<KernelConfig> thinned(const std::vector<KernelConfig>& all) {
   return chosen;
 }
 
-/// The space, and what a search leaves alone: when the output is rescaled.
-std::vector<KernelConfig> configs_of(const AttentionProblem& problem, const Arch& arch) {
-  std::vector<KernelConfig> configs = thinned(config_space(traits_of(problem), arch).valid);
-  REQUIRE_FALSE(configs.empty());
-  for (const int threshold : {0, 3, 12}) {
-    configs.push_back(configs.front());
-    configs.back().rescale_threshold = threshold;
-  }
-  return configs;
-}
-
 /// Compiles them into a directory, on every core. Refusals are kept there too.
 void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits& traits, const Arch& arch,
                  const std::filesystem::path& directory) {
@@ -117,7 +106,7 @@ Layout misaligned(const Shape& s) {
 
 void check_space(const AttentionProblem& problem) {
   const Arch& arch = device(device_under_test()).arch;
-  const std::vector<KernelConfig> configs = configs_of(problem, arch);
+  const std::vector<KernelConfig> configs = thinned(config_space(traits_of(problem), arch).valid);
   const TemporaryDirectory directory;
   compile_all(configs, traits_of(problem), arch, directory.path());
   GuardedCall call(

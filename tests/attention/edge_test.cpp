@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,49 @@ TEST_CASE("scores up to 10^4 in magnitude") {
       call.args.softmax_scale = huge / 128;
       call.upload();
       run_and_expect_contract(gpu.context, call);
+    }
+  }
+}
+
+TEST_CASE("scores of any finite magnitude") {
+  if (cannot_run()) return;
+  Gpu gpu;
+  for (const AttentionProblem& problem : variants(64, 70, 150)) {
+    GuardedCall call(problem);
+    for (const float scale : {1e10f, -1e10f, 1e30f}) {
+      call.args.softmax_scale = scale;
+      call.upload();
+      INFO("scale ", scale);
+      run_and_expect_contract(gpu.context, call);
+    }
+    call.args.softmax_scale = std::nullopt;
+    for (const float magnitude : {300.0f, 9742.0f, 60000.0f, 1e17f}) {
+      if (problem.dtype == DType::f16 && magnitude > 65504.0f) continue;
+      const float value = reference::round_to(magnitude, problem.dtype);
+      call.q.values.assign(call.q.values.size(), value);
+      for (const float sign : {1.0f, -1.0f}) {
+        call.k.values.assign(call.k.values.size(), sign * value);
+        call.upload();
+        INFO("q = ", value, ", k = ", sign * value);
+        run_and_expect_contract(gpu.context, call);
+      }
+    }
+  }
+}
+
+TEST_CASE("values near the largest bfloat16 do not overflow on the way") {
+  if (cannot_run()) return;
+  Gpu gpu;
+  GuardedCall call(problem_of(DType::bf16, MaskKind::none, 64, 70, 400));
+  for (const float value : {1e36f, 3.3e38f}) {
+    for (const float q_scale : {0.0f, 1.0f, 8.0f}) {
+      call.randomize(11);
+      multiply(call.q, q_scale);
+      call.v.values.assign(call.v.values.size(), reference::round_to(value, DType::bf16));
+      call.upload();
+      INFO("v = ", value, ", q x ", q_scale);
+      run_and_expect_contract(gpu.context, call);
+      for (const float x : call.o().values) CHECK(std::isfinite(x));
     }
   }
 }

@@ -166,6 +166,16 @@ TEST_CASE("max.ftz takes the number beside a NaN, and +0 before -0") {
   });
 }
 
+TEST_CASE("min.ftz takes the number beside a NaN, and -0 before +0") {
+  if (cannot_run()) return;
+  expect_of_pairs("min_f32(a, b)", [](float a, float b) {
+    a = flushed(a), b = flushed(b);
+    if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? b : a;
+    if (a == 0 && b == 0) return std::signbit(a) ? a : b;
+    return a < b ? a : b;
+  });
+}
+
 TEST_CASE("infinity") {
   if (cannot_run()) return;
   CHECK(map<float>(std::vector<float>{0.0f}, "infinity()") == std::vector<float>{kInfinity});

@@ -43,10 +43,6 @@ TEST_CASE("config space: the rules of shape, and their limits") {
   CHECK(broken("stages=4") == "");
   CHECK(broken("q_in_registers=2") == "q_in_registers = 2, must be 0 or 1");
   CHECK(broken("q_in_registers=-1") == "q_in_registers = -1, must be 0 or 1");
-  CHECK(broken("rescale_threshold=-1").find("rescale_threshold = -1, must be 0..12") == 0);
-  CHECK(broken("rescale_threshold=13").find("rescale_threshold = 13, must be 0..12") == 0);
-  CHECK(broken("rescale_threshold=0") == "");
-  CHECK(broken("rescale_threshold=12") == "");
   CHECK(broken("ctas_per_sm=0") == "ctas_per_sm = 0, must be 1..8");
   CHECK(broken("ctas_per_sm=9") == "ctas_per_sm = 9, must be 1..8");
   CHECK(broken("ctas_per_sm=8,tile_m=16,warps=1") == "");

@@ -177,7 +177,7 @@ TEST_CASE("in place of a kernel that is refused stands the next choice, which sa
 
 TEST_CASE("a pinned config that cannot compute a problem is that problem's row") {
   Setup setup;
-  setup.settings.pinned = KernelConfig{128, 128, 4, 3, 0, 1, 8};
+  setup.settings.pinned = KernelConfig{.tile_m = 128, .tile_n = 128, .stages = 3};
   setup.settings.pinned_by = "FA2_CONFIG";
   Counter counter;
   const auto rows = setup.run({problem_of(256, 1024)}, {"sm_86"}, 1, &counter);

@@ -1,0 +1,96 @@
+// As exact as a fused kernel can be, also where one or a few keys dominate a row: errors against the fused baseline's.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <generator/config_space.h>
+#include <runtime/device.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// The heuristic's choice, and both main loops: main loop 90 with a maximum that is looked for and one that is guessed.
+const std::vector<std::string> kConfigs = {
+    "",
+    "tile_m=64,tile_n=32,stages=2",
+    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1",
+    "mainloop=90,tile_m=128,tile_n=80,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
+    "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,speculative_max=1"};
+
+/// Geometric means of a system's errors over the baseline's.
+class Ratios {
+ public:
+  void add(const reference::Errors& errors, const reference::Errors& baseline) {
+    rms_ += std::log(errors.rms / baseline.rms);
+    largest_ += std::log(errors.largest / baseline.largest);
+    ++count_;
+  }
+  double rms() const { return std::exp(rms_ / count_); }
+  double largest() const { return std::exp(largest_ / count_); }
+  int count() const { return count_; }
+
+ private:
+  double rms_ = 0, largest_ = 0;
+  int count_ = 0;
+};
+
+/// N(0, 1) inputs with queries times `q_scale`.
+GuardedCall peaked(DType dtype, MaskKind mask, int dim, float q_scale) {
+  GuardedCall call({dtype, mask, RowAlignment::bytes16, dim, dim, 1, 2, 2, 128, 512});
+  for (float& x : call.q.values) x = reference::round_to(x * q_scale, dtype);
+  return call;
+}
+
+/// Empty where the device has no such main loop.
+std::optional<Context> context_for(const std::string& config, const AttentionProblem& problem,
+                                   const std::filesystem::path& cache) {
+  ContextOptions options = untuned(cache);
+  if (!config.empty()) {
+    options.config = parse_config(config);
+    options.config->skip_masked = options.config->mainloop == 90 && problem.mask != MaskKind::none;
+    if (why_rejected(problem, *options.config, device(device_under_test()).arch)) return std::nullopt;
+  }
+  return std::optional<Context>(std::in_place, options);
+}
+
+}  // namespace
+
+TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  for (const float q_scale : {1.0f, 4.0f, 12.0f, 60.0f}) {
+    std::vector<Ratios> ratios(kConfigs.size());
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+        GuardedCall call = peaked(dtype, mask, dtype == DType::f16 ? 64 : 128, q_scale);
+        const double scale = 1 / std::sqrt(static_cast<double>(call.problem.head_dim));
+        const reference::Tensor exact =
+            reference::attention_f64(call.problem, call.q, call.k, call.v, scale).o;
+        const reference::Errors baseline = reference::errors_of(
+            reference::attention_fused_baseline(call.problem, call.q, call.k, call.v, scale), exact);
+        for (std::size_t i = 0; i < kConfigs.size(); ++i) {
+          std::optional<Context> context = context_for(kConfigs[i], call.problem, cache.path());
+          if (!context) continue;
+          call.upload();
+          context->attention(call.problem, call.args);
+          ratios[i].add(reference::errors_of(call.o(), exact), baseline);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < kConfigs.size(); ++i) {
+      if (ratios[i].count() == 0) continue;
+      INFO("q x ", q_scale, ", ", kConfigs[i].empty() ? "heuristic" : kConfigs[i]);
+      CHECK(ratios[i].rms() <= 1.10);
+      CHECK(ratios[i].largest() <= 1.5);
+    }
+  }
+}
