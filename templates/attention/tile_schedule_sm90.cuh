@@ -87,11 +87,13 @@ struct TileFollower {
   FA2_DEVICE void hear() {
     const int place = turn.place(2);
     ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));
+    u32 number = 0;
+    if (ptx::lane_index() == 0) {
+      number = ptx::ld_shared_u32(shared.tile_number(place));
+      ptx::mbarrier_arrive(shared.tile_empty(place));
+    }
     // The same in every lane, and known to be: what follows from it stays in uniform registers.
-    tile =
-        static_cast<u32>(ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(shared.tile_number(place))), 0));
-    ptx::bar_warp_sync();  // every lane has read it
-    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.tile_empty(place));
+    tile = static_cast<u32>(ptx::shfl_idx(static_cast<int>(number), 0));
   }
 };
 

@@ -120,6 +120,24 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
   }
 }
 
+// Half as many again as two blocks an SM of an H100 or H200 are.
+TEST_CASE("main loop 90 and more tiles than blocks, under every schedule") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory cache;
+  GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 16, 16, 25, 16, 4, 20, 40});
+  for (const int schedule : {0, 1, 2}) {
+    ContextOptions options = untuned(cache.path());
+    options.config =
+        parse_config("mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1");
+    options.config->schedule = schedule;
+    Context context(options);
+    INFO(to_string(*options.config));
+    call.upload();
+    run_and_expect_contract(context, call);
+  }
+}
+
 // A word's next launch comes after thousands of others: too late for any other test to see what the last one
 // left.
 TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
