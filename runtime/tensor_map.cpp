@@ -1,4 +1,5 @@
-// Validates a tensor map's description and encodes it.
+// Validates a tensor map's description and encodes it. Every call of main loop 90 does: a rule's texts are
+// made where it is broken.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/device.h>
@@ -6,6 +7,7 @@
 #include <runtime/tensor_map.h>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -14,30 +16,36 @@ namespace {
 constexpr std::int64_t kMostElements = std::int64_t{1} << 32, kStrideLimit = std::int64_t{1} << 40;
 constexpr std::int32_t kMostInBox = 256;
 
-std::vector<Violation> violations_of(const TensorMapSpec& spec) {
-  std::vector<Violation> found;
-  const auto rule = [&](bool kept, std::string field, auto value, std::string text) {
-    if (!kept) found.push_back({std::move(field), fmt::format("{}", value), std::move(text)});
-  };
+using Violations = std::vector<Violation>;
+
+void add(Violations& found, std::size_t i, const char* field, std::int64_t value, std::string rule) {
+  found.push_back({fmt::format("dimensions[{}].{}", i, field), fmt::format("{}", value), std::move(rule)});
+}
+
+void check_row(Violations& found, const TensorMapSpec& spec) {
+  const std::int32_t box = spec.dimensions[0].box;
+  const int row = box * bytes_of(spec.element), span = span_of(spec.swizzle);
+  if (spec.swizzle == Swizzle::none) {
+    if (row % 16 != 0) add(found, 0, "box", box, "must be a multiple of 16 bytes");
+  } else if (row != span) {
+    add(found, 0, "box", box, fmt::format("must be the swizzle's span of {} bytes", span));
+  }
+}
+
+Violations violations_of(const TensorMapSpec& spec) {
+  Violations found;
   const auto address = reinterpret_cast<std::uintptr_t>(spec.data);
-  rule(address != 0 && address % 16 == 0, "data", fmt::ptr(spec.data),
-       "must be a multiple of 16 bytes, and not null");
+  if (address == 0 || address % 16 != 0)
+    found.push_back({"data", fmt::format("{}", spec.data), "must be a multiple of 16 bytes, and not null"});
   for (std::size_t i = 0; i < spec.dimensions.size(); ++i) {
     const TensorDimension& d = spec.dimensions[i];
-    const auto field = [&](const char* name) { return fmt::format("dimensions[{}].{}", i, name); };
-    rule(d.size >= 1 && d.size <= kMostElements, field("size"), d.size, "must be 1..2^32");
-    rule(d.box >= 1 && d.box <= kMostInBox, field("box"), d.box, fmt::format("must be 1..{}", kMostInBox));
+    if (d.size < 1 || d.size > kMostElements) add(found, i, "size", d.size, "must be 1..2^32");
+    if (d.box < 1 || d.box > kMostInBox) add(found, i, "box", d.box, "must be 1..256");
     const bool has_stride = i > 0 && d.size > 1;
-    rule(!has_stride || (d.stride > 0 && d.stride < kStrideLimit && d.stride % 16 == 0), field("stride"),
-         d.stride, "must be a positive multiple of 16 bytes below 2^40");
+    if (has_stride && (d.stride <= 0 || d.stride >= kStrideLimit || d.stride % 16 != 0))
+      add(found, i, "stride", d.stride, "must be a positive multiple of 16 bytes below 2^40");
   }
-  const int row = spec.dimensions[0].box * bytes_of(spec.element);
-  if (spec.swizzle == Swizzle::none) {
-    rule(row % 16 == 0, "dimensions[0].box", spec.dimensions[0].box, "must be a multiple of 16 bytes");
-  } else {
-    rule(row == span_of(spec.swizzle), "dimensions[0].box", spec.dimensions[0].box,
-         fmt::format("must be the swizzle's span of {} bytes", span_of(spec.swizzle)));
-  }
+  check_row(found, spec);
   return found;
 }
 
