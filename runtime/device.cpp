@@ -10,6 +10,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace fa2 {
@@ -84,6 +85,15 @@ CUcontext primary_context(int ordinal) {
   return context;
 }
 
+/// Of the calling thread's current context; none if none is current.
+std::optional<int> device_of_context() {
+  CUdevice current = 0;
+  const CUresult result = driver().ctx_get_device(&current);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) return std::nullopt;
+  check(result, "cuCtxGetDevice");
+  return current;
+}
+
 }  // namespace
 
 int device_count() {
@@ -107,15 +117,14 @@ const Device& device(int ordinal) {
   return devices.emplace(ordinal, describe(ordinal)).first->second;
 }
 
+bool interpreting() {
+  if (interpreter_scopes > 0) return true;
+  static const bool by_default = interpreter_is_default();
+  return by_default;
+}
+
 int current_device() {
-  if (interpreter_scopes > 0) return kInterpreterDevice;
-  static const bool interpreting = interpreter_is_default();
-  if (interpreting) return kInterpreterDevice;
-  CUdevice current = 0;
-  const CUresult result = driver().ctx_get_device(&current);
-  if (result == CUDA_ERROR_INVALID_CONTEXT) return 0;
-  check(result, "cuCtxGetDevice");
-  return current;
+  return interpreting() ? kInterpreterDevice : device_of_context().value_or(0);
 }
 
 ScopedContext::ScopedContext(int ordinal) : interpreting_(ordinal == kInterpreterDevice) {
@@ -123,9 +132,7 @@ ScopedContext::ScopedContext(int ordinal) : interpreting_(ordinal == kInterprete
     ++interpreter_scopes;
     return;
   }
-  CUcontext current = nullptr;
-  check(driver().ctx_get_current(&current), "cuCtxGetCurrent");
-  if (current != nullptr && current_device() == ordinal) return;
+  if (device_of_context() == ordinal) return;
   check(driver().ctx_push_current(primary_context(ordinal)), "cuCtxPushCurrent");
   pushed_ = true;
 }

@@ -33,6 +33,9 @@ const Device& device(int ordinal);
 /// @throws InvalidProblem if FA2_DEVICE is neither auto nor interpreter.
 int current_device();
 
+/// Whether that is kInterpreterDevice; asks the driver for nothing, once it is known whether there is a GPU.
+bool interpreting();
+
 /// Makes a context of `ordinal` current for its lifetime: the current one if it already belongs to that
 /// device, else the primary context (retained once per process, never reset). For kInterpreterDevice: makes
 /// it the thread's current device, whose DeviceBuffers are host memory.

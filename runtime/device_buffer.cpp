@@ -25,10 +25,6 @@ void check_range(const char* what, std::size_t offset, std::size_t bytes, std::s
 /// As a GPU's allocations are.
 constexpr std::align_val_t kHostAlignment{256};
 
-bool interpreting() {
-  return current_device() == kInterpreterDevice;
-}
-
 CUevent event(void* handle) {
   return static_cast<CUevent>(handle);
 }

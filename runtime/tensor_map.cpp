@@ -116,7 +116,7 @@ TensorMap encode_for_gpu(const TensorMapSpec& spec) {
 
 TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   if (auto violations = violations_of(spec); !violations.empty()) throw InvalidProblem(std::move(violations));
-  return current_device() == kInterpreterDevice ? encode_for_interpreter(spec) : encode_for_gpu(spec);
+  return interpreting() ? encode_for_interpreter(spec) : encode_for_gpu(spec);
 }
 
 }  // namespace fa2
