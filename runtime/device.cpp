@@ -8,10 +8,12 @@
 #include <runtime/log.h>
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace fa2 {
 namespace {
@@ -76,13 +78,23 @@ bool interpreter_is_default() {
   return true;
 }
 
-CUcontext primary_context(int ordinal) {
-  static std::mutex mutex;
-  static std::map<int, CUcontext> contexts;
-  const std::lock_guard lock(mutex);
-  CUcontext& context = contexts[ordinal];
-  if (context == nullptr) check(driver().primary_ctx_retain(&context, ordinal), "cuDevicePrimaryCtxRetain");
+CUcontext retain_primary_context(int ordinal) {
+  CUcontext context = nullptr;
+  check(driver().primary_ctx_retain(&context, ordinal), "cuDevicePrimaryCtxRetain");
   return context;
+}
+
+/// Threads that need a first one at once each retain it, which keeps it as well as one would.
+CUcontext primary_context(int ordinal) {
+  static std::vector<std::atomic<CUcontext>> contexts(static_cast<std::size_t>(device_count()));
+  const auto index = static_cast<std::size_t>(ordinal);
+  if (index >= contexts.size()) return retain_primary_context(ordinal);  // which throws
+  CUcontext known = contexts[index].load(std::memory_order_acquire);
+  if (known == nullptr) {
+    known = retain_primary_context(ordinal);
+    contexts[index].store(known, std::memory_order_release);
+  }
+  return known;
 }
 
 /// Of the calling thread's current context; none if none is current.

@@ -37,8 +37,8 @@ int current_device();
 bool interpreting();
 
 /// Makes a context of `ordinal` current for its lifetime: the current one if it already belongs to that
-/// device, else the primary context (retained once per process, never reset). For kInterpreterDevice: makes
-/// it the thread's current device, whose DeviceBuffers are host memory.
+/// device, else the primary context (retained for good, never reset). Takes no lock. For kInterpreterDevice:
+/// makes it the thread's current device, whose DeviceBuffers are host memory.
 class ScopedContext {
  public:
   explicit ScopedContext(int ordinal);
