@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "../support/allocations.h"
+
 using fa2::Memo;
 
 TEST_CASE("a value is made once and found afterwards") {
@@ -121,4 +123,13 @@ TEST_CASE("many threads on many keys, with eviction and clearing") {
   });
   CHECK(wrong == 0);
   CHECK(memo.size() <= 16);
+}
+
+TEST_CASE("finding a value allocates nothing, nor does making an old one young") {
+  Memo<int, int> memo(4);
+  for (const int key : {1, 2, 3}) memo.get(key, [&] { return key; });  // the third makes the first two old
+  CHECK(fa2::test::allocations_of([&] { memo.find(3); }) == 0);
+  CHECK(fa2::test::allocations_of([&] { memo.find(1); }) == 0);
+  CHECK(memo.find(1) == 1);
+  CHECK(memo.size() == 3);
 }
