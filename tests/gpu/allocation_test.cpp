@@ -1,0 +1,77 @@
+// A call in steady use allocates nothing on a GPU, whichever main loop it runs.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <runtime/device.h>
+
+#include <string>
+#include <thread>
+
+#include "../support/allocations.h"
+#include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+AttentionProblem small_problem() {
+  AttentionProblem p;
+  p.mask = MaskKind::causal_bottom_right;
+  p.head_dim = 64;
+  p.heads_q = 4;
+  p.heads_kv = 2;
+  p.seqlen_q = 97;
+  p.seqlen_k = 130;
+  return p.normalized();
+}
+
+/// Of `call` on a thread without a CUDA context, where every call makes one current: its second time.
+template <class Call>
+std::size_t allocations_without_context(const Call& call) {
+  std::size_t counted = 0;
+  std::thread([&] {
+    call();
+    counted = allocations_of(call);
+  }).join();
+  return counted;
+}
+
+void expect_no_allocation(const std::string& config) {
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.config = parse_config(config);
+  Context context(options);
+  INFO(config);
+  GuardedCall call(small_problem());
+  const AttentionPlan plan = context.plan(call.problem);
+  const OwnedStream stream;
+  const auto run = [&] { plan.run(call.args, stream.get()); };
+  const auto attention = [&] { context.attention(call.problem, call.args, stream.get()); };
+  run();
+  attention();
+  for (int i = 0; i < 3; ++i) {
+    CHECK(allocations_of(run) == 0);
+    CHECK(allocations_of(attention) == 0);
+  }
+  stream.synchronize();
+  expect_contract(call);
+  // The default stream, which is that of whatever context a call makes current.
+  CHECK(allocations_without_context([&] { plan.run(call.args); }) == 0);
+  CHECK(allocations_without_context([&] { context.attention(call.problem, call.args); }) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a call of main loop 80 allocates nothing") {
+  if (cannot_run()) return;
+  expect_no_allocation("mainloop=80,tile_m=128,tile_n=64,warps=4,stages=2");
+}
+
+TEST_CASE("a call of main loop 90 allocates nothing") {
+  if (cannot_run_sm_90a()) return;
+  const std::string common = "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,";
+  for (const char* schedule : {"schedule=0", "schedule=1", "schedule=2"})
+    expect_no_allocation(common + schedule);
+}

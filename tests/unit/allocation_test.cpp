@@ -1,0 +1,132 @@
+// A call in steady use allocates nothing, whichever main loop it runs. Kernels do nothing here: launching is
+// the driver's business on a GPU, and interpreting one is no part of the promise.
+#include <api/context.h>
+#include <api/plan.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <generator/config_space.h>
+#include <runtime/device.h>
+
+#include <atomic>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/allocations.h"
+#include "../support/temporary_directory.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+class IdleKernel final : public Kernel {
+ public:
+  void launch(std::uint32_t, const void*, std::size_t, Stream, const LaunchMemory*) const override {
+    ++launches;
+  }
+  mutable std::atomic<int> launches = 0;
+};
+
+/// Both main loops, every schedule, packed heads.
+const std::vector<std::string> kConfigs = {
+    "mainloop=80", "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=0",
+    "mainloop=90,tile_m=128,tile_n=128,warps=8,stages=2,q_buffers=1,schedule=1",
+    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
+    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,packed_heads=4"};
+
+AttentionProblem grouped(std::int32_t head_dim, MaskKind mask) {
+  AttentionProblem p;
+  p.mask = mask;
+  p.head_dim = head_dim;
+  p.batch = 2;
+  p.heads_q = 8;
+  p.heads_kv = 2;
+  p.seqlen_q = 100;
+  p.seqlen_k = 300;
+  return p.normalized();
+}
+
+/// Head dims of whole swizzled groups, and not.
+std::vector<AttentionProblem> problems() {
+  std::vector<AttentionProblem> all;
+  for (const std::int32_t head_dim : {64, 72, 128}) {
+    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left})
+      all.push_back(grouped(head_dim, mask));
+  }
+  all.push_back(grouped(64, MaskKind::none));
+  all.back().seqlen_k = 0;
+  return all;
+}
+
+/// Addresses far apart; nobody follows them.
+AttentionArgs args_of(const AttentionProblem& problem) {
+  const auto at = [](std::uintptr_t gigabytes) { return reinterpret_cast<void*>(gigabytes << 30); };
+  return bshd_args(problem, at(1), at(2), at(3), at(4), static_cast<float*>(at(5)));
+}
+
+/// On the interpreter, which is current.
+AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& config,
+                      std::shared_ptr<const Kernel> kernel) {
+  const auto counters = needs_counter(config) ? std::make_shared<LaunchCounters>() : nullptr;
+  auto plan = std::make_shared<AttentionPlan::Impl>();
+  plan->problem = problem;
+  plan->device = kInterpreterDevice;
+  plan->kernel = std::move(kernel);
+  plan->launch = launch_of(problem, config, 4, counters);
+  return AttentionPlan(std::move(plan));
+}
+
+/// Calls test(problem, plan, kernel) for every problem with every configuration that fits it.
+template <class Test>
+void for_each_plan(const Test& test) {
+  const ScopedContext current(kInterpreterDevice);
+  int plans = 0;
+  for (const std::string& text : kConfigs) {
+    const KernelConfig config = parse_config(text);
+    for (const AttentionProblem& problem : problems()) {
+      INFO(text, ": ", to_string(problem));
+      REQUIRE(why_rejected(problem, config, interpreter_arch()).value_or("") == "");
+      const auto kernel = std::make_shared<const IdleKernel>();
+      test(problem, plan_of(problem, config, kernel), *kernel);
+      ++plans;
+    }
+  }
+  CHECK(plans == static_cast<int>(kConfigs.size() * problems().size()));
+}
+
+}  // namespace
+
+TEST_CASE("allocations are counted, of every form and of this thread") {
+  if (cannot_count_allocations()) return;
+  CHECK(allocations_of([] {}) == 0);
+  CHECK(allocations_of([] { ::operator delete(::operator new(1)); }) == 1);
+  CHECK(allocations_of([] { ::operator delete[](::operator new[](1)); }) == 1);
+  CHECK(allocations_of([] { ::operator delete(::operator new(1, std::nothrow)); }) == 1);
+  constexpr std::align_val_t kAlignment{256};
+  CHECK(allocations_of([] { ::operator delete(::operator new(1, kAlignment), kAlignment); }) == 1);
+}
+
+TEST_CASE("run() allocates nothing") {
+  for_each_plan([](const AttentionProblem& problem, const AttentionPlan& plan, const IdleKernel& kernel) {
+    const AttentionArgs args = args_of(problem);
+    CHECK(allocations_of([&] { plan.run(args); }) == 0);
+    CHECK(allocations_of([&] { plan.run(args); }) == 0);
+    CHECK(kernel.launches == 2);
+  });
+}
+
+TEST_CASE("a memoised attention() allocates nothing") {
+  const TemporaryDirectory cache;
+  for_each_plan([&](const AttentionProblem& problem, const AttentionPlan& plan, const IdleKernel& kernel) {
+    ContextOptions options;
+    options.cache_dir = cache.path();
+    Context context(options);
+    context.impl().plans.get({problem, kInterpreterDevice}, [&] { return plan; });
+    const AttentionArgs args = args_of(problem);
+    CHECK(allocations_of([&] { context.attention(problem, args); }) == 0);
+    CHECK(kernel.launches == 1);
+  });
+}
