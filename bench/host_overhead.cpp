@@ -2,70 +2,158 @@
 #include <api/plan.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
+#include <generator/config_space.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
+#include <tools/measure.h>
+#include <tools/problem_options.h>
+#include <tools/table.h>
+#include <tools/verb.h>
 
-#include <algorithm>
 #include <chrono>
+#include <string>
 #include <vector>
 
+using namespace fa2;
+using namespace fa2::tools;
+
 namespace {
+
+/// One of each main loop, with the schedule that asks most of the host.
+constexpr const char* kConfigs[] = {
+    "mainloop=80,tile_m=128,tile_n=64,warps=4,stages=2",
+    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2"};
+
+struct Options {
+  int rounds = 41;
+  DeviceOption device;
+  bool json = false;
+};
+
+/// Nanoseconds per call.
+struct Times {
+  KernelConfig config;
+  double bare = 0, run = 0, attention = 0;
+};
+
+/// So short that the GPU waits for the host, and never the other way round.
+AttentionProblem short_problem() {
+  AttentionProblem problem;
+  problem.head_dim = 64;
+  problem.heads_q = 2;
+  problem.seqlen_q = problem.seqlen_k = 128;
+  return problem.normalized();
+}
 
 /// Median over rounds of nanoseconds per call; the queue is drained between rounds so that no call waits for
 /// room.
 template <class Call>
-double nanoseconds(const fa2::OwnedStream& stream, Call&& call) {
-  std::vector<double> rounds;
-  for (int round = 0; round < 41; ++round) {
+double nanoseconds(const OwnedStream& stream, int rounds, const Call& call) {
+  std::vector<double> samples;
+  for (int round = 0; round < rounds; ++round) {
     constexpr int kCalls = 200;
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kCalls; ++i) call();
     const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
     stream.synchronize();
-    rounds.push_back(took.count() / kCalls);
+    samples.push_back(took.count() / kCalls);
   }
-  std::nth_element(rounds.begin(), rounds.begin() + 20, rounds.end());
-  return rounds[20];
+  return spread_of(samples).median;
 }
 
 /// With parameters made before.
-double bare_launch(const fa2::AttentionPlan::Impl& plan, const fa2::AttentionArgs& args,
-                   const fa2::OwnedStream& stream) {
+double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, const OwnedStream& stream,
+                   int rounds) {
   const auto time = [&](const auto& params) {
-    return nanoseconds(stream, [&] {
+    return nanoseconds(stream, rounds, [&] {
       plan.kernel->launch(plan.launch.grid, &params, sizeof params, stream.get(), nullptr);
     });
   };
-  if (plan.launch.config.mainloop == 80) return time(fa2::params_of(plan.launch, plan.problem, args));
-  fa2::AttentionParamsSm90 params = fa2::params_sm90_of(plan.launch, plan.problem, args);
-  if (fa2::needs_counter(plan.launch.config)) params.next_tile = plan.launch.counters->take(false);
+  if (plan.launch.config.mainloop == 80) return time(params_of(plan.launch, plan.problem, args));
+  AttentionParamsSm90 params = params_sm90_of(plan.launch, plan.problem, args);
+  if (needs_counter(plan.launch.config)) params.next_tile = plan.launch.counters->take(false);
   return time(params);
+}
+
+/// On the current device.
+Times measure(const AttentionProblem& problem, const KernelConfig& config, const AttentionArgs& args,
+              int rounds) {
+  ContextOptions options;
+  options.tune = TuneMode::off;
+  options.config = config;
+  Context context(options);
+  const AttentionPlan plan = context.plan(problem);
+  const OwnedStream stream;
+  Times times{config};
+  times.bare = bare_launch(plan.impl(), args, stream, rounds);
+  times.run = nanoseconds(stream, rounds, [&] { plan.run(args, stream.get()); });
+  times.attention = nanoseconds(stream, rounds, [&] { context.attention(problem, args, stream.get()); });
+  return times;
+}
+
+void print_document(const std::vector<Times>& all, const Options& options, const Device& gpu) {
+  Json json = {{"device", gpu.name}, {"driver", driver_version()}, {"version", version()}};
+  json["rounds"] = options.rounds;
+  for (const Times& t : all) {
+    Json row = {{"mainloop", t.config.mainloop}, {"config", to_string(t.config)}};
+    row.update({{"bare_ns", t.bare}, {"run_ns", t.run}, {"attention_ns", t.attention}});
+    json["main_loops"].push_back(row);
+  }
+  print_json(json);
+}
+
+void print_table(const std::vector<Times>& all) {
+  Table table({number("main loop"), number("bare launch ns"), number("plan.run ns"), number("over bare"),
+               number("attention ns"), number("over bare")});
+  const auto text = [](double ns) { return fmt::format("{:.0f}", ns); };
+  for (const Times& t : all) {
+    table.add({std::to_string(t.config.mainloop), text(t.bare), text(t.run), text(t.run - t.bare),
+               text(t.attention), text(t.attention - t.bare)});
+  }
+  print(table);
+}
+
+int run(const Options& options) {
+  const Device& gpu = options.device.gpu();
+  const ScopedContext current(gpu.ordinal);
+  const AttentionProblem problem = short_problem();
+  DeviceBuffer q(128 * 2 * 64 * 2), k(q.size()), v(q.size()), o(q.size());
+  for (DeviceBuffer* buffer : {&q, &k, &v}) buffer->fill(0);
+  const AttentionArgs args = bshd_args(problem, q.data(), k.data(), v.data(), o.data());
+  std::vector<Times> all;
+  for (const char* text : kConfigs) {
+    const KernelConfig config = parse_config(text);
+    if (const auto reason = why_rejected(problem, config, gpu.arch)) {
+      fmt::print(stderr, "fa2_host_overhead: left out: {}\n", *reason);
+      continue;
+    }
+    all.push_back(measure(problem, config, args, options.rounds));
+  }
+  options.json ? print_document(all, options, gpu) : print_table(all);
+  return kOk;
 }
 
 }  // namespace
 
-int main() {
-  if (fa2::device_count() == 0) {
-    fmt::print("no GPU: nothing to measure\n");
-    return 0;
+int main(int argc, char** argv) {
+  CLI::App app("Measures the host time of a call whose plan is made, beside that of the bare launch.");
+  app.footer(
+      "A problem of two small tiles, once with each main loop that the GPU runs. Times are medians over\n"
+      "rounds of 200 calls.\n\n"
+      "Example:\n  fa2_host_overhead --rounds 101");
+  Options options;
+  app.add_option("--rounds", options.rounds, "Rounds of every kind of call")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  options.device.add_to(app);
+  app.add_flag("--json", options.json, "Print one JSON document");
+  try {
+    app.parse(argc, argv);
+    return run(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "fa2_host_overhead: {}\n", error.what());
+    return kFailed;
   }
-  const fa2::ScopedContext context(0);
-  fa2::AttentionProblem problem;
-  problem.head_dim = 64;
-  problem.heads_q = 2;
-  problem.seqlen_q = problem.seqlen_k = 128;
-  fa2::DeviceBuffer q(128 * 2 * 64 * 2), k(q.size()), v(q.size()), o(q.size());
-  for (fa2::DeviceBuffer* buffer : {&q, &k, &v}) buffer->fill(0);
-  fa2::ContextOptions options;
-  options.tune = fa2::TuneMode::off;
-  fa2::Context fa2_context(options);
-  const fa2::AttentionPlan plan = fa2_context.plan(problem);
-  const fa2::AttentionArgs args = fa2::bshd_args(problem, q.data(), k.data(), v.data(), o.data());
-  const fa2::OwnedStream stream;
-  fa2_context.attention(problem, args, stream.get());
-  const double bare = bare_launch(plan.impl(), args, stream);
-  const double run = nanoseconds(stream, [&] { plan.run(args, stream.get()); });
-  const double attention = nanoseconds(stream, [&] { fa2_context.attention(problem, args, stream.get()); });
-  fmt::print("bare launch {:.0f} ns, plan.run {:.0f} ns (+{:.0f}), attention {:.0f} ns (+{:.0f})\n", bare,
-             run, run - bare, attention, attention - bare);
 }
