@@ -61,7 +61,8 @@ struct Errors {
 Errors errors_of(const Tensor& out, const Tensor& ref);
 
 /// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5, and lse within 1e-5 relative
-/// (absolute where |lse| < 1), infinities equal.
+/// (absolute where |lse| < 1), infinities equal. Elements whose reference is not finite are not compared; where
+/// all are such, nothing is ok.
 struct Verdict {
   bool ok = false;
   double error = 0;           ///< max|out - ref|

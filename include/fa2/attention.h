@@ -4,8 +4,9 @@
 //   problem.dtype = fa2::DType::bf16;
 //   problem.mask = fa2::MaskKind::causal_bottom_right;
 //   problem.head_dim = 128;
-//   problem.batch = 2; problem.heads_q = 32; problem.heads_kv = 8; problem.seqlen_q = problem.seqlen_k =
-//   4096; fa2::attention(problem, fa2::bshd_args(problem, q, k, v, o), stream);
+//   problem.batch = 2, problem.heads_q = 32, problem.heads_kv = 8;
+//   problem.seqlen_q = problem.seqlen_k = 4096;
+//   fa2::attention(problem, fa2::bshd_args(problem, q, k, v, o), stream);
 #pragma once
 
 #include <fa2/args.h>
@@ -181,10 +182,9 @@ class FA2_API Context {
 
   /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current); on
   /// the interpreter if there is no GPU or FA2_DEVICE=interpreter. If the rows of an argument are not 16-byte
-  /// aligned, the plan of RowAlignment::element runs.
-  /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem
-  /// that has
-  ///         no plan yet is an Unavailable error: make the plan first.
+  /// aligned, the plan of RowAlignment::element runs. For a problem in steady use no allocation, and a shared lock.
+  /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem that
+  /// has no plan yet is an Unavailable error: make the plan first.
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 
   /// Makes a problem ready on `device` (-1: the current one; kInterpreterDevice). May compile, load and

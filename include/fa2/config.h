@@ -9,7 +9,7 @@
 
 namespace fa2 {
 
-/// The choices that never change what is computed, only how fast. One field, one visit line: rendering, key,
+/// The choices that never change what is computed, nor how exactly, only how fast. One field, one visit line: rendering, key,
 /// tuning records and printing all follow from `visit`.
 struct KernelConfig {
   /// 80: mma.sync fed by cp.async, on every GPU. 90: wgmma fed by TMA, on Hopper; a warp loads and the others
@@ -20,8 +20,8 @@ struct KernelConfig {
   std::int32_t warps = 4;     ///< that compute; each owns tile_m / warps query rows (split-Q)
   /// 80: K/V tiles in flight; 1 = one buffer each for K and V. 90: slots of the ring that K and V share.
   std::int32_t stages = 2;
-  std::int32_t q_in_registers =
-      0;  ///< 80: 1: Q is read into registers once and its shared memory reused for K and V
+  /// 80 alone. 1: Q is read into registers once, and its shared memory is reused for K and V.
+  std::int32_t q_in_registers = 0;
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
   // For main loop 90, else as here.
   std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use

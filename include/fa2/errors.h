@@ -15,10 +15,9 @@ enum class ErrorCode : std::int32_t {
   compile = 2,          ///< NVRTC refused the kernel, or the kernel broke a resource rule
   cache = 3,            ///< a kernel cache could not be read or written where that was essential
   cuda = 4,             ///< the CUDA driver returned an error
-  unavailable =
-      5,  ///< something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel with FA2_JIT=off
-  internal = 6,      ///< a bug in fa2
-  kernel_fault = 7,  ///< an interpreted kernel broke a rule of the machine
+  unavailable = 5,      ///< something is missing: libcuda, NVRTC, a GPU, a precompiled kernel (FA2_JIT=off)
+  internal = 6,         ///< a bug in fa2
+  kernel_fault = 7,     ///< an interpreted kernel broke a rule of the machine
 };
 
 class FA2_API Error : public std::runtime_error {
@@ -53,10 +52,10 @@ class FA2_API CompileError : public Error {
  public:
   CompileError(const std::string& message, std::string log, std::string source_path)
       : Error(ErrorCode::compile, message), log_(std::move(log)), source_path_(std::move(source_path)) {}
-  const std::string& log() const noexcept { return log_; }  ///< NVRTC's and ptxas' output
-  const std::string& source_path() const noexcept {
-    return source_path_;
-  }  ///< the kept source; empty if unwritable
+  /// What NVRTC and ptxas printed.
+  const std::string& log() const noexcept { return log_; }
+  /// The file that holds the source; empty if it could not be written.
+  const std::string& source_path() const noexcept { return source_path_; }
 
  private:
   std::string log_;
@@ -69,9 +68,8 @@ class FA2_API KernelRefused : public CompileError {
  public:
   KernelRefused(const std::string& message, std::string reason, std::string log, std::string source_path)
       : CompileError(message, std::move(log), std::move(source_path)), reason_(std::move(reason)) {}
-  const std::string& reason() const noexcept {
-    return reason_;
-  }  ///< the broken rule, with the compiler's name
+  /// The broken rule, with the compiler's name.
+  const std::string& reason() const noexcept { return reason_; }
 
  private:
   std::string reason_;

@@ -29,10 +29,11 @@ using Stream = CUstream_st*;
 /// Element type of Q, K, V and O. Scores, softmax and the accumulator are float32 whatever the element type.
 enum class DType : std::uint8_t { f16, bf16 };
 
-/// Which keys a query may see. Query i sees key j iff
-///   none:                every j < seqlen_k
-///   causal_bottom_right: j <= i + seqlen_k - seqlen_q   (FlashAttention's convention: the last query sees
-///   all) causal_top_left:     j <= i
+/// Which keys a query may see.
+///   none: all of them.
+///   causal_bottom_right: query i sees key j iff j <= i + seqlen_k - seqlen_q, so that the last query sees every
+///     key. FlashAttention's convention.
+///   causal_top_left: query i sees key j iff j <= i.
 enum class MaskKind : std::uint8_t { none, causal_bottom_right, causal_top_left };
 
 /// What a kernel may assume of every row of Q, K, V and O.
@@ -44,8 +45,9 @@ enum class MaskKind : std::uint8_t { none, causal_bottom_right, causal_top_left 
 enum class RowAlignment : std::uint8_t { bytes16, element, bytes16_any_order };
 
 /// The log-sum-exp written for a query that sees no key at all (its output row is 0 in either case).
-///   positive_infinity: FlashAttention's convention.  negative_infinity: log(0), what merging partial results
-///   needs.
+///   positive_infinity: FlashAttention's convention.
+///   negative_infinity: log(0), what merging partial results needs.
+/// A query whose visible scores are all -inf counts as one that sees no key.
 enum class EmptyRowLse : std::uint8_t { positive_infinity, negative_infinity };
 
 constexpr std::size_t size_of(DType) {

@@ -174,12 +174,14 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
       {"in steps of 2^20, towards the first key",
        [](std::int64_t j) { return 14.0f * static_cast<float>(10 - j / 16); }},
       {"-inf but for one", [](std::int64_t j) { return j == 20 ? 1.0f : -kInfinity; }},
-      {"one +inf", [](std::int64_t j) { return j == 90 ? kInfinity : 0.0f; }}};
+      {"one +inf", [](std::int64_t j) { return j == 150 ? kInfinity : 0.0f; }}};
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
     GuardedCall call({DType::f16, mask, RowAlignment::bytes16, 64, 64, 1, 1, 1, 100, 200});
     for (const float scale : {1.0f, 1e6f}) {
       call.args.softmax_scale = scale;
       for (const auto& kind : kinds) {
+        // Without a mask every query sees the infinity: no row would be left to compare.
+        if (mask == MaskKind::none && std::string(kind.first) == "one +inf") continue;
         INFO(std::string(kind.first), " at scale ", scale);
         set_scores(call, kind.second);
         expect_contract_of(call, cache.path(), scale == 1.0f ? 0 : 2, scale == 1.0f ? 1 : 2);

@@ -267,6 +267,45 @@ TEST_CASE("contract: the infinity of an empty row must be the chosen one") {
       reference::check(t.problem, t.q, none, none, 1.0, zeros, &plus, EmptyRowLse::negative_infinity).ok);
 }
 
+TEST_CASE("contract: without a finite reference nothing is compared, and that is not ok") {
+  Tiny t;
+  t.v.values.assign(t.v.values.size(), std::nanf(""));
+  const Tensor zeros = tensor(1, 1, 2, 8);
+  const reference::Verdict verdict = reference::check(t.problem, t.q, t.k, t.v, 1.0, zeros, nullptr);
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.message.rfind("FAILED: ", 0) == 0);
+  CHECK(verdict.message.find("16 elements without a finite reference") != std::string::npos);
+  CHECK(verdict.message.find("nothing was compared") != std::string::npos);
+}
+
+TEST_CASE("reference: the fused baseline rounds probabilities beside the largest, and sums them before") {
+  AttentionProblem p;
+  p.dtype = DType::bf16;
+  p.head_dim = 8;
+  p.seqlen_q = 1;
+  p.seqlen_k = 2;
+  Tensor q = tensor(1, 1, 1, 8), k = tensor(1, 1, 2, 8), v = tensor(1, 1, 2, 8);
+  q.at(0, 0, 0, 0) = 1;
+  k.at(0, 0, 1, 0) = -1;
+  v.at(0, 0, 0, 0) = 1;
+  v.at(0, 0, 1, 1) = 1;
+  const double small = std::exp(-1.0);
+  const Tensor o = reference::attention_fused_baseline(p, q, k, v, 1.0);
+  CHECK(o.at(0, 0, 0, 0) == reference::round_to(static_cast<float>(1 / (1 + small)), DType::bf16));
+  const double rounded = reference::round_to(static_cast<float>(small), DType::bf16);
+  CHECK(rounded != small);
+  CHECK(o.at(0, 0, 0, 1) == reference::round_to(static_cast<float>(rounded / (1 + small)), DType::bf16));
+}
+
+TEST_CASE("reference: errors over a tensor") {
+  Tensor ref = tensor(1, 1, 1, 4), out = ref;
+  out.values = {3, 0, -4, 0};
+  CHECK(reference::errors_of(out, ref).rms == doctest::Approx(2.5));
+  CHECK(reference::errors_of(out, ref).largest == 4);
+  out.values[1] = std::nanf("");
+  CHECK(reference::errors_of(out, ref).largest == kInfinity);
+}
+
 TEST_CASE("contract: scores beyond float16 do not make the limit infinite") {
   Tiny t;
   for (float& value : t.q.values) value *= 60000;
