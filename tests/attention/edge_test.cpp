@@ -116,6 +116,25 @@ TEST_CASE("scores of any finite magnitude") {
   }
 }
 
+// The first key, which every kernel comes to last, is the one.
+TEST_CASE("one key's large scores in every other row") {
+  if (cannot_run()) return;
+  Gpu gpu;
+  for (const DType dtype : kDTypes) {
+    GuardedCall call(problem_of(dtype, MaskKind::none, 64, 70, 150));
+    for (std::int64_t b = 0; b < 2; ++b) {
+      for (std::int64_t h = 0; h < 4; ++h) {
+        for (std::int64_t i = 0; i < 70; ++i) call.q.at(b, h, i, 0) = i % 2 == 0 ? 0.0f : 4096.0f;
+      }
+      for (std::int64_t h = 0; h < 2; ++h) {
+        for (std::int64_t j = 0; j < 150; ++j) call.k.at(b, h, j, 0) = j == 0 ? 512.0f : 0.0f;
+      }
+    }
+    call.upload();
+    run_and_expect_contract(gpu.context, call);
+  }
+}
+
 TEST_CASE("values near the largest bfloat16 do not overflow on the way") {
   if (cannot_run()) return;
   Gpu gpu;
