@@ -21,7 +21,7 @@ bool parse_number(std::string_view digits, std::uint32_t& number) {
 }
 
 /// Whether `word` is one; a later word overrules an earlier one.
-bool apply(std::string_view word, Options& options) {
+bool apply_setting(std::string_view word, Options& options) {
   if (word == "late" || word == "early") {
     options.late = word == "late";
     return true;
@@ -40,7 +40,7 @@ Options parse_options(const std::string& text) {
   std::vector<Violation> wrong;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    if (apply(word, options)) continue;
+    if (apply_setting(word, options)) continue;
     wrong.push_back({"FA2_INTERPRETER", "\"" + word + "\"",
                      "must be words of early, late, checked, unchecked, seed=N, separated by commas"});
   }

@@ -1,4 +1,5 @@
 // Reads ptxas' report, line by line.
+#include <fmt/format.h>
 #include <runtime/ptxas_log.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ bool is_wgmma_message(std::string_view line) {
 
 PtxasReport parse_ptxas_log(std::string_view log, std::string_view entry) {
   PtxasReport report;
-  const std::string quoted = "'" + std::string(entry) + "'";
+  const std::string quoted = fmt::format("'{}'", entry);
   bool ours = false;
   while (!log.empty()) {
     const std::string_view line = log.substr(0, log.find('\n'));

@@ -1,4 +1,4 @@
-// The device of a suite.
+// Whether a test can run on the device of its suite.
 #include "device_under_test.h"
 
 #include <doctest/doctest.h>
@@ -9,14 +9,6 @@
 #include <string>
 
 namespace fa2::test {
-
-int device_under_test() {
-#ifdef FA2_TEST_THE_INTERPRETER
-  return kInterpreterDevice;
-#else
-  return 0;
-#endif
-}
 
 bool nvrtc_missing() {
   try {
