@@ -47,8 +47,15 @@ std::string utc_now() {
 }
 
 TuningRecord record_of(const AttentionProblem& problem, const Target& target, const TuneReport& report) {
-  return {target.device,  std::string(target.arch.name), target.sm_count,   bucket_of(problem), report.best,
-          report.best_us, report.heuristic_us,           template_digest(), utc_now()};
+  return {target.device,
+          std::string(target.arch.name),
+          target.sm_count,
+          bucket_of(problem),
+          report.best,
+          report.best_us,
+          report.heuristic_us,
+          template_digest(report.best, target.arch),
+          utc_now()};
 }
 
 ConfigOrigin origin_of(Match match) {
@@ -56,7 +63,8 @@ ConfigOrigin origin_of(Match match) {
   return match == Match::nearest ? ConfigOrigin::tuned_nearest : ConfigOrigin::tuned_other_device;
 }
 
-ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const std::string& obstacle) {
+ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const Arch& arch,
+                    const std::string& obstacle) {
   const TuningRecord& record = lookup.record;
   std::string reason = lookup.shipped ? "record shipped with this library" : "record";
   if (lookup.match == Match::exact) reason += " for this bucket and GPU";
@@ -68,7 +76,8 @@ ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const std::strin
     reason += fmt::format(" for this bucket of another GPU, {}", record.device);
   reason += fmt::format(": {:.1f} us against {:.1f} us for the heuristic, {}", record.us, record.heuristic_us,
                         record.date.empty() ? "undated" : record.date);
-  if (record.templates != template_digest()) reason += "; measured with other templates than this library's";
+  if (record.templates != template_digest(record.config, arch))
+    reason += "; measured with other templates than this library's";
   if (!obstacle.empty()) reason += "; not measured now: " + obstacle;
   ConfigChoice choice{record.config, origin_of(lookup.match), reason, std::nullopt};
   if (!lookup.shipped) choice.record = record;
@@ -165,7 +174,7 @@ ConfigChoice ConfigChooser::choose(const AttentionProblem& problem, const Target
   if (lookup.match != Match::exact && settings_.tune == TuneMode::search && search) {
     if (auto choice = measure(problem, target, search, obstacle)) return *choice;
   }
-  if (lookup.match != Match::none) return follow(lookup, bucket_of(problem), obstacle);
+  if (lookup.match != Match::none) return follow(lookup, bucket_of(problem), target.arch, obstacle);
   return guess(problem, target, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
 }
 
@@ -178,7 +187,7 @@ std::optional<ConfigChoice> ConfigChooser::measure(const AttentionProblem& probl
   const std::lock_guard lock(measuring_);
   // Another thread may have searched while this one waited.
   const Lookup lookup = look_up(problem, target);
-  if (lookup.match == Match::exact) return follow(lookup, bucket_of(problem), {});
+  if (lookup.match == Match::exact) return follow(lookup, bucket_of(problem), target.arch, {});
   const auto [known, is_new] =
       unmeasurable_.try_emplace(target.device + ", " + to_string(bucket_of(problem)));
   if (is_new) {

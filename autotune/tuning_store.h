@@ -22,7 +22,7 @@ struct TuningRecord {
   KernelConfig config;
   double us = 0;  ///< median of the winner
   double heuristic_us = 0;
-  std::string templates;  ///< digest of the templates it was measured with
+  std::string templates;  ///< template_digest() of what it was measured with
   std::string date;       ///< ISO 8601, UTC
 };
 

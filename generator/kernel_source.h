@@ -19,13 +19,13 @@ struct SourceFile {
 
 struct KernelSource {
   std::string key;                 ///< 32 hex digits over key_parts
-  std::vector<KeyPart> key_parts;  ///< config text, template digest, options, arch, format version
+  std::vector<KeyPart> key_parts;  ///< config text, digest of the templates, options, arch, format version
   std::string spec;                ///< one readable line: traits, config, arch
   std::string precompile_command;  ///< the shell command that puts this kernel into a directory DIR
   std::string entry;               ///< extern "C" name of the kernel
   Arch arch;
   SourceFile main;                   ///< the translation unit
-  std::vector<SourceFile> headers;   ///< in-memory headers, rendered config.cuh first
+  std::vector<SourceFile> headers;   ///< what it includes, directly or not; rendered config.cuh first
   std::vector<std::string> options;  ///< NVRTC options, in order
   std::int32_t threads = 0;          ///< per block
   std::int32_t shared_bytes = 0;     ///< dynamic shared memory per block
@@ -35,10 +35,11 @@ struct KernelSource {
 /// @throws InvalidProblem if the config does not fit the traits and arch (see why_rejected).
 KernelSource render(const KernelSpec& spec);
 
-/// Hash of every device template embedded in this library; part of every key.
-const std::string& template_digest();
+/// Hash of the device templates that the kernels of this config's main loop include, and of no other: part of
+/// their keys, and kept with what was measured of them.
+const std::string& template_digest(const KernelConfig& config, const Arch& arch);
 
-/// What every kernel may include: `config` as the text of config.cuh, the warpgroup MMAs it uses, and the
+/// All that a kernel may include: `config` as the text of config.cuh, the warpgroup MMAs it uses, and the
 /// templates. For the interpreter its twins stand in for templates/ptx, and know every shape.
 std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
                                        std::span<const WgmmaShape> wgmma_shapes = {});

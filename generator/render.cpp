@@ -2,28 +2,14 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
-#include <generator/embedded.h>
 #include <generator/hash.h>
 #include <generator/kernel_source.h>
 #include <generator/mainloop_rules.h>
-
-#include <algorithm>
+#include <generator/template_set.h>
 
 namespace fa2 {
 
 namespace {
-
-constexpr std::string_view kConfig = "config.cuh";
-constexpr std::string_view kWgmmaShapes = "ptx/wgmma_shapes.cuh";
-
-/// What is embedded of these is a stand-in.
-bool is_rendered(std::string_view name) {
-  return name == kConfig || name == kWgmmaShapes;
-}
-
-std::string_view main_of(const KernelConfig& config) {
-  return config.mainloop == 90 ? "attention_forward_sm90.cu" : "attention_forward_sm80.cu";
-}
 
 /// S = Q K^T with both in shared memory, and O += P V with P in registers.
 std::vector<WgmmaShape> wgmma_shapes_of(const KernelSpec& spec) {
@@ -72,13 +58,17 @@ std::string precompile_command(const KernelSpec& spec) {
       to_string(t.row_alignment));
 }
 
-/// Over every file but the stand-ins: names and texts, unambiguously framed.
-std::string digest_of(std::span<const EmbeddedFile> files) {
-  std::string all;
+/// The headers as a compiler gets them: rendered text in the place of the stand-ins, config.cuh first.
+std::vector<SourceFile> headers_of(std::span<const EmbeddedFile> files, std::string config, const Arch& arch,
+                                   std::span<const WgmmaShape> wgmma_shapes) {
+  std::vector<SourceFile> headers = {{std::string(kConfigHeader), std::move(config)}};
   for (const EmbeddedFile& file : files) {
-    if (!is_rendered(file.name)) all += fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
+    if (file.name == kConfigHeader) continue;
+    headers.push_back({std::string(file.name), is_stand_in(file.name, arch)
+                                                   ? render_wgmma_shapes(wgmma_shapes)
+                                                   : std::string(file.text)});
   }
-  return content_hash(all);
+  return headers;
 }
 
 /// What machine code an interpreted kernel becomes.
@@ -92,24 +82,13 @@ constexpr std::string_view kHost = "aarch64";
 
 }  // namespace
 
-const std::string& template_digest() {
-  static const std::string digest = digest_of(embedded_templates());
-  return digest;
+const std::string& template_digest(const KernelConfig& config, const Arch& arch) {
+  return template_set(config.mainloop, arch).digest;
 }
 
 std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
                                        std::span<const WgmmaShape> wgmma_shapes) {
-  std::vector<SourceFile> files = {{std::string(kConfig), std::move(config)}};
-  if (!arch.interpreted) files.push_back({std::string(kWgmmaShapes), render_wgmma_shapes(wgmma_shapes)});
-  const auto add = [&](const EmbeddedFile& file) {
-    files.push_back({std::string(file.name), std::string(file.text)});
-  };
-  for (const EmbeddedFile& file : embedded_templates()) {
-    const bool replaced = arch.interpreted && file.name.starts_with("ptx/");
-    if (!is_rendered(file.name) && file.name.ends_with(".cuh") && !replaced) add(file);
-  }
-  if (arch.interpreted) std::ranges::for_each(embedded_twins(), add);
-  return files;
+  return headers_of(available_headers(arch), std::move(config), arch, wgmma_shapes);
 }
 
 std::vector<std::string> compile_options(const Arch& arch) {
@@ -123,6 +102,7 @@ KernelSource render(const KernelSpec& spec) {
   if (auto reason = why_rejected(spec)) {
     throw InvalidProblem({{"config", to_string(spec.config), *reason}});
   }
+  const TemplateSet& templates = template_set(spec.config.mainloop, spec.arch);
   const std::string config = render_config(spec);
   KernelSource source;
   source.spec = spec_line(spec);
@@ -134,20 +114,16 @@ KernelSource render(const KernelSpec& spec) {
                       {"arch", std::string(spec.arch.name)},
                       {"entry", source.entry},
                       {"config", content_hash(config)},
-                      {"templates", template_digest()},
+                      {"templates", templates.digest},
                       {"options", fmt::format("{}", fmt::join(source.options, " "))}};
   const std::vector<WgmmaShape> shapes = wgmma_shapes_of(spec);
   if (!shapes.empty()) source.key_parts.push_back({"wgmma", content_hash(render_wgmma_shapes(shapes))});
-  if (spec.arch.interpreted) {
-    source.key_parts.push_back({"twins", digest_of(embedded_twins())});
-    source.key_parts.push_back({"host", std::string(kHost)});
-  }
+  if (spec.arch.interpreted) source.key_parts.push_back({"host", std::string(kHost)});
   std::string key_text;
   for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
   source.key = content_hash(key_text);
-  const std::string_view main = main_of(spec.config);
-  source.main = {std::string(main), std::string(embedded_template(main))};
-  source.headers = device_headers(config, spec.arch, shapes);
+  source.main = {std::string(templates.main.name), std::string(templates.main.text)};
+  source.headers = headers_of(templates.headers, config, spec.arch, shapes);
   source.threads = spec.config.threads();
   source.shared_bytes = shared_bytes(spec.traits, spec.config);
   return source;

@@ -34,8 +34,9 @@ KernelConfig another_config() {
 }
 
 TuningRecord record(const std::string& device, const AttentionProblem& problem) {
-  return {device, "sm_80",           108,         bucket_of(problem), another_config(), 90,
-          100,    template_digest(), "2026-01-01"};
+  return {device,           "sm_80", 108, bucket_of(problem),
+          another_config(), 90,      100, template_digest(another_config(), some_gpu().arch),
+          "2026-01-01"};
 }
 
 /// A search that always finds another_config(), 20 % faster.
@@ -198,7 +199,7 @@ TEST_CASE("search: measured once for a bucket, then recorded") {
   CHECK(second.origin == ConfigOrigin::tuned_exact);
   CHECK(second.record->us == 80);
   CHECK(second.record->heuristic_us == 100);
-  CHECK(second.record->templates == template_digest());
+  CHECK(second.record->templates == template_digest(another_config(), some_gpu().arch));
   CHECK(second.record->date.size() == 20);
 }
 

@@ -36,6 +36,7 @@ class FakeCompiler final : public Compiler {
     binary.compiler = "pretender 1.0";
     binary.compile_ms = 5;
     binary.resources.registers = 100;
+    binary.resources.threads = source.threads;
     binary.code.resize(64);
     return binary;
   }
@@ -218,8 +219,8 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
   longer.seqlen_q = longer.seqlen_k = 8192;
   const KernelConfig config = search_candidates(p, {*find_arch("sm_80"), "", 0}).at(1);
   for (const AttentionProblem& problem : {p, longer}) {
-    setup.store.add(
-        {"Some GPU", "sm_80", 108, bucket_of(problem), config, 90, 100, template_digest(), "2026-01-01"});
+    setup.store.add({"Some GPU", "sm_80", 108, bucket_of(problem), config, 90, 100,
+                     template_digest(config, *find_arch("sm_80")), "2026-01-01"});
   }
   const KernelRequests requests = kernel_requests({p, longer}, {"sm_80"}, setup.chooser);
   REQUIRE(requests.kernels.size() == 1);
@@ -237,8 +238,9 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
 TEST_CASE("shipped configs are precompiled too; their records stay in the library") {
   const AttentionProblem p = problem_of(64, 1024).normalized();
   const KernelConfig config = search_candidates(p, {*find_arch("sm_80"), "", 0}).at(1);
-  TuningStore store(
-      "", {}, {{"Some GPU", "sm_80", 108, bucket_of(p), config, 90, 100, template_digest(), "2026-01-01"}});
+  TuningStore store("", {},
+                    {{"Some GPU", "sm_80", 108, bucket_of(p), config, 90, 100,
+                      template_digest(config, *find_arch("sm_80")), "2026-01-01"}});
   const Settings settings;
   ConfigChooser chooser(settings, store);
   const KernelRequests requests = kernel_requests({p}, {"sm_80"}, chooser);

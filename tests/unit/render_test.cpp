@@ -1,9 +1,12 @@
 // What render() hands to a compiler: complete, self-contained, and refused when the config does not fit.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/embedded.h>
+#include <generator/hash.h>
 #include <generator/kernel_source.h>
+#include <generator/template_set.h>
 
 #include <algorithm>
 #include <map>
@@ -21,6 +24,25 @@ KernelSpec shown_spec() {
   return {{DType::f16, 128, 128, MaskKind::causal_bottom_right, RowAlignment::bytes16},
           parse_config("tile_m=128,tile_n=64,warps=4,stages=2"),
           *find_arch("sm_80")};
+}
+
+/// One of each main loop, for a GPU and for the interpreter.
+std::vector<KernelSpec> every_kind() {
+  std::vector<KernelSpec> specs;
+  for (const char* arch : {"sm_80", "sm_90a", "interpreter"}) {
+    specs.push_back(shown_spec());
+    specs.back().arch = *find_arch(arch);
+    if (specs.back().arch.compute_capability != 90) continue;
+    specs.push_back(specs.back());
+    specs.back().config =
+        parse_config("mainloop=90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,schedule=2,overlap=1");
+  }
+  return specs;
+}
+
+std::string value_of(const KernelSource& source, std::string_view part) {
+  const auto found = std::ranges::find(source.key_parts, part, &KeyPart::name);
+  return found == source.key_parts.end() ? "" : found->value;
 }
 
 /// What follows #include in each line that has one, quotes and brackets kept.
@@ -56,27 +78,68 @@ TEST_CASE("render: a config that does not fit is an InvalidProblem with the brok
   }
 }
 
-TEST_CASE("render: every include that main reaches is among the headers, none is a toolkit header") {
-  const KernelSource source = render(shown_spec());
-  std::map<std::string, std::string> texts;
-  for (const SourceFile& header : source.headers) {
-    CHECK_MESSAGE(texts.emplace(header.name, header.text).second, header.name, " twice");
-    for (const std::string& name : includes_of(header.text)) {
-      CHECK_MESSAGE(name.front() == '"', header.name, " includes ", name);
+TEST_CASE("render: the headers are what main includes, all of it and nothing else") {
+  for (const KernelSpec& spec : every_kind()) {
+    const KernelSource source = render(spec);
+    CAPTURE(source.spec);
+    std::map<std::string, std::string> texts;
+    for (const SourceFile& header : source.headers) {
+      CHECK_MESSAGE(texts.emplace(header.name, header.text).second, header.name, " twice");
+      for (const std::string& name : includes_of(header.text)) {
+        CHECK_MESSAGE((name.front() == '"' || spec.arch.interpreted), header.name, " includes ", name);
+      }
     }
+    std::set<std::string> reached;
+    std::vector<std::string> open = includes_of(source.main.text);
+    while (!open.empty()) {
+      const std::string quoted = open.back();
+      open.pop_back();
+      const std::string name = quoted.substr(1, quoted.size() - 2);
+      if (quoted.front() != '"' || !reached.insert(name).second) continue;
+      REQUIRE_MESSAGE(texts.count(name) == 1, quoted, " is not among the headers");
+      for (const std::string& next : includes_of(texts[name])) open.push_back(next);
+    }
+    CHECK(reached.count("config.cuh") == 1);
+    CHECK(reached.size() > 10);
+    CHECK(reached.size() == texts.size());
   }
-  std::set<std::string> reached;
-  std::vector<std::string> open = includes_of(source.main.text);
-  while (!open.empty()) {
-    const std::string quoted = open.back();
-    open.pop_back();
-    const std::string name = quoted.substr(1, quoted.size() - 2);
-    if (!reached.insert(name).second) continue;
-    REQUIRE_MESSAGE(texts.count(name) == 1, quoted, " is not among the headers");
-    for (const std::string& next : includes_of(texts[name])) open.push_back(next);
+}
+
+TEST_CASE("key: of the templates it covers those that the kernel includes, and no other") {
+  std::set<std::string> digests;
+  for (const KernelSpec& spec : every_kind()) {
+    const KernelSource source = render(spec);
+    CAPTURE(source.spec);
+    std::string covered =
+        fmt::format("{} {}\n{}", source.main.name, source.main.text.size(), source.main.text);
+    for (const SourceFile& header : source.headers) {
+      if (is_stand_in(header.name, spec.arch)) continue;
+      covered += fmt::format("{} {}\n{}", header.name, header.text.size(), header.text);
+      const bool of_hopper = header.name.find("sm90") != std::string::npos || header.name == "ptx/tma.cuh";
+      CHECK_MESSAGE((!of_hopper || spec.config.mainloop == 90), header.name);
+    }
+    CHECK(value_of(source, "templates") == content_hash(covered));
+    CHECK(value_of(source, "templates") == template_digest(spec.config, spec.arch));
+    digests.insert(value_of(source, "templates"));
   }
-  CHECK(reached.count("config.cuh") == 1);
-  CHECK(reached.size() > 10);
+  CHECK(digests.size() ==
+        4);  // two main loops, each for GPUs and for the interpreter: sm_80 and sm_90a share
+}
+
+TEST_CASE("included_by follows includes through files, in the files' order, each once") {
+  const EmbeddedFile files[] = {{"a.cuh", "#include \"dir/c.cuh\"\n"},
+                                {"b.cuh", "int b;\n"},
+                                {"dir/c.cuh", "#pragma once\n#include \"a.cuh\"\n#include <cstdint>\n"},
+                                {"d.cuh", "#include \"b.cuh\"\n#include \"missing.cuh\"\n"}};
+  const auto names = [&](std::string_view text) {
+    std::string all;
+    for (const EmbeddedFile& file : included_by(text, files)) all += std::string(file.name) + " ";
+    return all;
+  };
+  CHECK(names("#include \"dir/c.cuh\"\nint main;\n") == "a.cuh dir/c.cuh ");
+  CHECK(names("#include \"d.cuh\"\n") == "b.cuh d.cuh ");
+  CHECK(names("#include <a.cuh>\n").empty());
+  CHECK(names("").empty());
 }
 
 TEST_CASE("render: the same spec gives the same bytes") {
