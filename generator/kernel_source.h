@@ -31,7 +31,8 @@ struct KernelSource {
   std::int32_t shared_bytes = 0;     ///< dynamic shared memory per block
 };
 
-/// Renders a spec. Pure: the same spec gives the same bytes, everywhere.
+/// Renders a spec. Pure: the same spec gives the same bytes, everywhere. Specs that differ in nothing a kernel
+/// depends on (bytes16 and bytes16_any_order) give the same source and key.
 /// @throws InvalidProblem if the config does not fit the traits and arch (see why_rejected).
 KernelSource render(const KernelSpec& spec);
 

@@ -58,6 +58,14 @@ std::string precompile_command(const KernelSpec& spec) {
       to_string(t.row_alignment));
 }
 
+/// Main loop 80 asks for 16-byte alignment alone, and main loop 90 runs no other order than bytes16: one kernel
+/// serves both promises.
+KernelSpec canonical(KernelSpec spec) {
+  if (spec.traits.row_alignment == RowAlignment::bytes16_any_order)
+    spec.traits.row_alignment = RowAlignment::bytes16;
+  return spec;
+}
+
 /// The headers as a compiler gets them: rendered text in the place of the stand-ins, config.cuh first.
 std::vector<SourceFile> headers_of(std::span<const EmbeddedFile> files, std::string config, const Arch& arch,
                                    std::span<const WgmmaShape> wgmma_shapes) {
@@ -98,10 +106,11 @@ std::vector<std::string> compile_options(const Arch& arch) {
           "--ptxas-options=-v"};
 }
 
-KernelSource render(const KernelSpec& spec) {
-  if (auto reason = why_rejected(spec)) {
-    throw InvalidProblem({{"config", to_string(spec.config), *reason}});
+KernelSource render(const KernelSpec& asked) {
+  if (auto reason = why_rejected(asked)) {
+    throw InvalidProblem({{"config", to_string(asked.config), *reason}});
   }
+  const KernelSpec spec = canonical(asked);
   const TemplateSet& templates = template_set(spec.config.mainloop, spec.arch);
   const std::string config = render_config(spec);
   KernelSource source;

@@ -1,6 +1,7 @@
 // The layers from memory to the compiler: order, single flight between threads and processes, failures.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <generator/kernel_source.h>
 #include <runtime/kernel_cache.h>
 
 #include <atomic>
@@ -104,6 +105,16 @@ TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one,
   CHECK(kernel.origin == KernelOrigin::compiled);
   CHECK(kernel.path.empty());
   CHECK(memory.get(source()).origin == KernelOrigin::memory);
+  CHECK(compiler->count == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "main loop 80's kernel of bytes16 is found for bytes16_any_order") {
+  KernelSpec spec{{DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16},
+                  parse_config("tile_m=64,tile_n=32,stages=1"),
+                  *find_arch("sm_80")};
+  cache().get(render(spec));
+  spec.traits.row_alignment = RowAlignment::bytes16_any_order;
+  CHECK(cache().get(render(spec)).origin == KernelOrigin::disk_cache);
   CHECK(compiler->count == 1);
 }
 

@@ -142,6 +142,24 @@ TEST_CASE("included_by follows includes through files, in the files' order, each
   CHECK(names("").empty());
 }
 
+TEST_CASE("render: bytes16 and bytes16_any_order give main loop 80 one source and one key, element another") {
+  for (const char* arch : {"sm_80", "sm_90a", "sm_120", "interpreter"}) {
+    CAPTURE(arch);
+    KernelSpec spec = shown_spec();
+    spec.arch = *find_arch(arch);
+    spec.config = parse_config("tile_m=64,tile_n=32,stages=1");
+    const KernelSource ascending = render(spec);
+    spec.traits.row_alignment = RowAlignment::bytes16_any_order;
+    const KernelSource any_order = render(spec);
+    CHECK(any_order.key == ascending.key);
+    CHECK(any_order.spec == ascending.spec);
+    CHECK(any_order.main.text == ascending.main.text);
+    CHECK(std::ranges::equal(any_order.headers, ascending.headers, {}, &SourceFile::text, &SourceFile::text));
+    spec.traits.row_alignment = RowAlignment::element;
+    CHECK(render(spec).key != ascending.key);
+  }
+}
+
 TEST_CASE("render: the same spec gives the same bytes") {
   const KernelSource a = render(shown_spec()), b = render(shown_spec());
   const auto same = [](const SourceFile& x, const SourceFile& y) {
