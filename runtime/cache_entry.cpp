@@ -20,15 +20,24 @@ constexpr std::size_t kPrefixBytes = 12;
 constexpr std::size_t kHashBytes = 32;
 constexpr std::uint32_t kMaxHeaderBytes = 1 << 20;
 
+/// What no GPU goes beyond: a header that does is damaged, or made to do harm.
+constexpr std::int32_t kMaxRegisters = 255;
+constexpr std::int32_t kMaxLocalBytes = 512 << 10;
+constexpr std::int32_t kMaxSharedBytes = 1 << 20;
+constexpr std::int32_t kMaxThreads = 1024;
+constexpr std::int32_t kWarp = 32;
+constexpr double kMaxCompileMs = 1e9;
+
+/// field(name, value, most).
 template <class Resources, class Visitor>
 void visit_resources(Resources& resources, Visitor&& field) {
-  field("registers", resources.registers);
-  field("spill_store_bytes", resources.spill_store_bytes);
-  field("spill_load_bytes", resources.spill_load_bytes);
-  field("stack_bytes", resources.stack_bytes);
-  field("static_shared_bytes", resources.static_shared_bytes);
-  field("dynamic_shared_bytes", resources.dynamic_shared_bytes);
-  field("threads", resources.threads);
+  field("registers", resources.registers, kMaxRegisters);
+  field("spill_store_bytes", resources.spill_store_bytes, kMaxLocalBytes);
+  field("spill_load_bytes", resources.spill_load_bytes, kMaxLocalBytes);
+  field("stack_bytes", resources.stack_bytes, kMaxLocalBytes);
+  field("static_shared_bytes", resources.static_shared_bytes, kMaxSharedBytes);
+  field("dynamic_shared_bytes", resources.dynamic_shared_bytes, kMaxSharedBytes);
+  field("threads", resources.threads, kMaxThreads);
 }
 
 std::string_view text_of(const std::vector<std::byte>& bytes) {
@@ -49,7 +58,8 @@ std::uint32_t read_u32(std::string_view text, std::size_t offset) {
 
 std::string header_of(const KernelBinary& binary) {
   json resources = json::object();
-  visit_resources(binary.resources, [&](const char* name, std::int32_t value) { resources[name] = value; });
+  visit_resources(binary.resources,
+                  [&](const char* name, std::int32_t value, std::int32_t) { resources[name] = value; });
   const json header = {{"key", binary.key},
                        {"spec", binary.spec},
                        {"arch", binary.arch},
@@ -106,6 +116,14 @@ std::string_view checked_code(std::string_view bytes, std::size_t offset, const 
   return code;
 }
 
+/// A refused kernel has no threads: it was never made ready to run.
+void require_whole_warps(const KernelBinary& binary) {
+  const std::int32_t threads = binary.resources.threads;
+  if (binary.refused.empty() && (threads == 0 || threads % kWarp != 0)) {
+    throw CacheError(fmt::format("field \"threads\" is {}, no whole warps", threads));
+  }
+}
+
 KernelBinary binary_of(const json& header) {
   KernelBinary binary;
   header.at("key").get_to(binary.key);
@@ -114,11 +132,16 @@ KernelBinary binary_of(const json& header) {
   header.at("entry").get_to(binary.entry);
   header.at("compiler").get_to(binary.compiler);
   header.at("compile_ms").get_to(binary.compile_ms);
+  if (!(binary.compile_ms >= 0 && binary.compile_ms <= kMaxCompileMs)) {
+    throw CacheError(
+        fmt::format("field \"compile_ms\" is {}, not from 0 to {}", binary.compile_ms, kMaxCompileMs));
+  }
   header.at("refused").get_to(binary.refused);
-  visit_resources(binary.resources,
-                  [&resources = header.at("resources")](const char* name, std::int32_t& value) {
-                    value = int32_field(resources, name);
-                  });
+  visit_resources(binary.resources, [&resources = header.at("resources")](
+                                        const char* name, std::int32_t& value, std::int32_t most) {
+    value = static_cast<std::int32_t>(integer_field(resources, name, 0, most));
+  });
+  require_whole_warps(binary);
   return binary;
 }
 

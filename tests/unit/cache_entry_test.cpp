@@ -4,8 +4,11 @@
 #include <generator/hash.h>
 #include <runtime/disk_cache.h>
 
+#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "../support/cache_fixtures.h"
 
@@ -153,4 +156,48 @@ TEST_CASE("hostile headers with right checksums are refused") {
   CHECK_FALSE(changed([](nlohmann::json& header) { header["code_bytes"] = INT64_MAX; }).empty());
   CHECK_FALSE(changed([](nlohmann::json& header) { header["resources"]["threads"] = 1e30; }).empty());
   CHECK_FALSE(changed([](nlohmann::json& header) { header["resources"]["threads"] = 1LL << 40; }).empty());
+}
+
+TEST_CASE("resources that no kernel has are refused, whatever the checksums say") {
+  const std::string code = "the machine code";
+  const auto with = [&](const char* name, const nlohmann::json& value) {
+    nlohmann::json header = good_header(code);
+    header["resources"][name] = value;
+    return damage_of(forged(header.dump(), code));
+  };
+  const std::pair<const char*, std::int64_t> most[] = {
+      {"registers", 255},         {"spill_store_bytes", 512 << 10}, {"spill_load_bytes", 512 << 10},
+      {"stack_bytes", 512 << 10}, {"static_shared_bytes", 1 << 20}, {"dynamic_shared_bytes", 1 << 20},
+      {"threads", 1024}};
+  CHECK(good_header(code)["resources"].size() == std::size(most));
+  for (const auto& field : most) {
+    const char* const name = field.first;
+    const std::int64_t limit = field.second;
+    CAPTURE(name);
+    CHECK(with(name, limit).empty());
+    for (const std::int64_t value : {std::int64_t{-1}, limit + 1, std::int64_t{INT32_MAX},
+                                     std::int64_t{INT32_MIN}, std::int64_t{1} << 32, INT64_MAX}) {
+      CAPTURE(value);
+      CHECK(with(name, value).find(std::string("field \"") + name + "\"") == 0);
+    }
+    for (const nlohmann::json& value : {nlohmann::json(1.5), nlohmann::json("7"), nlohmann::json(true)}) {
+      CHECK_FALSE(with(name, value).empty());
+    }
+  }
+  CHECK(with("registers", 0).empty());  // as an interpreted kernel says
+  CHECK(with("threads", 0) == "field \"threads\" is 0, no whole warps");
+  CHECK(with("threads", 33) == "field \"threads\" is 33, no whole warps");
+
+  for (const double value : {-1.0, 1e10}) {
+    nlohmann::json header = good_header(code);
+    header["compile_ms"] = value;
+    CHECK(damage_of(forged(header.dump(), code)).find("field \"compile_ms\"") == 0);
+  }
+}
+
+TEST_CASE("a refusal has no threads") {
+  KernelBinary refusal = small_binary(kKey, "");
+  refusal.resources = {};
+  refusal.refused = "spills (nvrtc 12.3)";
+  CHECK(decode_entry(encode_entry(refusal)).refused == refusal.refused);
 }
