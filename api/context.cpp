@@ -48,11 +48,12 @@ TuningStore tuning_records(const Settings& settings) {
 /// NVRTC for GPUs, the host's compiler for the interpreter.
 class ArchCompiler final : public Compiler {
  public:
-  KernelBinary compile(const KernelSource& source) override {
-    return source.arch.interpreted ? host_->compile(source) : nvrtc_->compile(source);
-  }
+  std::string judge(const Arch& arch) override { return of(arch).judge(arch); }
+  KernelBinary compile(const KernelSource& source) override { return of(source.arch).compile(source); }
 
  private:
+  Compiler& of(const Arch& arch) { return arch.interpreted ? *host_ : *nvrtc_; }
+
   std::unique_ptr<Compiler> nvrtc_ = make_nvrtc_compiler();
   std::unique_ptr<Compiler> host_ = interpreter::make_host_compiler();
 };

@@ -18,6 +18,11 @@ class Compiler {
   /// @throws CompileError (with log and kept source) if the source does not compile; KernelRefused if it
   /// spills registers or needs more shared memory than the arch has; Unavailable if there is no compiler.
   virtual KernelBinary compile(const KernelSource& source) = 0;
+
+  /// Who refuses kernels for `arch`: the compiler and the rules that its kernels are held to, each with its
+  /// version, "nvrtc 13.0, rules 1". The refusal of another says nothing of this one. Empty: refuses none.
+  /// @throws Unavailable if there is no compiler.
+  virtual std::string judge(const Arch&) { return {}; }
 };
 
 /// Removes the source that a failed compile kept: for a caller to whom the failure is a result like another.

@@ -15,7 +15,7 @@ struct KernelBinary {
   std::string spec;      ///< KernelSource::spec
   std::string arch;      ///< "sm_90a"
   std::string entry;     ///< the kernel's symbol
-  std::string compiler;  ///< "nvrtc 13.0"
+  std::string compiler;  ///< "nvrtc 13.0"; of a refusal, Compiler::judge()
   double compile_ms = 0;
   KernelResources resources;
   std::vector<std::byte> code;  ///< a cubin for CUDA archs

@@ -13,17 +13,6 @@
 namespace fa2 {
 namespace {
 
-/// @throws KernelRefused if the file holds a refusal.
-CachedKernel found_in(const DiskCache& cache, KernelBinary binary, KernelOrigin origin) {
-  const std::string path = cache.path_of(binary.arch, binary.key).native();
-  if (!binary.refused.empty()) {
-    throw KernelRefused(fmt::format("{}: {}; as remembered in {}: remove it to compile again", binary.spec,
-                                    binary.refused, path),
-                        binary.refused, "", "");
-  }
-  return {std::make_shared<const KernelBinary>(std::move(binary)), origin, path, 0};
-}
-
 /// ", and a note where it does not exist": a mistyped FA2_CACHE_PATH should not look like an incomplete one.
 std::string describe(const DiskCache& cache) {
   std::error_code error;
@@ -92,27 +81,58 @@ CachedKernel KernelCache::get(const KernelSource& source) {
   return kernel;
 }
 
-CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
-  const std::string arch(source.arch.name);
+/// The first good one. Refusals are heard only where no directory holds one.
+std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source) const {
+  std::vector<CachedKernel> refusals;
+  const auto found_in = [&](const DiskCache& cache, KernelOrigin origin) -> std::optional<CachedKernel> {
+    const std::string arch(source.arch.name);
+    auto binary = cache.load(arch, source.key);
+    if (!binary) return std::nullopt;
+    CachedKernel kernel{std::make_shared<const KernelBinary>(std::move(*binary)), origin,
+                        cache.path_of(arch, source.key).native(), 0};
+    if (kernel.binary->refused.empty()) return kernel;
+    refusals.push_back(std::move(kernel));
+    return std::nullopt;
+  };
+  std::optional<CachedKernel> kernel;
   for (const DiskCache& cache : read_only_) {
-    if (auto binary = cache.load(arch, source.key)) {
-      return found_in(cache, std::move(*binary), KernelOrigin::read_only_cache);
-    }
+    if (!kernel) kernel = found_in(cache, KernelOrigin::read_only_cache);
   }
-  const auto load_from_user = [&] { return user_ ? user_->load(arch, source.key) : std::nullopt; };
-  if (auto binary = load_from_user()) return found_in(*user_, std::move(*binary), KernelOrigin::disk_cache);
+  if (!kernel && user_) kernel = found_in(*user_, KernelOrigin::disk_cache);
+  if (kernel) return kernel;
+  for (const CachedKernel& refusal : refusals) {
+    if (!stands(*refusal.binary, source.arch)) continue;
+    throw KernelRefused(fmt::format("{}: {}; as remembered in {}: remove it to compile again", source.spec,
+                                    refusal.binary->refused, refusal.path),
+                        refusal.binary->refused, "", "");
+  }
+  return std::nullopt;
+}
+
+/// Whether compiling could not end differently, or is out of the question.
+bool KernelCache::stands(const KernelBinary& refusal, const Arch& arch) const {
+  if (jit_ == JitMode::off) return true;
+  try {
+    return compiler_->judge(arch) == refusal.compiler;
+  } catch (const Unavailable&) {
+    return true;
+  }
+}
+
+CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
+  if (auto kernel = look_up(source)) return std::move(*kernel);
   if (jit_ == JitMode::off) throw_not_cached(source, read_only_, user_.get());
 
   std::optional<DiskCache::Lock> lock;
-  if (user_) lock.emplace(user_->lock(arch, source.key));
+  if (user_) lock.emplace(user_->lock(std::string(source.arch.name), source.key));
   // Another process may have published it meanwhile.
-  if (auto binary = load_from_user()) return found_in(*user_, std::move(*binary), KernelOrigin::disk_cache);
+  if (auto kernel = look_up(source)) return std::move(*kernel);
 
   auto binary = std::make_shared<const KernelBinary>(compile(source));
   log().debug("compiled {} in {:.0f} ms", source.spec, binary->compile_ms);
   const bool stored = user_ && user_->store(*binary);
   // Never read back: what was compiled is what runs, whatever the disk did with it.
-  return {binary, KernelOrigin::compiled, stored ? user_->path_of(arch, source.key).native() : "", 0};
+  return {binary, KernelOrigin::compiled, stored ? user_->path_of(binary->arch, source.key).native() : "", 0};
 }
 
 KernelBinary KernelCache::compile(const KernelSource& source) {
@@ -125,6 +145,7 @@ KernelBinary KernelCache::compile(const KernelSource& source) {
     refusal.spec = source.spec;
     refusal.arch = source.arch.name;
     refusal.entry = source.entry;
+    refusal.compiler = compiler_->judge(source.arch);
     refusal.refused = error.reason();
     if (user_) user_->store(refusal);
     throw;

@@ -33,8 +33,8 @@ class KernelCache {
               std::shared_ptr<DiskCache> user, JitMode jit);
 
   /// @throws CompileError, Unavailable. A CompileError is remembered for this process: asking again rethrows
-  /// without compiling; a KernelRefused by the user's directory too, for later processes. Other failures (no
-  /// NVRTC, FA2_JIT=off) are tried again by the next call.
+  /// without compiling; a KernelRefused by the user's directory too, for later processes, until another
+  /// compiler or other rules may judge. Other failures (no NVRTC, FA2_JIT=off) are tried again by the next call.
   CachedKernel get(const KernelSource& source);
 
   /// Where the binary would come from, without compiling or loading it; nullopt: it would be compiled.
@@ -42,6 +42,8 @@ class KernelCache {
 
  private:
   CachedKernel find_or_compile(const KernelSource& source);
+  std::optional<CachedKernel> look_up(const KernelSource& source) const;
+  bool stands(const KernelBinary& refusal, const Arch& arch) const;
   KernelBinary compile(const KernelSource& source);
 
   std::shared_ptr<Compiler> compiler_;

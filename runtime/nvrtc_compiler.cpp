@@ -171,6 +171,10 @@ std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   return {};
 }
 
+/// Of broken_rule() and refuse_uniform_moves(): raised with every change of what they refuse, so that what was
+/// refused before is compiled again.
+constexpr int kRulesVersion = 1;
+
 /// Nearly every kernel of main loop 90 has none, a few of head dim 256 up to 10; dozens take a tenth of the
 /// speed.
 constexpr int kMostUniformMoves = 32;
@@ -196,6 +200,10 @@ void compile_or_refuse(Program& program, const KernelSource& source) {
 
 class NvrtcCompiler final : public Compiler {
  public:
+  std::string judge(const Arch&) override {
+    return fmt::format("{}, rules {}", compiler_name(), kRulesVersion);
+  }
+
   KernelBinary compile(const KernelSource& source) override {
     if (source.shared_bytes > source.arch.shared_per_block) {
       refuse(source, too_much_shared(source, 0), "");

@@ -179,6 +179,13 @@ extern "C" __global__ void small(float* data) { data[0] = pick(data, static_cast
   CHECK(std::string(error->what()).find("128 bytes of stack") != std::string::npos);
 }
 
+TEST_CASE("who refuses is named with the versions of NVRTC and of the rules") {
+  if (fa2::test::nvrtc_missing()) return;
+  const fa2::NvrtcVersion nvrtc = fa2::nvrtc_version();
+  CHECK(fa2::make_nvrtc_compiler()->judge(*fa2::find_arch("sm_80")) ==
+        fmt::format("nvrtc {}.{}, rules 1", nvrtc.major, nvrtc.minor));
+}
+
 TEST_CASE("too much shared memory is refused, before compiling where that can be known") {
   const TemporaryDirectory folder;
   auto large = source("sm_86", "this is never compiled");

@@ -28,7 +28,12 @@ class FakeCompiler : public Compiler {
     if (before) before();
     return small_binary(source.key);
   }
+  std::string judge(const Arch&) override {
+    if (name.empty()) throw Unavailable("no compiler");
+    return name;
+  }
 
+  std::string name = "nvrtc 12.3, rules 1";  ///< empty: there is none
   std::atomic<int> count{0};
   std::function<void()> before;  ///< may throw
 };
@@ -189,10 +194,54 @@ TEST_CASE_FIXTURE(Fixture, "a refused kernel is remembered on disk, and stays re
   CHECK(compiler->count == 1);
   CHECK(user->entries().at(0).binary.refused == "spills (nvrtc 12.3)");
 
-  // Removing the file is the way to try another compiler.
-  fs::remove(user->path_of("sm_80", kKey));
+  CHECK(user->entries().at(0).binary.compiler == "nvrtc 12.3, rules 1");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a refusal stands until another compiler, or other rules, may judge") {
+  const auto refuse = [] { throw KernelRefused("spec: spills", "spills", "log", ""); };
+  compiler->before = refuse;
+  KernelCache first = cache();
+  CHECK_THROWS_AS(first.get(source()), KernelRefused);
+  CHECK_THROWS_AS(cache().get(source()), KernelRefused);
+  CHECK(compiler->count == 1);
+
+  compiler->name = "nvrtc 13.0, rules 1";
+  CHECK_THROWS_AS(cache({}, JitMode::off).get(source()), KernelRefused);  // nobody may ask again
+  CHECK(compiler->count == 1);
+  CHECK_THROWS_AS(cache().get(source()), KernelRefused);  // asked again, and refused by this one too
+  CHECK(compiler->count == 2);
+  CHECK_THROWS_AS(cache().get(source()), KernelRefused);
+  CHECK(compiler->count == 2);
+
+  compiler->name = "";
+  CHECK_THROWS_AS(cache().get(source()), KernelRefused);
+  CHECK(compiler->count == 2);
+
+  compiler->name = "nvrtc 13.0, rules 2";
   compiler->before = nullptr;
   CHECK(cache().get(source()).origin == KernelOrigin::compiled);
+  compiler->name = "nvrtc 12.3, rules 1";
+  CHECK(cache().get(source()).origin == KernelOrigin::disk_cache);  // the good one has replaced the refusal
+}
+
+TEST_CASE_FIXTURE(Fixture, "a refusal in a pack is not heard where another directory holds the kernel") {
+  KernelBinary refusal = small_binary(kKey, "");
+  refusal.refused = "spills";
+  refusal.compiler = compiler->name;
+  DiskCache(directory / "pack", DiskCache::Access::read_write).store(refusal);
+  const DiskCache pack(directory / "pack", DiskCache::Access::read_only);
+  CHECK_THROWS_AS(cache({pack}).get(source()), KernelRefused);
+  CHECK(cache({pack, filled("good")}).get(source()).origin == KernelOrigin::read_only_cache);
+  user->store(small_binary());
+  CHECK(cache({pack}).get(source()).origin == KernelOrigin::disk_cache);
+  CHECK(compiler->count == 0);
+
+  fs::remove(user->path_of("sm_80", kKey));
+  compiler->name = "nvrtc 13.0, rules 1";
+  compiler->before = [] { throw KernelRefused("spec: spills", "spills", "log", ""); };
+  for (int i = 0; i < 2; ++i) CHECK_THROWS_AS(cache({pack}).get(source()), KernelRefused);
+  CHECK(compiler->count ==
+        1);  // the second time the user's directory answers, though the pack's refusal is stale
 }
 
 TEST_CASE_FIXTURE(Fixture, "a missing compiler is asked again") {
