@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <interpreter/host_compiler.h>
+#include <interpreter/scratch_folder.h>
 #include <runtime/env.h>
 #include <runtime/file.h>
 #include <spawn.h>
@@ -11,54 +12,52 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
+#include <csignal>
+#include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <system_error>
 
 namespace fa2::interpreter {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where one kernel's sources lie while they are compiled, or for good if FA2_KEEP_SOURCE is set.
+/// Where one kernel's sources lie: while they are compiled, or for good if FA2_KEEP_SOURCE is set.
 class SourceFolder {
  public:
   explicit SourceFolder(const KernelSource& source) {
     if (const auto keep = env("FA2_KEEP_SOURCE")) {
-      path_ = fs::absolute(*keep) / source.key;
-      kept_ = true;
-      fs::create_directories(path_);
+      path_ = fs::path(*keep) / source.key;
+      std::error_code error;
+      fs::create_directories(path_, error);
+      if (!error) path_ = fs::absolute(path_, error);
+      if (error) throw_file_error("FA2_KEEP_SOURCE: cannot create directory", path_, error.value());
     } else {
-      std::string name = (fs::temp_directory_path() / "fa2-host-XXXXXX").native();
-      if (::mkdtemp(name.data()) == nullptr) throw_file_error("cannot create directory", name, errno);
-      path_ = name;
+      path_ = scratch_.emplace().path();
     }
     for (const SourceFile& header : source.headers) write(header);
     write(source.main);
   }
-  ~SourceFolder() {
-    std::error_code ignored;
-    if (!kept_) fs::remove_all(path_, ignored);
-  }
-  SourceFolder(const SourceFolder&) = delete;
-  SourceFolder& operator=(const SourceFolder&) = delete;
 
-  fs::path operator/(const char* name) const { return path_ / name; }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
   const fs::path& path() const { return path_; }
-  void keep() { kept_ = true; }
-  bool is_for_a_debugger() const { return kept_; }
+  bool is_kept() const { return !scratch_; }
 
  private:
   void write(const SourceFile& file) const {
     const fs::path path = path_ / file.name;
-    fs::create_directories(path.parent_path());
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error) throw_file_error("cannot create directory", path.parent_path(), error.value());
     std::ofstream out(path, std::ios::binary);
     out << file.text;
     if (!out.flush()) throw_file_error("cannot write", path, errno);
   }
 
+  std::optional<ScratchFolder> scratch_;
   fs::path path_;
-  bool kept_ = false;
 };
 
 std::string text_of(const fs::path& path) {
@@ -68,8 +67,9 @@ std::string text_of(const fs::path& path) {
   return text.str();
 }
 
-/// Exit status of a program found on the PATH, its output in a file; -1 if there is no such program.
-int run(const std::vector<std::string>& command, const fs::path& output) {
+/// How a program found on the PATH ended, as waitpid() tells it, its output in a file; nullopt if there is no
+/// such program.
+std::optional<int> run(const std::vector<std::string>& command, const fs::path& output) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
@@ -81,16 +81,36 @@ int run(const std::vector<std::string>& command, const fs::path& output) {
   pid_t child = 0;
   const int error = ::posix_spawnp(&child, words[0], &actions, nullptr, words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return -1;
+  if (error != 0) return std::nullopt;
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
+  constexpr int kNotStarted = 127;  // what a child says that could not become the program
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) return std::nullopt;
+  return status;
+}
+
+/// No verdict on the source: the next call tries again.
+[[noreturn]] void throw_killed(const KernelSource& source, const std::string& name, int signal) {
+  throw Unavailable(fmt::format("{}: the compiler {} was killed by signal {} ({}){}", source.spec, name,
+                                signal, ::strsignal(signal),
+                                signal == SIGKILL ? "; the system does so where memory runs out" : ""));
+}
+
+[[noreturn]] void throw_failed(const KernelSource& source, const std::string& name, int status,
+                               const SourceFolder& folder) {
+  constexpr std::size_t kMostOfLog = 2000;
+  const std::string log = text_of(folder / "log");
+  const std::string where = folder.is_kept() ? "source and log kept in " + folder.path().native()
+                                             : "FA2_KEEP_SOURCE=DIR keeps source and log in DIR";
+  throw CompileError(fmt::format("{}: {} ended with status {}; {}\n{}", source.spec, name, status, where,
+                                 log.substr(0, kMostOfLog)),
+                     log, folder.is_kept() ? (folder / source.main.name).native() : "");
 }
 
 class HostCompiler final : public Compiler {
  public:
   KernelBinary compile(const KernelSource& source) override {
-    SourceFolder folder(source);
+    const SourceFolder folder(source);
     const auto start = std::chrono::steady_clock::now();
     KernelBinary binary;
     binary.compiler = compile_with_any(source, folder);
@@ -110,29 +130,24 @@ class HostCompiler final : public Compiler {
 
  private:
   /// The compiler's name.
-  static std::string compile_with_any(const KernelSource& source, SourceFolder& folder) {
+  static std::string compile_with_any(const KernelSource& source, const SourceFolder& folder) {
     const auto chosen = env("FA2_CXX");
     const std::vector<std::string> names =
         chosen ? std::vector{*chosen} : std::vector<std::string>{"c++", "g++", "clang++"};
     for (const std::string& name : names) {
       std::vector<std::string> command = {name};
       command.insert(command.end(), source.options.begin(), source.options.end());
-      if (folder.is_for_a_debugger()) command.insert(command.end(), {"-O0", "-g"});
-      for (const std::string& word : {std::string("-I"), folder.path().native(), std::string("-x"),
-                                      std::string("c++"), (folder / source.main.name.c_str()).native(),
-                                      std::string("-o"), (folder / "kernel.so").native()}) {
+      if (folder.is_kept()) command.insert(command.end(), {"-O0", "-g"});
+      for (const std::string& word :
+           {std::string("-I"), folder.path().native(), std::string("-x"), std::string("c++"),
+            (folder / source.main.name).native(), std::string("-o"), (folder / "kernel.so").native()}) {
         command.push_back(word);
       }
-      const int status = run(command, folder / "log");
-      if (status == 0) return name;
-      if (status > 0) {
-        folder.keep();
-        const std::string log = text_of(folder / "log");
-        throw CompileError(
-            fmt::format("{}: {} ended with status {}; source and log kept in {}\n{}", source.spec, name,
-                        status, folder.path().native(), log.substr(0, 2000)),
-            log, (folder / source.main.name.c_str()).native());
-      }
+      const std::optional<int> ending = run(command, folder / "log");
+      if (!ending) continue;
+      if (WIFSIGNALED(*ending)) throw_killed(source, name, WTERMSIG(*ending));
+      if (WEXITSTATUS(*ending) != 0) throw_failed(source, name, WEXITSTATUS(*ending), folder);
+      return name;
     }
     throw Unavailable(
         fmt::format("interpreting a kernel on the CPU needs a C++ compiler, and none of {} could be started. "

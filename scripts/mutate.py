@@ -145,7 +145,7 @@ def failure_of(output, status):
         raise SystemExit("a kernel does not compile: mend the mutation\n" + output)
     if thrown := re.search(r"THREW exception: (.*)\n(.*)", output):
         line = re.search(r" at \S*/((?:attention|tile)/\S+)$", thrown.group(2))
-        what = re.sub(r" at global address \w+|: q at .*|/\S*/fa2-host-\w+/", "", thrown.group(1).strip())
+        what = re.sub(r" at global address \w+|: q at .*|/\S*/fa2-host-[\w-]+/", "", thrown.group(1).strip())
         return what + (f" ({line.group(1)})" if line else "")
     if logged := re.search(r"logged: ((?:.*\n)+?)(?:\n|Aborting|===)", output):
         return " ".join(re.sub(r"mainloop=90,\S*", "", logged.group(1)).split())

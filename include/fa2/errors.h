@@ -54,7 +54,7 @@ class FA2_API CompileError : public Error {
       : Error(ErrorCode::compile, message), log_(std::move(log)), source_path_(std::move(source_path)) {}
   /// What NVRTC and ptxas printed.
   const std::string& log() const noexcept { return log_; }
-  /// The file that holds the source; empty if it could not be written.
+  /// The file that holds the source; empty if none could be, or was to be, kept (FA2_KEEP_SOURCE).
   const std::string& source_path() const noexcept { return source_path_; }
 
  private:
