@@ -94,6 +94,7 @@ Explanation facts_of(const KernelSource& source, const CachedKernel& kernel) {
   facts.compiler = kernel.binary->compiler;
   facts.compile_ms = kernel.binary->compile_ms;
   facts.load_ms = kernel.wait_ms;
+  facts.notes = kernel.notes;
   facts.binary_bytes = kernel.binary->code.size();
   facts.resources = resources;
   facts.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
@@ -164,7 +165,8 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Attenti
   plan->kernel = kernel->kernel;
   plan->launch = launch_of(problem, choice.config, gpu.sm_count, counters_for(choice.config, gpu));
   plan->explanation = explained(kernel->facts, problem, choice);
-  plan->explanation.notes = notes;
+  std::string& all_notes = plan->explanation.notes;
+  all_notes = notes + (notes.empty() || all_notes.empty() ? "" : "\n") + all_notes;
   if (!is_new) {
     plan->explanation.kernel_origin = KernelOrigin::memory;
     plan->explanation.load_ms = 0;

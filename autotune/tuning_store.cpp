@@ -6,6 +6,7 @@
 #include <runtime/file.h>
 #include <runtime/json_field.h>
 #include <runtime/log.h>
+#include <runtime/trust.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,10 +64,16 @@ void warn_damaged(const std::string& origin, const std::vector<std::size_t>& lin
                         lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
 }
 
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
 std::vector<TuningRecord> load(const fs::path& file) {
   if (file.empty()) return {};
   try {
-    const std::vector<std::byte> bytes = read_file(file).value_or(std::vector<std::byte>());
+    const FileDescriptor opened = open_trusted_file(folder_of(file), file.filename(), O_RDONLY | O_NONBLOCK);
+    if (!opened) return {};
+    const std::vector<std::byte> bytes = read_file(opened, file);
     return parse_json_lines({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native());
   } catch (const CacheError& error) {
     warn_once("tuning read " + file.native(), fmt::format("{} is not used: {}", file.native(), error.what()));
@@ -81,11 +88,12 @@ bool ends_torn(int fd) {
   return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
 }
 
-/// @throws FileError.
+/// @throws CacheError.
 void append_line(const fs::path& path, const std::string& line) {
-  if (path.has_parent_path()) make_private_directories(path.parent_path());
-  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!file) throw_file_error("cannot open", path, errno);
+  open_trusted_folder(folder_of(path), "", true);
+  const FileDescriptor file =
+      open_trusted_file(folder_of(path), path.filename(), O_RDWR | O_CREAT | O_APPEND);
+  if (!file) throw_file_error("cannot open", path, ENOENT);
   const bool locked = lock_file(file.get(), kLockPatience);  // without it O_APPEND still keeps lines whole
   const std::string text = (ends_torn(file.get()) ? "\n" : "") + line + "\n";
   const ssize_t written = ::write(file.get(), text.data(), text.size());
@@ -201,7 +209,7 @@ void TuningStore::add(const TuningRecord& record) {
   if (file_.empty()) return;
   try {
     append_line(file_, to_json_line(record));
-  } catch (const FileError& error) {
+  } catch (const CacheError& error) {
     warn_once("tuning write " + file_.native(),
               fmt::format("tuning records are not kept on disk: {}", error.what()));
   }

@@ -1,10 +1,12 @@
-// One directory of compiled kernels: reading, publishing, locking, and whom to trust.
+// One directory of compiled kernels: reading, publishing, locking.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <generator/arch.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
+#include <runtime/trust.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,17 +27,8 @@ constexpr std::time_t kDaySeconds = 24 * 60 * 60;
 constexpr unsigned kStoresPerPrune = 10;
 constexpr std::uint64_t kDefaultMaxMegabytes = 512;
 
-/// Why other users could have written to this directory; empty if they could not.
-std::string why_untrusted(const struct stat& status, DiskCache::Access access) {
-  const bool reading = access == DiskCache::Access::read_only;
-  const uid_t self = ::geteuid();
-  if (status.st_uid != self && !(reading && status.st_uid == 0)) {
-    return fmt::format("it belongs to user {}, not to user {}{}", status.st_uid, self,
-                       reading ? " or root" : "");
-  }
-  if ((status.st_mode & S_IWOTH) != 0) return "every user may write to it";
-  if (!reading && (status.st_mode & S_IWGRP) != 0) return "its group may write to it";
-  return "";
+fs::path below_root(const std::string& arch, const std::string& key, const char* extension) {
+  return fs::path("v1") / arch / key.substr(0, 2) / (key + extension);
 }
 
 std::uint64_t max_bytes() {
@@ -51,10 +44,10 @@ std::uint64_t max_bytes() {
 }
 
 /// Marks a file as used today: pruning goes by modification times, since access times are often not kept.
-void touch(const fs::path& path) {
+void touch(const FileDescriptor& file) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && status.st_mtime < std::time(nullptr) - kDaySeconds) {
-    ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  if (::fstat(file.get(), &status) == 0 && status.st_mtime < std::time(nullptr) - kDaySeconds) {
+    ::futimens(file.get(), nullptr);
   }
 }
 
@@ -84,60 +77,71 @@ std::optional<fs::path> default_cache_dir() {
 DiskCache::DiskCache(fs::path root, Access access) : root_(std::move(root)), access_(access) {}
 
 fs::path DiskCache::path_of(const std::string& arch, const std::string& key) const {
-  return root_ / "v1" / arch / key.substr(0, 2) / (key + ".fa2k");
+  return root_ / below_root(arch, key, ".fa2k");
 }
 
-bool DiskCache::trusted() const {
-  struct stat status {};
-  if (::stat(root_.c_str(), &status) != 0) return true;  // nothing there that could be misused
-  const std::string cause = why_untrusted(status, access_);
-  if (cause.empty() || env("FA2_CACHE_TRUST") == "1") return true;
-  warn_once("trust " + root_.native(),
-            fmt::format("cache directory {} is not used: {}. Set FA2_CACHE_TRUST=1 to use it anyway",
-                        root_.native(), cause));
+bool is_host_code(const std::string& arch) {
+  return arch == interpreter_arch().name;
+}
+
+bool DiskCache::prepare(const fs::path& below) const {
+  if (access_ != Access::read_write) return false;
+  try {
+    open_trusted_folder(root_, below, true);
+    return true;
+  } catch (const Untrusted& error) {
+    warn_of(error);
+  } catch (const FileError& error) {
+    warn_once("store " + root_.native(), fmt::format("kernels are not cached on disk: {}", error.what()));
+  }
   return false;
 }
 
-bool DiskCache::prepare(const fs::path& folder) const {
-  if (access_ != Access::read_write) return false;
-  try {
-    make_private_directories(root_);
-    if (!trusted()) return false;
-    make_private_directories(folder);
-    return true;
-  } catch (const FileError& error) {
-    warn_once("store " + root_.native(), fmt::format("kernels are not cached on disk: {}", error.what()));
-    return false;
-  }
+std::string DiskCache::warn_of(const Untrusted& error) const {
+  std::string text = fmt::format("cache directory {} is not used: {}", root_.native(), error.what());
+  warn_once("trust " + root_.native() + " " + error.path().native(), text);
+  return text;
 }
 
-std::optional<KernelBinary> DiskCache::load(const std::string& arch, const std::string& key) const {
-  if (!trusted()) return std::nullopt;
+std::optional<KernelBinary> DiskCache::load(const std::string& arch, const std::string& key,
+                                            std::string* untrusted) const {
   const fs::path path = path_of(arch, key);
+  const bool own = access_ == Access::read_write;
   const struct stat seen = status_of(path);
+  const auto drop = [&](const CacheError& error) {
+    const std::string text =
+        fmt::format("cache file {} is {}: {}", path.native(), own ? "removed" : "not used", error.what());
+    warn_once("damage " + path.native(), text);
+    if (own) discard(path, seen);
+    return text;
+  };
   try {
-    const auto bytes = read_file(path);
-    if (!bytes) return std::nullopt;
-    KernelBinary binary = decode_entry(*bytes);
+    const FileDescriptor file =
+        open_trusted_file(root_, below_root(arch, key, ".fa2k"), O_RDONLY | O_NONBLOCK);
+    if (!file) return std::nullopt;
+    if (!own && is_host_code(arch) && trust_from_environment() == Trust::own) {
+      throw Untrusted("its interpreted kernels are code for this CPU: set FA2_CACHE_TRUST=host", root_);
+    }
+    KernelBinary binary = decode_entry(read_file(file, path));
     if (binary.key != key || binary.arch != arch) {
       throw CacheError(fmt::format("it holds kernel {} for {}", binary.key, binary.arch));
     }
-    if (access_ == Access::read_write) touch(path);
+    if (own) touch(file);
     return binary;
   } catch (const FileError& error) {
     warn_once("read " + path.native(), fmt::format("cache file is not used: {}", error.what()));
+  } catch (const Untrusted& error) {
+    const std::string text = error.path() == path ? drop(error) : warn_of(error);
+    if (untrusted != nullptr) *untrusted = text;
   } catch (const CacheError& error) {
-    const bool own = access_ == Access::read_write;
-    warn_once("damage " + path.native(), fmt::format("cache file {} is {}: {}", path.native(),
-                                                     own ? "removed" : "not used", error.what()));
-    if (own) discard(path, seen);
+    drop(error);
   }
   return std::nullopt;
 }
 
 bool DiskCache::store(const KernelBinary& binary) const {
   const fs::path path = path_of(binary.arch, binary.key);
-  if (!prepare(path.parent_path())) return false;
+  if (!prepare(below_root(binary.arch, binary.key, "").parent_path())) return false;
   try {
     publish_file(path, encode_entry(binary));
   } catch (const FileError& error) {
@@ -149,11 +153,14 @@ bool DiskCache::store(const KernelBinary& binary) const {
 }
 
 DiskCache::Lock DiskCache::lock(const std::string& arch, const std::string& key) const {
-  const fs::path path = path_of(arch, key).replace_extension(".lock");
-  if (!prepare(path.parent_path())) return Lock(-1);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file || !lock_file(file.get(), kLockPatience)) return Lock(-1);
-  return Lock(file.release());
+  const fs::path below = below_root(arch, key, ".lock");
+  if (!prepare(below.parent_path())) return Lock(-1);
+  try {
+    FileDescriptor file = open_trusted_file(root_, below, O_RDWR | O_CREAT);
+    if (file && lock_file(file.get(), kLockPatience)) return Lock(file.release());
+  } catch (const CacheError&) {  // without it, two processes may compile the same kernel
+  }
+  return Lock(-1);
 }
 
 DiskCache::Lock::~Lock() {

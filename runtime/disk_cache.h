@@ -2,6 +2,7 @@
 #pragma once
 
 #include <runtime/kernel_binary.h>
+#include <runtime/trust.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -21,6 +22,7 @@ struct CacheEntry {
   std::uint64_t file_bytes = 0;
   std::int64_t last_used = 0;  ///< seconds since the epoch
   std::string damage;          ///< why the file cannot be used; empty for a good one
+  bool untrusted = false;  ///< it is not damaged, but others could have written it; `path` may be a folder
 };
 
 /// One cache directory. Thread-safe; any number of processes may share it.
@@ -29,13 +31,15 @@ class DiskCache {
  public:
   enum class Access { read_only, read_write };
 
-  /// A read-write directory is created 0700 on first store(). One owned by somebody else or writable by
-  /// others is not trusted: nothing is read or written, with one warning.
+  /// A read-write directory is created 0700 on first store(). Of either, nothing is read or written through a
+  /// folder that others could have written (runtime/trust.h), with one warning.
   DiskCache(std::filesystem::path root, Access access);
 
-  /// The binary, or nullopt on a miss. A damaged, truncated, foreign or stale file is a miss; in a read-write
-  /// directory it is removed, with one warning.
-  std::optional<KernelBinary> load(const std::string& arch, const std::string& key) const;
+  /// The binary, or nullopt on a miss. A damaged, truncated, foreign, stale or untrusted file is a miss; in a
+  /// read-write directory it is removed, with one warning. So is, in a read-only one, code for this CPU unless
+  /// FA2_CACHE_TRUST grants it. `untrusted` becomes what was not used for want of trust, with what mends it.
+  std::optional<KernelBinary> load(const std::string& arch, const std::string& key,
+                                   std::string* untrusted = nullptr) const;
 
   /// Publishes atomically (temp file, fsync, rename). A full or unwritable disk costs only the caching: one
   /// warning. Returns whether the file is there.
@@ -71,16 +75,19 @@ class DiskCache {
   Lock lock(const std::string& arch, const std::string& key) const;
 
  private:
-  /// Whether nobody else could have written here; warns once if somebody could.
-  bool trusted() const;
-  /// Makes a folder to write to; false, after one warning, if that cannot be.
-  bool prepare(const std::filesystem::path& folder) const;
+  /// Warns once. Returns what it says.
+  std::string warn_of(const Untrusted& error) const;
+  /// Makes a folder to write to, named from the root on; false, after one warning, if that cannot be.
+  bool prepare(const std::filesystem::path& below) const;
   /// prune() without reading a file.
   Pruned shrink(std::uint64_t max_bytes) const;
 
   std::filesystem::path root_;
   Access access_;
 };
+
+/// Whether the entries of this arch are code for this CPU, which a program that reads them runs itself.
+bool is_host_code(const std::string& arch);
 
 /// The byte layout, exposed for tests of damage.
 std::vector<std::byte> encode_entry(const KernelBinary& binary);

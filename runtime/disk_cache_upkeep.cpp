@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 #include <runtime/disk_cache.h>
 #include <runtime/file.h>
+#include <runtime/trust.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -21,29 +24,46 @@ using namespace std::chrono_literals;
 constexpr std::time_t kStaleSeconds = 60 * 60;
 
 struct FoundFile {
-  fs::path path;
+  fs::path below;  ///< the root
   struct stat status {};
 };
 
-/// What a directory holds, sorted; nothing if it is gone or unreadable.
-std::vector<fs::path> list(const fs::path& directory) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    paths.push_back(it->path());
+using Refused = std::vector<CacheEntry>;
+
+/// The names in the folder `root`/`below`, sorted; none if it is gone, unreadable, or not to be trusted, which
+/// `refused` is told.
+std::vector<fs::path> list(const fs::path& root, const fs::path& below, Refused& refused) {
+  std::vector<fs::path> names;
+  try {
+    if (!open_trusted_folder(root, below)) return names;
+  } catch (const Untrusted& untrusted) {
+    CacheEntry entry;
+    entry.path = untrusted.path();
+    entry.damage = untrusted.what();
+    entry.untrusted = true;
+    refused.push_back(std::move(entry));
+    return names;
+  } catch (const FileError&) {
+    return names;
   }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  std::error_code error;
+  for (fs::directory_iterator it(root / below, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-/// Every file of v1/<arch>/<xx>/ with this extension that is still there, in path order.
-std::vector<FoundFile> find_files(const fs::path& root, const char* extension) {
+/// Every file of v1/<arch>/<xx>/ with this extension that is still there, in path order, seen from the root.
+std::vector<FoundFile> find_files(const fs::path& root, const char* extension, Refused& refused) {
   std::vector<FoundFile> files;
-  for (const fs::path& arch : list(root / "v1")) {
-    for (const fs::path& folder : list(arch)) {
-      for (const fs::path& path : list(folder)) {
-        FoundFile file{path, {}};
-        if (path.extension() == extension && ::lstat(path.c_str(), &file.status) == 0) files.push_back(file);
+  const fs::path top = "v1";
+  for (const fs::path& arch : list(root, top, refused)) {
+    for (const fs::path& folder : list(root, top / arch, refused)) {
+      for (const fs::path& name : list(root, top / arch / folder, refused)) {
+        FoundFile file{top / arch / folder / name, {}};
+        if (name.extension() == extension && ::lstat((root / file.below).c_str(), &file.status) == 0)
+          files.push_back(file);
       }
     }
   }
@@ -54,20 +74,28 @@ bool is_stale(const FoundFile& file) {
   return file.status.st_mtime < std::time(nullptr) - kStaleSeconds;
 }
 
-void remove(const FoundFile& file, DiskCache::Pruned& pruned) {
-  if (std::remove(file.path.c_str()) != 0) return;
+void remove(const fs::path& root, const FoundFile& file, DiskCache::Pruned& pruned) {
+  if (std::remove((root / file.below).c_str()) != 0) return;
   ++pruned.files;
   pruned.bytes += static_cast<std::uint64_t>(file.status.st_size);
 }
 
-void remove_leftovers(const fs::path& root, DiskCache::Pruned& pruned) {
-  for (const FoundFile& file : find_files(root, ".tmp")) {
-    if (is_stale(file)) remove(file, pruned);
+bool is_free(const fs::path& root, const FoundFile& file) {
+  try {
+    const FileDescriptor lock = open_trusted_file(root, file.below, O_RDWR);
+    return lock && lock_file(lock.get(), 0ms);
+  } catch (const CacheError&) {
+    return false;
   }
-  for (const FoundFile& file : find_files(root, ".lock")) {
-    if (!is_stale(file)) continue;
-    const FileDescriptor lock(::open(file.path.c_str(), O_RDWR | O_CLOEXEC));
-    if (lock && lock_file(lock.get(), 0ms)) remove(file, pruned);
+}
+
+void remove_leftovers(const fs::path& root, DiskCache::Pruned& pruned) {
+  Refused ignored;
+  for (const FoundFile& file : find_files(root, ".tmp", ignored)) {
+    if (is_stale(file)) remove(root, file, pruned);
+  }
+  for (const FoundFile& file : find_files(root, ".lock", ignored)) {
+    if (is_stale(file) && is_free(root, file)) remove(root, file, pruned);
   }
 }
 
@@ -75,33 +103,36 @@ void remove_leftovers(const fs::path& root, DiskCache::Pruned& pruned) {
 
 std::vector<CacheEntry> DiskCache::entries(bool with_code) const {
   std::vector<CacheEntry> entries;
-  if (!trusted()) return entries;
-  for (const FoundFile& file : find_files(root_, ".fa2k")) {
+  Refused refused;
+  for (const FoundFile& file : find_files(root_, ".fa2k", refused)) {
     CacheEntry entry;
-    entry.path = file.path;
+    entry.path = root_ / file.below;
     entry.file_bytes = static_cast<std::uint64_t>(file.status.st_size);
     entry.last_used = file.status.st_mtime;
     try {
-      const auto bytes = read_file(file.path);
-      if (!bytes) continue;
-      entry.binary = decode_entry(*bytes, with_code);
-      if (path_of(entry.binary.arch, entry.binary.key) != file.path) {
+      const FileDescriptor opened = open_trusted_file(root_, file.below, O_RDONLY | O_NONBLOCK);
+      if (!opened) continue;
+      entry.binary = decode_entry(read_file(opened, entry.path), with_code);
+      if (path_of(entry.binary.arch, entry.binary.key) != entry.path) {
         throw CacheError(fmt::format("it holds kernel {} for {}", entry.binary.key, entry.binary.arch));
       }
     } catch (const CacheError& error) {
       entry.binary = {};
       entry.damage = error.what();
+      entry.untrusted = dynamic_cast<const Untrusted*>(&error) != nullptr;
     }
     entries.push_back(std::move(entry));
   }
+  std::move(refused.begin(), refused.end(), std::back_inserter(entries));
   return entries;
 }
 
 DiskCache::Pruned DiskCache::prune(std::uint64_t max_bytes) const {
   Pruned damaged;
-  if (access_ != Access::read_write || !trusted()) return damaged;
+  if (access_ != Access::read_write) return damaged;
   for (const CacheEntry& entry : entries()) {
-    if (entry.damage.empty() || std::remove(entry.path.c_str()) != 0) continue;
+    const bool is_file = entry.path.extension() == ".fa2k";  // a folder that is not trusted is left alone
+    if (entry.damage.empty() || !is_file || std::remove(entry.path.c_str()) != 0) continue;
     ++damaged.files;
     damaged.bytes += entry.file_bytes;
   }
@@ -113,7 +144,8 @@ DiskCache::Pruned DiskCache::shrink(std::uint64_t max_bytes) const {
   Pruned pruned;
   remove_leftovers(root_, pruned);
 
-  std::vector<FoundFile> files = find_files(root_, ".fa2k");
+  Refused ignored;
+  std::vector<FoundFile> files = find_files(root_, ".fa2k", ignored);
   std::stable_sort(files.begin(), files.end(), [](const FoundFile& a, const FoundFile& b) {
     return std::tie(a.status.st_mtim.tv_sec, a.status.st_mtim.tv_nsec) <
            std::tie(b.status.st_mtim.tv_sec, b.status.st_mtim.tv_nsec);
@@ -122,7 +154,7 @@ DiskCache::Pruned DiskCache::shrink(std::uint64_t max_bytes) const {
   for (const FoundFile& file : files) total += static_cast<std::uint64_t>(file.status.st_size);
   for (const FoundFile& file : files) {
     if (total <= max_bytes) break;
-    remove(file, pruned);
+    remove(root_, file, pruned);
     total -= static_cast<std::uint64_t>(file.status.st_size);
   }
   return pruned;

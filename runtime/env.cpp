@@ -14,7 +14,9 @@ constexpr EnvVariable kVariables[] = {
      "directory that compiled kernels are written to"},
     {"FA2_CACHE_PATH", "", "read-only cache directories, ':' separated, searched first"},
     {"FA2_CACHE_MAX_MB", "512", "size in MB beyond which the least recently used kernels are removed"},
-    {"FA2_CACHE_TRUST", "0", "1: use a cache directory even if other users could write to it"},
+    {"FA2_CACHE_TRUST", "0",
+     "0|host|1; host: interpreted kernels, code for this CPU, also from FA2_CACHE_PATH; 1: caches that "
+     "others could write"},
     {"FA2_JIT", "on", "on|off; off: a kernel that no cache holds is an error, never a compilation"},
     {"FA2_TUNE", "search",
      "off|stored|search: heuristic only, stored records, or measure what has no record"},

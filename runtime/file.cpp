@@ -65,11 +65,7 @@ void throw_file_error(std::string_view what, const fs::path& path, int error) {
   throw FileError(fmt::format("{} {}: {}", what, path.native(), std::generic_category().message(error)));
 }
 
-std::optional<std::vector<std::byte>> read_file(const fs::path& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
-  if (!file) throw_file_error("cannot open", path, errno);
-
+std::vector<std::byte> read_file(const FileDescriptor& file, const fs::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_file_error("cannot stat", path, errno);
   if (!S_ISREG(status.st_mode)) throw CacheError("not a regular file");
@@ -87,6 +83,13 @@ std::optional<std::vector<std::byte>> read_file(const fs::path& path) {
   }
   bytes.resize(done);
   return bytes;
+}
+
+std::optional<std::vector<std::byte>> read_file(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  if (!file) throw_file_error("cannot open", path, errno);
+  return read_file(file, path);
 }
 
 void make_private_directories(const fs::path& path) {

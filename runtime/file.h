@@ -48,8 +48,10 @@ class FileError : public CacheError {
 /// Reading refuses larger files, whatever their size says: no kernel or tuning file comes near it.
 inline constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
-/// The whole file; nullopt if there is none. Never blocks.
-/// @throws CacheError if it is no regular file or too large, FileError if it cannot be read.
+/// The whole of an open file. @throws CacheError if it is no regular file or too large, FileError if it cannot
+/// be read, with `path` in the message.
+std::vector<std::byte> read_file(const FileDescriptor& file, const std::filesystem::path& path);
+/// nullopt if there is none. Never blocks.
 std::optional<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 
 /// Creates `path` and what is missing above it, mode 0700. @throws FileError.

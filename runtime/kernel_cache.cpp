@@ -20,18 +20,14 @@ std::string describe(const DiskCache& cache) {
   return cache.root().native() + (exists ? "" : " (no such directory)");
 }
 
-[[noreturn]] void throw_not_cached(const KernelSource& source, const std::vector<DiskCache>& read_only,
-                                   const DiskCache* user) {
-  std::string searched;
-  for (const DiskCache& cache : read_only) searched += "\n  " + describe(cache);
-  if (user != nullptr) searched += "\n  " + describe(*user);
+[[noreturn]] void throw_not_cached(const KernelSource& source, const std::string& searched) {
   throw Unavailable(
       fmt::format("no cache holds this kernel, and FA2_JIT=off forbids compiling it\n"
                   "kernel: {}, key {}\nsearched:{}\n"
                   "build it where NVRTC is (no GPU needed): {}\n"
-                  "then set FA2_CACHE_PATH=DIR",
+                  "then set FA2_CACHE_PATH=DIR{}",
                   source.spec, source.key, searched.empty() ? " no directory is set" : searched,
-                  source.precompile_command));
+                  source.precompile_command, source.arch.interpreted ? " and FA2_CACHE_TRUST=host" : ""));
 }
 
 /// Whether asking again could end differently: only a verdict on the source itself is final.
@@ -81,15 +77,24 @@ CachedKernel KernelCache::get(const KernelSource& source) {
   return kernel;
 }
 
+/// What the directories said.
+struct KernelCache::Search {
+  std::string places;  ///< a line each, for an error
+  std::string notes;
+};
+
 /// The first good one. Refusals are heard only where no directory holds one.
-std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source) const {
+std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source, Search& search) const {
   std::vector<CachedKernel> refusals;
   const auto found_in = [&](const DiskCache& cache, KernelOrigin origin) -> std::optional<CachedKernel> {
     const std::string arch(source.arch.name);
-    auto binary = cache.load(arch, source.key);
+    std::string untrusted;
+    auto binary = cache.load(arch, source.key, &untrusted);
+    search.places += "\n  " + describe(cache) + (untrusted.empty() ? "" : " (" + untrusted + ")");
+    if (!untrusted.empty()) search.notes += (search.notes.empty() ? "" : "\n") + untrusted;
     if (!binary) return std::nullopt;
     CachedKernel kernel{std::make_shared<const KernelBinary>(std::move(*binary)), origin,
-                        cache.path_of(arch, source.key).native(), 0};
+                        cache.path_of(arch, source.key).native(), 0, ""};
     if (kernel.binary->refused.empty()) return kernel;
     refusals.push_back(std::move(kernel));
     return std::nullopt;
@@ -99,7 +104,10 @@ std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source) con
     if (!kernel) kernel = found_in(cache, KernelOrigin::read_only_cache);
   }
   if (!kernel && user_) kernel = found_in(*user_, KernelOrigin::disk_cache);
-  if (kernel) return kernel;
+  if (kernel) {
+    kernel->notes = search.notes;
+    return kernel;
+  }
   for (const CachedKernel& refusal : refusals) {
     if (!stands(*refusal.binary, source.arch)) continue;
     throw KernelRefused(fmt::format("{}: {}; as remembered in {}: remove it to compile again", source.spec,
@@ -120,19 +128,22 @@ bool KernelCache::stands(const KernelBinary& refusal, const Arch& arch) const {
 }
 
 CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
-  if (auto kernel = look_up(source)) return std::move(*kernel);
-  if (jit_ == JitMode::off) throw_not_cached(source, read_only_, user_.get());
+  Search search;
+  if (auto kernel = look_up(source, search)) return std::move(*kernel);
+  if (jit_ == JitMode::off) throw_not_cached(source, search.places);
 
   std::optional<DiskCache::Lock> lock;
   if (user_) lock.emplace(user_->lock(std::string(source.arch.name), source.key));
   // Another process may have published it meanwhile.
-  if (auto kernel = look_up(source)) return std::move(*kernel);
+  Search again;
+  if (auto kernel = look_up(source, again)) return std::move(*kernel);
 
   auto binary = std::make_shared<const KernelBinary>(compile(source));
   log().debug("compiled {} in {:.0f} ms", source.spec, binary->compile_ms);
   const bool stored = user_ && user_->store(*binary);
   // Never read back: what was compiled is what runs, whatever the disk did with it.
-  return {binary, KernelOrigin::compiled, stored ? user_->path_of(binary->arch, source.key).native() : "", 0};
+  return {binary, KernelOrigin::compiled, stored ? user_->path_of(binary->arch, source.key).native() : "", 0,
+          search.notes};
 }
 
 KernelBinary KernelCache::compile(const KernelSource& source) {

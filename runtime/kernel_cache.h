@@ -21,6 +21,7 @@ struct CachedKernel {
   KernelOrigin origin = KernelOrigin::memory;
   std::string path;    ///< file it was read from or stored to; empty if memory only
   double wait_ms = 0;  ///< time this get() took
+  std::string notes;   ///< what was not used for want of trust, and what mends it; mostly empty
 };
 
 /// Thread-safe. Threads that want the same kernel at once wait for one compilation; so do processes that
@@ -41,8 +42,9 @@ class KernelCache {
   std::optional<KernelOrigin> find(const KernelSource& source) const;
 
  private:
+  struct Search;
   CachedKernel find_or_compile(const KernelSource& source);
-  std::optional<CachedKernel> look_up(const KernelSource& source) const;
+  std::optional<CachedKernel> look_up(const KernelSource& source, Search& search) const;
   bool stands(const KernelBinary& refusal, const Arch& arch) const;
   KernelBinary compile(const KernelSource& source);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -64,7 +65,8 @@ Json json_of(const CacheEntry& entry) {
           {"arch", entry.binary.arch},         {"spec", entry.binary.spec},
           {"file_bytes", entry.file_bytes},    {"compile_ms", entry.binary.compile_ms},
           {"compiler", entry.binary.compiler}, {"last_used", time_text(entry.last_used)},
-          {"refused", entry.binary.refused},   {"damage", entry.damage}};
+          {"refused", entry.binary.refused},   {"damage", entry.damage},
+          {"untrusted", entry.untrusted}};
 }
 
 Json document_of(const fs::path& dir, const std::vector<CacheEntry>& entries) {
@@ -74,11 +76,14 @@ Json document_of(const fs::path& dir, const std::vector<CacheEntry>& entries) {
 }
 
 std::string summary(const fs::path& dir, const std::vector<CacheEntry>& entries) {
-  return fmt::format("{}: {} kernels, {}", dir.string(), entries.size(), bytes_text(bytes_of(entries)));
+  const auto untrusted = std::ranges::count(entries, true, &CacheEntry::untrusted);
+  return fmt::format("{}: {} kernels, {}{}", dir.string(), std::ssize(entries) - untrusted,
+                     bytes_text(bytes_of(entries)),
+                     untrusted > 0 ? fmt::format(", {} not trusted", untrusted) : "");
 }
 
 std::string description(const CacheEntry& entry) {
-  if (!entry.damage.empty()) return "damaged: " + entry.damage;
+  if (!entry.damage.empty()) return (entry.untrusted ? "not trusted: " : "damaged: ") + entry.damage;
   if (!entry.binary.refused.empty()) return entry.binary.spec + ", refused: " + entry.binary.refused;
   return entry.binary.spec;
 }
@@ -149,12 +154,13 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 Verb add_cache(CLI::App& app) {
-  CLI::App* verb =
-      add_verb(app, "cache", "List, verify or prune the compiled kernels of a cache directory",
-               "fa2 cache prune --max-mb 256",
-               "list    one line a kernel, last used first\n"
-               "verify  reads every file and checks its checksums; exit status 1 if one is damaged\n"
-               "prune   removes damaged files, then the least recently used ones");
+  CLI::App* verb = add_verb(
+      app, "cache", "List, verify or prune the compiled kernels of a cache directory",
+      "fa2 cache prune --max-mb 256",
+      "list    one line a kernel, last used first\n"
+      "verify  reads every file, checks its checksums and who could have written it; exit status 1 if one\n"
+      "        is damaged or not trusted\n"
+      "prune   removes damaged files, then the least recently used ones");
   const auto options = std::make_shared<Options>();
   verb->add_option("action", options->action, "list, verify or prune")
       ->required()

@@ -8,6 +8,7 @@
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
+#include <runtime/trust.h>
 #include <tools/table.h>
 #include <tools/verb.h>
 
@@ -51,19 +52,34 @@ std::string no_gpu() {
   }
 }
 
+/// What a cache directory holds and no program uses, each with what mends it.
+Json not_used_parts(const std::vector<CacheEntry>& entries, bool is_read_only) {
+  Json refused = Json::array();
+  bool has_host_code = false;
+  for (const CacheEntry& entry : entries) {
+    if (entry.untrusted) refused.push_back(entry.damage);
+    has_host_code |= is_host_code(entry.binary.arch);
+  }
+  if (has_host_code && is_read_only && trust_from_environment() == Trust::own)
+    refused.push_back("its interpreted kernels are code for this CPU: set FA2_CACHE_TRUST=host");
+  return refused;
+}
+
 Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
   const std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries();
   std::uint64_t bytes = 0;
-  std::size_t damaged = 0;
+  std::size_t damaged = 0, untrusted = 0;
   for (const CacheEntry& entry : entries) {
     bytes += entry.file_bytes;
-    damaged += !entry.damage.empty();
+    untrusted += entry.untrusted;
+    damaged += !entry.untrusted && !entry.damage.empty();
   }
   const std::filesystem::path records = tuning_file(dir);
   return {{"path", dir.string()},
           {"read_only", is_read_only},
-          {"entries", entries.size()},
+          {"entries", entries.size() - untrusted},
           {"damaged", damaged},
+          {"not_used", not_used_parts(entries, is_read_only)},
           {"bytes", bytes},
           {"tuning_store", records.string()},
           {"tuning_records", TuningStore(records).records().size()}};
@@ -131,11 +147,13 @@ std::string cache_line(const Json& cache) {
   const std::string records = fmt::format(
       "{} tuning records in {}", cache.at("tuning_records").get<std::size_t>(), word(cache, "tuning_store"));
   const std::size_t damaged = cache.at("damaged").get<std::size_t>();
-  return fmt::format("{}{}: {} kernels, {}{}; {}", word(cache, "path"),
+  std::string refused;
+  for (const Json& part : cache.at("not_used")) refused += "; not used: " + part.get<std::string>();
+  return fmt::format("{}{}: {} kernels, {}{}; {}{}", word(cache, "path"),
                      cache.at("read_only").get<bool>() ? " (read-only)" : "",
                      cache.at("entries").get<std::size_t>(),
                      bytes_text(cache.at("bytes").get<std::uint64_t>()),
-                     damaged > 0 ? fmt::format(", {} damaged", damaged) : "", records);
+                     damaged > 0 ? fmt::format(", {} damaged", damaged) : "", records, refused);
 }
 
 void print_facts(const Json& facts) {

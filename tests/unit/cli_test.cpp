@@ -3,6 +3,7 @@
 #include <fa2/errors.h>
 #include <generator/arch.h>
 #include <runtime/compiler.h>
+#include <runtime/disk_cache.h>
 #include <runtime/env.h>
 #include <sys/wait.h>
 #include <tests/support/cache_fixtures.h>
@@ -257,6 +258,45 @@ TEST_CASE("cli: what FA2_JIT=off misses, the command in its message builds, for 
   CHECK(found.at("kernel_origin") == "read_only_cache");
   CHECK(fa2::test::mode_of(fa2.file("pack")) == 0755);
   CHECK(fa2::test::mode_of(found.at("kernel_path").get<std::string>()) == 0644);
+}
+
+TEST_CASE("cli: cache, info and explain say what others could have written, and what mends it") {
+  using fa2::DiskCache;
+  const Command fa2;
+  const std::filesystem::path pack = fa2.file("pack"), folder = pack / "v1" / "sm_80";
+  const std::string dir = fa2.option("--dir", "pack"), path = "FA2_CACHE_PATH=" + pack.string();
+  fa2::KernelBinary interpreted = fa2::test::small_binary();
+  interpreted.arch = fa2::interpreter_arch().name;
+  for (const fa2::KernelBinary& binary : {fa2::test::small_binary(), interpreted})
+    REQUIRE(DiskCache(pack, DiskCache::Access::read_write).store(binary));
+  CHECK(fa2.run("cache verify" + dir).status == 0);
+  std::filesystem::permissions(folder, std::filesystem::perms(0777));
+  const std::string why =
+      "every user may write to " + folder.string() + ": `chmod -R go-w " + folder.string() + "`";
+
+  const Json entry = fa2.run("cache list --json" + dir).json().at("entries").back();
+  CHECK(entry.at("untrusted") == true);
+  CHECK(entry.at("damage").get<std::string>().find(why) == 0);
+  const Result list = fa2.run("cache list" + dir), verify = fa2.run("cache verify" + dir);
+  CHECK(list.out.find("not trusted: " + why) != std::string::npos);
+  CHECK(list.out.find("1 kernels, ") != std::string::npos);
+  CHECK(list.out.find(", 1 not trusted\n") != std::string::npos);
+  CHECK(verify.status == 1);
+  CHECK(verify.says(why));
+
+  const Json not_used = fa2.run("info --json", path).json().at("caches")[0].at("not_used");
+  REQUIRE(not_used.size() == 2);
+  CHECK(not_used[0].get<std::string>().find(why) == 0);
+  CHECK(not_used[1].get<std::string>().find("FA2_CACHE_TRUST=host") != std::string::npos);
+  CHECK(fa2.run("info", path).out.find("; not used: " + why) != std::string::npos);
+  CHECK(fa2.run("info --json", path + " FA2_CACHE_TRUST=1").json().at("caches")[0].at("not_used").empty());
+
+  const std::string explain = "explain --arch sm_80 --head-dim 16 --json";
+  CHECK(fa2.run(explain, path + " FA2_JIT=off").says(why));
+  if (!has_nvrtc()) return;
+  const Result found = fa2.run(explain, path);
+  CHECK(found.json().at("notes").get<std::string>().find(why) != std::string::npos);
+  CHECK(found.says("cache directory " + pack.string() + " is not used: " + why));
 }
 
 TEST_CASE("cli: cache of a directory that is not there") {

@@ -181,63 +181,6 @@ TEST_CASE_FIXTURE(Fixture, "a write that fails half-way leaves neither file nor 
   CHECK(count_files(cache.root()) == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a directory that others may write to is not used") {
-  REQUIRE(cache.store(small_binary()));
-  const DiskCache read_only(cache.root(), kReadOnly);
-
-  fs::permissions(cache.root(), fs::perms(0770));
-  CHECK_FALSE(cache.load("sm_80", kKey).has_value());
-  CHECK(log.has("cache directory " + cache.root().native() + " is not used: its group may write to it"));
-  CHECK(read_only.load("sm_80", kKey).has_value());
-
-  fs::permissions(cache.root(), fs::perms(0777));
-  CHECK_FALSE(cache.load("sm_80", kKey).has_value());
-  CHECK_FALSE(read_only.load("sm_80", kKey).has_value());
-  CHECK_FALSE(cache.store(small_binary(key_number(1))));
-  { const auto lock = cache.lock("sm_80", key_number(2)); }
-  CHECK(cache.entries().empty());
-  CHECK(cache.prune(0).files == 0);
-  CHECK(count_files(cache.root()) == 1);
-  CHECK(log.lines() == 1);
-  CHECK(log.has("FA2_CACHE_TRUST=1"));
-
-  const ScopedEnvironment trust("FA2_CACHE_TRUST", "1");
-  CHECK(cache.load("sm_80", kKey).has_value());
-  CHECK(cache.store(small_binary(key_number(1))));
-}
-
-TEST_CASE_FIXTURE(Fixture, "a directory of another user is not used") {
-  if (::geteuid() != 0) {
-    MESSAGE("skipped: only root can give a directory to another user");
-    return;
-  }
-  REQUIRE(cache.store(small_binary()));
-  REQUIRE(::chown(cache.root().c_str(), 12345, 12345) == 0);
-  CHECK_FALSE(cache.load("sm_80", kKey).has_value());
-  CHECK_FALSE(cache.store(small_binary()));
-  CHECK_FALSE(DiskCache(cache.root(), kReadOnly).load("sm_80", kKey).has_value());
-  CHECK(log.has("it belongs to user 12345, not to user 0"));
-}
-
-TEST_CASE_FIXTURE(
-    Fixture, "another user's process reads root's read-only pack, and does not trust its own copy of it") {
-  if (::geteuid() != 0) {
-    MESSAGE("skipped: only root can become another user");
-    return;
-  }
-  REQUIRE(cache.store(small_binary()));
-  fs::permissions(directory.path(), fs::perms(0755));
-  for (const auto& entry : fs::recursive_directory_iterator(directory.path())) {
-    fs::permissions(entry.path(), fs::perms(0755));
-  }
-  const pid_t child = fork_child([&] {
-    if (::setuid(12345) != 0) return 2;
-    if (!DiskCache(cache.root(), kReadOnly).load("sm_80", kKey)) return 3;
-    return cache.load("sm_80", kKey) ? 4 : 0;
-  });
-  CHECK(wait_for(child) == 0);
-}
-
 TEST_CASE_FIXTURE(Fixture, "a hit renews the time of a file older than a day, and only there") {
   REQUIRE(cache.store(small_binary()));
   age(path, 30 * 24 * kHour);
