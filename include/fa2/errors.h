@@ -20,9 +20,10 @@ enum class ErrorCode : std::int32_t {
   kernel_fault = 7,     ///< an interpreted kernel broke a rule of the machine
 };
 
+/// The base of them all. what() is UTF-8 and at most 64 KiB long, whatever bytes a path or a setting had in it.
 class FA2_API Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ErrorCode code, const std::string& message);
   ErrorCode code() const noexcept { return code_; }
 
  private:
@@ -35,6 +36,9 @@ struct Violation {
   std::string value;
   std::string rule;
 };
+
+/// "head_dim = 7, must be a multiple of 8 in 8..256".
+FA2_API std::string to_string(const Violation&);
 
 /// The request is wrong. Lists every violation, not only the first. Nothing was launched, nothing was
 /// written.
