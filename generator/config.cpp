@@ -2,6 +2,7 @@
 #include <fa2/config.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/text.h>
 
 #include <algorithm>
 #include <charconv>
@@ -29,7 +30,7 @@ std::string known_names() {
 }
 
 Violation broken(std::string_view name, std::string_view value, std::string rule) {
-  return {fmt::format("config field \"{}\"", name), fmt::format("\"{}\"", value), std::move(rule)};
+  return {"config field " + in_quotes(name), in_quotes(value), std::move(rule)};
 }
 
 using Given = std::map<std::string_view, std::int32_t>;
@@ -52,6 +53,11 @@ void parse_item(std::string_view item, Given& given, std::vector<Violation>& vio
 
 }  // namespace
 
+KernelConfig default_config(std::int32_t mainloop) {
+  if (mainloop != 90) return {.mainloop = mainloop};
+  return {.mainloop = 90, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2, .q_buffers = 1};
+}
+
 bool operator==(const KernelConfig& a, const KernelConfig& b) {
   return fields_of(a) == fields_of(b);
 }
@@ -73,7 +79,8 @@ KernelConfig parse_config(std::string_view text) {
     begin = end + 1;
   }
 
-  KernelConfig config;
+  const auto mainloop = given.find("mainloop");
+  KernelConfig config = default_config(mainloop == given.end() ? 80 : mainloop->second);
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t& value) {
     const auto found = given.find(name);
     if (found == given.end()) return;

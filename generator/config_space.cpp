@@ -1,47 +1,82 @@
 // What both main loops' rules have in common, and the enumeration of what satisfies them.
-#include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/mainloop_rules.h>
 
 #include <limits>
+#include <utility>
 
 namespace fa2 {
 namespace {
 
-std::optional<std::string> broken_shape_rule(const KernelConfig& c) {
-  constexpr int kMaxTile = 1024;  // beyond what any GPU holds, and far from overflowing the estimates
-  if (c.mainloop != 80 && c.mainloop != 90) return fmt::format("mainloop = {}, must be 80 or 90", c.mainloop);
-  if (c.tile_m > kMaxTile || c.tile_n > kMaxTile) {
-    return fmt::format("tile_m = {} and tile_n = {} must be at most {}", c.tile_m, c.tile_n, kMaxTile);
-  }
-  if (c.warps < 1 || c.warps > 16) return fmt::format("warps = {}, must be 1..16", c.warps);
-  if (c.tile_m < 16 || c.tile_m % (16 * c.warps) != 0) {
-    return fmt::format("tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles",
-                       c.tile_m, 16 * c.warps);
-  }
-  if (c.tile_n < 16 || c.tile_n % 16 != 0) return fmt::format("tile_n = {} is no multiple of 16", c.tile_n);
-  if (c.ctas_per_sm < 1 || c.ctas_per_sm > 8)
-    return fmt::format("ctas_per_sm = {}, must be 1..8", c.ctas_per_sm);
-  return std::nullopt;
+using Values = std::vector<std::pair<const char*, int>>;
+
+Values values_of(const KernelConfig& config) {
+  Values values;
+  KernelConfig::visit(config, [&](const char* name, int value) { values.emplace_back(name, value); });
+  return values;
 }
 
-std::optional<std::string> broken_memory_rule(const KernelSpec& spec) {
+/// Every field by itself.
+void check_range(const KernelConfig& config, const ConfigRange& range, BrokenRules& rules) {
+  const Values values = values_of(config), least = values_of(range.least), most = values_of(range.most);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& [name, value] = values[i];
+    const int low = least[i].second, high = most[i].second;
+    if (low == high) {
+      rules.expect(value == low, "{} = {}, must be {} with main loop {}", name, value, low, config.mainloop);
+    } else {
+      rules.expect(value >= low && value <= high, "{} = {}, must be {}..{}", name, value, low, high);
+    }
+  }
+}
+
+void check_memory(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   const Arch& arch = spec.arch;
   const int shared = shared_bytes(spec.traits, c);
-  if (shared > arch.shared_per_block) {
-    return fmt::format("needs {} bytes of shared memory, {} has {} per block", shared, arch.name,
-                       arch.shared_per_block);
-  }
-  if ((shared + arch.shared_reserved) * c.ctas_per_sm > arch.shared_per_sm) {
-    return fmt::format("{} blocks of {} bytes of shared memory do not fit the {} bytes of one SM of {}",
-                       c.ctas_per_sm, shared, arch.shared_per_sm, arch.name);
-  }
-  if (c.threads() * c.ctas_per_sm > arch.threads_per_sm) {
-    return fmt::format("{} blocks of {} threads do not fit the {} threads of one SM of {}", c.ctas_per_sm,
-                       c.threads(), arch.threads_per_sm, arch.name);
-  }
-  return std::nullopt;
+  rules.expect(shared <= arch.shared_per_block, "needs {} bytes of shared memory, {} has {} per block",
+               shared, arch.name, arch.shared_per_block);
+  rules.expect(
+      shared > arch.shared_per_block || (shared + arch.shared_reserved) * c.ctas_per_sm <= arch.shared_per_sm,
+      "{} blocks of {} bytes of shared memory do not fit the {} bytes of one SM of {}", c.ctas_per_sm, shared,
+      arch.shared_per_sm, arch.name);
+  rules.expect(c.threads() * c.ctas_per_sm <= arch.threads_per_sm,
+               "{} blocks of {} threads do not fit the {} threads of one SM of {}", c.ctas_per_sm,
+               c.threads(), arch.threads_per_sm, arch.name);
+}
+
+/// What a block takes, where no number is so wild that it cannot be told.
+void check_resources(const KernelSpec& spec, BrokenRules& rules) {
+  check_memory(spec, rules);
+  spec.config.mainloop == 90 ? sm90::check_registers(spec, rules) : sm80::check_registers(spec, rules);
+}
+
+void check_config(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  rules.expect(c.mainloop == 80 || c.mainloop == 90, "mainloop = {}, must be 80 or 90", c.mainloop);
+  if (!rules.empty()) return;
+  check_range(c, c.mainloop == 90 ? sm90::range() : sm80::range(), rules);
+  const bool is_in_range = rules.empty();
+  rules.expect(c.tile_n % 16 == 0, "tile_n = {} is no multiple of 16", c.tile_n);
+  c.mainloop == 90 ? sm90::check(spec, rules) : sm80::check(c, rules);
+  if (is_in_range) check_resources(spec, rules);
+}
+
+void check_heads(const AttentionProblem& problem, const KernelConfig& config, BrokenRules& rules) {
+  if (config.packed_heads <= 1) return;
+  const std::int64_t group = problem.heads_q / problem.heads_kv;
+  rules.expect(group % config.packed_heads == 0,
+               "packed_heads = {} does not divide the {} query heads of a key/value head",
+               config.packed_heads, group);
+  const std::int64_t most_rows = std::int64_t{std::numeric_limits<std::int32_t>::max()} - config.tile_m;
+  rules.expect(problem.seqlen_q <= most_rows / config.packed_heads,
+               "packed_heads = {} makes more than 2^31 rows of seqlen_q = {}", config.packed_heads,
+               problem.seqlen_q);
+}
+
+std::optional<std::string> text_of(const BrokenRules& rules) {
+  if (rules.empty()) return std::nullopt;
+  return rules.text();
 }
 
 }  // namespace
@@ -56,27 +91,17 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
 }
 
 std::optional<std::string> why_rejected(const KernelSpec& spec) {
-  const bool is_sm90 = spec.config.mainloop == 90;
-  if (auto reason = broken_shape_rule(spec.config)) return reason;
-  if (auto reason = is_sm90 ? sm90::broken_rule(spec) : sm80::broken_rule(spec.config)) return reason;
-  if (auto reason = broken_memory_rule(spec)) return reason;
-  return is_sm90 ? sm90::broken_register_rule(spec) : sm80::broken_register_rule(spec);
+  BrokenRules rules;
+  check_config(spec, rules);
+  return text_of(rules);
 }
 
 std::optional<std::string> why_rejected(const AttentionProblem& problem, const KernelConfig& config,
                                         const Arch& arch) {
-  if (auto reason = why_rejected({traits_of(problem), config, arch})) return reason;
-  if (config.packed_heads == 1) return std::nullopt;
-  const std::int64_t group = problem.heads_q / problem.heads_kv;
-  if (group % config.packed_heads != 0) {
-    return fmt::format("packed_heads = {} does not divide the {} query heads of a key/value head",
-                       config.packed_heads, group);
-  }
-  if (problem.seqlen_q > (std::numeric_limits<std::int32_t>::max() - config.tile_m) / config.packed_heads) {
-    return fmt::format("packed_heads = {} makes more than 2^31 rows of seqlen_q = {}", config.packed_heads,
-                       problem.seqlen_q);
-  }
-  return std::nullopt;
+  BrokenRules rules;
+  check_config({traits_of(problem), config, arch}, rules);
+  check_heads(problem, config, rules);
+  return text_of(rules);
 }
 
 ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch) {

@@ -9,7 +9,7 @@
 
 namespace fa2 {
 
-/// The rule this config breaks, as a sentence with numbers; empty if it can be rendered.
+/// Every rule that this config breaks, with numbers, separated by "; "; nullopt if it can be rendered.
 std::optional<std::string> why_rejected(const KernelSpec& spec);
 
 /// The same for one problem: its heads and lengths too. `problem` is valid.

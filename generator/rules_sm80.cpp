@@ -1,5 +1,4 @@
 // What the main loop on mma.sync and cp.async can be asked for.
-#include <fmt/format.h>
 #include <generator/mainloop_rules.h>
 
 #include <algorithm>
@@ -30,30 +29,33 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
   return accumulators + queries + softmax + kAddressesAndOperands;
 }
 
-std::optional<std::string> broken_rule(const KernelConfig& c) {
-  if (c.stages < 1 || c.stages > 4) return fmt::format("stages = {}, must be 1..4", c.stages);
-  if (c.q_in_registers < 0 || c.q_in_registers > 1) {
-    return fmt::format("q_in_registers = {}, must be 0 or 1", c.q_in_registers);
-  }
-  if (c.q_buffers != 0 || c.schedule != 0 || c.overlap != 0 || c.pingpong != 0 || c.speculative_max != 0 ||
-      c.skip_masked != 0)
-    return "q_buffers, schedule, overlap, pingpong, speculative_max and skip_masked are of main loop 90 "
-           "alone, "
-           "else 0";
-  if (c.packed_heads != 1) return "packed_heads is of main loop 90 alone, else 1";
-  return std::nullopt;
+ConfigRange range() {
+  return {{.mainloop = 80, .tile_m = 16, .tile_n = 16, .warps = 1, .stages = 1},
+          {.mainloop = 80,
+           .tile_m = kMostTile,
+           .tile_n = kMostTile,
+           .warps = 16,
+           .stages = 4,
+           .q_in_registers = 1,
+           .ctas_per_sm = kMostBlocks}};
 }
 
-std::optional<std::string> broken_register_rule(const KernelSpec& spec) {
+void check(const KernelConfig& c, BrokenRules& rules) {
+  const std::int64_t rows = std::int64_t{16} * c.warps;
+  rules.expect(c.warps < 1 || c.tile_m % rows == 0,
+               "tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles", c.tile_m,
+               rows);
+}
+
+void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   constexpr int kMaxRegisters = 255;
   const KernelConfig& c = spec.config;
   const int available =
       std::min(kMaxRegisters, spec.arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
   const int registers = estimated_registers(spec.traits, c);
-  if (registers <= available) return std::nullopt;
-  return fmt::format(
-      "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM", registers,
-      available, c.ctas_per_sm, c.threads());
+  rules.expect(registers <= available,
+               "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM",
+               registers, available, c.ctas_per_sm, c.threads());
 }
 
 std::vector<KernelConfig> configs() {

@@ -1,5 +1,4 @@
 // What the main loop on wgmma and TMA can be asked for.
-#include <fmt/format.h>
 #include <generator/mainloop_rules.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@ namespace fa2::sm90 {
 namespace {
 
 constexpr int kMostStages = 8;
+constexpr int kMostColumns = 256;  // of a wgmma
 
 int warpgroups(const KernelConfig& config) {
   return config.warps / 4;
@@ -50,61 +50,58 @@ RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
   return {at_launch, std::min(kMost, total - consumer * warpgroups(c)), consumer};
 }
 
-std::optional<std::string> broken_rule(const KernelSpec& spec) {
-  const KernelConfig& c = spec.config;
-  const auto flag = [](const char* name, int value) -> std::optional<std::string> {
-    if (value == 0 || value == 1) return std::nullopt;
-    return fmt::format("{} = {}, must be 0 or 1", name, value);
-  };
-  if (!runs_on(spec.arch)) return fmt::format("main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
-  if (spec.traits.row_alignment != RowAlignment::bytes16)
-    return "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend";
-  if (c.warps % 4 != 0 || c.warps > 12) return fmt::format("warps = {}, must be 4, 8 or 12", c.warps);
-  if (c.tile_m != 16 * c.warps)
-    return fmt::format("tile_m = {}, must be 16 * warps = {}", c.tile_m, 16 * c.warps);
-  if (c.tile_n > 256) return fmt::format("tile_n = {}, a wgmma has at most 256 columns", c.tile_n);
-  if (c.stages < 2 || c.stages > kMostStages)
-    return fmt::format("stages = {}, must be 2..{}", c.stages, kMostStages);
-  if (c.q_in_registers != 0) return "q_in_registers is of main loop 80 alone, else 0";
-  if (c.q_buffers < 1 || c.q_buffers > 2) return fmt::format("q_buffers = {}, must be 1 or 2", c.q_buffers);
-  if (c.schedule < 0 || c.schedule > 2) return fmt::format("schedule = {}, must be 0, 1 or 2", c.schedule);
-  if (auto broken = flag("overlap", c.overlap)) return broken;
-  if (auto broken = flag("pingpong", c.pingpong)) return broken;
-  if (auto broken = flag("speculative_max", c.speculative_max)) return broken;
-  if (auto broken = flag("skip_masked", c.skip_masked)) return broken;
-  if (c.pingpong == 1 && c.warps == 4) return "pingpong needs two warpgroups: warps = 8 or 12";
-  if (c.pingpong == 1 && c.overlap == 0) return "pingpong = 1 needs overlap = 1";
-  if (c.skip_masked == 1 && spec.traits.mask == MaskKind::none)
-    return "skip_masked = 1 without a mask to skip by";
-  if (c.packed_heads < 1 || c.packed_heads > 64 || (c.packed_heads & (c.packed_heads - 1)) != 0)
-    return fmt::format("packed_heads = {}, must be a power of two up to 64", c.packed_heads);
-  return std::nullopt;
+ConfigRange range() {
+  return {{.mainloop = 90, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2, .q_buffers = 1},
+          {.mainloop = 90,
+           .tile_m = kMostTile,
+           .tile_n = kMostColumns,
+           .warps = 12,
+           .stages = kMostStages,
+           .ctas_per_sm = kMostBlocks,
+           .q_buffers = 2,
+           .schedule = 2,
+           .overlap = 1,
+           .pingpong = 1,
+           .speculative_max = 1,
+           .skip_masked = 1,
+           .packed_heads = 64}};
 }
 
-std::optional<std::string> broken_register_rule(const KernelSpec& spec) {
+void check(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  rules.expect(runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
+  rules.expect(spec.traits.row_alignment == RowAlignment::bytes16,
+               "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
+  const std::int64_t rows = std::int64_t{16} * c.warps;
+  rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
+  rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
+  rules.expect(c.pingpong == 0 || c.warps != 4, "pingpong needs two warpgroups: warps = 8 or 12");
+  rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
+  rules.expect(c.skip_masked == 0 || spec.traits.mask != MaskKind::none,
+               "skip_masked = 1 without a mask to skip by");
+  rules.expect((c.packed_heads & (c.packed_heads - 1)) == 0, "packed_heads = {}, must be a power of two",
+               c.packed_heads);
+}
+
+void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   const RegisterShares shares = register_shares(c, spec.arch);
-  if (shares.at_launch > shares.consumer) {
-    return fmt::format(
-        "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take more "
-        "warps or blocks per SM",
-        c.threads(), shares.at_launch, shares.consumer);
-  }
+  rules.expect(shares.at_launch <= shares.consumer,
+               "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take "
+               "more warps or blocks per SM",
+               c.threads(), shares.at_launch, shares.consumer);
   const int registers = estimated_registers(spec.traits, c);
-  if (registers > shares.consumer) {
-    return fmt::format(
-        "needs about {} registers a thread, a consumer warp has {} with {} blocks of {} threads per SM",
-        registers, shares.consumer, c.ctas_per_sm, c.threads());
-  }
+  rules.expect(
+      registers <= shares.consumer,
+      "needs about {} registers a thread, a consumer warp has {} with {} blocks of {} threads per SM",
+      registers, shares.consumer, c.ctas_per_sm, c.threads());
   // ptxas wants one instruction's operands to fit what the block is launched with, whatever setmaxnreg gives
   // later.
   constexpr int kBesideAccumulators = 30;
   const int instruction = std::max(c.tile_n, padded_dim(spec.traits.head_dim_v)) / 2 + kBesideAccumulators;
-  if (instruction > shares.at_launch) {
-    return fmt::format("a wgmma needs {} registers, the block is launched with {} a thread", instruction,
-                       shares.at_launch);
-  }
-  return std::nullopt;
+  rules.expect(instruction <= shares.at_launch,
+               "a wgmma needs {} registers, the block is launched with {} a thread", instruction,
+               shares.at_launch);
 }
 
 int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {

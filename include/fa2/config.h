@@ -9,17 +9,18 @@
 
 namespace fa2 {
 
-/// The choices that never change what is computed, nor how exactly, only how fast. One field, one visit line: rendering, key,
-/// tuning records and printing all follow from `visit`.
+/// The choices that never change what is computed, nor how exactly, only how fast. The defaults are small: they
+/// can compute every problem on every GPU. One field, one visit line: rendering, key, tuning records and
+/// printing all follow from `visit`.
 struct KernelConfig {
   /// 80: mma.sync fed by cp.async, on every GPU. 90: wgmma fed by TMA, on Hopper; a warp loads and the others
   /// compute.
   std::int32_t mainloop = 80;
-  std::int32_t tile_m = 128;  ///< query rows per thread block
-  std::int32_t tile_n = 64;   ///< keys per step of the main loop
-  std::int32_t warps = 4;     ///< that compute; each owns tile_m / warps query rows (split-Q)
+  std::int32_t tile_m = 64;  ///< query rows per thread block
+  std::int32_t tile_n = 32;  ///< keys per step of the main loop
+  std::int32_t warps = 4;    ///< that compute; each owns tile_m / warps query rows (split-Q)
   /// 80: K/V tiles in flight; 1 = one buffer each for K and V. 90: slots of the ring that K and V share.
-  std::int32_t stages = 2;
+  std::int32_t stages = 1;
   /// 80 alone. 1: Q is read into registers once, and its shared memory is reused for K and V.
   std::int32_t q_in_registers = 0;
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
@@ -62,8 +63,12 @@ struct KernelConfig {
 /// "tile_m=128,tile_n=64,warps=4,..." in field order.
 FA2_API std::string to_string(const KernelConfig&);
 
-/// The inverse of to_string. Fields left out keep their defaults. Throws InvalidProblem naming the unknown
-/// field, the bad number or the repeated field.
+/// What pinning a main loop alone comes to: a config that can compute every problem which `mainloop` (80 or 90)
+/// computes at all. Any other number: the defaults above, with it.
+FA2_API KernelConfig default_config(std::int32_t mainloop);
+
+/// The inverse of to_string. Fields left out are those of default_config() for the main loop that the text
+/// names, else for 80. Throws InvalidProblem naming every unknown field, bad number and repeated field.
 FA2_API KernelConfig parse_config(std::string_view);
 
 }  // namespace fa2

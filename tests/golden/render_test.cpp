@@ -44,9 +44,10 @@ std::vector<KernelSpec> golden_specs() {
       guessed({bf16, 192, 128, causal_bottom_right, bytes16}, "sm_100"),
       guessed({bf16, 256, 256, none, bytes16}, "sm_120"),
       pinned({f16, 8, 8, none, bytes16}, "sm_120", "tile_m=64,tile_n=128,stages=3,ctas_per_sm=3"),
-      pinned({f16, 64, 64, none, bytes16}, "sm_80", "tile_n=80,q_in_registers=1"),
-      pinned({f16, 72, 40, causal_bottom_right, bytes16}, "sm_90a", "tile_n=96,warps=8,ctas_per_sm=2"),
-      pinned({bf16, 128, 128, causal_top_left, element}, "sm_80", "tile_n=32,warps=8,stages=4"),
+      pinned({f16, 64, 64, none, bytes16}, "sm_80", "tile_m=128,tile_n=80,stages=2,q_in_registers=1"),
+      pinned({f16, 72, 40, causal_bottom_right, bytes16}, "sm_90a",
+             "tile_m=128,tile_n=96,warps=8,stages=2,ctas_per_sm=2"),
+      pinned({bf16, 128, 128, causal_top_left, element}, "sm_80", "tile_m=128,tile_n=32,warps=8,stages=4"),
       pinned({f16, 256, 256, causal_bottom_right, bytes16}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
   };
 }

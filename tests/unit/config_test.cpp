@@ -51,11 +51,16 @@ TEST_CASE("config: every field is compared, printed and parsed") {
   CHECK(probe == KernelConfig{});
 }
 
-TEST_CASE("config: fields left out keep their defaults") {
+TEST_CASE("config: fields left out are the defaults of the main loop that is named") {
   CHECK(parse_config("") == KernelConfig{});
   KernelConfig expected;
   expected.stages = 3;
   CHECK(parse_config("stages=3") == expected);
+  CHECK(parse_config("mainloop=80") == default_config(80));
+  CHECK(parse_config("mainloop=90") == default_config(90));
+  KernelConfig hopper = default_config(90);
+  hopper.tile_n = 96;
+  CHECK(parse_config("tile_n=96,mainloop=90") == hopper);
 }
 
 TEST_CASE("config: errors name the field and the value") {

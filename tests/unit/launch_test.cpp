@@ -39,7 +39,7 @@ TEST_CASE("one block for each query tile of each head") {
 TEST_CASE("an empty output launches nothing, an empty key sequence does") {
   AttentionProblem p = causal_gqa();
   p.seqlen_k = 0;
-  CHECK(launch_of(p, {}, 132, nullptr).grid == 512);
+  CHECK(launch_of(p, {}, 132, nullptr).grid == 1024);
   CHECK(heads_per_section(p, {}) == 64);
   p.seqlen_q = 0;
   CHECK(launch_of(p, {}, 132, nullptr).grid == 0);
@@ -67,6 +67,7 @@ TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
 TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   KernelConfig config;
   config.mainloop = 90;
+  config.tile_m = 128;
   config.ctas_per_sm = 2;
   AttentionProblem p = causal_gqa();
   CHECK(launch_of(p, config, 132, nullptr).grid == 512);  // each block its own tile
