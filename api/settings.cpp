@@ -1,123 +1,107 @@
 // Reads the options of a Context and the environment variables behind them.
 #include <api/settings.h>
 #include <fa2/errors.h>
+#include <generator/text.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
-#include <initializer_list>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace fa2 {
 namespace {
 
-/// Collects what is wrong, so that one error names all of it.
-class Reader {
- public:
-  explicit Reader(const Environment& environment) : environment_(environment) {}
+using Violations = std::vector<Violation>;
 
-  template <class Value>
-  Value one_of(const char* name, std::initializer_list<std::pair<std::string_view, Value>> values,
-               Value otherwise) {
-    const auto text = environment_(name);
-    if (!text) return otherwise;
-    std::string allowed;
-    for (const auto& [word, value] : values) {
-      if (*text == word) return value;
-      allowed += (allowed.empty() ? "" : ", ") + std::string(word);
-    }
-    broken_.push_back({name, "\"" + *text + "\"", "must be one of " + allowed});
-    return otherwise;
+void append(Violations& found, Violations more) {
+  std::ranges::move(more, std::back_inserter(found));
+}
+
+bool is_overruled(std::string_view name, const ContextOptions& options) {
+  return (name == "FA2_TUNE" && options.tune) || (name == "FA2_TUNE_BUDGET_MS" && options.tune_budget_ms) ||
+         (name == "FA2_CONFIG" && options.config) || (name == "FA2_JIT" && options.jit);
+}
+
+/// Everything that is wrong, so that one error names all of it.
+void require_valid(const ContextOptions& options, const Environment& environment) {
+  constexpr std::int64_t kHour = 3600 * 1000;
+  Violations found;
+  for (const EnvVariable& variable : fa2::environment()) {
+    if (is_overruled(variable.name, options)) continue;
+    if (const auto value = environment(variable.name))
+      append(found, violations_of_variable(variable.name, *value));
   }
-
-  std::int64_t milliseconds(const char* name, std::int64_t otherwise) {
-    const auto text = environment_(name);
-    if (!text) return otherwise;
-    std::int64_t value = 0;
-    const char* const end = text->data() + text->size();
-    const auto [stop, error] = std::from_chars(text->data(), end, value);
-    if (error != std::errc() || stop != end) {
-      broken_.push_back({name, "\"" + *text + "\"", "must be a whole number of milliseconds, as in 3000"});
-      return otherwise;
-    }
-    return in_range(name, value);
+  if (options.tune_budget_ms && (*options.tune_budget_ms < 0 || *options.tune_budget_ms > kHour)) {
+    found.push_back({"tune_budget_ms", std::to_string(*options.tune_budget_ms), "must be in 0..3600000"});
   }
+  if (!found.empty()) throw InvalidProblem(std::move(found));
+}
 
-  std::int64_t in_range(const char* name, std::int64_t milliseconds) {
-    constexpr std::int64_t kHour = 3600 * 1000;
-    if (milliseconds < 0 || milliseconds > kHour) {
-      broken_.push_back({name, std::to_string(milliseconds), "must be 0..3600000 milliseconds"});
-    }
-    return milliseconds;
+TuneMode tune_of(std::string_view word) {
+  if (word == "off") return TuneMode::off;
+  return word == "stored" ? TuneMode::stored : TuneMode::search;
+}
+
+Violations doubts_of(const Settings& settings, const char* path_name) {
+  std::error_code error;
+  Violations found;
+  for (const auto& path : settings.read_only_caches) {
+    if (std::filesystem::is_directory(path, error)) continue;
+    found.push_back(
+        {path_name, in_quotes(path.native()), "must name directories that are there; this one is not read"});
   }
-
-  std::optional<KernelConfig> config(const char* name) {
-    const auto text = environment_(name);
-    if (!text) return std::nullopt;
-    try {
-      return parse_config(*text);
-    } catch (const InvalidProblem& error) {
-      for (Violation violation : error.violations()) {
-        violation.field = std::string(name) + ": " + violation.field;
-        broken_.push_back(std::move(violation));
-      }
-      return std::nullopt;
-    }
+  const auto& own = settings.cache_dir;
+  if (own && std::filesystem::exists(*own, error) && !std::filesystem::is_directory(*own, error)) {
+    found.push_back({"the cache directory (FA2_CACHE_DIR)", in_quotes(own->native()),
+                     "must be a directory; kernels are not cached on disk"});
   }
-
-  void finish() {
-    if (!broken_.empty()) throw InvalidProblem(std::move(broken_));
-  }
-
- private:
-  const Environment& environment_;
-  std::vector<Violation> broken_;
-};
-
-std::vector<std::filesystem::path> split_paths(const std::string& text) {
-  std::vector<std::filesystem::path> paths;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(':', begin), text.size());
-    if (end > begin) paths.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return paths;
+  return found;
 }
 
 }  // namespace
 
 Settings settings_of(const ContextOptions& options, const Environment& environment) {
-  Reader reader(environment);
+  require_valid(options, environment);
   Settings settings;
   settings.cache_dir = options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_dir();
-  if (options.read_only_caches) {
-    settings.read_only_caches.assign(options.read_only_caches->begin(), options.read_only_caches->end());
-  } else {
-    settings.read_only_caches = split_paths(environment("FA2_CACHE_PATH").value_or(""));
-  }
-  settings.tune =
-      options.tune ? *options.tune
-                   : reader.one_of<TuneMode>(
-                         "FA2_TUNE",
-                         {{"off", TuneMode::off}, {"stored", TuneMode::stored}, {"search", TuneMode::search}},
-                         TuneMode::search);
+  const std::vector<std::string> read_only = options.read_only_caches
+                                                 ? *options.read_only_caches
+                                                 : split_paths(environment("FA2_CACHE_PATH").value_or(""));
+  settings.read_only_caches.assign(read_only.begin(), read_only.end());
+  settings.tune = options.tune.value_or(tune_of(environment("FA2_TUNE").value_or("search")));
   const std::int64_t budget_ms = options.tune_budget_ms
-                                     ? reader.in_range("tune_budget_ms", *options.tune_budget_ms)
-                                     : reader.milliseconds("FA2_TUNE_BUDGET_MS", 3000);
+                                     ? *options.tune_budget_ms
+                                     : std::stoll(environment("FA2_TUNE_BUDGET_MS").value_or("3000"));
   settings.tune_budget_seconds = static_cast<double>(budget_ms) * 1e-3;
-  settings.pinned = options.config ? options.config : reader.config("FA2_CONFIG");
-  settings.pinned_by = options.config ? "ContextOptions::config" : "FA2_CONFIG";
-  settings.jit = options.jit ? *options.jit
-                             : reader.one_of<JitMode>("FA2_JIT", {{"on", JitMode::on}, {"off", JitMode::off}},
-                                                      JitMode::on);
-  reader.finish();
+  settings.pinned = options.config;
+  settings.pinned_by = "ContextOptions::config";
+  if (const auto text = environment("FA2_CONFIG"); text && !options.config) {
+    settings.pinned = parse_config(*text);
+    settings.pinned_by = "FA2_CONFIG";
+  }
+  const bool jit_is_off = environment("FA2_JIT").value_or("on") == "off";
+  settings.jit = options.jit.value_or(jit_is_off ? JitMode::off : JitMode::on);
+  settings.doubts = doubts_of(settings, options.read_only_caches ? "read_only_caches" : "FA2_CACHE_PATH");
   return settings;
 }
 
 Settings settings_of(const ContextOptions& options) {
-  return settings_of(options, [](std::string_view name) { return env(name); });
+  Settings settings = settings_of(options, [](std::string_view name) { return env(name); });
+  append(settings.doubts, unknown_variables());
+  return settings;
+}
+
+std::vector<std::string> split_paths(std::string_view text) {
+  std::vector<std::string> paths;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(':'), text.size());
+    if (end > 0) paths.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return paths;
 }
 
 std::filesystem::path tuning_file(const std::filesystem::path& cache_dir) {

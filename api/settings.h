@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/attention.h>
+#include <fa2/errors.h>
 
 #include <filesystem>
 #include <functional>
@@ -20,14 +21,20 @@ struct Settings {
   std::optional<KernelConfig> pinned;
   std::string pinned_by;  ///< "FA2_CONFIG" or "ContextOptions::config"
   JitMode jit = JitMode::on;
+  std::vector<Violation> doubts;  ///< what is hardly meant, and does no harm: directories that are not there
 };
 
 /// How a variable's value is read: env(), or a test's own table.
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 
-/// @throws InvalidProblem naming every variable or option with a value that is not allowed, and what is.
+/// @throws InvalidProblem naming every variable or option with a value that is not allowed, and what is: also
+/// variables that a context does not read itself. Those that an option overrules are not looked at.
 Settings settings_of(const ContextOptions& options, const Environment& environment);
+/// With the process's environment; doubts name variables that fa2 does not have, too.
 Settings settings_of(const ContextOptions& options);
+
+/// The directories of a list separated by ':'; empty ones are left out.
+std::vector<std::string> split_paths(std::string_view text);
 
 /// The tuning records beside the kernels of a cache directory.
 std::filesystem::path tuning_file(const std::filesystem::path& cache_dir);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fa2::interpreter {
@@ -13,38 +14,23 @@ namespace {
 
 constexpr std::string_view kSeed = "seed=";
 
-/// Whether the whole of `digits` is a number that fits.
-bool parse_number(std::string_view digits, std::uint32_t& number) {
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, number);
-  return error == std::errc() && stop == end;
-}
-
-/// Whether `word` is one; a later word overrules an earlier one.
-bool apply_setting(std::string_view word, Options& options) {
-  if (word == "late" || word == "early") {
-    options.late = word == "late";
-    return true;
-  }
-  if (word == "checked" || word == "unchecked") {
-    options.checks = word == "checked";
-    return true;
-  }
-  return word.substr(0, kSeed.size()) == kSeed && parse_number(word.substr(kSeed.size()), options.seed);
+/// `word` is one; a later word overrules an earlier one.
+void apply_setting(std::string_view word, Options& options) {
+  if (word == "late" || word == "early") options.late = word == "late";
+  if (word == "checked" || word == "unchecked") options.checks = word == "checked";
+  if (!word.starts_with(kSeed)) return;
+  std::from_chars(word.data() + kSeed.size(), word.data() + word.size(), options.seed);
 }
 
 }  // namespace
 
 Options parse_options(const std::string& text) {
   Options options;
-  std::vector<Violation> wrong;
+  if (text.empty()) return options;
+  std::vector<Violation> wrong = violations_of_variable("FA2_INTERPRETER", text);
+  if (!wrong.empty()) throw InvalidProblem(std::move(wrong));
   std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    if (apply_setting(word, options)) continue;
-    wrong.push_back({"FA2_INTERPRETER", "\"" + word + "\"",
-                     "must be words of early, late, checked, unchecked, seed=N, separated by commas"});
-  }
-  if (!wrong.empty()) throw InvalidProblem(wrong);
+  for (std::string word; std::getline(words, word, ',');) apply_setting(word, options);
   return options;
 }
 

@@ -69,10 +69,7 @@ Device describe_interpreter() {
 
 /// For the whole process.
 bool interpreter_is_default() {
-  const std::string wanted = env("FA2_DEVICE").value_or("auto");
-  if (wanted == "interpreter") return true;
-  if (wanted != "auto")
-    throw InvalidProblem({{"FA2_DEVICE", "\"" + wanted + "\"", "must be one of auto, interpreter"}});
+  if (checked_env("FA2_DEVICE") == "interpreter") return true;
   if (device_count() > 0) return false;
   log().warn("no GPU was found: kernels are interpreted on the CPU, thread by thread, checked and slow");
   return true;

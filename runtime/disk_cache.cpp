@@ -92,7 +92,9 @@ bool DiskCache::prepare(const fs::path& below) const {
   } catch (const Untrusted& error) {
     warn_of(error);
   } catch (const FileError& error) {
-    warn_once("store " + root_.native(), fmt::format("kernels are not cached on disk: {}", error.what()));
+    warn_once("store " + root_.native(),
+              fmt::format("kernels are not cached on disk: {}; set FA2_CACHE_DIR to another directory",
+                          error.what()));
   }
   return false;
 }
@@ -145,7 +147,9 @@ bool DiskCache::store(const KernelBinary& binary) const {
   try {
     publish_file(path, encode_entry(binary));
   } catch (const FileError& error) {
-    warn_once("store " + root_.native(), fmt::format("kernels are not cached on disk: {}", error.what()));
+    warn_once("store " + root_.native(),
+              fmt::format("kernels are not cached on disk: {}; set FA2_CACHE_DIR to another directory",
+                          error.what()));
     return false;
   }
   if (std::random_device{}() % kStoresPerPrune == 0) shrink(max_bytes());

@@ -1,42 +1,129 @@
 // The table of environment variables, and the only getenv.
-#include <fa2/errors.h>
+#include <fa2/config.h>
+#include <fmt/format.h>
+#include <generator/text.h>
 #include <runtime/env.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 namespace fa2 {
 namespace {
 
+using Found = std::vector<Violation>;
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t end; (end = text.find(separator)) != text.npos; text.remove_prefix(end + separator.size()))
+    parts.push_back(text.substr(0, end));
+  parts.push_back(text);
+  return parts;
+}
+
+/// Whether the whole of `text` is a number in 0..most.
+bool is_number(std::string_view text, std::uint64_t most) {
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && number <= most;
+}
+
+void check_word(const EnvVariable& variable, const std::string& value, Found& found) {
+  for (const std::string_view word : split(variable.values, ", ")) {
+    if (value == word) return;
+  }
+  found.push_back(
+      {std::string(variable.name), in_quotes(value), fmt::format("must be one of {}", variable.values)});
+}
+
+/// Whether `text` is `pattern`, or where that ends in "=N", the same with a number of 32 bits.
+bool matches(std::string_view text, std::string_view pattern) {
+  if (!pattern.ends_with("=N")) return text == pattern;
+  const std::string_view start = pattern.substr(0, pattern.size() - 1);
+  return text.starts_with(start) &&
+         is_number(text.substr(start.size()), std::numeric_limits<std::uint32_t>::max());
+}
+
+void check_words(const EnvVariable& variable, const std::string& value, Found& found) {
+  const std::vector<std::string_view> patterns = split(variable.values, ", ");
+  for (const std::string_view word : split(value, ",")) {
+    if (std::ranges::any_of(patterns, [&](std::string_view pattern) { return matches(word, pattern); }))
+      continue;
+    found.push_back({std::string(variable.name), in_quotes(word),
+                     fmt::format("must be words of {}, separated by commas", variable.values)});
+  }
+}
+
+void check_number(const EnvVariable& variable, const std::string& value, Found& found) {
+  std::uint64_t most = 0;
+  const std::string_view digits = split(variable.values, "..").back();
+  std::from_chars(digits.data(), digits.data() + digits.size(), most);
+  if (is_number(value, most)) return;
+  found.push_back({std::string(variable.name), in_quotes(value),
+                   fmt::format("must be a whole number in {}", variable.values)});
+}
+
+void check_config(const EnvVariable& variable, const std::string& value, Found& found) {
+  try {
+    parse_config(value);
+  } catch (const InvalidProblem& error) {
+    for (const Violation& broken : error.violations())
+      found.push_back({fmt::format("{}: {}", variable.name, broken.field), broken.value, broken.rule});
+  }
+}
+
 constexpr EnvVariable kVariables[] = {
-    {"FA2_CACHE_DIR", "$XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2",
-     "directory that compiled kernels are written to"},
-    {"FA2_CACHE_PATH", "", "read-only cache directories, ':' separated, searched first"},
-    {"FA2_CACHE_MAX_MB", "512", "size in MB beyond which the least recently used kernels are removed"},
-    {"FA2_CACHE_TRUST", "0",
-     "0|host|1; host: interpreted kernels, code for this CPU, also from FA2_CACHE_PATH; 1: caches that "
-     "others could write"},
-    {"FA2_JIT", "on", "on|off; off: a kernel that no cache holds is an error, never a compilation"},
-    {"FA2_TUNE", "search",
-     "off|stored|search: heuristic only, stored records, or measure what has no record"},
-    {"FA2_TUNE_BUDGET_MS", "3000", "time one search may take, in milliseconds"},
-    {"FA2_CONFIG", "", "pins every kernel's configuration: tile_m=128,tile_n=64,..."},
-    {"FA2_NVRTC", "", "path of libnvrtc; when set, no other one is tried"},
-    {"FA2_DEVICE", "auto", "auto|interpreter; auto: the current GPU, the interpreter where there is none"},
-    {"FA2_INTERPRETER", "early,checked", "early|late, checked|unchecked, seed=N, separated by ','"},
-    {"FA2_CXX", "c++, g++, clang++", "C++ compiler of interpreted kernels"},
-    {"FA2_KEEP_SOURCE", "", "directory where the sources of interpreted kernels are left for a debugger"},
-    {"FA2_LOG", "warn", "trace|debug|info|warn|error|critical|off, to stderr"},
+    {"FA2_CACHE_DIR", "$XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2", "a directory",
+     "that compiled kernels are written to", nullptr},
+    {"FA2_CACHE_PATH", "", "directories", "read-only caches, ':' separated, searched first", nullptr},
+    {"FA2_CACHE_MAX_MB", "512", "0..4294967295",
+     "size in MB beyond which the least recently used kernels are removed", check_number},
+    {"FA2_CACHE_TRUST", "0", "0, host, 1",
+     "host: interpreted kernels, code for this CPU, also from FA2_CACHE_PATH; 1: caches that others could "
+     "write",
+     check_word},
+    {"FA2_JIT", "on", "on, off", "off: a kernel that no cache holds is an error, never a compilation",
+     check_word},
+    {"FA2_TUNE", "search", "off, stored, search",
+     "heuristic only, stored records, or measure what has no record", check_word},
+    {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "time one search may take, in milliseconds", check_number},
+    {"FA2_CONFIG", "", "field=number,...", "pins every kernel's configuration: tile_m=128,tile_n=64",
+     check_config},
+    {"FA2_NVRTC", "", "a file", "libnvrtc; when set, no other one is tried", nullptr},
+    {"FA2_DEVICE", "auto", "auto, interpreter", "auto: the current GPU, the interpreter where there is none",
+     check_word},
+    {"FA2_INTERPRETER", "early,checked", "early, late, checked, unchecked, seed=N",
+     "how kernels are interpreted: words separated by ','", check_words},
+    {"FA2_CXX", "c++, g++, clang++", "a command", "C++ compiler of interpreted kernels", nullptr},
+    {"FA2_KEEP_SOURCE", "", "a directory", "where the sources of interpreted kernels are left for a debugger",
+     nullptr},
+    {"FA2_LOG", "warn", "trace, debug, info, warn, error, critical, off", "what is logged, to stderr",
+     check_word},
 };
 
 constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH"};
 
+/// nullptr if it is none of the table's.
+const EnvVariable* find(std::string_view name) {
+  const auto* found = std::ranges::find(kVariables, name, &EnvVariable::name);
+  return found == std::end(kVariables) ? nullptr : found;
+}
+
 bool is_known(std::string_view name) {
-  return std::any_of(std::begin(kVariables), std::end(kVariables),
-                     [&](const EnvVariable& variable) { return variable.name == name; }) ||
-         std::find(std::begin(kSystemVariables), std::end(kSystemVariables), name) !=
-             std::end(kSystemVariables);
+  return find(name) != nullptr || std::ranges::find(kSystemVariables, name) != std::end(kSystemVariables);
+}
+
+const EnvVariable& variable_of(std::string_view name) {
+  const EnvVariable* variable = find(name);
+  if (variable == nullptr)
+    throw Error(ErrorCode::internal, fmt::format("\"{}\" is not in the table of variables", name));
+  return *variable;
 }
 
 }  // namespace
@@ -52,6 +139,37 @@ std::optional<std::string> env(std::string_view name) {
   const char* value = std::getenv(text.c_str());
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
+}
+
+std::vector<Violation> violations_of_variable(std::string_view name, const std::string& value) {
+  const EnvVariable& variable = variable_of(name);
+  Found found;
+  if (variable.check != nullptr) variable.check(variable, value, found);
+  return found;
+}
+
+std::string checked_env(std::string_view name) {
+  const auto value = env(name);
+  if (!value) return std::string(variable_of(name).default_value);
+  Found found = violations_of_variable(name, *value);
+  if (!found.empty()) throw InvalidProblem(std::move(found));
+  return *value;
+}
+
+std::vector<Violation> unknown_variables() {
+  std::vector<std::string_view> names;
+  for (const EnvVariable& variable : kVariables) names.push_back(variable.name);
+  Found found;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry, name = text.substr(0, text.find('='));
+    const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
+    if (!name.starts_with("FA2_") || value.empty() || find(name) != nullptr) continue;
+    const std::string_view meant = nearest(name, names);
+    found.push_back({std::string(name), in_quotes(value),
+                     meant.empty() ? "is no variable of fa2, see `fa2 info`"
+                                   : fmt::format("is no variable of fa2; did you mean {}?", meant)});
+  }
+  return found;
 }
 
 }  // namespace fa2

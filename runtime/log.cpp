@@ -1,4 +1,5 @@
 // The library's logger: its own spdlog logger, in no registry that the host program shares.
+#include <generator/text.h>
 #include <runtime/env.h>
 #include <runtime/log.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -6,23 +7,21 @@
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <vector>
 
 namespace fa2 {
 namespace {
+
+constexpr std::size_t kMostMessage = 64 << 10;
 
 spdlog::logger* make_logger() {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   auto* logger = new spdlog::logger("fa2", std::move(sink));
   logger->set_pattern("[%H:%M:%S.%e] %n %^%l%$: %v");
   const std::string level = env("FA2_LOG").value_or("warn");
-  const auto parsed = spdlog::level::from_str(level);
-  const bool known =
-      parsed != spdlog::level::off || level == "off";  // from_str says off to any word it does not know
-  logger->set_level(known ? parsed : spdlog::level::warn);
-  if (!known) {
-    logger->warn("FA2_LOG={} is no level; using warn (trace, debug, info, warn, error, critical, off)",
-                 level);
-  }
+  const std::vector<Violation> wrong = violations_of_variable("FA2_LOG", level);
+  logger->set_level(wrong.empty() ? spdlog::level::from_str(level) : spdlog::level::warn);
+  for (const Violation& v : wrong) logger->warn("{}; warn is used", to_string(v));
   return logger;
 }
 
@@ -41,7 +40,7 @@ void warn_once(const std::string& topic, const std::string& message) {
     const std::lock_guard lock(mutex);
     first = seen.insert(topic).second;
   }
-  log().log(first ? spdlog::level::warn : spdlog::level::debug, message);
+  log().log(first ? spdlog::level::warn : spdlog::level::debug, printable(message, kMostMessage));
 }
 
 }  // namespace fa2

@@ -7,7 +7,6 @@
 #include <tools/verb.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <iterator>
 #include <memory>
@@ -37,13 +36,7 @@ fs::path directory_of(const Options& options) {
 
 std::uint64_t max_bytes(const Options& options) {
   if (options.max_megabytes) return std::uint64_t{*options.max_megabytes} << 20;
-  const std::string text = env("FA2_CACHE_MAX_MB").value_or("512");
-  std::uint32_t megabytes = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), megabytes);
-  if (error != std::errc() || stop != text.data() + text.size()) {
-    throw Error(ErrorCode::cache, fmt::format("FA2_CACHE_MAX_MB={} is no number of megabytes", text));
-  }
-  return std::uint64_t{megabytes} << 20;
+  return std::stoull(checked_env("FA2_CACHE_MAX_MB")) << 20;
 }
 
 std::uint64_t bytes_of(const std::vector<CacheEntry>& entries) {

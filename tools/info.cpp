@@ -4,6 +4,7 @@
 #include <fa2/attention.h>
 #include <fmt/format.h>
 #include <generator/arch.h>
+#include <generator/text.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
@@ -17,6 +18,8 @@
 
 namespace fa2::tools {
 namespace {
+
+constexpr std::size_t kMostShown = 200;  // of a variable's value
 
 Json nvrtc_facts() {
   try {
@@ -85,29 +88,42 @@ Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
           {"tuning_records", TuningStore(records).records().size()}};
 }
 
-/// In the order of the search. Only the variables that name directories are read: the others may be wrong.
-Json all_caches() {
-  const Settings settings = settings_of(
+/// Only the variables that name directories are read: the others may be wrong.
+Settings directories() {
+  return settings_of(
       {}, [](std::string_view name) { return name == "FA2_CACHE_PATH" ? env(name) : std::nullopt; });
+}
+
+/// In the order of the search.
+Json all_caches(const Settings& settings) {
   Json caches = Json::array();
   for (const auto& dir : settings.read_only_caches) caches.push_back(cache_facts(dir, true));
   if (settings.cache_dir) caches.push_back(cache_facts(*settings.cache_dir, false));
   return caches;
 }
 
+std::string text_of(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + to_string(v);
+  return text;
+}
+
 Json environment_facts() {
   Json variables = Json::array();
   for (const EnvVariable& variable : environment()) {
     const std::optional<std::string> value = env(variable.name);
+    const auto wrong = value ? violations_of_variable(variable.name, *value) : std::vector<Violation>{};
     variables.push_back({{"name", variable.name},
                          {"value", value ? Json(*value) : Json(nullptr)},
                          {"default", variable.default_value},
-                         {"meaning", variable.meaning}});
+                         {"values", variable.values},
+                         {"meaning", variable.meaning},
+                         {"error", text_of(wrong)}});
   }
   return variables;
 }
 
-/// What is wrong with the environment; empty if nothing is.
+/// What no Context accepts; empty if one can be made.
 std::string wrong_settings() {
   try {
     settings_of({});
@@ -117,7 +133,15 @@ std::string wrong_settings() {
   }
 }
 
+/// What is hardly meant.
+std::string doubtful_settings(const Settings& settings) {
+  std::vector<Violation> doubts = unknown_variables();
+  doubts.insert(doubts.begin(), settings.doubts.begin(), settings.doubts.end());
+  return text_of(doubts);
+}
+
 Json facts() {
+  const Settings settings = directories();
   Json gpus = Json::array(), archs = Json::array();
   for (int i = 0; i < device_count(); ++i) gpus.push_back(gpu_facts(i));
   for (const Arch& arch : known_archs()) archs.push_back(arch.name);
@@ -127,9 +151,10 @@ Json facts() {
           {"gpus", std::move(gpus)},
           {"no_gpu", no_gpu()},
           {"archs", std::move(archs)},
-          {"caches", all_caches()},
+          {"caches", all_caches(settings)},
           {"environment", environment_facts()},
-          {"settings_error", wrong_settings()}};
+          {"settings_error", wrong_settings()},
+          {"settings_warning", doubtful_settings(settings)}};
 }
 
 std::string word(const Json& json, const char* name) {
@@ -170,13 +195,16 @@ void print_facts(const Json& facts) {
   lines.emplace_back("kernels for", known_arch_names());
   for (const Json& cache : facts.at("caches")) lines.emplace_back("cache", cache_line(cache));
   lines.emplace_back("settings", word(facts, "settings_error"));
+  lines.emplace_back("warning", word(facts, "settings_warning"));
   fmt::print("{}\n", text(lines));
 
-  Table table({{"variable"}, {"value"}, {"default"}, {"meaning"}});
+  Table table({{"variable"}, {"value"}, {"default"}, {"takes"}, {"meaning"}});
   for (const Json& variable : facts.at("environment")) {
     const Json& value = variable.at("value");
-    table.add({word(variable, "name"), value.is_null() ? "-" : value.get<std::string>(),
-               word(variable, "default"), word(variable, "meaning")});
+    const std::string mark = word(variable, "error").empty() ? "" : " (wrong)";
+    table.add({word(variable, "name"),
+               value.is_null() ? "-" : printable(value.get<std::string>(), kMostShown) + mark,
+               word(variable, "default"), word(variable, "values"), word(variable, "meaning")});
   }
   print(table);
 }

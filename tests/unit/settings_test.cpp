@@ -2,7 +2,9 @@
 #include <api/settings.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <tests/support/temporary_directory.h>
 
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -75,14 +77,14 @@ TEST_CASE("every bad value is named with what is allowed") {
                                            {"FA2_JIT", "no"},
                                            {"FA2_CONFIG", "tile_q=3"}}));
   REQUIRE(found.size() == 4);
-  CHECK(found[0].field == "FA2_TUNE");
-  CHECK(found[0].value == "\"foo\"");
-  CHECK(found[0].rule == "must be one of off, stored, search");
-  CHECK(found[1].field == "FA2_TUNE_BUDGET_MS");
-  CHECK(found[1].value == "\"3s\"");
-  CHECK(found[2].field == "FA2_CONFIG: config field \"tile_q\"");
-  CHECK(found[3].field == "FA2_JIT");
-  CHECK(found[3].rule == "must be one of on, off");
+  CHECK(found[0].field == "FA2_JIT");
+  CHECK(found[0].rule == "must be one of on, off");
+  CHECK(found[1].field == "FA2_TUNE");
+  CHECK(found[1].value == "\"foo\"");
+  CHECK(found[1].rule == "must be one of off, stored, search");
+  CHECK(found[2].field == "FA2_TUNE_BUDGET_MS");
+  CHECK(found[2].value == "\"3s\"");
+  CHECK(found[3].field == "FA2_CONFIG: config field \"tile_q\"");
 
   CHECK(violations({}, table({{"FA2_TUNE_BUDGET_MS", "-1"}})).size() == 1);
   CHECK(violations({}, table({{"FA2_TUNE_BUDGET_MS", "99999999999999999999"}})).size() == 1);
@@ -92,4 +94,41 @@ TEST_CASE("every bad value is named with what is allowed") {
   REQUIRE(budget.size() == 1);
   CHECK(budget[0].field == "tune_budget_ms");
   CHECK(budget[0].value == "-5");
+}
+
+TEST_CASE("variables that a context does not read itself are checked by it too, unless an option overrules") {
+  const auto found = violations({}, table({{"FA2_CACHE_MAX_MB", "abc"},
+                                           {"FA2_CACHE_TRUST", "yes"},
+                                           {"FA2_DEVICE", "tpu"},
+                                           {"FA2_INTERPRETER", "later"},
+                                           {"FA2_LOG", "verbose"}}));
+  CHECK(found.size() == 5);
+  ContextOptions options;
+  options.tune = TuneMode::off;
+  options.tune_budget_ms = 1;
+  options.config = KernelConfig{};
+  options.jit = JitMode::on;
+  CHECK(violations(options, table({{"FA2_TUNE", "foo"},
+                                   {"FA2_TUNE_BUDGET_MS", "3s"},
+                                   {"FA2_JIT", "no"},
+                                   {"FA2_CONFIG", "tile_q=3"}}))
+            .empty());
+}
+
+TEST_CASE("directories that are not there are doubted, and named by what named them") {
+  const test::TemporaryDirectory dir;
+  const std::string there = dir.path().string(), not_there = (dir / "none").string();
+  const Settings settings = settings_of({}, table({{"FA2_CACHE_PATH", there + ":" + not_there}}));
+  REQUIRE(settings.doubts.size() == 1);
+  CHECK(settings.doubts[0].field == "FA2_CACHE_PATH");
+  CHECK(settings.doubts[0].value == "\"" + not_there + "\"");
+
+  std::ofstream(dir / "file") << "no directory";
+  ContextOptions options;
+  options.cache_dir = (dir / "file").string();
+  options.read_only_caches = {{not_there}};
+  const Settings by_options = settings_of(options, table({{"FA2_CACHE_PATH", "/elsewhere"}}));
+  REQUIRE(by_options.doubts.size() == 2);
+  CHECK(by_options.doubts[0].field == "read_only_caches");
+  CHECK(by_options.doubts[1].field.find("FA2_CACHE_DIR") != std::string::npos);
 }
