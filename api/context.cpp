@@ -1,4 +1,5 @@
 // Context: the memo of plans in front of choosing, compiling and loading.
+#include <api/boundary.h>
 #include <api/context.h>
 #include <api/gpu_trial.h>
 #include <api/plan.h>
@@ -7,6 +8,7 @@
 #include <autotune/tuner.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <generator/text.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/file.h>
@@ -83,6 +85,14 @@ std::string_view weaken_alignment(AttentionProblem& problem, const AttentionArgs
                   to_string(problem)));
 }
 
+/// Says now, not after minutes of compiling, that a directory cannot be written to. @throws FileError.
+void require_writable(const std::filesystem::path& directory) {
+  make_private_directories(directory);
+  const std::filesystem::path probe = directory / "probe.tmp";
+  publish_file(probe, {});
+  std::filesystem::remove(probe);
+}
+
 Explanation facts_of(const KernelSource& source, const CachedKernel& kernel) {
   const KernelResources& resources = kernel.binary->resources;
   Explanation facts;
@@ -132,7 +142,9 @@ Context::Impl::Impl(const ContextOptions& options)
       compiler(std::make_shared<ArchCompiler>()),
       kernels(compiler, read_only_caches(settings), user_cache(settings), settings.jit),
       records(tuning_records(settings)),
-      chooser(settings, records) {}
+      chooser(settings, records) {
+  for (const Violation& doubt : settings.doubts) warn_once(to_string(doubt), to_string(doubt));
+}
 
 AttentionPlan Context::Impl::plan(const AttentionProblem& problem, int ordinal, const std::string& notes) {
   return plans.get({problem, ordinal}, [&] { return make_plan(problem, ordinal, notes); });
@@ -193,7 +205,10 @@ TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& p
   return search(candidates, trial, options);
 }
 
-Context::Context(const ContextOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Context::Context(const ContextOptions& options) try : impl_(std::make_unique<Impl>(options)) {
+} catch (...) {
+  rethrow_as_error();
+}
 Context::~Context() = default;
 
 Context& Context::default_context() {
@@ -201,8 +216,8 @@ Context& Context::default_context() {
   return context;
 }
 
-void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) {
-  require_valid(problem);
+void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) try {
+  require_valid_problem_of(problem, args);
   AttentionProblem p = problem.normalized();
   const std::string_view notes = weaken_alignment(p, args);
   const int ordinal = has_output(p) ? current_device() : 0;
@@ -212,18 +227,22 @@ void Context::attention(const AttentionProblem& problem, const AttentionArgs& ar
   if (!has_output(p)) return;
   if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
   impl_->plan(p, ordinal, std::string(notes)).run(args, stream);
+} catch (...) {
+  rethrow_as_error();
 }
 
-AttentionPlan Context::plan(const AttentionProblem& problem, int device) {
+AttentionPlan Context::plan(const AttentionProblem& problem, int device) try {
   require_valid(problem);
   return impl_->plan(problem.normalized(), device == -1 ? current_device() : device, "");
+} catch (...) {
+  rethrow_as_error();
 }
 
-Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name) {
+Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name) try {
   std::vector<Violation> found = violations_of(problem);
   const Arch* arch = find_arch(arch_name);
   if (arch == nullptr)
-    found.push_back({"arch", "\"" + arch_name + "\"", "must be one of " + known_arch_names()});
+    found.push_back({"arch", in_quotes(arch_name), "must be one of " + known_arch_names()});
   if (!found.empty()) throw InvalidProblem(std::move(found));
   const AttentionProblem p = problem.normalized();
   const Target target{*arch, "", 0};
@@ -232,9 +251,11 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
                        const KernelSource source = render({traits_of(p), choice.config, *arch});
                        return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
                      });
+} catch (...) {
+  rethrow_as_error();
 }
 
-TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope) {
+TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope) try {
   require_valid(problem);
   if (!has_output(problem)) {
     throw InvalidProblem({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
@@ -248,14 +269,17 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
                           [&](const AttentionProblem& p) { return impl_->search_on(gpu, p, scope); });
   impl_->plans.clear();  // their configs may be outdated now
   return report;
+} catch (...) {
+  rethrow_as_error();
 }
 
 std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionProblem>& problems,
                                                    const std::vector<std::string>& archs,
-                                                   const PrecompileOptions& options) {
+                                                   const PrecompileOptions& options) try {
   const KernelRequests requests = kernel_requests(problems, archs, impl_->chooser);
   if (options.out.empty())
     return make_kernels(requests.kernels, impl_->kernels, options.jobs, options.observer);
+  require_writable(options.out);
   // Alone, without the read-only caches: all the kernels shall be in this directory.
   KernelCache cache(impl_->compiler, {},
                     std::make_shared<DiskCache>(options.out, DiskCache::Access::read_write), JitMode::on);
@@ -264,6 +288,8 @@ std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionPr
   export_records(requests.records, records);
   make_readable_by_all(options.out);  // made by root for a server's user, say
   return rows;
+} catch (...) {
+  rethrow_as_error();
 }
 
 void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) {

@@ -1,4 +1,5 @@
 // AttentionPlan: validate, fill in the parameters, launch.
+#include <api/boundary.h>
 #include <api/overlap.h>
 #include <api/plan.h>
 #include <api/validate.h>
@@ -59,13 +60,15 @@ class CallMemory final : public LaunchMemory {
 
 }  // namespace
 
-void AttentionPlan::run(const AttentionArgs& args, Stream stream) const {
+void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   const Impl& plan = *impl_;
   if (plan.launch.grid == 0) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
   require_usable(plan.problem, args, plan.device);
   const CallMemory memory(plan, args);
   start(*plan.kernel, plan.launch, plan.problem, args, stream, &memory);
+} catch (...) {
+  rethrow_as_error();
 }
 
 const AttentionProblem& AttentionPlan::problem() const {

@@ -14,22 +14,6 @@
 namespace fa2 {
 namespace {
 
-void require_valid(const std::vector<AttentionProblem>& problems, const std::vector<std::string>& archs) {
-  std::vector<Violation> found;
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    for (Violation violation : violations_of(problems[i])) {
-      violation.field = fmt::format("problems[{}].{}", i, violation.field);
-      found.push_back(std::move(violation));
-    }
-  }
-  for (std::size_t i = 0; i < archs.size(); ++i) {
-    if (find_arch(archs[i]) != nullptr) continue;
-    found.push_back(
-        {fmt::format("archs[{}]", i), "\"" + archs[i] + "\"", "must be one of " + known_arch_names()});
-  }
-  if (!found.empty()) throw InvalidProblem(std::move(found));
-}
-
 void add_request(const AttentionProblem& problem, const Arch& arch, ConfigChooser& chooser,
                  KernelRequests& requests, std::set<std::string>& seen) {
   KernelRequest request;
@@ -79,7 +63,8 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
 
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
                                const std::vector<std::string>& archs, ConfigChooser& chooser) {
-  require_valid(problems, archs);
+  std::vector<Violation> found = violations_of(problems, archs);
+  if (!found.empty()) throw InvalidProblem(std::move(found));
   KernelRequests requests;
   std::set<std::string> seen;
   for (const std::string& arch : archs) {

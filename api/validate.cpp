@@ -3,8 +3,12 @@
 #include <api/overlap.h>
 #include <api/validate.h>
 #include <fmt/format.h>
+#include <generator/arch.h>
+#include <generator/text.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace fa2 {
@@ -165,6 +169,14 @@ bool computes_nothing(const AttentionProblem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0;
 }
 
+/// Whether 128 bits hold what the rules of arguments compute, though the problem is not valid.
+bool has_shapes(const AttentionProblem& normalized) {
+  const AttentionProblem& p = normalized;
+  const auto is_extent = [](std::int64_t n) { return n >= 0 && n <= std::int64_t{1} << 32; };
+  return p.head_dim > 0 && p.head_dim_v > 0 && is_extent(p.batch) && is_extent(p.heads_q) &&
+         is_extent(p.heads_kv) && is_extent(p.seqlen_q) && is_extent(p.seqlen_k);
+}
+
 }  // namespace
 
 std::vector<Violation> violations_of(const AttentionProblem& problem) {
@@ -214,6 +226,33 @@ std::vector<Violation> violations_of(const AttentionProblem& problem, const Atte
   return found;
 }
 
+std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args) {
+  Violations found = violations_of(problem);
+  if (has_shapes(problem.normalized())) {
+    std::ranges::move(violations_of(problem, args), std::back_inserter(found));
+  } else {
+    check_scalars(found, args);
+  }
+  return found;
+}
+
+std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
+                                     const std::vector<std::string>& archs) {
+  Violations found;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    for (Violation violation : violations_of(problems[i])) {
+      violation.field = fmt::format("problems[{}].{}", i, violation.field);
+      found.push_back(std::move(violation));
+    }
+  }
+  for (std::size_t i = 0; i < archs.size(); ++i) {
+    if (find_arch(archs[i]) != nullptr) continue;
+    found.push_back(
+        {fmt::format("archs[{}]", i), in_quotes(archs[i]), "must be one of " + known_arch_names()});
+  }
+  return found;
+}
+
 std::vector<Violation> violations_of_residency(const AttentionArgs& args, int device,
                                                PointerFacts (*facts_of)(const void*)) {
   Violations found;
@@ -253,6 +292,10 @@ void require_valid(const AttentionProblem& problem) {
 void require_valid(const AttentionProblem& problem, const AttentionArgs& args) {
   Violations found = violations_of(problem, args);
   if (!found.empty()) throw InvalidProblem(std::move(found));
+}
+
+void require_valid_problem_of(const AttentionProblem& problem, const AttentionArgs& args) {
+  if (!violations_of(problem).empty()) throw InvalidProblem(violations_of_call(problem, args));
 }
 
 }  // namespace fa2

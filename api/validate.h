@@ -6,6 +6,7 @@
 #include <fa2/problem.h>
 #include <runtime/device.h>
 
+#include <string>
 #include <vector>
 
 namespace fa2 {
@@ -25,6 +26,13 @@ std::vector<Violation> violations_of(const AttentionProblem& problem);
 /// columns of the same rows, as slices of one packed QKVO buffer do: see disjoint_columns().
 std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args);
 
+/// Every rule that either breaks: of a problem that is not valid too, as far as its shapes can be told.
+std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args);
+
+/// Every rule that a list of problems breaks, and every name that is no arch's, by their indices.
+std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
+                                     const std::vector<std::string>& archs);
+
 /// Every non-null pointer that a kernel on `device` may not use. Device memory of that device, managed memory
 /// and pinned host memory are fine. `facts_of` is asked once per pointer.
 std::vector<Violation> violations_of_residency(const AttentionArgs& args, int device,
@@ -36,5 +44,8 @@ RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionAr
 /// @throws InvalidProblem with everything that violations_of() finds.
 void require_valid(const AttentionProblem& problem);
 void require_valid(const AttentionProblem& problem, const AttentionArgs& args);
+
+/// @throws InvalidProblem if the problem is wrong, and then with what is wrong with the arguments besides.
+void require_valid_problem_of(const AttentionProblem& problem, const AttentionArgs& args);
 
 }  // namespace fa2

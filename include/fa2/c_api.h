@@ -12,7 +12,8 @@
  *   if (fa2_attention(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error());
  *
  * Structs start with their size as the caller's header knows it. A library with more fields takes the
- * missing ones as 0, their default; one with fewer refuses fields beyond its own unless they are 0. */
+ * missing ones as 0, their default; one with fewer refuses fields beyond its own unless they are 0. A size
+ * beyond 4096 is refused: it was never set. */
 #ifndef FA2_C_API_H
 #define FA2_C_API_H
 

@@ -97,7 +97,7 @@ TEST_CASE("c api: NULL where something is needed is an error that names it") {
   CHECK(says("problems = NULL"));
   const char* const archs[] = {"sm_80", nullptr};
   CHECK(fa2_precompile(context.get(), &problem, 1, archs, 2, nullptr, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(says("archs = NULL"));
+  CHECK(says("archs[1] = NULL"));
   CHECK(fa2_context_destroy(nullptr) == FA2_OK);
   CHECK(fa2_plan_destroy(nullptr) == FA2_OK);
   fa2_string_free(nullptr);
@@ -122,6 +122,36 @@ TEST_CASE("c api: everything wrong with a problem is in the message") {
   CHECK(says("empty_row_lse = 2"));
 }
 
+TEST_CASE("c api: what is wrong with the problem, the arguments and their structs comes at once") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.dtype = 7;
+  problem.head_dim = 7;
+  fa2_args args = FA2_ARGS_INIT;
+  args.empty_row_lse = 2;
+  args.has_softmax_scale = 1;
+  args.softmax_scale = std::strtof("inf", nullptr);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"dtype = 7", "head_dim = 7", "empty_row_lse = 2", "softmax_scale = inf",
+                           "q = null", "k = null", "v = null", "o = null"}) {
+    CAPTURE(part);
+    CHECK(says(part));
+  }
+  problem.struct_size = 1;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("problem = a struct with struct_size 1"));
+  CHECK(says("softmax_scale = inf"));
+  problem.struct_size = sizeof problem;
+  args.struct_size = 1;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("args = a struct with struct_size 1"));
+  CHECK(says("head_dim = 7"));
+
+  fa2_plan* plan = nullptr;
+  CHECK(fa2_plan_create(context.get(), &problem, -5, &plan) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"dtype = 7", "head_dim = 7", "device = -5"}) CHECK(says(part));
+}
+
 TEST_CASE("c api: a problem without output needs nothing, and checks its scale all the same") {
   const TemporaryContext context;
   fa2_problem problem = example();
@@ -142,7 +172,10 @@ TEST_CASE("c api: struct sizes") {
   fa2_args args = FA2_ARGS_INIT;
   args.struct_size = 0;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(says("args = a struct with struct_size 0, must have at least 152"));
+  CHECK(says("args = a struct with struct_size 0, must have 152 to 4096"));
+  args.struct_size = 0xffffffff;  // was never set: nothing is read that far
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(says("struct_size 4294967295, must have 152 to 4096"));
 
   struct Newer {  // as a later header might declare it
     fa2_args known;
@@ -169,10 +202,10 @@ TEST_CASE("c api: context options") {
   options.config = "tile_q=1";
   CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
   CHECK(says("tile_q"));
-  options.config = nullptr;
   options.tune_budget_ms = -5;
+  options.tune = 4;
   CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
-  CHECK(says("-5"));
+  for (const char* part : {"tile_q", "tune_budget_ms = -5", "tune = 4"}) CHECK(says(part));
 }
 
 TEST_CASE("c api: each thread has its own message") {
@@ -223,4 +256,13 @@ TEST_CASE("c api: precompile reports every kernel, also those that fail") {
   problems[1].struct_size = 72;
   CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, nullptr) == FA2_INVALID_PROBLEM);
   CHECK(says("problems = element 1 with struct_size 72"));
+  problems[1] = example();
+  problems[1].mask = 9;
+  problems[0].head_dim = 7;
+  const char* const wrong[] = {nullptr, "sm_10"};
+  CHECK(fa2_precompile(context.get(), problems, 2, wrong, 2, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"problems[1].mask = 9", "problems[0].head_dim = 7", "archs[0] = NULL", "sm_10"}) {
+    CAPTURE(part);
+    CHECK(says(part));
+  }
 }

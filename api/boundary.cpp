@@ -1,0 +1,28 @@
+// Exceptions of the standard library, as the library's own.
+#include <api/boundary.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+#include <system_error>
+
+namespace fa2 {
+
+void rethrow_as_error() {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::internal, "out of host memory");
+  } catch (const std::system_error& error) {  // files (TMPDIR, say) and threads
+    throw Unavailable(fmt::format("the operating system refused: {}", error.what()));
+  } catch (const std::exception& error) {
+    throw Error(ErrorCode::internal, fmt::format("an exception that is none of fa2's: {}", error.what()));
+  } catch (...) {
+    throw Error(ErrorCode::internal, "an exception of an unknown type");
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,212 @@
+// What callers' structs hold, as this library knows them.
+#include <api/c_structs.h>
+#include <api/settings.h>
+#include <api/validate.h>
+#include <fmt/format.h>
+#include <generator/arch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace fa2 {
+
+namespace {
+
+/// Adds what `check` refuses.
+template <class Check>
+void append_refusals(Found& found, const Check& check) {
+  try {
+    check();
+  } catch (const InvalidProblem& error) {
+    append(found, error.violations());
+  }
+}
+
+// The sizes that the first version of the interface published: no caller has smaller structs.
+constexpr std::size_t first_size(const fa2_problem*) {
+  return 64;
+}
+constexpr std::size_t first_size(const fa2_args*) {
+  return 152;
+}
+constexpr std::size_t first_size(const fa2_context_options*) {
+  return 40;
+}
+
+// Far beyond what structs will grow to: a size that was never set is not followed through memory.
+constexpr std::size_t kMostStructBytes = 4096;
+
+bool has_sound_size(std::size_t size, std::size_t least, const std::string& name, Found& found) {
+  if (size >= least && size <= kMostStructBytes) return true;
+  found.push_back({name, fmt::format("a struct with struct_size {}", size),
+                   fmt::format("must have {} to {}", least, kMostStructBytes)});
+  return false;
+}
+
+/// The caller's struct as this library knows it: fields it lacks are 0, fields beyond ours must be 0.
+template <class Struct>
+std::optional<Struct> read_struct(const Struct* from, const std::string& name, Found& found) {
+  constexpr std::size_t kSize = sizeof(Struct), kFirst = first_size(static_cast<const Struct*>(nullptr));
+  static_assert(kSize >= kFirst && std::is_trivially_copyable_v<Struct>,
+                "published fields are never removed");
+  if (!is_given(from, name, found)) return std::nullopt;
+  const std::size_t size = from->struct_size;
+  if (!has_sound_size(size, kFirst, name, found)) return std::nullopt;
+  const unsigned char* bytes = reinterpret_cast<const unsigned char*>(from);
+  if (size > kSize &&
+      std::any_of(bytes + kSize, bytes + size, [](unsigned char byte) { return byte != 0; })) {
+    found.push_back({name, fmt::format("a struct with struct_size {}", size),
+                     fmt::format("must be 0 in the fields that fa2 {} does not know, from byte {} on",
+                                 version(), kSize)});
+  }
+  Struct copy{};
+  std::memcpy(&copy, bytes, std::min(size, kSize));
+  return copy;
+}
+
+/// Enumerations travel as int32 and would wrap around in a cast: those out of range are entered in `found`.
+template <class Enum>
+Enum enum_of(std::int32_t value, Enum last, const std::string& field, Found& found) {
+  if (value >= 0 && value <= static_cast<std::int32_t>(last)) return static_cast<Enum>(value);
+  found.push_back({field, fmt::format("{}", value), fmt::format("must be in 0..{}", static_cast<int>(last))});
+  return Enum{};
+}
+
+/// Where 0 means "not chosen" and the enumeration starts at 1.
+template <class Enum>
+std::optional<Enum> choice_of(std::int32_t value, Enum last, const char* field, Found& found) {
+  if (value == 0) return std::nullopt;
+  if (value > 0 && value <= static_cast<std::int32_t>(last) + 1) return static_cast<Enum>(value - 1);
+  found.push_back(
+      {field, fmt::format("{}", value), fmt::format("must be in 0..{}", static_cast<int>(last) + 1)});
+  return std::nullopt;
+}
+
+TensorStrides strides_of(const std::int64_t (&strides)[3]) {
+  return {strides[0], strides[1], strides[2]};
+}
+
+/// `prefix` goes before the names of fields.
+std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const std::string& name,
+                                             const std::string& prefix, Found& found) {
+  const auto from = read_struct(pointer, name, found);
+  if (!from) return std::nullopt;
+  AttentionProblem problem;
+  problem.dtype = enum_of(from->dtype, DType::bf16, prefix + "dtype", found);
+  problem.mask = enum_of(from->mask, MaskKind::causal_top_left, prefix + "mask", found);
+  problem.row_alignment =
+      enum_of(from->row_alignment, RowAlignment::bytes16_any_order, prefix + "row_alignment", found);
+  problem.head_dim = from->head_dim;
+  problem.head_dim_v = from->head_dim_v;
+  problem.batch = from->batch;
+  problem.heads_q = from->heads_q;
+  problem.heads_kv = from->heads_kv;
+  problem.seqlen_q = from->seqlen_q;
+  problem.seqlen_k = from->seqlen_k;
+  return problem;
+}
+
+void check_device(std::int32_t device, Found& found) {
+  if (device >= -1) return;
+  found.push_back(
+      {"device", fmt::format("{}", device), "must be a CUDA ordinal, or -1 for the current device"});
+}
+
+}  // namespace
+
+void append(Found& found, Found more) {
+  std::ranges::move(more, std::back_inserter(found));
+}
+
+void require_none(Found& found) {
+  if (!found.empty()) throw InvalidProblem(std::move(found));
+}
+
+bool is_given(const void* pointer, const std::string& name, Found& found) {
+  if (pointer == nullptr) found.push_back({name, "NULL", "must not be NULL"});
+  return pointer != nullptr;
+}
+
+std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found) {
+  return read_problem(pointer, "problem", "", found);
+}
+
+std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
+  const auto from = read_struct(pointer, "args", found);
+  if (!from) return std::nullopt;
+  AttentionArgs args;
+  args.q = from->q;
+  args.k = from->k;
+  args.v = from->v;
+  args.o = from->o;
+  args.lse = from->lse;
+  args.q_strides = strides_of(from->q_strides);
+  args.k_strides = strides_of(from->k_strides);
+  args.v_strides = strides_of(from->v_strides);
+  args.o_strides = strides_of(from->o_strides);
+  if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
+  args.empty_row_lse = enum_of(from->empty_row_lse, EmptyRowLse::negative_infinity, "empty_row_lse", found);
+  return args;
+}
+
+ContextOptions options_of(const fa2_context_options* pointer) {
+  ContextOptions options;
+  if (pointer == nullptr) return options;
+  Found found;
+  const auto from = read_struct(pointer, "options", found);
+  if (from) {
+    options.tune = choice_of(from->tune, TuneMode::search, "tune", found);
+    options.jit = choice_of(from->jit, JitMode::off, "jit", found);
+    if (from->tune_budget_ms != 0) options.tune_budget_ms = from->tune_budget_ms;
+    if (from->cache_dir != nullptr) options.cache_dir = from->cache_dir;
+    if (from->read_only_caches != nullptr) options.read_only_caches = split_paths(from->read_only_caches);
+    if (from->config != nullptr) append_refusals(found, [&] { options.config = parse_config(from->config); });
+  }
+  if (!found.empty()) append_refusals(found, [&] { settings_of(options); });
+  require_none(found);
+  return options;
+}
+
+std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found) {
+  constexpr AttentionProblem kUnread{.head_dim = 8};
+  std::vector<AttentionProblem> converted;
+  if (count == 0 || !is_given(problems, "problems", found)) return converted;
+  const std::size_t stride = problems->struct_size;
+  if (!has_sound_size(stride, first_size(problems), "problems", found)) return converted;
+  converted.assign(count, kUnread);
+  const unsigned char* bytes = reinterpret_cast<const unsigned char*>(problems);
+  for (std::size_t i = 0; i < count; ++i) {
+    const fa2_problem* problem = reinterpret_cast<const fa2_problem*>(bytes + i * stride);
+    if (problem->struct_size != stride) {
+      found.push_back({"problems", fmt::format("element {} with struct_size {}", i, problem->struct_size),
+                       fmt::format("must all have the first one's struct_size, {}", stride)});
+      continue;
+    }
+    const std::string name = fmt::format("problems[{}]", i);
+    converted[i] = read_problem(problem, name, name + ".", found).value_or(kUnread);
+  }
+  return converted;
+}
+
+std::vector<std::string> archs_of(const char* const* archs, std::size_t count, Found& found) {
+  if (count == 0 || !is_given(archs, "archs", found)) return {};
+  std::vector<std::string> converted(count, std::string(known_archs().front().name));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (is_given(archs[i], fmt::format("archs[{}]", i), found)) converted[i] = archs[i];
+  }
+  return converted;
+}
+
+AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device) {
+  Found found;
+  const auto problem = problem_of(pointer, found);
+  check_device(device, found);
+  if (!found.empty() && problem) append(found, violations_of(*problem));
+  require_none(found);
+  return *problem;
+}
+
+}  // namespace fa2

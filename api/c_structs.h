@@ -1,0 +1,41 @@
+// The structs of the C interface, converted. What is wrong with them is collected, so that one error lists it all.
+#pragma once
+
+#include <fa2/attention.h>
+#include <fa2/c_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// What is wrong with a call. Conversions enter their share and go on.
+using Found = std::vector<Violation>;
+
+void append(Found& found, Found more);
+
+/// @throws InvalidProblem if there is anything in `found`.
+void require_none(Found& found);
+
+/// Whether `pointer` is not NULL.
+bool is_given(const void* pointer, const std::string& name, Found& found);
+
+/// nullopt if nothing can be read. The rules of problems and arguments are not checked: only what a conversion
+/// would lose.
+std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
+std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
+
+/// NULL: no options. @throws InvalidProblem with everything that a Context would refuse too.
+ContextOptions options_of(const fa2_context_options* pointer);
+
+/// A problem and the device to make it ready on. @throws InvalidProblem.
+AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device);
+
+/// One for each, so that indices stay: in place of those that cannot be read, one with nothing wrong.
+std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found);
+std::vector<std::string> archs_of(const char* const* archs, std::size_t count, Found& found);
+
+}  // namespace fa2

@@ -1,0 +1,61 @@
+// A problem and its arguments, judged together.
+#include <api/validate.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+using namespace fa2;
+
+namespace {
+
+AttentionProblem problem() {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.seqlen_q = p.seqlen_k = 16;
+  return p.normalized();
+}
+
+AttentionArgs arguments(const AttentionProblem& p) {
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+  return bshd_args(p, at(0x1000000), at(0x2000000), at(0x3000000), at(0x4000000));
+}
+
+std::string text_of(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& v : violations) text += to_string(v) + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("validate: a wrong problem and wrong arguments are told of together") {
+  AttentionProblem p = problem();
+  AttentionArgs a = arguments(p);
+  CHECK(violations_of_call(p, a).empty());
+  CHECK_NOTHROW(require_valid_problem_of(p, a));
+  a.k = nullptr;
+  a.softmax_scale = INFINITY;
+  CHECK_NOTHROW(require_valid_problem_of(p, a));  // for its plan to tell
+  p.dtype = static_cast<DType>(9);
+  p.head_dim = 7;
+  const std::string text = text_of(violations_of_call(p, a));
+  for (const char* part : {"dtype = 9", "head_dim = 7", "k = null", "softmax_scale = inf"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  CHECK_THROWS_WITH_AS(require_valid_problem_of(p, a), doctest::Contains("k = null"), InvalidProblem);
+}
+
+TEST_CASE("validate: of extents with which nothing can be computed the scalars are judged at least") {
+  using Limits = std::numeric_limits<std::int64_t>;
+  for (const std::int64_t extent : {Limits::min(), std::int64_t{-1}, Limits::max()}) {
+    AttentionProblem p = problem();
+    AttentionArgs a = arguments(p);
+    a.softmax_scale = INFINITY;
+    p.batch = p.heads_q = p.seqlen_k = extent;
+    const std::string text = text_of(violations_of_call(p, a));
+    CHECK(text.find("seqlen_k = ") != std::string::npos);
+    CHECK(text.find("softmax_scale = inf") != std::string::npos);
+  }
+}
