@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <generator/arch.h>
 #include <interpreter/block.h>
+#include <interpreter/block_observer.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 namespace fa2::interpreter {
@@ -75,7 +75,9 @@ class InterpretedKernel final : public Kernel {
     BankCounts banks;
     std::mutex mutex;
     std::vector<std::unique_ptr<Block>> idle;
-    for_each_index(grid, static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t index) {
+    const BlockObserver* const observer = ScopedBlockObserver::current();
+    std::size_t done = 0;
+    for_each_index(grid, usable_cores(), [&](std::size_t index) {
       std::unique_ptr<Block> block;
       {
         const std::lock_guard lock(mutex);
@@ -89,6 +91,8 @@ class InterpretedKernel final : public Kernel {
       block->run(entry_, params, static_cast<unsigned>(index), global);
       const std::lock_guard lock(mutex);
       idle.push_back(std::move(block));
+      ++done;
+      if (observer != nullptr) (*observer)(done, grid);
     });
     for (const auto& block : idle) {
       for (const auto& [site, count] : block->banks()) {

@@ -1,6 +1,8 @@
 // A loop over indices on several threads.
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -10,6 +12,13 @@
 #include <vector>
 
 namespace fa2 {
+
+/// That this process may run on: under taskset, or in a container, fewer than the machine has.
+inline int usable_cores() {
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
 
 /// Calls body(i) once for each i in [0, count) on up to `threads` threads, the caller's among them; indices
 /// start in ascending order. If a call throws, no further index starts, and the exception of the lowest index

@@ -11,6 +11,7 @@
 namespace fa2::tools {
 namespace {
 
+constexpr std::chrono::milliseconds kRedraw(100);
 constexpr const char* kStartOfLine = "\r\x1b[K";
 
 std::size_t terminal_columns() {
@@ -32,7 +33,11 @@ Progress::~Progress() {
 }
 
 void Progress::update(std::size_t done, const std::string& detail) {
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  if (!visible_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - drawn_ < kRedraw) return;
+  drawn_ = now;
+  const std::chrono::duration<double> elapsed = now - start_;
   draw(progress_line(what_, done, total_, elapsed.count(), detail));
 }
 

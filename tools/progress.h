@@ -8,7 +8,7 @@
 namespace fa2::tools {
 
 /// "compiling 7/24, 3.1/s, 5 s left: <detail>". Silent unless stderr is a terminal, and under --json if
-/// stdout is one too. Erases its line at the end. Not thread-safe.
+/// stdout is one too. Redrawn ten times a second at most, its line erased at the end. Not thread-safe.
 class Progress {
  public:
   /// `total` 0: the work has no steps; only `what` is shown.
@@ -26,6 +26,7 @@ class Progress {
   std::size_t total_;
   bool visible_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point drawn_{};
 };
 
 /// The line itself: "compiling 7/24, 3.1/s, 5 s left: detail".
