@@ -144,7 +144,7 @@ NpyArray read_npy(const std::filesystem::path& path, std::size_t rank) {
   }
 }
 
-void write_npy(const std::filesystem::path& path, const NpyArray& array) {
+void write_npy(OutputFile& file, const NpyArray& array) {
   const NpyHeader header{array.is_float16() ? "<f2" : "<f4", false, array.shape};
   const auto write = [&](const auto& values) {
     if (values.size() != count_of(array.shape)) {
@@ -152,15 +152,16 @@ void write_npy(const std::filesystem::path& path, const NpyArray& array) {
                   fmt::format("{} values for shape {}", values.size(), shape_text(array.shape)));
     }
     const std::string start = file_start(header);
-    errno = 0;
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file.write(start.data(), static_cast<std::streamsize>(start.size()));
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof values[0]));
-    file.close();
-    if (!file) fail(fmt::format("{} could not be written: {}", path.string(), std::strerror(errno)));
+    file.write(start.data(), start.size());
+    file.write(values.data(), values.size() * sizeof values[0]);
   };
   std::visit(write, array.values);
+}
+
+void write_npy(const std::filesystem::path& path, const NpyArray& array) {
+  OutputFile file(path);
+  write_npy(file, array);
+  file.commit();
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

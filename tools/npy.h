@@ -1,6 +1,8 @@
 // NumPy's .npy files: float16 and float32 arrays in C order.
 #pragma once
 
+#include <tools/output_file.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -23,8 +25,11 @@ struct NpyArray {
 ///         order, big endian, another dtype, another rank.
 NpyArray read_npy(const std::filesystem::path& path, std::size_t rank);
 
-/// Writes version 1.0, in place. @throws Error if it cannot be written, or if shape and number of values
-/// differ.
+/// Writes version 1.0, all but the file's commit(). @throws Error if it cannot be written, or if shape and
+/// number of values differ.
+void write_npy(OutputFile& file, const NpyArray& array);
+
+/// The same into a file of that path.
 void write_npy(const std::filesystem::path& path, const NpyArray& array);
 
 /// "(1, 405, 12, 32)"

@@ -1,9 +1,11 @@
 // fa2 run: attention on tensors from files.
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <interpreter/block_observer.h>
 #include <runtime/device_buffer.h>
 #include <tools/measure.h>
 #include <tools/problem_options.h>
+#include <tools/progress.h>
 #include <tools/table.h>
 #include <tools/tensor_files.h>
 #include <tools/verb.h>
@@ -67,8 +69,19 @@ void measure(const AttentionPlan& plan, const AttentionArgs& args, const OwnedSt
   out.launches = timer.launches();
 }
 
+/// Shows how far the interpreter has come, which may take minutes.
+void launch(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStream& stream, bool json) {
+  std::optional<Progress> progress;
+  const interpreter::ScopedBlockObserver observer([&](std::size_t done, std::size_t blocks) {
+    if (!progress) progress.emplace("interpreting blocks", blocks, json);
+    progress->update(done);
+  });
+  plan.run(args, stream.get());
+  stream.synchronize();
+}
+
 /// Needs the plan's context current.
-Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& options) {
+Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& options, bool json) {
   const AttentionProblem& problem = in.problem;
   Outputs out{output_of(problem, options.file_layout()), {}, {}, 0};
   if (options.check || !options.lse.empty()) {
@@ -84,8 +97,7 @@ Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& opti
   AttentionArgs args =
       make_args(problem, q.data(), k.data(), v.data(), o.data(), static_cast<float*>(lse.data()));
   args.softmax_scale = options.scale;
-  plan.run(args, stream.get());
-  stream.synchronize();
+  launch(plan, args, stream, json);
   o.download(out.o.bits.data(), o.size());
   lse.download(out.lse.data(), lse.size());
   if (plan.explain().arch != interpreter_arch().name) measure(plan, args, stream, out);
@@ -105,11 +117,23 @@ bool writes_float32(const Inputs& in) {
   return in.problem.dtype != DType::f16 || in.q.was_float32 || in.k.was_float32 || in.v.was_float32;
 }
 
-void write_outputs(const Inputs& in, const Outputs& out, const Options& options) {
-  write_tensor(options.out, out.o, in.problem.dtype, writes_float32(in));
-  if (options.lse.empty()) return;
-  write_npy(options.lse, {{in.problem.batch, in.problem.heads_q, in.problem.seqlen_q}, out.lse});
-}
+/// Where the results go.
+struct OutputFiles {
+  explicit OutputFiles(const Options& options) : o(options.out) {
+    if (!options.lse.empty()) lse.emplace(options.lse);
+  }
+
+  void write(const Inputs& in, const Outputs& out) {
+    const AttentionProblem& p = in.problem;
+    write_tensor(o, out.o, p.dtype, writes_float32(in));
+    if (lse) write_npy(*lse, {{p.batch, p.heads_q, p.seqlen_q}, out.lse});
+    o.commit();
+    if (lse) lse->commit();
+  }
+
+  OutputFile o;
+  std::optional<OutputFile> lse;
+};
 
 Json json_of(const AttentionPlan& plan, const Outputs& out,
              const std::optional<reference::Verdict>& verdict) {
@@ -156,12 +180,13 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
 }
 
 int run(const Options& options, bool json) {
+  OutputFiles files(options);
   const Inputs in = read_inputs(options);
   const Device& gpu = options.device.device();
   const ScopedContext context(gpu.ordinal);
   const AttentionPlan plan = Context::default_context().plan(in.problem, gpu.ordinal);
-  const Outputs out = compute(plan, in, options);
-  write_outputs(in, out, options);
+  const Outputs out = compute(plan, in, options, json);
+  files.write(in, out);
   const auto verdict = check(in, out, options);
   json ? print_json(json_of(plan, out, verdict)) : print_result(plan, out, verdict, options);
   if (!verdict || verdict->ok) return kOk;

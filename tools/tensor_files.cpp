@@ -122,11 +122,11 @@ HostTensor output_of(const AttentionProblem& problem, Layout layout) {
   return tensor;
 }
 
-void write_tensor(const std::filesystem::path& path, const HostTensor& tensor, DType dtype, bool as_float32) {
+void write_tensor(OutputFile& file, const HostTensor& tensor, DType dtype, bool as_float32) {
   const std::vector<std::int64_t> shape = tensor.extents.shape(tensor.layout);
-  if (as_float32) return write_npy(path, {shape, floats_of(tensor.bits, dtype)});
+  if (as_float32) return write_npy(file, {shape, floats_of(tensor.bits, dtype)});
   if (dtype != DType::f16) throw Error(ErrorCode::internal, "only float16 bits can be written as they are");
-  write_npy(path, {shape, tensor.bits});
+  write_npy(file, {shape, tensor.bits});
 }
 
 }  // namespace fa2::tools

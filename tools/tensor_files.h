@@ -46,7 +46,7 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
 /// The contiguous output of a problem, without values.
 HostTensor output_of(const AttentionProblem& problem, Layout layout);
 
-/// float32 if `as_float32`, else the bits, which must be float16.
-void write_tensor(const std::filesystem::path& path, const HostTensor& tensor, DType dtype, bool as_float32);
+/// float32 if `as_float32`, else the bits, which must be float16. The caller commits.
+void write_tensor(OutputFile& file, const HostTensor& tensor, DType dtype, bool as_float32);
 
 }  // namespace fa2::tools

@@ -19,6 +19,12 @@ HostTensor zeros(std::int64_t batch, std::int64_t rows, std::int64_t heads, std:
   return tensor;
 }
 
+void write(const std::filesystem::path& path, const HostTensor& tensor, bool as_float32) {
+  OutputFile file(path);
+  write_tensor(file, tensor, DType::f16, as_float32);
+  file.commit();
+}
+
 double count_flops(const AttentionProblem& p) {
   double pairs = 0;
   for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
@@ -47,7 +53,7 @@ TEST_CASE("tensor files: both layouts name the same elements") {
   CHECK(a.logical(DType::f16).values == b.logical(DType::f16).values);
   CHECK(a.logical(DType::f16).at(1, 0, 2, 0) == 120);
   CHECK(b.extents.rows == 3);
-  write_tensor(dir / "back.npy", b, DType::f16, true);
+  write(dir / "back.npy", b, true);
   CHECK(std::get<1>(read_npy(dir / "back.npy", 4).values) == bhsd);
 }
 
@@ -65,7 +71,7 @@ TEST_CASE("tensor files: inputs are rounded, and refused where they overflow") {
   CHECK(read_tensor(dir / "h.npy", Layout::bshd, DType::f16).bits ==
         std::vector<std::uint16_t>{0x7e01, 0x3555});
   CHECK(read_tensor(dir / "h.npy", Layout::bshd, DType::bf16).bits[1] == 0x3eab);
-  write_tensor(dir / "same.npy", read_tensor(dir / "h.npy", Layout::bshd, DType::f16), DType::f16, false);
+  write(dir / "same.npy", read_tensor(dir / "h.npy", Layout::bshd, DType::f16), false);
   CHECK(read_npy(dir / "same.npy", 4).is_float16());
 }
 

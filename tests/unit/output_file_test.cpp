@@ -1,0 +1,110 @@
+// Files that a command writes: known to be writable at once, and whole or as they were.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/temporary_directory.h>
+#include <tools/output_file.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+using fa2::tools::OutputFile;
+
+namespace {
+
+std::size_t files_in(const std::filesystem::path& directory) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+
+/// No file of this process grows beyond `bytes` while it lives, as on a full disk.
+class ScopedFileLimit {
+ public:
+  explicit ScopedFileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &saved_);
+    const rlimit limit{bytes, saved_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~ScopedFileLimit() {
+    setrlimit(RLIMIT_FSIZE, &saved_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  ScopedFileLimit(const ScopedFileLimit&) = delete;
+  ScopedFileLimit& operator=(const ScopedFileLimit&) = delete;
+
+ private:
+  rlimit saved_{};
+  void (*handler_)(int);
+};
+
+}  // namespace
+
+TEST_CASE("output file: the old content stays until all of the new is there") {
+  const test::TemporaryDirectory dir;
+  std::ofstream(dir / "x") << "old";
+  {
+    OutputFile file(dir / "x");
+    CHECK(files_in(dir.path()) == 1);  // opening it leaves nothing, should the computation be interrupted
+    file.write("new", 3);
+    CHECK(test::read_text(dir / "x") == "old");
+    file.commit();
+    CHECK(test::read_text(dir / "x") == "new");
+  }
+  CHECK(files_in(dir.path()) == 1);
+  OutputFile(dir / "x").write("unfinished", 10);
+  CHECK(test::read_text(dir / "x") == "new");
+  OutputFile unwritten(dir / "y");
+  CHECK(files_in(dir.path()) == 1);
+}
+
+TEST_CASE("output file: a path that cannot be written is an error at once") {
+  const test::TemporaryDirectory dir;
+  CHECK_THROWS_WITH_AS(OutputFile(dir / "none" / "x"),
+                       doctest::Contains("none/x cannot be written: No such file"), Error);
+  CHECK_THROWS_WITH_AS(OutputFile(dir.path()), doctest::Contains("cannot be written: Is a directory"), Error);
+}
+
+TEST_CASE("output file: a full disk costs the new file, not the old one") {
+  const test::TemporaryDirectory dir;
+  std::ofstream(dir / "x") << "old";
+  const std::vector<char> bytes(1 << 16);
+  {
+    OutputFile file(dir / "x");
+    const ScopedFileLimit limit(1000);
+    CHECK_THROWS_WITH_AS(file.write(bytes.data(), bytes.size()), doctest::Contains("x cannot be written"),
+                         Error);
+  }
+  CHECK(test::read_text(dir / "x") == "old");
+  CHECK(files_in(dir.path()) == 1);
+  if (!std::filesystem::exists("/dev/full")) {
+    MESSAGE("partly skipped: there is no /dev/full");
+    return;
+  }
+  OutputFile full("/dev/full");
+  CHECK_THROWS_WITH_AS(full.write("x", 1), doctest::Contains("/dev/full cannot be written: No space left"),
+                       Error);
+}
+
+TEST_CASE("output file: rights and symbolic links stay, devices are written as they are") {
+  const test::TemporaryDirectory dir;
+  std::ofstream(dir / "x") << "old";
+  chmod((dir / "x").c_str(), 0640);
+  std::filesystem::create_symlink("x", dir / "link");
+  OutputFile file(dir / "link");
+  file.write("new", 3);
+  file.commit();
+  CHECK(std::filesystem::is_symlink(dir / "link"));
+  CHECK(test::read_text(dir / "x") == "new");
+  CHECK(test::mode_of(dir / "x") == 0640);
+  OutputFile nothing("/dev/null");
+  nothing.write("x", 1);
+  nothing.commit();
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+}
