@@ -21,7 +21,7 @@ struct Options {
   MatrixOptions matrix;
   int rounds = 9;
   std::string tune;
-  DeviceOption device;
+  GpuOption device;
 };
 
 /// One cell of the table.

@@ -1,15 +1,22 @@
 // The fa2 command: parses, runs one verb, turns errors into messages and exit statuses.
 #include <fa2/attention.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <generator/text.h>
 #include <tools/verb.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <span>
+#include <string_view>
 
 namespace {
 
 using namespace fa2::tools;
+
+constexpr std::size_t kMostMessage = 4096;  // of what quotes the command line
 
 int fail(const CLI::App& verb, const std::string& message) {
   if (wants_json(verb)) print_json({{"error", message}});
@@ -39,15 +46,36 @@ int flushed(int status) {
   return kFailed;
 }
 
+/// Whether the first word of the line names a verb; one that is an option is CLI11's to judge.
+bool is_verb(std::string_view word, std::span<const Verb> verbs) {
+  return word.empty() || word.front() == '-' ||
+         std::ranges::any_of(verbs, [&](const Verb& verb) { return verb.app->get_name() == word; });
+}
+
+int refuse_verb(std::string_view word, std::span<const Verb> verbs) {
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs) names.push_back(verb.app->get_name());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string_view meant = fa2::nearest(word, views);
+  fmt::print(stderr, "fa2: there is no verb {}{} There are {}; fa2 --help says what each does.\n",
+             fa2::in_quotes(word), meant.empty() ? "." : fmt::format("; did you mean {}?", meant),
+             fmt::join(names, ", "));
+  return kUsage;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Attention kernels rendered, compiled, cached and tuned at run time.", "fa2");
   app.set_version_flag("--version", fa2::version());
   app.require_subcommand(1);
+  app.failure_message([](const CLI::App* from, const CLI::Error& error) {
+    return fa2::printable(CLI::FailureMessage::simple(from, error), kMostMessage);
+  });
   app.footer("Example:\n  fa2 info\nfa2 VERB --help shows the options of a verb and an example.");
   const Verb verbs[] = {add_info(app),       add_run(app),   add_bench(app),   add_tune(app),
                         add_precompile(app), add_cache(app), add_explain(app), add_dump(app)};
+  if (argc > 1 && !is_verb(argv[1], verbs)) return refuse_verb(argv[1], verbs);
   try {
     app.parse(argc, argv);
     for (const Verb& verb : verbs) {

@@ -164,7 +164,11 @@ const Device& DeviceOption::device() const {
   return fa2::device(ordinal_of(text));
 }
 
-const Device& DeviceOption::gpu() const {
+void GpuOption::add_to(CLI::App& verb) {
+  verb.add_option("--device", text, "cuda:N, or auto: the first GPU")->capture_default_str();
+}
+
+const Device& GpuOption::gpu() const {
   if (text == "interpreter")
     throw Unavailable("this measures a GPU: the time that a kernel takes on the interpreter says nothing");
   try {

@@ -81,6 +81,13 @@ struct DeviceOption {
 
   void add_to(CLI::App& verb);
   const Device& device() const;
+};
+
+/// `--device auto|cuda:N` of what measures.
+struct GpuOption {
+  std::string text = "auto";
+
+  void add_to(CLI::App& verb);
   /// auto: the first GPU. @throws Unavailable if there is none, or it is the interpreter.
   const Device& gpu() const;
 };

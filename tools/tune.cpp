@@ -15,7 +15,7 @@ namespace {
 
 struct Options {
   ProblemOptions problem;
-  DeviceOption device;
+  GpuOption device;
   std::optional<std::int64_t> budget_ms;
   bool all = false;
 };

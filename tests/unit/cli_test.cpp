@@ -132,6 +132,28 @@ TEST_CASE("cli: wrong usage is status 2, a message on stderr and nothing on stdo
   }
 }
 
+TEST_CASE("cli: an unknown verb is named, with the one that was meant") {
+  const Command fa2;
+  const Result result = fa2.run("rnu --q x.npy");
+  CHECK(result.status == 2);
+  CHECK(result.out.empty());
+  CHECK(result.says("there is no verb \"rnu\"; did you mean run?"));
+  CHECK(fa2.run("fly").says("there is no verb \"fly\". There are info, run, bench"));
+  CHECK(fa2.run("$(printf '\\377')").says("\"\\xff\""));
+}
+
+TEST_CASE("cli: help offers the devices that a verb accepts") {
+  const Command fa2;
+  for (const std::string verb : kVerbs) {
+    CAPTURE(verb);
+    const std::string help = fa2.run(verb + " --help").out;
+    const std::size_t at = help.find("--device");
+    if (at == std::string::npos) continue;
+    const bool offers = help.find("interpreter (the CPU", at) != std::string::npos;
+    CHECK(offers == (verb == "run" || verb == "explain" || verb == "dump"));
+  }
+}
+
 TEST_CASE("cli: info describes the machine and every variable, even with wrong settings") {
   const Command fa2;
   const Result result = fa2.run("info --json", "FA2_TUNE=perhaps FA2_CACHE_PATH=/nowhere");
@@ -142,10 +164,14 @@ TEST_CASE("cli: info describes the machine and every variable, even with wrong s
   CHECK_FALSE(info.at("no_gpu").get<std::string>().empty());
   REQUIRE(info.at("environment").size() == fa2::environment().size());
   for (const Json& variable : info.at("environment")) {
-    if (variable.at("name") == "FA2_TUNE") CHECK(variable.at("value") == "perhaps");
+    if (variable.at("name") == "FA2_TUNE") {
+      CHECK(variable.at("value") == "perhaps");
+      CHECK(variable.at("error").get<std::string>().find("must be one of off") != std::string::npos);
+    }
     if (variable.at("name") == "FA2_CONFIG") CHECK(variable.at("value").is_null());
   }
   CHECK(info.at("settings_error").get<std::string>().find("FA2_TUNE") != std::string::npos);
+  CHECK(info.at("settings_warning").get<std::string>().find("FA2_CACHE_PATH = \"/nowhere\"") == 0);
   REQUIRE(info.at("caches").size() == 2);
   CHECK(info.at("caches")[0].at("path") == "/nowhere");
   CHECK(info.at("caches")[1].at("entries") == 0);
@@ -189,6 +215,19 @@ TEST_CASE("cli: without a GPU, run computes on the interpreter and says so once"
   CHECK(no_such_gpu.json().at("error").get<std::string>().find("libcuda") != std::string::npos);
   CHECK(fa2.run("run" + files, "FA2_DEVICE=tpu").says("FA2_DEVICE"));
   CHECK(fa2.run("run" + files, "FA2_INTERPRETER=later").says("FA2_INTERPRETER"));
+}
+
+TEST_CASE("cli: an output that cannot be written is said before anything is read or computed") {
+  const Command fa2;
+  const Result run = fa2.run("run --q none --k none --v none" + fa2.option("--out", "none/o.npy"));
+  CHECK(run.status == 1);
+  CHECK(run.says("none/o.npy cannot be written: No such file or directory"));
+  std::ofstream(fa2.file("file")) << "no directory";
+  const Result precompile =
+      fa2.run("precompile" + kOneKernel + fa2.option("--out", "file/pack"), "FA2_NVRTC=/none.so");
+  CHECK(precompile.status == 1);
+  CHECK(precompile.says("file/pack: Not a directory"));
+  CHECK_FALSE(precompile.says("/none.so"));
 }
 
 TEST_CASE("cli: run names the file that is wrong") {
