@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 # NVRTC from NVIDIA's wheel, where no toolkit is installed: known only after `dependencies`.
 USE_NVRTC = $(if $(FA2_NVRTC),,$(addprefix FA2_NVRTC=$(CURDIR)/,$(shell ls .deps/cuda/lib64/libnvrtc.so.13 2>/dev/null)))
 
-.PHONY: help dependencies build demo test sanitize format tidy clean
+.PHONY: help dependencies configure build demo test sanitize format tidy clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -12,11 +12,14 @@ help: ## Show the targets
 dependencies:
 	@bash scripts/install_dependencies.sh
 
-build: dependencies ## Build the library, the fa2 command, the examples and the tests
+configure: dependencies
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_FLAGS) >/dev/null
+
+build: configure ## Build the library, the fa2 command, the examples and the tests
 	@cmake --build $(BUILD) -j $(JOBS)
 
-demo: build ## Run attention on the sample, on the GPU or the interpreter
+demo: configure ## Run attention on the sample, on the GPU or the interpreter
+	@cmake --build $(BUILD) -j $(JOBS) --target fa2_command
 	@$(USE_NVRTC) bash scripts/demo.sh $(BUILD)
 
 test: build ## Run every test suite; the GPU suite says so where there is no GPU

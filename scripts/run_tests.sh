@@ -1,23 +1,46 @@
 #!/usr/bin/env bash
-# Runs every suite of a build folder, prints doctest's totals and ends with "N passed, N failed". Usage: run_tests.sh BUILD
+# Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N failed". A job is a
+# suite, or one case of a suite whose cases take seconds. Compiled kernels are shared. Usage: run_tests.sh BUILD
 set -uo pipefail
-build=$1
-log=$(mktemp); trap 'rm -f "$log"' EXIT
-failed_suites=0
-run() {  # run SUITE TITLE
-  test -x "$build/tests/fa2_$1_tests" || return
-  echo "== $2"
-  "$build/tests/fa2_$1_tests" 2>&1 | tee -a "$log" | grep -vE '^$'
-  [ "${PIPESTATUS[0]}" = 0 ] || failed_suites=$((failed_suites + 1))
+build=$(realpath "$1")
+source_dir=$(realpath "$(dirname "$0")/..")
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+export TEST_KERNEL_CACHE=$work/kernels
+mkdir -m 700 "$TEST_KERNEL_CACHE"
+
+# A line a job: title, FA2_INTERPRETER, test case (none: all of them), command.
+suite() { echo "$1|early||$build/tests/fa2_$1_tests"; }
+cases() {  # cases SUITE MODE
+  local number=0 binary=$build/tests/fa2_$1_tests
+  while read -r name; do
+    echo "$1 $2 $((number += 1))|$2|${name//,/?}|$binary"  # a comma would separate names
+  done < <("$binary" --list-test-cases --no-colors | grep -vE '^(\[doctest\]|=====)')
 }
-for suite in unit golden compile gpu; do run "$suite" "$suite"; done
-for options in early late,seed=1; do FA2_INTERPRETER=$options run interpreter "interpreter, $options"; done
-echo "== package"
-package_failed=0
-bash "$(dirname "$0")/../tests/package/run.sh" "$(realpath "$(dirname "$0")/..")" "$(realpath "$build")" || package_failed=1
-totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | sed -n 's/.*test cases: *[0-9]* | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1 \2/p' |
-  awk -v package="$package_failed" '{p += $1; f += $2} END {print p + 1 - package, f + package}')
-read -r passed failed <<<"$totals"
-[ "$failed_suites" = 0 ] || [ "$failed" != 0 ] || failed=$failed_suites
+jobs() {
+  echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
+  suite unit; suite golden; suite gpu
+  cases compile early
+  cases interpreter early; cases interpreter late,seed=1
+}
+
+run_job() {
+  IFS='|' read -r title mode name command <<<"$1"
+  local log="$work/$title.log" started=$SECONDS status=0
+  FA2_INTERPRETER=$mode $command ${name:+"--test-case=$name"} >"$log" 2>&1 || status=$?
+  # A job without doctest's totals, or that ended before they were printed, is one test.
+  local totals passed failed
+  totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | sed -n 's/.*test cases: *[0-9]* | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1 \2/p')
+  read -r passed failed <<<"${totals:-$((status == 0)) $((status != 0))}"
+  [ $((status == 0 && passed > 0)) = 1 ] || [ "$failed" != 0 ] || failed=1
+  echo "$passed $failed" >"$work/$title.totals"
+  [ "$failed" = 0 ] || { echo "== $title failed:"; cat "$log"; }
+  grep -hE 'skipped:|^package:' "$log" | sort -u
+  printf '%4d s  %3d passed, %d failed  %s%s\n' $((SECONDS - started)) "$passed" "$failed" "$title" "${name:+: $name}"
+}
+export -f run_job
+export work
+
+jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
+read -r passed failed <<<"$(cat "$work"/*.totals | awk '{p += $1; f += $2} END {print p, f}')"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -64,9 +63,8 @@ GuardedCall peaked(DType dtype, MaskKind mask, int dim, const Peak& peak) {
 }
 
 /// Empty where the device has no such main loop.
-std::optional<Context> context_for(const std::string& config, const AttentionProblem& problem,
-                                   const std::filesystem::path& cache) {
-  ContextOptions options = untuned(cache);
+std::optional<Context> context_for(const std::string& config, const AttentionProblem& problem) {
+  ContextOptions options = untuned();
   if (!config.empty()) {
     options.config = parse_config(config);
     options.config->skip_masked = options.config->mainloop == 90 && problem.mask != MaskKind::none;
@@ -80,7 +78,6 @@ std::optional<Context> context_for(const std::string& config, const AttentionPro
 TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   for (const Peak& peak : {Peak{1, 0}, {4, 0}, {12, 0}, {60, 0}, {1, 6.5f}}) {
     std::vector<Ratios> ratios(kConfigs.size());
     for (const DType dtype : {DType::f16, DType::bf16}) {
@@ -92,7 +89,7 @@ TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
         const reference::Errors baseline = reference::errors_of(
             reference::attention_fused_baseline(call.problem, call.q, call.k, call.v, scale), exact);
         for (std::size_t i = 0; i < kConfigs.size(); ++i) {
-          std::optional<Context> context = context_for(kConfigs[i], call.problem, cache.path());
+          std::optional<Context> context = context_for(kConfigs[i], call.problem);
           if (!context) continue;
           call.upload();
           context->attention(call.problem, call.args);

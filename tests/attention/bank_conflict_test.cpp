@@ -8,7 +8,6 @@
 
 #include "../support/captured_log.h"
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -20,8 +19,7 @@ TEST_CASE("kernels for aligned rows meet no bank conflict") {
     return;
   }
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   std::vector<AttentionProblem> problems;
   for (const auto& [d, dv] : std::vector<std::pair<int, int>>{{8, 16}, {32, 48}, {72, 40}, {112, 128}})
     problems.push_back({DType::f16, MaskKind::none, RowAlignment::bytes16, d, dv, 1, 1, 1, 130, 100});

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -65,10 +64,9 @@ std::vector<KernelConfig> thinned(const std::vector<KernelConfig>& all) {
   return chosen;
 }
 
-/// Compiles them into a directory, on every core. Refusals are kept there too.
-void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits& traits, const Arch& arch,
-                 const std::filesystem::path& directory) {
-  const auto user = std::make_shared<DiskCache>(directory, DiskCache::Access::read_write);
+/// Compiles them into the tests' cache, on every core. Refusals are kept there too.
+void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits& traits, const Arch& arch) {
+  const auto user = std::make_shared<DiskCache>(untuned().cache_dir.value(), DiskCache::Access::read_write);
   KernelCache cache(arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler(), {}, user,
                     JitMode::on);
   for_each_index(configs.size(), static_cast<int>(std::thread::hardware_concurrency()), [&](std::size_t i) {
@@ -81,8 +79,8 @@ void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits
 }
 
 /// Whether it ran; a kernel that would spill does not.
-bool run_pinned(const KernelConfig& config, GuardedCall& call, const std::filesystem::path& directory) {
-  ContextOptions options = untuned(directory);
+bool run_pinned(const KernelConfig& config, GuardedCall& call) {
+  ContextOptions options = untuned();
   options.config = config;
   options.jit = JitMode::off;  // everything has been compiled
   Context context(options);
@@ -107,13 +105,12 @@ Layout misaligned(const Shape& s) {
 void check_space(const AttentionProblem& problem) {
   const Arch& arch = device(device_under_test()).arch;
   const std::vector<KernelConfig> configs = thinned(config_space(traits_of(problem), arch).valid);
-  const TemporaryDirectory directory;
-  compile_all(configs, traits_of(problem), arch, directory.path());
+  compile_all(configs, traits_of(problem), arch);
   GuardedCall call(
       problem,
       layouts_of(problem, problem.row_alignment == RowAlignment::element ? misaligned : guarded_bshd));
   std::size_t ran = 0;
-  for (const KernelConfig& config : configs) ran += run_pinned(config, call, directory.path());
+  for (const KernelConfig& config : configs) ran += run_pinned(config, call);
   MESSAGE(to_string(problem) << ": " << configs.size() << " configurations, " << ran << " ran, "
                              << configs.size() - ran << " would spill");
   CHECK(ran > 0);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -55,8 +54,7 @@ std::vector<Case> cases() {
 TEST_CASE("the numerics contract holds over dtypes, head dims, masks, lengths and groups") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   const std::vector<Case> all = cases();
   std::vector<AttentionProblem> problems;
   for (const Case& c : all) problems.push_back(c.problem);
@@ -72,8 +70,7 @@ TEST_CASE("the numerics contract holds over dtypes, head dims, masks, lengths an
 TEST_CASE("more heads than one section of the grid interleaves, in sections of unequal size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   // 5 x 13 = 65 heads: 33 and 32.
   run_and_expect_contract(context, GuardedCall({DType::f16, MaskKind::causal_bottom_right,
                                                 RowAlignment::bytes16, 8, 8, 5, 13, 13, 70, 40}));

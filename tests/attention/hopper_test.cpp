@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -44,12 +43,12 @@ std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std:
 }
 
 /// Runs one call with the configurations that fit, from `first` every `step`-th.
-void expect_contract_of(GuardedCall& call, const std::filesystem::path& cache, std::size_t first = 0,
-                        std::size_t step = 1, int packed_heads = 1) {
+void expect_contract_of(GuardedCall& call, std::size_t first = 0, std::size_t step = 1,
+                        int packed_heads = 1) {
   int ran = 0;
   for (std::size_t i = first; i < kConfigs.size(); i += step) {
     for (const KernelConfig& config : config_for(call.problem, kConfigs[i], packed_heads)) {
-      ContextOptions options = untuned(cache);
+      ContextOptions options = untuned();
       options.config = config;
       Context context(options);
       INFO(to_string(config));
@@ -81,7 +80,6 @@ void set_scores(GuardedCall& call, const std::function<float(std::int64_t)>& sco
 TEST_CASE("main loop 90 keeps the numerics contract") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   const std::vector<std::pair<int, int>> lengths = {{1, 129},   {127, 113}, {65, 64},
                                                     {251, 333}, {64, 0},    {300, 40}};
   const std::vector<std::pair<int, int>> head_dims = {{8, 8},     {64, 64},   {72, 40},  {40, 136},
@@ -94,7 +92,7 @@ TEST_CASE("main loop 90 keeps the numerics contract") {
       GuardedCall call({dtype, mask, RowAlignment::bytes16, d, dv, 2, 4, i % 3 == 0 ? 4 : 2, sq, sk});
       if (i % 4 == 1) call.args.softmax_scale = -0.2f;
       if (sk == 0) call.args.k = call.args.v = nullptr;
-      expect_contract_of(call, cache.path(), i % 2, 2);
+      expect_contract_of(call, i % 2, 2);
       ++i;
     }
   }
@@ -103,7 +101,6 @@ TEST_CASE("main loop 90 keeps the numerics contract") {
 TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   // seqlen_q, seqlen_k, heads_q, heads_kv, packed_heads.
   const std::vector<std::array<int, 5>> shapes = {{1, 77, 8, 1, 8},     {3, 130, 12, 3, 4}, {17, 64, 8, 2, 2},
                                                   {40, 100, 64, 1, 64}, {130, 60, 6, 1, 2}, {9, 0, 8, 2, 4}};
@@ -114,7 +111,7 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
       const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
       GuardedCall call({dtype, mask, RowAlignment::bytes16, d, dv, 2, heads_q, heads_kv, sq, sk});
       if (sk == 0) call.args.k = call.args.v = nullptr;
-      expect_contract_of(call, cache.path(), i % kConfigs.size(), 3, packed);
+      expect_contract_of(call, i % kConfigs.size(), 3, packed);
       ++i;
     }
   }
@@ -124,10 +121,9 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
 TEST_CASE("main loop 90 and more tiles than blocks, under every schedule") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 16, 16, 25, 16, 4, 20, 40});
   for (const int schedule : {0, 1, 2}) {
-    ContextOptions options = untuned(cache.path());
+    ContextOptions options = untuned();
     options.config =
         parse_config("mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1");
     options.config->schedule = schedule;
@@ -147,8 +143,7 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
     return;
   }
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  ContextOptions options = untuned(cache.path());
+  ContextOptions options = untuned();
   options.config = parse_config("mainloop=90," + kConfigs.front());
   Context context(options);
   GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 2, 4, 2, 130, 40});
@@ -160,7 +155,6 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
 TEST_CASE("main loop 90 and scores that rise, fall and jump") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<std::pair<const char*, std::function<float(std::int64_t)>>> kinds = {
       {"rising with the key", [](std::int64_t j) { return 0.25f * static_cast<float>(j); }},
@@ -184,7 +178,7 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
         if (mask == MaskKind::none && std::string(kind.first) == "one +inf") continue;
         INFO(std::string(kind.first), " at scale ", scale);
         set_scores(call, kind.second);
-        expect_contract_of(call, cache.path(), scale == 1.0f ? 0 : 2, scale == 1.0f ? 1 : 2);
+        expect_contract_of(call, scale == 1.0f ? 0 : 2, scale == 1.0f ? 1 : 2);
       }
     }
   }
@@ -194,9 +188,8 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
 TEST_CASE("main loop 90 and large scores that are all the same") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 1, 1, 1, 100, 200});
   call.args.softmax_scale = 0.1f;
   set_scores(call, [](std::int64_t) { return 60000.0f; });
-  expect_contract_of(call, cache.path());
+  expect_contract_of(call);
 }

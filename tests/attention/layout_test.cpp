@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -111,8 +110,7 @@ AttentionProblem with(AttentionProblem problem, RowAlignment alignment) {
 TEST_CASE("any layout gives the right output and leaves what lies around it alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   std::vector<AttentionProblem> wanted = problems();
   for (const AttentionProblem& p : problems()) {
     for (const RowAlignment alignment : {kElement, kAnyOrder}) wanted.push_back(with(p, alignment));
@@ -132,10 +130,9 @@ TEST_CASE("any layout gives the right output and leaves what lies around it alon
 TEST_CASE("what the fast kernels cannot load takes another kernel, which says why") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
   const AttentionProblem problem = problems().front();
   for (const Kind& kind : kKinds) {
-    Context context(untuned(cache.path()));
+    Context context(untuned());
     INFO(std::string(kind.name));
     run_and_expect_contract(context, GuardedCall(problem, layouts_of(problem, kind)));
     for (const RowAlignment alignment : {RowAlignment::bytes16, kElement, kAnyOrder}) {
@@ -151,8 +148,7 @@ TEST_CASE("what the fast kernels cannot load takes another kernel, which says wh
 TEST_CASE("a plan refuses rows that are not what it was made for") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   const AttentionProblem problem = problems().front();
   const AttentionPlan fast = context.plan(problem), any = context.plan(with(problem, kElement)),
                       any_order = context.plan(with(problem, kAnyOrder));
@@ -179,8 +175,7 @@ TEST_CASE("a plan refuses rows that are not what it was made for") {
 TEST_CASE("NaN in another head's keys and values stays there") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   std::vector<AttentionProblem> list = problems();
   list.resize(6);
   precompile(context, list);
@@ -215,8 +210,7 @@ TEST_CASE("NaN in another head's keys and values stays there") {
 TEST_CASE("Q, K, V and O are slices of one packed buffer") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   const AttentionProblem p = {
       DType::bf16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 2, 3, 3, 70, 70};
   const Shape shape{p.batch, p.heads_q, p.seqlen_q, p.head_dim};

@@ -8,7 +8,6 @@
 
 #include "../support/allocations.h"
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -39,8 +38,7 @@ std::size_t allocations_without_context(const Call& call) {
 
 void expect_no_allocation(const std::string& config) {
   const ScopedContext current(0);
-  const TemporaryDirectory cache;
-  ContextOptions options = untuned(cache.path());
+  ContextOptions options = untuned();
   options.config = parse_config(config);
   Context context(options);
   INFO(config);

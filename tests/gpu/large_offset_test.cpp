@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -127,8 +126,7 @@ TEST_CASE("offsets beyond 2^31 elements in Q, K, V and O") {
   const ScopedContext current(0);
   std::optional<DeviceBuffer> buffer = large_buffer();
   if (!buffer) return;
-  const TemporaryDirectory cache;
-  Context context(untuned(cache.path()));
+  Context context(untuned());
   const AttentionProblem problem = {
       DType::bf16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 2, 4, 2, 131, 197};
   AttentionProblem misaligned = problem;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -37,8 +36,7 @@ std::vector<std::byte> output_of(Context& context, const GuardedCall& call, Devi
 }
 
 void expect_the_same_bits(const AttentionProblem& problem, const std::string& config) {
-  const TemporaryDirectory cache;
-  ContextOptions options = untuned(cache.path());
+  ContextOptions options = untuned();
   options.config = parse_config(config);
   Context context(options);
   INFO(to_string(problem), " with ", config);

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <random>
+
+#include "temporary_directory.h"
 
 namespace fa2::test {
 namespace {
@@ -54,6 +57,12 @@ ContextOptions untuned(const std::filesystem::path& cache_dir) {
   options.tune = TuneMode::off;
   options.jit = JitMode::on;
   return options;
+}
+
+ContextOptions untuned() {
+  static const TemporaryDirectory of_this_process;
+  const char* const shared = std::getenv("TEST_KERNEL_CACHE");
+  return untuned(shared == nullptr ? of_this_process.path() : shared);
 }
 
 void precompile(Context& context, const std::vector<AttentionProblem>& problems) {

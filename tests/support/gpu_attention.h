@@ -19,6 +19,10 @@ namespace fa2::test {
 /// Without tuning; kernels go to `cache_dir`.
 ContextOptions untuned(const std::filesystem::path& cache_dir);
 
+/// The same with the cache that every test shares: TEST_KERNEL_CACHE names one that outlasts the process, as
+/// scripts/run_tests.sh does, so that its runs compile a kernel once.
+ContextOptions untuned();
+
 /// Compiles the heuristic's kernels of all problems on every core, ahead of their calls one by one.
 void precompile(Context& context, const std::vector<AttentionProblem>& problems);
 
