@@ -7,6 +7,9 @@
 #include <generator/mainloop_rules.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
 #include <vector>
 
 namespace fa2 {
@@ -28,107 +31,135 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
   return shared_memory_fits(arch, shared_bytes(traits, c), 2);
 }
 
-/// Main loop 90's `c` with what follows from the problem, and as many slots as fit.
-KernelConfig hopper(const AttentionProblem& p, const Arch& arch, KernelConfig c) {
-  c.mainloop = 90;
-  c.tile_m = 16 * c.warps;
-  c.schedule = 2;
-  c.skip_masked = p.mask != MaskKind::none;
-  c.packed_heads = packed_heads(p, c.tile_m);
-  c.stages = sm90::most_stages(traits_of(p), c, arch);
-  return c;
-}
+/// One line of a table: what runs for at most so many queries, best first, whether it is valid or not.
+struct Range {
+  std::int64_t most_queries;
+  std::vector<KernelConfig> best_first;
+};
 
-/// Best first (docs/measurements). Three warpgroups of long sequences hide each other's softmax; of short
-/// ones, whose tiles are few blocks long, the beginnings and ends of tiles have to be hidden.
-std::vector<KernelConfig> hopper_preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
-  const auto with = [&](int warps, int tile_n, KernelConfig others) {
-    others.warps = warps;
-    others.tile_n = tile_n;
-    return hopper(p, arch, others);
+constexpr std::int64_t kMostQueries = std::numeric_limits<std::int32_t>::max() - 1023;  // of any problem
+constexpr int kWarpgroupRows = 64;
+constexpr int kMostPacked = 64;
+
+/// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks
+/// long, the beginnings and ends of tiles have to be hidden (docs/measurements).
+std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
+  const bool causal = traits.mask != MaskKind::none;
+  const auto with = [&](int warps, int tile_n, KernelConfig c) {
+    c.mainloop = 90;
+    c.tile_m = 16 * warps;
+    c.tile_n = tile_n;
+    c.warps = warps;
+    c.schedule = 2;
+    c.skip_masked = causal;
+    c.stages = sm90::most_stages(traits, c, arch);
+    return c;
   };
   const KernelConfig safe = with(8, 64, {.q_buffers = 1, .overlap = 1});
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
-  if (p.seqlen_q * packed_heads(p, 64) <= 64) {  // one warpgroup's rows
-    const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
-    return {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe};
-  }
+  const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
+  const Range few{kWarpgroupRows, {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
   if (head_dim <= 64) {
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses.
     const KernelConfig three = with(12, head_dim == 64 ? 128 : 112, in_turns);
-    if (p.seqlen_q > 1536) return {three, safe};
-    const int tile_n = p.mask == MaskKind::none && p.seqlen_q > 768 ? 80 : 64;
-    return {with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1}), three, safe};
+    const auto two = [&](int tile_n) {
+      return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
+    };
+    const Range any{kMostQueries, {three, safe}};
+    if (causal) return {few, {1536, {two(64), three, safe}}, any};
+    return {few, {768, {two(64), three, safe}}, {1536, {two(80), three, safe}}, any};
   }
-  if (head_dim <= 96) return {with(12, 96, in_turns), with(8, 128, guessing), safe};
+  const KernelConfig wide = with(8, 128, guessing);
+  if (head_dim <= 96) return {few, {kMostQueries, {with(12, 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
-    const bool causal = p.mask != MaskKind::none;
-    const KernelConfig wide = with(8, 128, guessing), three = with(12, 80, in_turns);
-    if (causal && p.seqlen_q <= 3072) return {with(12, 64, guessing), three, wide, safe};
-    if (p.seqlen_q <= 1536) return {wide, three, safe};
-    return {three, wide, safe};
+    const KernelConfig three = with(12, 80, in_turns);
+    const Range any{kMostQueries, {three, wide, safe}};
+    if (causal) return {few, {3072, {with(12, 64, guessing), three, wide, safe}}, any};
+    return {few, {1536, {wide, three, safe}}, any};
   }
-  if (head_dim <= 192) return {with(8, 96, {.q_buffers = 1, .overlap = 1, .speculative_max = 1}), safe};
-  const KernelConfig narrow = with(8, 48, {.q_buffers = 1, .overlap = 1});
-  if (head_dim == 256 && p.seqlen_q > 6144)
-    return {with(8, 80, {.q_buffers = 1, .overlap = 1}), safe, narrow};
-  return {safe, narrow};
+  const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
+  if (head_dim <= 192) return {few, {kMostQueries, {with(8, 96, guessing_once), safe}}};
+  const auto exact = [&](int tile_n) { return with(8, tile_n, {.q_buffers = 1, .overlap = 1}); };
+  if (head_dim < 256) return {few, {kMostQueries, {safe, exact(48)}}};
+  return {few, {6144, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
 }
 
-/// Best first, whether they are valid or not. The last is small enough for every compiler.
-std::vector<KernelConfig> preferences(const AttentionProblem& p, int head_dim, const Arch& arch) {
-  const bool causal = p.mask != MaskKind::none;
+/// Main loop 80's. The last of a line is small enough for every compiler.
+std::vector<Range> every_gpu_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
+  const bool causal = traits.mask != MaskKind::none;
   // Copying element by element takes registers too, and is slow whatever the tile.
   const KernelConfig small = config(64, 32, 4, 1);
-  if (p.row_alignment == RowAlignment::element) return {small};
-  if (p.seqlen_q <= 64 || (causal && head_dim <= 64 && p.seqlen_q <= 512)) {
-    return {config(64, 64, 4, 2), config(64, 64, 4, 1), small};
-  }
-  if (head_dim <= 64) return {config(128, 64, 4, 2, 1), config(128, 64, 4, 1), config(64, 64, 4, 1), small};
-  if (head_dim <= 96) return {config(128, 48, 4, 3), config(128, 48, 4, 2), config(64, 64, 4, 1), small};
+  if (traits.row_alignment == RowAlignment::element) return {{kMostQueries, {small}}};
+  const Range few{causal && head_dim <= 64 ? 512 : 64, {config(64, 64, 4, 2), config(64, 64, 4, 1), small}};
+  const auto then = [&](const KernelConfig& first, const KernelConfig& second) -> std::vector<Range> {
+    return {few, {kMostQueries, {first, second, config(64, 64, 4, 1), small}}};
+  };
+  if (head_dim <= 64) return then(config(128, 64, 4, 2, 1), config(128, 64, 4, 1));
+  if (head_dim <= 96) return then(config(128, 48, 4, 3), config(128, 48, 4, 2));
   // The widest tiles that ptxas fits into 255 registers: on Blackwell, for two head dims, and for 112 columns
   // it needs more.
-  const bool tight = arch.compute_capability >= 100 || p.head_dim != p.head_dim_v;
-  if (head_dim <= 128 && tight) return {config(64, 64, 4, 2), config(64, 64, 4, 1), small};
-  if (head_dim <= 112) return {config(128, 32, 4, 3), config(128, 32, 4, 2), config(64, 64, 4, 1), small};
+  const bool tight = arch.compute_capability >= 100 || traits.head_dim != traits.head_dim_v;
+  if (head_dim <= 128 && tight) return {{kMostQueries, few.best_first}};
+  if (head_dim <= 112) return then(config(128, 32, 4, 3), config(128, 32, 4, 2));
   const int tile_n = causal ? 32 : 48;  // with a mask 48 keys spill
-  if (head_dim <= 128)
-    return {config(128, tile_n, 4, 3), config(128, tile_n, 4, 2), config(64, 64, 4, 1), small};
-  return {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), small};
+  if (head_dim <= 128) return then(config(128, tile_n, 4, 3), config(128, tile_n, 4, 2));
+  return {few, {kMostQueries, {config(64, 80, 4, 1), config(64, 64, 4, 1), config(64, 48, 4, 1), small}}};
+}
+
+/// The tables of an arch, the better one first.
+struct Tables {
+  std::vector<Range> hopper;  ///< empty where main loop 90 does not run
+  std::vector<Range> every_gpu;
+};
+
+Tables tables_of(const AttentionTraits& traits, const Arch& arch) {
+  const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
+  Tables tables;
+  if (arch.compute_capability == 90 && !arch.interpreted)
+    tables.hopper = hopper_table(traits, head_dim, arch);
+  tables.every_gpu = every_gpu_table(traits, head_dim, arch);
+  for (Range& range : tables.every_gpu) {
+    std::stable_partition(range.best_first.begin(), range.best_first.end(),
+                          [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
+  }
+  return tables;
+}
+
+/// Best first for `queries`; none of an empty table.
+std::vector<KernelConfig> line_for(const std::vector<Range>& table, std::int64_t queries) {
+  const auto line = std::ranges::find_if(table, [&](const Range& r) { return queries <= r.most_queries; });
+  return line == table.end() ? std::vector<KernelConfig>() : line->best_first;
 }
 
 }  // namespace
 
 std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch,
                                                int /*sm_count*/) {
-  const AttentionTraits traits = traits_of(problem);
-  const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
-  std::vector<KernelConfig> configs = preferences(problem.normalized(), head_dim, arch);
-  std::stable_partition(configs.begin(), configs.end(),
-                        [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
-  if (arch.compute_capability == 90 && !arch.interpreted) {
-    const std::vector<KernelConfig> better = hopper_preferences(problem.normalized(), head_dim, arch);
-    configs.insert(configs.begin(), better.begin(), better.end());
-  }
-  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(problem, c, arch).has_value(); });
+  const AttentionProblem p = problem.normalized();
+  const AttentionTraits traits = traits_of(p);
+  const Tables tables = tables_of(traits, arch);
+  std::vector<KernelConfig> configs = line_for(tables.hopper, p.seqlen_q * packed_heads(p, kWarpgroupRows));
+  for (KernelConfig& c : configs) c.packed_heads = packed_heads(p, c.tile_m);
+  std::ranges::copy(line_for(tables.every_gpu, p.seqlen_q), std::back_inserter(configs));
+  std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
   if (configs.empty()) {
     throw Error(ErrorCode::internal,
                 fmt::format("no heuristic configuration fits {} on {}", to_string(traits), arch.name));
   }
   std::vector<HeuristicChoice> choices;
   for (const KernelConfig& c : configs) {
-    choices.push_back({c, fmt::format("entry {} of the table for head dims around {}, seqlen_q {}, on {}",
-                                      choices.size() + 1, head_dim, problem.seqlen_q, arch.name)});
+    choices.push_back(
+        {c, fmt::format("entry {} of the table for head dims around {}, seqlen_q {}, on {}",
+                        choices.size() + 1, std::max(p.head_dim, p.head_dim_v), p.seqlen_q, arch.name)});
   }
   return choices;
 }
 
 int packed_heads(const AttentionProblem& problem, int tile_m) {
-  constexpr int kMost = 64;
   const std::int64_t group = problem.heads_q / problem.heads_kv;
   int packed = 1;
-  while (packed < kMost && group % (2 * packed) == 0 && problem.seqlen_q * packed < tile_m) packed *= 2;
+  while (packed < kMostPacked && group % (2 * packed) == 0 && problem.seqlen_q * packed < tile_m) packed *= 2;
   return packed;
 }
 
