@@ -128,6 +128,31 @@ void warn_of_alternative(const ConfigChoice& choice) {
   log().warn("{} runs: {}", to_string(choice.config), choice.reason);
 }
 
+std::vector<PossibleChoice> ConfigChooser::every_choice(const AttentionProblem& problem,
+                                                        const Target& target) const {
+  std::vector<PossibleChoice> all;
+  const auto add = [&](const AttentionProblem& p, ConfigChoice choice) {
+    const auto same = [&](const PossibleChoice& known) { return known.choice.config == choice.config; };
+    if (choice.record || std::ranges::none_of(all, same)) all.push_back({p, std::move(choice)});
+  };
+  if (settings_.pinned) {
+    AttentionProblem p = problem.normalized();
+    p.heads_q = p.heads_kv * std::max(1, settings_.pinned->packed_heads);
+    add(p, pinned(p, target));
+    return all;
+  }
+  const auto records = settings_.tune == TuneMode::off
+                           ? std::vector<Lookup>()
+                           : store_.of_traits(to_string(traits_of(problem)), std::string(target.arch.name));
+  for (const Lookup& found : records) {
+    const AttentionProblem p = problem_of(found.record.bucket, problem);
+    if (!why_rejected(p, found.record.config, target.arch))
+      add(p, follow(found, found.record.bucket, target.arch, {}));
+  }
+  for (const AttentionProblem& p : heuristic_cases(problem, target.arch)) add(p, guess(p, target, {}));
+  return all;
+}
+
 std::vector<ConfigChoice> ConfigChooser::with_alternatives(const ConfigChoice& choice,
                                                            const AttentionProblem& problem,
                                                            const Target& target) {

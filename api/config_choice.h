@@ -33,6 +33,12 @@ struct ConfigChoice {
   std::optional<TuningRecord> record;  ///< the one that was followed, if it did not ship with the library
 };
 
+/// A choice, and a problem that it is made for.
+struct PossibleChoice {
+  AttentionProblem problem;
+  ConfigChoice choice;
+};
+
 /// Measures a problem's candidates on the target.
 using Search = std::function<TuneReport(const AttentionProblem& problem)>;
 
@@ -64,6 +70,11 @@ class ConfigChooser {
   /// anything, costs a warning and is not repeated for its bucket.
   /// @throws InvalidProblem if the pinned config cannot compute this problem on this arch.
   ConfigChoice choose(const AttentionProblem& problem, const Target& target, const Search& search = {});
+
+  /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
+  /// traits of this one: each configuration once, and every record of the user's.
+  /// @throws InvalidProblem if the pinned config cannot compute any of them.
+  std::vector<PossibleChoice> every_choice(const AttentionProblem& problem, const Target& target) const;
 
   /// `choice`, then what serves if its kernel cannot be had: nothing in place of a pinned config, else the
   /// heuristic's choices that are not it.

@@ -276,7 +276,7 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
 std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionProblem>& problems,
                                                    const std::vector<std::string>& archs,
                                                    const PrecompileOptions& options) try {
-  const KernelRequests requests = kernel_requests(problems, archs, impl_->chooser);
+  const KernelRequests requests = kernel_requests(problems, archs, options.scope, impl_->chooser);
   if (options.out.empty())
     return make_kernels(requests.kernels, impl_->kernels, options.jobs, options.observer);
   require_writable(options.out);

@@ -14,23 +14,40 @@
 namespace fa2 {
 namespace {
 
-void add_request(const AttentionProblem& problem, const Arch& arch, ConfigChooser& chooser,
-                 KernelRequests& requests, std::set<std::string>& seen) {
+/// What each of the requested kernels is for.
+std::vector<PossibleChoice> choices_of(const AttentionProblem& problem, const Target& target,
+                                       PrecompileScope scope, ConfigChooser& chooser) {
+  if (scope == PrecompileScope::any_size) return chooser.every_choice(problem, target);
+  return {{problem, chooser.choose(problem, target)}};
+}
+
+void add_request(const PossibleChoice& possible, const Target& target, KernelRequests& requests,
+                 std::set<std::string>& seen) {
+  const auto& [problem, choice] = possible;
+  if (choice.record) requests.records.push_back(*choice.record);
   KernelRequest request;
   request.row.problem = problem;
-  request.row.arch = arch.name;
-  try {
-    const Target target{arch, "", 0};
-    const ConfigChoice choice = chooser.choose(problem, target);
-    request.row.config = choice.config;
-    request.choices = ConfigChooser::with_alternatives(choice, problem, target);
-    request.row.key = render({traits_of(problem), choice.config, arch}).key;
-    if (choice.record) requests.records.push_back(*choice.record);
-    if (!seen.insert(request.row.key).second) return;
-  } catch (const Error& error) {
-    request.row.error = error.what();
-  }
+  request.row.arch = target.arch.name;
+  request.row.config = choice.config;
+  request.row.key = render({traits_of(problem), choice.config, target.arch}).key;
+  if (!seen.insert(request.row.key).second) return;
+  request.choices = ConfigChooser::with_alternatives(choice, problem, target);
   requests.kernels.push_back(std::move(request));
+}
+
+void add_requests(const AttentionProblem& problem, const Arch& arch, PrecompileScope scope,
+                  ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
+  const Target target{arch, "", 0};
+  try {
+    for (const PossibleChoice& possible : choices_of(problem, target, scope, chooser))
+      add_request(possible, target, requests, seen);
+  } catch (const Error& error) {
+    KernelRequest failed;
+    failed.row.problem = problem;
+    failed.row.arch = arch.name;
+    failed.row.error = error.what();
+    requests.kernels.push_back(std::move(failed));
+  }
 }
 
 PrecompiledKernel make_with(const ConfigChoice& choice, PrecompiledKernel row, KernelCache& cache) {
@@ -62,14 +79,15 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
 }  // namespace
 
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
-                               const std::vector<std::string>& archs, ConfigChooser& chooser) {
+                               const std::vector<std::string>& archs, PrecompileScope scope,
+                               ConfigChooser& chooser) {
   std::vector<Violation> found = violations_of(problems, archs);
   if (!found.empty()) throw InvalidProblem(std::move(found));
   KernelRequests requests;
   std::set<std::string> seen;
   for (const std::string& arch : archs) {
     for (const AttentionProblem& problem : problems) {
-      add_request(problem.normalized(), *find_arch(arch), chooser, requests, seen);
+      add_requests(problem.normalized(), *find_arch(arch), scope, chooser, requests, seen);
     }
   }
   return requests;

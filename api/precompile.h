@@ -26,7 +26,8 @@ struct KernelRequests {
 
 /// @throws InvalidProblem listing everything wrong with the problems and archs.
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
-                               const std::vector<std::string>& archs, ConfigChooser& chooser);
+                               const std::vector<std::string>& archs, PrecompileScope scope,
+                               ConfigChooser& chooser);
 
 /// Makes them on `jobs` threads (0: one per core); rows in the requests' order. `cache` has a directory of
 /// its own.

@@ -32,6 +32,20 @@ Bucket bucket_of(const AttentionProblem& problem) {
   return bucket;
 }
 
+AttentionProblem problem_of(const Bucket& bucket, const AttentionProblem& traits) {
+  const auto size = [](int exponent) {
+    constexpr int kMost = 30;  // a problem's lengths have 31 bits
+    return std::int64_t{1} << std::clamp(exponent, 0, kMost);
+  };
+  AttentionProblem p = traits.normalized();
+  p.heads_kv = 1;
+  p.heads_q = size(bucket.group_log2);
+  p.batch = size(bucket.heads_log2 - bucket.group_log2);
+  p.seqlen_q = size(bucket.seqlen_q_log2);
+  p.seqlen_k = size(bucket.seqlen_k_log2);
+  return p;
+}
+
 std::string to_string(const Bucket& bucket) {
   return fmt::format("{} group ~{} seqlen ~{}x{} batch*heads ~{}", bucket.traits,
                      power_of_two(bucket.group_log2), power_of_two(bucket.seqlen_q_log2),

@@ -20,6 +20,11 @@ struct Bucket {
 };
 
 Bucket bucket_of(const AttentionProblem& problem);
+
+/// A problem of the bucket: with one key/value head, and batch 1 where the group has all the heads. `traits` has
+/// the bucket's dtype, head dims, mask and alignment.
+AttentionProblem problem_of(const Bucket& bucket, const AttentionProblem& traits);
+
 std::string to_string(const Bucket& bucket);
 
 /// 0 for equal buckets; nullopt if the traits differ (a record of one says nothing of the other).

@@ -156,6 +156,31 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
   return choices;
 }
 
+std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, const Arch& arch) {
+  AttentionProblem p = problem.normalized();
+  p.batch = p.heads_kv = 1;
+  std::vector<AttentionProblem> cases;
+  const auto add = [&](std::int64_t queries, std::int64_t group) {
+    p.heads_q = group;
+    p.seqlen_q = p.seqlen_k = queries;
+    cases.push_back(p);
+  };
+  const Tables tables = tables_of(traits_of(p), arch);
+  std::int64_t largest_tile = 0;
+  for (const Range& range : tables.hopper) {
+    for (const KernelConfig& c : range.best_first)
+      largest_tile = std::max<std::int64_t>(largest_tile, c.tile_m);
+  }
+  // Below a tile, heads are packed by the number of queries.
+  for (std::int64_t queries = 1; queries < largest_tile; ++queries) {
+    for (int group = 1; group <= kMostPacked; group *= 2) add(queries, group);
+  }
+  for (const auto& table : {tables.hopper, tables.every_gpu}) {
+    for (const Range& range : table) add(range.most_queries, 1);
+  }
+  return cases;
+}
+
 int packed_heads(const AttentionProblem& problem, int tile_m) {
   const std::int64_t group = problem.heads_q / problem.heads_kv;
   int packed = 1;

@@ -23,6 +23,10 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
 /// The first of them.
 HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int sm_count);
 
+/// Problems of the same dtype, head dims, mask and alignment: one, at least, for each first choice that
+/// heuristic_choices() has for any of them, whatever its batch, heads and lengths.
+std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, const Arch& arch);
+
 /// Query heads of one key/value head to pack into tiles of main loop 90: as many as fill `tile_m` rows, 1
 /// where the queries of one head do or heads do not share keys. A power of two that divides the group.
 int packed_heads(const AttentionProblem& problem, int tile_m);

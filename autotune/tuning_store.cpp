@@ -201,6 +201,19 @@ Lookup TuningStore::find(const std::string& device, const std::string& arch, int
   return own.match <= shipped.match ? own : shipped;
 }
 
+std::vector<Lookup> TuningStore::of_traits(const std::string& traits, const std::string& arch) const {
+  std::vector<Lookup> found;
+  const auto add = [&](const std::vector<TuningRecord>& all, bool shipped) {
+    for (const TuningRecord& record : all) {
+      if (record.arch != arch || record.bucket.traits != traits) continue;
+      found.push_back({Match::other_device, record, shipped});
+    }
+  };
+  add(records(), false);
+  add(shipped_, true);
+  return found;
+}
+
 void TuningStore::add(const TuningRecord& record) {
   {
     const std::lock_guard lock(mutex_);

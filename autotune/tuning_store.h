@@ -60,6 +60,10 @@ class TuningStore {
   Lookup find(const std::string& device, const std::string& arch, int sm_count, const Bucket& bucket,
               const std::function<bool(const KernelConfig&)>& is_valid) const;
 
+  /// Every record of these traits on this arch that may be found, on whatever GPU: the user's, then those
+  /// shipped; as Match::other_device.
+  std::vector<Lookup> of_traits(const std::string& traits, const std::string& arch) const;
+
   /// Remembers and appends. A file that cannot be written costs only the persistence, with one warning.
   void add(const TuningRecord& record);
 

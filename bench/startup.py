@@ -54,7 +54,7 @@ def main():
     with tempfile.TemporaryDirectory() as cache:
         info = fa2(a, cache, "info")
         gpus = info["gpus"]
-        made = fa2(a, cache, "precompile", "--arch", a.arch, "--head-dim", a.head_dim, "--jobs", "1")["kernels"]
+        made = fa2(a, cache, "precompile", "--arch", a.arch, "--head-dim", a.head_dim, "--dtype", "f16", "--jobs", "1")["kernels"]
         for kernel in made:
             kernel["disk_load_ms"] = statistics.median(load_ms(a, cache, kernel["problem"], gpus) for _ in range(3))
     compiled = [k["compile_ms"] for k in made]

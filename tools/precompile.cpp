@@ -22,11 +22,6 @@ struct Options {
   std::string causal = "both";
   std::vector<std::string> masks;
   std::string alignment = "bytes16";
-  // Lengths and heads only steer the choice of configurations; equal kernels are made once.
-  std::vector<std::int64_t> seqlens = {1, 128, 512, 4096};
-  std::vector<std::int64_t> groups = {1, 4, 8};
-  std::int64_t heads = 16;
-  std::int64_t batch = 1;
   std::string out;
   int jobs = 0;
 };
@@ -44,36 +39,18 @@ std::vector<RowAlignment> alignments_of(const Options& options) {
   return {alignment_of(options.alignment)};
 }
 
-/// Every combination of what specialises a kernel.
-std::vector<AttentionProblem> traits_wanted(const Options& options) {
-  std::vector<AttentionProblem> wanted;
+/// Every combination of what specialises a kernel; lengths and heads do not. @throws CLI::ValidationError.
+std::vector<AttentionProblem> problems_of(const Options& options) {
+  std::vector<AttentionProblem> problems;
   for (const std::string& dtype : options.dtypes) {
     for (const std::int32_t head_dim : options.head_dims) {
       for (const std::int32_t head_dim_v : options.head_dims_v) {
         for (const MaskKind mask : masks_of(options)) {
           for (const RowAlignment alignment : alignments_of(options)) {
-            wanted.push_back({dtype_of(dtype), mask, alignment, head_dim, head_dim_v});
+            problems.push_back({dtype_of(dtype), mask, alignment, head_dim, head_dim_v});
+            require_valid_flags(problems.back());
           }
         }
-      }
-    }
-  }
-  return wanted;
-}
-
-/// The same for every length and query group. @throws CLI::ValidationError.
-std::vector<AttentionProblem> problems_of(const Options& options) {
-  std::vector<AttentionProblem> problems;
-  for (AttentionProblem problem : traits_wanted(options)) {
-    problem.batch = options.batch;
-    problem.heads_q = options.heads;
-    for (const std::int64_t seqlen : options.seqlens) {
-      problem.seqlen_q = problem.seqlen_k = seqlen;
-      for (const std::int64_t group : options.groups) {
-        if (options.heads % group != 0) continue;
-        problem.heads_kv = options.heads / group;
-        require_valid_flags(problem);
-        problems.push_back(problem);
       }
     }
   }
@@ -192,7 +169,15 @@ Verb add_precompile(CLI::App& app) {
   CLI::App* verb = add_verb(
       app, "precompile", "Compile kernels into a cache directory. Needs NVRTC; no GPU, no driver",
       "fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16,bf16 --causal both --out kernels\n"
-      "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server");
+      "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server",
+      "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks and --alignment this "
+      "makes every\n"
+      "kernel that may run, whatever batch, heads and lengths come: what the heuristic can choose and what "
+      "tuning\n"
+      "records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for each "
+      "number\n"
+      "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch 1 or 2.\n"
+      "FA2_CONFIG makes one kernel of each combination instead.");
   const auto options = std::make_shared<Options>();
   add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
   add_list(*verb, "--head-dim", options->head_dims, "Head dimensions of Q and K");
@@ -209,11 +194,6 @@ Verb add_precompile(CLI::App& app) {
           "For rows aligned to 16 bytes, to one element only, to 16 bytes with strides of any sign, all")
       ->check(CLI::IsMember({"bytes16", "element", "bytes16_any_order", "all"}))
       ->capture_default_str();
-  add_list(*verb, "--seqlen", options->seqlens, "Sequence lengths to choose configurations for");
-  add_list(*verb, "--group", options->groups, "Query heads a key/value head, likewise")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--heads", options->heads, "Query heads, likewise")->capture_default_str();
-  verb->add_option("--batch", options->batch, "Batch size, likewise")->capture_default_str();
   verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
   verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
       ->check(CLI::Range(0, 1024))

@@ -135,9 +135,17 @@ class FA2_API PrecompileObserver {
   virtual void finished(const PrecompiledKernel& kernel, std::size_t done, std::size_t total) = 0;
 };
 
+/// Which kernels precompile() makes for a problem.
+enum class PrecompileScope : std::uint8_t {
+  any_size,  ///< all that its dtype, head dims, mask and row alignment run with, whatever its batch, heads and
+             ///< lengths are: what the heuristic and the tuning records can ask for (default)
+  given_sizes  ///< the one that this problem runs with on a GPU that nothing was measured on
+};
+
 struct PrecompileOptions {
   std::string out;  ///< directory to fill, readable by every user; empty: the context's own
   int jobs = 0;     ///< compiling threads; 0: one per core
+  PrecompileScope scope = PrecompileScope::any_size;
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 
@@ -199,8 +207,8 @@ class FA2_API Context {
   /// TuneScope::all everything within 1.1x of the best is measured to the end, not the 4 fastest alone.
   TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely);
 
-  /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Never throws for a kernel
-  /// that fails: its row carries the error.
+  /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Where a compiler refuses a
+  /// kernel, the next choice is made. Never throws for a kernel that fails: its row carries the error.
   std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,
                                             const std::vector<std::string>& archs,
                                             const PrecompileOptions& options = {});

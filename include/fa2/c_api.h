@@ -187,7 +187,8 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
 
 /* ---- ahead of time ---- */
 
-/* Compiles every problem for every arch ("sm_80", "sm_90a", ...) into the cache directory `out_dir`
+/* Compiles, for every arch ("sm_80", "sm_90a", ...), every kernel that the problems' dtypes, head dims, masks and
+ * alignments can run with, whatever their batches, heads and lengths are, into the cache directory `out_dir`
  * (optional: the context's own). Needs NVRTC, no GPU and no driver. Uses every core. `problems` is an array
  * whose elements all have the first one's struct_size. *report (optional): a JSON array, one object per
  * kernel, to be freed with fa2_string_free; it is given also when some kernels failed, which is FA2_COMPILE

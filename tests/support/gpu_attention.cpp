@@ -67,7 +67,9 @@ ContextOptions untuned() {
 
 void precompile(Context& context, const std::vector<AttentionProblem>& problems) {
   const std::string arch(device(current_device()).arch.name);
-  for (const PrecompiledKernel& kernel : context.precompile(problems, {arch}))
+  PrecompileOptions options;
+  options.scope = PrecompileScope::given_sizes;
+  for (const PrecompiledKernel& kernel : context.precompile(problems, {arch}, options))
     CHECK_MESSAGE(kernel.error.empty(), kernel.error);
 }
 

@@ -70,3 +70,10 @@ TEST_CASE("a bucket prints its traits and sizes") {
   const std::string text = to_string(bucket_of(problem(2, 32, 8, 4096, 1000)));
   CHECK(text == bucket_of(problem(1, 1, 1, 1, 1)).traits + " group ~4 seqlen ~4096x1024 batch*heads ~64");
 }
+
+TEST_CASE("a bucket's own problem lies in it") {
+  for (const AttentionProblem& p :
+       {problem(2, 32, 8, 4096, 1000), problem(1, 1, 1, 1, 1), problem(3, 48, 4, 37, 100000)}) {
+    CHECK(bucket_of(problem_of(bucket_of(p), p)) == bucket_of(p));
+  }
+}

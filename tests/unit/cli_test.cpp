@@ -58,7 +58,7 @@ class Command {
 
 const char* const kVerbs[] = {"info", "run", "bench", "tune", "precompile", "cache", "explain", "dump"};
 const std::string kOneKernel =
-    " --arch sm_80 --head-dim 16 --dtype f16 --causal no --seqlen 64 --group 1 --json";
+    " --arch sm_80 --head-dim 16 --dtype f16 --causal no --alignment element --json";
 
 bool has_nvrtc() {
   try {

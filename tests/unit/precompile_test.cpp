@@ -6,7 +6,8 @@
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
 #include <runtime/disk_cache.h>
-#include <stdlib.h>
+#include <tests/support/fake_compiler.h>
+#include <tests/support/temporary_directory.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,44 +20,8 @@
 namespace {
 
 using namespace fa2;
-
-class FakeCompiler final : public Compiler {
- public:
-  KernelBinary compile(const KernelSource& source) override {
-    ++compiled;
-    if (!fails_on.empty() && source.spec.find(fails_on) != std::string::npos)
-      throw CompileError("does not compile", "log", "");
-    if (!refuses.empty() && source.spec.find(refuses) != std::string::npos)
-      throw KernelRefused("spills", "spills (pretender 1.0)", "log", "");
-    KernelBinary binary;
-    binary.key = source.key;
-    binary.spec = source.spec;
-    binary.arch = source.arch.name;
-    binary.entry = source.entry;
-    binary.compiler = "pretender 1.0";
-    binary.compile_ms = 5;
-    binary.resources.registers = 100;
-    binary.resources.threads = source.threads;
-    binary.code.resize(64);
-    return binary;
-  }
-  std::atomic<int> compiled = 0;
-  std::string fails_on;
-  std::string refuses;
-};
-
-class Directory {
- public:
-  Directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "fa2-precompile-XXXXXX").native();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  std::filesystem::path path;
-};
+using fa2::test::FakeCompiler;
+using fa2::test::TemporaryDirectory;
 
 /// What Context::precompile() puts together.
 struct Setup {
@@ -64,11 +29,12 @@ struct Setup {
   std::vector<PrecompiledKernel> run(const std::vector<AttentionProblem>& problems,
                                      const std::vector<std::string>& archs, int jobs = 3,
                                      PrecompileObserver* observer = nullptr) {
-    KernelCache cache(compiler, {}, std::make_shared<DiskCache>(out.path, DiskCache::Access::read_write),
+    KernelCache cache(compiler, {}, std::make_shared<DiskCache>(out.path(), DiskCache::Access::read_write),
                       JitMode::on);
-    return make_kernels(kernel_requests(problems, archs, chooser).kernels, cache, jobs, observer);
+    return make_kernels(kernel_requests(problems, archs, scope, chooser).kernels, cache, jobs, observer);
   }
-  Directory out;
+  PrecompileScope scope = PrecompileScope::given_sizes;
+  TemporaryDirectory out;
   Settings settings;
   TuningStore store{""};
   ConfigChooser chooser{settings, store};
@@ -121,7 +87,7 @@ TEST_CASE("one row and one file for each distinct kernel, in a fixed order") {
   CHECK(distinct == std::vector<std::string>{"sm_80 f16_d64_none", "sm_80 f16_d128_none",
                                              "sm_80 bf16_d64_none", "sm_90a f16_d64_none",
                                              "sm_90a f16_d128_none", "sm_90a bf16_d64_none"});
-  const DiskCache cache(setup.out.path, DiskCache::Access::read_only);
+  const DiskCache cache(setup.out.path(), DiskCache::Access::read_only);
   std::set<std::string> keys;
   for (const PrecompiledKernel& row : rows) {
     CHECK(row.error.empty());
@@ -206,7 +172,7 @@ TEST_CASE("wrong problems and archs are refused before anything is compiled") {
 TEST_CASE("a directory that cannot be written shows in every row") {
   Setup setup;
   KernelCache cache(setup.compiler, {}, nullptr, JitMode::on);
-  const auto requests = kernel_requests({problem_of(64, 1024)}, {"sm_80"}, setup.chooser);
+  const auto requests = kernel_requests({problem_of(64, 1024)}, {"sm_80"}, setup.scope, setup.chooser);
   const auto rows = make_kernels(requests.kernels, cache, 1, nullptr);
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].error.find("not stored") != std::string::npos);
@@ -222,12 +188,12 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
     setup.store.add({"Some GPU", "sm_80", 108, bucket_of(problem), config, 90, 100,
                      template_digest(config, *find_arch("sm_80")), "2026-01-01"});
   }
-  const KernelRequests requests = kernel_requests({p, longer}, {"sm_80"}, setup.chooser);
+  const KernelRequests requests = kernel_requests({p, longer}, {"sm_80"}, setup.scope, setup.chooser);
   REQUIRE(requests.kernels.size() == 1);
   CHECK(requests.kernels[0].row.config == config);
   CHECK(requests.records.size() == 2);
 
-  const auto file = tuning_file(setup.out.path);
+  const auto file = tuning_file(setup.out.path());
   for (int run = 0; run < 2; ++run) {
     TuningStore exported(file);
     export_records(requests.records, exported);
@@ -243,7 +209,7 @@ TEST_CASE("shipped configs are precompiled too; their records stay in the librar
                       template_digest(config, *find_arch("sm_80")), "2026-01-01"}});
   const Settings settings;
   ConfigChooser chooser(settings, store);
-  const KernelRequests requests = kernel_requests({p}, {"sm_80"}, chooser);
+  const KernelRequests requests = kernel_requests({p}, {"sm_80"}, PrecompileScope::given_sizes, chooser);
   REQUIRE(requests.kernels.size() == 1);
   CHECK(requests.kernels[0].row.config == config);
   CHECK(requests.records.empty());
