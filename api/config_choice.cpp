@@ -18,15 +18,6 @@ namespace {
 
 constexpr std::size_t kLikelyCandidates = 24;
 
-/// Steps between two configurations; the rows of one warp matter more than how many warps there are.
-double distance(const KernelConfig& a, const KernelConfig& b) {
-  const auto octaves = [](double x, double y) { return std::fabs(std::log2(x / y)); };
-  const auto rows_per_warp = [](const KernelConfig& c) { return double(c.tile_m) / c.warps; };
-  return octaves(rows_per_warp(a), rows_per_warp(b)) + 0.5 * octaves(a.warps, b.warps) +
-         octaves(a.tile_n, b.tile_n) + 0.5 * std::abs(a.stages - b.stages) +
-         0.5 * std::abs(a.q_in_registers - b.q_in_registers) + 0.5 * std::abs(a.ctas_per_sm - b.ctas_per_sm);
-}
-
 std::size_t timed(const TuneReport& report) {
   return static_cast<std::size_t>(
       std::ranges::count_if(report.candidates, [](const TuneCandidate& c) { return c.samples > 0; }));
@@ -86,6 +77,15 @@ ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const Arch& arch
 
 }  // namespace
 
+// The rows of one warp matter more than how many warps there are.
+double distance(const KernelConfig& a, const KernelConfig& b) {
+  const auto octaves = [](double x, double y) { return std::fabs(std::log2(x / y)); };
+  const auto rows_per_warp = [](const KernelConfig& c) { return double(c.tile_m) / c.warps; };
+  return octaves(rows_per_warp(a), rows_per_warp(b)) + 0.5 * octaves(a.warps, b.warps) +
+         octaves(a.tile_n, b.tile_n) + 0.5 * std::abs(a.stages - b.stages) +
+         0.5 * std::abs(a.q_in_registers - b.q_in_registers) + 0.5 * std::abs(a.ctas_per_sm - b.ctas_per_sm);
+}
+
 Target target_of(const Device& device) {
   return {device.arch, device.name, device.sm_count};
 }
@@ -124,8 +124,11 @@ std::string summary(const Error& error) {
   return std::string(message.substr(0, message.find('\n')));
 }
 
-void warn_of_alternative(const ConfigChoice& choice) {
-  log().warn("{} runs: {}", to_string(choice.config), choice.reason);
+void warn_of_alternative(const AttentionProblem& problem, const ConfigChoice& wanted,
+                         const ConfigChoice& runs) {
+  const std::string kernel = fmt::format("{} with {}", to_string(traits_of(problem)), to_string(runs.config));
+  warn_once(fmt::format("{} for {}", kernel, to_string(wanted.config)),
+            fmt::format("{} runs: {}", kernel, runs.reason));
 }
 
 std::vector<PossibleChoice> ConfigChooser::every_choice(const AttentionProblem& problem,
@@ -153,10 +156,9 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const AttentionProblem& 
   return all;
 }
 
-std::vector<ConfigChoice> ConfigChooser::with_alternatives(const ConfigChoice& choice,
-                                                           const AttentionProblem& problem,
-                                                           const Target& target) {
-  std::vector<ConfigChoice> choices = {choice};
+std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice,
+                                                      const AttentionProblem& problem, const Target& target) {
+  std::vector<ConfigChoice> choices;
   if (choice.origin == ConfigOrigin::pinned) return choices;
   for (const HeuristicChoice& other : heuristic_choices(problem, target.arch, target.sm_count)) {
     if (other.config == choice.config) continue;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -46,6 +47,9 @@ using Search = std::function<TuneReport(const AttentionProblem& problem)>;
 std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target,
                                             TuneScope scope = TuneScope::likely);
 
+/// How unlike two configurations are, in octaves of their tiles' sizes; 0 for equal ones.
+double distance(const KernelConfig& a, const KernelConfig& b);
+
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);
 
@@ -56,7 +60,9 @@ bool is_obstacle(const Error& error);
 /// The rule that a refused kernel broke, else the first line of the message.
 std::string summary(const Error& error);
 
-void warn_of_alternative(const ConfigChoice& choice);
+/// Once for each kernel that is not what was wanted.
+void warn_of_alternative(const AttentionProblem& problem, const ConfigChoice& wanted,
+                         const ConfigChoice& runs);
 
 /// Thread-safe. One search at a time: two would disturb each other's measurements.
 class ConfigChooser {
@@ -76,10 +82,10 @@ class ConfigChooser {
   /// @throws InvalidProblem if the pinned config cannot compute any of them.
   std::vector<PossibleChoice> every_choice(const AttentionProblem& problem, const Target& target) const;
 
-  /// `choice`, then what serves if its kernel cannot be had: nothing in place of a pinned config, else the
+  /// What serves if the kernel of `choice` cannot be had: nothing in place of a pinned config, else the
   /// heuristic's choices that are not it.
-  static std::vector<ConfigChoice> with_alternatives(const ConfigChoice& choice,
-                                                     const AttentionProblem& problem, const Target& target);
+  static std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const AttentionProblem& problem,
+                                                const Target& target);
 
   /// Searches, whatever is recorded, and records the result.
   TuneReport tune(const AttentionProblem& problem, const Target& target, const Search& search);
@@ -99,23 +105,30 @@ class ConfigChooser {
   std::map<std::string, std::string> unmeasurable_;  ///< device and bucket -> why; guarded by measuring_
 };
 
-/// build(choice) of the first of `choices` whose kernel compiles, or is cached where nothing may be compiled.
-/// Those before it are named in its reason, and warned of. @throws the first one's error if none can be
-/// built.
-template <class Build>
-auto build_first(const std::vector<ConfigChoice>& choices, const Build& build) {
+/// build(choice), else build() of the first of `alternatives()` whose kernel compiles, or is cached where
+/// nothing may be compiled. What could not be built is named in its reason, and warned of. @throws the error of
+/// `choice` if none can be built.
+template <class Alternatives, class Build>
+auto build_first(const AttentionProblem& problem, const ConfigChoice& choice,
+                 const Alternatives& alternatives, const Build& build) {
   std::exception_ptr failure;
   std::string obstacles;
-  for (ConfigChoice choice : choices) {
-    choice.reason += obstacles;
+  const auto attempt = [&](const ConfigChoice& possible) -> std::optional<decltype(build(choice))> {
     try {
-      auto built = build(choice);
-      if (!obstacles.empty()) warn_of_alternative(choice);
-      return built;
+      return build(possible);
     } catch (const Error& error) {
       if (!is_obstacle(error)) throw;
       if (!failure) failure = std::current_exception();
-      obstacles += "; instead of " + to_string(choice.config) + ": " + summary(error);
+      obstacles += "; instead of " + to_string(possible.config) + ": " + summary(error);
+      return std::nullopt;
+    }
+  };
+  if (auto built = attempt(choice)) return *std::move(built);
+  for (ConfigChoice other : alternatives()) {
+    other.reason += obstacles;
+    if (auto built = attempt(other)) {
+      warn_of_alternative(problem, choice, other);
+      return *std::move(built);
     }
   }
   std::rethrow_exception(failure);

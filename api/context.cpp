@@ -1,5 +1,6 @@
 // Context: the memo of plans in front of choosing, compiling and loading.
 #include <api/boundary.h>
+#include <api/cached_choices.h>
 #include <api/context.h>
 #include <api/gpu_trial.h>
 #include <api/plan.h>
@@ -156,9 +157,16 @@ AttentionPlan Context::Impl::make_plan(const AttentionProblem& problem, int ordi
   Search search;
   if (has_output(problem) && !gpu.arch.interpreted)
     search = [&](const AttentionProblem& p) { return search_on(gpu, p, TuneScope::likely); };
-  const ConfigChoice choice = chooser.choose(problem, target_of(gpu), search);
-  return build_first(ConfigChooser::with_alternatives(choice, problem, target_of(gpu)),
-                     [&](const ConfigChoice& possible) { return plan_with(possible, problem, gpu, notes); });
+  return build(problem, target_of(gpu), search,
+               [&](const ConfigChoice& choice) { return plan_with(choice, problem, gpu, notes); });
+}
+
+std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice,
+                                                      const AttentionProblem& problem,
+                                                      const Target& target) const {
+  std::vector<ConfigChoice> others = ConfigChooser::alternatives(choice, problem, target);
+  if (settings.jit == JitMode::on || choice.origin == ConfigOrigin::pinned) return others;
+  return cached_choices(choice, std::move(others), kernels.specs(target.arch.name), problem, target.arch);
 }
 
 AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const AttentionProblem& problem,
@@ -245,12 +253,10 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
     found.push_back({"arch", in_quotes(arch_name), "must be one of " + known_arch_names()});
   if (!found.empty()) throw InvalidProblem(std::move(found));
   const AttentionProblem p = problem.normalized();
-  const Target target{*arch, "", 0};
-  return build_first(ConfigChooser::with_alternatives(impl_->chooser.choose(p, target), p, target),
-                     [&](const ConfigChoice& choice) {
-                       const KernelSource source = render({traits_of(p), choice.config, *arch});
-                       return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
-                     });
+  return impl_->build(p, {*arch, "", 0}, {}, [&](const ConfigChoice& choice) {
+    const KernelSource source = render({traits_of(p), choice.config, *arch});
+    return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
+  });
 } catch (...) {
   rethrow_as_error();
 }

@@ -16,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace fa2 {
 
@@ -46,6 +47,15 @@ struct Context::Impl {
   /// The memoised plan of a valid, normalized problem, made now if need be. `notes`: see Explanation.
   AttentionPlan plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
 
+  /// build() of what was chosen for `problem`, or of what serves in its place.
+  template <class Build>
+  auto build(const AttentionProblem& problem, const Target& target, const Search& search,
+             const Build& build_one) {
+    const ConfigChoice choice = chooser.choose(problem, target, search);
+    return build_first(
+        problem, choice, [&] { return alternatives(choice, problem, target); }, build_one);
+  }
+
   /// Measures on the GPU.
   TuneReport search_on(const Device& gpu, const AttentionProblem& problem, TuneScope scope);
 
@@ -65,6 +75,9 @@ struct Context::Impl {
  private:
   std::shared_ptr<LaunchCounters> counters_for(const KernelConfig& config, const Device& gpu);
   AttentionPlan make_plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
+  /// What may run in place of `choice`; read from the caches where nothing may be compiled.
+  std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const AttentionProblem& problem,
+                                         const Target& target) const;
   AttentionPlan plan_with(const ConfigChoice& choice, const AttentionProblem& problem, const Device& gpu,
                           const std::string& notes);
 };

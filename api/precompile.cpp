@@ -31,7 +31,8 @@ void add_request(const PossibleChoice& possible, const Target& target, KernelReq
   request.row.config = choice.config;
   request.row.key = render({traits_of(problem), choice.config, target.arch}).key;
   if (!seen.insert(request.row.key).second) return;
-  request.choices = ConfigChooser::with_alternatives(choice, problem, target);
+  request.choice = choice;
+  request.alternatives = ConfigChooser::alternatives(choice, problem, target);
   requests.kernels.push_back(std::move(request));
 }
 
@@ -68,8 +69,9 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
   PrecompiledKernel row = request.row;
   if (!row.error.empty()) return row;
   try {
-    return build_first(request.choices,
-                       [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
+    return build_first(
+        row.problem, request.choice, [&] { return request.alternatives; },
+        [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
   } catch (const std::exception& error) {
     row.error = error.what();
   }

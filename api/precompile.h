@@ -14,8 +14,8 @@ namespace fa2 {
 /// One kernel to make.
 struct KernelRequest {
   PrecompiledKernel row;  ///< problem, arch, key and config; or the error that keeps it from being made
-  std::vector<ConfigChoice>
-      choices;  ///< the chosen config, then its alternatives; empty if there is an error
+  ConfigChoice choice;    ///< unless there is an error
+  std::vector<ConfigChoice> alternatives;  ///< for when the chosen one's kernel is refused
 };
 
 struct KernelRequests {

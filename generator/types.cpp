@@ -66,6 +66,8 @@ std::string_view to_string(ConfigOrigin origin) {
       return "tuned_other_device";
     case ConfigOrigin::heuristic:
       return "heuristic";
+    case ConfigOrigin::fallback:
+      return "fallback";
   }
   return "invalid";
 }

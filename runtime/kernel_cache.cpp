@@ -185,4 +185,17 @@ std::optional<KernelOrigin> KernelCache::find(const KernelSource& source) const 
   return std::nullopt;
 }
 
+std::vector<std::string> KernelCache::specs(std::string_view arch) const {
+  std::vector<std::string> specs;
+  const auto add = [&](const DiskCache& cache) {
+    for (const CacheEntry& entry : cache.entries()) {
+      const bool is_kernel = entry.damage.empty() && entry.binary.refused.empty();
+      if (is_kernel && entry.binary.arch == arch) specs.push_back(entry.binary.spec);
+    }
+  };
+  std::ranges::for_each(read_only_, add);
+  if (user_) add(*user_);
+  return specs;
+}
+
 }  // namespace fa2

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -40,6 +41,10 @@ class KernelCache {
 
   /// Where the binary would come from, without compiling or loading it; nullopt: it would be compiled.
   std::optional<KernelOrigin> find(const KernelSource& source) const;
+
+  /// KernelSource::spec of every kernel that the directories hold for `arch`, in the order they are searched.
+  /// Reads every file: for when a kernel is missing.
+  std::vector<std::string> specs(std::string_view arch) const;
 
  private:
   struct Search;

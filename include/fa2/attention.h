@@ -23,14 +23,16 @@ namespace fa2 {
 
 /// Where a kernel's binary came from.
 enum class KernelOrigin : std::uint8_t { memory, read_only_cache, disk_cache, compiled };
-/// Who chose the configuration. The `tuned_*` values say how well the tuning record matched.
+/// Who chose the configuration. The `tuned_*` values say how well the tuning record matched. `fallback`: nothing
+/// may be compiled, no cache holds the kernel of the one that was chosen, and a cached kernel most like it runs.
 enum class ConfigOrigin : std::uint8_t {
   pinned,
   tuned_now,
   tuned_exact,
   tuned_nearest,
   tuned_other_device,
-  heuristic
+  heuristic,
+  fallback
 };
 
 FA2_API std::string_view to_string(KernelOrigin);
@@ -100,8 +102,8 @@ enum class TuneMode : std::uint8_t {
   search   ///< an exact record, either's; else measure candidates once per bucket of problems (default)
 };
 enum class JitMode : std::uint8_t {
-  on,   ///< compile what no cache holds (default)
-  off,  ///< a missing kernel is an Unavailable error that names the command which would build it
+  on,  ///< compile what no cache holds (default)
+  off,  ///< a cached kernel like it runs; without one, an Unavailable error names the command which would build it
 };
 
 /// Settings of a Context. Whatever is unset comes from its environment variable, then from the default.

@@ -133,7 +133,7 @@ typedef struct fa2_context fa2_context;
 /* fa2_context_options.tune: heuristic only, stored records, or search once per bucket of problems. */
 enum { FA2_TUNE_DEFAULT = 0, FA2_TUNE_OFF = 1, FA2_TUNE_STORED = 2, FA2_TUNE_SEARCH = 3 };
 
-/* fa2_context_options.jit: compile what no cache holds, or report it as FA2_UNAVAILABLE. */
+/* fa2_context_options.jit: compile what no cache holds, or run a cached kernel like it; FA2_UNAVAILABLE without one. */
 enum { FA2_JIT_DEFAULT = 0, FA2_JIT_ON = 1, FA2_JIT_OFF = 2 };
 
 /* What is left NULL or 0 comes from the environment variable named here, then from its default. */

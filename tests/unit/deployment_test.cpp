@@ -1,8 +1,11 @@
-// A pack made by precompile.
+// A pack made by precompile, and what runs where it is all there is.
+#include <api/cached_choices.h>
 #include <api/precompile.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <generator/config_space.h>
 #include <generator/kernel_source.h>
+#include <tests/support/captured_log.h>
 #include <tests/support/fake_compiler.h>
 #include <tests/support/temporary_directory.h>
 
@@ -88,15 +91,33 @@ AttentionProblem decoding() {
 
 /// Into `directory`, without a compiler's time.
 std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
-                                         const std::vector<AttentionProblem>& problems) {
-  const Settings settings;
+                                         const std::vector<AttentionProblem>& problems,
+                                         const std::string& refuses = {},
+                                         std::optional<KernelConfig> pinned = std::nullopt) {
+  Settings settings;
+  settings.pinned = pinned;
   TuningStore store("", {}, shipped_records());
   ConfigChooser chooser(settings, store);
-  KernelCache cache(std::make_shared<FakeCompiler>(), {},
-                    std::make_shared<DiskCache>(directory, DiskCache::Access::read_write), JitMode::on);
+  const auto compiler = std::make_shared<FakeCompiler>();
+  compiler->refuses = refuses;
+  KernelCache cache(compiler, {}, std::make_shared<DiskCache>(directory, DiskCache::Access::read_write),
+                    JitMode::on);
   const auto requests = kernel_requests(problems, {"sm_90a"}, PrecompileScope::any_size, chooser);
   return make_kernels(requests.kernels, cache, 2, nullptr);
 }
+
+/// With the pack alone.
+std::unique_ptr<Context> deployed(const TemporaryDirectory& dir) {
+  ContextOptions options;
+  options.cache_dir = (dir / "own").string();
+  options.read_only_caches = {(dir / "pack").string()};
+  options.tune = TuneMode::search;
+  options.jit = JitMode::off;
+  return std::make_unique<Context>(options);
+}
+
+/// None of the heuristic's.
+const KernelConfig kSmall = parse_config("tile_m=64,tile_n=48,warps=4,stages=1");
 
 }  // namespace
 
@@ -151,4 +172,100 @@ TEST_CASE("deployment: no more kernels than lengths and packed heads tell apart"
     CHECK(made >= 1);
     CHECK(made <= 16);
   }
+}
+
+TEST_CASE("deployment: a whole pack serves every problem with the kernel that was chosen for it") {
+  const TemporaryDirectory dir;
+  const std::vector<AttentionProblem> packed = {traits(64), traits(128, MaskKind::causal_bottom_right)};
+  make_pack(dir / "pack", packed);
+  const auto context = deployed(dir);
+  const CapturedLog log;
+  RandomProblems random;
+  for (int i = 0; i < 200; ++i) {
+    const AttentionProblem p = random.with_traits_of(random.one_of(packed));
+    CAPTURE(to_string(p));
+    const Explanation e = context->explain(p, "sm_90a");
+    CHECK(e.config_origin != ConfigOrigin::fallback);
+    CHECK(e.kernel_origin != KernelOrigin::compiled);
+  }
+  CHECK(log.lines() == 0);
+}
+
+TEST_CASE("deployment: without its kernel a problem runs the cached one most like it, and says so once") {
+  const TemporaryDirectory dir;
+  make_pack(dir / "pack", {traits(64), traits(64, MaskKind::causal_bottom_right)}, {}, kSmall);
+  const auto context = deployed(dir);
+  const CapturedLog log;
+  AttentionProblem p = decoding();
+  for (int i = 0; i < 3; ++i) {
+    ++p.seqlen_k;
+    const Explanation e = context->explain(p, "sm_90a");
+    CHECK(e.config == kSmall);
+    CHECK(e.config_origin == ConfigOrigin::fallback);
+    CHECK(to_string(e.config_origin) == "fallback");
+    CHECK(e.config_reason.find("cached kernel 1 of 1 that can compute this problem") == 0);
+    CHECK(e.config_reason.find("; instead of mainloop=90,") != std::string::npos);
+    CHECK(e.config_reason.find("no cache holds this kernel, and FA2_JIT=off") != std::string::npos);
+  }
+  CHECK(log.lines() == 1);
+  CHECK(log.has("f16_d64_none with mainloop=80,tile_m=64,tile_n=48"));
+
+  // Other traits are another kernel's: the error names the command.
+  CHECK_THROWS_AS(context->explain(traits(128), "sm_90a"), Unavailable);
+  CHECK_THROWS_AS(context->explain(traits(64), "sm_80"), Unavailable);
+}
+
+TEST_CASE("deployment: what stands in a pack for a refused kernel runs, as it would where it was refused") {
+  const TemporaryDirectory dir;
+  const CapturedLog log;
+  const auto rows = make_pack(dir / "pack", {traits(64)}, "packed_heads=4");
+  for (const PrecompiledKernel& row : rows) CHECK(row.error.empty());
+  const auto context = deployed(dir);
+  AttentionProblem p = decoding();
+  p.heads_q = 32;
+  p.seqlen_q = 1;
+  const Explanation e = context->explain(p, "sm_90a");
+  CHECK(e.config.packed_heads != 4);
+  CHECK(e.config_reason.find("packed_heads=4: spills (pretender 1.0)") != std::string::npos);
+  CHECK(log.has("packed_heads=4: spills (pretender 1.0)"));
+}
+
+TEST_CASE(
+    "deployment: of cached kernels those are taken that pack heads alike, and can compute the problem") {
+  const Arch& arch = *find_arch("sm_90a");
+  const AttentionProblem p = decoding().normalized();
+  const auto packing = [](int tile_m, int heads) {
+    KernelConfig config = tuned_record(decoding()).config;
+    config.tile_m = tile_m;
+    config.warps = tile_m / 16;
+    config.ctas_per_sm = 128 / tile_m;
+    config.packed_heads = heads;
+    return config;
+  };
+  const auto spec = [&](const AttentionProblem& of, const KernelConfig& config) {
+    return render({traits_of(of), config, arch}).spec;
+  };
+  const ConfigChoice wanted{packing(64, 4), ConfigOrigin::heuristic, "", std::nullopt};
+  const ConfigChoice next{packing(128, 4), ConfigOrigin::heuristic, "the next one", std::nullopt};
+  const std::vector<std::string> cached = {spec(p, kSmall),
+                                           spec(p, packing(64, 1)),
+                                           spec(p, packing(64, 2)),
+                                           spec(p, packing(64, 2)),
+                                           spec(p, packing(64, 16)),  // of 8 heads
+                                           spec(p, wanted.config),  // of another version: its key was missed
+                                           spec(traits(128), packing(64, 4)),
+                                           spec(p, kSmall) + ",warp_specialization=1",
+                                           ""};
+  const auto configs = [&](const std::vector<std::string>& specs) {
+    std::vector<KernelConfig> list;
+    for (const ConfigChoice& choice : cached_choices(wanted, {next}, specs, p, arch))
+      list.push_back(choice.config);
+    return list;
+  };
+  CHECK(configs(cached) == std::vector{packing(64, 2), packing(64, 1), kSmall});
+  std::vector<std::string> more = cached;
+  more.push_back(spec(p, next.config));
+  CHECK(configs(more) == std::vector{next.config, packing(64, 2), packing(64, 1), kSmall});
+  CHECK(cached_choices(wanted, {next}, more, p, arch)[0].reason == "the next one");
+  CHECK(configs({}).empty());
 }

@@ -1,0 +1,70 @@
+// From the specs of cached kernels to the one that is most like the missing one.
+#include <api/cached_choices.h>
+#include <fmt/format.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+/// nullopt for the text of a library that knew other fields.
+std::optional<KernelConfig> parsed(std::string_view text) {
+  try {
+    return parse_config(text);
+  } catch (const InvalidProblem&) {
+    return std::nullopt;
+  }
+}
+
+/// Distinct, in the specs' order.
+std::vector<KernelConfig> usable_configs(const std::vector<std::string>& cached, const KernelConfig& chosen,
+                                         const AttentionProblem& problem, const Arch& arch) {
+  std::string common = render({traits_of(problem), chosen, arch}).spec;
+  common.resize(common.size() - to_string(chosen).size());
+  std::vector<KernelConfig> configs;
+  for (const std::string_view spec : cached) {
+    if (!spec.starts_with(common)) continue;
+    const auto config = parsed(spec.substr(common.size()));
+    if (!config || *config == chosen || why_rejected(problem, *config, arch)) continue;
+    if (std::ranges::find(configs, *config) == configs.end()) configs.push_back(*config);
+  }
+  return configs;
+}
+
+/// Heads packed alike come before everything but the main loop: they decide how many tiles there are.
+auto unlikeness(const KernelConfig& a, const KernelConfig& b) {
+  return std::tuple(a.mainloop != b.mainloop,
+                    std::fabs(std::log2(double(a.packed_heads) / double(b.packed_heads))), distance(a, b));
+}
+
+}  // namespace
+
+std::vector<ConfigChoice> cached_choices(const ConfigChoice& choice, std::vector<ConfigChoice> alternatives,
+                                         const std::vector<std::string>& cached,
+                                         const AttentionProblem& problem, const Arch& arch) {
+  std::vector<KernelConfig> configs = usable_configs(cached, choice.config, problem, arch);
+  std::ranges::stable_sort(configs, {},
+                           [&](const KernelConfig& config) { return unlikeness(config, choice.config); });
+  std::erase_if(alternatives, [&](const ConfigChoice& other) {
+    return std::ranges::find(configs, other.config) == configs.end();
+  });
+  std::vector<ConfigChoice> choices = std::move(alternatives);
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    if (std::ranges::find(choices, configs[i], &ConfigChoice::config) != choices.end()) continue;
+    choices.push_back(
+        {configs[i], ConfigOrigin::fallback,
+         fmt::format("cached kernel {} of {} that can compute this problem, those most like the "
+                     "chosen one first",
+                     i + 1, configs.size()),
+         std::nullopt});
+  }
+  return choices;
+}
+
+}  // namespace fa2
