@@ -21,13 +21,15 @@ std::string describe(const DiskCache& cache) {
 }
 
 [[noreturn]] void throw_not_cached(const KernelSource& source, const std::string& searched) {
+  const bool interpreted = source.arch.interpreted;
   throw Unavailable(
       fmt::format("no cache holds this kernel, and FA2_JIT=off forbids compiling it\n"
                   "kernel: {}, key {}\nsearched:{}\n"
-                  "build it where NVRTC is (no GPU needed): {}\n"
+                  "build it where {}: {}\n"
                   "then set FA2_CACHE_PATH=DIR{}",
                   source.spec, source.key, searched.empty() ? " no directory is set" : searched,
-                  source.precompile_command, source.arch.interpreted ? " and FA2_CACHE_TRUST=host" : ""));
+                  interpreted ? "a C++ compiler is" : "NVRTC is (no GPU needed)", source.precompile_command,
+                  interpreted ? " and FA2_CACHE_TRUST=host" : ""));
 }
 
 /// Whether asking again could end differently: only a verdict on the source itself is final.

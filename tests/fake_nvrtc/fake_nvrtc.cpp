@@ -1,0 +1,69 @@
+// An NVRTC that takes no time: whatever the program, it becomes the same kernel without instructions.
+#include <nvrtc.h>
+
+#include <cstring>
+
+namespace {
+
+constexpr char kLog[] =
+    "ptxas info    : Compiling entry function 'fa2_attention_forward' for 'sm_80'\n"
+    "ptxas info    : Used 100 registers\n";
+constexpr char kCubin[64] =
+    "\x7f"
+    "ELF";  // a header of no sections
+int program;
+
+}  // namespace
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = *minor = 0;
+  return NVRTC_SUCCESS;
+}
+
+const char* nvrtcGetErrorString(nvrtcResult) {
+  return "no error";
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* made, const char*, const char*, int, const char* const*,
+                               const char* const*) {
+  *made = reinterpret_cast<nvrtcProgram>(&program);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram*) {
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram, int, const char* const*) {
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram, size_t* size) {
+  *size = sizeof kLog;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char* log) {
+  std::memcpy(log, kLog, sizeof kLog);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram, size_t* size) {
+  *size = 1;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetPTX(nvrtcProgram, char* ptx) {
+  *ptx = 0;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram, size_t* size) {
+  *size = sizeof kCubin;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram, char* cubin) {
+  std::memcpy(cubin, kCubin, sizeof kCubin);
+  return NVRTC_SUCCESS;
+}

@@ -1,0 +1,112 @@
+// The error of a kernel that no cache holds names the command that makes it: read from the message, run by a shell.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/kernel_source.h>
+#include <runtime/env.h>
+#include <runtime/kernel_cache.h>
+#include <sys/wait.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/temporary_directory.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#if defined(FA2_COMMAND) && defined(FA2_FAKE_NVRTC)
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// What a server without NVRTC says that has an empty cache.
+std::string message_of(const KernelSource& source) {
+  try {
+    KernelCache(nullptr, {}, nullptr, JitMode::off).get(source);
+  } catch (const Unavailable& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string command_in(const std::string& message) {
+  const std::size_t begin = message.find("FA2_CONFIG="), end = message.find('\n', begin);
+  return begin == std::string::npos ? "" : message.substr(begin, end - begin);
+}
+
+/// Runs a line as it stands in `directory`, with compilers that take no time. Its exit status.
+int run(const std::string& line, const TemporaryDirectory& directory) {
+  write_text(directory / "c++", "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho code >\"$2\"\n");
+  std::filesystem::permissions(directory / "c++", std::filesystem::perms::owner_all);
+  std::string command = "cd " + directory.path().string() + " && env";
+  for (const EnvVariable& variable : environment()) command += " -u " + std::string(variable.name);
+  command += " FA2_CACHE_DIR=own FA2_NVRTC=" FA2_FAKE_NVRTC " FA2_CXX=./c++ PATH=" +
+             std::filesystem::path(FA2_COMMAND).parent_path().string() + ":\"$PATH\" sh -c '" + line +
+             "' >out 2>err </dev/null";
+  const int status = std::system(command.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void check_command(const KernelSpec& spec) {
+  const TemporaryDirectory directory;
+  const KernelSource source = render(spec);
+  CAPTURE(source.spec);
+  const std::string message = message_of(source), command = command_in(message);
+  CHECK((message.find("NVRTC") == std::string::npos) == spec.arch.interpreted);
+  CHECK(message.find("then set FA2_CACHE_PATH=DIR") != std::string::npos);
+  const int status = run(command, directory);
+  CAPTURE(read_text(directory / "err"));
+  CHECK(status == 0);
+  const ScopedEnvironment trust("FA2_CACHE_TRUST", spec.arch.interpreted ? "host" : "0");  // as it says
+  KernelCache pack(nullptr, {DiskCache(directory / "DIR", DiskCache::Access::read_only)}, nullptr,
+                   JitMode::off);
+  CHECK(pack.get(source).origin == KernelOrigin::read_only_cache);
+  CHECK(pack.specs(spec.arch.name).size() == 1);
+}
+
+KernelSpec spec(const char* arch, const char* config, AttentionTraits traits) {
+  return {traits, parse_config(config), *find_arch(arch)};
+}
+
+}  // namespace
+
+TEST_CASE("missing kernel: the command makes a kernel of main loop 80, and it alone") {
+  check_command(spec("sm_80", "tile_m=128,tile_n=64,warps=4,stages=2,q_in_registers=1",
+                     {DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16}));
+  check_command(spec("sm_120", "tile_m=64,tile_n=32,warps=4,stages=1",
+                     {DType::bf16, 72, 40, MaskKind::causal_top_left, RowAlignment::element}));
+  check_command(
+      spec("sm_90a", "tile_m=64,tile_n=64,warps=4,stages=2",
+           {DType::bf16, 128, 128, MaskKind::causal_bottom_right, RowAlignment::bytes16_any_order}));
+}
+
+TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however many heads it packs") {
+  for (int packed = 1; packed <= 64; packed *= 2) {
+    KernelSpec few = spec("sm_90a",
+                          "mainloop=90,tile_m=64,tile_n=128,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,"
+                          "schedule=2,overlap=1,speculative_max=1",
+                          {DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16});
+    few.config.packed_heads = packed;
+    check_command(few);
+  }
+  check_command(spec("sm_90a",
+                     "mainloop=90,tile_m=192,tile_n=80,warps=12,stages=2,q_buffers=1,schedule=2,overlap=1,"
+                     "pingpong=1,skip_masked=1,packed_heads=16",
+                     {DType::bf16, 128, 64, MaskKind::causal_bottom_right, RowAlignment::bytes16}));
+}
+
+TEST_CASE("missing kernel: the command makes an interpreted kernel, where the host has a compiler") {
+  check_command(spec("interpreter", "tile_m=64,tile_n=32,warps=4,stages=1",
+                     {DType::f16, 16, 16, MaskKind::none, RowAlignment::element}));
+  check_command(spec("interpreter",
+                     "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,"
+                     "packed_heads=8",
+                     {DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16}));
+}
+
+#else
+TEST_CASE("missing kernel") {
+  MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");
+}
+#endif
