@@ -31,4 +31,13 @@ cp "$consumer" "$source_dir/tests/package/add_subdirectory/CMakeLists.txt" "$wor
 cmake -S "$work/sub" -B "$work/sub/build" -DFA2_SOURCE="$source_dir" >/dev/null
 cmake --build "$work/sub/build" -j"$(nproc)" >/dev/null
 "$work/sub/build/consumer"
+
+# 4. Where the parent has no build type, fa2 is optimised, and the parent is left as it is; flags that say otherwise are obeyed.
+commands() { sed -n 's/^ *"command": "\(.*\)",*$/\1/p' "$1/compile_commands.json"; }
+[ -n "$(commands "$work/sub/build")" ] || fail "there is no list of the subdirectory's commands"
+unoptimised=$(commands "$work/sub/build" | grep -v -- ' -O2 ' || true)
+[ -z "$unoptimised" ] || fail "add_subdirectory compiles without -O2: $unoptimised"
+grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$work/sub/build/CMakeCache.txt" || fail "add_subdirectory sets its parent's build type"
+cmake -S "$work/sub" -B "$work/sub/debug" -DFA2_SOURCE="$source_dir" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O0 >/dev/null
+if commands "$work/sub/debug" | grep -- ' -O2 '; then fail "add_subdirectory overrides its parent's -O0"; fi
 echo "package: find_package and add_subdirectory work"
