@@ -18,6 +18,12 @@ bytes=$(stat -c %s "$work/stripped.so")
 [ "$bytes" -le 4194304 ] || fail "libfa2.so is $bytes bytes stripped, at most 4 MiB are allowed"
 echo "package: libfa2.so needs $(tr '\n' ' ' <<<"$needed")and is $bytes bytes stripped"
 
+# docs/architecture.md: before 1.0 the SONAME has the minor version, from then on the major one alone.
+version=$(sed -n 's/^project(fa2 VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMakeLists.txt")
+case $version in 0.*) expected=libfa2.so.${version%.*} ;; *) expected=libfa2.so.${version%%.*} ;; esac
+soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+[ "$soname" = "$expected" ] || fail "the SONAME of version $version is $soname, must be $expected"
+
 # 2. find_package after an install, in C++17.
 cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
 cp "$consumer" "$source_dir/tests/package/find_package/CMakeLists.txt" "$work/"
