@@ -88,8 +88,8 @@ constexpr EnvVariable kVariables[] = {
      "host: interpreted kernels, code for this CPU, also from FA2_CACHE_PATH; 1: caches that others could "
      "write",
      check_word},
-    {"FA2_JIT", "on", "on, off", "off: a kernel that no cache holds is an error, never a compilation",
-     check_word},
+    {"FA2_JIT", "on", "on, off",
+     "off: never a compilation: the cached kernel most like the missing one, else an error", check_word},
     {"FA2_TUNE", "search", "off, stored, search",
      "heuristic only, stored records, or measure what has no record", check_word},
     {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "time one search may take, in milliseconds", check_number},
