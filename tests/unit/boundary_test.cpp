@@ -62,7 +62,9 @@ TEST_CASE("boundary: a temporary directory that is not there is an error like an
   options.tune = TuneMode::off;
   Context context(options);
   CHECK_THROWS_WITH_AS(context.explain(example(), "interpreter"), doctest::Contains("temp"), Error);
-  const auto rows = context.precompile({example()}, {"interpreter"});
+  PrecompileOptions one;
+  one.scope = PrecompileScope::given_sizes;
+  const auto rows = context.precompile({example()}, {"interpreter"}, one);
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].error.find("temp") != std::string::npos);
 }
