@@ -4,7 +4,7 @@ templates/ one at a time, in a scratch copy of the tree, and runs the tests of t
 copies that complete early, then late with another order of warps. The tree without a bug must pass first. Exit status 1 if
 fewer than --at-least are caught.
 
-  python3 scripts/mutate.py                              all of them: a quarter of an hour on 4 cores
+  python3 scripts/mutate.py                              all of them: an hour on 4 cores
   python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them, keeping the build for the next time
   python3 scripts/mutate.py --checks-off --markdown docs/mutations.md
 """
@@ -43,7 +43,7 @@ CHECKS = [
     ("stray write", "around (O|LSE) was written"),
     ("crash", "SIG[A-Z]+|ended with status"),
     ("time limit", "ran for more than"),
-    ("numerics", "FAILED|CHECK"),
+    ("numerics", "FAILED|CHECK|errors of"),
     ("other", ""),
 ]
 MACHINE_CHECKS = [name for name, _ in CHECKS[:12]]
@@ -125,6 +125,11 @@ class Scratch:
                 out.write(kept)
 
 
+def kernels_of(executable):
+    """The cache that its runs share."""
+    return executable + ".kernels"
+
+
 def run_test(executable, test, mode, limit):
     """Runs one test case. Returns what failed first (None if nothing did) and the seconds."""
     # A comma separates names: any one character instead.
@@ -132,7 +137,7 @@ def run_test(executable, test, mode, limit):
     start = time.monotonic()
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=limit, env=dict(os.environ, FA2_INTERPRETER=mode, FA2_LOG="warn"))
+                              timeout=limit, env=dict(os.environ, FA2_INTERPRETER=mode, FA2_LOG="warn", TEST_KERNEL_CACHE=kernels_of(executable)))
     except subprocess.TimeoutExpired:
         return f"ran for more than {limit:.0f} s", time.monotonic() - start
     failure = None if done.returncode == 0 else failure_of(done.stdout, done.returncode)
@@ -198,6 +203,7 @@ def judge(number, mutation, executable, tests, modes, checks_off):
         is_fault = check in MACHINE_CHECKS
         outputs = first_mode(executable, tests, [m + ",unchecked" for m in modes])[0] if is_fault else when
     os.remove(executable)
+    shutil.rmtree(kernels_of(executable), ignore_errors=True)
     say(f"{number:3} {mutation.bug}: {check}, {when}, {seconds:.0f} s" + (f"; checks off: {outputs}" if outputs else ""))
     return Result(number, mutation.file, mutation.bug, check, when, test, message, seconds, outputs)
 

@@ -99,7 +99,7 @@ TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
     }
     for (std::size_t i = 0; i < kConfigs.size(); ++i) {
       if (ratios[i].count() == 0) continue;
-      INFO("q x ", peak.q_scale, ", key 0 at ", peak.first_key, ", ",
+      INFO("errors of q x ", peak.q_scale, ", key 0 at ", peak.first_key, ", ",
            kConfigs[i].empty() ? "heuristic" : kConfigs[i]);
       CHECK(ratios[i].rms() <= 1.10);
       CHECK(ratios[i].largest() <= 1.5);
