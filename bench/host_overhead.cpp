@@ -1,5 +1,6 @@
 // Host time of a memoised attention() call beside a plan's run() and the bare launch that both end in.
 #include <api/plan.h>
+#include <bench/bench_main.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
@@ -26,7 +27,7 @@ constexpr const char* kConfigs[] = {
 
 struct Options {
   int rounds = 41;
-  DeviceOption device;
+  GpuOption device;
   bool json = false;
 };
 
@@ -136,7 +137,8 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures the host time of a call whose plan is made, beside that of the bare launch.");
+  CLI::App app("Measures the host time of a call whose plan is made, beside that of the bare launch.",
+               "fa2_host_overhead");
   app.footer(
       "A problem of two small tiles, once with each main loop that the GPU runs. Times are medians over\n"
       "rounds of 200 calls.\n\n"
@@ -147,13 +149,5 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   options.device.add_to(app);
   app.add_flag("--json", options.json, "Print one JSON document");
-  try {
-    app.parse(argc, argv);
-    return run(options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "fa2_host_overhead: {}\n", error.what());
-    return kFailed;
-  }
+  return bench::run_bench(app, argc, argv, [&] { return run(options); });
 }

@@ -1,5 +1,6 @@
 // What share of the tensor cores' cycles the operations of attention are, at the clock that the SMs ran at.
 #include <api/plan.h>
+#include <bench/bench_main.h>
 #include <bench/clocked_source.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ namespace {
 struct Options {
   MatrixOptions matrix;
   int rounds = 9;
-  DeviceOption device;
+  GpuOption device;
   bool json = false;
 };
 
@@ -132,7 +133,8 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures the share of the tensor cores' cycles that attention's operations are.");
+  CLI::App app("Measures the share of the tensor cores' cycles that attention's operations are.",
+               "fa2_tensor_share");
   app.footer(
       "Configurations are chosen as FA2_TUNE and FA2_CONFIG say. Masked operations count half, as in fa2\n"
       "bench: a causal kernel's share is of the useful ones. The share and the clock are those of a kernel\n"
@@ -145,13 +147,5 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   options.device.add_to(app);
   app.add_flag("--json", options.json, "Print one JSON document");
-  try {
-    app.parse(argc, argv);
-    return run(options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "fa2_tensor_share: {}\n", error.what());
-    return kFailed;
-  }
+  return bench::run_bench(app, argc, argv, [&] { return run(options); });
 }
