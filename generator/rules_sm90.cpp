@@ -2,6 +2,7 @@
 #include <generator/mainloop_rules.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace fa2::sm90 {
@@ -79,8 +80,8 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
   rules.expect(c.skip_masked == 0 || spec.traits.mask != MaskKind::none,
                "skip_masked = 1 without a mask to skip by");
-  rules.expect((c.packed_heads & (c.packed_heads - 1)) == 0, "packed_heads = {}, must be a power of two",
-               c.packed_heads);
+  rules.expect(std::has_single_bit(static_cast<unsigned>(c.packed_heads)),
+               "packed_heads = {}, must be a power of two", c.packed_heads);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
