@@ -1,11 +1,19 @@
 // A thread's stack, used by one fiber after the other: mapping memory costs more than a small block's work.
 #pragma once
 
+#include <unistd.h>
+
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <cstddef>
 #include <cstring>
 
 namespace fa2::interpreter {
+
+/// Boost's own, compiled for executables, would give libfa2 thread-local storage that a process has room for at its
+/// start alone: not after PyTorch, for one.
+struct StackTraits {
+  static std::size_t page_size() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+};
 
 /// Ends in a page that nobody may touch.
 class Stack {
@@ -30,9 +38,8 @@ class Stack {
  private:
   static constexpr std::size_t kBytes = 256 << 10;
   static constexpr std::size_t kPoisonedBytes = 16 << 10;  ///< more than a kernel's frame
-  static boost::context::protected_fixedsize_stack allocator() {
-    return boost::context::protected_fixedsize_stack(kBytes);
-  }
+  using Allocator = boost::context::basic_protected_fixedsize_stack<StackTraits>;
+  static Allocator allocator() { return Allocator(kBytes); }
 
   boost::context::stack_context stack_;
 };

@@ -11,6 +11,9 @@ fail() { echo "package: $1" >&2; exit 1; }
 library=$build_dir/libfa2.so
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 if grep -E 'cuda|nvrtc|spdlog|fmt' <<<"$needed"; then fail "libfa2.so must not need the libraries above"; fi
+if readelf -d "$library" | grep STATIC_TLS; then
+  fail "libfa2.so has thread-local storage of the initial-exec model: a process that has loaded much else cannot load it"
+fi
 foreign=$(nm -D --defined-only "$library" | awk '$2 ~ /[TDBR]/ {print $3}' | c++filt | grep -vE '^(fa2_|(typeinfo|typeinfo name|vtable) for fa2::|fa2::)' || true)
 [ -z "$foreign" ] || fail "libfa2.so exports symbols that are not fa2's: $foreign"
 strip -o "$work/stripped.so" "$library"
