@@ -84,9 +84,9 @@ std::size_t count(const ValuesByName& values) {
   return total;
 }
 
-/// Every 19th of them, beginning elsewhere for every family, and the first with each value that is rarer.
+/// Every 53rd of them, beginning elsewhere for every family, and the first with each value that is rarer.
 std::vector<KernelSpec> spread(std::size_t family) {
-  constexpr std::size_t kStride = 19;
+  constexpr std::size_t kStride = 53;
   const std::vector<KernelSpec> all = all_specs(family);
   std::vector<KernelSpec> chosen;
   for (std::size_t i = family * 4 % kStride; i < all.size(); i += kStride) chosen.push_back(all[i]);
