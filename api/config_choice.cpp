@@ -4,6 +4,7 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 #include <runtime/log.h>
 
@@ -104,7 +105,7 @@ std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, con
   const KernelConfig first = heuristic(problem, target.arch, target.sm_count).config;
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), target.arch).valid;
   for (KernelConfig& config : candidates) {
-    if (config.mainloop == 90) config.packed_heads = packed_heads(problem, config.tile_m);
+    if (kind_of(config).tunable("packed_heads")) config.packed_heads = packed_heads(problem, config.tile_m);
   }
   std::erase(candidates, first);
   std::ranges::stable_sort(candidates, {},

@@ -1,6 +1,7 @@
 // The arithmetic of one launch.
 #include <api/launch.h>
 #include <api/tensor_maps.h>
+#include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -56,11 +57,10 @@ int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
   if (p.mask == MaskKind::none) return 1;
   const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads, groups = p.batch * p.heads_kv;
   std::int64_t most_heads = 64;
-  if (config.mainloop == 90) {
-    constexpr std::int64_t kBytes = 8 << 20;
+  if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {
     const std::int64_t head_bytes =
         std::max<std::int64_t>(1, p.seqlen_k * (p.head_dim + p.head_dim_v) * 2 / group);
-    most_heads = std::clamp<std::int64_t>(kBytes / head_bytes, 16, 32);
+    most_heads = std::clamp<std::int64_t>(section_bytes / head_bytes, 16, 32);
   }
   const std::int64_t most = std::max<std::int64_t>(1, most_heads / group);
   const std::int64_t sections = std::max<std::int64_t>(1, (groups + most - 1) / most);
@@ -104,7 +104,7 @@ AttentionParamsSm90 params_sm90_of(const Launch& launch, const AttentionProblem&
 
 void start(const Kernel& kernel, const Launch& launch, const AttentionProblem& problem,
            const AttentionArgs& args, Stream stream, const LaunchMemory* memory, int times) {
-  if (launch.config.mainloop == 80) {
+  if (kind_of(launch.config).params == KernelParams::attention) {
     const AttentionParams params = params_of(launch, problem, args);
     for (int i = 0; i < times; ++i) kernel.launch(launch.grid, &params, sizeof params, stream, memory);
     return;

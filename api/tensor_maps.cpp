@@ -1,7 +1,7 @@
 // Rank 5: columns of a group, rows, groups, heads, batches; or, with heads packed into a tile, columns,
 // packed heads, rows, heads, batches.
 #include <api/tensor_maps.h>
-#include <generator/mainloop_rules.h>
+#include <generator/rules/rules.h>
 #include <runtime/tensor_map.h>
 
 #include <algorithm>

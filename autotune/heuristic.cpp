@@ -4,7 +4,8 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
-#include <generator/mainloop_rules.h>
+#include <generator/rules/forward_sm90.h>
+#include <generator/rules/rules.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -28,7 +29,7 @@ KernelConfig config(int tile_m, int tile_n, int warps, int stages, int q_in_regi
 
 /// Blocks that share an SM hide each other's barriers and softmax: prefer what leaves room for two.
 bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& arch) {
-  return shared_memory_fits(arch, shared_bytes(traits, c), 2);
+  return SharedMemoryNeed{arch, shared_bytes(traits, c), 2}.fits();
 }
 
 /// One line of a table: what runs for at most so many queries, best first, whether it is valid or not.
@@ -46,13 +47,13 @@ constexpr int kMostPacked = 64;
 std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
   const bool causal = traits.mask != MaskKind::none;
   const auto with = [&](int warps, int tile_n, KernelConfig c) {
-    c.mainloop = 90;
+    c.mainloop = kForwardSm90.mainloop;
     c.tile_m = 16 * warps;
     c.tile_n = tile_n;
     c.warps = warps;
     c.schedule = 2;
     c.skip_masked = causal;
-    c.stages = sm90::most_stages(traits, c, arch);
+    c.stages = forward_sm90::most_stages(traits, c, arch);
     return c;
   };
   const KernelConfig safe = with(8, 64, {.q_buffers = 1, .overlap = 1});
@@ -116,8 +117,7 @@ struct Tables {
 Tables tables_of(const AttentionTraits& traits, const Arch& arch) {
   const int head_dim = std::max(traits.head_dim, traits.head_dim_v);
   Tables tables;
-  if (arch.compute_capability == 90 && !arch.interpreted)
-    tables.hopper = hopper_table(traits, head_dim, arch);
+  if (kForwardSm90.runs_on(arch) && !arch.interpreted) tables.hopper = hopper_table(traits, head_dim, arch);
   tables.every_gpu = every_gpu_table(traits, head_dim, arch);
   for (Range& range : tables.every_gpu) {
     std::stable_partition(range.best_first.begin(), range.best_first.end(),

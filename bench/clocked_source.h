@@ -4,6 +4,7 @@
 
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 
 #include <cstdint>
@@ -61,7 +62,7 @@ __device__ __forceinline__ void add_clock() {{
 
 /// The first thread that computes rather than loads.
 inline int first_computing_thread(const KernelConfig& config) {
-  return config.threads() - config.warps * 32;
+  return kind_of(config).threads(config) - config.warps * 32;
 }
 
 }  // namespace fa2::bench

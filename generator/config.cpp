@@ -2,6 +2,7 @@
 #include <fa2/config.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/kernel_kind.h>
 #include <generator/text.h>
 
 #include <algorithm>
@@ -54,8 +55,9 @@ void parse_item(std::string_view item, Given& given, std::vector<Violation>& vio
 }  // namespace
 
 KernelConfig default_config(std::int32_t mainloop) {
-  if (mainloop != 90) return {.mainloop = mainloop};
-  return {.mainloop = 90, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2, .q_buffers = 1};
+  const KernelConfig fallback{.mainloop = mainloop};
+  const KernelKind* kind = find_kind(fallback);
+  return kind == nullptr ? fallback : kind->default_config;
 }
 
 bool operator==(const KernelConfig& a, const KernelConfig& b) {

@@ -1,65 +1,69 @@
-// What both main loops' rules have in common, and the enumeration of what satisfies them.
+// What the rules of all kinds have in common, and the enumeration of what satisfies them.
 #include <generator/config_space.h>
-#include <generator/mainloop_rules.h>
+#include <generator/kernel_kind.h>
+#include <generator/rules/rules.h>
 
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace fa2 {
 namespace {
 
-using Values = std::vector<std::pair<const char*, int>>;
-
-Values values_of(const KernelConfig& config) {
-  Values values;
-  KernelConfig::visit(config, [&](const char* name, int value) { values.emplace_back(name, value); });
-  return values;
+/// What a config has in a field that its kind does not know.
+std::int32_t neutral_value(std::string_view field) {
+  constexpr KernelConfig kNeutral;
+  std::int32_t neutral = 0;
+  KernelConfig::visit(kNeutral, [&](std::string_view name, std::int32_t value) {
+    if (name == field) neutral = value;
+  });
+  return neutral;
 }
 
 /// Every field by itself.
-void check_range(const KernelConfig& config, const ConfigRange& range, BrokenRules& rules) {
-  const Values values = values_of(config), least = values_of(range.least), most = values_of(range.most);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto& [name, value] = values[i];
-    const int low = least[i].second, high = most[i].second;
-    if (low == high) {
-      rules.expect(value == low, "{} = {}, must be {} with main loop {}", name, value, low, config.mainloop);
+void check_ranges(const KernelKind& kind, const KernelConfig& config, BrokenRules& rules) {
+  KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
+    if (name == "mainloop") return;
+    if (const Tunable* tunable = kind.tunable(name)) {
+      rules.expect(value >= tunable->least && value <= tunable->most, "{} = {}, must be {}..{}", name, value,
+                   tunable->least, tunable->most);
     } else {
-      rules.expect(value >= low && value <= high, "{} = {}, must be {}..{}", name, value, low, high);
+      const std::int32_t neutral = neutral_value(name);
+      rules.expect(value == neutral, "{} = {}, must be {} with main loop {}", name, value, neutral,
+                   config.mainloop);
     }
-  }
+  });
 }
 
-void check_memory(const KernelSpec& spec, BrokenRules& rules) {
-  const KernelConfig& c = spec.config;
-  const Arch& arch = spec.arch;
-  const int shared = shared_bytes(spec.traits, c);
-  rules.expect(shared <= arch.shared_per_block, "needs {} bytes of shared memory, {} has {} per block",
-               shared, arch.name, arch.shared_per_block);
-  rules.expect(
-      shared > arch.shared_per_block || (shared + arch.shared_reserved) * c.ctas_per_sm <= arch.shared_per_sm,
-      "{} blocks of {} bytes of shared memory do not fit the {} bytes of one SM of {}", c.ctas_per_sm, shared,
-      arch.shared_per_sm, arch.name);
-  rules.expect(c.threads() * c.ctas_per_sm <= arch.threads_per_sm,
-               "{} blocks of {} threads do not fit the {} threads of one SM of {}", c.ctas_per_sm,
-               c.threads(), arch.threads_per_sm, arch.name);
+void check_multiples(const KernelKind& kind, const KernelConfig& config, BrokenRules& rules) {
+  KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
+    const Tunable* tunable = kind.tunable(name);
+    if (tunable == nullptr) return;
+    rules.expect(value % tunable->multiple_of == 0, "{} = {} is no multiple of {}", name, value,
+                 tunable->multiple_of);
+  });
 }
 
 /// What a block takes, where no number is so wild that it cannot be told.
-void check_resources(const KernelSpec& spec, BrokenRules& rules) {
-  check_memory(spec, rules);
-  spec.config.mainloop == 90 ? sm90::check_registers(spec, rules) : sm80::check_registers(spec, rules);
+void check_resources(const KernelKind& kind, const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  const int threads = kind.threads(c);
+  SharedMemoryNeed{spec.arch, kind.shared_bytes(spec.traits, c), c.ctas_per_sm}.check(rules);
+  rules.expect(threads * c.ctas_per_sm <= spec.arch.threads_per_sm,
+               "{} blocks of {} threads do not fit the {} threads of one SM of {}", c.ctas_per_sm, threads,
+               spec.arch.threads_per_sm, spec.arch.name);
+  kind.check_registers(spec, rules);
 }
 
 void check_config(const KernelSpec& spec, BrokenRules& rules) {
-  const KernelConfig& c = spec.config;
-  rules.expect(c.mainloop == 80 || c.mainloop == 90, "mainloop = {}, must be 80 or 90", c.mainloop);
-  if (!rules.empty()) return;
-  check_range(c, c.mainloop == 90 ? sm90::range() : sm80::range(), rules);
+  const KernelKind* kind = find_kind(spec.config);
+  rules.expect(kind != nullptr, "mainloop = {}, {}", spec.config.mainloop, known_kinds_rule());
+  if (kind == nullptr) return;
+  check_ranges(*kind, spec.config, rules);
   const bool is_in_range = rules.empty();
-  rules.expect(c.tile_n % 16 == 0, "tile_n = {} is no multiple of 16", c.tile_n);
-  c.mainloop == 90 ? sm90::check(spec, rules) : sm80::check(c, rules);
-  if (is_in_range) check_resources(spec, rules);
+  check_multiples(*kind, spec.config, rules);
+  kind->check(spec, rules);
+  if (is_in_range) check_resources(*kind, spec, rules);
 }
 
 void check_heads(const AttentionProblem& problem, const KernelConfig& config, BrokenRules& rules) {
@@ -82,12 +86,7 @@ std::optional<std::string> text_of(const BrokenRules& rules) {
 }  // namespace
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
-  return config.mainloop == 90 ? sm90::shared_bytes(traits, config) : sm80::shared_bytes(traits, config);
-}
-
-int estimated_registers(const AttentionTraits& traits, const KernelConfig& config) {
-  return config.mainloop == 90 ? sm90::estimated_registers(traits, config)
-                               : sm80::estimated_registers(traits, config);
+  return kind_of(config).shared_bytes(traits, config);
 }
 
 std::optional<std::string> why_rejected(const KernelSpec& spec) {
@@ -105,17 +104,15 @@ std::optional<std::string> why_rejected(const AttentionProblem& problem, const K
 }
 
 ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch) {
-  std::vector<KernelConfig> all = sm80::configs();
-  if (sm90::runs_on(arch)) {
-    for (const KernelConfig& config : sm90::configs(traits, arch)) all.push_back(config);
-  }
   ConfigSpace space;
-  for (const KernelConfig& config : all) {
-    auto reason = why_rejected({traits, config, arch});
-    if (reason) {
-      space.rejected.push_back({config, std::move(*reason)});
-    } else {
-      space.valid.push_back(config);
+  for (const KernelKind* kind : kernel_kinds()) {
+    if (!kind->runs_on(arch)) continue;
+    for (const KernelConfig& config : kind->configs(traits, arch)) {
+      if (auto reason = why_rejected({traits, config, arch})) {
+        space.rejected.push_back({config, std::move(*reason)});
+      } else {
+        space.valid.push_back(config);
+      }
     }
   }
   return space;

@@ -32,7 +32,4 @@ ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch);
 /// Dynamic shared memory of the kernel, bytes per block.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config);
 
-/// A lower bound of registers per thread: accumulators, scores, and what the loop keeps live.
-int estimated_registers(const AttentionTraits& traits, const KernelConfig& config);
-
 }  // namespace fa2

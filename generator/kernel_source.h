@@ -36,7 +36,7 @@ struct KernelSource {
 /// @throws InvalidProblem if the config does not fit the traits and arch (see why_rejected).
 KernelSource render(const KernelSpec& spec);
 
-/// Hash of the device templates that the kernels of this config's main loop include, and of no other: part of
+/// Hash of the device templates that the kernels of this config's kind include, and of no other: part of
 /// their keys, and kept with what was measured of them.
 const std::string& template_digest(const KernelConfig& config, const Arch& arch);
 

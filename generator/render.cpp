@@ -3,21 +3,13 @@
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/hash.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <generator/mainloop_rules.h>
 #include <generator/template_set.h>
 
 namespace fa2 {
 
 namespace {
-
-/// S = Q K^T with both in shared memory, and O += P V with P in registers.
-std::vector<WgmmaShape> wgmma_shapes_of(const KernelSpec& spec) {
-  if (spec.config.mainloop != 90) return {};
-  const AttentionTraits& t = spec.traits;
-  return {{t.dtype, spec.config.tile_n, WgmmaOperand::k_major, WgmmaOperand::k_major},
-          {t.dtype, padded_dim(t.head_dim_v), WgmmaOperand::registers, WgmmaOperand::mn_major}};
-}
 
 std::string spec_line(const KernelSpec& spec) {
   return fmt::format("{} {} {}", to_string(spec.traits), spec.arch.name, to_string(spec.config));
@@ -40,11 +32,7 @@ std::string render_config(const KernelSpec& spec) {
   constant("rows_are_16_byte_aligned", t.row_alignment != RowAlignment::element, "bool");
   KernelConfig::visit(spec.config, constant);
   constant("shared_bytes", shared_bytes(t, spec.config));
-  if (spec.config.mainloop == 90) {
-    const sm90::RegisterShares shares = sm90::register_shares(spec.config, spec.arch);
-    constant("producer_registers", shares.producer);
-    constant("consumer_registers", shares.consumer);
-  }
+  for (const auto& [name, value] : kind_of(spec.config).constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";
 }
 
@@ -91,7 +79,7 @@ constexpr std::string_view kHost = "aarch64";
 }  // namespace
 
 const std::string& template_digest(const KernelConfig& config, const Arch& arch) {
-  return template_set(config.mainloop, arch).digest;
+  return template_set(kind_of(config), arch).digest;
 }
 
 std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
@@ -111,12 +99,13 @@ KernelSource render(const KernelSpec& asked) {
     throw InvalidProblem({{"config", to_string(asked.config), *reason}});
   }
   const KernelSpec spec = canonical(asked);
-  const TemplateSet& templates = template_set(spec.config.mainloop, spec.arch);
+  const KernelKind& kind = kind_of(spec.config);
+  const TemplateSet& templates = template_set(kind, spec.arch);
   const std::string config = render_config(spec);
   KernelSource source;
   source.spec = spec_line(spec);
   source.precompile_command = precompile_command(spec);
-  source.entry = "fa2_attention_forward";
+  source.entry = kind.entry;
   source.arch = spec.arch;
   source.options = compile_options(spec.arch);
   source.key_parts = {{"format", "1"},
@@ -125,7 +114,7 @@ KernelSource render(const KernelSpec& asked) {
                       {"config", content_hash(config)},
                       {"templates", templates.digest},
                       {"options", fmt::format("{}", fmt::join(source.options, " "))}};
-  const std::vector<WgmmaShape> shapes = wgmma_shapes_of(spec);
+  const std::vector<WgmmaShape> shapes = kind.wgmma_shapes(spec);
   if (!shapes.empty()) source.key_parts.push_back({"wgmma", content_hash(render_wgmma_shapes(shapes))});
   if (spec.arch.interpreted) source.key_parts.push_back({"host", std::string(kHost)});
   std::string key_text;
@@ -133,8 +122,8 @@ KernelSource render(const KernelSpec& asked) {
   source.key = content_hash(key_text);
   source.main = {std::string(templates.main.name), std::string(templates.main.text)};
   source.headers = headers_of(templates.headers, config, spec.arch, shapes);
-  source.threads = spec.config.threads();
-  source.shared_bytes = shared_bytes(spec.traits, spec.config);
+  source.threads = kind.threads(spec.config);
+  source.shared_bytes = kind.shared_bytes(spec.traits, spec.config);
   return source;
 }
 

@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 
 namespace fa2 {
 namespace {
-
-std::string_view main_name(int mainloop) {
-  return mainloop == 90 ? "attention_forward_sm90.cu" : "attention_forward_sm80.cu";
-}
 
 /// One in a comment counts too: that costs a needless file, never a missing one.
 std::vector<std::string_view> includes_of(std::string_view text) {
@@ -30,10 +27,9 @@ std::string framed(const EmbeddedFile& file) {
   return fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
 }
 
-TemplateSet made(int mainloop, const Arch& arch) {
-  const std::string_view name = main_name(mainloop);
+TemplateSet made(const KernelKind& kind, const Arch& arch) {
   TemplateSet set;
-  set.main = {name, embedded_template(name)};
+  set.main = {kind.main, embedded_template(kind.main)};
   set.headers = included_by(set.main.text, available_headers(arch));
   std::string all = framed(set.main);
   for (const EmbeddedFile& file : set.headers) {
@@ -43,13 +39,21 @@ TemplateSet made(int mainloop, const Arch& arch) {
   return set;
 }
 
+using TemplateSets = std::map<const KernelKind*, TemplateSet>;
+
+TemplateSets sets_for(const Arch& arch) {
+  TemplateSets sets;
+  for (const KernelKind* kind : kernel_kinds()) sets.emplace(kind, made(*kind, arch));
+  return sets;
+}
+
 }  // namespace
 
-const TemplateSet& template_set(int mainloop, const Arch& arch) {
-  static const Arch& gpu = known_archs().front();  // what is included differs between no two of them
-  static const TemplateSet on_gpus[] = {made(80, gpu), made(90, gpu)};
-  static const TemplateSet interpreted[] = {made(80, interpreter_arch()), made(90, interpreter_arch())};
-  return (arch.interpreted ? interpreted : on_gpus)[mainloop == 90 ? 1 : 0];
+const TemplateSet& template_set(const KernelKind& kind, const Arch& arch) {
+  // What is included differs between no two GPUs.
+  static const TemplateSets on_gpus = sets_for(known_archs().front());
+  static const TemplateSets interpreted = sets_for(interpreter_arch());
+  return (arch.interpreted ? interpreted : on_gpus).at(&kind);
 }
 
 std::vector<EmbeddedFile> available_headers(const Arch& arch) {

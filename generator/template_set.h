@@ -3,6 +3,7 @@
 
 #include <generator/arch.h>
 #include <generator/embedded.h>
+#include <generator/kernel_kind.h>
 
 #include <span>
 #include <string>
@@ -13,7 +14,7 @@ namespace fa2 {
 
 inline constexpr std::string_view kConfigHeader = "config.cuh";
 
-/// What the kernels of one main loop have in common.
+/// What the kernels of one kind have in common.
 struct TemplateSet {
   EmbeddedFile main;                  ///< the translation unit
   std::vector<EmbeddedFile> headers;  ///< what it includes, directly or not, stand-ins among them
@@ -21,7 +22,7 @@ struct TemplateSet {
 };
 
 /// Made once. For the interpreter its twins stand in for templates/ptx.
-const TemplateSet& template_set(int mainloop, const Arch& arch);
+const TemplateSet& template_set(const KernelKind& kind, const Arch& arch);
 
 /// What any kernel for `arch` may include.
 std::vector<EmbeddedFile> available_headers(const Arch& arch);

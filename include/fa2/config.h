@@ -52,10 +52,6 @@ struct KernelConfig {
     field("packed_heads", self.packed_heads);
   }
 
-  /// Of a block. Main loop 90 has a warpgroup of its own for the loading warp: registers move in units of
-  /// warpgroups.
-  int threads() const { return warps * 32 + (mainloop == 90 ? 128 : 0); }
-
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);
   friend bool operator!=(const KernelConfig& a, const KernelConfig& b) { return !(a == b); }
 };

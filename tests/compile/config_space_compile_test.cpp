@@ -3,8 +3,9 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/config_space.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <generator/mainloop_rules.h>
+#include <generator/rules/forward_sm90.h>
 #include <runtime/compiler.h>
 #include <runtime/parallel.h>
 
@@ -136,13 +137,14 @@ void check_binary(const KernelSpec& spec, const KernelBinary& binary) {
   CHECK(r.spill_store_bytes == 0);
   CHECK(r.spill_load_bytes == 0);
   CHECK(r.stack_bytes == 0);
-  CHECK(r.threads == spec.config.threads());
-  CHECK(r.dynamic_shared_bytes == shared_bytes(spec.traits, spec.config));
+  const KernelKind& kind = kind_of(spec.config);
+  CHECK(r.threads == kind.threads(spec.config));
+  CHECK(r.dynamic_shared_bytes == kind.shared_bytes(spec.traits, spec.config));
   CHECK(r.static_shared_bytes == 0);
-  if (spec.config.mainloop == 80) {
-    CHECK(r.registers >= estimated_registers(spec.traits, spec.config));
+  if (&kind == &kForwardSm90) {
+    CHECK(r.registers <= forward_sm90::register_shares(spec.config, spec.arch).at_launch);
   } else {
-    CHECK(r.registers <= sm90::register_shares(spec.config, spec.arch).at_launch);
+    CHECK(r.registers >= kind.estimated_registers(spec.traits, spec.config));
   }
   CHECK(resident_blocks(spec.arch, r.threads, r.registers, r.dynamic_shared_bytes) >=
         spec.config.ctas_per_sm);

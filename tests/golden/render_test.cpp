@@ -2,6 +2,7 @@
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 
 #include <cstdlib>
@@ -165,20 +166,23 @@ TEST_CASE("key: 32 hex digits, distinct, and the same for the same spec") {
   }
 }
 
-TEST_CASE("key: every field of the config changes it") {
+TEST_CASE("key: every tunable changes it") {
   AttentionTraits causal = kPlain;
   causal.mask = MaskKind::causal_bottom_right;
-  const std::set<std::string_view> of_90 = {"q_buffers",       "schedule",    "overlap",     "pingpong",
-                                            "speculative_max", "skip_masked", "packed_heads"};
-  std::set<std::string> keys = {key_of(causal, kSmall, "sm_90a"), key_of(causal, kHopper, "sm_90a")};
-  CHECK(keys.size() == 2);  // mainloop is not changed alone
-  KernelConfig::visit(kSmall, [&](std::string_view name, std::int32_t) {
-    if (name == "mainloop") return;
-    CAPTURE(std::string(name));
-    const auto other = changed(causal, of_90.count(name) == 1 ? kHopper : kSmall, name, "sm_90a");
-    REQUIRE(other);
-    CHECK(keys.insert(key_of(causal, *other, "sm_90a")).second);
-  });
+  std::set<std::string> keys;
+  std::set<std::string_view> changeable = {"mainloop"};
+  for (const KernelConfig& config : {kSmall, kHopper}) {
+    CHECK(keys.insert(key_of(causal, config, "sm_90a")).second);
+    for (const Tunable& tunable : kind_of(config).tunables) {
+      CAPTURE(std::string(tunable.name));
+      const auto other = changed(causal, config, tunable.name, "sm_90a");
+      if (!other) continue;  // not alone, with this kind
+      CHECK(keys.insert(key_of(causal, *other, "sm_90a")).second);
+      changeable.insert(tunable.name);
+    }
+  }
+  KernelConfig::visit(kSmall,
+                      [&](std::string_view name, std::int32_t) { CHECK(changeable.count(name) == 1); });
 }
 
 TEST_CASE("key: every trait changes it") {

@@ -1,6 +1,7 @@
 // Which configurations can be rendered: every rule, its numbers, and the enumeration.
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
+#include <generator/kernel_kind.h>
 
 #include <map>
 #include <set>
@@ -83,7 +84,8 @@ TEST_CASE("config space: tiles too large for any GPU are refused without overflo
   CHECK(broken("tile_m=1073741824,warps=1", 128) == "tile_m = 1073741824, must be 16..1024");
   CHECK(broken("tile_m=256,tile_n=1073741824", 128) == "tile_n = 1073741824, must be 16..1024");
   for (const char* number : {"=2147483647", "=-2147483648"}) {
-    for (const std::string mainloop : {"mainloop=80", "mainloop=90"}) {
+    for (const KernelKind* kind : kernel_kinds()) {
+      const std::string mainloop = "mainloop=" + std::to_string(kind->mainloop);
       const KernelConfig fields;
       KernelConfig::visit(fields, [&](std::string_view field, int) {
         if (field == "mainloop") return;

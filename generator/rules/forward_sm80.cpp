@@ -1,9 +1,10 @@
 // What the main loop on mma.sync and cp.async can be asked for.
-#include <generator/mainloop_rules.h>
+#include <generator/rules/forward_sm80.h>
+#include <generator/rules/rules.h>
 
 #include <algorithm>
 
-namespace fa2::sm80 {
+namespace fa2 {
 namespace {
 
 /// m16 tiles that one warp owns.
@@ -11,7 +12,9 @@ int m_tiles(const KernelConfig& config) {
   return config.tile_m / (16 * config.warps);
 }
 
-}  // namespace
+int threads(const KernelConfig& config) {
+  return config.warps * 32;
+}
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
@@ -29,18 +32,8 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
   return accumulators + queries + softmax + kAddressesAndOperands;
 }
 
-ConfigRange range() {
-  return {{.mainloop = 80, .tile_m = 16, .tile_n = 16, .warps = 1, .stages = 1},
-          {.mainloop = 80,
-           .tile_m = kMostTile,
-           .tile_n = kMostTile,
-           .warps = 16,
-           .stages = 4,
-           .q_in_registers = 1,
-           .ctas_per_sm = kMostBlocks}};
-}
-
-void check(const KernelConfig& c, BrokenRules& rules) {
+void check(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps < 1 || c.tile_m % rows == 0,
                "tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles", c.tile_m,
@@ -51,14 +44,15 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   constexpr int kMaxRegisters = 255;
   const KernelConfig& c = spec.config;
   const int available =
-      std::min(kMaxRegisters, spec.arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
+      std::min(kMaxRegisters, spec.arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
   const int registers = estimated_registers(spec.traits, c);
   rules.expect(registers <= available,
                "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM",
-               registers, available, c.ctas_per_sm, c.threads());
+               registers, available, c.ctas_per_sm, threads(c));
 }
 
-std::vector<KernelConfig> configs() {
+/// Every combination of the tunables' values.
+std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   std::vector<KernelConfig> all;
   for (const int tile_m : {64, 128}) {
     for (const int warps : {4, 8}) {
@@ -82,4 +76,30 @@ std::vector<KernelConfig> configs() {
   return all;
 }
 
-}  // namespace fa2::sm80
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, kMostTile, 16},
+                                 {"warps", 1, 16},          {"stages", 1, 4},
+                                 {"q_in_registers", 0, 1},  {"ctas_per_sm", 1, kMostBlocks}};
+
+}  // namespace
+
+constexpr KernelKind kForwardSm80 = {
+    .mainloop = 80,
+    .name = "forward_sm80",
+    .main = "attention_forward_sm80.cu",
+    .entry = "fa2_attention_forward",
+    .params = KernelParams::attention,
+    .section_bytes = 0,
+    .tunables = kTunables,
+    .default_config = {.mainloop = 80},
+    .runs_on = [](const Arch&) { return true; },
+    .check = check,
+    .check_registers = check_registers,
+    .threads = threads,
+    .shared_bytes = shared_bytes,
+    .estimated_registers = estimated_registers,
+    .configs = configs,
+    .constants = [](const KernelSpec&) { return std::vector<RenderedConstant>(); },
+    .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
+};
+
+}  // namespace fa2

@@ -1,11 +1,12 @@
 // What the main loop on wgmma and TMA can be asked for.
-#include <generator/mainloop_rules.h>
+#include <generator/rules/forward_sm90.h>
+#include <generator/rules/rules.h>
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
-namespace fa2::sm90 {
+namespace fa2 {
 namespace {
 
 constexpr int kMostStages = 8;
@@ -13,6 +14,11 @@ constexpr int kMostColumns = 256;  // of a wgmma
 
 int warpgroups(const KernelConfig& config) {
   return config.warps / 4;
+}
+
+/// The loading warp has a warpgroup of its own: registers move in units of warpgroups.
+int threads(const KernelConfig& config) {
+  return config.warps * 32 + 128;
 }
 
 /// Tiles start where the pattern of the widest swizzle does.
@@ -23,8 +29,6 @@ int aligned(int bytes) {
 int wider_dim(const AttentionTraits& traits) {
   return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v));
 }
-
-}  // namespace
 
 bool runs_on(const Arch& arch) {
   return arch.compute_capability == 90;
@@ -41,31 +45,6 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndSoftmax = 28;
   const int probabilities = c.overlap ? c.tile_n / 4 : 0;
   return c.tile_n / 2 + probabilities + padded_dim(traits.head_dim_v) / 2 + kAddressesAndSoftmax;
-}
-
-RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
-  constexpr int kLeast = 24, kMost = 240;
-  const int at_launch = std::min(256, arch.registers_per_sm / (c.threads() * c.ctas_per_sm) / 8 * 8);
-  const int total = at_launch * (warpgroups(c) + 1);
-  const int consumer = std::min(kMost, (total - kLeast) / warpgroups(c) / 8 * 8);
-  return {at_launch, std::min(kMost, total - consumer * warpgroups(c)), consumer};
-}
-
-ConfigRange range() {
-  return {{.mainloop = 90, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2, .q_buffers = 1},
-          {.mainloop = 90,
-           .tile_m = kMostTile,
-           .tile_n = kMostColumns,
-           .warps = 12,
-           .stages = kMostStages,
-           .ctas_per_sm = kMostBlocks,
-           .q_buffers = 2,
-           .schedule = 2,
-           .overlap = 1,
-           .pingpong = 1,
-           .speculative_max = 1,
-           .skip_masked = 1,
-           .packed_heads = 64}};
 }
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
@@ -86,16 +65,16 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
-  const RegisterShares shares = register_shares(c, spec.arch);
+  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(c, spec.arch);
   rules.expect(shares.at_launch <= shares.consumer,
                "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take "
                "more warps or blocks per SM",
-               c.threads(), shares.at_launch, shares.consumer);
+               threads(c), shares.at_launch, shares.consumer);
   const int registers = estimated_registers(spec.traits, c);
   rules.expect(
       registers <= shares.consumer,
       "needs about {} registers a thread, a consumer warp has {} with {} blocks of {} threads per SM",
-      registers, shares.consumer, c.ctas_per_sm, c.threads());
+      registers, shares.consumer, c.ctas_per_sm, threads(c));
   // ptxas wants one instruction's operands to fit what the block is launched with, whatever setmaxnreg gives
   // later.
   constexpr int kBesideAccumulators = 30;
@@ -105,20 +84,13 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
                shares.at_launch);
 }
 
-int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
-  KernelConfig c = config;
-  for (c.stages = kMostStages; c.stages > 2; --c.stages) {
-    if (shared_memory_fits(arch, shared_bytes(traits, c), c.ctas_per_sm)) break;
-  }
-  return c.stages;
-}
-
+/// Every combination of the tunables' values, each with as many slots of the ring as fit.
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   constexpr int kDynamic = 2;
   std::vector<KernelConfig> all;
   const auto add = [&](KernelConfig c) {
     c.skip_masked = traits.mask != MaskKind::none;
-    c.stages = most_stages(traits, c, arch);
+    c.stages = forward_sm90::most_stages(traits, c, arch);
     all.push_back(c);
   };
   for (const int warps : {4, 8, 12}) {
@@ -147,4 +119,71 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   return all;
 }
 
-}  // namespace fa2::sm90
+std::vector<RenderedConstant> constants(const KernelSpec& spec) {
+  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(spec.config, spec.arch);
+  return {{"producer_registers", shares.producer}, {"consumer_registers", shares.consumer}};
+}
+
+/// S = Q K^T with both in shared memory, and O += P V with P in registers.
+std::vector<WgmmaShape> wgmma_shapes(const KernelSpec& spec) {
+  const AttentionTraits& t = spec.traits;
+  return {{t.dtype, spec.config.tile_n, WgmmaOperand::k_major, WgmmaOperand::k_major},
+          {t.dtype, padded_dim(t.head_dim_v), WgmmaOperand::registers, WgmmaOperand::mn_major}};
+}
+
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
+                                 {"tile_n", 16, kMostColumns, 16},
+                                 {"warps", 4, 12},
+                                 {"stages", 2, kMostStages},
+                                 {"ctas_per_sm", 1, kMostBlocks},
+                                 {"q_buffers", 1, 2},
+                                 {"schedule", 0, 2},
+                                 {"overlap", 0, 1},
+                                 {"pingpong", 0, 1},
+                                 {"speculative_max", 0, 1},
+                                 {"skip_masked", 0, 1},
+                                 {"packed_heads", 1, 64}};
+
+}  // namespace
+
+namespace forward_sm90 {
+
+int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
+  KernelConfig c = config;
+  for (c.stages = kMostStages; c.stages > 2; --c.stages) {
+    if (SharedMemoryNeed{arch, shared_bytes(traits, c), c.ctas_per_sm}.fits()) break;
+  }
+  return c.stages;
+}
+
+RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
+  constexpr int kLeast = 24, kMost = 240;
+  const int at_launch = std::min(256, arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
+  const int total = at_launch * (warpgroups(c) + 1);
+  const int consumer = std::min(kMost, (total - kLeast) / warpgroups(c) / 8 * 8);
+  return {at_launch, std::min(kMost, total - consumer * warpgroups(c)), consumer};
+}
+
+}  // namespace forward_sm90
+
+constexpr KernelKind kForwardSm90 = {
+    .mainloop = 90,
+    .name = "forward_sm90",
+    .main = "attention_forward_sm90.cu",
+    .entry = "fa2_attention_forward",
+    .params = KernelParams::attention_sm90,
+    .section_bytes = 8 << 20,
+    .tunables = kTunables,
+    .default_config = {.mainloop = 90, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2, .q_buffers = 1},
+    .runs_on = runs_on,
+    .check = check,
+    .check_registers = check_registers,
+    .threads = threads,
+    .shared_bytes = shared_bytes,
+    .estimated_registers = estimated_registers,
+    .configs = configs,
+    .constants = constants,
+    .wgmma_shapes = wgmma_shapes,
+};
+
+}  // namespace fa2

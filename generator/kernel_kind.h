@@ -1,0 +1,84 @@
+// The kernels there are, one row each. A new one is a row with its rules, in a file of generator/rules, its name in
+// kernel_kind.cpp, and its templates; tunables that no other has are fields of KernelConfig.
+#pragma once
+
+#include <fa2/config.h>
+#include <fa2/errors.h>
+#include <generator/kernel_spec.h>
+#include <generator/wgmma_shapes.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fa2 {
+
+class BrokenRules;
+
+/// A field of KernelConfig that a kind understands, and the values it may have by itself.
+struct Tunable {
+  std::string_view name;  ///< as KernelConfig::visit has it
+  std::int32_t least = 0;
+  std::int32_t most = 0;
+  std::int32_t multiple_of = 1;
+};
+
+/// A constant of the rendered config.cuh beside traits, config and shared memory.
+struct RenderedConstant {
+  std::string_view name;
+  std::int32_t value = 0;
+};
+
+/// The struct that an entry takes (templates/attention/params.cuh).
+enum class KernelParams : std::uint8_t { attention, attention_sm90 };
+
+/// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
+/// of `tunables`, except for `check`.
+struct KernelKind {
+  std::int32_t mainloop;   ///< KernelConfig::mainloop of its configs, and of no other kind's
+  std::string_view name;   ///< "forward_sm80"
+  std::string_view main;   ///< the template that is the translation unit
+  std::string_view entry;  ///< extern "C" name in it
+  KernelParams params;
+  /// Under a causal mask tiles of several heads are interleaved: of as many as have so many bytes of keys and values
+  /// (what L2 holds). 0: bytes do not matter.
+  std::int64_t section_bytes;
+  /// All fields but `mainloop`, in the order of KernelConfig::visit. Fields left out must be as in KernelConfig{}.
+  std::span<const Tunable> tunables;
+  /// Computes every problem that the kind computes at all.
+  KernelConfig default_config;
+
+  bool (*runs_on)(const Arch& arch);
+  /// What fields demand of each other, of the traits and the arch. Any numbers may stand in the config.
+  void (*check)(const KernelSpec& spec, BrokenRules& rules);
+  void (*check_registers)(const KernelSpec& spec, BrokenRules& rules);
+  /// Of a block, the warps that only load among them.
+  int (*threads)(const KernelConfig& config);
+  /// Dynamic shared memory of a block.
+  int (*shared_bytes)(const AttentionTraits& traits, const KernelConfig& config);
+  /// A lower bound of registers per thread: accumulators, scores, and what the loop keeps live.
+  int (*estimated_registers)(const AttentionTraits& traits, const KernelConfig& config);
+  /// What tuning may try, valid or not, in a fixed order.
+  std::vector<KernelConfig> (*configs)(const AttentionTraits& traits, const Arch& arch);
+  std::vector<RenderedConstant> (*constants)(const KernelSpec& spec);
+  std::vector<WgmmaShape> (*wgmma_shapes)(const KernelSpec& spec);
+
+  /// nullptr if it has no tunable of that name.
+  const Tunable* tunable(std::string_view name) const;
+};
+
+/// In a fixed order.
+std::span<const KernelKind* const> kernel_kinds();
+
+/// nullptr if no kind has such configs.
+const KernelKind* find_kind(const KernelConfig& config);
+
+/// Says which numbers KernelConfig::mainloop may have: "must be 80 or 90".
+std::string known_kinds_rule();
+
+/// @throws InvalidProblem if no kind has such configs.
+const KernelKind& kind_of(const KernelConfig& config);
+
+}  // namespace fa2

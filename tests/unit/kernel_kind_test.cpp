@@ -1,0 +1,117 @@
+// The table of kernel kinds: what holds for every row.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/arch.h>
+#include <generator/config_space.h>
+#include <generator/embedded.h>
+#include <generator/kernel_kind.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+constexpr AttentionTraits kTraits{.dtype = DType::f16,
+                                  .head_dim = 64,
+                                  .head_dim_v = 64,
+                                  .mask = MaskKind::causal_bottom_right,
+                                  .row_alignment = RowAlignment::bytes16};
+
+const Arch& arch_of(const KernelKind& kind) {
+  const auto found =
+      std::ranges::find_if(known_archs(), [&](const Arch& arch) { return kind.runs_on(arch); });
+  REQUIRE(found != known_archs().end());
+  return *found;
+}
+
+/// The rules that the default config breaks with another value in one field.
+std::string broken_with(const KernelKind& kind, std::string_view field, std::int32_t value) {
+  KernelConfig config = kind.default_config;
+  KernelConfig::visit(config, [&](std::string_view name, std::int32_t& v) {
+    if (name == field) v = value;
+  });
+  return why_rejected({kTraits, config, arch_of(kind)}).value_or("");
+}
+
+std::vector<std::string_view> fields() {
+  constexpr KernelConfig kConfig;
+  std::vector<std::string_view> names;
+  KernelConfig::visit(kConfig, [&](std::string_view name, std::int32_t) { names.push_back(name); });
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("kernel kinds: names and ids are distinct, and a config finds its own") {
+  std::set<std::string_view> names;
+  for (const KernelKind* kind : kernel_kinds()) {
+    CHECK(names.insert(kind->name).second);
+    CHECK(kind->default_config.mainloop == kind->mainloop);
+    CHECK(&kind_of(kind->default_config) == kind);
+  }
+}
+
+TEST_CASE("kernel kinds: a main loop that is none is an error that names those there are") {
+  CHECK(find_kind({.mainloop = 70}) == nullptr);
+  CHECK(known_kinds_rule() == "must be 80 or 90");
+  try {
+    kind_of({.mainloop = 70});
+    FAIL("there is a main loop 70");
+  } catch (const InvalidProblem& error) {
+    REQUIRE(error.violations().size() == 1);
+    CHECK(to_string(error.violations()[0]) == "mainloop = 70, must be 80 or 90");
+  }
+}
+
+TEST_CASE("kernel kinds: the entry is in the main template") {
+  for (const KernelKind* kind : kernel_kinds())
+    CHECK(embedded_template(kind->main).find(std::string(kind->entry) + "(") != std::string_view::npos);
+}
+
+TEST_CASE("kernel kinds: tunables are fields of the config, in its order") {
+  for (const KernelKind* kind : kernel_kinds()) {
+    std::vector<std::string_view> of_config;
+    for (const std::string_view name : fields()) {
+      if (kind->tunable(name) != nullptr) of_config.push_back(name);
+    }
+    CHECK(std::ranges::equal(of_config, kind->tunables, {}, {}, &Tunable::name));
+  }
+}
+
+TEST_CASE("kernel kinds: each field has its range, and what a kind does not know stays as it is") {
+  for (const KernelKind* kind : kernel_kinds()) {
+    for (const std::string_view field : fields()) {
+      if (field == "mainloop") continue;
+      CAPTURE(std::string(field));
+      const std::string name(field);
+      if (const Tunable* tunable = kind->tunable(field)) {
+        const std::string range =
+            ", must be " + std::to_string(tunable->least) + ".." + std::to_string(tunable->most);
+        for (const std::int32_t value : {tunable->least - 1, tunable->most + 1})
+          CHECK(broken_with(*kind, field, value).find(name + " = " + std::to_string(value) + range) == 0);
+      } else {
+        const std::string rule = " with main loop " + std::to_string(kind->mainloop);
+        CHECK(broken_with(*kind, field, 7).find(name + " = 7, must be ") == 0);
+        CHECK(broken_with(*kind, field, 7).find(rule) != std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("kernel kinds: the default computes, and everything that tuning may try is of its kind") {
+  for (const KernelKind* kind : kernel_kinds()) {
+    const Arch& arch = arch_of(*kind);
+    CHECK(why_rejected({kTraits, kind->default_config, arch}).value_or("") == "");
+    for (const KernelConfig& config : kind->configs(kTraits, arch)) {
+      CHECK(&kind_of(config) == kind);
+      const std::string broken = why_rejected({kTraits, config, arch}).value_or("");
+      CHECK_MESSAGE(broken.find(" with main loop ") == std::string::npos, broken);
+      CHECK_MESSAGE(broken.find("..") == std::string::npos, broken);
+    }
+  }
+}
