@@ -2,6 +2,7 @@
 #include <api/launch.h>
 #include <api/tensor_maps.h>
 #include <generator/kernel_kind.h>
+#include <generator/tile_schedule.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -19,13 +20,13 @@ TensorRef ref(const TensorStrides& strides) {
 }
 
 bool is_persistent(const KernelConfig& config) {
-  return config.schedule != 0;
+  return config.schedule != kOneTileEach;
 }
 
 }  // namespace
 
 bool needs_counter(const KernelConfig& config) {
-  return config.schedule == 2;
+  return config.schedule == kDynamicPersistent;
 }
 
 Launch launch_of(const AttentionProblem& p, const KernelConfig& config, int sm_count,

@@ -6,6 +6,7 @@
 #include <generator/config_space.h>
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
+#include <generator/tile_schedule.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -51,7 +52,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
     c.tile_m = 16 * warps;
     c.tile_n = tile_n;
     c.warps = warps;
-    c.schedule = 2;
+    c.schedule = kDynamicPersistent;
     c.skip_masked = causal;
     c.stages = forward_sm90::most_stages(traits, c, arch);
     return c;

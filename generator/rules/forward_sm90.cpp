@@ -1,6 +1,7 @@
 // What the main loop on wgmma and TMA can be asked for.
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
+#include <generator/tile_schedule.h>
 
 #include <algorithm>
 #include <bit>
@@ -86,7 +87,6 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
 
 /// Every combination of the tunables' values, each with as many slots of the ring as fit.
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
-  constexpr int kDynamic = 2;
   std::vector<KernelConfig> all;
   const auto add = [&](KernelConfig c) {
     c.skip_masked = traits.mask != MaskKind::none;
@@ -106,7 +106,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
                    .warps = warps,
                    .ctas_per_sm = ctas_per_sm,
                    .q_buffers = q_buffers,
-                   .schedule = kDynamic,
+                   .schedule = kDynamicPersistent,
                    .overlap = overlap,
                    .pingpong = pingpong,
                    .speculative_max = speculative_max});
@@ -137,7 +137,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
                                  {"stages", 2, kMostStages},
                                  {"ctas_per_sm", 1, kMostBlocks},
                                  {"q_buffers", 1, 2},
-                                 {"schedule", 0, 2},
+                                 {"schedule", 0, kDynamicPersistent},
                                  {"overlap", 0, 1},
                                  {"pingpong", 0, 1},
                                  {"speculative_max", 0, 1},

@@ -26,9 +26,11 @@ struct KernelConfig {
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
   // For main loop 90, else as here.
   std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use
-  std::int32_t schedule = 0;   ///< of tiles over blocks. 0: one each, 1: every n-th, 2: the next that is free
-  std::int32_t overlap = 0;    ///< 1: the next block's scores are computed beside this one's softmax
-  std::int32_t pingpong = 0;   ///< 1: warpgroups take turns, one's softmax beside another's products
+  /// Of tiles over blocks. 0: a block for each. Blocks stay and take, 1 (static persistent): every n-th tile,
+  /// 2 (dynamic persistent): the next that is free.
+  std::int32_t schedule = 0;
+  std::int32_t overlap = 0;          ///< 1: the next block's scores are computed beside this one's softmax
+  std::int32_t pingpong = 0;         ///< 1: warpgroups take turns, one's softmax beside another's products
   std::int32_t speculative_max = 0;  ///< 1: the last maximum is subtracted before this block's is known
   std::int32_t skip_masked = 0;      ///< 1: a warpgroup leaves out blocks that none of its own rows sees
   /// Query heads of one key/value head whose rows share a tile; a power of two up to 64. For few queries.

@@ -1,6 +1,7 @@
 // The grid and the parameters of a launch.
 #include <api/launch.h>
 #include <doctest/doctest.h>
+#include <generator/tile_schedule.h>
 
 #include <cfloat>
 #include <cmath>
@@ -72,11 +73,11 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   AttentionProblem p = causal_gqa();
   CHECK(launch_of(p, config, 132, nullptr).grid == 512);  // each block its own tile
   CHECK_FALSE(needs_counter(config));
-  for (const int schedule : {1, 2}) {
+  for (const TileSchedule schedule : {kStaticPersistent, kDynamicPersistent}) {
     config.schedule = schedule;
     CHECK(launch_of(p, config, 132, nullptr).grid == 264);
     CHECK(launch_of(p, config, 1000, nullptr).grid == 512);
-    CHECK(needs_counter(config) == (schedule == 2));
+    CHECK(needs_counter(config) == (schedule == kDynamicPersistent));
   }
   // 8 MiB of keys and values, but 16 heads at least and 32 at most.
   p.heads_kv = p.heads_q = 64;
