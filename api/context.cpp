@@ -1,11 +1,12 @@
 // Context: the memo of plans in front of choosing, compiling and loading.
 #include <api/boundary.h>
-#include <api/cached_choices.h>
 #include <api/context.h>
 #include <api/gpu_trial.h>
 #include <api/plan.h>
 #include <api/precompile.h>
 #include <api/validate.h>
+#include <autotune/cached_choices.h>
+#include <autotune/candidates.h>
 #include <autotune/tuner.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
@@ -203,7 +204,7 @@ std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& 
 }
 
 TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& problem, TuneScope scope) {
-  const std::vector<KernelConfig> candidates = search_candidates(problem, target_of(gpu), scope);
+  const std::vector<KernelConfig> candidates = search_candidates(problem, gpu.arch, scope);
   GpuTrial trial(problem, gpu, candidates, kernels);
   TunerOptions options;
   options.budget_seconds = settings.tune_budget_seconds;

@@ -1,9 +1,9 @@
 // The inside of a Context.
 #pragma once
 
-#include <api/config_choice.h>
 #include <api/memo.h>
 #include <api/settings.h>
+#include <autotune/config_choice.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>

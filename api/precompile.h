@@ -1,7 +1,7 @@
 // Filling a cache without a GPU: from problems and archs to distinct kernels, from kernels to files.
 #pragma once
 
-#include <api/config_choice.h>
+#include <autotune/config_choice.h>
 #include <fa2/attention.h>
 #include <runtime/kernel_cache.h>
 

@@ -1,6 +1,7 @@
 // ContextOptions with everything decided: what was set, else the environment, else the default.
 #pragma once
 
+#include <autotune/config_choice.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 
@@ -13,14 +14,10 @@
 
 namespace fa2 {
 
-struct Settings {
+struct Settings : ChoiceSettings {
   std::optional<std::filesystem::path> cache_dir;  ///< nullopt: keep kernels and records in memory only
   std::vector<std::filesystem::path> read_only_caches;
-  TuneMode tune = TuneMode::search;
   double tune_budget_seconds = 3.0;
-  std::optional<KernelConfig> pinned;
-  std::string pinned_by;  ///< "FA2_CONFIG" or "ContextOptions::config"
-  JitMode jit = JitMode::on;
   std::vector<Violation> doubts;  ///< what is hardly meant, and does no harm: directories that are not there
 };
 

@@ -135,8 +135,7 @@ std::vector<KernelConfig> line_for(const std::vector<Range>& table, std::int64_t
 
 }  // namespace
 
-std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch,
-                                               int /*sm_count*/) {
+std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch) {
   const AttentionProblem p = problem.normalized();
   const AttentionTraits traits = traits_of(p);
   const Tables tables = tables_of(traits, arch);
@@ -189,8 +188,8 @@ int packed_heads(const AttentionProblem& problem, int tile_m) {
   return packed;
 }
 
-HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int sm_count) {
-  return heuristic_choices(problem, arch, sm_count).front();
+HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch) {
+  return heuristic_choices(problem, arch).front();
 }
 
 }  // namespace fa2

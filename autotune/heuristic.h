@@ -16,12 +16,11 @@ struct HeuristicChoice {
 };
 
 /// Best first, at least one, each valid: why_rejected() is empty for it. The later ones are for compilers
-/// that spill on the earlier. `sm_count` 0: unknown (precompiling without a GPU).
-std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch,
-                                               int sm_count);
+/// that spill on the earlier.
+std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch);
 
 /// The first of them.
-HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch, int sm_count);
+HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch);
 
 /// Problems of the same dtype, head dims, mask and alignment: one, at least, for each first choice that
 /// heuristic_choices() has for any of them, whatever its batch, heads and lengths.

@@ -30,7 +30,7 @@ TEST_CASE("a clocked kernel compiles, and reads both clocks at its start and at 
       problem.head_dim = head_dim;
       problem.seqlen_q = problem.seqlen_k = 4096;
       problem = problem.normalized();
-      const KernelConfig config = heuristic(problem, arch, 0).config;
+      const KernelConfig config = heuristic(problem, arch).config;
       const int thread = bench::first_computing_thread(config);
       CHECK(thread == (config.mainloop == 90 ? 128 : 0));
       const KernelSource source = bench::clocked(render({traits_of(problem), config, arch}), thread, &thread);

@@ -32,7 +32,7 @@ std::vector<KernelSource> heuristic_kernels() {
           p.mask = mask;
           p.seqlen_q = p.seqlen_k = seqlen;
           p = p.normalized();
-          KernelSource source = render({traits_of(p), heuristic(p, arch, 0).config, arch});
+          KernelSource source = render({traits_of(p), heuristic(p, arch).config, arch});
           kernels.try_emplace(source.key, std::move(source));
         }
       }

@@ -30,7 +30,7 @@ KernelSpec pinned(const AttentionTraits& traits, std::string_view arch, std::str
 KernelSpec guessed(const AttentionTraits& traits, std::string_view arch) {
   AttentionProblem p{traits.dtype, traits.mask, traits.row_alignment, traits.head_dim, traits.head_dim_v};
   p.seqlen_q = p.seqlen_k = 4096;
-  return {traits, heuristic(p, *find_arch(arch), 0).config, *find_arch(arch)};
+  return {traits, heuristic(p, *find_arch(arch)).config, *find_arch(arch)};
 }
 
 /// Traits and arch together are distinct: they name the files.

@@ -1,5 +1,6 @@
 // The ladder from a pinned configuration down to the heuristic.
-#include <api/config_choice.h>
+#include <autotune/candidates.h>
+#include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -30,7 +31,7 @@ Target some_gpu() {
 
 /// A valid configuration that the heuristic did not choose.
 KernelConfig another_config() {
-  return search_candidates(some_problem(), some_gpu()).at(1);
+  return search_candidates(some_problem(), some_gpu().arch).at(1);
 }
 
 TuningRecord record(const std::string& device, const AttentionProblem& problem) {
@@ -62,7 +63,7 @@ bool has(const ConfigChoice& choice, std::string_view text) {
 }  // namespace
 
 TEST_CASE("a pinned config wins, and must be able to compute the problem") {
-  Settings settings;
+  ChoiceSettings settings;
   settings.pinned = another_config();
   settings.pinned_by = "FA2_CONFIG";
   TuningStore store("");
@@ -84,19 +85,19 @@ TEST_CASE("a pinned config wins, and must be able to compute the problem") {
 }
 
 TEST_CASE("off: the heuristic, whatever is recorded") {
-  Settings settings;
+  ChoiceSettings settings;
   settings.tune = TuneMode::off;
   TuningStore store("");
   store.add(record("Some GPU", some_problem()));
   ConfigChooser chooser(settings, store);
   const ConfigChoice choice = chooser.choose(some_problem(), some_gpu(), must_not_search);
   CHECK(choice.origin == ConfigOrigin::heuristic);
-  CHECK(choice.config == heuristic(some_problem(), some_gpu().arch, 108).config);
+  CHECK(choice.config == heuristic(some_problem(), some_gpu().arch).config);
   CHECK(has(choice, "tuning is off"));
 }
 
 TEST_CASE("stored: exact, nearest, another device, heuristic") {
-  Settings settings;
+  ChoiceSettings settings;
   settings.tune = TuneMode::stored;
   AttentionProblem longer = some_problem();
   longer.seqlen_k *= 2;
@@ -140,7 +141,7 @@ TEST_CASE("a record made with other templates is used and says so") {
   TuningRecord stale = record("Some GPU", some_problem());
   stale.templates = "0123";
   store.add(stale);
-  Settings settings;
+  ChoiceSettings settings;
   const ConfigChoice choice =
       ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
   CHECK(choice.origin == ConfigOrigin::tuned_exact);
@@ -152,7 +153,7 @@ TEST_CASE("shipped records: passed over by off, followed by stored and search, w
   shipped.templates = "0123";
   TuningStore store("", {}, {shipped});
   for (const TuneMode mode : {TuneMode::stored, TuneMode::search}) {
-    Settings settings;
+    ChoiceSettings settings;
     settings.tune = mode;
     const ConfigChoice choice =
         ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
@@ -162,12 +163,12 @@ TEST_CASE("shipped records: passed over by off, followed by stored and search, w
     CHECK(has(choice, "other templates"));
     CHECK_FALSE(choice.record.has_value());
   }
-  Settings off;
+  ChoiceSettings off;
   off.tune = TuneMode::off;
   CHECK(ConfigChooser(off, store).choose(some_problem(), some_gpu()).origin == ConfigOrigin::heuristic);
 
   store.add(record("Some GPU", some_problem()));
-  const Settings settings;
+  const ChoiceSettings settings;
   const ConfigChoice own = ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
   CHECK(own.reason.find("record for this bucket and GPU: ") == 0);
   CHECK(own.record.has_value());
@@ -177,14 +178,14 @@ TEST_CASE("search measures what has no exact record, shipped or not") {
   AttentionProblem longer = some_problem();
   longer.seqlen_k *= 2;
   TuningStore store("", {}, {record("Some GPU", longer), record("Other GPU", some_problem())});
-  const Settings settings;
+  const ChoiceSettings settings;
   CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu(), found).origin ==
         ConfigOrigin::tuned_now);
   CHECK(store.records().size() == 1);
 }
 
 TEST_CASE("search: measured once for a bucket, then recorded") {
-  Settings settings;
+  ChoiceSettings settings;
   TuningStore store("");
   store.add(record("Other GPU", some_problem()));
   ConfigChooser chooser(settings, store);
@@ -204,13 +205,13 @@ TEST_CASE("search: measured once for a bucket, then recorded") {
 }
 
 TEST_CASE("without a search to call, records and the heuristic serve") {
-  Settings settings;
+  ChoiceSettings settings;
   TuningStore store("");
   CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu()).origin == ConfigOrigin::heuristic);
 }
 
 TEST_CASE("FA2_JIT=off never searches") {
-  Settings settings;
+  ChoiceSettings settings;
   settings.jit = JitMode::off;
   TuningStore store("");
   const ConfigChoice choice =
@@ -220,7 +221,7 @@ TEST_CASE("FA2_JIT=off never searches") {
 }
 
 TEST_CASE("a search that fails or compares nothing is not recorded and not repeated") {
-  Settings settings;
+  ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   int searches = 0;
@@ -253,7 +254,7 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
 }
 
 TEST_CASE("threads that meet a new bucket at once search once") {
-  Settings settings;
+  ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   std::atomic<int> searches = 0, tuned = 0;
@@ -270,7 +271,7 @@ TEST_CASE("threads that meet a new bucket at once search once") {
 }
 
 TEST_CASE("tune() searches whatever is recorded") {
-  Settings settings;
+  ChoiceSettings settings;
   settings.tune = TuneMode::off;
   TuningStore store("");
   store.add(record("Some GPU", some_problem()));
@@ -283,7 +284,7 @@ TEST_CASE("tune() searches whatever is recorded") {
 TEST_CASE("what cannot be built is replaced by the heuristic's next choice, which says so") {
   const ConfigChoice wanted{another_config(), ConfigOrigin::tuned_exact, "record", std::nullopt};
   const auto others = ConfigChooser::alternatives(wanted, some_problem(), some_gpu());
-  const auto table = heuristic_choices(some_problem(), some_gpu().arch, some_gpu().sm_count);
+  const auto table = heuristic_choices(some_problem(), some_gpu().arch);
   REQUIRE(others.size() >= 2);
   CHECK(others[0].config == table[0].config);
   for (const ConfigChoice& other : others) CHECK_FALSE(other.config == wanted.config);
@@ -312,7 +313,7 @@ TEST_CASE("what cannot be built is replaced by the heuristic's next choice, whic
 }
 
 TEST_CASE("other failures are not an alternative's business, and a pinned config has none") {
-  const ConfigChoice guess{heuristic(some_problem(), some_gpu().arch, 0).config, ConfigOrigin::heuristic, "",
+  const ConfigChoice guess{heuristic(some_problem(), some_gpu().arch).config, ConfigOrigin::heuristic, "",
                            std::nullopt};
   const auto alternatives = [&] { return ConfigChooser::alternatives(guess, some_problem(), some_gpu()); };
   int builds = 0;
@@ -324,36 +325,4 @@ TEST_CASE("other failures are not an alternative's business, and a pinned config
   CHECK(builds == 1);
   const ConfigChoice pinned{another_config(), ConfigOrigin::pinned, "", std::nullopt};
   CHECK(ConfigChooser::alternatives(pinned, some_problem(), some_gpu()).empty());
-}
-
-TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {
-  for (const std::string name : {"sm_80", "sm_90"}) {
-    const Target target{*find_arch(name), "", 0};
-    const AttentionProblem p = some_problem();
-    const auto likely = search_candidates(p, target);
-    const auto all = search_candidates(p, target, TuneScope::all);
-    const auto valid = config_space(traits_of(p), target.arch).valid;
-    REQUIRE(all.size() > likely.size());
-    CHECK(std::equal(likely.begin(), likely.end(), all.begin()));
-    for (const KernelConfig& config : valid) CHECK(std::ranges::count(all, config) == 1);
-    const bool guess_is_in_space = std::ranges::count(valid, all[0]) == 1;
-    CHECK(all.size() == valid.size() + (guess_is_in_space ? 0 : 1));
-  }
-}
-
-TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
-  for (const Arch& arch : known_archs()) {
-    for (const int dim : {64, 128, 256}) {
-      AttentionProblem p = some_problem();
-      p.head_dim = p.head_dim_v = dim;
-      const auto candidates = search_candidates(p, {arch, "", 0});
-      REQUIRE_FALSE(candidates.empty());
-      CHECK(candidates.size() <= 24);
-      CHECK(candidates[0] == heuristic(p, arch, 0).config);
-      for (const KernelConfig& config : candidates) {
-        CHECK_FALSE(why_rejected({traits_of(p), config, arch}).has_value());
-        CHECK(std::ranges::count(candidates, config) == 1);
-      }
-    }
-  }
 }

@@ -1,6 +1,6 @@
 // A pack made by precompile, and what runs where it is all there is.
-#include <api/cached_choices.h>
 #include <api/precompile.h>
+#include <autotune/cached_choices.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/config_space.h>
@@ -94,7 +94,7 @@ std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
                                          const std::vector<AttentionProblem>& problems,
                                          const std::string& refuses = {},
                                          std::optional<KernelConfig> pinned = std::nullopt) {
-  Settings settings;
+  ChoiceSettings settings;
   settings.pinned = pinned;
   TuningStore store("", {}, shipped_records());
   ConfigChooser chooser(settings, store);
@@ -128,7 +128,7 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
                             {*find_arch("sm_80"), "NVIDIA A100-SXM4-80GB", 108},
                             {*find_arch("sm_120"), "", 0},
                             {interpreter_arch(), "interpreter", 132}};
-  Settings settings;
+  ChoiceSettings settings;
   TuningStore store("", {}, shipped_records());
   store.add(tuned_record(decoding()));
   ConfigChooser chooser(settings, store);

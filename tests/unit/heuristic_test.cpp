@@ -11,14 +11,14 @@ using namespace fa2;
 namespace {
 
 /// Every arch, alignment, mask and length for one pair of head dims.
-void check_head_dims(int head_dim, int head_dim_v, int sm_count) {
+void check_head_dims(int head_dim, int head_dim_v) {
   for (const Arch& arch : known_archs()) {
     for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
         for (const int seqlen : {1, 64, 512, 4096, 100000}) {
           AttentionProblem p{DType::f16, mask, alignment, head_dim, head_dim_v};
           p.seqlen_q = p.seqlen_k = seqlen;
-          const HeuristicChoice choice = heuristic(p, arch, sm_count);
+          const HeuristicChoice choice = heuristic(p, arch);
           const std::string broken = why_rejected({traits_of(p), choice.config, arch}).value_or("");
           CHECK_MESSAGE(broken.empty(), to_string(p), " on ", std::string(arch.name), ": ", broken);
           CHECK_FALSE(choice.reason.empty());
@@ -31,14 +31,14 @@ void check_head_dims(int head_dim, int head_dim_v, int sm_count) {
 }  // namespace
 
 TEST_CASE("heuristic: valid for every head dim") {
-  for (int dim = 8; dim <= 256; dim += 8) check_head_dims(dim, dim, 0);
+  for (int dim = 8; dim <= 256; dim += 8) check_head_dims(dim, dim);
 }
 
 TEST_CASE("heuristic: valid for unequal head dims") {
   std::vector<int> dims = {256};
   for (int dim = 8; dim < 256; dim += 24) dims.push_back(dim);
   for (const int dim : dims) {
-    for (const int dim_v : dims) check_head_dims(dim, dim_v, 132);
+    for (const int dim_v : dims) check_head_dims(dim, dim_v);
   }
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("heuristic: the same problem gets the same configuration, a defaulted 
   AttentionProblem p;
   p.head_dim = 96;
   p.seqlen_q = p.seqlen_k = 1000;
-  const KernelConfig config = heuristic(p, *find_arch("sm_90a"), 132).config;
-  CHECK(heuristic(p, *find_arch("sm_90a"), 132).config == config);
-  CHECK(heuristic(p.normalized(), *find_arch("sm_90a"), 132).config == config);
+  const KernelConfig config = heuristic(p, *find_arch("sm_90a")).config;
+  CHECK(heuristic(p, *find_arch("sm_90a")).config == config);
+  CHECK(heuristic(p.normalized(), *find_arch("sm_90a")).config == config);
 }

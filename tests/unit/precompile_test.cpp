@@ -1,6 +1,7 @@
 // Precompilation with a compiler that only pretends.
 #include <api/precompile.h>
 #include <api/settings.h>
+#include <autotune/candidates.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -35,7 +36,7 @@ struct Setup {
   }
   PrecompileScope scope = PrecompileScope::given_sizes;
   TemporaryDirectory out;
-  Settings settings;
+  ChoiceSettings settings;
   TuningStore store{""};
   ConfigChooser chooser{settings, store};
   std::shared_ptr<FakeCompiler> compiler = std::make_shared<FakeCompiler>();
@@ -129,7 +130,7 @@ TEST_CASE("a kernel that fails carries its error and leaves the others alone") {
 TEST_CASE("in place of a kernel that is refused stands the next choice, which says so") {
   Setup setup;
   const AttentionProblem problem = problem_of(128, 1024);
-  const auto table = heuristic_choices(problem.normalized(), *find_arch("sm_80"), 0);
+  const auto table = heuristic_choices(problem.normalized(), *find_arch("sm_80"));
   setup.compiler->refuses = to_string(table[0].config);
   for (const KernelOrigin origin : {KernelOrigin::compiled, KernelOrigin::disk_cache}) {
     const auto rows = setup.run({problem}, {"sm_80"});
@@ -183,7 +184,7 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
   const AttentionProblem p = problem_of(64, 1024).normalized();
   AttentionProblem longer = p;
   longer.seqlen_q = longer.seqlen_k = 8192;
-  const KernelConfig config = search_candidates(p, {*find_arch("sm_80"), "", 0}).at(1);
+  const KernelConfig config = search_candidates(p, *find_arch("sm_80")).at(1);
   for (const AttentionProblem& problem : {p, longer}) {
     setup.store.add({"Some GPU", "sm_80", 108, bucket_of(problem), config, 90, 100,
                      template_digest(config, *find_arch("sm_80")), "2026-01-01"});
@@ -203,11 +204,11 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
 
 TEST_CASE("shipped configs are precompiled too; their records stay in the library") {
   const AttentionProblem p = problem_of(64, 1024).normalized();
-  const KernelConfig config = search_candidates(p, {*find_arch("sm_80"), "", 0}).at(1);
+  const KernelConfig config = search_candidates(p, *find_arch("sm_80")).at(1);
   TuningStore store("", {},
                     {{"Some GPU", "sm_80", 108, bucket_of(p), config, 90, 100,
                       template_digest(config, *find_arch("sm_80")), "2026-01-01"}});
-  const Settings settings;
+  const ChoiceSettings settings;
   ConfigChooser chooser(settings, store);
   const KernelRequests requests = kernel_requests({p}, {"sm_80"}, PrecompileScope::given_sizes, chooser);
   REQUIRE(requests.kernels.size() == 1);

@@ -1,7 +1,6 @@
 // Which configuration a problem runs with: pinned, measured, recorded or guessed.
 #pragma once
 
-#include <api/settings.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -27,6 +26,14 @@ struct Target {
 };
 Target target_of(const Device& device);
 
+/// How configurations are chosen.
+struct ChoiceSettings {
+  TuneMode tune = TuneMode::search;
+  std::optional<KernelConfig> pinned;
+  std::string pinned_by;  ///< "FA2_CONFIG" or "ContextOptions::config"
+  JitMode jit = JitMode::on;
+};
+
 struct ConfigChoice {
   KernelConfig config;
   ConfigOrigin origin = ConfigOrigin::heuristic;
@@ -42,13 +49,6 @@ struct PossibleChoice {
 
 /// Measures a problem's candidates on the target.
 using Search = std::function<TuneReport(const AttentionProblem& problem)>;
-
-/// The heuristic's choice, then the valid configurations in `scope`, those most like it first.
-std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target,
-                                            TuneScope scope = TuneScope::likely);
-
-/// How unlike two configurations are, in octaves of their tiles' sizes; 0 for equal ones.
-double distance(const KernelConfig& a, const KernelConfig& b);
 
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);
@@ -68,7 +68,7 @@ void warn_of_alternative(const AttentionProblem& problem, const ConfigChoice& wa
 class ConfigChooser {
  public:
   /// Both outlive the chooser.
-  ConfigChooser(const Settings& settings, TuningStore& store) : settings_(settings), store_(store) {}
+  ConfigChooser(const ChoiceSettings& settings, TuningStore& store) : settings_(settings), store_(store) {}
 
   /// Pinned, else by TuneMode: an exact record, a search now (if `search` is given and compiling is allowed),
   /// the nearest record, another device's, the heuristic. On each of these steps the user's records come
@@ -99,7 +99,7 @@ class ConfigChooser {
                                       const Search& search, std::string& obstacle);
   TuneReport search_and_record(const AttentionProblem& problem, const Target& target, const Search& search);
 
-  const Settings& settings_;
+  const ChoiceSettings& settings_;
   TuningStore& store_;
   std::mutex measuring_;
   std::map<std::string, std::string> unmeasurable_;  ///< device and bucket -> why; guarded by measuring_

@@ -1,23 +1,19 @@
 // The ladder from a pinned configuration down to the heuristic.
-#include <api/config_choice.h>
+#include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
-#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 #include <runtime/log.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <exception>
 #include <utility>
 
 namespace fa2 {
 namespace {
-
-constexpr std::size_t kLikelyCandidates = 24;
 
 std::size_t timed(const TuneReport& report) {
   return static_cast<std::size_t>(
@@ -78,15 +74,6 @@ ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const Arch& arch
 
 }  // namespace
 
-// The rows of one warp matter more than how many warps there are.
-double distance(const KernelConfig& a, const KernelConfig& b) {
-  const auto octaves = [](double x, double y) { return std::fabs(std::log2(x / y)); };
-  const auto rows_per_warp = [](const KernelConfig& c) { return double(c.tile_m) / c.warps; };
-  return octaves(rows_per_warp(a), rows_per_warp(b)) + 0.5 * octaves(a.warps, b.warps) +
-         octaves(a.tile_n, b.tile_n) + 0.5 * std::abs(a.stages - b.stages) +
-         0.5 * std::abs(a.q_in_registers - b.q_in_registers) + 0.5 * std::abs(a.ctas_per_sm - b.ctas_per_sm);
-}
-
 Target target_of(const Device& device) {
   return {device.arch, device.name, device.sm_count};
 }
@@ -98,21 +85,6 @@ std::string summary(const TuneReport& report) {
                          : fmt::format("measured {:.1f} us, the heuristic's choice failed", report.best_us);
   return text + fmt::format(", {} candidates timed in {:.1f} s{}", timed(report), report.seconds,
                             report.budget_spent ? ", the whole budget" : "");
-}
-
-std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Target& target,
-                                            TuneScope scope) {
-  const KernelConfig first = heuristic(problem, target.arch, target.sm_count).config;
-  std::vector<KernelConfig> candidates = config_space(traits_of(problem), target.arch).valid;
-  for (KernelConfig& config : candidates) {
-    if (kind_of(config).tunable("packed_heads")) config.packed_heads = packed_heads(problem, config.tile_m);
-  }
-  std::erase(candidates, first);
-  std::ranges::stable_sort(candidates, {},
-                           [&](const KernelConfig& config) { return distance(config, first); });
-  candidates.insert(candidates.begin(), first);
-  if (scope == TuneScope::likely) candidates.resize(std::min(candidates.size(), kLikelyCandidates));
-  return candidates;
 }
 
 bool is_obstacle(const Error& error) {
@@ -161,7 +133,7 @@ std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice
                                                       const AttentionProblem& problem, const Target& target) {
   std::vector<ConfigChoice> choices;
   if (choice.origin == ConfigOrigin::pinned) return choices;
-  for (const HeuristicChoice& other : heuristic_choices(problem, target.arch, target.sm_count)) {
+  for (const HeuristicChoice& other : heuristic_choices(problem, target.arch)) {
     if (other.config == choice.config) continue;
     choices.push_back({other.config, ConfigOrigin::heuristic, other.reason, std::nullopt});
   }
@@ -170,7 +142,7 @@ std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice
 
 ConfigChoice ConfigChooser::guess(const AttentionProblem& problem, const Target& target,
                                   const std::string& because) {
-  HeuristicChoice choice = heuristic(problem, target.arch, target.sm_count);
+  HeuristicChoice choice = heuristic(problem, target.arch);
   if (!because.empty()) choice.reason += "; " + because;
   return {choice.config, ConfigOrigin::heuristic, choice.reason, std::nullopt};
 }

@@ -1,5 +1,6 @@
 // From the specs of cached kernels to the one that is most like the missing one.
-#include <api/cached_choices.h>
+#include <autotune/cached_choices.h>
+#include <autotune/candidates.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>

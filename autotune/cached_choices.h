@@ -1,7 +1,7 @@
 // What runs where nothing may be compiled and no cache holds the chosen kernel.
 #pragma once
 
-#include <api/config_choice.h>
+#include <autotune/config_choice.h>
 
 #include <string>
 #include <vector>

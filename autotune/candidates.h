@@ -1,0 +1,18 @@
+// What a search measures, and in which order.
+#pragma once
+
+#include <fa2/attention.h>
+#include <generator/arch.h>
+
+#include <vector>
+
+namespace fa2 {
+
+/// The heuristic's choice, then the valid configurations in `scope`, those most like it first.
+std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Arch& arch,
+                                            TuneScope scope = TuneScope::likely);
+
+/// How unlike two configurations are, in octaves of their tiles' sizes; 0 for equal ones.
+double distance(const KernelConfig& a, const KernelConfig& b);
+
+}  // namespace fa2

@@ -1,0 +1,64 @@
+// What a search measures, and in which order.
+#include <autotune/candidates.h>
+#include <autotune/heuristic.h>
+#include <doctest/doctest.h>
+#include <generator/config_space.h>
+#include <generator/kernel_kind.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+AttentionProblem some_problem(int head_dim) {
+  AttentionProblem p;
+  p.head_dim = head_dim;
+  p.heads_q = 16;
+  p.batch = 4;
+  p.seqlen_q = p.seqlen_k = 1024;
+  return p.normalized();
+}
+
+}  // namespace
+
+TEST_CASE("candidates: heads are packed where the kernel can") {
+  AttentionProblem p = some_problem(64);
+  p.heads_kv = 2;
+  p.seqlen_q = 4;
+  for (const KernelConfig& c : search_candidates(p.normalized(), *find_arch("sm_90a"), TuneScope::all))
+    CHECK(c.packed_heads == (kind_of(c).tunable("packed_heads") ? packed_heads(p, c.tile_m) : 1));
+}
+
+TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {
+  for (const std::string name : {"sm_80", "sm_90"}) {
+    const Arch& arch = *find_arch(name);
+    const AttentionProblem p = some_problem(64);
+    const auto likely = search_candidates(p, arch);
+    const auto all = search_candidates(p, arch, TuneScope::all);
+    const auto valid = config_space(traits_of(p), arch).valid;
+    REQUIRE(all.size() > likely.size());
+    CHECK(std::equal(likely.begin(), likely.end(), all.begin()));
+    for (const KernelConfig& config : valid) CHECK(std::ranges::count(all, config) == 1);
+    const bool guess_is_in_space = std::ranges::count(valid, all[0]) == 1;
+    CHECK(all.size() == valid.size() + (guess_is_in_space ? 0 : 1));
+  }
+}
+
+TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
+  for (const Arch& arch : known_archs()) {
+    for (const int dim : {64, 128, 256}) {
+      const AttentionProblem p = some_problem(dim);
+      const auto candidates = search_candidates(p, arch);
+      REQUIRE_FALSE(candidates.empty());
+      CHECK(candidates.size() <= 24);
+      CHECK(candidates[0] == heuristic(p, arch).config);
+      for (const KernelConfig& config : candidates) {
+        CHECK_FALSE(why_rejected({traits_of(p), config, arch}).has_value());
+        CHECK(std::ranges::count(candidates, config) == 1);
+      }
+    }
+  }
+}
