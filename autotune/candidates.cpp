@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 namespace fa2 {
 namespace {
@@ -15,13 +17,19 @@ constexpr std::size_t kLikelyCandidates = 24;
 
 }  // namespace
 
-// The rows of one warp matter more than how many warps there are.
 double distance(const KernelConfig& a, const KernelConfig& b) {
-  const auto octaves = [](double x, double y) { return std::fabs(std::log2(x / y)); };
-  const auto rows_per_warp = [](const KernelConfig& c) { return double(c.tile_m) / c.warps; };
-  return octaves(rows_per_warp(a), rows_per_warp(b)) + 0.5 * octaves(a.warps, b.warps) +
-         octaves(a.tile_n, b.tile_n) + 0.5 * std::abs(a.stages - b.stages) +
-         0.5 * std::abs(a.q_in_registers - b.q_in_registers) + 0.5 * std::abs(a.ctas_per_sm - b.ctas_per_sm);
+  constexpr double kOtherKind = 100, kOtherSwitch = 0.25;
+  std::vector<std::int32_t> of_b;
+  KernelConfig::visit(b, [&](std::string_view, std::int32_t value) { of_b.push_back(value); });
+  double sum = 0;
+  std::size_t field = 0;
+  KernelConfig::visit(a, [&](std::string_view name, std::int32_t x) {
+    const std::int32_t y = of_b[field++];
+    if (x == y) return;
+    const bool are_sizes = x > 0 && y > 0;
+    sum += name == "mainloop" ? kOtherKind : are_sizes ? std::fabs(std::log2(double(x) / y)) : kOtherSwitch;
+  });
+  return sum;
 }
 
 std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Arch& arch,

@@ -12,7 +12,8 @@ namespace fa2 {
 std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Arch& arch,
                                             TuneScope scope = TuneScope::likely);
 
-/// How unlike two configurations are, in octaves of their tiles' sizes; 0 for equal ones.
+/// How unlike two configurations are, over all fields: octaves where both values are positive, as sizes are, a fixed
+/// step where a switch differs; 0 for equal ones. Those of one kind of kernel are nearer than any of another's.
 double distance(const KernelConfig& a, const KernelConfig& b);
 
 }  // namespace fa2

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace fa2;
@@ -23,6 +24,33 @@ AttentionProblem some_problem(int head_dim) {
 }
 
 }  // namespace
+
+TEST_CASE("distance: every tunable counts, a doubled size for one octave") {
+  const KernelConfig config = default_config(90);
+  CHECK(distance(config, config) == 0);
+  KernelConfig other = config;
+  KernelConfig::visit(other, [&](std::string_view name, std::int32_t& value) {
+    CAPTURE(std::string(name));
+    const std::int32_t before = value;
+    value = before == 0 ? 1 : 2 * before;
+    CHECK(distance(config, other) == distance(other, config));
+    if (name == "mainloop") {
+      CHECK(distance(config, other) > 50);
+    } else {
+      CHECK(distance(config, other) == doctest::Approx(before == 0 ? 0.25 : 1));
+    }
+    value = before;
+  });
+}
+
+TEST_CASE("candidates: the heuristic's kind of kernel before any other, the nearer ones first") {
+  const AttentionProblem p = some_problem(128);
+  const auto all = search_candidates(p, *find_arch("sm_90a"), TuneScope::all);
+  const KernelKind& kind = kind_of(all[0]);
+  CHECK(std::ranges::is_sorted(all, {}, [&](const KernelConfig& c) { return distance(c, all[0]); }));
+  CHECK(std::ranges::is_partitioned(all, [&](const KernelConfig& c) { return &kind_of(c) == &kind; }));
+  CHECK_FALSE(&kind_of(all.back()) == &kind);
+}
 
 TEST_CASE("candidates: heads are packed where the kernel can") {
   AttentionProblem p = some_problem(64);
