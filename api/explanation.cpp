@@ -1,6 +1,7 @@
 // Explanations, tuning reports and precompiled kernels as JSON and text.
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <generator/kernel_kind.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -31,7 +32,7 @@ Json json_of(const AttentionProblem& p) {
 
 Json json_of(const KernelConfig& config) {
   Json json = Json::object();
-  KernelConfig::visit(config, [&](const char* name, std::int32_t value) { json[name] = value; });
+  visit_own(config, [&](std::string_view name, std::int32_t value) { json[name] = value; });
   return json;
 }
 

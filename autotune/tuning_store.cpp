@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <generator/embedded.h>
+#include <generator/kernel_kind.h>
 #include <runtime/file.h>
 #include <runtime/json_field.h>
 #include <runtime/log.h>
@@ -106,7 +107,7 @@ void append_line(const fs::path& path, const std::string& line) {
 
 std::string to_json_line(const TuningRecord& record) {
   json config = json::object();
-  KernelConfig::visit(record.config, [&](const char* name, std::int32_t value) { config[name] = value; });
+  visit_own(record.config, [&](std::string_view name, std::int32_t value) { config[name] = value; });
   const json object = {{"format", kFormat},
                        {"device", record.device},
                        {"arch", record.arch},

@@ -66,9 +66,9 @@ bool operator==(const KernelConfig& a, const KernelConfig& b) {
 
 std::string to_string(const KernelConfig& config) {
   std::string text;
-  for (const auto& [name, value] : fields_of(config)) {
+  visit_own(config, [&](std::string_view name, std::int32_t value) {
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
-  }
+  });
   return text;
 }
 
@@ -82,7 +82,7 @@ KernelConfig parse_config(std::string_view text) {
   }
 
   const auto mainloop = given.find("mainloop");
-  KernelConfig config = default_config(mainloop == given.end() ? 80 : mainloop->second);
+  KernelConfig config = default_config(mainloop == given.end() ? KernelConfig{}.mainloop : mainloop->second);
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t& value) {
     const auto found = given.find(name);
     if (found == given.end()) return;

@@ -10,16 +10,6 @@
 namespace fa2 {
 namespace {
 
-/// What a config has in a field that its kind does not know.
-std::int32_t neutral_value(std::string_view field) {
-  constexpr KernelConfig kNeutral;
-  std::int32_t neutral = 0;
-  KernelConfig::visit(kNeutral, [&](std::string_view name, std::int32_t value) {
-    if (name == field) neutral = value;
-  });
-  return neutral;
-}
-
 /// Every field by itself.
 void check_ranges(const KernelKind& kind, const KernelConfig& config, BrokenRules& rules) {
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {

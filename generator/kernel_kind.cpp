@@ -43,4 +43,13 @@ const KernelKind& kind_of(const KernelConfig& config) {
   throw InvalidProblem({{"mainloop", std::to_string(config.mainloop), known_kinds_rule()}});
 }
 
+std::int32_t neutral_value(std::string_view field) {
+  constexpr KernelConfig kNeutral;
+  std::int32_t neutral = 0;
+  KernelConfig::visit(kNeutral, [&](std::string_view name, std::int32_t value) {
+    if (name == field) neutral = value;
+  });
+  return neutral;
+}
+
 }  // namespace fa2

@@ -81,4 +81,18 @@ std::string known_kinds_rule();
 /// @throws InvalidProblem if no kind has such configs.
 const KernelKind& kind_of(const KernelConfig& config);
 
+/// What a config has in a field that its kind does not know.
+std::int32_t neutral_value(std::string_view field);
+
+/// KernelConfig::visit without the fields that say nothing: those unknown to the config's kind, unless they are set
+/// all the same. Texts, records and rendered kernels of a kind stay as they are when another gets a tunable.
+template <class Visitor>
+void visit_own(const KernelConfig& config, Visitor&& field) {
+  const KernelKind* kind = find_kind(config);
+  KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
+    const bool is_known = kind == nullptr || name == "mainloop" || kind->tunable(name) != nullptr;
+    if (is_known || value != neutral_value(name)) field(name, value);
+  });
+}
+
 }  // namespace fa2

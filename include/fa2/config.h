@@ -58,7 +58,8 @@ struct KernelConfig {
   friend bool operator!=(const KernelConfig& a, const KernelConfig& b) { return !(a == b); }
 };
 
-/// "tile_m=128,tile_n=64,warps=4,..." in field order.
+/// "mainloop=80,tile_m=128,tile_n=64,warps=4,..." in field order: the tunables of the main loop that it names, others
+/// only where they are not as in KernelConfig{}.
 FA2_API std::string to_string(const KernelConfig&);
 
 /// What pinning a main loop alone comes to: a config that can compute every problem which `mainloop` (80 or 90)

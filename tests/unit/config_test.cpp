@@ -51,6 +51,28 @@ TEST_CASE("config: every field is compared, printed and parsed") {
   CHECK(probe == KernelConfig{});
 }
 
+TEST_CASE("config: only the tunables of its main loop are printed; a text of all fields still parses") {
+  CHECK(to_string(default_config(80)) ==
+        "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1,q_in_registers=0,ctas_per_sm=1");
+  CHECK(to_string(default_config(90)) ==
+        "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=2,ctas_per_sm=1,q_buffers=1,schedule=0,overlap=0,"
+        "pingpong=0,"
+        "speculative_max=0,skip_masked=0,packed_heads=1");
+  for (const std::int32_t mainloop : {80, 90, 70}) {
+    const KernelConfig config = default_config(mainloop);
+    std::string every_field;
+    KernelConfig::visit(config, [&](const std::string& name, std::int32_t value) {
+      every_field += (every_field.empty() ? "" : ",") + name + "=" + std::to_string(value);
+    });
+    CHECK(parse_config(every_field) == config);
+    CHECK(parse_config(to_string(config)) == config);
+    CHECK((to_string(config) == every_field) == (mainloop == 70));
+  }
+  KernelConfig odd;  // refused where it is to run, and printed as it is
+  odd.q_buffers = 2;
+  CHECK(mentions(to_string(odd), ",q_buffers=2"));
+}
+
 TEST_CASE("config: fields left out are the defaults of the main loop that is named") {
   CHECK(parse_config("") == KernelConfig{});
   KernelConfig expected;
