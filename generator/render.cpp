@@ -30,7 +30,7 @@ std::string render_config(const KernelSpec& spec) {
   constant("head_dim_v", t.head_dim_v);
   constant("mask", fmt::format("MaskKind::{}", to_string(t.mask)), "MaskKind");
   constant("rows_are_16_byte_aligned", t.row_alignment != RowAlignment::element, "bool");
-  KernelConfig::visit(spec.config, constant);
+  visit_own(spec.config, constant);
   constant("shared_bytes", shared_bytes(t, spec.config));
   for (const auto& [name, value] : kind_of(spec.config).constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";

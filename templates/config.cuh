@@ -19,14 +19,8 @@ struct Config {
   static constexpr int stages = 2;
   static constexpr int q_in_registers = 0;
   static constexpr int ctas_per_sm = 1;
-  static constexpr int q_buffers = 0;
-  static constexpr int schedule = 0;
-  static constexpr int overlap = 0;
-  static constexpr int pingpong = 0;
-  static constexpr int speculative_max = 0;
-  static constexpr int skip_masked = 0;
-  static constexpr int packed_heads = 1;
   static constexpr int shared_bytes = 98304;
+  static constexpr int packed_heads = 1;
 };
 
 }  // namespace fa2

@@ -98,7 +98,11 @@ constexpr KernelKind kForwardSm80 = {
     .shared_bytes = shared_bytes,
     .estimated_registers = estimated_registers,
     .configs = configs,
-    .constants = [](const KernelSpec&) { return std::vector<RenderedConstant>(); },
+    // Of the mask and the epilogue that both forward kernels include.
+    .constants =
+        [](const KernelSpec&) {
+          return std::vector<RenderedConstant>{{"packed_heads", 1}};
+        },
     .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
 };
 

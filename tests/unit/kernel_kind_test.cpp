@@ -5,6 +5,7 @@
 #include <generator/config_space.h>
 #include <generator/embedded.h>
 #include <generator/kernel_kind.h>
+#include <generator/kernel_source.h>
 
 #include <algorithm>
 #include <set>
@@ -112,6 +113,20 @@ TEST_CASE("kernel kinds: the default computes, and everything that tuning may tr
       const std::string broken = why_rejected({kTraits, config, arch}).value_or("");
       CHECK_MESSAGE(broken.find(" with main loop ") == std::string::npos, broken);
       CHECK_MESSAGE(broken.find("..") == std::string::npos, broken);
+    }
+  }
+}
+
+TEST_CASE("kernel kinds: a kernel is rendered with its own tunables, so that another's leave its key") {
+  for (const KernelKind* kind : kernel_kinds()) {
+    const KernelSpec spec{kTraits, kind->default_config, arch_of(*kind)};
+    const std::string text = render(spec).headers.front().text;
+    const std::vector<RenderedConstant> constants = kind->constants(spec);
+    for (const std::string_view field : fields()) {
+      CAPTURE(std::string(field));
+      const bool is_constant = std::ranges::count(constants, field, &RenderedConstant::name) == 1;
+      const bool is_own = field == "mainloop" || kind->tunable(field) != nullptr || is_constant;
+      CHECK((text.find("int " + std::string(field) + " = ") != std::string::npos) == is_own);
     }
   }
 }
