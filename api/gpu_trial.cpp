@@ -17,10 +17,6 @@ constexpr double kSampleUs = 200;  // long beside the resolution of events and t
 constexpr double kLongestBurstUs = 2000;
 constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
 
-std::size_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
-  return static_cast<std::size_t>(batch * heads * rows * dim) * sizeof(std::uint16_t);
-}
-
 /// Enough launches for a sample of 200 us, and at least 3 where that stays short.
 int burst_for(double us) {
   const double enough = std::ceil(kSampleUs / us), affordable = std::floor(kLongestBurstUs / us);
@@ -42,10 +38,10 @@ GpuTrial::Tensors GpuTrial::allocate(const AttentionProblem& problem, const Devi
   for (;; limits.bytes /= 4) {
     const AttentionProblem p = within(limits, problem);
     try {
-      return {p, DeviceBuffer(bytes_of(p.batch, p.heads_q, p.seqlen_q, p.head_dim)),
-              DeviceBuffer(bytes_of(p.batch, p.heads_kv, p.seqlen_k, p.head_dim)),
-              DeviceBuffer(bytes_of(p.batch, p.heads_kv, p.seqlen_k, p.head_dim_v)),
-              DeviceBuffer(bytes_of(p.batch, p.heads_q, p.seqlen_q, p.head_dim_v))};
+      Tensors tensors{p, {}};
+      for (const Operand& operand : operands_of(p, {}))
+        tensors.buffers.emplace_back(operand.optional ? 0 : size_in_bytes(operand));
+      return tensors;
     } catch (const CudaError& error) {
       if (limits.bytes <= kLeastBytes) throw;
       log().debug("searching with less memory than {:.0f} MB: {}", limits.bytes / 1e6, error.what());
@@ -53,16 +49,22 @@ GpuTrial::Tensors GpuTrial::allocate(const AttentionProblem& problem, const Devi
   }
 }
 
+AttentionArgs GpuTrial::Tensors::args() const {
+  const auto at = [&](Role role) { return buffers[static_cast<std::size_t>(role)].data(); };
+  return bshd_args(problem, at(Role::q), at(Role::k), at(Role::v), at(Role::o));
+}
+
 void GpuTrial::upload_inputs() {
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const std::vector<std::uint16_t> values = normal_values(kPeriod, tensors_.problem.dtype);
   std::size_t start = 0;
-  for (DeviceBuffer* tensor : {&tensors_.q, &tensors_.k, &tensors_.v}) {
+  for (const Role role : {Role::q, Role::k, Role::v}) {
+    DeviceBuffer& tensor = tensors_[role];
     std::size_t from = start;
     start += kPeriod / 3;  // the three tensors differ too
-    for (std::size_t done = 0; done < tensor->size(); from = 0) {
-      const std::size_t bytes = std::min((kPeriod - from) * sizeof values[0], tensor->size() - done);
-      tensor->upload(&values[from], bytes, done);
+    for (std::size_t done = 0; done < tensor.size(); from = 0) {
+      const std::size_t bytes = std::min((kPeriod - from) * sizeof values[0], tensor.size() - done);
+      tensor.upload(&values[from], bytes, done);
       done += bytes;
     }
   }
@@ -89,10 +91,11 @@ double GpuTrial::measure_us(std::size_t index) {
 }
 
 void GpuTrial::launch(const Candidate& candidate, int times) const {
-  const Tensors& t = tensors_;
-  const AttentionArgs args = bshd_args(t.problem, t.q.data(), t.k.data(), t.v.data(), t.o.data());
-  const Launch launch = launch_of(t.problem, candidate.config, device_.sm_count, counters_);
-  start(*candidate.kernel, launch, t.problem, args, stream_.get(), nullptr, times);
+  const AttentionProblem& problem = tensors_.problem;
+  const AttentionArgs args = tensors_.args();
+  const Launch launch = launch_of(problem, candidate.config, device_.sm_count, counters_);
+  start(*candidate.kernel, launch, {problem, args, operands_of(problem, args)}, stream_.get(), nullptr,
+        times);
 }
 
 double GpuTrial::time_us(const Candidate& candidate, int times) {
@@ -105,7 +108,7 @@ double GpuTrial::time_us(const Candidate& candidate, int times) {
 void GpuTrial::check_output(const Candidate& candidate) {
   const AttentionProblem& p = tensors_.problem;
   constexpr std::uint8_t kNaN = 0xff;  // in every byte: what is not written is seen
-  tensors_.o.fill(kNaN, stream_.get());
+  tensors_[Role::o].fill(kNaN, stream_.get());
   launch(candidate, 1);
   stream_.synchronize();
   std::vector<std::uint16_t> output = sample_of_output();
@@ -121,17 +124,18 @@ void GpuTrial::check_output(const Candidate& candidate) {
 }
 
 /// All of a small output; of a large one about a million elements in 64 places, first and last rows included.
-std::vector<std::uint16_t> GpuTrial::sample_of_output() const {
+std::vector<std::uint16_t> GpuTrial::sample_of_output() {
   constexpr std::size_t kElements = 1 << 20, kPlaces = 64;
   const std::size_t dim = static_cast<std::size_t>(tensors_.problem.head_dim_v);
-  const std::size_t rows = tensors_.o.size() / sizeof(std::uint16_t) / dim;
+  const DeviceBuffer& output = tensors_[Role::o];
+  const std::size_t rows = output.size() / sizeof(std::uint16_t) / dim;
   const std::size_t places = rows * dim <= kElements ? 1 : kPlaces;
   const std::size_t rows_each = places == 1 ? rows : kElements / kPlaces / dim;
   std::vector<std::uint16_t> sample(places * rows_each * dim);
   for (std::size_t place = 0; place < places; ++place) {
     const std::size_t first_row = places == 1 ? 0 : (rows - rows_each) * place / (places - 1);
-    tensors_.o.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
-                        first_row * dim * sizeof sample[0]);
+    output.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
+                    first_row * dim * sizeof sample[0]);
   }
   return sample;
 }

@@ -1,6 +1,7 @@
 // A search's candidates on a real GPU.
 #pragma once
 
+#include <api/operands.h>
 #include <api/trial_data.h>
 #include <autotune/tuner.h>
 #include <runtime/device.h>
@@ -33,8 +34,11 @@ class GpuTrial final : public Trial {
 
  private:
   struct Tensors {
-    AttentionProblem problem;  ///< the shape that is measured
-    DeviceBuffer q, k, v, o;   ///< contiguous (batch, seqlen, heads, dim)
+    AttentionProblem problem;           ///< the shape that is measured
+    std::vector<DeviceBuffer> buffers;  ///< by role, as bshd_args() has them; empty for what is optional
+
+    DeviceBuffer& operator[](Role role) { return buffers[static_cast<std::size_t>(role)]; }
+    AttentionArgs args() const;
   };
   struct Candidate {
     KernelConfig config;
@@ -47,7 +51,7 @@ class GpuTrial final : public Trial {
   void launch(const Candidate& candidate, int times) const;
   double time_us(const Candidate& candidate, int times);
   void check_output(const Candidate& candidate);
-  std::vector<std::uint16_t> sample_of_output() const;
+  std::vector<std::uint16_t> sample_of_output();
 
   ScopedContext context_;  // first: the rest needs it, to the end
   const Device& device_;

@@ -92,25 +92,24 @@ AttentionParams params_of(const Launch& launch, const AttentionProblem& p, const
   return params;
 }
 
-AttentionParamsSm90 params_sm90_of(const Launch& launch, const AttentionProblem& problem,
-                                   const AttentionArgs& args) {
+AttentionParamsSm90 params_sm90_of(const Launch& launch, const Call& call) {
   AttentionParamsSm90 params{};
-  params.attention = params_of(launch, problem, args);
+  params.attention = params_of(launch, call.problem, call.args);
   params.tile_count =
       static_cast<unsigned>(launch.params.q_tiles) * static_cast<unsigned>(launch.params.head_count);
   params.block_count = launch.grid;
-  fill_tensor_maps(problem, launch.config, args, params);
+  fill_tensor_maps(call.problem, launch.config, call.operands, params);
   return params;
 }
 
-void start(const Kernel& kernel, const Launch& launch, const AttentionProblem& problem,
-           const AttentionArgs& args, Stream stream, const LaunchMemory* memory, int times) {
+void start(const Kernel& kernel, const Launch& launch, const Call& call, Stream stream,
+           const LaunchMemory* memory, int times) {
   if (kind_of(launch.config).params == KernelParams::attention) {
-    const AttentionParams params = params_of(launch, problem, args);
+    const AttentionParams params = params_of(launch, call.problem, call.args);
     for (int i = 0; i < times; ++i) kernel.launch(launch.grid, &params, sizeof params, stream, memory);
     return;
   }
-  AttentionParamsSm90 params = params_sm90_of(launch, problem, args);
+  AttentionParamsSm90 params = params_sm90_of(launch, call);
   const bool counts = needs_counter(launch.config);
   const bool captured = counts && stream != nullptr && is_capturing(stream);  // the default stream cannot be
   for (int i = 0; i < times; ++i) {

@@ -1,6 +1,7 @@
 // From a problem and its arguments to the grid and the parameters of one launch.
 #pragma once
 
+#include <api/operands.h>
 #include <fa2/args.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
@@ -29,16 +30,22 @@ bool needs_counter(const KernelConfig& config);
 Launch launch_of(const AttentionProblem& problem, const KernelConfig& config, int sm_count,
                  std::shared_ptr<LaunchCounters> counters);
 
+/// What a launch computes on; all of it outlives the call.
+struct Call {
+  const AttentionProblem& problem;  ///< the plan's
+  const AttentionArgs& args;        ///< valid for it
+  const Operands& operands;         ///< of both
+};
+
 /// The complete parameters of one call of main loop 80.
 AttentionParams params_of(const Launch& launch, const AttentionProblem& problem, const AttentionArgs& args);
 
 /// The same for main loop 90, with tensor maps of the current device; all but next_tile.
-AttentionParamsSm90 params_sm90_of(const Launch& launch, const AttentionProblem& problem,
-                                   const AttentionArgs& args);
+AttentionParamsSm90 params_sm90_of(const Launch& launch, const Call& call);
 
 /// Launches in the current context, `times` times. `memory`: for the interpreter.
-void start(const Kernel& kernel, const Launch& launch, const AttentionProblem& problem,
-           const AttentionArgs& args, Stream stream, const LaunchMemory* memory, int times = 1);
+void start(const Kernel& kernel, const Launch& launch, const Call& call, Stream stream,
+           const LaunchMemory* memory, int times = 1);
 
 /// How many query heads' tiles are interleaved; packed heads count as one. 1 without a mask: a head's keys
 /// and values are read by one head's tiles in a row. Under a causal mask tiles differ in length, and what

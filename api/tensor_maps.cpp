@@ -9,38 +9,34 @@
 namespace fa2 {
 namespace {
 
-struct Rows {
-  void* data;
-  std::int64_t batch, heads, rows;
-  std::int32_t dim;
-  TensorStrides strides;  ///< elements
-};
-
 /// As wide as tile/swizzled_tile.cuh lays a row out.
 Swizzle swizzle_for(int padded) {
   if (padded % 64 == 0) return Swizzle::span128;
   return padded % 32 == 0 ? Swizzle::span64 : Swizzle::span32;
 }
 
-TensorMap map_of(const Rows& t, TensorElement element, std::int32_t box_rows, std::int32_t packed_heads = 1) {
+/// Of 16-bit elements. `rows`: of each head, from the first on.
+TensorMap map_of(const Operand& t, std::int64_t rows, std::int32_t box_rows, std::int32_t packed_heads = 1) {
+  const auto [batch_stride, head_stride, row_stride] = t.strides;
+  const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
   TensorMapSpec spec;
-  spec.data = t.data;
-  spec.element = element;
-  spec.swizzle = swizzle_for(padded_dim(t.dim));
+  spec.data = const_cast<void*>(t.data);
+  spec.element = t.element;
+  spec.swizzle = swizzle_for(padded_dim(dim));
   const std::int32_t group = span_of(spec.swizzle) / 2;
-  const std::int64_t bytes = bytes_of(element), rows = std::max<std::int64_t>(t.rows, 1);
+  const std::int64_t bytes = bytes_of(t.element);
   // Else a box a group, so that TMA sees where the row ends.
-  const bool whole_groups = t.dim % group == 0 && packed_heads == 1;
-  spec.dimensions[0] = {whole_groups ? group : t.dim, 0, group};
+  const bool whole_groups = dim % group == 0 && packed_heads == 1;
+  spec.dimensions[0] = {whole_groups ? group : dim, 0, group};
   if (packed_heads > 1) {
-    spec.dimensions[1] = {packed_heads, t.strides.head * bytes, packed_heads};
-    spec.dimensions[2] = {rows, t.strides.row * bytes, box_rows / packed_heads};
+    spec.dimensions[1] = {packed_heads, head_stride * bytes, packed_heads};
+    spec.dimensions[2] = {rows, row_stride * bytes, box_rows / packed_heads};
   } else {
-    spec.dimensions[1] = {rows, t.strides.row * bytes, box_rows};
-    if (whole_groups) spec.dimensions[2] = {t.dim / group, group * bytes, t.dim / group};
+    spec.dimensions[1] = {rows, row_stride * bytes, box_rows};
+    if (whole_groups) spec.dimensions[2] = {dim / group, group * bytes, dim / group};
   }
-  spec.dimensions[3] = {t.heads / packed_heads, packed_heads * t.strides.head * bytes, 1};
-  spec.dimensions[4] = {t.batch, t.strides.batch * bytes, 1};
+  spec.dimensions[3] = {t.extents[1] / packed_heads, packed_heads * head_stride * bytes, 1};
+  spec.dimensions[4] = {t.extents[0], batch_stride * bytes, 1};
   return encode_tensor_map(spec);
 }
 
@@ -52,21 +48,14 @@ std::int64_t visible_keys(const AttentionProblem& p) {
 
 }  // namespace
 
-void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const AttentionArgs& args,
+void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const Operands& operands,
                       AttentionParamsSm90& params) {
   constexpr std::int32_t kQueriesOfWarpgroup = 64;
-  const TensorElement element = p.dtype == DType::f16 ? TensorElement::f16 : TensorElement::bf16;
-  params.q = map_of({const_cast<void*>(args.q), p.batch, p.heads_q, p.seqlen_q, p.head_dim, args.q_strides},
-                    element, kQueriesOfWarpgroup, config.packed_heads);
-  params.o = map_of({args.o, p.batch, p.heads_q, p.seqlen_q, p.head_dim_v, args.o_strides}, element,
-                    kQueriesOfWarpgroup, config.packed_heads);
+  params.q = map_of(operands[Role::q], p.seqlen_q, kQueriesOfWarpgroup, config.packed_heads);
+  params.o = map_of(operands[Role::o], p.seqlen_q, kQueriesOfWarpgroup, config.packed_heads);
   if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
-  params.k =
-      map_of({const_cast<void*>(args.k), p.batch, p.heads_kv, visible_keys(p), p.head_dim, args.k_strides},
-             element, config.tile_n);
-  params.v =
-      map_of({const_cast<void*>(args.v), p.batch, p.heads_kv, visible_keys(p), p.head_dim_v, args.v_strides},
-             element, config.tile_n);
+  params.k = map_of(operands[Role::k], visible_keys(p), config.tile_n);
+  params.v = map_of(operands[Role::v], visible_keys(p), config.tile_n);
 }
 
 }  // namespace fa2

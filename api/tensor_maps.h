@@ -1,7 +1,7 @@
 // Q, K, V and O of a call as TMA sees them.
 #pragma once
 
-#include <fa2/args.h>
+#include <api/operands.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
 
@@ -10,9 +10,9 @@
 namespace fa2 {
 
 /// Fills in params.q, k, v and o: boxes of 64 query rows (config.packed_heads heads' together) and of
-/// config.tile_n keys, as tile/tma_copy.cuh takes them. The current device's. `args` are valid for `problem`,
-/// which has at least one query and RowAlignment::bytes16.
-void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, const AttentionArgs& args,
+/// config.tile_n keys, as tile/tma_copy.cuh takes them. The current device's. `operands` are valid for
+/// `problem`, which has at least one query and RowAlignment::bytes16.
+void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, const Operands& operands,
                       AttentionParamsSm90& params);
 
 }  // namespace fa2

@@ -55,106 +55,123 @@ std::string text_of(const ByteRange& range) {
 }
 
 /// The strides that matter, in bytes, or'ed together: a multiple of 2^n iff all of them are.
-std::uint64_t used_stride_bits(const TensorView& view) {
+std::uint64_t used_stride_bits(const Operand& t) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (view.extents[i] > 1) bits |= static_cast<std::uint64_t>(view.strides[i]) << 1;
+    if (t.extents[i] > 1) bits |= static_cast<std::uint64_t>(t.strides[i]);
   }
-  return bits;
+  return bits * static_cast<std::uint64_t>(bytes_of(t.element));
 }
 
-bool has_16_byte_rows(const TensorView& view) {
-  return ((view.address | used_stride_bits(view)) & 15) == 0;
+bool has_16_byte_rows(const Operand& t) {
+  return ((t.address() | used_stride_bits(t)) & 15) == 0;
 }
 
-bool has_ascending_strides(const TensorView& view) {
+bool has_ascending_strides(const Operand& t) {
   bool ascending = true;
-  for (std::size_t i = 0; i < 3; ++i) ascending &= view.extents[i] <= 1 || view.strides[i] > 0;
+  for (std::size_t i = 0; i < 3; ++i) ascending &= t.extents[i] <= 1 || t.strides[i] > 0;
   return ascending;
 }
 
 constexpr const char* kDimensions[] = {"batch", "head", "row"};
 
-void check_ascending_strides(Violations& found, const TensorView& view) {
-  if (has_ascending_strides(view)) return;
+std::string address_text(const Operand& t) {
+  return fmt::format("{:#x}", t.address());
+}
+
+void check_ascending_strides(Violations& found, const Operand& t) {
+  if (has_ascending_strides(t)) return;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (view.extents[i] <= 1 || view.strides[i] > 0) continue;
-    found.push_back({fmt::format("{}_strides.{}", view.name, kDimensions[i]),
-                     fmt::format("{}", view.strides[i]),
+    if (t.extents[i] <= 1 || t.strides[i] > 0) continue;
+    found.push_back({fmt::format("{}_strides.{}", t.name, kDimensions[i]), fmt::format("{}", t.strides[i]),
                      "must be positive for RowAlignment::bytes16; make the plan with "
                      "RowAlignment::bytes16_any_order"});
   }
 }
 
-void check_16_byte_rows(Violations& found, const TensorView& view) {
-  if (has_16_byte_rows(view)) return;
-  if (view.address % 16 != 0) {
-    found.push_back({std::string(view.name), fmt::format("{:#x}", view.address),
+void check_16_byte_rows(Violations& found, const Operand& t) {
+  if (has_16_byte_rows(t)) return;
+  if (t.address() % 16 != 0) {
+    found.push_back({std::string(t.name), address_text(t),
                      "must be a multiple of 16 bytes for RowAlignment::bytes16; make the plan with "
                      "RowAlignment::element"});
   }
+  const int elements = 16 / bytes_of(t.element);
   for (std::size_t i = 0; i < 3; ++i) {
-    if (view.extents[i] <= 1 || view.strides[i] % 8 == 0) continue;
-    found.push_back({fmt::format("{}_strides.{}", view.name, kDimensions[i]),
-                     fmt::format("{}", view.strides[i]),
-                     "must be a multiple of 8 elements for RowAlignment::bytes16; make the plan with "
-                     "RowAlignment::element"});
+    if (t.extents[i] <= 1 || t.strides[i] % elements == 0) continue;
+    found.push_back({fmt::format("{}_strides.{}", t.name, kDimensions[i]), fmt::format("{}", t.strides[i]),
+                     fmt::format("must be a multiple of {} elements for RowAlignment::bytes16; make the plan "
+                                 "with RowAlignment::element",
+                                 elements)});
   }
+}
+
+void check_element_alignment(Violations& found, const Operand& t) {
+  const unsigned bytes = static_cast<unsigned>(bytes_of(t.element));
+  if ((t.address() & (bytes - 1)) == 0) return;
+  found.push_back({std::string(t.name), address_text(t),
+                   fmt::format("must be a multiple of {} bytes, one {}", bytes,
+                               t.element == ElementType::f32 ? "float" : "element")});
+}
+
+void check_alignment(Violations& found, const Operand& t, RowAlignment alignment) {
+  if (!t.strided || alignment == RowAlignment::element) return check_element_alignment(found, t);
+  if (alignment == RowAlignment::bytes16) check_ascending_strides(found, t);
+  check_16_byte_rows(found, t);
+}
+
+Violation out_of_address_space(const Operand& t) {
+  if (!t.strided)
+    return {std::string(t.name), address_text(t),
+            "must leave room for the tensor in the 64-bit address space"};
+  return {
+      fmt::format("{}_strides", t.name),
+      fmt::format("batch {}, head {}, row {}", t.strides[0], t.strides[1], t.strides[2]),
+      fmt::format("must keep the tensor inside the 64-bit address space, starting from {}", address_text(t))};
 }
 
 /// Everything about one tensor by itself. Its bytes; the empty range if it has none or cannot be placed.
-ByteRange check_tensor(Violations& found, const TensorView& view, RowAlignment alignment) {
-  if (view.empty()) return {};
-  if (view.address == 0) {
-    found.push_back({std::string(view.name), "null", "must point to the tensor: it has elements"});
+ByteRange check_operand(Violations& found, const Operand& t, RowAlignment alignment) {
+  if (t.is_absent()) return {};
+  if (t.data == nullptr) {
+    found.push_back({std::string(t.name), "null", "must point to the tensor: it has elements"});
     return {};
   }
-  if (alignment == RowAlignment::bytes16) check_ascending_strides(found, view);
-  if (alignment != RowAlignment::element) {
-    check_16_byte_rows(found, view);
-  } else if (view.address % 2 != 0) {
-    found.push_back({std::string(view.name), fmt::format("{:#x}", view.address),
-                     "must be a multiple of 2 bytes, one element"});
-  }
-  const ByteRange range = range_of(view);
+  check_alignment(found, t, alignment);
+  const ByteRange range = range_of(t);
   if (range.in_address_space()) return range;
-  found.push_back(
-      {fmt::format("{}_strides", view.name),
-       fmt::format("batch {}, head {}, row {}", view.strides[0], view.strides[1], view.strides[2]),
-       fmt::format("must keep the tensor inside the 64-bit address space, starting from {:#x}",
-                   view.address)});
+  found.push_back(out_of_address_space(t));
   return {};
 }
 
-ByteRange check_lse(Violations& found, const AttentionProblem& p, const float* lse) {
-  if (lse == nullptr) return {};
-  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(lse);
-  if (address % 4 != 0)
-    found.push_back({"lse", fmt::format("{:#x}", address), "must be a multiple of 4 bytes, one float"});
-  const ByteRange range{Int128{address}, Int128{address} + Int128{p.batch} * p.heads_q * p.seqlen_q * 4};
-  if (range.in_address_space()) return range;
-  found.push_back(
-      {"lse", fmt::format("{:#x}", address), "must leave room for the tensor in the 64-bit address space"});
-  return {};
-}
-
-void check_output_rows(Violations& found, const TensorView& o) {
-  const RowOverlap overlap = overlapping_rows(o);
+/// Of a strided operand.
+void check_written_rows(Violations& found, const Operand& t) {
+  const RowOverlap overlap = overlapping_rows(t);
   if (overlap.broken < 0) return;
   const std::size_t i = static_cast<std::size_t>(overlap.broken);
   found.push_back(
-      {fmt::format("o_strides.{}", kDimensions[i]), fmt::format("{}", o.strides[i]),
+      {fmt::format("{}_strides.{}", t.name, kDimensions[i]), fmt::format("{}", t.strides[i]),
        fmt::format(
-           "must be at least {} in magnitude: rows of o must not overlap (strides are compared in order of "
+           "must be at least {} in magnitude: rows of {} must not overlap (strides are compared in order of "
            "magnitude, each with the elements that the smaller ones cover)",
-           overlap.least)});
+           overlap.least, t.name)});
 }
 
-void check_ranges(Violations& found, std::string_view output, const ByteRange& a, std::string_view other,
-                  const ByteRange& b) {
-  if (!a.touches(b)) return;
-  found.push_back(
-      {std::string(output), text_of(a), fmt::format("must not overlap {} at {}", other, text_of(b))});
+using Ranges = std::array<ByteRange, kOperandCount>;
+
+/// Every written operand against the inputs and against those that are written before it in the list.
+void check_overlaps(Violations& found, const Operands& operands, const Ranges& ranges) {
+  for (std::size_t i = 0; i < kOperandCount; ++i) {
+    const Operand& written = operands.list[i];
+    if (!written.is_written()) continue;
+    for (std::size_t j = 0; j < kOperandCount; ++j) {
+      const Operand& other = operands.list[j];
+      if (j == i || (j > i && other.is_written()) || !ranges[i].touches(ranges[j])) continue;
+      if (written.strided && other.strided && disjoint_columns(written, other)) continue;
+      found.push_back({std::string(written.name), text_of(ranges[i]),
+                       fmt::format("must not overlap {} at {}", other.name, text_of(ranges[j]))});
+    }
+  }
 }
 
 void check_scalars(Violations& found, const AttentionArgs& args) {
@@ -207,22 +224,23 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
 }
 
 std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args) {
+  return violations_of(problem, args, operands_of(problem, args));
+}
+
+std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args,
+                                     const Operands& operands) {
   Violations found;
   check_scalars(found, args);
   if (computes_nothing(problem)) return found;
 
-  const std::array<TensorView, 4> views = views_of(problem, args);
-  std::array<ByteRange, 4> ranges;
-  for (std::size_t i = 0; i < views.size(); ++i)
-    ranges[i] = check_tensor(found, views[i], problem.row_alignment);
-  const ByteRange lse = check_lse(found, problem, args.lse);
-  if (args.o != nullptr) check_output_rows(found, views[kO]);
-
-  for (const TensorIndex input : {kQ, kK, kV}) {
-    if (!ranges[kO].touches(ranges[input]) || disjoint_columns(views[kO], views[input])) continue;
-    check_ranges(found, "o", ranges[kO], views[input].name, ranges[input]);
+  Ranges ranges;
+  for (std::size_t i = 0; i < kOperandCount; ++i)
+    ranges[i] = check_operand(found, operands.list[i], problem.row_alignment);
+  for (const Operand& operand : operands) {
+    if (operand.is_written() && operand.strided && operand.data != nullptr)
+      check_written_rows(found, operand);
   }
-  for (std::size_t i = 0; i < views.size(); ++i) check_ranges(found, "lse", lse, views[i].name, ranges[i]);
+  check_overlaps(found, operands, ranges);
   return found;
 }
 
@@ -253,19 +271,17 @@ std::vector<Violation> violations_of(const std::vector<AttentionProblem>& proble
   return found;
 }
 
-std::vector<Violation> violations_of_residency(const AttentionArgs& args, int device,
+std::vector<Violation> violations_of_residency(const Operands& operands, int device,
                                                PointerFacts (*facts_of)(const void*)) {
   Violations found;
-  const std::pair<const char*, const void*> pointers[] = {
-      {"q", args.q}, {"k", args.k}, {"v", args.v}, {"o", args.o}, {"lse", args.lse}};
-  for (const auto& [name, pointer] : pointers) {
-    if (pointer == nullptr) continue;
-    const PointerFacts facts = facts_of(pointer);
+  for (const Operand& t : operands) {
+    if (t.data == nullptr || t.is_absent()) continue;
+    const PointerFacts facts = facts_of(t.data);
     if (facts.kind == PointerKind::unregistered) {
-      found.push_back({name, fmt::format("{}", pointer),
+      found.push_back({std::string(t.name), fmt::format("{}", t.data),
                        "must be memory that the GPU can reach: it is ordinary host memory, or was freed"});
     } else if (facts.kind == PointerKind::device && facts.device != device) {
-      found.push_back({name, fmt::format("{} on device {}", pointer, facts.device),
+      found.push_back({std::string(t.name), fmt::format("{} on device {}", t.data, facts.device),
                        fmt::format("must be on device {}, where this call runs", device)});
     }
   }
@@ -275,10 +291,10 @@ std::vector<Violation> violations_of_residency(const AttentionArgs& args, int de
 RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args) {
   if (computes_nothing(problem)) return RowAlignment::bytes16;
   bool aligned = true, ascending = true;
-  for (const TensorView& view : views_of(problem, args)) {
-    if (view.empty()) continue;
-    aligned &= has_16_byte_rows(view);
-    ascending &= has_ascending_strides(view);
+  for (const Operand& t : operands_of(problem, args)) {
+    if (!t.strided || t.is_absent()) continue;
+    aligned &= has_16_byte_rows(t);
+    ascending &= has_ascending_strides(t);
   }
   if (!aligned) return RowAlignment::element;
   return ascending ? RowAlignment::bytes16 : RowAlignment::bytes16_any_order;

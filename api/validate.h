@@ -1,6 +1,7 @@
 // The rules every problem and every call must obey. Host only: nothing is dereferenced.
 #pragma once
 
+#include <api/operands.h>
 #include <fa2/args.h>
 #include <fa2/errors.h>
 #include <fa2/problem.h>
@@ -21,10 +22,14 @@ std::vector<Violation> violations_of(const AttentionProblem& problem);
 /// are not looked at; nor are those of K and V if seqlen_k is 0.
 ///
 /// Rows of O: each used stride must be at least the extent covered by the smaller ones (nested strides).
-/// Interleavings that are free of overlap without being nested are refused. O and LSE against everything
-/// else: byte ranges must be disjoint. O may share the range of an input where the two occupy different
-/// columns of the same rows, as slices of one packed QKVO buffer do: see disjoint_columns().
+/// Interleavings that are free of overlap without being nested are refused. What is written against
+/// everything else: byte ranges must be disjoint. Two strided operands may share a range where they occupy
+/// different columns of the same rows, as slices of one packed QKVO buffer do: see disjoint_columns().
 std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args);
+
+/// The same of operands that were made before.
+std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args,
+                                     const Operands& operands);
 
 /// Every rule that either breaks: of a problem that is not valid too, as far as its shapes can be told.
 std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args);
@@ -33,12 +38,12 @@ std::vector<Violation> violations_of_call(const AttentionProblem& problem, const
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
                                      const std::vector<std::string>& archs);
 
-/// Every non-null pointer that a kernel on `device` may not use. Device memory of that device, managed memory
-/// and pinned host memory are fine. `facts_of` is asked once per pointer.
-std::vector<Violation> violations_of_residency(const AttentionArgs& args, int device,
+/// Every operand with elements that points to what a kernel on `device` may not use. Device memory of that
+/// device, managed memory and pinned host memory are fine. `facts_of` is asked once per pointer.
+std::vector<Violation> violations_of_residency(const Operands& operands, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
 
-/// What holds for every pointer and used stride (extent > 1) of Q, K, V and O that a kernel touches.
+/// What holds for every pointer and used stride (extent > 1) of the strided operands that a kernel touches.
 RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args);
 
 /// @throws InvalidProblem with everything that violations_of() finds.

@@ -71,7 +71,8 @@ double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, c
     });
   };
   if (plan.launch.config.mainloop == 80) return time(params_of(plan.launch, plan.problem, args));
-  AttentionParamsSm90 params = params_sm90_of(plan.launch, plan.problem, args);
+  AttentionParamsSm90 params =
+      params_sm90_of(plan.launch, {plan.problem, args, operands_of(plan.problem, args)});
   if (needs_counter(plan.launch.config)) params.next_tile = plan.launch.counters->take(false);
   return time(params);
 }

@@ -16,12 +16,14 @@ std::uintptr_t address_of(const void* pointer) {
 GlobalMemory::GlobalMemory(const std::vector<MemoryRange>& ranges) {
   for (const MemoryRange& range : ranges) {
     Buffer buffer{range, nullptr};
-    if (range.is_output) buffer.written = std::make_unique<std::atomic<bool>[]>((range.bytes + 1) / 2);
+    if (range.access == Access::write)
+      buffer.written = std::make_unique<std::atomic<bool>[]>((range.bytes + 1) / 2);
     buffers_.push_back(std::move(buffer));
   }
 }
 
 const GlobalMemory::Buffer* GlobalMemory::find(const void* address, int bytes, bool writing) const {
+  const Access unwanted = writing ? Access::read : Access::write;
   const Buffer* found = nullptr;
   for (const Buffer& buffer : buffers_) {
     const std::uintptr_t begin = address_of(buffer.range.begin);
@@ -29,7 +31,7 @@ const GlobalMemory::Buffer* GlobalMemory::find(const void* address, int bytes, b
         address_of(address) + static_cast<unsigned>(bytes) > begin + buffer.range.bytes)
       continue;
     // Slices of one packed buffer: an input's range may hold an output's.
-    if (found == nullptr || buffer.range.is_output == writing) found = &buffer;
+    if (found == nullptr || buffer.range.access != unwanted) found = &buffer;
   }
   return found;
 }
@@ -64,13 +66,14 @@ std::string GlobalMemory::check_store(const void* to, int bytes, int alignment) 
     return fmt::format("store of {} bytes at global address {}: misaligned", bytes, to);
   const Buffer* const buffer = find(to, bytes, true);
   if (buffer == nullptr) return describe("store", to, bytes);
-  if (buffer->range.is_output) return {};
+  if (buffer->range.access != Access::read) return {};
   return fmt::format("store of {} bytes at global address {}, in the input {}", bytes, to,
                      buffer->range.name);
 }
 
 void GlobalMemory::note_store(const void* to, int bytes) {
   const Buffer* const buffer = find(to, bytes, true);
+  if (buffer->written == nullptr) return;
   const std::size_t first = (address_of(to) - address_of(buffer->range.begin)) / 2;
   for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / 2; ++i) buffer->written[first + i] = true;
 }

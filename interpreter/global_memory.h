@@ -16,7 +16,7 @@ class GlobalMemory {
  public:
   explicit GlobalMemory(const std::vector<MemoryRange>& ranges);
 
-  /// Outputs count as unwritten until a block has written them.
+  /// What Access::write covers counts as unwritten until a block has written it.
   std::string check_load(const void* from, int bytes, int alignment) const;
   std::string check_store(const void* to, int bytes, int alignment) const;
   /// A store that was checked.
@@ -25,7 +25,7 @@ class GlobalMemory {
  private:
   struct Buffer {
     MemoryRange range;
-    std::unique_ptr<std::atomic<bool>[]> written;  ///< per two bytes of an output; none for an input
+    std::unique_ptr<std::atomic<bool>[]> written;  ///< per two bytes where access is write
   };
   const Buffer* find(const void* address, int bytes, bool writing) const;
   std::string describe(const char* what, const void* address, int bytes) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/types.h>
+#include <runtime/element_type.h>
 #include <runtime/kernel_binary.h>
 
 #include <cstddef>
@@ -16,7 +17,7 @@ struct MemoryRange {
   std::string_view name;
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
-  bool is_output = false;  ///< else it is only read
+  Access access = Access::read;
 };
 
 /// The buffers of one launch, for a kernel that asks.

@@ -27,7 +27,7 @@ std::uint32_t* LaunchCounters::take(bool captured) {
 }
 
 MemoryRange LaunchCounters::memory() const {
-  return {"launch counters", static_cast<const std::byte*>(words_.data()), words_.size(), true};
+  return {"launch counters", static_cast<const std::byte*>(words_.data()), words_.size(), Access::read_write};
 }
 
 }  // namespace fa2

@@ -71,9 +71,16 @@ TensorMap encode_for_interpreter(const TensorMapSpec& spec) {
   return encoded;
 }
 
-CUtensorMapDataType driver_type(TensorElement element) {
-  if (element == TensorElement::f32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-  return element == TensorElement::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+CUtensorMapDataType driver_type(ElementType element) {
+  switch (element) {
+    case ElementType::bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case ElementType::f32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case ElementType::f16:
+      break;
+  }
+  return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 
 CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {

@@ -1,18 +1,14 @@
 // Describing tensors to TMA: the maps that a kernel takes in its parameter.
 #pragma once
 
+#include <runtime/element_type.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <templates/tensor_map.cuh>
 
 namespace fa2 {
-
-enum class TensorElement : std::uint8_t { f16, bf16, f32 };
-
-constexpr int bytes_of(TensorElement element) {
-  return element == TensorElement::f32 ? 4 : 2;
-}
 
 struct TensorDimension {
   std::int64_t size = 1;  ///< elements
@@ -26,7 +22,7 @@ struct TensorDimension {
 /// the swizzle.
 struct TensorMapSpec {
   void* data = nullptr;
-  TensorElement element = TensorElement::f16;
+  ElementType element = ElementType::f16;
   Swizzle swizzle = Swizzle::none;
   std::array<TensorDimension, 5> dimensions;
 };
@@ -44,7 +40,7 @@ struct InterpretedTensorMap {
   std::int64_t stride[5];  ///< bytes
   std::uint32_t size[5];   ///< elements; 0 means 2^32
   std::uint16_t box[5];
-  TensorElement element;
+  ElementType element;
   Swizzle swizzle;
 };
 static_assert(sizeof(InterpretedTensorMap) <= sizeof(TensorMap));

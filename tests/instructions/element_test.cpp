@@ -21,7 +21,7 @@ constexpr float kMax = std::numeric_limits<float>::max();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// The nearest bits to x, to even on a tie, by bisection of all values.
-std::uint16_t nearest(float x, const ElementType& type) {
+std::uint16_t nearest(float x, const ElementFormat& type) {
   if (std::isnan(x)) return 0x7fff;
   const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   const double magnitude = std::fabs(static_cast<double>(x));
@@ -41,7 +41,7 @@ std::uint16_t nearest(float x, const ElementType& type) {
 }
 
 /// Each value, what lies halfway to the next, and the floats beside that; of both signs.
-std::vector<float> values_and_ties(const ElementType& type) {
+std::vector<float> values_and_ties(const ElementFormat& type) {
   std::vector<float> list;
   for (int bits = 0; bits + 1 < infinity_bits(type); ++bits) {
     const double low = value_of(static_cast<std::uint16_t>(bits), type);
@@ -56,7 +56,7 @@ std::vector<float> values_and_ties(const ElementType& type) {
   return list;
 }
 
-std::vector<float> extremes(const ElementType& type) {
+std::vector<float> extremes(const ElementFormat& type) {
   const double largest = value_of(static_cast<std::uint16_t>(infinity_bits(type) - 1), type);
   const double before = value_of(static_cast<std::uint16_t>(infinity_bits(type) - 2), type);
   const auto tie = static_cast<float>(largest + (largest - before) / 2);
@@ -75,7 +75,7 @@ std::vector<float> extremes(const ElementType& type) {
   return list;
 }
 
-void expect_nearest(const std::vector<float>& in, const ElementType& type) {
+void expect_nearest(const std::vector<float>& in, const ElementFormat& type) {
   // Each value in the low half, its neighbour in the high one.
   const std::string convert = std::string("cvt_rn_x2<") + type.name + ">";
   const auto packed = map<std::uint32_t>(in, convert + "(x, p.in[i ^ 1])");
@@ -92,17 +92,17 @@ void expect_nearest(const std::vector<float>& in, const ElementType& type) {
 
 TEST_CASE("cvt.rn rounds every tie and its neighbours to nearest even") {
   if (cannot_run()) return;
-  for (const ElementType& type : kElementTypes) expect_nearest(values_and_ties(type), type);
+  for (const ElementFormat& type : kElementFormats) expect_nearest(values_and_ties(type), type);
 }
 
 TEST_CASE("cvt.rn at the ends of the range, and of NaN, which becomes 0x7fff") {
   if (cannot_run()) return;
-  for (const ElementType& type : kElementTypes) expect_nearest(extremes(type), type);
+  for (const ElementFormat& type : kElementFormats) expect_nearest(extremes(type), type);
 }
 
 TEST_CASE("every 16-bit value that is not NaN comes back from cvt.rn") {
   if (cannot_run()) return;
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     std::vector<float> values;
     std::vector<std::uint32_t> expected;
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
@@ -117,7 +117,7 @@ TEST_CASE("every 16-bit value that is not NaN comes back from cvt.rn") {
 
 TEST_CASE("every finite 16-bit value passes through mma with the identity unchanged") {
   if (cannot_run()) return;
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     std::vector<std::uint32_t> pairs;  // of neighbours: bits 2i and 2i + 1
     for (std::uint32_t bits = 0; bits < 65536; bits += 2) pairs.push_back(bits | (bits + 1) << 16);
     // B is the 8x8 identity over zeros: lane (g, q) holds rows 2q and 2q+1 of column g.

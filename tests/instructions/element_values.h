@@ -7,20 +7,20 @@
 
 namespace fa2::test {
 
-struct ElementType {
+struct ElementFormat {
   const char* name;  ///< in device code
   int exponent_bits;
   int mantissa_bits;
 };
 
-constexpr ElementType kElementTypes[] = {{"Half", 5, 10}, {"BFloat16", 8, 7}};
+constexpr ElementFormat kElementFormats[] = {{"Half", 5, 10}, {"BFloat16", 8, 7}};
 
 /// The bits of infinity; below them lie the finite values, in ascending order.
-constexpr std::uint16_t infinity_bits(const ElementType& type) {
+constexpr std::uint16_t infinity_bits(const ElementFormat& type) {
   return static_cast<std::uint16_t>(((1 << type.exponent_bits) - 1) << type.mantissa_bits);
 }
 
-inline double value_of(std::uint16_t bits, const ElementType& type) {
+inline double value_of(std::uint16_t bits, const ElementFormat& type) {
   const double sign = bits & 0x8000 ? -1 : 1;
   const int magnitude = bits & 0x7fff;
   if (magnitude == infinity_bits(type)) return sign * std::numeric_limits<double>::infinity();

@@ -32,7 +32,7 @@ struct Operands {
 using Product = std::array<std::array<float, 8>, 16>;
 
 /// The bits of a value that the type holds exactly.
-std::uint16_t bits_of(double value, const ElementType& type) {
+std::uint16_t bits_of(double value, const ElementFormat& type) {
   if (std::isnan(value)) return 0x7fff;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const double found = value_of(static_cast<std::uint16_t>(bits), type);
@@ -42,7 +42,7 @@ std::uint16_t bits_of(double value, const ElementType& type) {
 }
 
 /// The places of the PTX ISA: lane l has group l / 4 and place l % 4.
-Product multiply(const Operands& m, const ElementType& type) {
+Product multiply(const Operands& m, const ElementFormat& type) {
   std::vector<std::uint32_t> words;
   const auto pair = [](std::uint32_t low, std::uint32_t high) { return low | high << 16; };
   for (std::size_t lane = 0; lane < 32; ++lane) {
@@ -75,7 +75,7 @@ Product multiply(const Operands& m, const ElementType& type) {
 }
 
 /// Operands of `next()` rounded towards zero to what the type holds.
-Operands operands_of(const ElementType& type, const std::function<double()>& next) {
+Operands operands_of(const ElementFormat& type, const std::function<double()>& next) {
   const auto fill = [&](auto& matrix) {
     for (auto& row : matrix) {
       for (auto& x : row) {
@@ -99,7 +99,7 @@ Operands operands_of(const ElementType& type, const std::function<double()>& nex
 }
 
 /// CHECKs each element against the sum in double, give or take `error` times the sum of magnitudes.
-void expect_product(const Operands& m, const ElementType& type, double error) {
+void expect_product(const Operands& m, const ElementFormat& type, double error) {
   const Product d = multiply(m, type);
   for (std::size_t row = 0; row < 16; ++row) {
     for (std::size_t col = 0; col < 8; ++col) {
@@ -117,7 +117,8 @@ void expect_product(const Operands& m, const ElementType& type, double error) {
 }
 
 /// D(0, 0) of a row 0 of A, a column 0 of B, both zero after the given values, and C(0, 0).
-float dot(const ElementType& type, const std::vector<double>& a, const std::vector<double>& b, float c = 0) {
+float dot(const ElementFormat& type, const std::vector<double>& a, const std::vector<double>& b,
+          float c = 0) {
   Operands m;
   for (std::size_t k = 0; k < a.size(); ++k) {
     m.a[0][k] = bits_of(a[k], type);
@@ -132,7 +133,7 @@ float dot(const ElementType& type, const std::vector<double>& a, const std::vect
 TEST_CASE("mma of small integers is exact") {
   if (cannot_run()) return;
   std::mt19937 random(3);
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     for (int i = 0; i < 4; ++i)
       expect_product(operands_of(type, [&] { return static_cast<double>(random() % 33) - 16; }), type, 0);
   }
@@ -142,7 +143,7 @@ TEST_CASE("mma of normally distributed values, up to the order of summation") {
   if (cannot_run()) return;
   std::mt19937 random(4);
   std::normal_distribution<double> normal(0, 3);
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     for (int i = 0; i < 4; ++i)
       expect_product(operands_of(type, [&] { return normal(random); }), type, 1.0 / (1 << 21));
   }
@@ -150,7 +151,7 @@ TEST_CASE("mma of normally distributed values, up to the order of summation") {
 
 TEST_CASE("mma keeps subnormal operands") {
   if (cannot_run()) return;
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     const double least = value_of(1, type);
     const double large =
         value_of(static_cast<std::uint16_t>(infinity_bits(type) - (1 << type.mantissa_bits)), type);
@@ -162,7 +163,7 @@ TEST_CASE("mma keeps subnormal operands") {
 TEST_CASE("mma of infinities and NaN") {
   if (cannot_run()) return;
   constexpr auto kInf = std::numeric_limits<float>::infinity();
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     CHECK(dot(type, {kInfinity, 5}, {2, 3}) == kInf);
     CHECK(dot(type, {kInfinity}, {-2}) == -kInf);
     CHECK(dot(type, {1}, {1}, kInf) == kInf);
@@ -172,12 +173,12 @@ TEST_CASE("mma of infinities and NaN") {
     CHECK(std::isnan(dot(type, {kNaN}, {0})));
     CHECK(std::isnan(dot(type, {1}, {1}, std::numeric_limits<float>::quiet_NaN())));
   }
-  CHECK(dot(kElementTypes[1], {0x1p127}, {4}) == kInf);
+  CHECK(dot(kElementFormats[1], {0x1p127}, {4}) == kInf);
 }
 
 TEST_CASE("a NaN in mma stays in its row and column") {
   if (cannot_run()) return;
-  for (const ElementType& type : kElementTypes) {
+  for (const ElementFormat& type : kElementFormats) {
     Operands m;
     m.a[9][4] = bits_of(kNaN, type);
     m.b[13][6] = bits_of(kNaN, type);

@@ -53,12 +53,12 @@ std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter
 }
 
 Buffers& Buffers::input(const DeviceBuffer& buffer) {
-  list.push_back({"input", static_cast<const std::byte*>(buffer.data()), buffer.size(), false});
+  list.push_back({"input", static_cast<const std::byte*>(buffer.data()), buffer.size(), Access::read});
   return *this;
 }
 
 Buffers& Buffers::output(const DeviceBuffer& buffer) {
-  list.push_back({"output", static_cast<const std::byte*>(buffer.data()), buffer.size(), true});
+  list.push_back({"output", static_cast<const std::byte*>(buffer.data()), buffer.size(), Access::write});
   return *this;
 }
 

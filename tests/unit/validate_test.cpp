@@ -319,22 +319,25 @@ TEST_CASE("overlap: disjoint_columns never contradicts an enumeration of the ele
   };
   int proven = 0, wrong = 0;
   for (int round = 0; round < 20000; ++round) {
-    TensorView views[2];
+    Operand views[2];
     std::vector<bool> bytes[2] = {std::vector<bool>(2000), std::vector<bool>(2000)};
     const int row = random(0, 24);
     for (int t = 0; t < 2; ++t) {
-      TensorView& view = views[t];
-      view.address = static_cast<std::uintptr_t>(800 + 2 * random(0, 20));
-      view.dim = random(1, 6);
+      Operand& view = views[t];
+      view.strided = true;
+      view.element = random(0, 2) == 0 ? ElementType::f32 : ElementType::bf16;
+      const std::int64_t bytes_each = bytes_of(view.element);
+      view.data = at(static_cast<std::uintptr_t>(800 + 2 * random(0, 20)));
+      view.extents[3] = random(1, 6);
       for (std::size_t i = 0; i < 3; ++i) view.extents[i] = random(1, 3);
       view.strides = {random(-2, 2) * row, random(-6, 12), random(0, 3) == 0 ? -row : row};
       for (std::int64_t b = 0; b < view.extents[0]; ++b) {
         for (std::int64_t h = 0; h < view.extents[1]; ++h) {
           for (std::int64_t r = 0; r < view.extents[2]; ++r) {
             const std::int64_t start = b * view.strides[0] + h * view.strides[1] + r * view.strides[2];
-            for (std::int64_t e = 0; e < 2 * view.dim; ++e) {
-              bytes[t][static_cast<std::size_t>(static_cast<std::int64_t>(view.address) + 2 * start + e)] =
-                  true;
+            for (std::int64_t e = 0; e < bytes_each * view.extents[3]; ++e) {
+              const std::int64_t at_byte = static_cast<std::int64_t>(view.address()) + bytes_each * start + e;
+              bytes[t][static_cast<std::size_t>(at_byte)] = true;
             }
           }
         }
@@ -377,11 +380,11 @@ TEST_CASE("validate: residency") {
     }
   };
   const A a = arguments(problem());  // q, k, v, o, lse lie in 1, 2, 3, 4, 5
-  const std::vector<Violation> found = violations_of_residency(a, 0, facts);
+  const std::vector<Violation> found = violations_of_residency(operands_of(problem(), a), 0, facts);
   REQUIRE(found.size() == 2);
   CHECK(found[0].field == "k");
   CHECK(found[0].value == "0x2000000 on device 1");
   CHECK(found[0].rule == "must be on device 0, where this call runs");
   CHECK(found[1].field == "lse");
-  CHECK(violations_of_residency(A{}, 0, facts).empty());
+  CHECK(violations_of_residency(operands_of(problem(), A{}), 0, facts).empty());
 }

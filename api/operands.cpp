@@ -1,0 +1,57 @@
+// What attention reads and writes.
+#include <api/operands.h>
+
+namespace fa2 {
+namespace {
+
+/// A (batch, head, row, column) tensor with strides of its own.
+Operand rows_of(std::string_view name, Access access, const void* data, ElementType element,
+                const std::array<std::int64_t, 4>& extents, const TensorStrides& strides) {
+  Operand operand;
+  operand.name = name;
+  operand.element = element;
+  operand.access = access;
+  operand.strided = true;
+  operand.data = data;
+  operand.extents = extents;
+  operand.strides = {strides.batch, strides.head, strides.row};
+  return operand;
+}
+
+/// A contiguous tensor that may be left out.
+Operand optional(std::string_view name, Access access, const void* data, ElementType element,
+                 const std::array<std::int64_t, 4>& extents) {
+  Operand operand;
+  operand.name = name;
+  operand.element = element;
+  operand.access = access;
+  operand.optional = true;
+  operand.data = data;
+  operand.extents = extents;
+  return operand;
+}
+
+}  // namespace
+
+Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
+  const ElementType element = p.dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
+  const std::int64_t heads_kv = p.heads_kv == 0 ? p.heads_q : p.heads_kv;
+  const std::int64_t dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
+  return {{
+      rows_of("q", Access::read, args.q, element, {p.batch, p.heads_q, p.seqlen_q, p.head_dim},
+              args.q_strides),
+      rows_of("k", Access::read, args.k, element, {p.batch, heads_kv, p.seqlen_k, p.head_dim},
+              args.k_strides),
+      rows_of("v", Access::read, args.v, element, {p.batch, heads_kv, p.seqlen_k, dim_v}, args.v_strides),
+      rows_of("o", Access::write, args.o, element, {p.batch, p.heads_q, p.seqlen_q, dim_v}, args.o_strides),
+      optional("lse", Access::write, args.lse, ElementType::f32, {p.batch, p.heads_q, p.seqlen_q, 1}),
+  }};
+}
+
+std::size_t size_in_bytes(const Operand& operand) {
+  std::size_t bytes = static_cast<std::size_t>(bytes_of(operand.element));
+  for (const std::int64_t extent : operand.extents) bytes *= static_cast<std::size_t>(extent);
+  return bytes;
+}
+
+}  // namespace fa2

@@ -1,0 +1,57 @@
+// The tensors of one call, as a list.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/problem.h>
+#include <runtime/element_type.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace fa2 {
+
+/// What an operand is to attention.
+enum class Role : std::uint8_t { q, k, v, o, lse };
+inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::lse) + 1;
+
+/// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
+/// column).
+struct Operand {
+  std::string_view name;  ///< of its pointer in AttentionArgs
+  ElementType element = ElementType::f16;
+  Access access = Access::read;
+  bool optional = false;  ///< may be null, and nobody touches it then
+  bool strided = false;   ///< the caller gives strides, and RowAlignment speaks of its rows; else contiguous
+  const void* data = nullptr;
+  std::array<std::int64_t, 4> extents{};  ///< elements
+  std::array<std::int64_t, 3> strides{};  ///< elements, of all dimensions but the last; only where strided
+
+  std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(data); }
+  bool is_written() const { return access != Access::read; }
+  /// Whether no kernel touches it, wherever it points.
+  bool is_absent() const {
+    return extents[0] == 0 || extents[1] == 0 || extents[2] == 0 || extents[3] == 0 ||
+           (optional && data == nullptr);
+  }
+};
+
+/// One operand a role, in the order of the roles.
+struct Operands {
+  std::array<Operand, kOperandCount> list;
+
+  const Operand& operator[](Role role) const { return list[static_cast<std::size_t>(role)]; }
+  auto begin() const { return list.begin(); }
+  auto end() const { return list.end(); }
+};
+
+/// All that is said of an operand: validation, residency, overlaps, the interpreter, a search's buffers and
+/// tensor maps ask here. Nothing is allocated: every call makes the list. `problem` need not be normalized, or
+/// valid.
+Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args);
+
+/// Of the elements alone, for an operand of a valid problem.
+std::size_t size_in_bytes(const Operand& operand);
+
+}  // namespace fa2

@@ -1,0 +1,159 @@
+// What is said once of an operand holds everywhere: these cases go over the list.
+#include <api/operands.h>
+#include <api/overlap.h>
+#include <api/validate.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+AttentionProblem problem() {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.head_dim_v = 32;
+  p.batch = 2;
+  p.heads_q = 4;
+  p.heads_kv = 2;
+  p.seqlen_q = 16;
+  p.seqlen_k = 24;
+  return p;
+}
+
+const void* at(std::uintptr_t address) {
+  return reinterpret_cast<const void*>(address);
+}
+
+/// Contiguous tensors, each in 16 MB of its own.
+Operands operands() {
+  Operands all = operands_of(problem(), bshd_args(problem(), nullptr, nullptr, nullptr, nullptr));
+  for (std::size_t i = 0; i < kOperandCount; ++i) all.list[i].data = at((i + 1) << 24);
+  return all;
+}
+
+/// "FIELD = VALUE, RULE" lines.
+std::string broken(const Operands& all, RowAlignment alignment = RowAlignment::bytes16) {
+  AttentionProblem p = problem();
+  p.row_alignment = alignment;
+  std::string text;
+  for (const Violation& v : violations_of(p, AttentionArgs{}, all)) text += to_string(v) + "\n";
+  return text;
+}
+
+/// With operand `i` moved.
+std::string broken_with(std::size_t i, const void* data, RowAlignment alignment = RowAlignment::bytes16) {
+  Operands all = operands();
+  all.list[i].data = data;
+  return broken(all, alignment);
+}
+
+/// Whether the first line is of a field of operand `i`.
+bool names(const std::string& text, std::size_t i) {
+  return text.rfind(std::string(operands().list[i].name), 0) == 0;
+}
+
+std::size_t last_16_bytes_of_memory() {
+  return ~std::uintptr_t{15};
+}
+
+}  // namespace
+
+TEST_CASE("operands: one a role, each with a name, elements and bytes") {
+  std::set<std::string_view> found;
+  for (const Operand& t : operands()) {
+    INFO(t.name);
+    CHECK(!t.name.empty());
+    CHECK(size_in_bytes(t) > 0);
+    CHECK(size_in_bytes(t) % static_cast<std::size_t>(bytes_of(t.element)) == 0);
+    found.insert(t.name);
+  }
+  CHECK(found.size() == kOperandCount);
+
+  const Operands all = operands();
+  CHECK(all[Role::q].name == "q");
+  CHECK(size_in_bytes(all[Role::q]) == 2 * 4 * 16 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::k]) == 2 * 2 * 24 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::v]) == 2 * 2 * 24 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::o]) == 2 * 4 * 16 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::lse]) == 2 * 4 * 16 * 4);
+  CHECK(all[Role::lse].name == "lse");
+  CHECK(broken(all).empty());
+}
+
+TEST_CASE("operands: a dense one spans its elements, strided or not") {
+  for (const Operand& t : operands()) {
+    INFO(t.name);
+    const ByteRange range = range_of(t);
+    CHECK(range.begin == Int128{t.address()});
+    CHECK(static_cast<std::size_t>(range.end - range.begin) == size_in_bytes(t));
+  }
+}
+
+TEST_CASE("operands: each is asked for its pointer, alignment and place") {
+  for (std::size_t i = 0; i < kOperandCount; ++i) {
+    const Operand t = operands().list[i];
+    INFO(t.name);
+    CHECK(broken_with(i, nullptr) ==
+          (t.optional ? "" : fmt::format("{} = null, must point to the tensor: it has elements\n", t.name)));
+    for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
+      CHECK(names(broken_with(i, at(t.address() + 1), alignment), i));
+      CHECK(names(broken_with(i, at(last_16_bytes_of_memory()), alignment), i));
+    }
+    const std::uintptr_t one_element = t.address() + static_cast<std::uintptr_t>(bytes_of(t.element));
+    CHECK(broken_with(i, at(one_element), RowAlignment::element).empty());
+    CHECK(broken_with(i, at(one_element)).empty() == !t.strided);
+  }
+}
+
+TEST_CASE("operands: whatever is written shares no byte with another") {
+  const Operands all = operands();
+  for (std::size_t i = 0; i < kOperandCount; ++i) {
+    for (std::size_t j = 0; j < kOperandCount; ++j) {
+      if (i == j) continue;
+      const Operand &a = all.list[i], &b = all.list[j];
+      INFO(a.name, " and ", b.name);
+      const std::string text = broken_with(i, b.data);
+      CHECK(text.empty() == !(a.is_written() || b.is_written()));
+      CHECK(broken_with(i, at(b.address() + size_in_bytes(b))).empty());
+      if (text.empty()) continue;
+      CHECK(text.find('\n') == text.size() - 1);  // told once
+      CHECK((names(text, i) || names(text, j)));
+    }
+  }
+}
+
+TEST_CASE("operands: the rows of each written one lie apart") {
+  for (std::size_t i = 0; i < kOperandCount; ++i) {
+    Operands all = operands();
+    Operand& t = all.list[i];
+    if (!t.strided) continue;
+    INFO(t.name);
+    t.strides[2] -= 8;
+    CHECK(broken(all, RowAlignment::element).empty() == !t.is_written());
+  }
+}
+
+TEST_CASE("operands: each is asked where it lives, unless nobody touches it") {
+  static std::uintptr_t elsewhere = 0;
+  const auto facts = [](const void* pointer) -> PointerFacts {
+    return {PointerKind::device, reinterpret_cast<std::uintptr_t>(pointer) == elsewhere ? 1 : 0};
+  };
+  for (const Operand& t : operands()) {
+    INFO(t.name);
+    elsewhere = t.address();
+    const std::vector<Violation> found = violations_of_residency(operands(), 0, facts);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].field == t.name);
+  }
+  AttentionProblem no_keys = problem();
+  no_keys.seqlen_k = 0;
+  AttentionArgs args;
+  args.k = at(elsewhere);
+  CHECK(violations_of_residency(operands_of(no_keys, args), 0, facts).empty());
+}
