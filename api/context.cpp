@@ -95,31 +95,29 @@ void require_writable(const std::filesystem::path& directory) {
   std::filesystem::remove(probe);
 }
 
-Explanation facts_of(const KernelSource& source, const CachedKernel& kernel) {
+KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
   const KernelResources& resources = kernel.binary->resources;
-  Explanation facts;
-  facts.arch = source.arch.name;
-  facts.key = source.key;
-  facts.key_parts = source.key_parts;
-  facts.kernel_origin = kernel.origin;
-  facts.kernel_path = kernel.path;
-  facts.compiler = kernel.binary->compiler;
-  facts.compile_ms = kernel.binary->compile_ms;
-  facts.load_ms = kernel.wait_ms;
-  facts.notes = kernel.notes;
-  facts.binary_bytes = kernel.binary->code.size();
-  facts.resources = resources;
-  facts.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
-                                        resources.static_shared_bytes + resources.dynamic_shared_bytes);
-  return facts;
+  KernelReport report;
+  report.key = source.key;
+  report.key_parts = source.key_parts;
+  report.origin = kernel.origin;
+  report.path = kernel.path;
+  report.compiler = kernel.binary->compiler;
+  report.compile_ms = kernel.binary->compile_ms;
+  report.load_ms = kernel.wait_ms;
+  report.binary_bytes = kernel.binary->code.size();
+  report.resources = resources;
+  report.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
+                                         resources.static_shared_bytes + resources.dynamic_shared_bytes);
+  return report;
 }
 
-Explanation explained(Explanation facts, const AttentionProblem& problem, const ConfigChoice& choice) {
-  facts.problem = problem;
-  facts.config = choice.config;
-  facts.config_origin = choice.origin;
-  facts.config_reason = choice.reason;
-  return facts;
+Explanation explained(const AttentionProblem& problem, const Target& target, KernelReport kernel,
+                      const ConfigChoice& choice, std::string notes) {
+  kernel.config = choice.config;
+  kernel.config_origin = choice.origin;
+  kernel.config_reason = choice.reason;
+  return {problem, std::string(target.arch.name), target.device, {std::move(kernel)}, std::move(notes)};
 }
 
 std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {
@@ -127,12 +125,11 @@ std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& g
   const auto start = std::chrono::steady_clock::now();
   const KernelSource source = render(spec);
   const CachedKernel cached = kernels.get(source);
-  LoadedKernel loaded{nullptr, facts_of(source, cached)};
+  LoadedKernel loaded{nullptr, report_of(source, cached), cached.notes};
   loaded.kernel = gpu.arch.interpreted ? interpreter::load_interpreted_kernel(
                                              *cached.binary, interpreter::options_from_environment())
                                        : load_cuda_kernel(*cached.binary, gpu.ordinal);
-  loaded.facts.device = gpu.name;
-  loaded.facts.load_ms =
+  loaded.report.load_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return std::make_shared<const LoadedKernel>(std::move(loaded));
 }
@@ -185,13 +182,14 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Attenti
   plan->device = gpu.ordinal;
   plan->kernel = kernel->kernel;
   plan->launch = launch_of(problem, choice.config, gpu.sm_count, counters_for(choice.config, gpu));
-  plan->explanation = explained(kernel->facts, problem, choice);
-  std::string& all_notes = plan->explanation.notes;
-  all_notes = notes + (notes.empty() || all_notes.empty() ? "" : "\n") + all_notes;
+  KernelReport report = kernel->report;
   if (!is_new) {
-    plan->explanation.kernel_origin = KernelOrigin::memory;
-    plan->explanation.load_ms = 0;
+    report.origin = KernelOrigin::memory;
+    report.load_ms = 0;
   }
+  const std::string separator = notes.empty() || kernel->notes.empty() ? "" : "\n";
+  plan->explanation =
+      explained(problem, target_of(gpu), std::move(report), choice, notes + separator + kernel->notes);
   return AttentionPlan(std::move(plan));
 }
 
@@ -254,9 +252,11 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
     found.push_back({"arch", in_quotes(arch_name), "must be one of " + known_arch_names()});
   if (!found.empty()) throw InvalidProblem(std::move(found));
   const AttentionProblem p = problem.normalized();
-  return impl_->build(p, {*arch, "", 0}, {}, [&](const ConfigChoice& choice) {
+  const Target target{*arch, "", 0};
+  return impl_->build(p, target, {}, [&](const ConfigChoice& choice) {
     const KernelSource source = render({traits_of(p), choice.config, *arch});
-    return explained(facts_of(source, impl_->kernels.get(source)), p, choice);
+    const CachedKernel kernel = impl_->kernels.get(source);
+    return explained(p, target, report_of(source, kernel), choice, kernel.notes);
   });
 } catch (...) {
   rethrow_as_error();

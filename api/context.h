@@ -37,7 +37,8 @@ struct PlanKeyHash {
 /// A kernel on a device, and what every plan that runs it says of it.
 struct LoadedKernel {
   std::shared_ptr<const Kernel> kernel;
-  Explanation facts;  ///< all but the problem and the reasons for its config
+  KernelReport report;  ///< all but its config and the reasons for it
+  std::string notes;    ///< see Explanation
 };
 
 /// Thread-safe.

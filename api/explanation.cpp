@@ -4,6 +4,7 @@
 #include <generator/kernel_kind.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -52,6 +53,22 @@ Json json_of(const std::vector<KeyPart>& parts) {
   return json;
 }
 
+Json json_of(const KernelReport& k) {
+  return {{"config", json_of(k.config)},
+          {"config_origin", to_string(k.config_origin)},
+          {"config_reason", k.config_reason},
+          {"key", k.key},
+          {"key_parts", json_of(k.key_parts)},
+          {"origin", to_string(k.origin)},
+          {"path", k.path},
+          {"compiler", k.compiler},
+          {"compile_ms", k.compile_ms},
+          {"load_ms", k.load_ms},
+          {"binary_bytes", k.binary_bytes},
+          {"resources", json_of(k.resources)},
+          {"blocks_per_sm", k.blocks_per_sm}};
+}
+
 Json json_of(const TuneCandidate& candidate) {
   return {{"config", json_of(candidate.config)},
           {"median_us", candidate.median_us},
@@ -84,26 +101,29 @@ std::string spills_text(const KernelResources& r) {
                      r.stack_bytes);
 }
 
+void add_lines(std::vector<Line>& lines, const KernelReport& k) {
+  const Line facts[] = {
+      {"config", to_string(k.config)},
+      {"chosen", fmt::format("{}: {}", to_string(k.config_origin), k.config_reason)},
+      {"kernel", std::string(to_string(k.origin))},
+      {"path", k.path},
+      {"compiler", k.compiler},
+      {"compiled in", fmt::format("{:.1f} ms", k.compile_ms)},
+      {"loaded in", fmt::format("{:.2f} ms", k.load_ms)},
+      {"binary", fmt::format("{} bytes", k.binary_bytes)},
+      {"resources", resources_text(k.resources)},
+      {"spills", spills_text(k.resources)},
+      {"blocks per SM", fmt::format("{}", k.blocks_per_sm)},
+      {"key", k.key},
+  };
+  lines.insert(lines.end(), std::begin(facts), std::end(facts));
+  for (const KeyPart& part : k.key_parts) lines.emplace_back("  " + part.name, part.value);
+}
+
 std::vector<Line> lines_of(const Explanation& e) {
   std::vector<Line> lines = {
-      {"problem", to_string(e.problem)},
-      {"arch", e.arch},
-      {"device", e.device},
-      {"config", to_string(e.config)},
-      {"chosen", fmt::format("{}: {}", to_string(e.config_origin), e.config_reason)},
-      {"kernel", std::string(to_string(e.kernel_origin))},
-      {"path", e.kernel_path},
-      {"compiler", e.compiler},
-      {"compiled in", fmt::format("{:.1f} ms", e.compile_ms)},
-      {"loaded in", fmt::format("{:.2f} ms", e.load_ms)},
-      {"binary", fmt::format("{} bytes", e.binary_bytes)},
-      {"resources", resources_text(e.resources)},
-      {"spills", spills_text(e.resources)},
-      {"blocks per SM", fmt::format("{}", e.blocks_per_sm)},
-      {"notes", e.notes},
-      {"key", e.key},
-  };
-  for (const KeyPart& part : e.key_parts) lines.emplace_back("  " + part.name, part.value);
+      {"problem", to_string(e.problem)}, {"arch", e.arch}, {"device", e.device}, {"notes", e.notes}};
+  for (const KernelReport& kernel : e.kernels) add_lines(lines, kernel);
   return lines;
 }
 
@@ -120,22 +140,12 @@ std::string indented(const std::string& value, std::size_t column) {
 }  // namespace
 
 std::string to_json(const Explanation& e) {
+  Json kernels = Json::array();
+  for (const KernelReport& kernel : e.kernels) kernels.push_back(json_of(kernel));
   return dump({{"problem", json_of(e.problem)},
                {"arch", e.arch},
                {"device", e.device},
-               {"config", json_of(e.config)},
-               {"config_origin", to_string(e.config_origin)},
-               {"config_reason", e.config_reason},
-               {"key", e.key},
-               {"key_parts", json_of(e.key_parts)},
-               {"kernel_origin", to_string(e.kernel_origin)},
-               {"kernel_path", e.kernel_path},
-               {"compiler", e.compiler},
-               {"compile_ms", e.compile_ms},
-               {"load_ms", e.load_ms},
-               {"binary_bytes", e.binary_bytes},
-               {"resources", json_of(e.resources)},
-               {"blocks_per_sm", e.blocks_per_sm},
+               {"kernels", std::move(kernels)},
                {"notes", e.notes}});
 }
 

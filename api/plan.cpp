@@ -67,9 +67,6 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
 const AttentionProblem& AttentionPlan::problem() const {
   return impl_->problem;
 }
-const KernelConfig& AttentionPlan::config() const {
-  return impl_->explanation.config;
-}
 const Explanation& AttentionPlan::explain() const {
   return impl_->explanation;
 }

@@ -48,10 +48,15 @@ double share_of(const Point& point, const Device& gpu) {
   return flops_of(point.problem) / (flops_per_cycle(gpu.arch) * gpu.sm_count * cycles);
 }
 
+const KernelConfig& config_of(const AttentionPlan& plan) {
+  return plan.explain().kernels.front().config;
+}
+
 /// `plan` with the clocked twin of its kernel.
 AttentionPlan clocked_plan(const AttentionPlan& plan, const Device& gpu, const DeviceBuffer& sums) {
-  const KernelSource source = render({traits_of(plan.problem()), plan.config(), gpu.arch});
-  const int thread = bench::first_computing_thread(plan.config());
+  const KernelConfig& config = config_of(plan);
+  const KernelSource source = render({traits_of(plan.problem()), config, gpu.arch});
+  const int thread = bench::first_computing_thread(config);
   const KernelBinary binary = make_nvrtc_compiler()->compile(bench::clocked(source, thread, sums.data()));
   auto impl = std::make_shared<AttentionPlan::Impl>(plan.impl());
   impl->kernel = load_cuda_kernel(binary, gpu.ordinal);
@@ -79,7 +84,8 @@ Point measure(const AttentionProblem& problem, Context& context, const Device& g
     clocked_us.push_back(clocked.burst_us());
     ghz.push_back(ghz_of(sums));
   }
-  return {problem, plan.config(), spread_of(us).median, spread_of(clocked_us).median, spread_of(ghz).median};
+  return {problem, config_of(plan), spread_of(us).median, spread_of(clocked_us).median,
+          spread_of(ghz).median};
 }
 
 void print_document(const std::vector<Point>& points, const Options& options, const Device& gpu) {

@@ -164,13 +164,14 @@ std::string time_text(const AttentionProblem& problem, const Outputs& out) {
 void print_result(const AttentionPlan& plan, const Outputs& out,
                   const std::optional<reference::Verdict>& verdict, const Options& options) {
   const Explanation& e = plan.explain();
+  const KernelReport& kernel = e.kernels.front();
   fmt::print("{}",
              text(Lines{
                  {"problem", to_string(e.problem)},
                  {"device", fmt::format("{} ({})", e.device, e.arch)},
-                 {"config", to_string(e.config)},
-                 {"chosen", fmt::format("{}: {}", to_string(e.config_origin), e.config_reason)},
-                 {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(e.kernel_origin), e.load_ms)},
+                 {"config", to_string(kernel.config)},
+                 {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
+                 {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
                  {"time", time_text(e.problem, out)},
                  {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
                  {"lse", options.lse},

@@ -55,25 +55,30 @@ struct KeyPart {
   std::string value;
 };
 
-/// Why this kernel runs for this problem.
-struct Explanation {
-  AttentionProblem problem;
-  std::string arch;    ///< "sm_90a"
-  std::string device;  ///< device name; empty when asked for an arch without a device
+/// One kernel that a plan launches, and why it is this one.
+struct KernelReport {
   KernelConfig config;
   ConfigOrigin config_origin = ConfigOrigin::heuristic;
   std::string config_reason;  ///< one sentence
   std::string key;            ///< 32 hex digits
   std::vector<KeyPart> key_parts;
-  KernelOrigin kernel_origin = KernelOrigin::memory;
-  std::string kernel_path;  ///< cache file; empty if the binary lives in memory only
-  std::string compiler;     ///< "nvrtc 13.0"
-  double compile_ms = 0;    ///< of the compilation that made the binary, whenever that was
-  double load_ms = 0;       ///< reading (or compiling) and loading it this time
+  KernelOrigin origin = KernelOrigin::memory;
+  std::string path;       ///< cache file; empty if the binary lives in memory only
+  std::string compiler;   ///< "nvrtc 13.0"
+  double compile_ms = 0;  ///< of the compilation that made the binary, whenever that was
+  double load_ms = 0;     ///< reading (or compiling) and loading it this time
   std::size_t binary_bytes = 0;
   KernelResources resources;
   std::int32_t blocks_per_sm = 0;  ///< resident blocks per SM by registers, shared memory and threads
-  std::string notes;               ///< anything that differs from the default path, and why; empty otherwise
+};
+
+/// What runs for this problem, and why.
+struct Explanation {
+  AttentionProblem problem;
+  std::string arch;                   ///< "sm_90a"
+  std::string device;                 ///< device name; empty when asked for an arch without a device
+  std::vector<KernelReport> kernels;  ///< in the order of their launches; one, the forward
+  std::string notes;  ///< anything that differs from the default path, and why; empty otherwise
 };
 
 /// A problem made ready on one device: configuration chosen, kernel compiled and loaded.
@@ -85,7 +90,6 @@ class FA2_API AttentionPlan {
   void run(const AttentionArgs& args, Stream stream = nullptr) const;
 
   const AttentionProblem& problem() const;
-  const KernelConfig& config() const;
   const Explanation& explain() const;
 
   struct Impl;

@@ -178,8 +178,8 @@ FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* pr
  * row_alignment. */
 FA2_C_API fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream);
 
-/* Why this kernel runs, as a JSON object: config and its origin, key, cache, compile time, resources. *json
- * is to be freed with fa2_string_free; NULL on failure. */
+/* What runs, and why, as a JSON object; its "kernels" is an array with config and its origin, key, cache,
+ * compile time and resources of each. *json is to be freed with fa2_string_free; NULL on failure. */
 FA2_C_API fa2_status fa2_plan_explain(const fa2_plan* plan, char** json);
 
 /* NULL is fine. Wait for the work that the plan enqueued first; no other thread may use the plan any more. */

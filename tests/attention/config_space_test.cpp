@@ -93,8 +93,9 @@ bool run_pinned(const KernelConfig& config, GuardedCall& call) {
     return false;
   }
   expect_contract(call);
-  CHECK(context.plan(call.problem).config() == config);
-  CHECK(context.plan(call.problem).explain().config_origin == ConfigOrigin::pinned);
+  const KernelReport kernel = context.plan(call.problem).explain().kernels.at(0);
+  CHECK(kernel.config == config);
+  CHECK(kernel.config_origin == ConfigOrigin::pinned);
   return true;
 }
 

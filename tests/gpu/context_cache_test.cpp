@@ -23,7 +23,7 @@ AttentionProblem small_problem() {
 }
 
 KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
-  return context.plan(problem).explain().kernel_origin;
+  return context.plan(problem).explain().kernels.at(0).origin;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ TEST_CASE("a damaged kernel file is compiled anew and replaced") {
   const TemporaryDirectory cache;
   const auto file = [&] {
     Context context(untuned(cache.path()));
-    return std::filesystem::path(context.plan(small_problem()).explain().kernel_path);
+    return std::filesystem::path(context.plan(small_problem()).explain().kernels.at(0).path);
   }();
   const std::string good = read_text(file);
   REQUIRE(good.size() > 1000);
@@ -94,9 +94,9 @@ TEST_CASE("what tune() finds is recorded, and used by the next context") {
 
   options.tune = TuneMode::stored;
   Context context(options);
-  const Explanation explanation = context.plan(problem).explain();
-  CHECK(explanation.config_origin == ConfigOrigin::tuned_exact);
-  CHECK(explanation.config == report.best);
-  CHECK(explanation.kernel_origin == KernelOrigin::disk_cache);
+  const KernelReport kernel = context.plan(problem).explain().kernels.at(0);
+  CHECK(kernel.config_origin == ConfigOrigin::tuned_exact);
+  CHECK(kernel.config == report.best);
+  CHECK(kernel.origin == KernelOrigin::disk_cache);
   run_and_expect_contract(context, GuardedCall(problem));
 }

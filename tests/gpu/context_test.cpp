@@ -101,7 +101,7 @@ class Graph {
 };
 
 KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
-  return context.plan(problem).explain().kernel_origin;
+  return context.plan(problem).explain().kernels.at(0).origin;
 }
 
 }  // namespace

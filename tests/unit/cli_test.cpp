@@ -201,13 +201,13 @@ TEST_CASE("cli: without a GPU, run computes on the interpreter and says so once"
   REQUIRE(chosen.status == 0);
   CHECK(chosen.says("no GPU was found: kernels are interpreted"));
   CHECK(chosen.json().at("check").at("ok") == true);
-  CHECK(chosen.json().at("explanation").at("kernel_origin") == "compiled");
+  CHECK(chosen.json().at("explanation").at("kernels").at(0).at("origin") == "compiled");
   CHECK(std::filesystem::exists(fa2.file("o.npy")));
 
   const Result asked = fa2.run("run" + files + " --device interpreter");
   REQUIRE(asked.status == 0);
   CHECK(asked.err.empty());
-  CHECK(asked.json().at("explanation").at("kernel_origin") == "disk_cache");
+  CHECK(asked.json().at("explanation").at("kernels").at(0).at("origin") == "disk_cache");
   CHECK(fa2.run("explain", "FA2_DEVICE=interpreter").err.empty());
 
   const Result no_such_gpu = fa2.run("run" + files + " --device cuda:0 --scale -0.5");
@@ -293,10 +293,11 @@ TEST_CASE("cli: what FA2_JIT=off misses, the command in its message builds, for 
   CAPTURE(made.err);
   REQUIRE(made.status == 0);
 
-  const Json found = fa2.run(explain, "FA2_JIT=off FA2_CACHE_PATH=" + fa2.file("pack").string()).json();
-  CHECK(found.at("kernel_origin") == "read_only_cache");
+  const Json found =
+      fa2.run(explain, "FA2_JIT=off FA2_CACHE_PATH=" + fa2.file("pack").string()).json().at("kernels").at(0);
+  CHECK(found.at("origin") == "read_only_cache");
   CHECK(fa2::test::mode_of(fa2.file("pack")) == 0755);
-  CHECK(fa2::test::mode_of(found.at("kernel_path").get<std::string>()) == 0644);
+  CHECK(fa2::test::mode_of(found.at("path").get<std::string>()) == 0644);
 }
 
 TEST_CASE("cli: cache, info and explain say what others could have written, and what mends it") {
@@ -369,8 +370,8 @@ TEST_CASE("cli: explain and dump for an arch") {
   CHECK(strict.json().at("error").get<std::string>().find("fa2 precompile") != std::string::npos);
 
   if (!has_nvrtc()) return;
-  CHECK(fa2.run("explain" + problem).json().at("kernel_origin") == "compiled");
-  CHECK(fa2.run("explain" + problem).json().at("kernel_origin") == "disk_cache");
+  CHECK(fa2.run("explain" + problem).json().at("kernels").at(0).at("origin") == "compiled");
+  CHECK(fa2.run("explain" + problem).json().at("kernels").at(0).at("origin") == "disk_cache");
   CHECK(fa2.run("dump --ptx" + problem).json().at("ptx").get<std::string>().find(".target sm_80") !=
         std::string::npos);
   CHECK(fa2.run("dump --log" + problem).json().at("log").get<std::string>().find("registers") !=

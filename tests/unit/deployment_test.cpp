@@ -184,9 +184,9 @@ TEST_CASE("deployment: a whole pack serves every problem with the kernel that wa
   for (int i = 0; i < 200; ++i) {
     const AttentionProblem p = random.with_traits_of(random.one_of(packed));
     CAPTURE(to_string(p));
-    const Explanation e = context->explain(p, "sm_90a");
+    const KernelReport e = context->explain(p, "sm_90a").kernels.at(0);
     CHECK(e.config_origin != ConfigOrigin::fallback);
-    CHECK(e.kernel_origin != KernelOrigin::compiled);
+    CHECK(e.origin != KernelOrigin::compiled);
   }
   CHECK(log.lines() == 0);
 }
@@ -199,7 +199,7 @@ TEST_CASE("deployment: without its kernel a problem runs the cached one most lik
   AttentionProblem p = decoding();
   for (int i = 0; i < 3; ++i) {
     ++p.seqlen_k;
-    const Explanation e = context->explain(p, "sm_90a");
+    const KernelReport e = context->explain(p, "sm_90a").kernels.at(0);
     CHECK(e.config == kSmall);
     CHECK(e.config_origin == ConfigOrigin::fallback);
     CHECK(to_string(e.config_origin) == "fallback");
@@ -224,7 +224,7 @@ TEST_CASE("deployment: what stands in a pack for a refused kernel runs, as it wo
   AttentionProblem p = decoding();
   p.heads_q = 32;
   p.seqlen_q = 1;
-  const Explanation e = context->explain(p, "sm_90a");
+  const KernelReport e = context->explain(p, "sm_90a").kernels.at(0);
   CHECK(e.config.packed_heads != 4);
   CHECK(e.config_reason.find("packed_heads=4: spills (pretender 1.0)") != std::string::npos);
   CHECK(log.has("packed_heads=4: spills (pretender 1.0)"));

@@ -14,14 +14,15 @@ Explanation example() {
   e.problem.head_dim = 128;
   e.problem = e.problem.normalized();
   e.arch = "sm_90a";
-  e.config.tile_n = 96;
-  e.config_origin = ConfigOrigin::tuned_nearest;
-  e.config_reason = "a record";
-  e.key = "0123";
-  e.key_parts = {{"options", "-O3\n-lineinfo"}, {"arch", "sm_90a"}};
-  e.kernel_origin = KernelOrigin::compiled;
-  e.compile_ms = 412.25;
-  e.resources.registers = 168;
+  KernelReport& kernel = e.kernels.emplace_back();
+  kernel.config.tile_n = 96;
+  kernel.config_origin = ConfigOrigin::tuned_nearest;
+  kernel.config_reason = "a record";
+  kernel.key = "0123";
+  kernel.key_parts = {{"options", "-O3\n-lineinfo"}, {"arch", "sm_90a"}};
+  kernel.origin = KernelOrigin::compiled;
+  kernel.compile_ms = 412.25;
+  kernel.resources.registers = 168;
   return e;
 }
 
@@ -31,19 +32,21 @@ TEST_CASE("explanation: JSON holds every part") {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
   CHECK(json["problem"]["head_dim_v"] == 128);
   CHECK(json["problem"]["mask"] == "none");
-  CHECK(json["config"]["tile_n"] == 96);
-  CHECK(json["config"].size() >= 7);
-  CHECK(json["config_origin"] == "tuned_nearest");
-  CHECK(json["kernel_origin"] == "compiled");
-  CHECK(json["key_parts"][1]["value"] == "sm_90a");
-  CHECK(json["compile_ms"] == 412.25);
-  CHECK(json["resources"]["registers"] == 168);
+  REQUIRE(json["kernels"].size() == 1);
+  const nlohmann::json& kernel = json["kernels"][0];
+  CHECK(kernel["config"]["tile_n"] == 96);
+  CHECK(kernel["config"].size() >= 7);
+  CHECK(kernel["config_origin"] == "tuned_nearest");
+  CHECK(kernel["origin"] == "compiled");
+  CHECK(kernel["key_parts"][1]["value"] == "sm_90a");
+  CHECK(kernel["compile_ms"] == 412.25);
+  CHECK(kernel["resources"]["registers"] == 168);
 }
 
 TEST_CASE("explanation: text that is not UTF-8 does not break the JSON") {
   Explanation e = example();
-  e.kernel_path = "/tmp/\xff/kernel";
-  CHECK(nlohmann::json::parse(to_json(e))["kernel_path"] == "/tmp/\xEF\xBF\xBD/kernel");
+  e.kernels[0].path = "/tmp/\xff/kernel";
+  CHECK(nlohmann::json::parse(to_json(e))["kernels"][0]["path"] == "/tmp/\xEF\xBF\xBD/kernel");
 }
 
 TEST_CASE("explanation: text is aligned, leaves out what is empty, and indents what has several lines") {
@@ -54,6 +57,18 @@ TEST_CASE("explanation: text is aligned, leaves out what is empty, and indents w
   CHECK(text.find("device") == std::string::npos);
   CHECK(text.find("notes") == std::string::npos);
   CHECK(text.back() == '\n');
+}
+
+TEST_CASE("explanation: every kernel of a plan is told of, in order") {
+  Explanation e = example();
+  e.kernels.push_back(e.kernels[0]);
+  e.kernels[1].key = "4567";
+  const nlohmann::json json = nlohmann::json::parse(to_json(e));
+  REQUIRE(json["kernels"].size() == 2);
+  CHECK(json["kernels"][1]["key"] == "4567");
+  const std::string text = to_text(e);
+  CHECK(text.find("0123") < text.find("4567"));
+  CHECK(text.find("4567") != std::string::npos);
 }
 
 TEST_CASE("reports: a search and a precompilation") {
