@@ -1,6 +1,7 @@
 // Context: the memo of plans in front of choosing, compiling and loading.
 #include <api/boundary.h>
 #include <api/context.h>
+#include <api/forward_step.h>
 #include <api/gpu_trial.h>
 #include <api/plan.h>
 #include <api/precompile.h>
@@ -180,8 +181,10 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Attenti
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = problem;
   plan->device = gpu.ordinal;
-  plan->kernel = kernel->kernel;
-  plan->launch = launch_of(problem, choice.config, gpu.sm_count, counters_for(choice.config, gpu));
+  if (has_output(problem)) {
+    plan->steps.push_back(
+        forward_step(problem, choice.config, kernel->kernel, gpu.sm_count, counters_for(choice.config, gpu)));
+  }
   KernelReport report = kernel->report;
   if (!is_new) {
     report.origin = KernelOrigin::memory;

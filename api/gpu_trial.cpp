@@ -1,6 +1,6 @@
 // Compiles, loads, checks and times candidates on a GPU.
+#include <api/forward_step.h>
 #include <api/gpu_trial.h>
-#include <api/launch.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -28,7 +29,7 @@ int burst_for(double us) {
 GpuTrial::GpuTrial(const AttentionProblem& problem, const Device& device,
                    const std::vector<KernelConfig>& candidates, KernelCache& kernels)
     : context_(device.ordinal), device_(device), kernels_(kernels), tensors_(allocate(problem, device)) {
-  for (const KernelConfig& config : candidates) candidates_.push_back({config, nullptr, 0});
+  for (const KernelConfig& config : candidates) candidates_.push_back({config, {}, 0});
   upload_inputs();
 }
 
@@ -74,7 +75,9 @@ void GpuTrial::prepare(std::size_t index) {
   Candidate& candidate = candidates_[index];
   const KernelSource source = render({traits_of(tensors_.problem), candidate.config, device_.arch});
   try {
-    candidate.kernel = load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+    auto kernel = load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+    candidate.step =
+        forward_step(tensors_.problem, candidate.config, std::move(kernel), device_.sm_count, counters_);
   } catch (const KernelRefused& error) {
     discard_source(error);
     throw Error(ErrorCode::compile, error.reason());
@@ -93,9 +96,7 @@ double GpuTrial::measure_us(std::size_t index) {
 void GpuTrial::launch(const Candidate& candidate, int times) const {
   const AttentionProblem& problem = tensors_.problem;
   const AttentionArgs args = tensors_.args();
-  const Launch launch = launch_of(problem, candidate.config, device_.sm_count, counters_);
-  start(*candidate.kernel, launch, {problem, args, operands_of(problem, args)}, stream_.get(), nullptr,
-        times);
+  fa2::launch(candidate.step, {problem, args, operands_of(problem, args)}, stream_.get(), times);
 }
 
 double GpuTrial::time_us(const Candidate& candidate, int times) {

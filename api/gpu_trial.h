@@ -2,6 +2,7 @@
 #pragma once
 
 #include <api/operands.h>
+#include <api/step.h>
 #include <api/trial_data.h>
 #include <autotune/tuner.h>
 #include <runtime/device.h>
@@ -42,7 +43,7 @@ class GpuTrial final : public Trial {
   };
   struct Candidate {
     KernelConfig config;
-    std::shared_ptr<const Kernel> kernel;
+    Step step;
     int burst = 0;  ///< launches of one sample; 0: not checked yet
   };
 

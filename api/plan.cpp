@@ -1,6 +1,5 @@
-// AttentionPlan: validate, fill in the parameters, launch.
+// AttentionPlan: validate once, launch each step.
 #include <api/boundary.h>
-#include <api/overlap.h>
 #include <api/plan.h>
 #include <api/validate.h>
 #include <runtime/device.h>
@@ -24,42 +23,15 @@ void require_usable(const AttentionPlan::Impl& plan, const AttentionArgs& args, 
   throw InvalidProblem(std::move(found));
 }
 
-/// The tensors of one call, and what its launches count with.
-class CallMemory final : public LaunchMemory {
- public:
-  CallMemory(const Operands& operands, const LaunchCounters* counters)
-      : operands_(operands), counters_(counters) {}
-
-  std::vector<MemoryRange> ranges() const override {
-    std::vector<MemoryRange> ranges;
-    for (const Operand& operand : operands_) {
-      if (!operand.is_absent()) ranges.push_back(memory_of(operand));
-    }
-    if (counters_ != nullptr) ranges.push_back(counters_->memory());
-    return ranges;
-  }
-
- private:
-  static MemoryRange memory_of(const Operand& operand) {
-    const ByteRange range = range_of(operand);
-    return {operand.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(range.begin)),
-            static_cast<std::size_t>(range.end - range.begin), operand.access};
-  }
-
-  const Operands& operands_;
-  const LaunchCounters* counters_;
-};
-
 }  // namespace
 
 void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   const Impl& plan = *impl_;
-  if (plan.launch.grid == 0) return require_valid(plan.problem, args);
+  if (plan.steps.empty()) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
   const Operands operands = operands_of(plan.problem, args);
   require_usable(plan, args, operands);
-  const CallMemory memory(operands, plan.launch.counters.get());
-  start(*plan.kernel, plan.launch, {plan.problem, args, operands}, stream, &memory);
+  for (const Step& step : plan.steps) launch(step, {plan.problem, args, operands}, stream);
 } catch (...) {
   rethrow_as_error();
 }

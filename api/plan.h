@@ -1,19 +1,17 @@
 // The inside of an AttentionPlan.
 #pragma once
 
-#include <api/launch.h>
+#include <api/step.h>
 #include <fa2/attention.h>
-#include <runtime/kernel.h>
 
-#include <memory>
+#include <vector>
 
 namespace fa2 {
 
 struct AttentionPlan::Impl {
   AttentionProblem problem;  ///< normalized
   int device = 0;
-  std::shared_ptr<const Kernel> kernel;
-  Launch launch;
+  std::vector<Step> steps;  ///< in the order of their launches; none: the output has no element
   Explanation explanation;
 };
 

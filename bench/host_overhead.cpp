@@ -65,16 +65,13 @@ double nanoseconds(const OwnedStream& stream, int rounds, const Call& call) {
 /// With parameters made before.
 double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, const OwnedStream& stream,
                    int rounds) {
-  const auto time = [&](const auto& params) {
-    return nanoseconds(stream, rounds, [&] {
-      plan.kernel->launch(plan.launch.grid, &params, sizeof params, stream.get(), nullptr);
-    });
-  };
-  if (plan.launch.config.mainloop == 80) return time(params_of(plan.launch, plan.problem, args));
-  AttentionParamsSm90 params =
-      params_sm90_of(plan.launch, {plan.problem, args, operands_of(plan.problem, args)});
-  if (needs_counter(plan.launch.config)) params.next_tile = plan.launch.counters->take(false);
-  return time(params);
+  const Step& step = plan.steps.front();
+  ParamsBuffer params;
+  step.fill(step, {plan.problem, args, operands_of(plan.problem, args)}, params);
+  if (step.counters) params.put(step.counter_at, step.counters->take(false));
+  return nanoseconds(stream, rounds, [&] {
+    step.kernel->launch(step.shape, params.data(), params.size(), stream.get(), nullptr);
+  });
 }
 
 /// On the current device.

@@ -69,7 +69,7 @@ class InterpretedKernel final : public Kernel {
         registers_(registers_at_launch(threads_, object_.symbol<int (*)()>("fa2_interpreter_ctas_per_sm")())),
         options_(options) {}
 
-  void launch(std::uint32_t grid, const void* params, std::size_t, Stream,
+  void launch(const LaunchShape& shape, const void* params, std::size_t, Stream,
               const LaunchMemory* memory) const override {
     GlobalMemory global(memory != nullptr ? memory->ranges() : std::vector<MemoryRange>{});
     BankCounts banks;
@@ -77,7 +77,7 @@ class InterpretedKernel final : public Kernel {
     std::vector<std::unique_ptr<Block>> idle;
     const BlockObserver* const observer = ScopedBlockObserver::current();
     std::size_t done = 0;
-    for_each_index(grid, usable_cores(), [&](std::size_t index) {
+    for_each_index(shape.grid, usable_cores(), [&](std::size_t index) {
       std::unique_ptr<Block> block;
       {
         const std::lock_guard lock(mutex);
@@ -92,7 +92,7 @@ class InterpretedKernel final : public Kernel {
       const std::lock_guard lock(mutex);
       idle.push_back(std::move(block));
       ++done;
-      if (observer != nullptr) (*observer)(done, grid);
+      if (observer != nullptr) (*observer)(done, shape.grid);
     });
     for (const auto& block : idle) {
       for (const auto& [site, count] : block->banks()) {

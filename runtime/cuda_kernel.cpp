@@ -54,11 +54,11 @@ class CudaKernel final : public Kernel {
     load_into_context();
   }
 
-  void launch(std::uint32_t grid, const void* params, std::size_t, Stream stream,
+  void launch(const LaunchShape& shape, const void* params, std::size_t, Stream stream,
               const LaunchMemory*) const override {
-    assert(grid > 0);
+    assert(shape.grid > 0);
     CUlaunchConfig config{};
-    config.gridDimX = grid;
+    config.gridDimX = shape.grid;
     config.gridDimY = 1;
     config.gridDimZ = 1;
     config.blockDimX = threads_;

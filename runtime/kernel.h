@@ -6,6 +6,7 @@
 #include <runtime/kernel_binary.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -29,15 +30,20 @@ class LaunchMemory {
   ~LaunchMemory() = default;
 };
 
+/// How many blocks a launch has.
+struct LaunchShape {
+  std::uint32_t grid = 0;
+};
+
 /// Immutable; launch() may be called from any thread.
 class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  /// Launches `grid` >= 1 blocks. `params` is the kernel's single by-value parameter struct, copied before
+  /// Launches at least one block. `params` is the kernel's single by-value parameter struct, copied before
   /// returning. `memory` is what an interpreted kernel is held to; a GPU does not look at it.
   /// @throws CudaError, KernelFault.
-  virtual void launch(std::uint32_t grid, const void* params, std::size_t params_size, Stream stream,
+  virtual void launch(const LaunchShape& shape, const void* params, std::size_t params_size, Stream stream,
                       const LaunchMemory* memory) const = 0;
 };
 

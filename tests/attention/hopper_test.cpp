@@ -148,7 +148,7 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
   Context context(options);
   GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 2, 4, 2, 130, 40});
   run_and_expect_contract(context, call);
-  const MemoryRange words = context.plan(call.problem).impl().launch.counters->memory();
+  const MemoryRange words = context.plan(call.problem).impl().steps.at(0).counters->memory();
   CHECK(std::all_of(words.begin, words.begin + words.bytes, [](std::byte b) { return b == std::byte{0}; }));
 }
 

@@ -213,7 +213,7 @@ TEST_CASE("a kernel launches on a stream, timed by events") {
   fa2::StreamTimer timer;
   timer.start(stream.get());
   Params params{static_cast<std::uint32_t*>(out.data()), 100};
-  kernel->launch(3, &params, sizeof(params), stream.get(), nullptr);
+  kernel->launch({3}, &params, sizeof(params), stream.get(), nullptr);
   params.offset = 0;  // the launch has copied it
   timer.stop(stream.get());
   CHECK(timer.elapsed_ms() > 0);
@@ -237,7 +237,7 @@ TEST_CASE("a kernel is captured, and capturing is seen, also on the default stre
   CHECK(fa2::is_capturing(nullptr));
   CHECK((fa2::pointer_facts(out.data()).kind == fa2::PointerKind::device));
   const Params params{static_cast<std::uint32_t*>(out.data()), 5};
-  kernel->launch(1, &params, sizeof(params), stream, nullptr);
+  kernel->launch({1}, &params, sizeof(params), stream, nullptr);
   const CUgraph graph = capture.end();
 
   CHECK_FALSE(fa2::is_capturing(stream));

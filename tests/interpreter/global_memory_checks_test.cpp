@@ -78,7 +78,7 @@ TEST_CASE("a launch without buffers may touch no global memory") {
   const BrokenKernel kernel{"", "if (!mended) ld_global_u16(p.input);", {}};
   const auto loaded = build(small_kernel(kernel), interpreter::Options{});
   const auto launch_with = [&](const BrokenParams& params) {
-    loaded->launch(1, &params, sizeof params, nullptr, nullptr);
+    loaded->launch({1}, &params, sizeof params, nullptr, nullptr);
   };
   CHECK_THROWS_AS(launch_with({nullptr, nullptr, false}), KernelFault);
   const std::uint16_t somewhere = 0;

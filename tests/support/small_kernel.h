@@ -54,7 +54,7 @@ struct NoParams {
 template <class Params = NoParams>
 void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {}, int blocks = 1) {
   static_assert(std::is_trivially_copyable_v<Params>);
-  kernel.launch(static_cast<std::uint32_t>(blocks), &params, sizeof params, nullptr, &buffers);
+  kernel.launch({static_cast<std::uint32_t>(blocks)}, &params, sizeof params, nullptr, &buffers);
 }
 
 /// The message of the fault that a launch ends with; empty if it ends well.

@@ -1,6 +1,7 @@
 // A call in steady use allocates nothing, whichever main loop it runs. Kernels do nothing here: launching is
 // the driver's business on a GPU, and interpreting one is no part of the promise.
 #include <api/context.h>
+#include <api/forward_step.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -24,7 +25,7 @@ namespace {
 
 class IdleKernel final : public Kernel {
  public:
-  void launch(std::uint32_t, const void*, std::size_t, Stream, const LaunchMemory*) const override {
+  void launch(const LaunchShape&, const void*, std::size_t, Stream, const LaunchMemory*) const override {
     ++launches;
   }
   mutable std::atomic<int> launches = 0;
@@ -74,8 +75,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& confi
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = problem;
   plan->device = kInterpreterDevice;
-  plan->kernel = std::move(kernel);
-  plan->launch = launch_of(problem, config, 4, counters);
+  plan->steps.push_back(forward_step(problem, config, std::move(kernel), 4, counters));
   return AttentionPlan(std::move(plan));
 }
 

@@ -1,11 +1,12 @@
-// The grid and the parameters of a launch.
-#include <api/launch.h>
+// The grid and the parameters of a forward.
+#include <api/forward_step.h>
 #include <doctest/doctest.h>
 #include <generator/tile_schedule.h>
 
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <templates/attention/params.cuh>
 
 namespace {
 
@@ -23,30 +24,34 @@ AttentionProblem causal_gqa() {
   return p.normalized();
 }
 
+Step step_of(const AttentionProblem& p, const KernelConfig& config = {}, int sm_count = 132) {
+  return forward_step(p, config, nullptr, sm_count, nullptr);
+}
+
+std::uint32_t grid_of(const AttentionProblem& p, const KernelConfig& config, int sm_count = 132) {
+  return step_of(p, config, sm_count).shape.grid;
+}
+
 }  // namespace
 
 TEST_CASE("one block for each query tile of each head") {
   KernelConfig config;
   config.tile_m = 128;
-  const Launch launch = launch_of(causal_gqa(), config, 132, nullptr);
-  CHECK(launch.params.q_tiles == 8);
-  CHECK(launch.params.head_count == 64);
-  CHECK(launch.grid == 512);
-  CHECK(launch.params.queries_per_kv == 4);
-  CHECK(launch.params.seqlen_q == 1000);
-  CHECK(launch.params.seqlen_k == 4096);
+  const Step step = step_of(causal_gqa(), config);
+  const AttentionParams& params = step.constants.as<AttentionParams>();
+  CHECK(step.shape.grid == 512);
+  CHECK(params.q_tiles == 8);
+  CHECK(params.head_count == 64);
+  CHECK(params.queries_per_kv == 4);
+  CHECK(params.seqlen_q == 1000);
+  CHECK(params.seqlen_k == 4096);
 }
 
-TEST_CASE("an empty output launches nothing, an empty key sequence does") {
+TEST_CASE("an empty key sequence launches what any other does") {
   AttentionProblem p = causal_gqa();
   p.seqlen_k = 0;
-  CHECK(launch_of(p, {}, 132, nullptr).grid == 1024);
+  CHECK(grid_of(p, {}) == 1024);
   CHECK(heads_per_section(p, {}) == 64);
-  p.seqlen_q = 0;
-  CHECK(launch_of(p, {}, 132, nullptr).grid == 0);
-  p = causal_gqa();
-  p.batch = 0;
-  CHECK(launch_of(p, {}, 132, nullptr).grid == 0);
 }
 
 TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
@@ -71,12 +76,12 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   config.tile_m = 128;
   config.ctas_per_sm = 2;
   AttentionProblem p = causal_gqa();
-  CHECK(launch_of(p, config, 132, nullptr).grid == 512);  // each block its own tile
+  CHECK(grid_of(p, config) == 512);  // each block its own tile
   CHECK_FALSE(needs_counter(config));
   for (const TileSchedule schedule : {kStaticPersistent, kDynamicPersistent}) {
     config.schedule = schedule;
-    CHECK(launch_of(p, config, 132, nullptr).grid == 264);
-    CHECK(launch_of(p, config, 1000, nullptr).grid == 512);
+    CHECK(grid_of(p, config) == 264);
+    CHECK(grid_of(p, config, 1000) == 512);
     CHECK(needs_counter(config) == (schedule == kDynamicPersistent));
   }
   // 8 MiB of keys and values, but 16 heads at least and 32 at most.
@@ -97,7 +102,7 @@ TEST_CASE("packed heads count as one, with more rows") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 33;
   config.packed_heads = 2;
-  const AttentionParams params = launch_of(p, config, 132, nullptr).params;
+  AttentionParams params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
   CHECK(params.q_tiles == 2);  // of 66 rows
   CHECK(params.heads_q == p.heads_q / 2);
   CHECK(params.head_count == p.batch * p.heads_q / 2);
@@ -105,7 +110,8 @@ TEST_CASE("packed heads count as one, with more rows") {
   CHECK(params.seqlen_q == 33);
   CHECK(params.q_rows == 66);
   config.packed_heads = 4;
-  CHECK(launch_of(p, config, 132, nullptr).params.queries_per_kv == 1);
+  params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
+  CHECK(params.queries_per_kv == 1);
 }
 
 TEST_CASE("the scale in powers of two is normal and finite") {
@@ -118,11 +124,11 @@ TEST_CASE("the scale in powers of two is normal and finite") {
 
 TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   const AttentionProblem p = causal_gqa();
-  const Launch launch = launch_of(p, {}, 132, nullptr);
+  const Step step = step_of(p);
   float lse = 0;
   AttentionArgs args;
   args.q = &args;
-  args.k = &launch;
+  args.k = &step;
   args.v = &p;
   args.o = &lse;
   args.lse = &lse;
@@ -131,9 +137,12 @@ TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   args.v_strides = {7, 0, 9};
   args.o_strides = {std::int64_t{1} << 40, 11, 12};
 
-  AttentionParams params = params_of(launch, p, args);
+  ParamsBuffer buffer;
+  step.fill(step, {p, args, operands_of(p, args)}, buffer);
+  CHECK(buffer.size() == sizeof(AttentionParams));
+  AttentionParams params = buffer.as<AttentionParams>();
   CHECK(params.q == &args);
-  CHECK(params.k == &launch);
+  CHECK(params.k == &step);
   CHECK(params.v == &p);
   CHECK(params.o == &lse);
   CHECK(params.lse == &lse);
@@ -143,11 +152,12 @@ TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   CHECK(params.o_strides.batch_stride == 1ll << 40);
   CHECK(params.scale == doctest::Approx(1 / std::sqrt(128.0)).epsilon(1e-7));
   CHECK(params.empty_row_lse == std::numeric_limits<float>::infinity());
-  CHECK(params.q_tiles == launch.params.q_tiles);
+  CHECK(params.q_tiles == step.constants.as<AttentionParams>().q_tiles);
 
   args.softmax_scale = -0.5f;
   args.empty_row_lse = EmptyRowLse::negative_infinity;
-  params = params_of(launch, p, args);
+  step.fill(step, {p, args, operands_of(p, args)}, buffer);
+  params = buffer.as<AttentionParams>();
   CHECK(params.scale == -0.5f);
   CHECK(params.scale_log2 == doctest::Approx(0.72134752).epsilon(1e-7));
   CHECK(params.empty_row_lse == -std::numeric_limits<float>::infinity());

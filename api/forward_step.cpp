@@ -1,0 +1,142 @@
+// The arithmetic of a forward's launch.
+#include <api/forward_step.h>
+#include <api/tensor_maps.h>
+#include <generator/kernel_kind.h>
+#include <generator/tile_schedule.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numbers>
+#include <templates/attention/params.cuh>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+bool is_persistent(const KernelConfig& config) {
+  return config.schedule != kOneTileEach;
+}
+
+/// All but pointers, strides, scale and empty_row_lse. Validation keeps batch * heads_q * q_tiles below 2^31.
+AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& config) {
+  const std::int64_t heads = p.heads_q / config.packed_heads;
+  const std::int64_t q_rows = p.seqlen_q * config.packed_heads;
+  AttentionParams params{};
+  params.seqlen_q = static_cast<int>(p.seqlen_q);
+  params.q_rows = static_cast<int>(q_rows);
+  params.seqlen_k = static_cast<int>(p.seqlen_k);
+  params.heads_q = static_cast<int>(heads);
+  params.queries_per_kv = static_cast<int>(heads / p.heads_kv);
+  params.q_tiles = static_cast<int>((q_rows + config.tile_m - 1) / config.tile_m);
+  params.head_count = static_cast<int>(p.batch * heads);
+  params.heads_per_section = heads_per_section(p, config);
+  return params;
+}
+
+std::int64_t tiles_of(const AttentionParams& constants) {
+  return std::int64_t{constants.q_tiles} * constants.head_count;
+}
+
+LaunchShape shape_of(const AttentionParams& constants, const KernelConfig& config, int sm_count) {
+  std::int64_t blocks = tiles_of(constants);
+  if (is_persistent(config))
+    blocks = std::min<std::int64_t>(blocks, std::int64_t{sm_count} * config.ctas_per_sm);
+  return {static_cast<std::uint32_t>(blocks)};
+}
+
+TensorRef ref(const TensorStrides& strides) {
+  return {strides.batch, strides.head, strides.row};
+}
+
+/// What constants_of() leaves out.
+void add_call(AttentionParams& params, const AttentionProblem& p, const AttentionArgs& args) {
+  params.q = args.q;
+  params.k = args.k;
+  params.v = args.v;
+  params.o = args.o;
+  params.lse = args.lse;
+  params.q_strides = ref(args.q_strides);
+  params.k_strides = ref(args.k_strides);
+  params.v_strides = ref(args.v_strides);
+  params.o_strides = ref(args.o_strides);
+  params.scale =
+      args.softmax_scale ? *args.softmax_scale : static_cast<float>(1 / std::sqrt(double(p.head_dim)));
+  params.scale_log2 = scale_log2(params.scale);
+  const float infinity = std::numeric_limits<float>::infinity();
+  params.empty_row_lse = args.empty_row_lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
+}
+
+void fill_sm80(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  add_call(buffer.emplace(step.constants.as<AttentionParams>()), call.problem, call.args);
+}
+
+/// All but next_tile, which each launch has for itself.
+void fill_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  AttentionParamsSm90& params = buffer.emplace(step.constants.as<AttentionParamsSm90>());
+  add_call(params.attention, call.problem, call.args);
+  fill_tensor_maps(call.problem, step.config, call.operands, params);
+}
+
+/// As operands_of() lists them.
+std::vector<OperandUse> every_operand(const AttentionProblem& problem) {
+  std::vector<OperandUse> uses;
+  const Operands operands = operands_of(problem, {});
+  for (std::size_t i = 0; i < kOperandCount; ++i)
+    uses.push_back({static_cast<Role>(i), operands.list[i].access});
+  return uses;
+}
+
+}  // namespace
+
+bool needs_counter(const KernelConfig& config) {
+  return config.schedule == kDynamicPersistent;
+}
+
+Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
+                  std::shared_ptr<const Kernel> kernel, int sm_count,
+                  std::shared_ptr<LaunchCounters> counters) {
+  const AttentionParams constants = constants_of(problem, config);
+  Step step;
+  step.kernel = std::move(kernel);
+  step.config = config;
+  step.shape = shape_of(constants, config, sm_count);
+  step.uses = every_operand(problem);
+  if (kind_of(config).params == KernelParams::attention) {
+    step.constants.emplace(constants);
+    step.fill = fill_sm80;
+    return step;
+  }
+  AttentionParamsSm90 params{};
+  params.attention = constants;
+  params.tile_count = static_cast<unsigned>(tiles_of(constants));
+  params.block_count = step.shape.grid;
+  step.constants.emplace(params);
+  step.fill = fill_sm90;
+  if (needs_counter(config)) step.counters = std::move(counters);
+  step.counter_at = offsetof(AttentionParamsSm90, next_tile);
+  return step;
+}
+
+int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
+  if (p.mask == MaskKind::none) return 1;
+  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads, groups = p.batch * p.heads_kv;
+  std::int64_t most_heads = 64;
+  if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {
+    const std::int64_t head_bytes =
+        std::max<std::int64_t>(1, p.seqlen_k * (p.head_dim + p.head_dim_v) * 2 / group);
+    most_heads = std::clamp<std::int64_t>(section_bytes / head_bytes, 16, 32);
+  }
+  const std::int64_t most = std::max<std::int64_t>(1, most_heads / group);
+  const std::int64_t sections = std::max<std::int64_t>(1, (groups + most - 1) / most);
+  return static_cast<int>((groups + sections - 1) / sections * group);
+}
+
+float scale_log2(float scale) {
+  const double exact = std::fabs(static_cast<double>(scale)) * std::numbers::log2e;
+  return static_cast<float>(std::clamp<double>(exact, FLT_MIN, FLT_MAX));
+}
+
+}  // namespace fa2
