@@ -3,6 +3,7 @@
 
 #include <fa2/args.h>
 #include <fa2/problem.h>
+#include <generator/float_bits.h>
 
 #include <cstdint>
 #include <string>
@@ -22,11 +23,6 @@ struct Tensor {
     return const_cast<Tensor*>(this)->at(b, h, r, d);
   }
 };
-
-/// float16 / bfloat16 bits, round to nearest even, NaN and infinities kept.
-std::uint16_t to_bits(float value, DType dtype);
-float from_bits(std::uint16_t bits, DType dtype);
-float round_to(float value, DType dtype);
 
 /// Whether query i may see key j.
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);

@@ -10,9 +10,6 @@
 namespace fa2::tools {
 namespace {
 
-using reference::from_bits;
-using reference::to_bits;
-
 std::vector<std::uint16_t> rounded(const std::filesystem::path& path, const std::vector<float>& values,
                                    DType dtype) {
   std::vector<std::uint16_t> bits(values.size());

@@ -50,14 +50,14 @@ struct Peak {
 
 GuardedCall peaked(DType dtype, MaskKind mask, int dim, const Peak& peak) {
   GuardedCall call({dtype, mask, RowAlignment::bytes16, dim, dim, 1, 2, 2, 128, 512});
-  for (float& x : call.q.values) x = reference::round_to(x * peak.q_scale, dtype);
+  for (float& x : call.q.values) x = round_to(x * peak.q_scale, dtype);
   if (peak.first_key == 0) return call;
   for (std::int64_t h = 0; h < call.problem.heads_q; ++h) {
     for (std::int64_t i = 0; i < call.problem.seqlen_q; ++i) call.q.at(0, h, i, 0) = 1;
     for (std::int64_t j = 0; j < call.problem.seqlen_k; ++j) call.k.at(0, h, j, 0) = 0;
     for (int c = 0; c < dim; ++c) call.k.at(0, h, 0, c) = 0;
     const float score = peak.first_key * std::sqrt(static_cast<float>(dim));
-    call.k.at(0, h, 0, 0) = reference::round_to(score, dtype);
+    call.k.at(0, h, 0, 0) = round_to(score, dtype);
   }
   return call;
 }

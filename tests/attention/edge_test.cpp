@@ -103,7 +103,7 @@ TEST_CASE("scores of any finite magnitude") {
     call.args.softmax_scale = std::nullopt;
     for (const float magnitude : {300.0f, 9742.0f, 60000.0f, 1e17f}) {
       if (problem.dtype == DType::f16 && magnitude > 65504.0f) continue;
-      const float value = reference::round_to(magnitude, problem.dtype);
+      const float value = round_to(magnitude, problem.dtype);
       call.q.values.assign(call.q.values.size(), value);
       for (const float sign : {1.0f, -1.0f}) {
         call.k.values.assign(call.k.values.size(), sign * value);
@@ -142,7 +142,7 @@ TEST_CASE("values near the largest bfloat16 do not overflow on the way") {
     for (const float q_scale : {0.0f, 1.0f, 8.0f}) {
       call.randomize(11);
       multiply(call.q, q_scale);
-      call.v.values.assign(call.v.values.size(), reference::round_to(value, DType::bf16));
+      call.v.values.assign(call.v.values.size(), round_to(value, DType::bf16));
       call.upload();
       INFO("v = ", value, ", q x ", q_scale);
       run_and_expect_contract(gpu.context, call);

@@ -26,7 +26,7 @@ TEST_CASE("keys beyond 2^31 elements") {
     DeviceBuffer far_apart(static_cast<std::size_t>(layout.total) * 2);
     for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
       for (std::int64_t d = 0; d < shape.dim; ++d) {
-        const std::uint16_t bits = reference::to_bits(call.k.at(b, h, r, d), DType::f16);
+        const std::uint16_t bits = to_bits(call.k.at(b, h, r, d), DType::f16);
         far_apart.upload(&bits, 2, static_cast<std::size_t>(offset + d) * 2);
       }
     });

@@ -70,7 +70,7 @@ void set_scores(GuardedCall& call, const std::function<float(std::int64_t)>& sco
     }
     for (std::int64_t h = 0; h < call.problem.heads_kv; ++h) {
       for (std::int64_t j = 0; j < call.problem.seqlen_k; ++j)
-        call.k.at(b, h, j, 0) = reference::round_to(score(j), call.problem.dtype);
+        call.k.at(b, h, j, 0) = round_to(score(j), call.problem.dtype);
     }
   }
 }

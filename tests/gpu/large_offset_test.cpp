@@ -53,7 +53,7 @@ reference::Tensor received_rows(const DeviceBuffer& buffer, const Layout& layout
   for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
     buffer.download(row.data(), bytes(layout.shape.dim), bytes(offset));
     for (std::int64_t d = 0; d < layout.shape.dim; ++d)
-      tensor.at(b, h, r, d) = reference::from_bits(row[static_cast<std::size_t>(d)], dtype);
+      tensor.at(b, h, r, d) = from_bits(row[static_cast<std::size_t>(d)], dtype);
   });
   return tensor;
 }

@@ -46,7 +46,7 @@ std::vector<float> values(int rows, int step) {
 
 DeviceBuffer uploaded(const std::vector<float>& list) {
   std::vector<std::uint16_t> bits;
-  for (const float value : list) bits.push_back(reference::to_bits(value, DType::f16));
+  for (const float value : list) bits.push_back(to_bits(value, DType::f16));
   DeviceBuffer buffer(2 * bits.size());
   buffer.upload(bits.data(), buffer.size());
   return buffer;
@@ -81,7 +81,7 @@ TEST_CASE("a warp-specialised pipeline computes what a loop on the host does") {
       float expected = 0;
       for (std::size_t key = 0; key < kKeys; ++key)
         expected += std::exp2(k[key * kDim + row * 5 % kDim]) * v[key * kDim + dim];
-      wrong += reference::from_bits(o[row * kDim + dim], DType::f16) != expected;
+      wrong += from_bits(o[row * kDim + dim], DType::f16) != expected;
     }
   }
   CHECK(wrong == 0);

@@ -129,8 +129,8 @@ DeviceBuffer placed(const OperandPlacement& operand, const std::vector<int>& val
   std::vector<std::uint16_t> image(static_cast<std::size_t>(bytes) / 2);
   for (int mn = 0; mn < operand.rows; ++mn) {
     for (int k = 0; k < operand.k; ++k) {
-      image[static_cast<std::size_t>(operand.byte_of(mn, k) / 2)] = reference::to_bits(
-          static_cast<float>(values[static_cast<std::size_t>(mn * operand.k + k)]), element);
+      image[static_cast<std::size_t>(operand.byte_of(mn, k) / 2)] =
+          to_bits(static_cast<float>(values[static_cast<std::size_t>(mn * operand.k + k)]), element);
     }
   }
   DeviceBuffer buffer(static_cast<std::size_t>(bytes));
@@ -145,7 +145,7 @@ int run(const Case& c, const Kernel& kernel, bool accumulate) {
   const DeviceBuffer b_placed = placed(c.b(), b, c.shape.element, c.b().bytes());
   DeviceBuffer a_rows(2 * a.size()), out(static_cast<std::size_t>(kM * c.shape.n) * sizeof(float));
   std::vector<std::uint16_t> bits;
-  for (const int value : a) bits.push_back(reference::to_bits(static_cast<float>(value), c.shape.element));
+  for (const int value : a) bits.push_back(to_bits(static_cast<float>(value), c.shape.element));
   a_rows.upload(bits.data(), a_rows.size());
   out.fill(0xff);
   launch(kernel,

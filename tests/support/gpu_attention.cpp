@@ -96,7 +96,7 @@ void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
              std::vector<std::uint16_t>& image) {
   for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
     for (std::int64_t d = 0; d < layout.shape.dim; ++d)
-      image[index(offset + d)] = reference::to_bits(tensor.at(b, h, r, d), dtype);
+      image[index(offset + d)] = to_bits(tensor.at(b, h, r, d), dtype);
   });
 }
 
@@ -104,7 +104,7 @@ reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& 
   reference::Tensor tensor = constant_tensor(layout.shape, 0);
   for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
     for (std::int64_t d = 0; d < layout.shape.dim; ++d)
-      tensor.at(b, h, r, d) = reference::from_bits(image[index(offset + d)], dtype);
+      tensor.at(b, h, r, d) = from_bits(image[index(offset + d)], dtype);
   });
   return tensor;
 }
@@ -113,7 +113,7 @@ reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) 
   reference::Tensor tensor = constant_tensor(shape, 0);
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
-  for (float& x : tensor.values) x = reference::round_to(normal(generator), dtype);
+  for (float& x : tensor.values) x = round_to(normal(generator), dtype);
   return tensor;
 }
 
@@ -124,7 +124,7 @@ reference::Tensor constant_tensor(const Shape& s, float value) {
 
 std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype) {
   std::vector<std::uint16_t> bits;
-  for (const float x : tensor.values) bits.push_back(reference::to_bits(x, dtype));
+  for (const float x : tensor.values) bits.push_back(to_bits(x, dtype));
   return bits;
 }
 

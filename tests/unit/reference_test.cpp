@@ -1,8 +1,7 @@
-// The yardsticks themselves: float64 attention, the 16-bit baseline, the contract, and the conversions.
+// The yardsticks themselves: float64 attention, the 16-bit baseline and the contract.
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -25,7 +24,7 @@ Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, 
   Tensor t = tensor(batch, heads, rows, dim);
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
-  for (float& value : t.values) value = reference::round_to(normal(generator), dtype);
+  for (float& value : t.values) value = round_to(normal(generator), dtype);
   return t;
 }
 
@@ -204,9 +203,9 @@ TEST_CASE("reference: the baseline rounds scores, probabilities and output") {
   k.at(0, 0, 0, 0) = 1.0078125f;
   v.at(0, 0, 0, 0) = 1;
   v.at(0, 0, 1, 0) = 0;
-  const float score = reference::round_to(1.0078125f * 1.0078125f, DType::bf16);
+  const float score = round_to(1.0078125f * 1.0078125f, DType::bf16);
   CHECK(score == 1.015625f);
-  const float probability = reference::round_to(1 / (1 + std::exp(-score)), DType::bf16);
+  const float probability = round_to(1 / (1 + std::exp(-score)), DType::bf16);
   CHECK(reference::attention_baseline(p, q, k, v, 1.0).at(0, 0, 0, 0) == probability);
   CHECK(reference::attention_f64(p, q, k, v, 1.0).o.at(0, 0, 0, 0) != probability);
 }
@@ -291,10 +290,10 @@ TEST_CASE("reference: the fused baseline rounds probabilities beside the largest
   v.at(0, 0, 1, 1) = 1;
   const double small = std::exp(-1.0);
   const Tensor o = reference::attention_fused_baseline(p, q, k, v, 1.0);
-  CHECK(o.at(0, 0, 0, 0) == reference::round_to(static_cast<float>(1 / (1 + small)), DType::bf16));
-  const double rounded = reference::round_to(static_cast<float>(small), DType::bf16);
+  CHECK(o.at(0, 0, 0, 0) == round_to(static_cast<float>(1 / (1 + small)), DType::bf16));
+  const double rounded = round_to(static_cast<float>(small), DType::bf16);
   CHECK(rounded != small);
-  CHECK(o.at(0, 0, 0, 1) == reference::round_to(static_cast<float>(rounded / (1 + small)), DType::bf16));
+  CHECK(o.at(0, 0, 0, 1) == round_to(static_cast<float>(rounded / (1 + small)), DType::bf16));
 }
 
 TEST_CASE("reference: errors over a tensor") {
@@ -316,64 +315,3 @@ TEST_CASE("contract: scores beyond float16 do not make the limit infinite") {
   wrong.at(0, 0, 0, 0) += 1;
   CHECK_FALSE(reference::check(t.problem, t.q, t.k, t.v, 1.0, wrong, nullptr).ok);
 }
-
-TEST_CASE("conversions: every pattern of 16 bits survives the round trip") {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    int broken = 0;
-    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-      const std::uint16_t narrow = static_cast<std::uint16_t>(bits);
-      broken += reference::to_bits(reference::from_bits(narrow, dtype), dtype) != narrow;
-    }
-    CHECK(broken == 0);
-  }
-}
-
-TEST_CASE("conversions: between neighbours the nearest wins, and a tie goes to the even one") {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    const std::uint32_t infinity = dtype == DType::f16 ? 0x7c00 : 0x7f80;
-    int broken = 0;
-    for (std::uint32_t bits = 0; bits + 1 < infinity; ++bits) {
-      const std::uint16_t low = static_cast<std::uint16_t>(bits), high = static_cast<std::uint16_t>(bits + 1);
-      const float below = reference::from_bits(low, dtype), above = reference::from_bits(high, dtype);
-      const float middle = static_cast<float>((double{below} + double{above}) / 2);
-      const float sign = bits % 3 == 0 ? -1.0f : 1.0f;
-      const std::uint16_t sign_bit = bits % 3 == 0 ? 0x8000 : 0;
-      broken += !(below < above);
-      broken += reference::to_bits(sign * middle, dtype) != (sign_bit | (low % 2 == 0 ? low : high));
-      broken += reference::to_bits(sign * std::nextafter(middle, 0.0f), dtype) != (sign_bit | low);
-      broken += reference::to_bits(sign * std::nextafter(middle, std::numeric_limits<float>::infinity()),
-                                   dtype) != (sign_bit | high);
-    }
-    CHECK(broken == 0);
-  }
-}
-
-TEST_CASE("conversions: overflow, NaN and the ends of the range") {
-  CHECK(reference::to_bits(65519.996f, DType::f16) == 0x7bff);
-  CHECK(reference::to_bits(65520.0f, DType::f16) == 0x7c00);
-  CHECK(reference::to_bits(-1e10f, DType::f16) == 0xfc00);
-  CHECK(reference::to_bits(0x1p-25f, DType::f16) == 0);
-  CHECK(reference::to_bits(0x1.000002p-25f, DType::f16) == 1);
-  CHECK(reference::to_bits(-0.0f, DType::f16) == 0x8000);
-  CHECK(reference::to_bits(std::numeric_limits<float>::max(), DType::bf16) == 0x7f80);
-  CHECK(reference::to_bits(-std::numeric_limits<float>::infinity(), DType::bf16) == 0xff80);
-  const float thin_nan = std::bit_cast<float>(0x7f800001u);  // its payload lies in the dropped bits
-  CHECK(std::isnan(reference::round_to(thin_nan, DType::f16)));
-  CHECK(std::isnan(reference::round_to(thin_nan, DType::bf16)));
-}
-
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && defined(__x86_64__)
-TEST_CASE("conversions: float16 as the compiler converts it") {
-  int broken = 0;
-  std::mt19937 generator(1);
-  for (int i = 0; i < 2000000; ++i) {
-    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(generator()));
-    if (std::isnan(value)) continue;
-    const std::uint16_t expected = std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
-    broken += reference::to_bits(value, DType::f16) != expected;
-    broken +=
-        reference::from_bits(expected, DType::f16) != static_cast<float>(std::bit_cast<_Float16>(expected));
-  }
-  CHECK(broken == 0);
-}
-#endif

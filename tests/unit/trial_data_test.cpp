@@ -107,4 +107,6 @@ TEST_CASE("NaN and infinity differ from everything") {
   CHECK(difference(Values{kInfinity}, Values{kInfinity}, 1, DType::f16).has_value());
   CHECK(difference(Values{0xffff}, Values{0xffff}, 1, DType::bf16).has_value());
   CHECK(difference(Values{0x7f80}, Values{0x7f80}, 1, DType::bf16).has_value());
+  CHECK(difference(Values{0x7f80}, Values{0x3f80}, 1, DType::bf16).has_value());
+  CHECK(difference(Values{0x3f80}, Values{0x7f80}, 1, DType::bf16).has_value());
 }

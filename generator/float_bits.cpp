@@ -1,9 +1,9 @@
 // float16 and bfloat16 bits in portable integer arithmetic.
-#include <reference/attention_reference.h>
+#include <generator/float_bits.h>
 
 #include <bit>
 
-namespace fa2::reference {
+namespace fa2 {
 namespace {
 
 /// value / 2^shift, to nearest, ties to even. shift in 1..31.
@@ -63,4 +63,4 @@ float round_to(float value, DType dtype) {
   return from_bits(to_bits(value, dtype), dtype);
 }
 
-}  // namespace fa2::reference
+}  // namespace fa2
