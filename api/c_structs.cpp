@@ -4,6 +4,7 @@
 #include <api/validate.h>
 #include <fmt/format.h>
 #include <generator/arch.h>
+#include <generator/enum_words.h>
 
 #include <algorithm>
 #include <cstring>
@@ -69,19 +70,19 @@ std::optional<Struct> read_struct(const Struct* from, const std::string& name, F
 
 /// Enumerations travel as int32 and would wrap around in a cast: those out of range are entered in `found`.
 template <class Enum>
-Enum enum_of(std::int32_t value, Enum last, const std::string& field, Found& found) {
-  if (value >= 0 && value <= static_cast<std::int32_t>(last)) return static_cast<Enum>(value);
-  found.push_back({field, fmt::format("{}", value), fmt::format("must be in 0..{}", static_cast<int>(last))});
+Enum enum_of(std::int32_t value, const std::string& field, Found& found) {
+  if (value >= 0 && value < static_cast<std::int32_t>(kEnumerators<Enum>)) return static_cast<Enum>(value);
+  found.push_back({field, fmt::format("{}", value), rule_of<Enum>()});
   return Enum{};
 }
 
 /// Where 0 means "not chosen" and the enumeration starts at 1.
 template <class Enum>
-std::optional<Enum> choice_of(std::int32_t value, Enum last, const char* field, Found& found) {
+std::optional<Enum> choice_of(std::int32_t value, const char* field, Found& found) {
   if (value == 0) return std::nullopt;
-  if (value > 0 && value <= static_cast<std::int32_t>(last) + 1) return static_cast<Enum>(value - 1);
-  found.push_back(
-      {field, fmt::format("{}", value), fmt::format("must be in 0..{}", static_cast<int>(last) + 1)});
+  if (value > 0 && value <= static_cast<std::int32_t>(kEnumerators<Enum>))
+    return static_cast<Enum>(value - 1);
+  found.push_back({field, fmt::format("{}", value), fmt::format("must be in 0..{}", kEnumerators<Enum>)});
   return std::nullopt;
 }
 
@@ -95,10 +96,9 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   const auto from = read_struct(pointer, name, found);
   if (!from) return std::nullopt;
   AttentionProblem problem;
-  problem.dtype = enum_of(from->dtype, DType::bf16, prefix + "dtype", found);
-  problem.mask = enum_of(from->mask, MaskKind::causal_top_left, prefix + "mask", found);
-  problem.row_alignment =
-      enum_of(from->row_alignment, RowAlignment::bytes16_any_order, prefix + "row_alignment", found);
+  problem.dtype = enum_of<DType>(from->dtype, prefix + "dtype", found);
+  problem.mask = enum_of<MaskKind>(from->mask, prefix + "mask", found);
+  problem.row_alignment = enum_of<RowAlignment>(from->row_alignment, prefix + "row_alignment", found);
   problem.head_dim = from->head_dim;
   problem.head_dim_v = from->head_dim_v;
   problem.batch = from->batch;
@@ -148,7 +148,7 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
   args.v_strides = strides_of(from->v_strides);
   args.o_strides = strides_of(from->o_strides);
   if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
-  args.empty_row_lse = enum_of(from->empty_row_lse, EmptyRowLse::negative_infinity, "empty_row_lse", found);
+  args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
   return args;
 }
 
@@ -158,8 +158,8 @@ ContextOptions options_of(const fa2_context_options* pointer) {
   Found found;
   const auto from = read_struct(pointer, "options", found);
   if (from) {
-    options.tune = choice_of(from->tune, TuneMode::search, "tune", found);
-    options.jit = choice_of(from->jit, JitMode::off, "jit", found);
+    options.tune = choice_of<TuneMode>(from->tune, "tune", found);
+    options.jit = choice_of<JitMode>(from->jit, "jit", found);
     if (from->tune_budget_ms != 0) options.tune_budget_ms = from->tune_budget_ms;
     if (from->cache_dir != nullptr) options.cache_dir = from->cache_dir;
     if (from->read_only_caches != nullptr) options.read_only_caches = split_paths(from->read_only_caches);

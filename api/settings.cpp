@@ -1,6 +1,7 @@
 // Reads the options of a Context and the environment variables behind them.
 #include <api/settings.h>
 #include <fa2/errors.h>
+#include <generator/enum_words.h>
 #include <generator/text.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
@@ -40,9 +41,10 @@ void require_valid(const ContextOptions& options, const Environment& environment
   if (!found.empty()) throw InvalidProblem(std::move(found));
 }
 
-TuneMode tune_of(std::string_view word) {
-  if (word == "off") return TuneMode::off;
-  return word == "stored" ? TuneMode::stored : TuneMode::search;
+/// Of a variable whose value has been checked.
+template <class Enum>
+Enum enumerator_of(const Environment& environment, std::string_view name, Enum usual) {
+  return fa2::enumerator_of<Enum>(environment(name).value_or("")).value_or(usual);
 }
 
 Violations doubts_of(const Settings& settings, const char* path_name) {
@@ -71,7 +73,7 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
                                                  ? *options.read_only_caches
                                                  : split_paths(environment("FA2_CACHE_PATH").value_or(""));
   settings.read_only_caches.assign(read_only.begin(), read_only.end());
-  settings.tune = options.tune.value_or(tune_of(environment("FA2_TUNE").value_or("search")));
+  settings.tune = options.tune.value_or(enumerator_of(environment, "FA2_TUNE", TuneMode::search));
   const std::int64_t budget_ms = options.tune_budget_ms
                                      ? *options.tune_budget_ms
                                      : std::stoll(environment("FA2_TUNE_BUDGET_MS").value_or("3000"));
@@ -82,8 +84,7 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
     settings.pinned = parse_config(*text);
     settings.pinned_by = "FA2_CONFIG";
   }
-  const bool jit_is_off = environment("FA2_JIT").value_or("on") == "off";
-  settings.jit = options.jit.value_or(jit_is_off ? JitMode::off : JitMode::on);
+  settings.jit = options.jit.value_or(enumerator_of(environment, "FA2_JIT", JitMode::on));
   settings.doubts = doubts_of(settings, options.read_only_caches ? "read_only_caches" : "FA2_CACHE_PATH");
   return settings;
 }

@@ -4,6 +4,7 @@
 #include <api/validate.h>
 #include <fmt/format.h>
 #include <generator/arch.h>
+#include <generator/enum_words.h>
 #include <generator/text.h>
 
 #include <algorithm>
@@ -21,8 +22,9 @@ constexpr std::int64_t kLargestGrid = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kSmallestTile = 16;
 
 template <class Enum>
-void check_enum(Violations& found, const char* field, Enum value, Enum last, const char* rule) {
-  if (value > last) found.push_back({field, fmt::format("{}", static_cast<int>(value)), rule});
+void check_enum(Violations& found, const char* field, Enum value) {
+  if (!is_enumerator(value))
+    found.push_back({field, fmt::format("{}", static_cast<int>(value)), rule_of<Enum>()});
 }
 
 void check_number(Violations& found, const char* field, std::int64_t value, bool holds, const char* rule) {
@@ -175,8 +177,7 @@ void check_overlaps(Violations& found, const Operands& operands, const Ranges& r
 }
 
 void check_scalars(Violations& found, const AttentionArgs& args) {
-  check_enum(found, "empty_row_lse", args.empty_row_lse, EmptyRowLse::negative_infinity,
-             "must be positive_infinity (0) or negative_infinity (1)");
+  check_enum(found, "empty_row_lse", args.empty_row_lse);
   if (args.softmax_scale && !std::isfinite(*args.softmax_scale)) {
     found.push_back({"softmax_scale", fmt::format("{}", *args.softmax_scale), "must be finite"});
   }
@@ -199,11 +200,9 @@ bool has_shapes(const AttentionProblem& normalized) {
 std::vector<Violation> violations_of(const AttentionProblem& problem) {
   const AttentionProblem p = problem.normalized();
   Violations found;
-  check_enum(found, "dtype", p.dtype, DType::bf16, "must be f16 (0) or bf16 (1)");
-  check_enum(found, "mask", p.mask, MaskKind::causal_top_left,
-             "must be none (0), causal_bottom_right (1) or causal_top_left (2)");
-  check_enum(found, "row_alignment", p.row_alignment, RowAlignment::bytes16_any_order,
-             "must be bytes16 (0), element (1) or bytes16_any_order (2)");
+  check_enum(found, "dtype", p.dtype);
+  check_enum(found, "mask", p.mask);
+  check_enum(found, "row_alignment", p.row_alignment);
   check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), "must be a multiple of 8 in 8..256");
   const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
   check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),

@@ -1,6 +1,7 @@
 // The table of environment variables, and the only getenv.
 #include <fa2/config.h>
 #include <fmt/format.h>
+#include <generator/enum_words.h>
 #include <generator/text.h>
 #include <runtime/env.h>
 #include <unistd.h>
@@ -88,9 +89,9 @@ constexpr EnvVariable kVariables[] = {
      "host: interpreted kernels, code for this CPU, also from FA2_CACHE_PATH; 1: caches that others could "
      "write",
      check_word},
-    {"FA2_JIT", "on", "on, off",
+    {"FA2_JIT", word_of(JitMode::on), joined_words<JitMode>(),
      "off: never a compilation: the cached kernel most like the missing one, else an error", check_word},
-    {"FA2_TUNE", "search", "off, stored, search",
+    {"FA2_TUNE", word_of(TuneMode::search), joined_words<TuneMode>(),
      "heuristic only, stored records, or measure what has no record", check_word},
     {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "time one search may take, in milliseconds", check_number},
     {"FA2_CONFIG", "", "field=number,...", "pins every kernel's configuration: tile_m=128,tile_n=64",
