@@ -1,4 +1,4 @@
-// What plans, searches and precompilations report, as JSON for programs and as text for people.
+// What plans, searches and precompilations report, as JSON.
 #pragma once
 
 #include <fa2/attention.h>
@@ -13,8 +13,5 @@ std::string to_json(const Explanation& explanation);
 std::string to_json(const TuneReport& report);
 /// A JSON array, one object per kernel.
 std::string to_json(const std::vector<PrecompiledKernel>& kernels);
-
-/// Aligned "label  value" lines, each ended by a newline.
-std::string to_text(const Explanation& explanation);
 
 }  // namespace fa2

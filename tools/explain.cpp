@@ -1,6 +1,7 @@
 // fa2 explain: the kernel that runs for a problem, and why.
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <tools/explanation_text.h>
 #include <tools/problem_options.h>
 #include <tools/verb.h>
 

@@ -1,6 +1,7 @@
 // Reports as JSON and text.
 #include <api/explanation.h>
 #include <doctest/doctest.h>
+#include <tools/explanation_text.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -50,7 +51,7 @@ TEST_CASE("explanation: text that is not UTF-8 does not break the JSON") {
 }
 
 TEST_CASE("explanation: text is aligned, leaves out what is empty, and indents what has several lines") {
-  const std::string text = to_text(example());
+  const std::string text = tools::to_text(example());
   CHECK(text.rfind("problem        f16 d128 none batch 1 heads 1/1 seqlen 0x0\n", 0) == 0);
   CHECK(text.find("chosen         tuned_nearest: a record\n") != std::string::npos);
   CHECK(text.find("  options      -O3\n               -lineinfo\n") != std::string::npos);
@@ -66,7 +67,7 @@ TEST_CASE("explanation: every kernel of a plan is told of, in order") {
   const nlohmann::json json = nlohmann::json::parse(to_json(e));
   REQUIRE(json["kernels"].size() == 2);
   CHECK(json["kernels"][1]["key"] == "4567");
-  const std::string text = to_text(e);
+  const std::string text = tools::to_text(e);
   CHECK(text.find("0123") < text.find("4567"));
   CHECK(text.find("4567") != std::string::npos);
 }
