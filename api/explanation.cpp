@@ -3,6 +3,8 @@
 #include <generator/kernel_kind.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace fa2 {
@@ -15,17 +17,25 @@ std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-Json json_of(const AttentionProblem& p) {
-  return {{"dtype", to_string(p.dtype)},
-          {"mask", to_string(p.mask)},
-          {"row_alignment", to_string(p.row_alignment)},
-          {"head_dim", p.head_dim},
-          {"head_dim_v", p.head_dim_v},
-          {"batch", p.batch},
-          {"heads_q", p.heads_q},
-          {"heads_kv", p.heads_kv},
-          {"seqlen_q", p.seqlen_q},
-          {"seqlen_k", p.seqlen_k}};
+template <class Value>
+Json json_value(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return to_string(value);
+  } else {
+    return value;
+  }
+}
+
+template <class Value>
+Json json_value(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json json_of(const AttentionProblem& problem) {
+  Json json = Json::object();
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole, const auto& value) { json[name] = json_value(value); }, problem);
+  return json;
 }
 
 Json json_of(const KernelConfig& config) {

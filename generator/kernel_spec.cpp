@@ -1,21 +1,33 @@
-// Traits of a problem, and their one-word name.
-#include <fmt/format.h>
+// Traits of a problem.
 #include <generator/kernel_spec.h>
 
-namespace fa2 {
+#include <optional>
 
-AttentionTraits traits_of(const AttentionProblem& problem) {
-  const AttentionProblem p = problem.normalized();
-  return {p.dtype, p.head_dim, p.head_dim_v, p.mask, p.row_alignment};
+namespace fa2 {
+namespace {
+
+template <class Value>
+void forget(Value& size, const Value& usual) {
+  size = usual;
 }
 
-std::string to_string(const AttentionTraits& traits) {
-  std::string name = fmt::format("{}_d{}", to_string(traits.dtype), traits.head_dim);
-  if (traits.head_dim_v != traits.head_dim) name += fmt::format("_v{}", traits.head_dim_v);
-  name += fmt::format("_{}", to_string(traits.mask));
-  if (traits.row_alignment == RowAlignment::element) name += "_element";
-  if (traits.row_alignment == RowAlignment::bytes16_any_order) name += "_any_order";
-  return name;
+/// That there is one stays.
+template <class Value>
+void forget(std::optional<Value>& size, const std::optional<Value>&) {
+  if (size) size = Value{};
+}
+
+}  // namespace
+
+AttentionTraits traits_of(const AttentionProblem& problem) {
+  constexpr AttentionProblem kUsual;
+  AttentionTraits traits(problem.normalized());
+  AttentionProblem::visit(
+      [](const char*, FieldRole role, auto& value, const auto& usual) {
+        if (role == FieldRole::sizes) forget(value, usual);
+      },
+      traits, kUsual);
+  return traits;
 }
 
 }  // namespace fa2

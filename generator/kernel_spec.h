@@ -5,22 +5,43 @@
 #include <fa2/problem.h>
 #include <generator/arch.h>
 
+#include <optional>
 #include <string>
+#include <type_traits>
 
 namespace fa2 {
 
-/// The part of a problem that specialises the binary.
-struct AttentionTraits {
-  DType dtype = DType::f16;
-  std::int32_t head_dim = 0;
-  std::int32_t head_dim_v = 0;
-  MaskKind mask = MaskKind::none;
-  RowAlignment row_alignment = RowAlignment::bytes16;
+/// The part of a problem that specialises the binary: a normalized problem whose sizes are at their defaults, 0 where
+/// an optional one is given.
+class AttentionTraits : public AttentionProblem {
+ public:
+  AttentionTraits() = default;
+  friend AttentionTraits traits_of(const AttentionProblem& problem);
 
-  friend bool operator==(const AttentionTraits&, const AttentionTraits&) = default;
+ private:
+  explicit AttentionTraits(const AttentionProblem& problem) : AttentionProblem(problem) {}
 };
 
 AttentionTraits traits_of(const AttentionProblem& problem);
+
+template <class Value>
+inline constexpr bool kIsOptional = false;
+template <class Value>
+inline constexpr bool kIsOptional<std::optional<Value>> = true;
+
+/// Calls field(name, value...) for each trait of `problems`: of an optional size, whether it is given.
+template <class Field, class... Problem>
+constexpr void visit_traits(Field&& field, const Problem&... problems) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole role, const auto&... values) {
+        if constexpr ((kIsOptional<std::remove_cvref_t<decltype(values)>> && ...)) {
+          field(name, values.has_value()...);
+        } else {
+          if (role == FieldRole::specialises) field(name, values...);
+        }
+      },
+      problems...);
+}
 
 /// "f16_d128_causal_bottom_right", with _v<dim>, _element and _any_order where they differ from the common
 /// case.

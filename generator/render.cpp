@@ -5,7 +5,10 @@
 #include <generator/hash.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
+#include <generator/problem_text.h>
 #include <generator/template_set.h>
+
+#include <type_traits>
 
 namespace fa2 {
 
@@ -15,6 +18,26 @@ std::string spec_line(const KernelSpec& spec) {
   return fmt::format("{} {} {}", to_string(spec.traits), spec.arch.name, to_string(spec.config));
 }
 
+template <class Value>
+std::string constant_line(std::string_view type, std::string_view name, const Value& value) {
+  return fmt::format("  static constexpr {} {} = {};\n", type, name, value);
+}
+
+// A trait as kernels see it.
+std::string trait_line(std::string_view, DType dtype) {
+  return fmt::format("  using Element = {};\n", dtype == DType::f16 ? "Half" : "BFloat16");
+}
+std::string trait_line(std::string_view name, MaskKind mask) {
+  return constant_line("MaskKind", name, fmt::format("MaskKind::{}", to_string(mask)));
+}
+std::string trait_line(std::string_view, RowAlignment alignment) {
+  return constant_line("bool", "rows_are_16_byte_aligned", alignment != RowAlignment::element);
+}
+template <class Value>
+std::string trait_line(std::string_view name, const Value& value) {
+  return constant_line(std::is_same_v<Value, bool> ? "bool" : "int", name, value);
+}
+
 std::string render_config(const KernelSpec& spec) {
   const AttentionTraits& t = spec.traits;
   std::string text = fmt::format(
@@ -22,14 +45,8 @@ std::string render_config(const KernelSpec& spec) {
       "\"ptx/keywords.cuh\"\n\n"
       "namespace fa2 {{\n\nstruct Config {{\n",
       spec_line(spec));
-  text += fmt::format("  using Element = {};\n", t.dtype == DType::f16 ? "Half" : "BFloat16");
-  const auto constant = [&](std::string_view name, auto value, std::string_view type = "int") {
-    text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
-  };
-  constant("head_dim", t.head_dim);
-  constant("head_dim_v", t.head_dim_v);
-  constant("mask", fmt::format("MaskKind::{}", to_string(t.mask)), "MaskKind");
-  constant("rows_are_16_byte_aligned", t.row_alignment != RowAlignment::element, "bool");
+  visit_traits([&](const char* name, const auto& value) { text += trait_line(name, value); }, t);
+  const auto constant = [&](std::string_view name, int value) { text += constant_line("int", name, value); };
   visit_own(spec.config, constant);
   constant("shared_bytes", shared_bytes(t, spec.config));
   for (const auto& [name, value] : kind_of(spec.config).constants(spec)) constant(name, value);
@@ -37,13 +54,8 @@ std::string render_config(const KernelSpec& spec) {
 }
 
 std::string precompile_command(const KernelSpec& spec) {
-  const AttentionTraits& t = spec.traits;
-  return fmt::format(
-      "FA2_CONFIG={} fa2 precompile --arch {} --dtype {} --head-dim {} --head-dim-v {} --mask {} --alignment "
-      "{} "
-      "--out DIR",
-      to_string(spec.config), spec.arch.name, to_string(t.dtype), t.head_dim, t.head_dim_v, to_string(t.mask),
-      to_string(t.row_alignment));
+  return fmt::format("FA2_CONFIG={} fa2 precompile --arch {} {} --out DIR", to_string(spec.config),
+                     spec.arch.name, flags_of(spec.traits));
 }
 
 /// Main loop 80 asks for 16-byte alignment alone, and main loop 90 runs no other order than bytes16: one kernel

@@ -47,7 +47,11 @@ std::vector<AttentionProblem> problems_of(const Options& options) {
       for (const std::int32_t head_dim_v : options.head_dims_v) {
         for (const MaskKind mask : masks_of(options)) {
           for (const RowAlignment alignment : alignments_of(options)) {
-            problems.push_back({dtype_of(dtype), mask, alignment, head_dim, head_dim_v});
+            problems.push_back({.dtype = dtype_of(dtype),
+                                .head_dim = head_dim,
+                                .head_dim_v = head_dim_v,
+                                .mask = mask,
+                                .row_alignment = alignment});
             require_valid_flags(problems.back());
           }
         }

@@ -7,6 +7,12 @@
 
 namespace fa2 {
 
+/// What the value of a problem's field decides.
+///   specialises: the compiled kernel.
+///   sizes: the grid, and the tuning record that is followed; never the kernel. Only whether an optional one is
+///     given at all specialises.
+enum class FieldRole : std::uint8_t { specialises, sizes };
+
 /// One attention forward: O = softmax(scale * Q K^T + mask) V, for every batch and query head
 /// (FlashAttention-2, arXiv 2307.08691, section 2.1).
 ///
@@ -14,28 +20,42 @@ namespace fa2 {
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
 /// LSE (batch, heads_q, seqlen_q). The memory order is the arguments' business (AttentionArgs).
 ///
-/// dtype, mask, row_alignment and the head dims specialise the compiled kernel. batch, heads and sequence
-/// lengths never do: they size the grid and choose the tuning record.
+/// One field, one visit line: comparison, hash, texts, JSON, the kernel's identity, tuning buckets and flags follow.
 struct AttentionProblem {
   DType dtype = DType::f16;
-  MaskKind mask = MaskKind::none;
-  RowAlignment row_alignment = RowAlignment::bytes16;
   std::int32_t head_dim = 0;    ///< of Q and K; a multiple of 8, 8..256
   std::int32_t head_dim_v = 0;  ///< of V and O; a multiple of 8, 8..256; 0 means head_dim
-  std::int64_t batch = 1;       ///< >= 0
-  std::int64_t heads_q = 1;     ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
-  std::int64_t heads_kv = 0;    ///< divides heads_q (grouped-query attention); 0 means heads_q
-  std::int64_t seqlen_q = 0;    ///< 0 .. 2^31 - 1024
-  std::int64_t seqlen_k = 0;    ///< 0 .. 2^31 - 1024; 0 keys give O = 0
+  MaskKind mask = MaskKind::none;
+  RowAlignment row_alignment = RowAlignment::bytes16;
+  std::int64_t batch = 1;     ///< >= 0
+  std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
+  std::int64_t heads_kv = 0;  ///< divides heads_q (grouped-query attention); 0 means heads_q
+  std::int64_t seqlen_q = 0;  ///< 0 .. 2^31 - 1024
+  std::int64_t seqlen_k = 0;  ///< 0 .. 2^31 - 1024; 0 keys give O = 0
+
+  /// Calls field(name, role, value...) for each field in order, with its values in all of `problems`.
+  template <class Field, class... Problem>
+  static constexpr void visit(Field&& field, Problem&... problems) {
+    constexpr FieldRole specialises = FieldRole::specialises, sizes = FieldRole::sizes;
+    field("dtype", specialises, problems.dtype...);
+    field("head_dim", specialises, problems.head_dim...);
+    field("head_dim_v", specialises, problems.head_dim_v...);
+    field("mask", specialises, problems.mask...);
+    field("row_alignment", specialises, problems.row_alignment...);
+    field("batch", sizes, problems.batch...);
+    field("heads_q", sizes, problems.heads_q...);
+    field("heads_kv", sizes, problems.heads_kv...);
+    field("seqlen_q", sizes, problems.seqlen_q...);
+    field("seqlen_k", sizes, problems.seqlen_k...);
+  }
 
   /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in.
   FA2_API AttentionProblem normalized() const;
 
   friend bool operator==(const AttentionProblem& a, const AttentionProblem& b) {
-    return a.dtype == b.dtype && a.mask == b.mask && a.row_alignment == b.row_alignment &&
-           a.head_dim == b.head_dim && a.head_dim_v == b.head_dim_v && a.batch == b.batch &&
-           a.heads_q == b.heads_q && a.heads_kv == b.heads_kv && a.seqlen_q == b.seqlen_q &&
-           a.seqlen_k == b.seqlen_k;
+    bool equal = true;
+    visit([&](const char*, FieldRole, const auto& x, const auto& y) { equal = equal && x == y; }, a, b);
+    return equal;
   }
   friend bool operator!=(const AttentionProblem& a, const AttentionProblem& b) { return !(a == b); }
 };

@@ -49,7 +49,8 @@ struct Peak {
 };
 
 GuardedCall peaked(DType dtype, MaskKind mask, int dim, const Peak& peak) {
-  GuardedCall call({dtype, mask, RowAlignment::bytes16, dim, dim, 1, 2, 2, 128, 512});
+  GuardedCall call(
+      {.dtype = dtype, .head_dim = dim, .mask = mask, .heads_q = 2, .seqlen_q = 128, .seqlen_k = 512});
   for (float& x : call.q.values) x = round_to(x * peak.q_scale, dtype);
   if (peak.first_key == 0) return call;
   for (std::int64_t h = 0; h < call.problem.heads_q; ++h) {

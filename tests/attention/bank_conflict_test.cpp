@@ -22,7 +22,7 @@ TEST_CASE("kernels for aligned rows meet no bank conflict") {
   Context context(untuned());
   std::vector<AttentionProblem> problems;
   for (const auto& [d, dv] : std::vector<std::pair<int, int>>{{8, 16}, {32, 48}, {72, 40}, {112, 128}})
-    problems.push_back({DType::f16, MaskKind::none, RowAlignment::bytes16, d, dv, 1, 1, 1, 130, 100});
+    problems.push_back({.head_dim = d, .head_dim_v = dv, .seqlen_q = 130, .seqlen_k = 100});
   precompile(context, problems);
   for (const AttentionProblem& problem : problems) {
     CapturedLog logged;

@@ -33,7 +33,15 @@ std::size_t most_configs() {
 }
 
 AttentionProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignment) {
-  return {dtype, MaskKind::causal_bottom_right, alignment, dim, dim_v, 1, 2, 1, 131, 197};
+  return {.dtype = dtype,
+          .head_dim = dim,
+          .head_dim_v = dim_v,
+          .mask = MaskKind::causal_bottom_right,
+          .row_alignment = alignment,
+          .heads_q = 2,
+          .heads_kv = 1,
+          .seqlen_q = 131,
+          .seqlen_k = 197};
 }
 
 /// The configurations that have a value of a tunable which none of `chosen` has.

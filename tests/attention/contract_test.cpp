@@ -72,6 +72,10 @@ TEST_CASE("more heads than one section of the grid interleaves, in sections of u
   const ScopedContext current(device_under_test());
   Context context(untuned());
   // 5 x 13 = 65 heads: 33 and 32.
-  run_and_expect_contract(context, GuardedCall({DType::f16, MaskKind::causal_bottom_right,
-                                                RowAlignment::bytes16, 8, 8, 5, 13, 13, 70, 40}));
+  run_and_expect_contract(context, GuardedCall({.head_dim = 8,
+                                                .mask = MaskKind::causal_bottom_right,
+                                                .batch = 5,
+                                                .heads_q = 13,
+                                                .seqlen_q = 70,
+                                                .seqlen_k = 40}));
 }

@@ -25,7 +25,14 @@ constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, Ma
 
 /// Batch 2, heads 4 over 2.
 AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
-  return {dtype, mask, RowAlignment::bytes16, dim, dim, 2, 4, 2, seqlen_q, seqlen_k};
+  return {.dtype = dtype,
+          .head_dim = dim,
+          .mask = mask,
+          .batch = 2,
+          .heads_q = 4,
+          .heads_kv = 2,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k};
 }
 
 /// The same lengths and head dim for every dtype and mask.

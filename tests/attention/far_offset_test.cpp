@@ -22,7 +22,7 @@ TEST_CASE("keys beyond 2^31 elements") {
   constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 64;
   for (const TensorStrides& strides : {TensorStrides{kFar, 64, 64}, TensorStrides{64, 64, kFar / 128}}) {
     const Layout layout{shape, strides, 0, kFar + (1 << 25)};
-    GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 2, 1, 1, 20, 130});
+    GuardedCall call({.head_dim = 64, .batch = 2, .seqlen_q = 20, .seqlen_k = 130});
     DeviceBuffer far_apart(static_cast<std::size_t>(layout.total) * 2);
     for_each_row(layout, [&](auto b, auto h, auto r, auto offset) {
       for (std::int64_t d = 0; d < shape.dim; ++d) {

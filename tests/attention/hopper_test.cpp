@@ -89,7 +89,15 @@ TEST_CASE("main loop 90 keeps the numerics contract") {
     for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
       const auto& [sq, sk] = lengths[i % lengths.size()];
       const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
-      GuardedCall call({dtype, mask, RowAlignment::bytes16, d, dv, 2, 4, i % 3 == 0 ? 4 : 2, sq, sk});
+      GuardedCall call({.dtype = dtype,
+                        .head_dim = d,
+                        .head_dim_v = dv,
+                        .mask = mask,
+                        .batch = 2,
+                        .heads_q = 4,
+                        .heads_kv = i % 3 == 0 ? 4 : 2,
+                        .seqlen_q = sq,
+                        .seqlen_k = sk});
       if (i % 4 == 1) call.args.softmax_scale = -0.2f;
       if (sk == 0) call.args.k = call.args.v = nullptr;
       expect_contract_of(call, i % 2, 2);
@@ -109,7 +117,15 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
     for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
       const int d = std::array{64, 40, 128}[i % 3], dv = std::array{64, 40, 72}[i / 2 % 3];
       const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
-      GuardedCall call({dtype, mask, RowAlignment::bytes16, d, dv, 2, heads_q, heads_kv, sq, sk});
+      GuardedCall call({.dtype = dtype,
+                        .head_dim = d,
+                        .head_dim_v = dv,
+                        .mask = mask,
+                        .batch = 2,
+                        .heads_q = heads_q,
+                        .heads_kv = heads_kv,
+                        .seqlen_q = sq,
+                        .seqlen_k = sk});
       if (sk == 0) call.args.k = call.args.v = nullptr;
       expect_contract_of(call, i % kConfigs.size(), 3, packed);
       ++i;
@@ -121,7 +137,8 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
 TEST_CASE("main loop 90 and more tiles than blocks, under every schedule") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 16, 16, 25, 16, 4, 20, 40});
+  GuardedCall call(
+      {.head_dim = 16, .batch = 25, .heads_q = 16, .heads_kv = 4, .seqlen_q = 20, .seqlen_k = 40});
   for (const int schedule : {0, 1, 2}) {
     ContextOptions options = untuned();
     options.config =
@@ -146,7 +163,8 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
   ContextOptions options = untuned();
   options.config = parse_config("mainloop=90," + kConfigs.front());
   Context context(options);
-  GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 2, 4, 2, 130, 40});
+  GuardedCall call(
+      {.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 130, .seqlen_k = 40});
   run_and_expect_contract(context, call);
   const MemoryRange words = context.plan(call.problem).impl().steps.at(0).counters->memory();
   CHECK(std::all_of(words.begin, words.begin + words.bytes, [](std::byte b) { return b == std::byte{0}; }));
@@ -170,7 +188,7 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
       {"-inf but for one", [](std::int64_t j) { return j == 20 ? 1.0f : -kInfinity; }},
       {"one +inf", [](std::int64_t j) { return j == 150 ? kInfinity : 0.0f; }}};
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-    GuardedCall call({DType::f16, mask, RowAlignment::bytes16, 64, 64, 1, 1, 1, 100, 200});
+    GuardedCall call({.head_dim = 64, .mask = mask, .seqlen_q = 100, .seqlen_k = 200});
     for (const float scale : {1.0f, 1e6f}) {
       call.args.softmax_scale = scale;
       for (const auto& kind : kinds) {
@@ -188,7 +206,7 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
 TEST_CASE("main loop 90 and large scores that are all the same") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  GuardedCall call({DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 1, 1, 1, 100, 200});
+  GuardedCall call({.head_dim = 64, .seqlen_q = 100, .seqlen_k = 200});
   call.args.softmax_scale = 0.1f;
   set_scores(call, [](std::int64_t) { return 60000.0f; });
   expect_contract_of(call);

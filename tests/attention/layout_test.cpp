@@ -93,7 +93,15 @@ std::vector<AttentionProblem> problems() {
     for (const auto& [d, dv] : head_dims) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
         const auto& [sq, sk] = lengths[list.size() % lengths.size()];
-        list.push_back({dtype, mask, RowAlignment::bytes16, d, dv, 2, 4, 2, sq, sk});
+        list.push_back({.dtype = dtype,
+                        .head_dim = d,
+                        .head_dim_v = dv,
+                        .mask = mask,
+                        .batch = 2,
+                        .heads_q = 4,
+                        .heads_kv = 2,
+                        .seqlen_q = sq,
+                        .seqlen_k = sk});
       }
     }
   }
@@ -211,8 +219,15 @@ TEST_CASE("Q, K, V and O are slices of one packed buffer") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  const AttentionProblem p = {
-      DType::bf16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 2, 3, 3, 70, 70};
+  const AttentionProblem p = {.dtype = DType::bf16,
+                              .head_dim = 64,
+                              .head_dim_v = 64,
+                              .mask = MaskKind::causal_bottom_right,
+                              .batch = 2,
+                              .heads_q = 3,
+                              .heads_kv = 3,
+                              .seqlen_q = 70,
+                              .seqlen_k = 70};
   const Shape shape{p.batch, p.heads_q, p.seqlen_q, p.head_dim};
   const std::int64_t slice = shape.heads * shape.dim, total = shape.batch * shape.rows * 4 * slice;
   const TensorStrides strides{shape.rows * 4 * slice, shape.dim, 4 * slice};

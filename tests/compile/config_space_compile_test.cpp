@@ -28,24 +28,25 @@ constexpr std::string_view kFamilies[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "
 
 /// Head dims from the smallest to the largest, padded and unequal ones too, with every dtype, mask and
 /// alignment.
-std::vector<AttentionTraits> problems() {
+std::vector<AttentionProblem> problems() {
   using enum MaskKind;
   using enum RowAlignment;
-  return {{DType::f16, 8, 8, none, bytes16},
-          {DType::bf16, 40, 40, causal_bottom_right, element},
-          {DType::f16, 64, 64, causal_bottom_right, bytes16},
-          {DType::bf16, 64, 64, none, element},
-          {DType::f16, 72, 40, causal_top_left, bytes16},
-          {DType::bf16, 96, 96, none, bytes16},
-          {DType::bf16, 128, 128, causal_bottom_right, bytes16},
-          {DType::f16, 128, 128, none, element},
-          {DType::f16, 192, 128, none, bytes16},
-          {DType::bf16, 192, 192, causal_bottom_right, bytes16},
-          {DType::f16, 256, 256, causal_bottom_right, bytes16},
-          {DType::bf16, 256, 256, none, element}};
+  return {{.head_dim = 8},
+          {.dtype = DType::bf16, .head_dim = 40, .mask = causal_bottom_right, .row_alignment = element},
+          {.head_dim = 64, .mask = causal_bottom_right},
+          {.dtype = DType::bf16, .head_dim = 64, .row_alignment = element},
+          {.head_dim = 72, .head_dim_v = 40, .mask = causal_top_left},
+          {.dtype = DType::bf16, .head_dim = 96},
+          {.dtype = DType::bf16, .head_dim = 128, .mask = causal_bottom_right},
+          {.head_dim = 128, .row_alignment = element},
+          {.head_dim = 192, .head_dim_v = 128},
+          {.dtype = DType::bf16, .head_dim = 192, .mask = causal_bottom_right},
+          {.head_dim = 256, .mask = causal_bottom_right},
+          {.dtype = DType::bf16, .head_dim = 256, .row_alignment = element}};
 }
 
-std::vector<KernelSpec> whole_space(const AttentionTraits& traits, const Arch& arch) {
+std::vector<KernelSpec> whole_space(const AttentionProblem& problem, const Arch& arch) {
+  const AttentionTraits traits = traits_of(problem);
   std::vector<KernelSpec> specs;
   for (const KernelConfig& config : config_space(traits, arch).valid) specs.push_back({traits, config, arch});
   return specs;
@@ -55,8 +56,8 @@ std::vector<KernelSpec> whole_space(const AttentionTraits& traits, const Arch& a
 /// of one core.
 std::vector<KernelSpec> all_specs(std::size_t family) {
   std::vector<KernelSpec> all;
-  for (const AttentionTraits& traits : problems()) {
-    std::ranges::copy(whole_space(traits, *find_arch(kFamilies[family])), std::back_inserter(all));
+  for (const AttentionProblem& problem : problems()) {
+    std::ranges::copy(whole_space(problem, *find_arch(kFamilies[family])), std::back_inserter(all));
   }
   return all;
 }
@@ -185,6 +186,5 @@ TEST_CASE("a spread over the configuration space compiles for every GPU family o
 
 TEST_CASE("every configuration of f16 d256 compiles for sm_90a or is refused for spilling") {
   if (fa2::test::nvrtc_missing()) return;
-  check_compilation(
-      whole_space({DType::f16, 256, 256, MaskKind::none, RowAlignment::bytes16}, *find_arch("sm_90a")));
+  check_compilation(whole_space({.head_dim = 256}, *find_arch("sm_90a")));
 }

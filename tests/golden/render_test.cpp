@@ -22,15 +22,14 @@ namespace {
 const std::filesystem::path kFolder = std::filesystem::path(FA2_SOURCE_DIR) / "tests" / "golden";
 constexpr std::string_view kRefresh = "; FA2_UPDATE_GOLDEN=1 rewrites the files of this test";
 
-KernelSpec pinned(const AttentionTraits& traits, std::string_view arch, std::string_view config) {
-  return {traits, parse_config(config), *find_arch(arch)};
+KernelSpec pinned(const AttentionProblem& problem, std::string_view arch, std::string_view config) {
+  return {traits_of(problem), parse_config(config), *find_arch(arch)};
 }
 
 /// With the heuristic's configuration for 4096 queries and keys.
-KernelSpec guessed(const AttentionTraits& traits, std::string_view arch) {
-  AttentionProblem p{traits.dtype, traits.mask, traits.row_alignment, traits.head_dim, traits.head_dim_v};
-  p.seqlen_q = p.seqlen_k = 4096;
-  return {traits, heuristic(p, *find_arch(arch)).config, *find_arch(arch)};
+KernelSpec guessed(AttentionProblem problem, std::string_view arch) {
+  problem.seqlen_q = problem.seqlen_k = 4096;
+  return {traits_of(problem), heuristic(problem, *find_arch(arch)).config, *find_arch(arch)};
 }
 
 /// Traits and arch together are distinct: they name the files.
@@ -39,17 +38,18 @@ std::vector<KernelSpec> golden_specs() {
   using enum MaskKind;
   using enum RowAlignment;
   return {
-      guessed({f16, 128, 128, causal_bottom_right, bytes16}, "sm_90a"),
-      guessed({bf16, 128, 128, none, bytes16}, "sm_80"),
-      guessed({bf16, 64, 64, causal_top_left, element}, "sm_90a"),
-      guessed({bf16, 192, 128, causal_bottom_right, bytes16}, "sm_100"),
-      guessed({bf16, 256, 256, none, bytes16}, "sm_120"),
-      pinned({f16, 8, 8, none, bytes16}, "sm_120", "tile_m=64,tile_n=128,stages=3,ctas_per_sm=3"),
-      pinned({f16, 64, 64, none, bytes16}, "sm_80", "tile_m=128,tile_n=80,stages=2,q_in_registers=1"),
-      pinned({f16, 72, 40, causal_bottom_right, bytes16}, "sm_90a",
+      guessed({.head_dim = 128, .mask = causal_bottom_right}, "sm_90a"),
+      guessed({.dtype = bf16, .head_dim = 128}, "sm_80"),
+      guessed({.dtype = bf16, .head_dim = 64, .mask = causal_top_left, .row_alignment = element}, "sm_90a"),
+      guessed({.dtype = bf16, .head_dim = 192, .head_dim_v = 128, .mask = causal_bottom_right}, "sm_100"),
+      guessed({.dtype = bf16, .head_dim = 256}, "sm_120"),
+      pinned({.head_dim = 8}, "sm_120", "tile_m=64,tile_n=128,stages=3,ctas_per_sm=3"),
+      pinned({.head_dim = 64}, "sm_80", "tile_m=128,tile_n=80,stages=2,q_in_registers=1"),
+      pinned({.head_dim = 72, .head_dim_v = 40, .mask = causal_bottom_right}, "sm_90a",
              "tile_m=128,tile_n=96,warps=8,stages=2,ctas_per_sm=2"),
-      pinned({bf16, 128, 128, causal_top_left, element}, "sm_80", "tile_m=128,tile_n=32,warps=8,stages=4"),
-      pinned({f16, 256, 256, causal_bottom_right, bytes16}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
+      pinned({.dtype = bf16, .head_dim = 128, .mask = causal_top_left, .row_alignment = element}, "sm_80",
+             "tile_m=128,tile_n=32,warps=8,stages=4"),
+      pinned({.head_dim = 256, .mask = causal_bottom_right}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
   };
 }
 
@@ -119,7 +119,7 @@ std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig 
   return result;
 }
 
-constexpr AttentionTraits kPlain{DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16};
+const AttentionTraits kPlain = traits_of({.head_dim = 64});
 constexpr KernelConfig kSmall{.tile_m = 64, .tile_n = 32, .stages = 1};
 constexpr KernelConfig kHopper{.mainloop = 90,
                                .tile_m = 128,

@@ -19,7 +19,7 @@ using namespace fa2::test;
 namespace {
 
 AttentionProblem small_problem() {
-  return {DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 1, 4, 2, 97, 130};
+  return {.head_dim = 64, .heads_q = 4, .heads_kv = 2, .seqlen_q = 97, .seqlen_k = 130};
 }
 
 KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
@@ -78,7 +78,7 @@ TEST_CASE("what tune() finds is recorded, and used by the next context") {
   const ScopedContext current(0);
   const TemporaryDirectory cache;
   const AttentionProblem problem = {
-      DType::f16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 1, 4, 4, 500, 500};
+      .head_dim = 64, .mask = MaskKind::causal_bottom_right, .heads_q = 4, .seqlen_q = 500, .seqlen_k = 500};
   ContextOptions options = untuned(cache.path());
   options.tune_budget_ms = 1500;
   TuneReport report;

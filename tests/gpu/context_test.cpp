@@ -22,17 +22,35 @@ using namespace fa2::test;
 namespace {
 
 AttentionProblem small_problem() {
-  return {DType::f16, MaskKind::none, RowAlignment::bytes16, 64, 64, 1, 4, 2, 97, 130};
+  return {.head_dim = 64, .heads_q = 4, .heads_kv = 2, .seqlen_q = 97, .seqlen_k = 130};
 }
 
 /// Five kernels.
 std::vector<AttentionProblem> problems() {
   using enum MaskKind;
   return {small_problem(),
-          {DType::bf16, causal_bottom_right, RowAlignment::bytes16, 128, 128, 1, 4, 1, 130, 200},
-          {DType::f16, causal_top_left, RowAlignment::bytes16, 40, 72, 2, 2, 2, 65, 300},
-          {DType::bf16, none, RowAlignment::bytes16, 256, 256, 1, 2, 2, 70, 70},
-          {DType::bf16, none, RowAlignment::element, 64, 64, 1, 2, 1, 50, 257}};
+          {.dtype = DType::bf16,
+           .head_dim = 128,
+           .mask = causal_bottom_right,
+           .heads_q = 4,
+           .heads_kv = 1,
+           .seqlen_q = 130,
+           .seqlen_k = 200},
+          {.head_dim = 40,
+           .head_dim_v = 72,
+           .mask = causal_top_left,
+           .batch = 2,
+           .heads_q = 2,
+           .seqlen_q = 65,
+           .seqlen_k = 300},
+          {.dtype = DType::bf16, .head_dim = 256, .heads_q = 2, .seqlen_q = 70, .seqlen_k = 70},
+          {.dtype = DType::bf16,
+           .head_dim = 64,
+           .row_alignment = RowAlignment::element,
+           .heads_q = 2,
+           .heads_kv = 1,
+           .seqlen_q = 50,
+           .seqlen_k = 257}};
 }
 
 std::size_t occurrences(const std::string& text, const std::string& part) {

@@ -127,8 +127,14 @@ TEST_CASE("offsets beyond 2^31 elements in Q, K, V and O") {
   std::optional<DeviceBuffer> buffer = large_buffer();
   if (!buffer) return;
   Context context(untuned());
-  const AttentionProblem problem = {
-      DType::bf16, MaskKind::causal_bottom_right, RowAlignment::bytes16, 64, 64, 2, 4, 2, 131, 197};
+  const AttentionProblem problem = {.dtype = DType::bf16,
+                                    .head_dim = 64,
+                                    .mask = MaskKind::causal_bottom_right,
+                                    .batch = 2,
+                                    .heads_q = 4,
+                                    .heads_kv = 2,
+                                    .seqlen_q = 131,
+                                    .seqlen_k = 197};
   AttentionProblem misaligned = problem;
   misaligned.row_alignment = RowAlignment::element;
   precompile(context, {problem, misaligned});

@@ -13,7 +13,7 @@ using namespace fa2;
 namespace {
 
 AttentionTraits traits(int head_dim, int head_dim_v) {
-  return {DType::f16, head_dim, head_dim_v, MaskKind::none, RowAlignment::bytes16};
+  return traits_of({.head_dim = head_dim, .head_dim_v = head_dim_v});
 }
 
 /// The rule that `config` breaks; empty if it is valid.
@@ -252,7 +252,8 @@ TEST_CASE("config space: each main loop's default computes every problem that th
       for (int head_dim_v = 8; head_dim_v <= 256; head_dim_v += 8) {
         for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
           for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
-            const AttentionTraits t{DType::f16, head_dim, head_dim_v, mask, alignment};
+            const AttentionTraits t = traits_of(
+                {.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask, .row_alignment = alignment});
             REQUIRE(why_rejected({t, default_config(80), arch}).value_or("") == "");
             if (arch.compute_capability != 90 || alignment != RowAlignment::bytes16) continue;
             REQUIRE(why_rejected({t, default_config(90), arch}).value_or("") == "");

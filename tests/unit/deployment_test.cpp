@@ -25,7 +25,7 @@ namespace {
 
 AttentionProblem traits(int head_dim, MaskKind mask = MaskKind::none, int head_dim_v = 0,
                         RowAlignment alignment = RowAlignment::bytes16) {
-  return {DType::f16, mask, alignment, head_dim, head_dim_v};
+  return {.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask, .row_alignment = alignment};
 }
 
 /// What a server may meet: prefixes, single queries and long prompts, of groups that are powers of two or not.

@@ -16,7 +16,8 @@ void check_head_dims(int head_dim, int head_dim_v) {
     for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
         for (const int seqlen : {1, 64, 512, 4096, 100000}) {
-          AttentionProblem p{DType::f16, mask, alignment, head_dim, head_dim_v};
+          AttentionProblem p{
+              .head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask, .row_alignment = alignment};
           p.seqlen_q = p.seqlen_k = seqlen;
           const HeuristicChoice choice = heuristic(p, arch);
           const std::string broken = why_rejected({traits_of(p), choice.config, arch}).value_or("");

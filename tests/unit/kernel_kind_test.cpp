@@ -17,11 +17,7 @@ using namespace fa2;
 
 namespace {
 
-constexpr AttentionTraits kTraits{.dtype = DType::f16,
-                                  .head_dim = 64,
-                                  .head_dim_v = 64,
-                                  .mask = MaskKind::causal_bottom_right,
-                                  .row_alignment = RowAlignment::bytes16};
+const AttentionTraits kTraits = traits_of({.head_dim = 64, .mask = MaskKind::causal_bottom_right});
 
 const Arch& arch_of(const KernelKind& kind) {
   const auto found =

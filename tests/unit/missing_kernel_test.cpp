@@ -65,20 +65,25 @@ void check_command(const KernelSpec& spec) {
   CHECK(pack.specs(spec.arch.name).size() == 1);
 }
 
-KernelSpec spec(const char* arch, const char* config, AttentionTraits traits) {
-  return {traits, parse_config(config), *find_arch(arch)};
+KernelSpec spec(const char* arch, const char* config, const AttentionProblem& problem) {
+  return {traits_of(problem), parse_config(config), *find_arch(arch)};
 }
 
 }  // namespace
 
 TEST_CASE("missing kernel: the command makes a kernel of main loop 80, and it alone") {
-  check_command(spec("sm_80", "tile_m=128,tile_n=64,warps=4,stages=2,q_in_registers=1",
-                     {DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16}));
+  check_command(spec("sm_80", "tile_m=128,tile_n=64,warps=4,stages=2,q_in_registers=1", {.head_dim = 64}));
   check_command(spec("sm_120", "tile_m=64,tile_n=32,warps=4,stages=1",
-                     {DType::bf16, 72, 40, MaskKind::causal_top_left, RowAlignment::element}));
-  check_command(
-      spec("sm_90a", "tile_m=64,tile_n=64,warps=4,stages=2",
-           {DType::bf16, 128, 128, MaskKind::causal_bottom_right, RowAlignment::bytes16_any_order}));
+                     {.dtype = DType::bf16,
+                      .head_dim = 72,
+                      .head_dim_v = 40,
+                      .mask = MaskKind::causal_top_left,
+                      .row_alignment = RowAlignment::element}));
+  check_command(spec("sm_90a", "tile_m=64,tile_n=64,warps=4,stages=2",
+                     {.dtype = DType::bf16,
+                      .head_dim = 128,
+                      .mask = MaskKind::causal_bottom_right,
+                      .row_alignment = RowAlignment::bytes16_any_order}));
 }
 
 TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however many heads it packs") {
@@ -86,23 +91,24 @@ TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however m
     KernelSpec few = spec("sm_90a",
                           "mainloop=90,tile_m=64,tile_n=128,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,"
                           "schedule=2,overlap=1,speculative_max=1",
-                          {DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16});
+                          {.head_dim = 64});
     few.config.packed_heads = packed;
     check_command(few);
   }
-  check_command(spec("sm_90a",
-                     "mainloop=90,tile_m=192,tile_n=80,warps=12,stages=2,q_buffers=1,schedule=2,overlap=1,"
-                     "pingpong=1,skip_masked=1,packed_heads=16",
-                     {DType::bf16, 128, 64, MaskKind::causal_bottom_right, RowAlignment::bytes16}));
+  check_command(
+      spec("sm_90a",
+           "mainloop=90,tile_m=192,tile_n=80,warps=12,stages=2,q_buffers=1,schedule=2,overlap=1,"
+           "pingpong=1,skip_masked=1,packed_heads=16",
+           {.dtype = DType::bf16, .head_dim = 128, .head_dim_v = 64, .mask = MaskKind::causal_bottom_right}));
 }
 
 TEST_CASE("missing kernel: the command makes an interpreted kernel, where the host has a compiler") {
   check_command(spec("interpreter", "tile_m=64,tile_n=32,warps=4,stages=1",
-                     {DType::f16, 16, 16, MaskKind::none, RowAlignment::element}));
+                     {.head_dim = 16, .row_alignment = RowAlignment::element}));
   check_command(spec("interpreter",
                      "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,"
                      "packed_heads=8",
-                     {DType::f16, 64, 64, MaskKind::none, RowAlignment::bytes16}));
+                     {.head_dim = 64}));
 }
 
 #else

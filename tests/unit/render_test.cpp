@@ -21,9 +21,8 @@ namespace {
 
 /// The spec that the stand-in templates/config.cuh shows.
 KernelSpec shown_spec() {
-  return {{DType::f16, 128, 128, MaskKind::causal_bottom_right, RowAlignment::bytes16},
-          parse_config("tile_m=128,tile_n=64,warps=4,stages=2"),
-          *find_arch("sm_80")};
+  return {traits_of({.head_dim = 128, .mask = MaskKind::causal_bottom_right}),
+          parse_config("tile_m=128,tile_n=64,warps=4,stages=2"), *find_arch("sm_80")};
 }
 
 /// One of each main loop, for a GPU and for the interpreter.

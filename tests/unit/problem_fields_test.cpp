@@ -1,0 +1,159 @@
+// The list of a problem's fields, and what follows from it: each test goes over AttentionProblem::visit.
+#include <api/explanation.h>
+#include <autotune/bucket.h>
+#include <doctest/doctest.h>
+#include <fa2/problem.h>
+#include <generator/enum_words.h>
+#include <generator/kernel_source.h>
+#include <generator/kernel_spec.h>
+#include <generator/problem_text.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+AttentionProblem example() {
+  return {.head_dim = 64,
+          .head_dim_v = 128,
+          .batch = 2,
+          .heads_q = 32,
+          .heads_kv = 8,
+          .seqlen_q = 1024,
+          .seqlen_k = 4096};
+}
+
+/// Another valid value, far enough away for another tuning bucket.
+template <class Value>
+Value other(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return static_cast<Value>((static_cast<std::size_t>(value) + 1) % kEnumerators<Value>);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    return !value;
+  } else if constexpr (std::is_same_v<Value, std::int32_t>) {
+    return value + 8;
+  } else {
+    return value == 0 ? 4096 : 4 * value;
+  }
+}
+
+/// Two problems that differ in one field alone.
+struct Change {
+  std::string name;
+  bool specialises;
+  AttentionProblem before = example();
+  AttentionProblem after = example();
+};
+
+template <class Visit>
+void visit_field(Change& change, const Visit& visit) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole, auto& before, auto& after) {
+        if (name == change.name) visit(before, after);
+      },
+      change.before, change.after);
+}
+
+/// Every field's value; of an optional one also whether there is any.
+std::vector<Change> changes() {
+  std::vector<Change> all;
+  const AttentionProblem p = example();
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole role, const auto& value) {
+        all.push_back({.name = name, .specialises = role == FieldRole::specialises});
+        if (kIsOptional<std::remove_cvref_t<decltype(value)>>)
+          all.push_back({.name = name, .specialises = true});
+      },
+      p);
+  for (Change& change : all) {
+    visit_field(change, [&]<class Value>(Value& before, Value& after) {
+      if constexpr (!kIsOptional<Value>) {
+        after = other(before);
+      } else {
+        after = 4096;
+        if (!change.specialises) before = 64;
+      }
+    });
+  }
+  return all;
+}
+
+std::string json_of(const AttentionProblem& problem) {
+  Explanation explanation;
+  explanation.problem = problem;
+  return nlohmann::json::parse(to_json(explanation)).at("problem").dump();
+}
+
+std::string key_of(const AttentionProblem& problem) {
+  return render({traits_of(problem), KernelConfig{}, *find_arch("sm_80")}).key;
+}
+
+/// Converts to any field's type.
+struct Anything {
+  template <class Value>
+  operator Value() const;
+};
+
+/// How many initialisers Struct takes.
+template <class Struct, class... Fields>
+constexpr int field_count() {
+  if constexpr (requires { Struct{Fields{}..., Anything{}}; }) {
+    return field_count<Struct, Fields..., Anything>();
+  } else {
+    return sizeof...(Fields);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("problem's fields: none is missing in the list") {
+  int listed = 0;
+  const AttentionProblem p;
+  AttentionProblem::visit([&](const char*, FieldRole, const auto&) { ++listed; }, p);
+  CHECK(listed == field_count<AttentionProblem>());
+}
+
+TEST_CASE("problem's fields: each counts in comparison, hash, text, JSON and bucket") {
+  for (const Change& change : changes()) {
+    CAPTURE(change.name);
+    const AttentionProblem &before = change.before, &after = change.after;
+    CHECK(before == before);
+    CHECK(before != after);
+    CHECK(hash_value(before) != hash_value(after));
+    CHECK(to_string(before) != to_string(after));
+    CHECK(json_of(before) != json_of(after));
+    CHECK_FALSE(bucket_of(before) == bucket_of(after));
+  }
+}
+
+TEST_CASE("problem's fields: those that specialise are traits, of which names, keys and flags tell") {
+  for (const Change& change : changes()) {
+    CAPTURE(change.name);
+    const AttentionTraits a = traits_of(change.before), b = traits_of(change.after);
+    CHECK((a == b) != change.specialises);
+    CHECK((to_string(a) == to_string(b)) != change.specialises);
+    CHECK((flags_of(a) == flags_of(b)) != change.specialises);
+    CHECK((key_of(change.before) == key_of(change.after)) != change.specialises);
+  }
+}
+
+TEST_CASE("problem's fields: traits are those of the problem that they are") {
+  const AttentionTraits traits = traits_of(example());
+  CHECK(traits_of(traits) == traits);
+  CHECK(traits.head_dim_v == 128);
+  CHECK(traits.heads_q == AttentionProblem{}.heads_q);
+  CHECK(traits.seqlen_k == 0);
+  CHECK(traits_of({.head_dim = 64}) == traits_of({.head_dim = 64, .head_dim_v = 64, .batch = 7}));
+}
+
+TEST_CASE("problem's fields: flags") {
+  CHECK(flags_of(traits_of(example())) ==
+        "--dtype f16 --head-dim 64 --head-dim-v 128 --mask none --alignment bytes16");
+  CHECK(flag_of("heads_q") == "--heads");
+  CHECK(flag_of("seqlen_k") == "--seqlen-k");
+}
