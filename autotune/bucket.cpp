@@ -18,6 +18,39 @@ std::uint64_t power_of_two(int exponent) {
   return std::uint64_t{1} << std::clamp(exponent, 0, 63);
 }
 
+/// These make up the group and the heads.
+bool is_batch_or_heads(std::string_view field) {
+  return field == "batch" || field == "heads_q" || field == "heads_kv";
+}
+
+template <class Value>
+double number_of(const Value& value) {
+  return static_cast<double>(value);
+}
+template <class Value>
+double number_of(const std::optional<Value>& value) {
+  return value ? number_of(*value) : 0;
+}
+
+template <class Value>
+void set(Value& field, std::int64_t size) {
+  field = static_cast<Value>(size);
+}
+template <class Value>
+void set(std::optional<Value>& field, std::int64_t size) {
+  if (field) set(*field, size);
+}
+
+/// Calls size(name, value) for each of Bucket::sizes.
+template <class Problem, class Size>
+void visit_sizes(Problem& problem, const Size& size) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole role, auto& value) {
+        if (role == FieldRole::sizes && !is_batch_or_heads(name)) size(name, value);
+      },
+      problem);
+}
+
 }  // namespace
 
 Bucket bucket_of(const AttentionProblem& problem) {
@@ -26,9 +59,10 @@ Bucket bucket_of(const AttentionProblem& problem) {
   Bucket bucket;
   bucket.traits = to_string(traits_of(p));
   bucket.group_log2 = rounded_log2(heads_q / static_cast<double>(std::max<std::int64_t>(1, p.heads_kv)));
-  bucket.seqlen_q_log2 = rounded_log2(static_cast<double>(p.seqlen_q));
-  bucket.seqlen_k_log2 = rounded_log2(static_cast<double>(p.seqlen_k));
   bucket.heads_log2 = rounded_log2(static_cast<double>(p.batch) * heads_q);
+  visit_sizes(p, [&](const char* name, const auto& value) {
+    bucket.sizes.push_back({name, rounded_log2(number_of(value))});
+  });
   return bucket;
 }
 
@@ -41,21 +75,23 @@ AttentionProblem problem_of(const Bucket& bucket, const AttentionProblem& traits
   p.heads_kv = 1;
   p.heads_q = size(bucket.group_log2);
   p.batch = size(bucket.heads_log2 - bucket.group_log2);
-  p.seqlen_q = size(bucket.seqlen_q_log2);
-  p.seqlen_k = size(bucket.seqlen_k_log2);
+  auto next = bucket.sizes.begin();
+  visit_sizes(p, [&](const char*, auto& value) { set(value, size((next++)->log2)); });
   return p;
 }
 
 std::string to_string(const Bucket& bucket) {
-  return fmt::format("{} group ~{} seqlen ~{}x{} batch*heads ~{}", bucket.traits,
-                     power_of_two(bucket.group_log2), power_of_two(bucket.seqlen_q_log2),
-                     power_of_two(bucket.seqlen_k_log2), power_of_two(bucket.heads_log2));
+  std::string text = fmt::format("{} group ~{} batch*heads ~{}", bucket.traits,
+                                 power_of_two(bucket.group_log2), power_of_two(bucket.heads_log2));
+  for (const auto& [name, log2] : bucket.sizes) text += fmt::format(" {} ~{}", name, power_of_two(log2));
+  return text;
 }
 
 std::optional<int> distance(const Bucket& a, const Bucket& b) {
-  if (a.traits != b.traits) return std::nullopt;
-  return std::abs(a.group_log2 - b.group_log2) + std::abs(a.seqlen_q_log2 - b.seqlen_q_log2) +
-         std::abs(a.seqlen_k_log2 - b.seqlen_k_log2) + std::abs(a.heads_log2 - b.heads_log2);
+  if (a.traits != b.traits || a.sizes.size() != b.sizes.size()) return std::nullopt;
+  int sum = std::abs(a.group_log2 - b.group_log2) + std::abs(a.heads_log2 - b.heads_log2);
+  for (std::size_t i = 0; i < a.sizes.size(); ++i) sum += std::abs(a.sizes[i].log2 - b.sizes[i].log2);
+  return sum;
 }
 
 }  // namespace fa2

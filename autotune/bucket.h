@@ -5,16 +5,25 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace fa2 {
 
-/// The traits exactly; the query group size, lengths and batch * heads_q rounded to powers of two.
+/// A size of a problem, rounded.
+struct SizeLog2 {
+  std::string_view name;  ///< the field of AttentionProblem; static
+  int log2 = 0;           ///< round(log2(max(1, size))); 0 for an optional one that is not given
+
+  friend bool operator==(const SizeLog2&, const SizeLog2&) = default;
+};
+
+/// The traits exactly; the query group size, batch * heads_q and every other size rounded to powers of two.
 struct Bucket {
-  std::string traits;     ///< to_string(AttentionTraits)
-  int group_log2 = 0;     ///< round(log2(heads_q / heads_kv))
-  int seqlen_q_log2 = 0;  ///< round(log2(max(1, seqlen_q)))
-  int seqlen_k_log2 = 0;
-  int heads_log2 = 0;  ///< round(log2(batch * heads_q))
+  std::string traits;           ///< to_string(AttentionTraits)
+  int group_log2 = 0;           ///< round(log2(heads_q / heads_kv))
+  int heads_log2 = 0;           ///< round(log2(batch * heads_q))
+  std::vector<SizeLog2> sizes;  ///< all but batch and heads, in the problem's order
 
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
@@ -22,7 +31,7 @@ struct Bucket {
 Bucket bucket_of(const AttentionProblem& problem);
 
 /// A problem of the bucket: with one key/value head, and batch 1 where the group has all the heads. `traits` has
-/// the bucket's dtype, head dims, mask and alignment.
+/// the bucket's traits.
 AttentionProblem problem_of(const Bucket& bucket, const AttentionProblem& traits);
 
 std::string to_string(const Bucket& bucket);

@@ -25,17 +25,23 @@ constexpr int kFormat = 1;
 constexpr int kMaxDistance = 3;
 constexpr auto kLockPatience = 2s;
 
-int exponent_field(const json& object, const char* name) {
-  return static_cast<int>(integer_field(object, name, 0, 63));
+int exponent_field(const json& object, const std::string& name) {
+  return static_cast<int>(integer_field(object, name.c_str(), 0, 63));
 }
 
+std::string field_of(const SizeLog2& size) {
+  return fmt::format("{}_log2", size.name);
+}
+
+/// A size that the record does not have is the default: the field is younger than the record.
 Bucket parse_bucket(const json& object) {
-  Bucket bucket;
+  Bucket bucket = bucket_of({});
   object.at("traits").get_to(bucket.traits);
   bucket.group_log2 = exponent_field(object, "group_log2");
-  bucket.seqlen_q_log2 = exponent_field(object, "seqlen_q_log2");
-  bucket.seqlen_k_log2 = exponent_field(object, "seqlen_k_log2");
   bucket.heads_log2 = exponent_field(object, "heads_log2");
+  for (SizeLog2& size : bucket.sizes) {
+    if (object.contains(field_of(size))) size.log2 = exponent_field(object, field_of(size));
+  }
   return bucket;
 }
 
@@ -108,16 +114,15 @@ void append_line(const fs::path& path, const std::string& line) {
 std::string to_json_line(const TuningRecord& record) {
   json config = json::object();
   visit_own(record.config, [&](std::string_view name, std::int32_t value) { config[name] = value; });
+  json bucket = {{"traits", record.bucket.traits},
+                 {"group_log2", record.bucket.group_log2},
+                 {"heads_log2", record.bucket.heads_log2}};
+  for (const SizeLog2& size : record.bucket.sizes) bucket[field_of(size)] = size.log2;
   const json object = {{"format", kFormat},
                        {"device", record.device},
                        {"arch", record.arch},
                        {"sm_count", record.sm_count},
-                       {"bucket",
-                        {{"traits", record.bucket.traits},
-                         {"group_log2", record.bucket.group_log2},
-                         {"seqlen_q_log2", record.bucket.seqlen_q_log2},
-                         {"seqlen_k_log2", record.bucket.seqlen_k_log2},
-                         {"heads_log2", record.bucket.heads_log2}}},
+                       {"bucket", bucket},
                        {"config", config},
                        {"us", record.us},
                        {"heuristic_us", record.heuristic_us},

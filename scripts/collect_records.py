@@ -12,7 +12,7 @@ import json
 import re
 import sys
 
-BUCKET = ("group_log2", "seqlen_q_log2", "seqlen_k_log2", "heads_log2")
+BUCKET = ("group_log2", "seqlen_q_log2", "seqlen_k_log2", "heads_log2")  # and then the other sizes
 
 
 def records(path):
@@ -33,7 +33,8 @@ def sort_key(record):
     """What a record speaks for, in the order of a reader: d64 before d128."""
     bucket = record["bucket"]
     traits = [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", bucket["traits"])]
-    return record["arch"], record["sm_count"], traits, [bucket[name] for name in BUCKET]
+    sizes = sorted(size for size in bucket.items() if size[0] not in ("traits", *BUCKET))
+    return record["arch"], record["sm_count"], traits, [bucket[name] for name in BUCKET], sizes
 
 
 def main():

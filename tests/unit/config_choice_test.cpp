@@ -123,7 +123,7 @@ TEST_CASE("stored: exact, nearest, another device, heuristic") {
     const ConfigChoice choice =
         ConfigChooser(settings, store).choose(some_problem(), some_gpu(), must_not_search);
     CHECK(choice.origin == ConfigOrigin::tuned_nearest);
-    CHECK(has(choice, "seqlen ~1024x2048"));
+    CHECK(has(choice, "seqlen_q ~1024 seqlen_k ~2048"));
   }
   {
     TuningStore store("");

@@ -73,7 +73,7 @@ std::vector<std::string> faults_of(std::span<const EmbeddedFile> files) {
       const Bucket& b = record->bucket;
       const auto place =
           fmt::format("{} {} {} {} {} {} {} {}", record->device, record->arch, record->sm_count, b.traits,
-                      b.group_log2, b.seqlen_q_log2, b.seqlen_k_log2, b.heads_log2);
+                      b.group_log2, b.sizes[0].log2, b.sizes[1].log2, b.heads_log2);
       if (!known.insert(place).second) add("a second record of its bucket");
     }
   }
@@ -85,7 +85,10 @@ TuningRecord record(const std::string& traits = "f16_d64_none", int seqlen_log2 
   made.device = "GPU A";
   made.arch = "sm_80";
   made.sm_count = 108;
-  made.bucket = {traits, 0, seqlen_log2, seqlen_log2, 6};
+  made.bucket = {.traits = traits,
+                 .group_log2 = 0,
+                 .heads_log2 = 6,
+                 .sizes = {{"seqlen_q", seqlen_log2}, {"seqlen_k", seqlen_log2}}};
   made.us = 90;
   made.heuristic_us = 100;
   made.date = "2026-01-01T00:00:00Z";

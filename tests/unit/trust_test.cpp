@@ -229,7 +229,10 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "tuning records that others could have written are not used, nor added to") {
   const fs::path records = tuning_file(root);
-  const TuningRecord record{"GPU A", "sm_90a", 132, {"f16_d128_none", 2, 12, 12, 6}, {}, 1, 2, "", ""};
+  TuningRecord record;
+  record.device = "GPU A";
+  record.arch = "sm_90a";
+  record.bucket = bucket_of({.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096});
   TuningStore(records).add(record);
   REQUIRE(TuningStore(records).records().size() == 1);
   const std::string before = read_text(records);

@@ -17,7 +17,10 @@ namespace fs = std::filesystem;
 namespace {
 
 Bucket bucket(int seqlen_log2 = 12) {
-  return {"f16_d128_none", 2, seqlen_log2, seqlen_log2, 6};
+  return {.traits = "f16_d128_none",
+          .group_log2 = 2,
+          .heads_log2 = 6,
+          .sizes = {{"seqlen_q", seqlen_log2}, {"seqlen_k", seqlen_log2}}};
 }
 
 TuningRecord record(const std::string& device = "GPU A", int seqlen_log2 = 12, std::int32_t tile_m = 64) {
