@@ -159,7 +159,7 @@ int run(const Options& options, bool json) {
   const Device& gpu = options.device.gpu();
   const ScopedContext device_context(gpu.ordinal);
   ContextOptions settings;
-  if (!options.tune.empty()) settings.tune = tune_mode_of(options.tune);
+  settings.tune = enumerator_of<TuneMode>(options.tune);
   Context context(settings);
   const BenchInputs inputs(problems_of(points));
   const OwnedStream stream;
@@ -189,7 +189,7 @@ Verb add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   verb->add_option("--tune", options->tune, "How configurations are chosen (default: FA2_TUNE)")
-      ->check(tune_words());
+      ->check(word_check<TuneMode>());
   options->device.add_to(*verb);
   return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
 }

@@ -18,41 +18,44 @@ struct Options {
   std::vector<std::string> archs;
   std::vector<std::int32_t> head_dims = {64, 128};
   std::vector<std::int32_t> head_dims_v = {0};
-  std::vector<std::string> dtypes = {"f16", "bf16"};
+  std::vector<std::string> dtypes = words_of<DType>();
   std::string causal = "both";
   std::vector<std::string> masks;
   std::string alignment = "bytes16";
+  AttentionProblem fields;  ///< what no option above sets
   std::string out;
   int jobs = 0;
 };
 
+template <class Enum>
+std::vector<Enum> enumerators_of(const std::vector<std::string>& words) {
+  std::vector<Enum> values;
+  for (const std::string& word : words) values.push_back(*enumerator_of<Enum>(word));
+  return values;
+}
+
 std::vector<MaskKind> masks_of(const Options& options) {
-  if (options.masks.empty()) return masks_of_causal(options.causal);
-  std::vector<MaskKind> masks;
-  for (const std::string& word : options.masks) masks.push_back(mask_of(word));
-  return masks;
+  return options.masks.empty() ? masks_of_causal(options.causal) : enumerators_of<MaskKind>(options.masks);
 }
 
 std::vector<RowAlignment> alignments_of(const Options& options) {
-  if (options.alignment == "all")
-    return {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order};
-  return {alignment_of(options.alignment)};
+  if (options.alignment == "all") return enumerators_of<RowAlignment>(words_of<RowAlignment>());
+  return enumerators_of<RowAlignment>({options.alignment});
 }
 
 /// Every combination of what specialises a kernel; lengths and heads do not. @throws CLI::ValidationError.
 std::vector<AttentionProblem> problems_of(const Options& options) {
   std::vector<AttentionProblem> problems;
-  for (const std::string& dtype : options.dtypes) {
+  AttentionProblem p = options.fields;
+  for (const DType dtype : enumerators_of<DType>(options.dtypes)) {
     for (const std::int32_t head_dim : options.head_dims) {
       for (const std::int32_t head_dim_v : options.head_dims_v) {
         for (const MaskKind mask : masks_of(options)) {
           for (const RowAlignment alignment : alignments_of(options)) {
-            problems.push_back({.dtype = dtype_of(dtype),
-                                .head_dim = head_dim,
-                                .head_dim_v = head_dim_v,
-                                .mask = mask,
-                                .row_alignment = alignment});
-            require_valid_flags(problems.back());
+            p.dtype = dtype, p.head_dim = head_dim, p.head_dim_v = head_dim_v;
+            p.mask = mask, p.row_alignment = alignment;
+            require_valid_flags(p);
+            problems.push_back(p);
           }
         }
       }
@@ -186,18 +189,21 @@ Verb add_precompile(CLI::App& app) {
   add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
   add_list(*verb, "--head-dim", options->head_dims, "Head dimensions of Q and K");
   add_list(*verb, "--head-dim-v", options->head_dims_v, "Head dimensions of V and O; 0: that of Q");
-  add_list(*verb, "--dtype", options->dtypes, "Element types")->check(dtype_words());
+  add_list(*verb, "--dtype", options->dtypes, "Element types")->check(word_check<DType>());
   auto* causal = verb->add_option("--causal", options->causal,
                                   "Kernels with the bottom-right causal mask, without, both");
   causal->check(causal_words())->capture_default_str();
   add_list(*verb, "--mask", options->masks, "Masks by name, instead of --causal")
-      ->check(mask_words())
+      ->check(word_check<MaskKind>())
       ->excludes(causal);
+  std::vector<std::string> alignments = words_of<RowAlignment>();
+  alignments.emplace_back("all");
   verb->add_option(
           "--alignment", options->alignment,
           "For rows aligned to 16 bytes, to one element only, to 16 bytes with strides of any sign, all")
-      ->check(CLI::IsMember({"bytes16", "element", "bytes16_any_order", "all"}))
+      ->check(CLI::IsMember(alignments))
       ->capture_default_str();
+  add_missing_traits(*verb, options->fields);
   verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
   verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
       ->check(CLI::Range(0, 1024))

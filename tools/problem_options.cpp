@@ -1,21 +1,52 @@
 // The flags that several verbs share.
 #include <api/validate.h>
 #include <fmt/format.h>
+#include <generator/problem_text.h>
 #include <tools/problem_options.h>
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace fa2::tools {
 namespace {
 
-template <class Enum>
-Enum enum_of(const std::string& word, std::initializer_list<Enum> values) {
-  for (const Enum value : values) {
-    if (to_string(value) == word) return value;
+/// What help says of a problem's fields.
+constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
+    {"dtype", "Element type"},
+    {"head_dim", "Head dimension of Q and K, a multiple of 8 in 8..256"},
+    {"head_dim_v", "Head dimension of V and O; 0: that of Q"},
+    {"row_alignment", "What every row is aligned to"},
+    {"batch", "Batch size"},
+    {"heads_q", "Query heads"},
+    {"heads_kv", "Key/value heads, dividing --heads; 0: as many"},
+    {"seqlen_q", "Queries, if not --seqlen"},
+    {"seqlen_k", "Keys, if not --seqlen"},
+};
+
+/// Its name, of a field that the table does not have.
+std::string description_of(std::string_view field) {
+  for (const auto& [name, description] : kDescriptions) {
+    if (name == field) return description;
   }
-  throw CLI::ValidationError(fmt::format("\"{}\" is not understood", word));
+  return std::string(field);
+}
+
+/// The option that sets a field of a problem.
+template <class Value>
+void add_field(CLI::App& verb, std::string_view field, Value& value) {
+  const std::string flag = flag_of(field), description = description_of(field);
+  if constexpr (std::is_enum_v<Value>) {
+    add_word(verb, flag, value, description);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    verb.add_flag(flag, value, description);
+  } else if constexpr (kIsOptional<Value>) {
+    verb.add_option(flag, value, description);
+  } else {
+    verb.add_option(flag, value, description)->capture_default_str();
+  }
 }
 
 constexpr std::string_view kCuda = "cuda:";
@@ -35,27 +66,6 @@ int ordinal_of(const std::string& text) {
 
 }  // namespace
 
-CLI::IsMember dtype_words() {
-  return CLI::IsMember({"f16", "bf16"});
-}
-DType dtype_of(const std::string& word) {
-  return enum_of(word, {DType::f16, DType::bf16});
-}
-
-CLI::IsMember alignment_words() {
-  return CLI::IsMember({"bytes16", "element", "bytes16_any_order"});
-}
-RowAlignment alignment_of(const std::string& word) {
-  return enum_of(word, {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order});
-}
-
-CLI::IsMember mask_words() {
-  return CLI::IsMember({"none", "causal_bottom_right", "causal_top_left"});
-}
-MaskKind mask_of(const std::string& word) {
-  return enum_of(word, {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left});
-}
-
 CLI::IsMember causal_words() {
   return CLI::IsMember({"yes", "no", "both"});
 }
@@ -65,21 +75,10 @@ std::vector<MaskKind> masks_of_causal(const std::string& word) {
   return {MaskKind::none, MaskKind::causal_bottom_right};
 }
 
-CLI::IsMember tune_words() {
-  return CLI::IsMember({"off", "stored", "search"});
-}
-TuneMode tune_mode_of(const std::string& word) {
-  if (word == "off") return TuneMode::off;
-  return word == "stored" ? TuneMode::stored : TuneMode::search;
-}
-
 void MaskOptions::add_to(CLI::App& verb) {
   auto* flag =
       verb.add_flag("--causal", causal, "Causal mask, bottom-right aligned: the last query sees every key");
-  verb.add_option("--mask", word, "Any mask by name")
-      ->check(mask_words())
-      ->capture_default_str()
-      ->excludes(flag);
+  add_word(verb, "--mask", named, "Any mask by name")->excludes(flag);
 }
 
 void require_valid_flags(const AttentionProblem& problem) {
@@ -88,42 +87,39 @@ void require_valid_flags(const AttentionProblem& problem) {
 }
 
 void ProblemOptions::add_to(CLI::App& verb) {
-  const auto option = [&](const char* name, auto& value, const char* description) {
-    return verb.add_option(name, value, description)->capture_default_str();
-  };
-  option("--dtype", dtype, "Element type")->check(dtype_words());
-  option("--head-dim", head_dim, "Head dimension of Q and K, a multiple of 8 in 8..256");
-  option("--head-dim-v", head_dim_v, "Head dimension of V and O; 0: that of Q");
-  mask.add_to(verb);
-  option("--batch", batch, "Batch size");
-  option("--heads", heads, "Query heads");
-  option("--heads-kv", heads_kv, "Key/value heads, dividing --heads; 0: as many");
-  option("--seqlen", seqlen, "Queries and keys");
-  verb.add_option("--seqlen-q", seqlen_q, "Queries, if not --seqlen");
-  verb.add_option("--seqlen-k", seqlen_k, "Keys, if not --seqlen");
-  option("--alignment", alignment, "What every row is aligned to")->check(alignment_words());
+  AttentionProblem::visit(
+      [&](const std::string_view name, FieldRole, auto& value) {
+        if (name == "mask") return mask.add_to(verb);
+        if (name == "seqlen_k") return add_field(verb, name, seqlen_k);
+        if (name != "seqlen_q") return add_field(verb, name, value);
+        verb.add_option("--seqlen", seqlen, "Queries and keys")->capture_default_str();
+        add_field(verb, name, seqlen_q);
+      },
+      fields);
 }
 
 AttentionProblem ProblemOptions::problem() const {
-  AttentionProblem problem;
-  problem.dtype = dtype_of(dtype);
+  AttentionProblem problem = fields;
   problem.mask = mask.mask();
-  problem.row_alignment = alignment_of(alignment);
-  problem.head_dim = head_dim;
-  problem.head_dim_v = head_dim_v;
-  problem.batch = batch;
-  problem.heads_q = heads;
-  problem.heads_kv = heads_kv;
   problem.seqlen_q = seqlen_q.value_or(seqlen);
   problem.seqlen_k = seqlen_k.value_or(seqlen);
   require_valid_flags(problem);
   return problem.normalized();
 }
 
+void add_missing_traits(CLI::App& verb, AttentionProblem& problem) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole role, auto& value) {
+        const bool is_trait = role == FieldRole::specialises || kIsOptional<std::decay_t<decltype(value)>>;
+        if (is_trait && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
+      },
+      problem);
+}
+
 void MatrixOptions::add_to(CLI::App& verb) {
   add_list(verb, "--head-dim", head_dims, "Head dimensions");
   add_list(verb, "--seqlen", seqlens, "Sequence lengths")->check(CLI::PositiveNumber);
-  add_list(verb, "--dtype", dtypes, "Element types")->check(dtype_words());
+  add_list(verb, "--dtype", dtypes, "Element types")->check(word_check<DType>());
   verb.add_option("--causal", causal, "With the causal mask, without, both")
       ->check(causal_words())
       ->capture_default_str();
@@ -138,7 +134,7 @@ std::vector<AttentionProblem> MatrixOptions::problems() const {
       for (const MaskKind mask : masks_of_causal(causal)) {
         for (const std::int64_t seqlen : seqlens) {
           AttentionProblem problem;
-          problem.dtype = dtype_of(word);
+          problem.dtype = *enumerator_of<DType>(word);
           problem.mask = mask;
           problem.head_dim = head_dim;
           problem.heads_q = std::max<std::int64_t>(1, hidden / std::max(head_dim, 1));

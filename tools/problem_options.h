@@ -3,6 +3,7 @@
 
 #include <fa2/attention.h>
 #include <generator/arch.h>
+#include <generator/enum_words.h>
 #include <runtime/device.h>
 
 #include <CLI/CLI.hpp>
@@ -13,45 +14,41 @@
 
 namespace fa2::tools {
 
-/// Words that options accept, for CLI11 to check, and what they mean.
-CLI::IsMember dtype_words();
-DType dtype_of(const std::string& word);
+/// The words of an enumeration, for CLI11 to check.
+template <class Enum>
+CLI::IsMember word_check() {
+  return CLI::IsMember(words_of<Enum>());
+}
 
-CLI::IsMember alignment_words();
-RowAlignment alignment_of(const std::string& word);
-
-CLI::IsMember mask_words();
-MaskKind mask_of(const std::string& word);
+/// Adds an option that takes a word of an enumeration.
+template <class Enum>
+CLI::Option* add_word(CLI::App& verb, const std::string& flag, Enum& value, const std::string& description) {
+  const auto set = [&value](const std::string& word) { value = enumerator_of<Enum>(word).value_or(value); };
+  return verb.add_option_function<std::string>(flag, set, description)
+      ->check(word_check<Enum>())
+      ->default_str(std::string(word_of(value)));
+}
 
 /// "yes" (causal_bottom_right), "no", "both".
 CLI::IsMember causal_words();
 std::vector<MaskKind> masks_of_causal(const std::string& word);
 
-CLI::IsMember tune_words();
-TuneMode tune_mode_of(const std::string& word);
-
 /// `--causal` and `--mask` of one problem.
 struct MaskOptions {
   bool causal = false;
-  std::string word = "none";
+  MaskKind named = MaskKind::none;
 
   void add_to(CLI::App& verb);
-  MaskKind mask() const { return causal ? MaskKind::causal_bottom_right : mask_of(word); }
+  MaskKind mask() const { return causal ? MaskKind::causal_bottom_right : named; }
 };
 
 /// @throws CLI::ValidationError listing every rule that a problem made of flags breaks.
 void require_valid_flags(const AttentionProblem& problem);
 
-/// One problem.
+/// One problem: an option for each of its fields.
 struct ProblemOptions {
-  std::string dtype = "f16";
-  std::string alignment = "bytes16";
+  AttentionProblem fields = {.head_dim = 128, .heads_q = 16};  ///< all but those below
   MaskOptions mask;
-  std::int32_t head_dim = 128;
-  std::int32_t head_dim_v = 0;
-  std::int64_t batch = 1;
-  std::int64_t heads = 16;
-  std::int64_t heads_kv = 0;
   std::int64_t seqlen = 4096;
   std::optional<std::int64_t> seqlen_q;  ///< where it is not seqlen
   std::optional<std::int64_t> seqlen_k;
@@ -60,6 +57,9 @@ struct ProblemOptions {
   /// Normalized. @throws CLI::ValidationError.
   AttentionProblem problem() const;
 };
+
+/// Adds an option for each field of `problem` that specialises a kernel and that `verb` has none for yet.
+void add_missing_traits(CLI::App& verb, AttentionProblem& problem);
 
 /// Every combination of head dimension, mask, length and element type; FlashAttention's matrix by default.
 struct MatrixOptions {

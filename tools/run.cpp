@@ -24,7 +24,7 @@ struct Options {
   MaskOptions mask;
   std::optional<float> scale;
   std::string layout = "bshd";
-  std::string dtype = "f16";
+  DType dtype = DType::f16;
   DeviceOption device;
   bool check = false;
 
@@ -44,7 +44,7 @@ struct Outputs {
 };
 
 Inputs read_inputs(const Options& options) {
-  const DType dtype = dtype_of(options.dtype);
+  const DType dtype = options.dtype;
   Inputs in;
   in.q = read_tensor(options.q, options.file_layout(), dtype);
   in.k = read_tensor(options.k, options.file_layout(), dtype);
@@ -215,9 +215,7 @@ Verb add_run(CLI::App& app) {
                    "Dimensions of the files: batch, seqlen, heads, head_dim by letter")
       ->check(CLI::IsMember({"bshd", "bhsd"}))
       ->capture_default_str();
-  verb->add_option("--dtype", options->dtype, "Element type to compute in")
-      ->check(dtype_words())
-      ->capture_default_str();
+  add_word(*verb, "--dtype", options->dtype, "Element type to compute in");
   options->device.add_to(*verb);
   verb->add_flag("--check", options->check,
                  "Compare with a float64 reference; exit status 1 if the error is too large");
