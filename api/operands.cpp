@@ -7,28 +7,20 @@ namespace {
 /// A (batch, head, row, column) tensor with strides of its own.
 Operand rows_of(std::string_view name, Access access, const void* data, ElementType element,
                 const std::array<std::int64_t, 4>& extents, const TensorStrides& strides) {
-  Operand operand;
-  operand.name = name;
-  operand.element = element;
-  operand.access = access;
-  operand.strided = true;
-  operand.data = data;
-  operand.extents = extents;
-  operand.strides = {strides.batch, strides.head, strides.row};
-  return operand;
+  return {.name = name,
+          .element = element,
+          .access = access,
+          .strided = true,
+          .data = data,
+          .extents = extents,
+          .strides = {strides.batch, strides.head, strides.row}};
 }
 
 /// A contiguous tensor that may be left out.
 Operand optional(std::string_view name, Access access, const void* data, ElementType element,
                  const std::array<std::int64_t, 4>& extents) {
-  Operand operand;
-  operand.name = name;
-  operand.element = element;
-  operand.access = access;
-  operand.optional = true;
-  operand.data = data;
-  operand.extents = extents;
-  return operand;
+  return {
+      .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
 }
 
 }  // namespace
