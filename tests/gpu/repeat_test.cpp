@@ -20,14 +20,15 @@ constexpr int kLaunches = 1000;
 /// Ragged, and more tiles than a GPU holds blocks at a time: which block gets which one differs from launch
 /// to launch where the schedule is dynamic.
 AttentionProblem ragged(int head_dim, MaskKind mask) {
-  return {.dtype = DType::bf16,
-          .head_dim = head_dim,
-          .mask = mask,
-          .batch = 3,
-          .heads_q = 32,
-          .heads_kv = 8,
-          .seqlen_q = 421,
-          .seqlen_k = 459};
+  return AttentionProblem{.dtype = DType::bf16,
+                          .head_dim = head_dim,
+                          .mask = mask,
+                          .batch = 3,
+                          .heads_q = 32,
+                          .heads_kv = 8,
+                          .seqlen_q = 421,
+                          .seqlen_k = 459}
+      .normalized();
 }
 
 /// One launch's O and log-sum-exp, end to end.
