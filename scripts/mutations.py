@@ -14,7 +14,8 @@ RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
 MAINLOOP = "attention/mainloop_sm80.cuh"
 MASK = "attention/mask.cuh"
-RANGE = "attention/block_range.cuh"
+BLOCKS = "attention/key_blocks.cuh"
+SEQUENCE = "attention/sequence.cuh"
 SOFTMAX = "attention/softmax.cuh"
 QUERY = "attention/query_operand.cuh"
 EPILOGUE = "attention/epilogue.cuh"
@@ -68,20 +69,20 @@ MUTATIONS = [
     Mutation(RING, "the last block of K and V is loaded without a bound", "fetch<true, one_slot>", "fetch<false, one_slot>"),
     Mutation(RING, "one slot: V is loaded without a bound", "load_tile<threads, aligned, true>", "load_tile<threads, aligned, false>"),
     # Which keys, rows, heads.
-    Mutation(MASK, "mask off by one key: > for >=", "8 * n + i >= end", "8 * n + i > end"),
-    Mutation(MASK, "a query does not see its own key", "diagonal + 1 < seqlen_k ? diagonal + 1", "diagonal < seqlen_k ? diagonal"),
-    Mutation(MASK, "bottom-right offset lost", "query - seqlen_q + seqlen_k : query", "query : query"),
-    Mutation(MASK, "bottom-right offset in a top-left mask", "? query - seqlen_q + seqlen_k : query",
-             "? query - seqlen_q + seqlen_k : query - seqlen_q + seqlen_k"),
-    Mutation(MASK, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
+    Mutation(MASK, "mask off by one key: > for >=", "col >= end", "col > end"),
+    Mutation(MASK, "a query does not see its own key", "diagonal + 1 < shape.seqlen_k ? diagonal + 1", "diagonal < shape.seqlen_k ? diagonal"),
+    Mutation(MASK, "bottom-right offset lost", "query - shape.seqlen_q + shape.seqlen_k : query", "query : query"),
+    Mutation(MASK, "bottom-right offset in a top-left mask", "? query - shape.seqlen_q + shape.seqlen_k : query",
+             "? query - shape.seqlen_q + shape.seqlen_k : query - shape.seqlen_q + shape.seqlen_k"),
+    Mutation(REGISTERS, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
     Mutation(MASK, "mask ignores the fragment's column", " - first_key - fragment_col();", " - first_key;"),
-    Mutation(MAINLOOP, "mask in the last key block only", "n >= blocks.first_masked", "n == blocks.end - 1"),
+    Mutation(MAINLOOP, "mask in the last key block only", "blocks.needs_mask(n)", "n == blocks.end - 1"),
     Mutation(FORWARD, "mask without the warp's rows", "mask, tile_row + warp_row, q", "mask, tile_row, q"),
-    Mutation(RANGE, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
-    Mutation(RANGE, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
-    Mutation(RANGE, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
-    Mutation(RANGE, "last key of a tile's range lost", "mask.visible_end(next_row - 1) : 0", "mask.visible_end(next_row - 1) - 1 : 0"),
-    Mutation(RANGE, "keys of rows beyond seqlen_q are loaded", "first_row + rows < mask.rows ? first_row + rows : mask.rows",
+    Mutation(BLOCKS, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
+    Mutation(BLOCKS, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
+    Mutation(BLOCKS, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
+    Mutation(BLOCKS, "last key of a tile's range lost", "mask.visible_end(next_row - 1) : 0", "mask.visible_end(next_row - 1) - 1 : 0"),
+    Mutation(BLOCKS, "keys of rows beyond seqlen_q are loaded", "first_row + rows < mask.shape.rows ? first_row + rows : mask.shape.rows",
              "first_row + rows"),
     Mutation(FORWARD, "key head = query head modulo the group", "at.head / params.queries_per_kv", "at.head % params.queries_per_kv"),
     Mutation(FORWARD, "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
@@ -163,8 +164,8 @@ MUTATIONS = [
     hopper(PRODUCER, "waits for a reader of a slot that was never loaded", "slot.parity ^ 1", "slot.parity"),
     hopper(PRODUCER, "expects the bytes of one warpgroup's queries", "Layout::warpgroups * Layout::QueryTile::bytes", "Layout::QueryTile::bytes"),
     hopper(PRODUCER, "overlap: values of a block before the keys of the next",
-           "        if (Config::overlap && n > 0) load_keys(at, n - 1);\n        load_values(at, n);\n",
-           "        load_values(at, n);\n        if (Config::overlap && n > 0) load_keys(at, n - 1);\n"),
+           "        if (Config::overlap && n > blocks.begin) load_keys(at, n - 1);\n        load_values(at, n);\n",
+           "        load_values(at, n);\n        if (Config::overlap && n > blocks.begin) load_keys(at, n - 1);\n"),
     # Main loop 90: the output's way through shared memory.
     hopper(STORE, "fence.proxy.async after the barrier, not before",
            "    ptx::fence_proxy_async_shared();\n    ptx::bar_sync(own_barrier(warpgroup), 128);\n",
@@ -173,16 +174,16 @@ MUTATIONS = [
     hopper(STORE, "head_dim != head_dim_v: output staged over queries that other warps read",
            "      ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do\n", ""),
     hopper(STORE, "queries' buffer released before the TMA store has read it", "      ptx::bulk_wait_group_read<0>();\n", ""),
-    hopper(MAINLOOP90, "a tile without keys keeps the queries' buffer before", "    if (loaded == 0) {\n      store.finish_before();\n", "    if (loaded == 0) {\n"),
+    hopper(MAINLOOP90, "a tile without keys keeps the queries' buffer before", "    if (loaded.is_empty()) {\n      store.finish_before();\n", "    if (loaded.is_empty()) {\n"),
     hopper(FORWARD90, "setmaxnreg by one warp of the producer's warpgroup",
            "    ptx::setmaxnreg_dec<Config::producer_registers>();\n    if (ptx::warp_index() == 0) ",
            "    if (ptx::warp_index() != 0) return;\n    ptx::setmaxnreg_dec<Config::producer_registers>();\n    "),
     # Main loop 90: which tile, which row, which head.
     hopper(SCHEDULE, "the counter of tiles does not return to 0", "params.next_tile, params.tile_count - 1)", "params.next_tile, params.tile_count)"),
     hopper(SCHEDULE, "number of the next tile read without a wait", "    ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));\n", ""),
-    hopper(MASK, "packed heads: mask by the row, not by its query", "static_cast<int>(static_cast<u32>(row) / Config::packed_heads)", "row"),
+    hopper(SEQUENCE, "packed heads: mask by the row, not by its query", "static_cast<int>(static_cast<u32>(row) / Config::packed_heads)", "row"),
     hopper(EPILOGUE, "packed heads: LSE as if rows were grouped by heads",
-           "(first_head + row % kPacked) * params.seqlen_q + row / kPacked",
+           "(first_head + Rows::head(row)) * params.seqlen_q + Rows::query(row)",
            "(first_head + row / params.seqlen_q) * params.seqlen_q + row % params.seqlen_q"),
     hopper(TMA, "packed heads: TMA coordinate of the row, not of its query", "at.row / kPackedHeads", "at.row"),
     # Main loop 90: swizzles and matrix descriptors.
@@ -192,7 +193,7 @@ MUTATIONS = [
     hopper(MAINLOOP90, "scores beyond any power of two are not computed again",
            "if (softmax.speculate(scores, rises)) return rises;", "softmax.speculate(scores, rises);\n        return rises;"),
     hopper(MAINLOOP90, "speculation does not tell that the output must be rescaled", "return rises;\n        // A", "return false;\n        // A"),
-    hopper(MAINLOOP90, "rows that saw no key yet are speculated on", "n < blocks.first_masked && softmax.settled", "n < blocks.first_masked"),
+    hopper(MAINLOOP90, "rows that saw no key yet are speculated on", "!blocks.needs_mask(n) && softmax.settled", "!blocks.needs_mask(n)"),
     hopper(SOFTMAX, "large scores are speculated on", "settled = near && !ptx", "settled = !ptx"),
     hopper(SOFTMAX, "speculation: a dominating key is not looked for", "tolerated[m][half] = tolerable(4.0f * sum[m][half])",
            "tolerated[m][half] = 128.0f * Unit::value"),

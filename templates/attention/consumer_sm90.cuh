@@ -11,7 +11,6 @@ template <class Config>
 FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
                         int warpgroup) {
   const AttentionParams& attention = params.attention;
-  const Mask<Config> mask{attention.seqlen_q, attention.seqlen_k, attention.q_rows};
   const Turns<Config> turns{warpgroup};
   KeyValueReader<Config> ring{shared, {}};
   TileFollower<Config> tiles{params, shared, 0};
@@ -21,13 +20,14 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     const TileCoordinates at = tile_of(tile, attention);
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
     const int warp_row = group_row + ptx::warp_index() % 4 * 16;
+    const Mask<Config> mask{shape_of(attention, at.batch)};
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
     MainloopSm90<Config> mainloop{
         mask, turns, ring, store, shared.queries(buffer, warpgroup), warp_row, attention.scale < 0.0f};
     mainloop.softmax.start(attention.scale_log2);
-    mainloop.run(block_range(mask, at.q_tile * Config::tile_m, Config::tile_m).end,
-                 block_range(mask, group_row, 64));
+    mainloop.run(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m),
+                 key_blocks(mask, group_row, 64));
     mainloop.softmax.finish(mainloop.output);
     store_lse<Config>(attention, at, warp_row, mainloop.softmax);
     store.start(mainloop.output, {group_row, at.head, at.batch});

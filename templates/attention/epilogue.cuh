@@ -43,15 +43,15 @@ template <class Config, int kM, class Element>
 FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& at, int first_row,
                           const OnlineSoftmax<kM, Element>& softmax) {
   if (params.lse == nullptr || fragment_col() != 0) return;
-  constexpr int kPacked = Config::packed_heads;
-  const i64 first_head = (static_cast<i64>(at.batch) * params.heads_q + at.head) * kPacked;
+  using Rows = RowMap<Config>;
+  const i64 first_head = (static_cast<i64>(at.batch) * params.heads_q + at.head) * Config::packed_heads;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
       if (row >= params.q_rows) continue;
-      float* const lse = params.lse + (first_head + row % kPacked) * params.seqlen_q + row / kPacked;
+      float* const lse = params.lse + (first_head + Rows::head(row)) * params.seqlen_q + Rows::query(row);
       ptx::st_global_f32(lse, softmax.log_sum_exp(m, half, params.empty_row_lse));
     }
   }

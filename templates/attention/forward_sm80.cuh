@@ -19,7 +19,7 @@ FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const TensorRef& stride
 /// on return.
 template <class Config>
 FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count,
-                             float scale, KeyValueRing<Config>& ring, const BlockRange& blocks) {
+                             float scale, KeyValueRing<Config>& ring, const KeyBlocks<Config>& blocks) {
   load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned, true>(q.tile, rows, row_count);
   ptx::cp_async_commit_group();
   if constexpr (Config::q_in_registers) {
@@ -42,9 +42,9 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   using Layout = SharedLayout<Config>;
   const SharedAddress shared = ptx::dynamic_shared();
   const TileCoordinates at = tile_of(ptx::block_index(), params);
-  const Mask<Config> mask{params.seqlen_q, params.seqlen_k, params.q_rows};
+  const Mask<Config> mask{shape_of(params, at.batch)};
   const int tile_row = at.q_tile * Config::tile_m;
-  const BlockRange blocks = block_range(mask, tile_row, Config::tile_m);
+  const KeyBlocks<Config> blocks = key_blocks(mask, tile_row, Config::tile_m);
   const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;
   const int kv_head = at.head / params.queries_per_kv;
 

@@ -1,7 +1,7 @@
 // The pipeline that brings K and V blocks into shared memory with cp.async, from the last block to the first.
 #pragma once
 
-#include "attention/block_range.cuh"
+#include "attention/key_blocks.cuh"
 #include "attention/shared_layout.cuh"
 #include "ptx/barrier.cuh"
 #include "tile/copy.cuh"
@@ -29,7 +29,7 @@ struct KeyValueRing {
 
   /// Starts the first loads. Only the last block of the range can reach beyond its keys: it alone is bounded,
   /// and what no row may see arrives as zeros.
-  FA2_DEVICE void start(const BlockRange& blocks) {
+  FA2_DEVICE void start(const KeyBlocks<Config>& blocks) {
     current = 0;
     const int last = blocks.end - 1;
     fetch<true, one_slot>(last, 0, blocks.key_end);
@@ -39,7 +39,7 @@ struct KeyValueRing {
 
   /// Returns when block `n`'s keys are there for every thread, having started to load what may now be
   /// overwritten: nobody reads the block before it any more.
-  FA2_DEVICE void await_keys(int n, const BlockRange& blocks) {
+  FA2_DEVICE void await_keys(int n, const KeyBlocks<Config>& blocks) {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     ptx::bar_sync();
     if constexpr (one_slot) {

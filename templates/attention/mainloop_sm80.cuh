@@ -2,7 +2,7 @@
 // GPU.
 #pragma once
 
-#include "attention/block_range.cuh"
+#include "attention/key_blocks.cuh"
 #include "attention/key_value_ring.cuh"
 #include "attention/query_operand.cuh"
 #include "attention/score_mod.cuh"
@@ -28,9 +28,9 @@ struct MainloopSm80 {
   OnlineSoftmax<m_tiles, Element> softmax;
 
   /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
-  FA2_DEVICE void run(const BlockRange& blocks, const Mask<Config>& mask, int first_row,
+  FA2_DEVICE void run(const KeyBlocks<Config>& blocks, const Mask<Config>& mask, int first_row,
                       const QueryOperand<Config>& q, KeyValueRing<Config>& ring) {
-    for (int n = blocks.end - 1; n >= 0; --n) {
+    for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       Scores scores;
       scores.clear();
       ring.await_keys(n, blocks);
@@ -38,7 +38,7 @@ struct MainloopSm80 {
       for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(scores, q.step(k), ring.keys(), 16 * k);
       ring.await_values(n);
       ScoreMod<Config>::apply(scores, first_row, n * Config::tile_n);
-      if (n >= blocks.first_masked) mask.apply(scores, first_row, n * Config::tile_n);
+      if (blocks.needs_mask(n)) mask.apply(scores, first_row, n * Config::tile_n);
       if (softmax.step(scores)) softmax.rescale(output);
       FA2_UNROLL
       for (int k = 0; k < Config::tile_n / 16; ++k) {

@@ -2,8 +2,8 @@
 // 64 query rows.
 #pragma once
 
-#include "attention/block_range.cuh"
 #include "attention/epilogue_sm90.cuh"
+#include "attention/key_blocks.cuh"
 #include "attention/pipeline_sm90.cuh"
 #include "attention/score_mod.cuh"
 #include "attention/softmax.cuh"
@@ -42,6 +42,7 @@ struct MainloopSm90 {
   using Element = typename Config::Element;
   using Layout = SharedLayoutSm90<Config>;
   using Cursor = RingCursor<Config::stages>;
+  using Blocks = KeyBlocks<Config>;
   static constexpr int steps = Config::tile_n / 16;
 
   const Mask<Config>& mask;
@@ -59,9 +60,9 @@ struct MainloopSm90 {
 
   /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. On
   /// return `output` is unnormalised.
-  FA2_DEVICE void run(int loaded, const BlockRange& own) {
+  FA2_DEVICE void run(const Blocks& loaded, const Blocks& own) {
     output.clear();
-    if (loaded == 0) {
+    if (loaded.is_empty()) {
       store.finish_before();
     } else if constexpr (Config::overlap) {
       run_overlapped(loaded, own);
@@ -72,11 +73,12 @@ struct MainloopSm90 {
 
  private:
   /// One product after the other; the probabilities take the registers of the scores.
-  FA2_DEVICE void run_in_sequence(int loaded, const BlockRange& own) {
+  FA2_DEVICE void run_in_sequence(const Blocks& loaded, const Blocks& own) {
     bool first = true;
-    for (int n = loaded - 1; n >= 0; --n) {
+    for (int n = loaded.end - 1; n >= loaded.begin; --n) {
       const Cursor keys = ring.take(), values = ring.take();
-      if (Config::skip_masked && n >= own.end && n > 0) {
+      const bool above = n >= own.end && n > loaded.begin, below = own.is_below(n) && !first;
+      if (Config::skip_masked && (above || below)) {
         ring.skip(keys);
         ring.skip(values);
         continue;
@@ -98,18 +100,20 @@ struct MainloopSm90 {
   }
 
   /// The next block's Q K^T and this block's P V are in flight together, beside the next block's softmax.
-  FA2_DEVICE void run_overlapped(int loaded, const BlockRange& own) {
-    int n = loaded - 1;
+  FA2_DEVICE void run_overlapped(const Blocks& loaded, const Blocks& own) {
+    int n = loaded.end - 1;
     Cursor first = ring.take();
     if constexpr (Config::skip_masked) {
       // The producer's order: the keys of a block come before the values of the block above it.
-      for (; n >= own.end && n > 0; --n) {
+      for (; n >= own.end && n > loaded.begin; --n) {
         ring.skip(first);
         first = ring.take();
         ring.skip(ring.take());
         turns.skip();
       }
     }
+    const int lowest =
+        Config::skip_masked && own.is_below(loaded.begin) ? (own.is_below(n) ? n : own.begin) : loaded.begin;
     ring.await(first);
     issue_scores(first);
     store.finish_before();
@@ -118,7 +122,7 @@ struct MainloopSm90 {
     exact_softmax_of(n, own);
     ring.release(first);
     round_probabilities();
-    while (n-- > 0) {
+    while (n-- > lowest) {
       const Cursor keys = ring.take(), values = ring.take();
       ring.await(keys);
       turns.await();
@@ -135,11 +139,17 @@ struct MainloopSm90 {
       round_probabilities();
       if (rises) softmax.rescale(output);
     }
+    if (lowest > loaded.begin) ring.skip(ring.take());
     const Cursor values = ring.take();
     issue_output(values);
     ptx::wgmma_wait_group<0>();
     hold(output);
     ring.release(values);
+    for (n = lowest - 1; n >= loaded.begin; --n) {
+      if (n > loaded.begin) ring.skip(ring.take());
+      ring.skip(ring.take());
+      turns.skip();
+    }
   }
 
   /// S = Q K^T.
@@ -172,10 +182,10 @@ struct MainloopSm90 {
   }
 
   /// S becomes P of block `n`, whose keys are still there. Whether the output has to be rescaled.
-  FA2_DEVICE bool softmax_of(int n, const BlockRange& blocks, Cursor keys) {
+  FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, Cursor keys) {
     if constexpr (Config::speculative_max) {
       bool rises = false;
-      if (n < blocks.first_masked && softmax.settled) {
+      if (!blocks.needs_mask(n) && softmax.settled) {
         prepare(n);
         if (softmax.speculate(scores, rises)) return rises;
         // A score rose beyond what a power of two can mend: once more, with the true maximum.
@@ -186,9 +196,9 @@ struct MainloopSm90 {
   }
 
   /// The same with the true maximum, as a row's first block needs it.
-  FA2_DEVICE bool exact_softmax_of(int n, const BlockRange& blocks) {
+  FA2_DEVICE bool exact_softmax_of(int n, const Blocks& blocks) {
     prepare(n);
-    if (n >= blocks.first_masked) mask.apply(scores, first_row, n * Config::tile_n);
+    if (blocks.needs_mask(n)) mask.apply(scores, first_row, n * Config::tile_n);
     return softmax.step(scores);
   }
 

@@ -2,7 +2,7 @@
 // consumers need them.
 #pragma once
 
-#include "attention/block_range.cuh"
+#include "attention/key_blocks.cuh"
 #include "attention/tile_schedule_sm90.cuh"
 #include "tile/tma_copy.cuh"
 
@@ -18,18 +18,18 @@ struct Producer {
   RingCursor<Config::stages> slot;
 
   FA2_DEVICE void run() {
-    const Mask<Config> mask{params.attention.seqlen_q, params.attention.seqlen_k, params.attention.q_rows};
     TileSource<Config> tiles{params, shared, 0};
     for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
       const TileCoordinates at = tile_of(tile, params.attention);
-      const BlockRange blocks = block_range(mask, at.q_tile * Config::tile_m, Config::tile_m);
+      const Mask<Config> mask{shape_of(params.attention, at.batch)};
+      const KeyBlocks<Config> blocks = key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m);
       const int last = blocks.end - 1;
-      if (last >= 0) load_keys(at, last);
+      if (!blocks.is_empty()) load_keys(at, last);
       // Also without a single key: the consumers put their output where the queries were.
       load_queries(at, tiles.turn);
-      for (int n = last; n >= 0; --n) {
+      for (int n = last; n >= blocks.begin; --n) {
         if (!Config::overlap && n < last) load_keys(at, n);
-        if (Config::overlap && n > 0) load_keys(at, n - 1);
+        if (Config::overlap && n > blocks.begin) load_keys(at, n - 1);
         load_values(at, n);
       }
     }

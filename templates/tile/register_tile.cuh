@@ -44,6 +44,24 @@ struct AccumulatorTile {
   }
 };
 
+/// For each row of this lane, of_row(row) is called, and what it returns for every score of that row: with the score and
+/// its column, counted from the lane's first. `first_row` is that of value[0].
+template <int kM, int kN, class OfRow>
+FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, int first_row, const OfRow& of_row) {
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const auto visit = of_row(first_row + 16 * m + 8 * half + fragment_row());
+      FA2_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        FA2_UNROLL
+        for (int i = 0; i < 2; ++i) visit(scores.value[m][n][2 * half + i], 8 * n + i);
+      }
+    }
+  }
+}
+
 /// (16 kM) x 16 elements as the A operand: one k-step of a product.
 template <int kM>
 struct OperandA {

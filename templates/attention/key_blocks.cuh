@@ -1,0 +1,42 @@
+// Which key blocks some query rows visit (FlashAttention-2, section 3.1.1, "Causal masking").
+#pragma once
+
+#include "attention/mask.cuh"
+
+namespace fa2 {
+
+/// Blocks [begin, end) of Config::tile_n keys hold every key that some of the rows sees. They are visited from the
+/// last to the first.
+template <class Config>
+struct KeyBlocks {
+  int begin;
+  int end;
+  // Blocks [whole_begin, whole_end) are seen whole by every row.
+  int whole_begin;
+  int whole_end;
+  // Keys outside of [key_begin, key_end) are seen by none of the rows.
+  int key_begin;
+  int key_end;
+
+  FA2_DEVICE bool is_empty() const { return end <= begin; }
+  /// Whether block `n` lies before the first.
+  FA2_DEVICE bool is_below(int n) const { return Mask<Config>::has_begin && n < begin; }
+  FA2_DEVICE bool needs_mask(int n) const {
+    return n >= whole_end || (Mask<Config>::has_begin && n < whole_begin);
+  }
+};
+
+template <class Config>
+FA2_DEVICE KeyBlocks<Config> key_blocks(const Mask<Config>& mask, int first_row, int rows) {
+  const int next_row = first_row + rows < mask.shape.rows ? first_row + rows : mask.shape.rows;
+  const int key_begin = mask.visible_begin(first_row);
+  const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
+  return {key_begin / Config::tile_n,
+          (key_end + Config::tile_n - 1) / Config::tile_n,
+          (mask.visible_begin(next_row - 1) + Config::tile_n - 1) / Config::tile_n,
+          mask.visible_end(first_row) / Config::tile_n,
+          key_begin,
+          key_end};
+}
+
+}  // namespace fa2
