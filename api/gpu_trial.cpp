@@ -52,10 +52,16 @@ GpuTrial::Tensors GpuTrial::allocate(const AttentionProblem& problem, const Devi
 
 AttentionArgs GpuTrial::Tensors::args() const {
   const auto at = [&](Role role) { return buffers[static_cast<std::size_t>(role)].data(); };
-  return bshd_args(problem, at(Role::q), at(Role::k), at(Role::v), at(Role::o));
+  AttentionArgs args = bshd_args(problem, at(Role::q), at(Role::k), at(Role::v), at(Role::o));
+  if (problem.softcap) args.softcap = 30;
+  args.alibi_slopes = static_cast<const float*>(at(Role::alibi_slopes));
+  args.sinks = static_cast<const float*>(at(Role::sinks));
+  return args;
 }
 
 void GpuTrial::upload_inputs() {
+  constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
+  for (const Role role : {Role::alibi_slopes, Role::sinks}) tensors_[role].fill(kSmall);
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const std::vector<std::uint16_t> values = normal_values(kPeriod, tensors_.problem.dtype);
   std::size_t start = 0;

@@ -23,6 +23,17 @@ Operand optional(std::string_view name, Access access, const void* data, Element
       .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
 }
 
+/// A number a query head, of a problem that `is_used` in; of each of `batches`.
+Operand numbers_of_heads(std::string_view name, bool is_used, const float* data, std::int64_t batches,
+                         std::int64_t heads) {
+  Operand operand;
+  operand.name = name;
+  operand.element = ElementType::f32;
+  operand.data = data;
+  operand.extents = {is_used ? batches : 0, 1, 1, heads};
+  return operand;
+}
+
 }  // namespace
 
 Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
@@ -37,6 +48,9 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
       rows_of("v", Access::read, args.v, element, {p.batch, heads_kv, p.seqlen_k, dim_v}, args.v_strides),
       rows_of("o", Access::write, args.o, element, {p.batch, p.heads_q, p.seqlen_q, dim_v}, args.o_strides),
       optional("lse", Access::write, args.lse, ElementType::f32, {p.batch, p.heads_q, p.seqlen_q, 1}),
+      numbers_of_heads("alibi_slopes", p.alibi, args.alibi_slopes, args.alibi_slopes_per_batch ? p.batch : 1,
+                       p.heads_q),
+      numbers_of_heads("sinks", p.sinks, args.sinks, 1, p.heads_q),
   }};
 }
 

@@ -13,8 +13,8 @@
 namespace fa2 {
 
 /// What an operand is to attention.
-enum class Role : std::uint8_t { q, k, v, o, lse };
-inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::lse) + 1;
+enum class Role : std::uint8_t { q, k, v, o, lse, alibi_slopes, sinks };
+inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::sinks) + 1;
 
 /// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
 /// column).

@@ -15,24 +15,31 @@ Swizzle swizzle_for(int padded) {
   return padded % 32 == 0 ? Swizzle::span64 : Swizzle::span32;
 }
 
-/// Of 16-bit elements. `rows`: of each head, from the first on.
-TensorMap map_of(const Operand& t, std::int64_t rows, std::int32_t box_rows, std::int32_t packed_heads = 1) {
+/// Rows of each head.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Of 16-bit elements.
+TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows,
+                 std::int32_t packed_heads = 1) {
   const auto [batch_stride, head_stride, row_stride] = t.strides;
   const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
   TensorMapSpec spec;
-  spec.data = const_cast<void*>(t.data);
   spec.element = t.element;
   spec.swizzle = swizzle_for(padded_dim(dim));
   const std::int32_t group = span_of(spec.swizzle) / 2;
   const std::int64_t bytes = bytes_of(t.element);
+  spec.data = static_cast<std::byte*>(const_cast<void*>(t.data)) + rows.first * row_stride * bytes;
   // Else a box a group, so that TMA sees where the row ends.
   const bool whole_groups = dim % group == 0 && packed_heads == 1;
   spec.dimensions[0] = {whole_groups ? group : dim, 0, group};
   if (packed_heads > 1) {
     spec.dimensions[1] = {packed_heads, head_stride * bytes, packed_heads};
-    spec.dimensions[2] = {rows, row_stride * bytes, box_rows / packed_heads};
+    spec.dimensions[2] = {rows.count, row_stride * bytes, box_rows / packed_heads};
   } else {
-    spec.dimensions[1] = {rows, row_stride * bytes, box_rows};
+    spec.dimensions[1] = {rows.count, row_stride * bytes, box_rows};
     if (whole_groups) spec.dimensions[2] = {dim / group, group * bytes, dim / group};
   }
   spec.dimensions[3] = {t.extents[1] / packed_heads, packed_heads * head_stride * bytes, 1};
@@ -40,22 +47,27 @@ TensorMap map_of(const Operand& t, std::int64_t rows, std::int32_t box_rows, std
   return encode_tensor_map(spec);
 }
 
-/// Keys that some query sees: with one diagonal for all lengths those beyond the last query's are out of
-/// sight, and may hold anything.
-std::int64_t visible_keys(const AttentionProblem& p) {
-  return p.mask == MaskKind::causal_top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k;
-}
-
 }  // namespace
+
+VisibleKeys visible_keys(const AttentionProblem& p) {
+  const bool top_left = p.mask == MaskKind::causal_top_left;
+  VisibleKeys keys{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
+  if (p.window_left && !top_left && p.seqlen_k > 0) {
+    keys.first = std::clamp<std::int64_t>(p.seqlen_k - p.seqlen_q - *p.window_left, 0, p.seqlen_k - 1);
+    keys.count -= keys.first;
+  }
+  return keys;
+}
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const Operands& operands,
                       AttentionParamsSm90& params) {
   constexpr std::int32_t kQueriesOfWarpgroup = 64;
-  params.q = map_of(operands[Role::q], p.seqlen_q, kQueriesOfWarpgroup, config.packed_heads);
-  params.o = map_of(operands[Role::o], p.seqlen_q, kQueriesOfWarpgroup, config.packed_heads);
+  params.q = map_of(operands[Role::q], {0, p.seqlen_q}, kQueriesOfWarpgroup, config.packed_heads);
+  params.o = map_of(operands[Role::o], {0, p.seqlen_q}, kQueriesOfWarpgroup, config.packed_heads);
   if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
-  params.k = map_of(operands[Role::k], visible_keys(p), config.tile_n);
-  params.v = map_of(operands[Role::v], visible_keys(p), config.tile_n);
+  const auto [first, count] = visible_keys(p);
+  params.k = map_of(operands[Role::k], {first, count}, config.tile_n);
+  params.v = map_of(operands[Role::v], {first, count}, config.tile_n);
 }
 
 }  // namespace fa2

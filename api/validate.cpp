@@ -183,6 +183,22 @@ void check_scalars(Violations& found, const AttentionArgs& args) {
   }
 }
 
+/// What the problem's variants need is given, and nothing that they do not need: it would go unheard.
+void check_variants(Violations& found, const AttentionProblem& problem, const AttentionArgs& args) {
+  if (problem.softcap && !(std::isfinite(args.softcap) && args.softcap > 0)) {
+    found.push_back({"softcap", fmt::format("{}", args.softcap),
+                     "must be finite and above 0: the problem has a softcap"});
+  } else if (!problem.softcap && args.softcap != 0) {
+    found.push_back({"softcap", fmt::format("{}", args.softcap), "must be 0, or the problem's softcap true"});
+  }
+  const std::pair<bool, std::pair<const char*, const float*>> pointers[] = {
+      {problem.alibi, {"alibi_slopes", args.alibi_slopes}}, {problem.sinks, {"sinks", args.sinks}}};
+  for (const auto& [is_used, pointer] : pointers) {
+    if (!is_used && pointer.second != nullptr)
+      found.push_back({pointer.first, "given", "must be null, or the problem be one with it"});
+  }
+}
+
 bool computes_nothing(const AttentionProblem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0;
 }
@@ -218,6 +234,10 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   }
   check_number(found, "seqlen_q", p.seqlen_q, is_seqlen(p.seqlen_q), "must be in 0..2147482624");
   check_number(found, "seqlen_k", p.seqlen_k, is_seqlen(p.seqlen_k), "must be in 0..2147482624");
+  for (const auto& [name, width] :
+       {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
+    if (width) check_number(found, name, *width, *width >= 0, "must be at least 0, or absent for no bound");
+  }
   check_grid(found, p);
   return found;
 }
@@ -230,6 +250,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem, const Atte
                                      const Operands& operands) {
   Violations found;
   check_scalars(found, args);
+  check_variants(found, problem, args);
   if (computes_nothing(problem)) return found;
 
   Ranges ranges;

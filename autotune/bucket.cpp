@@ -33,6 +33,15 @@ double number_of(const std::optional<Value>& value) {
 }
 
 template <class Value>
+bool is_given(const Value&) {
+  return true;
+}
+template <class Value>
+bool is_given(const std::optional<Value>& value) {
+  return value.has_value();
+}
+
+template <class Value>
 void set(Value& field, std::int64_t size) {
   field = static_cast<Value>(size);
 }
@@ -41,12 +50,12 @@ void set(std::optional<Value>& field, std::int64_t size) {
   if (field) set(*field, size);
 }
 
-/// Calls size(name, value) for each of Bucket::sizes.
+/// Calls size(name, value) for each of Bucket::sizes: those that the problem has.
 template <class Problem, class Size>
 void visit_sizes(Problem& problem, const Size& size) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole role, auto& value) {
-        if (role == FieldRole::sizes && !is_batch_or_heads(name)) size(name, value);
+        if (role == FieldRole::sizes && !is_batch_or_heads(name) && is_given(value)) size(name, value);
       },
       problem);
 }

@@ -46,7 +46,7 @@ constexpr int kMostPacked = 64;
 /// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks
 /// long, the beginnings and ends of tiles have to be hidden (docs/measurements).
 std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
-  const bool causal = traits.mask != MaskKind::none;
+  const bool causal = has_edges(traits);
   const auto with = [&](int warps, int tile_n, KernelConfig c) {
     c.mainloop = kForwardSm90.mainloop;
     c.tile_m = 16 * warps;
@@ -89,7 +89,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
 
 /// Main loop 80's. The last of a line is small enough for every compiler.
 std::vector<Range> every_gpu_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
-  const bool causal = traits.mask != MaskKind::none;
+  const bool causal = has_edges(traits);
   // Copying element by element takes registers too, and is slow whatever the tile.
   const KernelConfig small = config(64, 32, 4, 1);
   if (traits.row_alignment == RowAlignment::element) return {{kMostQueries, {small}}};

@@ -70,6 +70,13 @@ inline constexpr EnumWord<TuneMode> kWords<TuneMode>[] = {
     {TuneMode::off, "off"}, {TuneMode::stored, "stored"}, {TuneMode::search, "search"}};
 
 template <>
+inline constexpr EnumWord<PrecompileScope> kWords<PrecompileScope>[] = {
+    {PrecompileScope::any_size, "any_size"}, {PrecompileScope::given_sizes, "given_sizes"}};
+
+template <>
+inline constexpr EnumWord<TuneScope> kWords<TuneScope>[] = {{TuneScope::likely, "likely"}, {TuneScope::all, "all"}};
+
+template <>
 inline constexpr EnumWord<JitMode> kWords<JitMode>[] = {{JitMode::on, "on"}, {JitMode::off, "off"}};
 
 /// Enumerators are numbers 0 .. kEnumerators - 1.

@@ -30,4 +30,8 @@ AttentionTraits traits_of(const AttentionProblem& problem) {
   return traits;
 }
 
+bool has_edges(const AttentionProblem& p) {
+  return p.mask != MaskKind::none || p.window_left || p.window_right;
+}
+
 }  // namespace fa2

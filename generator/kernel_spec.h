@@ -24,6 +24,9 @@ class AttentionTraits : public AttentionProblem {
 
 AttentionTraits traits_of(const AttentionProblem& problem);
 
+/// Whether queries see different keys: a tile's last or first blocks are not every row's.
+bool has_edges(const AttentionProblem& problem);
+
 template <class Value>
 inline constexpr bool kIsOptional = false;
 template <class Value>

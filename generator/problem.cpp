@@ -22,6 +22,7 @@ AttentionProblem AttentionProblem::normalized() const {
   AttentionProblem full = *this;
   if (full.head_dim_v == 0) full.head_dim_v = full.head_dim;
   if (full.heads_kv == 0) full.heads_kv = full.heads_q;
+  if (full.mask != MaskKind::none) full.window_right.reset();
   return full;
 }
 

@@ -16,12 +16,24 @@ namespace {
 constexpr std::int64_t kRows = 16;  ///< query rows per unit of work
 constexpr std::int64_t kKeys = 64;  ///< keys per inner loop
 
-/// Query i sees the keys [0, visible_end).
-std::int64_t visible_end(const AttentionProblem& problem, std::int64_t i) {
-  std::int64_t end = problem.seqlen_k;
-  if (problem.mask == MaskKind::causal_bottom_right) end = i + problem.seqlen_k - problem.seqlen_q + 1;
-  if (problem.mask == MaskKind::causal_top_left) end = i + 1;
-  return std::clamp<std::int64_t>(end, 0, problem.seqlen_k);
+/// The key that lies opposite of query i: with both sequences' ends aligned, or their beginnings.
+std::int64_t diagonal(const AttentionProblem& p, std::int64_t i) {
+  return p.mask == MaskKind::causal_top_left ? i : i + p.seqlen_k - p.seqlen_q;
+}
+
+/// Query i sees the keys [begin, end).
+struct KeyRange {
+  std::int64_t begin, end;
+};
+
+KeyRange visible_keys(const AttentionProblem& p, std::int64_t i) {
+  KeyRange keys{0, p.seqlen_k};
+  if (p.mask != MaskKind::none) keys.end = diagonal(p, i) + 1;
+  if (p.window_left) keys.begin = diagonal(p, i) - *p.window_left;
+  if (p.window_right) keys.end = std::min(keys.end, diagonal(p, i) + *p.window_right + 1);
+  keys.begin = std::clamp<std::int64_t>(keys.begin, 0, p.seqlen_k);
+  keys.end = std::clamp<std::int64_t>(keys.end, keys.begin, p.seqlen_k);
+  return keys;
 }
 
 /// Arithmetic of the reference: nothing is rounded on the way.
@@ -56,7 +68,7 @@ struct Inputs {
   const Tensor& q;
   const Tensor& k;
   const Tensor& v;
-  double scale;
+  const ScoreRule& rule;
 };
 
 /// Rows [first, first + count) of one batch and query head. The buffers live as long as their thread.
@@ -73,18 +85,22 @@ class RowBlock {
     const AttentionProblem& p = in_.problem;
     const std::int64_t count = std::min(kRows, p.seqlen_q - first);
     const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
-    keys_ = visible_end(p, first + count - 1);
+    begin_ = visible_keys(p, first).begin;
+    keys_ = std::max<std::int64_t>(visible_keys(p, first + count - 1).end - begin_, 0);
     scores_.resize(static_cast<std::size_t>(count * keys_));
     sums_.resize(static_cast<std::size_t>(count));
     if (keys_ > 0) {
-      score(in_.q.values.data() + offset(in_.q, batch, head, first), count,
-            in_.k.values.data() + offset(in_.k, batch, kv_head, 0));
+      multiply(in_.q.values.data() + offset(in_.q, batch, head, first), count,
+               in_.k.values.data() + offset(in_.k, batch, kv_head, begin_));
     }
+    const double sink = p.sinks ? double{in_.rule.sinks[static_cast<std::size_t>(head)]}
+                                : -std::numeric_limits<double>::infinity();
     for (std::int64_t r = 0; r < count; ++r) {
-      const double row_lse = softmax(r, visible_end(p, first + r), empty_row_lse);
+      score(batch, head, first, r);
+      const double row_lse = softmax(r, visible_keys(p, first + r), sink, empty_row_lse);
       if (lse != nullptr) lse[r] = row_lse;
     }
-    const float* v = keys_ > 0 ? in_.v.values.data() + offset(in_.v, batch, kv_head, 0) : nullptr;
+    const float* v = keys_ > 0 ? in_.v.values.data() + offset(in_.v, batch, kv_head, begin_) : nullptr;
     weigh(v, first, count, o);
   }
 
@@ -94,11 +110,9 @@ class RowBlock {
   }
   Real* row(std::int64_t r) { return scores_.data() + r * keys_; }
 
-  /// scores = scale * Q K^T. K goes through a transposed block so that the inner loop runs over neighbouring
-  /// keys.
-  void score(const float* q, std::int64_t count, const float* k) {
+  /// Q K^T. K goes through a transposed block so that the inner loop runs over neighbouring keys.
+  void multiply(const float* q, std::int64_t count, const float* k) {
     const std::int64_t dim = in_.problem.head_dim;
-    const Real scale = static_cast<Real>(in_.scale);
     transposed_.resize(static_cast<std::size_t>(dim * kKeys));
     for (std::int64_t j0 = 0; j0 < keys_; j0 += kKeys) {
       const std::int64_t width = std::min(kKeys, keys_ - j0);
@@ -114,20 +128,31 @@ class RowBlock {
           const Real* keys = transposed_.data() + d * kKeys;
           for (std::int64_t j = 0; j < kKeys; ++j) sums[j] += factor * keys[j];
         }
-        for (std::int64_t j = 0; j < width; ++j) row(r)[j0 + j] = arithmetic_.score(sums[j] * scale);
+        for (std::int64_t j = 0; j < width; ++j) row(r)[j0 + j] = sums[j];
       }
     }
   }
 
+  /// Products of row r become scores.
+  void score(std::int64_t batch, std::int64_t head, std::int64_t first, std::int64_t r) {
+    for (std::int64_t j = 0; j < keys_; ++j) {
+      Real& s = row(r)[j];
+      s = arithmetic_.score(static_cast<Real>(
+          score_of(in_.problem, in_.rule, batch, head, first + r, begin_ + j, static_cast<double>(s))));
+    }
+  }
+
   /// Scores of row r become probabilities. Returns the row's log-sum-exp.
-  double softmax(std::int64_t r, std::int64_t end, double empty_row_lse) {
+  double softmax(std::int64_t r, const KeyRange& keys, double sink, double empty_row_lse) {
     sums_[static_cast<std::size_t>(r)] = 1;
-    if (end == 0) return empty_row_lse;
-    Real* p = row(r);
-    const Real maximum = *std::max_element(p, p + end);
-    Real sum = 0;
-    for (std::int64_t j = 0; j < end; ++j) sum += p[j] = std::exp(p[j] - maximum);
-    for (std::int64_t j = 0; j < end; ++j) p[j] = arithmetic_.probability(p[j], sum);
+    const bool has_sink = sink > -std::numeric_limits<double>::infinity();
+    if (keys.begin == keys.end) return has_sink ? sink : empty_row_lse;
+    Real* const p = row(r) + (keys.begin - begin_);
+    Real* const end = row(r) + (keys.end - begin_);
+    const Real maximum = std::max(*std::max_element(p, end), static_cast<Real>(sink));
+    Real sum = has_sink ? std::exp(static_cast<Real>(sink) - maximum) : Real{0};
+    for (Real* s = p; s != end; ++s) sum += * s = std::exp(*s - maximum);
+    for (Real* s = p; s != end; ++s) *s = arithmetic_.probability(*s, sum);
     sums_[static_cast<std::size_t>(r)] = sum;
     return static_cast<double>(maximum) + std::log(static_cast<double>(sum));
   }
@@ -138,9 +163,10 @@ class RowBlock {
     outputs_.assign(static_cast<std::size_t>(count * dim), 0);
     for (std::int64_t j0 = 0; j0 < keys_; j0 += kKeys) {  // the block of V stays in cache for all rows
       for (std::int64_t r = 0; r < count; ++r) {
-        const std::int64_t end = std::min(j0 + kKeys, visible_end(in_.problem, first + r));
+        const KeyRange keys = visible_keys(in_.problem, first + r);
+        const std::int64_t end = std::min(j0 + kKeys, keys.end - begin_);
         Real* sums = outputs_.data() + r * dim;
-        for (std::int64_t j = j0; j < end; ++j) {
+        for (std::int64_t j = std::max(j0, keys.begin - begin_); j < end; ++j) {
           const Real p = row(r)[j];
           for (std::int64_t d = 0; d < dim; ++d) sums[d] += p * static_cast<Real>(v[j * dim + d]);
         }
@@ -154,7 +180,7 @@ class RowBlock {
 
   const Inputs in_;
   const Arithmetic arithmetic_;
-  std::int64_t keys_ = 0;  ///< that some row of the block sees
+  std::int64_t begin_ = 0, keys_ = 0;  ///< the first key that some row of the block sees, and their number
   std::vector<Real> transposed_, scores_, sums_, outputs_;
 };
 
@@ -195,25 +221,38 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
 }  // namespace
 
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
-  return j >= 0 && j < visible_end(problem, i);
+  const KeyRange keys = visible_keys(problem, i);
+  return j >= keys.begin && j < keys.end;
+}
+
+double score_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
+                std::int64_t i, std::int64_t j, double product) {
+  double score = product * rule.scale;
+  if (p.softcap) score = rule.softcap * std::tanh(score / rule.softcap);
+  if (p.alibi) {
+    const std::size_t slope = static_cast<std::size_t>(batch * p.heads_q + head) % rule.alibi_slopes.size();
+    score -=
+        double{rule.alibi_slopes[slope]} * static_cast<double>(std::abs(i + p.seqlen_k - p.seqlen_q - j));
+  }
+  return score;
 }
 
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-                     double scale, EmptyRowLse empty_row_lse) {
+                     const ScoreRule& rule, EmptyRowLse empty_row_lse) {
   const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, scale}, Exact{}, empty_row_lse);
+  return compute(Inputs{full, q, k, v, rule}, Exact{}, empty_row_lse);
 }
 
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-                          double scale) {
+                          const ScoreRule& rule) {
   const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, scale}, Unfused{full.dtype}, EmptyRowLse::positive_infinity).o;
+  return compute(Inputs{full, q, k, v, rule}, Unfused{full.dtype}, EmptyRowLse::positive_infinity).o;
 }
 
 Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
-                                const Tensor& v, double scale) {
+                                const Tensor& v, const ScoreRule& rule) {
   const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, scale}, Fused{full.dtype}, EmptyRowLse::positive_infinity).o;
+  return compute(Inputs{full, q, k, v, rule}, Fused{full.dtype}, EmptyRowLse::positive_infinity).o;
 }
 
 }  // namespace fa2::reference

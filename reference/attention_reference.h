@@ -33,21 +33,35 @@ struct Result {
       lse;  ///< (batch, heads_q, seqlen_q), natural log; empty_row_lse's infinity for a row without keys
 };
 
+/// What turns Q K^T into scores. Of the variants, what the problem has.
+struct ScoreRule {
+  double scale = 1;
+  double softcap = 1;
+  std::vector<float> alibi_slopes = {};  ///< (heads_q) or (batch, heads_q)
+  std::vector<float> sinks = {};         ///< (heads_q)
+
+  ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
+};
+
+/// The score of query i and key j, of which `product` is Q K^T.
+double score_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
+                std::int64_t i, std::int64_t j, double product);
+
 /// float64 throughout. All cores.
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-                     double scale, EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
+                     const ScoreRule& rule, EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
 
 /// The low-precision baseline of the numerics contract: scores, probabilities and output materialised in the
 /// problem's dtype, each rounded once, as an unfused framework in that dtype computes them (float32
 /// accumulation inside a matmul).
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-                          double scale);
+                          const ScoreRule& rule);
 
 /// The stricter baseline of the numerics contract: what a fused kernel cannot avoid. Scores in float32, the
 /// largest probability 1, each rounded once to the problem's dtype, the sum of them before that, the output
 /// rounded once.
 Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
-                                const Tensor& v, double scale);
+                                const Tensor& v, const ScoreRule& rule);
 
 /// Over all elements; infinite if one of `out` is not finite.
 struct Errors {
@@ -68,7 +82,7 @@ struct Verdict {
   std::string message;   ///< one line, also when ok
 };
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-              double scale, const Tensor& out, const std::vector<float>* lse,
+              const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,
               EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
 
 }  // namespace fa2::reference

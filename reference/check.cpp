@@ -108,16 +108,17 @@ Errors errors_of(const Tensor& out, const Tensor& ref) {
 }
 
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-              double scale, const Tensor& out, const std::vector<float>* lse, EmptyRowLse empty_row_lse) {
+              const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,
+              EmptyRowLse empty_row_lse) {
   Verdict verdict;
-  const Result ref = attention_f64(problem, q, k, v, scale, empty_row_lse);
+  const Result ref = attention_f64(problem, q, k, v, rule, empty_row_lse);
   if (!same_shape(out, ref.o)) {
     verdict.message =
         fmt::format("FAILED: output has shape {}, expected {}", shape_text(out), shape_text(ref.o));
     return verdict;
   }
   verdict.baseline_error =
-      baseline_error_of(attention_baseline(problem, q, k, v, scale), ref.o, problem.dtype);
+      baseline_error_of(attention_baseline(problem, q, k, v, rule), ref.o, problem.dtype);
   verdict.limit = 2 * verdict.baseline_error + 1e-5;
   const Worst worst = worst_error(out, ref.o);
   verdict.error = worst.error;

@@ -5,9 +5,12 @@ from collections import namedtuple
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
 
 
+def variant(*mutation):
+    return Mutation(*mutation, first="variants")
+
+
 def hopper(*mutation):
     return Mutation(*mutation, first="main loop 90")
-
 
 
 RING = "attention/key_value_ring.cuh"
@@ -16,6 +19,10 @@ MAINLOOP = "attention/mainloop_sm80.cuh"
 MASK = "attention/mask.cuh"
 BLOCKS = "attention/key_blocks.cuh"
 SEQUENCE = "attention/sequence.cuh"
+SCORE_MOD = "attention/score_mod.cuh"
+SOFTCAP = "attention/softcap.cuh"
+ALIBI = "attention/alibi.cuh"
+SINKS = "attention/sinks.cuh"
 SOFTMAX = "attention/softmax.cuh"
 QUERY = "attention/query_operand.cuh"
 EPILOGUE = "attention/epilogue.cuh"
@@ -48,11 +55,10 @@ MUTATIONS = [
     # Barriers.
     Mutation(RING, "no barrier after the wait for K", "Config::stages - 2>();\n    ptx::bar_sync();", "Config::stages - 2>();"),
     Mutation(RING, "one slot: no barrier after the wait for V", "wait_group<0>();\n      ptx::bar_sync();", "wait_group<0>();"),
-    Mutation(FORWARD, "no barrier between the wait for Q and its use", "  }\n  ptx::bar_sync();\n  if (scale", "  }\n  if (scale"),
+    Mutation(FORWARD, "no barrier between the wait for Q and its use", "  }\n  ptx::bar_sync();\n  if constexpr", "  }\n  if constexpr"),
     Mutation(FORWARD, "no barrier before the ring overwrites Q", "    ptx::bar_sync();  // the ring overwrites Q\n", ""),
     Mutation(FORWARD, "warps without rows of their own return early", "  MainloopSm80<Config> mainloop;\n",
              "  if (tile_row + warp_row >= params.seqlen_q) return;\n  MainloopSm80<Config> mainloop;\n"),
-    Mutation(QUERY, "no warp barrier after Q is negated in place", "    }\n    ptx::bar_warp_sync();", "    }"),
     Mutation(EPILOGUE, "no barrier before O reuses the memory of K and V",
              "  ptx::bar_sync();  // the tile lies where other warps may still be reading K and V\n", ""),
     Mutation(EPILOGUE, "no warp barrier between writing O to shared memory and reading it", "  ptx::bar_warp_sync();\n", ""),
@@ -64,20 +70,19 @@ MUTATIONS = [
     Mutation(RING, "no empty group once there are no blocks left to fetch",
              "    }\n    ptx::cp_async_commit_group();\n  }\n};", "      ptx::cp_async_commit_group();\n    }\n  }\n};"),
     Mutation(RING, "fetches into the slot that is being read", "current == 0 ? Config::stages - 1 : current - 1", "current"),
-    Mutation(RING, "fetches one block too far ahead", "fetch<false, false>(n - started_groups,", "fetch<false, false>(n - Config::stages,"),
+    Mutation(RING, "fetches one block too far ahead", "next = n - started_groups;", "next = n - Config::stages;"),
     Mutation(RING, "stale stage: the ring never advances", "current = current + 1 == Config::stages ? 0 : current + 1", "current = 0"),
-    Mutation(RING, "the last block of K and V is loaded without a bound", "fetch<true, one_slot>", "fetch<false, one_slot>"),
-    Mutation(RING, "one slot: V is loaded without a bound", "load_tile<threads, aligned, true>", "load_tile<threads, aligned, false>"),
+    Mutation(RING, "the last block of K and V is loaded without a bound", "return RowsBefore{blocks.key_end - first};", "return EveryRow{};"),
+    Mutation(RING, "one slot: V is loaded without a bound", "(values(), block_of(v, n), outer_rows(n))", "(values(), block_of(v, n), inner_rows(n))"),
     # Which keys, rows, heads.
     Mutation(MASK, "mask off by one key: > for >=", "col >= end", "col > end"),
-    Mutation(MASK, "a query does not see its own key", "diagonal + 1 < shape.seqlen_k ? diagonal + 1", "diagonal < shape.seqlen_k ? diagonal"),
-    Mutation(MASK, "bottom-right offset lost", "query - shape.seqlen_q + shape.seqlen_k : query", "query : query"),
-    Mutation(MASK, "bottom-right offset in a top-left mask", "? query - shape.seqlen_q + shape.seqlen_k : query",
-             "? query - shape.seqlen_q + shape.seqlen_k : query - shape.seqlen_q + shape.seqlen_k"),
+    Mutation(MASK, "a query does not see its own key", "const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1", "const int end = diagonal < shape.seqlen_k ? diagonal"),
+    Mutation(MASK, "bottom-right offset lost", "query : query - shape.seqlen_q + shape.seqlen_k", "query : query"),
+    Mutation(MASK, "bottom-right offset in a top-left mask", "? query : query -", "? query - shape.seqlen_q + shape.seqlen_k : query -"),
     Mutation(REGISTERS, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
-    Mutation(MASK, "mask ignores the fragment's column", " - first_key - fragment_col();", " - first_key;"),
-    Mutation(MAINLOOP, "mask in the last key block only", "blocks.needs_mask(n)", "n == blocks.end - 1"),
-    Mutation(FORWARD, "mask without the warp's rows", "mask, tile_row + warp_row, q", "mask, tile_row, q"),
+    Mutation(MASK, "mask ignores the fragment's column", "visible_end(row) - first_col;", "visible_end(row) - first_key;"),
+    Mutation(MAINLOOP, "mask in the last key block only", "      blocks.hide_keys(", "      if (n == blocks.end - 1) blocks.hide_keys("),
+    Mutation(FORWARD, "mask without the warp's rows", "run(mask, score_mod, tile_row + warp_row,", "run(mask, score_mod, tile_row,"),
     Mutation(BLOCKS, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
     Mutation(BLOCKS, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
     Mutation(BLOCKS, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
@@ -96,7 +101,7 @@ MUTATIONS = [
     Mutation(COPY, "O written beyond head_dim_v", "row >= row_count || col >= kCols", "row >= row_count"),
     Mutation(COPY, "zero fill of missing rows and columns forgotten", "exists ? 16 : 0", "16"),
     Mutation(COPY, "columns beyond head_dim are read", "(whole_page || page + chunk * 8 < kSourceCols) && ", ""),
-    Mutation(COPY, "element-wise loads one row too far", "row < row_count && col < kSourceCols", "row <= row_count && col < kSourceCols"),
+    Mutation(COPY, "element-wise loads one row too far", "exists = rows.has(row) && col", "exists = rows.has(row - 1) && col"),
     Mutation(COPY, "a last partial pass runs past the tile", "      if (kRows % rows_per_pass != 0 && row >= kRows) break;\n", ""),
     # Fragments and swizzles.
     Mutation(SHARED, "swizzle missing where tiles are written", "((chunk ^ swizzle(row, width)) << 4)", "(chunk << 4)"),
@@ -119,7 +124,7 @@ MUTATIONS = [
     Mutation(SOFTMAX, "row maximum over even columns only", "ptx::max_f32(even, odd)", "even"),
     Mutation(SOFTMAX, "every lane of a quad raises to a maximum of its own", "quad_maximum(highest[m][half])", "highest[m][half]"),
     Mutation(SOFTMAX, "row sum over two of a quad's lanes", "      total += ptx::shfl_bfly(total, 2);\n", ""),
-    Mutation(SOFTMAX, "scale applied to the scores twice", "ptx::fma_rn(p, scale_log2, add)", "ptx::fma_rn(p * scale_log2, scale_log2, add)"),
+    Mutation(SOFTMAX, "scale applied to the scores twice", "return ptx::fma_rn(score, scale_log2, add);", "return ptx::fma_rn(score * scale_log2, scale_log2, add);"),
     Mutation(SOFTMAX, "LSE in base 2: ln 2 forgotten", "(log2_sum - offset[m][half]) * kLn2", "log2_sum - offset[m][half]"),
     Mutation(SOFTMAX, "LSE of a row without keys computed", "    if (sum[m][half] == 0.0f) return empty_row;\n", ""),
     Mutation(SOFTMAX, "division by the sum of a row without keys", "total == 0.0f ? 0.0f : ptx::rcp_rn(total)", "ptx::rcp_rn(total)"),
@@ -136,7 +141,32 @@ MUTATIONS = [
     Mutation(SOFTMAX, "large scores: NaN for a row that has seen no key", "ptx::min_f32((offset[m][half] - before) * scale_log2, 0.0f)",
              "(offset[m][half] - before) * scale_log2"),
     Mutation(SOFTMAX, "large scores: LSE as of small ones", "    if (near) return (log2_sum", "    return (log2_sum"),
-    Mutation(FORWARD, "Q not negated for a negative scale", "  if (scale < 0.0f) q.negate();\n", ""),
+    Mutation(SCORE_MOD, "scores not negated for a negative scale", "      scores.negate();\n", ""),
+    # Windows, softcap, ALiBi, sinks.
+    variant(MASK, "window: its first key is not seen", "diagonal_of(row) - window_left;", "diagonal_of(row) - window_left + 1;"),
+    variant(MASK, "window: one key too many after the diagonal", "- diagonal - window_right;", "- diagonal - window_right - 1;"),
+    variant(MASK, "window: keys before it are not masked", "if (col < begin) score", "if (begin > (1 << 30)) score"),
+    variant(BLOCKS, "window: the first block is left out", "ptx::shfl_idx(begin, 0)", "ptx::shfl_idx(begin + 1, 0)"),
+    variant(BLOCKS, "window: blocks at its beginning are not masked for the last rows", "(mask.visible_begin(next_row - 1) + Config", "(mask.visible_begin(first_row) + Config"),
+    variant(RING, "window: values before it are loaded", "return RowsWithin{blocks.key_begin - first,", "return RowsWithin{-Config::tile_n,"),
+    variant(PRODUCER, "window: tensor maps that begin at its first key are taken for whole ones", "Config::window_left ? params.attention.first_key : 0", "0"),
+    variant(MAINLOOP90, "window: keys below a warpgroup's own are not passed over", "int unread = 2 * (lowest - loaded.begin);", "int unread = 0;"),
+    variant(MAINLOOP90, "window: a block with hidden keys is guessed like a whole one", "blocks.hides_first_keys(n) || !in_series", "!in_series"),
+    variant(SOFTCAP, "softcap: the series for scores beyond it", "largest_magnitude(scores) > params.series_end", "false"),
+    variant(SCORE_MOD, "softcap: the series for scores beyond it, in a guess", "last_term >= ptx::bits_of(mod.params.softcap.last_term)", "true"),
+    variant(SOFTCAP, "softcap: tanh of half the score", "s * params.exponent", "s * (0.5f * params.exponent)"),
+    variant(SOFTCAP, "softcap: the series without its last term", "ptx::fma_rn(term, term, params.constant)", "ptx::fma_rn(term, params.shift, params.constant)"),
+    variant(ALIBI, "ALiBi: slope of the key/value head's first query head", "at.head * Config", "at.head / params.queries_per_kv * Config"),
+    variant(ALIBI, "ALiBi: slopes of the first batch for all", "at.batch * params.alibi_batch_stride +", ""),
+    variant(ALIBI, "ALiBi: signed distance", "ptx::abs_f32(distance - static_cast<float>(col))", "(distance - static_cast<float>(col))"),
+    variant(ALIBI, "ALiBi: distance from the beginnings' diagonal", "(row) + shape.seqlen_k -", "(row) + shape.seqlen_q -"),
+    variant(ALIBI, "ALiBi: a block that the diagonal crosses is taken for one before it", "first_key + 8 * kN - 1 <= diagonal", "first_key <= diagonal"),
+    variant(ALIBI, "ALiBi: a block that the diagonal crosses is taken for one after it", "diagonal(first_row + 16 * kM - 1)", "diagonal(first_row)"),
+    variant(SCORE_MOD, "ALiBi: the same offset for every block", "static_cast<float>(mod.alibi.diagonal(row) - first_col)", "0.0f"),
+    variant(SINKS, "sink in the wrong base", "params.sinks + head) * kLog2E", "params.sinks + head)"),
+    variant(SINKS, "sink of the first head", "params.sinks + head)", "params.sinks)"),
+    variant(SOFTMAX, "sink does not share in the output", "factor *= merge(m, half, sinks(m, half));", "merge(m, half, sinks(m, half));"),
+    variant(SOFTMAX, "sink does not count in the LSE", "    offset[m][half] = -both;", "    offset[m][half] = -own;"),
     Mutation(REGISTERS, "bfloat16 probabilities truncated, not rounded",
              """    for (int i = 0; i < 4; ++i) {
       const float(&v)[4] = tile.value[m][2 * step + i / 2];
@@ -190,10 +220,10 @@ MUTATIONS = [
     hopper(SWIZZLED, "narrow swizzles by the row, not by the rows of 128 bytes", "row / kRowsOfPattern % (span / 16)", "row % (span / 16)"),
     hopper(SWIZZLED, "V's matrix descriptor: leading and stride offset swapped", "(base, group_bytes, 8 * span)", "(base, 8 * span, group_bytes)"),
     # The speculative maximum.
-    hopper(MAINLOOP90, "scores beyond any power of two are not computed again",
-           "if (softmax.speculate(scores, rises)) return rises;", "softmax.speculate(scores, rises);\n        return rises;"),
+    hopper(MAINLOOP90, "scores beyond any power of two are not computed again", "if (guess(n, blocks, rises)) return rises;",
+           "guess(n, blocks, rises);\n        return rises;"),
     hopper(MAINLOOP90, "speculation does not tell that the output must be rescaled", "return rises;\n        // A", "return false;\n        // A"),
-    hopper(MAINLOOP90, "rows that saw no key yet are speculated on", "!blocks.needs_mask(n) && softmax.settled", "!blocks.needs_mask(n)"),
+    hopper(MAINLOOP90, "rows that saw no key yet are speculated on", "return !blocks.hides_last_keys(n) && softmax.settled;", "return !blocks.hides_last_keys(n);"),
     hopper(SOFTMAX, "large scores are speculated on", "settled = near && !ptx", "settled = !ptx"),
     hopper(SOFTMAX, "speculation: a dominating key is not looked for", "tolerated[m][half] = tolerable(4.0f * sum[m][half])",
            "tolerated[m][half] = 128.0f * Unit::value"),

@@ -12,6 +12,11 @@ struct Config {
   static constexpr int head_dim_v = 128;
   static constexpr MaskKind mask = MaskKind::causal_bottom_right;
   static constexpr bool rows_are_16_byte_aligned = true;
+  static constexpr bool window_left = false;
+  static constexpr bool window_right = false;
+  static constexpr bool softcap = false;
+  static constexpr bool alibi = false;
+  static constexpr bool sinks = false;
   static constexpr int mainloop = 80;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 64;

@@ -58,8 +58,8 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
   rules.expect(c.pingpong == 0 || c.warps != 4, "pingpong needs two warpgroups: warps = 8 or 12");
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
-  rules.expect(c.skip_masked == 0 || spec.traits.mask != MaskKind::none,
-               "skip_masked = 1 without a mask to skip by");
+  rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
+               "skip_masked = 1 without a mask or window to skip by");
   rules.expect(std::has_single_bit(static_cast<unsigned>(c.packed_heads)),
                "packed_heads = {}, must be a power of two", c.packed_heads);
 }
@@ -89,7 +89,7 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
   const auto add = [&](KernelConfig c) {
-    c.skip_masked = traits.mask != MaskKind::none;
+    c.skip_masked = has_edges(traits);
     c.stages = forward_sm90::most_stages(traits, c, arch);
     all.push_back(c);
   };

@@ -43,6 +43,15 @@ struct AttentionArgs {
 
   /// Any finite value, negative and 0 included; unset means 1 / sqrt(head_dim).
   std::optional<float> softmax_scale;
+  /// > 0 where the problem has a softcap, else 0.
+  float softcap = 0;
+  /// Where the problem has ALiBi, else null: float32 (heads_q), or contiguous (batch, heads_q) if
+  /// alibi_slopes_per_batch. Of either sign. FlashAttention's LSE under a causal mask lacks slope * (i + seqlen_k -
+  /// seqlen_q), which is the same for all keys of a row; this library's has it.
+  const float* alibi_slopes = nullptr;
+  bool alibi_slopes_per_batch = false;
+  /// Where the problem has sinks, else null: float32 (heads_q). The LSE counts them; -infinity is none.
+  const float* sinks = nullptr;
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
 };
 

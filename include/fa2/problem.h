@@ -3,6 +3,7 @@
 
 #include <fa2/types.h>
 
+#include <optional>
 #include <string>
 
 namespace fa2 {
@@ -13,8 +14,9 @@ namespace fa2 {
 ///     given at all specialises.
 enum class FieldRole : std::uint8_t { specialises, sizes };
 
-/// One attention forward: O = softmax(scale * Q K^T + mask) V, for every batch and query head
-/// (FlashAttention-2, arXiv 2307.08691, section 2.1).
+/// One attention forward: O = softmax(S) V, for every batch and query head (FlashAttention-2, arXiv 2307.08691,
+/// section 2.1). S = scale * Q K^T, then with `softcap` capped, with `alibi` biased, and -inf where the mask or a
+/// window hides a key. What numbers they take is the arguments' business.
 ///
 /// Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
@@ -27,6 +29,14 @@ struct AttentionProblem {
   std::int32_t head_dim_v = 0;  ///< of V and O; a multiple of 8, 8..256; 0 means head_dim
   MaskKind mask = MaskKind::none;
   RowAlignment row_alignment = RowAlignment::bytes16;
+  // A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
+  // c = i + seqlen_k - seqlen_q, or i under causal_top_left. Each >= 0, or absent: no bound on that side.
+  std::optional<std::int64_t> window_left = std::nullopt;
+  std::optional<std::int64_t> window_right =
+      std::nullopt;           ///< says nothing under a causal mask, whose bound is c
+  bool softcap = false;       ///< s becomes softcap * tanh(s / softcap)
+  bool alibi = false;         ///< then s - slope * |i + seqlen_k - seqlen_q - j|, a slope a head
+  bool sinks = false;         ///< a logit a head joins the softmax, and has no value
   std::int64_t batch = 1;     ///< >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
   std::int64_t heads_kv = 0;  ///< divides heads_q (grouped-query attention); 0 means heads_q
@@ -42,6 +52,11 @@ struct AttentionProblem {
     field("head_dim_v", specialises, problems.head_dim_v...);
     field("mask", specialises, problems.mask...);
     field("row_alignment", specialises, problems.row_alignment...);
+    field("window_left", sizes, problems.window_left...);
+    field("window_right", sizes, problems.window_right...);
+    field("softcap", specialises, problems.softcap...);
+    field("alibi", specialises, problems.alibi...);
+    field("sinks", specialises, problems.sinks...);
     field("batch", sizes, problems.batch...);
     field("heads_q", sizes, problems.heads_q...);
     field("heads_kv", sizes, problems.heads_kv...);
@@ -49,7 +64,8 @@ struct AttentionProblem {
     field("seqlen_k", sizes, problems.seqlen_k...);
   }
 
-  /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in.
+  /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in, and without a window_right that a
+  /// causal mask makes idle.
   FA2_API AttentionProblem normalized() const;
 
   friend bool operator==(const AttentionProblem& a, const AttentionProblem& b) {

@@ -22,6 +22,10 @@ FA2_DEVICE float rcp_rn(float x) {
   return flushed(1.0f / flushed(x));
 }
 
+FA2_DEVICE float rcp_approx(float x) {
+  return rcp_rn(x);
+}
+
 FA2_DEVICE float fma_rn(float a, float b, float c) {
   return flushed(__builtin_fmaf(flushed(a), flushed(b), flushed(c)));
 }
@@ -35,6 +39,18 @@ FA2_DEVICE float max_f32(float a, float b) {
 
 FA2_DEVICE float min_f32(float a, float b) {
   return -max_f32(-a, -b);
+}
+
+FA2_DEVICE float abs_f32(float x) {
+  return flushed(__builtin_fabsf(x));
+}
+
+FA2_DEVICE u32 min_u32(u32 a, u32 b) {
+  return a < b ? a : b;
+}
+
+FA2_DEVICE u32 bits_of(float x) {
+  return bits_of_float(x);
 }
 
 FA2_DEVICE float infinity() {

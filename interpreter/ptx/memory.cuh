@@ -35,6 +35,12 @@ FA2_DEVICE u16 ld_global_u16(const void* address, Site site = {}) {
   return value;
 }
 
+FA2_DEVICE float ld_global_f32(const float* address, Site site = {}) {
+  float value;
+  machine->load_global(address, &value, 4, site);
+  return value;
+}
+
 FA2_DEVICE void st_global_u16(void* address, u16 value, Site site = {}) {
   machine->store_global(address, &value, 2, site);
 }

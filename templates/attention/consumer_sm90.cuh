@@ -20,15 +20,16 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     const TileCoordinates at = tile_of(tile, attention);
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
     const int warp_row = group_row + ptx::warp_index() % 4 * 16;
-    const Mask<Config> mask{shape_of(attention, at.batch)};
+    const Mask<Config> mask = mask_of<Config>(attention, at.batch);
+    const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
-    MainloopSm90<Config> mainloop{
-        mask, turns, ring, store, shared.queries(buffer, warpgroup), warp_row, attention.scale < 0.0f};
-    mainloop.softmax.start(attention.scale_log2);
+    MainloopSm90<Config> mainloop{mask,    score_mod, turns, ring, store, shared.queries(buffer, warpgroup),
+                                  warp_row};
+    mainloop.softmax.start(score_mod.scale_log2());
     mainloop.run(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m),
                  key_blocks(mask, group_row, 64));
-    mainloop.softmax.finish(mainloop.output);
+    mainloop.softmax.finish(mainloop.output, Sinks<Config>{attention, at, warp_row});
     store_lse<Config>(attention, at, warp_row, mainloop.softmax);
     store.start(mainloop.output, {group_row, at.head, at.batch});
   }

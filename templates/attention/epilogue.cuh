@@ -4,6 +4,7 @@
 #include "attention/mask.cuh"
 #include "attention/scheduler.cuh"
 #include "attention/shared_layout.cuh"
+#include "attention/sinks.cuh"
 #include "attention/softmax.cuh"
 #include "ptx/barrier.cuh"
 #include "tile/copy.cuh"

@@ -19,21 +19,20 @@ FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const TensorRef& stride
 /// on return.
 template <class Config>
 FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count,
-                             float scale, KeyValueRing<Config>& ring, const KeyBlocks<Config>& blocks) {
-  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned, true>(q.tile, rows, row_count);
+                             KeyValueRing<Config>& ring) {
+  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned>(q.tile, rows, RowsBefore{row_count});
   ptx::cp_async_commit_group();
   if constexpr (Config::q_in_registers) {
     ptx::cp_async_wait_group<0>();
   } else {
-    ring.start(blocks);
+    ring.start();
     ptx::cp_async_wait_group<KeyValueRing<Config>::started_groups>();
   }
   ptx::bar_sync();
-  if (scale < 0.0f) q.negate();
   if constexpr (Config::q_in_registers) {
     q.read_into_registers();
     ptx::bar_sync();  // the ring overwrites Q
-    ring.start(blocks);
+    ring.start();
   }
 }
 
@@ -42,27 +41,28 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   using Layout = SharedLayout<Config>;
   const SharedAddress shared = ptx::dynamic_shared();
   const TileCoordinates at = tile_of(ptx::block_index(), params);
-  const Mask<Config> mask{shape_of(params, at.batch)};
+  const Mask<Config> mask = mask_of<Config>(params, at.batch);
+  const ScoreMod<Config> score_mod = score_mod_of<Config>(params, mask.shape, at);
   const int tile_row = at.q_tile * Config::tile_m;
-  const KeyBlocks<Config> blocks = key_blocks(mask, tile_row, Config::tile_m);
   const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;
   const int kv_head = at.head / params.queries_per_kv;
 
   KeyValueRing<Config> ring;
   ring.k = head_rows<Config::head_dim>(params.k, params.k_strides, at.batch, kv_head, 0);
   ring.v = head_rows<Config::head_dim_v>(params.v, params.v_strides, at.batch, kv_head, 0);
+  ring.blocks = key_blocks(mask, tile_row, Config::tile_m);
   ring.base = shared + Layout::ring_start;
   QueryOperand<Config> q;
   q.tile = {shared};
   q.first_row = warp_row;
   load_queries(q, head_rows<Config::head_dim>(params.q, params.q_strides, at.batch, at.head, tile_row),
-               params.seqlen_q - tile_row, params.scale, ring, blocks);
+               mask.shape.seqlen_q - tile_row, ring);
 
   MainloopSm80<Config> mainloop;
   mainloop.output.clear();
-  mainloop.softmax.start(params.scale_log2);
-  mainloop.run(blocks, mask, tile_row + warp_row, q, ring);
-  mainloop.softmax.finish(mainloop.output);
+  mainloop.softmax.start(score_mod.scale_log2());
+  mainloop.run(mask, score_mod, tile_row + warp_row, q, ring);
+  mainloop.softmax.finish(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});
   store_lse<Config>(params, at, tile_row + warp_row, mainloop.softmax);
   store_output<Config>(params, at, warp_row, mainloop.output, shared);
 }

@@ -21,20 +21,38 @@ struct KeyBlocks {
   FA2_DEVICE bool is_empty() const { return end <= begin; }
   /// Whether block `n` lies before the first.
   FA2_DEVICE bool is_below(int n) const { return Mask<Config>::has_begin && n < begin; }
-  FA2_DEVICE bool needs_mask(int n) const {
-    return n >= whole_end || (Mask<Config>::has_begin && n < whole_begin);
+  FA2_DEVICE bool hides_last_keys(int n) const { return n >= whole_end; }
+  FA2_DEVICE bool hides_first_keys(int n) const { return Mask<Config>::has_begin && n < whole_begin; }
+
+  /// Sets the scores of block `n` that some of these rows do not see to -inf.
+  template <int kM, int kN>
+  FA2_DEVICE void hide_keys(const Mask<Config>& mask, AccumulatorTile<kM, kN>& scores, int first_row,
+                            int n) const {
+    if (hides_last_keys(n)) mask.hide_last(scores, first_row, n * Config::tile_n);
+    hide_first_keys(mask, scores, first_row, n);
+  }
+  template <int kM, int kN>
+  FA2_DEVICE void hide_first_keys(const Mask<Config>& mask, AccumulatorTile<kM, kN>& scores, int first_row,
+                                  int n) const {
+    if (hides_first_keys(n)) mask.hide_first(scores, first_row, n * Config::tile_n);
   }
 };
 
 template <class Config>
 FA2_DEVICE KeyBlocks<Config> key_blocks(const Mask<Config>& mask, int first_row, int rows) {
   const int next_row = first_row + rows < mask.shape.rows ? first_row + rows : mask.shape.rows;
-  const int key_begin = mask.visible_begin(first_row);
   const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
-  return {key_begin / Config::tile_n,
-          (key_end + Config::tile_n - 1) / Config::tile_n,
-          (mask.visible_begin(next_row - 1) + Config::tile_n - 1) / Config::tile_n,
-          mask.visible_end(first_row) / Config::tile_n,
+  const int end = (key_end + Config::tile_n - 1) / Config::tile_n;
+  const int whole_end = mask.visible_end(first_row) / Config::tile_n;
+  if constexpr (!Mask<Config>::has_begin) return {0, end, 0, whole_end, 0, key_end};
+  const int key_begin = mask.visible_begin(first_row);
+  const int begin = key_begin / Config::tile_n;
+  const int whole_begin = (mask.visible_begin(next_row - 1) + Config::tile_n - 1) / Config::tile_n;
+  // The same in every lane, and known to be: loops over blocks stay in uniform registers.
+  return {ptx::shfl_idx(begin, 0),
+          ptx::shfl_idx(end, 0),
+          ptx::shfl_idx(whole_begin, 0),
+          ptx::shfl_idx(whole_end, 0),
           key_begin,
           key_end};
 }

@@ -22,31 +22,33 @@ struct KeyValueRing {
   GlobalRows<Config::head_dim> k;
   GlobalRows<Config::head_dim_v> v;
   SharedAddress base;
+  KeyBlocks<Config> blocks;
   int current;  ///< slot that is being read; the one before it is the next to be overwritten
 
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
   FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::KeyTile::bytes}; }
 
-  /// Starts the first loads. Only the last block of the range can reach beyond its keys: it alone is bounded,
-  /// and what no row may see arrives as zeros.
-  FA2_DEVICE void start(const KeyBlocks<Config>& blocks) {
+  /// Starts the first loads.
+  FA2_DEVICE void start() {
     current = 0;
     const int last = blocks.end - 1;
-    fetch<true, one_slot>(last, 0, blocks.key_end);
+    fetch<one_slot>(last, 0, outer_rows(last));
     FA2_UNROLL
-    for (int ahead = 1; ahead < started_groups; ++ahead) fetch<false, false>(last - ahead, ahead, 0);
+    for (int ahead = 1; ahead < started_groups; ++ahead)
+      fetch<false>(last - ahead, ahead, inner_rows(last - ahead));
   }
 
   /// Returns when block `n`'s keys are there for every thread, having started to load what may now be
   /// overwritten: nobody reads the block before it any more.
-  FA2_DEVICE void await_keys(int n, const KeyBlocks<Config>& blocks) {
+  FA2_DEVICE void await_keys(int n) {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     ptx::bar_sync();
     if constexpr (one_slot) {
-      load_tile<threads, aligned, true>(values(), block_of(v, n), blocks.key_end - n * Config::tile_n);
+      load_tile<threads, aligned>(values(), block_of(v, n), outer_rows(n));
       ptx::cp_async_commit_group();
     } else {
-      fetch<false, false>(n - started_groups, current == 0 ? Config::stages - 1 : current - 1, 0);
+      const int next = n - started_groups;
+      fetch<false>(next, current == 0 ? Config::stages - 1 : current - 1, inner_rows(next));
     }
   }
 
@@ -55,7 +57,7 @@ struct KeyValueRing {
     if constexpr (one_slot) {
       ptx::cp_async_wait_group<0>();
       ptx::bar_sync();
-      fetch<false, true>(n - 1, 0, 0);
+      fetch<true>(n - 1, 0, inner_rows(n - 1));
     }
   }
 
@@ -77,16 +79,32 @@ struct KeyValueRing {
     return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
   }
 
+  /// Of block `n`, those that some row sees. Only the last block of the range can reach beyond its keys, and with a
+  /// window the first: others are taken whole.
+  FA2_DEVICE auto outer_rows(int n) const {
+    const int first = n * Config::tile_n;
+    if constexpr (Mask<Config>::has_begin) {
+      return RowsWithin{blocks.key_begin - first, blocks.key_end - first};
+    } else {
+      return RowsBefore{blocks.key_end - first};
+    }
+  }
+  FA2_DEVICE auto inner_rows(int n) const {
+    if constexpr (Mask<Config>::has_begin) {
+      return outer_rows(n);
+    } else {
+      return EveryRow{};
+    }
+  }
+
   /// Block `n` into a slot, as one cp.async group; the group is empty when there is no such block.
-  template <bool kBounded, bool kKeysOnly>
-  FA2_DEVICE void fetch(int n, int slot_index, int key_end) {
-    if (n >= 0) {
-      const int row_count = key_end - n * Config::tile_n;
-      load_tile<threads, aligned, kBounded>(typename Layout::KeyTile{slot(slot_index)}, block_of(k, n),
-                                            row_count);
+  template <bool kKeysOnly, class Rows>
+  FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
+    if (n >= blocks.begin) {
+      load_tile<threads, aligned>(typename Layout::KeyTile{slot(slot_index)}, block_of(k, n), rows);
       if constexpr (!kKeysOnly) {
         const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
-        load_tile<threads, aligned, kBounded>(tile, block_of(v, n), row_count);
+        load_tile<threads, aligned>(tile, block_of(v, n), rows);
       }
     }
     ptx::cp_async_commit_group();

@@ -28,17 +28,18 @@ struct MainloopSm80 {
   OnlineSoftmax<m_tiles, Element> softmax;
 
   /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
-  FA2_DEVICE void run(const KeyBlocks<Config>& blocks, const Mask<Config>& mask, int first_row,
+  FA2_DEVICE void run(const Mask<Config>& mask, const ScoreMod<Config>& score_mod, int first_row,
                       const QueryOperand<Config>& q, KeyValueRing<Config>& ring) {
+    const KeyBlocks<Config> blocks = ring.blocks;
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       Scores scores;
       scores.clear();
-      ring.await_keys(n, blocks);
+      ring.await_keys(n);
       FA2_UNROLL
       for (int k = 0; k < q.steps; ++k) gemm_nt_step<Element>(scores, q.step(k), ring.keys(), 16 * k);
       ring.await_values(n);
-      ScoreMod<Config>::apply(scores, first_row, n * Config::tile_n);
-      if (blocks.needs_mask(n)) mask.apply(scores, first_row, n * Config::tile_n);
+      score_mod.apply(scores, first_row, n * Config::tile_n);
+      blocks.hide_keys(mask, scores, first_row, n);
       if (softmax.step(scores)) softmax.rescale(output);
       FA2_UNROLL
       for (int k = 0; k < Config::tile_n / 16; ++k) {

@@ -46,17 +46,18 @@ struct MainloopSm90 {
   static constexpr int steps = Config::tile_n / 16;
 
   const Mask<Config>& mask;
+  const ScoreMod<Config>& score_mod;
   const Turns<Config>& turns;
   KeyValueReader<Config>& ring;
   OutputStore<Config>& store;
   typename Layout::QueryTile queries;
   int first_row;  ///< of this warp, in the sequence
-  bool scale_is_negative;
 
   AccumulatorTile<1, Config::tile_n / 8> scores;
   OperandA<1> probabilities[steps];
   AccumulatorTile<1, Layout::padded_dim_v / 8> output;
   OnlineSoftmax<1, Element> softmax;
+  bool in_series = true;  ///< no guess has met a score that the softcap's series is not good for
 
   /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. On
   /// return `output` is unnormalised.
@@ -112,8 +113,8 @@ struct MainloopSm90 {
         turns.skip();
       }
     }
-    const int lowest =
-        Config::skip_masked && own.is_below(loaded.begin) ? (own.is_below(n) ? n : own.begin) : loaded.begin;
+    int lowest = loaded.begin;
+    if constexpr (Config::skip_masked && Mask<Config>::has_begin) lowest = own.begin < n ? own.begin : n;
     ring.await(first);
     issue_scores(first);
     store.finish_before();
@@ -139,16 +140,20 @@ struct MainloopSm90 {
       round_probabilities();
       if (rises) softmax.rescale(output);
     }
-    if (lowest > loaded.begin) ring.skip(ring.take());
+    // Of the blocks below, as of those above: keys of a block, then the values of the block above it.
+    int unread = 2 * (lowest - loaded.begin);
+    if (unread > 0) {
+      ring.skip(ring.take());
+      --unread;
+    }
     const Cursor values = ring.take();
     issue_output(values);
     ptx::wgmma_wait_group<0>();
     hold(output);
     ring.release(values);
-    for (n = lowest - 1; n >= loaded.begin; --n) {
-      if (n > loaded.begin) ring.skip(ring.take());
+    for (; unread > 0; --unread) {
       ring.skip(ring.take());
-      turns.skip();
+      if (unread % 2 == 1) turns.skip();
     }
   }
 
@@ -185,27 +190,41 @@ struct MainloopSm90 {
   FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, Cursor keys) {
     if constexpr (Config::speculative_max) {
       bool rises = false;
-      if (!blocks.needs_mask(n) && softmax.settled) {
-        prepare(n);
-        if (softmax.speculate(scores, rises)) return rises;
-        // A score rose beyond what a power of two can mend: once more, with the true maximum.
+      if (may_guess(n, blocks)) {
+        if (guess(n, blocks, rises)) return rises;
+        // A score rose beyond what a power of two can mend, or is beyond the softcap's series: once more, with the true
+        // maximum.
         recompute_scores(keys);
+        if constexpr (Config::softcap) in_series = false;
       }
     }
     return exact_softmax_of(n, blocks);
   }
 
-  /// The same with the true maximum, as a row's first block needs it.
-  FA2_DEVICE bool exact_softmax_of(int n, const Blocks& blocks) {
-    prepare(n);
-    if (blocks.needs_mask(n)) mask.apply(scores, first_row, n * Config::tile_n);
-    return softmax.step(scores);
+  FA2_DEVICE bool may_guess(int n, const Blocks& blocks) const {
+    if constexpr (!ScoreMod<Config>::present) return !blocks.hides_last_keys(n) && softmax.settled;
+    if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || !in_series) return false;
+    if constexpr (!Config::alibi) return softmax.settled;
+    // Rows hang on few keys because of the bias: no reason to expect that others will weigh more.
+    return softmax.near && score_mod.alibi.side_of(scores, first_row, n * Config::tile_n) != Side::both;
   }
 
-  /// A negative scale is a positive one with negated scores: the running maximum then stays a maximum.
-  FA2_DEVICE void prepare(int n) {
-    if (scale_is_negative) scores.negate();
-    ScoreMod<Config>::apply(scores, first_row, n * Config::tile_n);
+  FA2_DEVICE bool guess(int n, const Blocks& blocks, bool& rises) {
+    const int first_key = n * Config::tile_n;
+    if constexpr (!ScoreMod<Config>::present) {
+      score_mod.apply(scores, first_row, first_key);
+      blocks.hide_first_keys(mask, scores, first_row, n);
+    }
+    const Side side = score_mod.alibi.side_of(scores, first_row, first_key);
+    return softmax.speculate(
+        scores, Exponents<Config>{score_mod, side, first_row, first_key + fragment_col()}, rises);
+  }
+
+  /// The same with the true maximum, as a row's first block needs it.
+  FA2_DEVICE bool exact_softmax_of(int n, const Blocks& blocks) {
+    score_mod.apply(scores, first_row, n * Config::tile_n);
+    blocks.hide_keys(mask, scores, first_row, n);
+    return softmax.step(scores);
   }
 
   FA2_DEVICE void round_probabilities() {

@@ -12,32 +12,66 @@ enum class MaskKind { none, causal_bottom_right, causal_top_left };
 template <class Config>
 struct Mask {
   SequenceShape shape;
+  int window_left;   ///< keys before a query's diagonal that it sees; only with Config::window_left
+  int window_right;  ///< keys after it; only with Config::window_right, which has no causal mask
 
   /// Whether visible_begin is ever above 0.
-  static constexpr bool has_begin = false;
+  static constexpr bool has_begin = Config::window_left;
 
-  FA2_DEVICE int visible_begin(int /*row*/) const { return 0; }
+  FA2_DEVICE int visible_begin(int row) const {
+    if constexpr (!has_begin) return 0;
+    const int begin = diagonal_of(row) - window_left;
+    return begin > 0 ? begin : 0;
+  }
 
   FA2_DEVICE int visible_end(int row) const {
-    if constexpr (Config::mask == MaskKind::none) return shape.seqlen_k;
-    const int query = RowMap<Config>::query(row);
-    const int diagonal =
-        Config::mask == MaskKind::causal_bottom_right ? query - shape.seqlen_q + shape.seqlen_k : query;
+    if constexpr (Config::mask == MaskKind::none && !Config::window_right) return shape.seqlen_k;
+    const int diagonal = diagonal_of(row);
+    if constexpr (Config::window_right) {
+      const int unseen = shape.seqlen_k - 1 - diagonal - window_right;  // their sum could be beyond any int
+      if (unseen <= 0) return shape.seqlen_k;
+      return unseen < shape.seqlen_k ? shape.seqlen_k - unseen : 0;
+    }
     const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1 : shape.seqlen_k;
     return end > 0 ? end : 0;
   }
 
-  /// Sets the scores of unseen keys to -inf. scores[0][0] is the score of row `first_row` and key
+  /// Sets the scores of keys at and after visible_end to -inf. scores[0][0] is the score of row `first_row` and key
   /// `first_key`.
   template <int kM, int kN>
-  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+  FA2_DEVICE void hide_last(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    const int first_col = first_key + fragment_col();
     for_each_score(scores, first_row, [&](int row) {
-      const int end = visible_end(row) - first_key - fragment_col();
-      return [end](float& score, int col) {
+      const int end = visible_end(row) - first_col;
+      return [=](float& score, int col) {
         if (col >= end) score = -ptx::infinity();
       };
     });
   }
+
+  /// The same of keys before visible_begin.
+  template <int kM, int kN>
+  FA2_DEVICE void hide_first(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    const int first_col = first_key + fragment_col();
+    for_each_score(scores, first_row, [&](int row) {
+      const int begin = visible_begin(row) - first_col;
+      return [=](float& score, int col) {
+        if (col < begin) score = -ptx::infinity();
+      };
+    });
+  }
+
+ private:
+  /// The last key that a causal mask leaves to a row.
+  FA2_DEVICE int diagonal_of(int row) const {
+    const int query = RowMap<Config>::query(row);
+    return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;
+  }
 };
+
+template <class Config>
+FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, int batch) {
+  return {shape_of(params, batch), params.window_left, params.window_right};
+}
 
 }  // namespace fa2

@@ -12,6 +12,19 @@ struct TensorRef {
   long long row_stride;
 };
 
+/// A softcap c of scaled scores, for scores s before the scale: c tanh(s * scale / c) / scale. While |s| is not above
+/// series_end that is factor * s * (t^2 + constant) with the term t = s^2 + shift, which is negative.
+struct SoftcapParams {
+  float series_end;
+  float last_term;  ///< that of series_end
+  float shift;
+  float constant;
+  float factor;
+  float factor_log2;  ///< factor * scale * log2(e)
+  float exponent;     ///< 2 scale / c * log2(e)
+  float limit;        ///< c / scale
+};
+
 struct AttentionParams {
   const void* q;
   const void* k;
@@ -34,6 +47,15 @@ struct AttentionParams {
   float scale;            ///< signed
   float scale_log2;       ///< |scale| * log2(e), never below the smallest normal number
   float empty_row_lse;    ///< written for rows that see no key
+  // Of variants; read by kernels that have them.
+  int window_left;   ///< keys before the diagonal that a query sees
+  int window_right;  ///< keys after it
+  int first_key;     ///< main loop 90: of the tensor maps of K and V
+  SoftcapParams softcap;
+  float signed_scale_log2;       ///< scale * log2(e)
+  const float* alibi_slopes;     ///< (heads_q) or (batch, heads_q)
+  long long alibi_batch_stride;  ///< 0 or the number of heads
+  const float* sinks;            ///< (heads_q)
 };
 
 /// For the sm_90 kernel: Q, K, V and O as TMA sees them, one box a warpgroup's queries or a block's keys.

@@ -21,7 +21,7 @@ struct Producer {
     TileSource<Config> tiles{params, shared, 0};
     for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
       const TileCoordinates at = tile_of(tile, params.attention);
-      const Mask<Config> mask{shape_of(params.attention, at.batch)};
+      const Mask<Config> mask = mask_of<Config>(params.attention, at.batch);
       const KeyBlocks<Config> blocks = key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m);
       const int last = blocks.end - 1;
       if (!blocks.is_empty()) load_keys(at, last);
@@ -37,7 +37,8 @@ struct Producer {
 
  private:
   FA2_DEVICE TensorRows key_rows(const TileCoordinates& at, int n) const {
-    return {n * Config::tile_n, at.head / params.attention.queries_per_kv, at.batch};
+    const int first_key = Config::window_left ? params.attention.first_key : 0;
+    return {n * Config::tile_n - first_key, at.head / params.attention.queries_per_kv, at.batch};
   }
 
   FA2_DEVICE void load_keys(const TileCoordinates& at, int n) {

@@ -18,21 +18,6 @@ struct QueryOperand {
   int first_row;  ///< of this warp inside the tile
   OperandA<m_tiles> registers[Config::q_in_registers ? steps : 1];
 
-  /// A negative scale is a positive one with Q negated: the running maximum then stays a maximum.
-  FA2_DEVICE void negate() {
-    constexpr int kChunksPerRow = Tile::cols / 8;
-    FA2_UNROLL
-    for (int i = 0; i < 16 * m_tiles * kChunksPerRow; i += 32) {
-      const int chunk = i + ptx::lane_index();
-      const SharedAddress address =
-          tile.chunk_address(first_row + chunk / kChunksPerRow, chunk % kChunksPerRow * 8);
-      ptx::Vector16 v = ptx::ld_shared_v4(address);
-      for (u32& word : v.word) word ^= 0x80008000u;
-      ptx::st_shared_v4(address, v);
-    }
-    ptx::bar_warp_sync();
-  }
-
   FA2_DEVICE void read_into_registers() {
     FA2_UNROLL
     for (int step = 0; step < steps; ++step)

@@ -1,15 +1,82 @@
-// What happens to a raw score before the mask and the softmax. The identity, unless the generator renders
-// another one.
+// What happens to a score between Q K^T and the softmax.
 #pragma once
 
-#include "tile/register_tile.cuh"
+#include "attention/alibi.cuh"
+#include "attention/softcap.cuh"
 
 namespace fa2 {
 
+/// Of the rows of one tile.
 template <class Config>
 struct ScoreMod {
+  static constexpr bool present = Config::softcap || Config::alibi;
+  static constexpr float kLog2E = 1.44269504088896341f;
+
+  const AttentionParams& params;
+  Alibi<Config> alibi;
+
+  FA2_DEVICE Softcap softcap() const { return {params.softcap}; }
+
+  /// 2^(x * scale_log2()) is the exponential of what apply() leaves.
+  FA2_DEVICE float scale_log2() const { return Config::alibi ? kLog2E : params.scale_log2; }
+
+  /// Scores stay without the scale, but negated where it is negative, so that a maximum stays one. With a bias they
+  /// are scaled.
   template <int kM, int kN>
-  FA2_DEVICE static void apply(AccumulatorTile<kM, kN>&, int /*first_row*/, int /*first_key*/) {}
+  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    if constexpr (Config::softcap) softcap().apply(scores);
+    if constexpr (Config::alibi) {
+      alibi.scale_and_bias(scores, first_row, first_key);
+    } else if (params.scale < 0.0f) {
+      scores.negate();
+    }
+  }
+};
+
+template <class Config>
+FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const SequenceShape& shape,
+                                         const TileCoordinates& at) {
+  return {params, alibi_of<Config>(params, shape, at)};
+}
+
+/// The exponents of a block's probabilities straight from its scores, for rows whose maximum is known: fewer passes
+/// over the scores than apply() and the softmax make, but not right for every block.
+template <class Config>
+struct Exponents {
+  const ScoreMod<Config>& mod;
+  Side side;
+  int first_row;
+  int first_col;        ///< this lane's
+  u32 last_term = ~0u;  ///< the softcap's nearest to 0: the order of negative numbers' bits is reversed
+
+  /// For row (m, half) a function of a score and its column; `offset` is that of OnlineSoftmax.
+  FA2_DEVICE auto operator()(int m, int half, float offset) {
+    if constexpr (Config::alibi) {
+      const int row = first_row + 16 * m + 8 * half + fragment_row();
+      const float rise = mod.alibi.rise(side, row) * mod.kLog2E;
+      const float start = ptx::fma_rn(-rise, static_cast<float>(mod.alibi.diagonal(row) - first_col), offset);
+      return [this, rise, start](float s, int col) {
+        return of(s, ptx::fma_rn(rise, static_cast<float>(col), start));
+      };
+    } else {
+      return [this, offset](float s, int) { return of(s, offset); };
+    }
+  }
+
+  /// Whether every row's function is right for the whole block.
+  FA2_DEVICE bool are_right() const {
+    return !Config::softcap || last_term >= ptx::bits_of(mod.params.softcap.last_term);
+  }
+
+ private:
+  FA2_DEVICE float of(float s, float add) {
+    if constexpr (Config::softcap) {
+      const float term = mod.softcap().term(s);
+      last_term = ptx::min_u32(last_term, ptx::bits_of(term));
+      return ptx::fma_rn(mod.softcap().series(s, term), mod.params.softcap.factor_log2, add);
+    }
+    return ptx::fma_rn(s, Config::alibi ? mod.params.signed_scale_log2 : mod.params.scale_log2, add);
+  }
 };
 
 }  // namespace fa2

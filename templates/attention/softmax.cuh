@@ -55,24 +55,28 @@ struct OnlineSoftmax {
     const bool rises = raise_maximum(scores);
     if (!near) subtract_maximum(scores);
     for_each_row([&](int m, int half) {
-      sum[m][half] += exponentiate(scores, m, half, near ? offset[m][half] : Unit::log2);
+      const float add = near ? offset[m][half] : Unit::log2;
+      sum[m][half] += exponentiate(scores, m, half,
+                                   [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
     });
     look_ahead();
     return rises;
   }
 
   /// The same without looking for a maximum, for rows that are settled: the probabilities tell whether it has
-  /// risen. False, with scores lost, if one of them rose beyond any float; `rises` is set otherwise.
-  template <int kN>
-  FA2_DEVICE bool speculate(AccumulatorTile<kM, kN>& scores, bool& rises) {
+  /// risen. False, with scores lost, if one of them rose beyond any float or the exponents were not right;
+  /// `rises` is set otherwise. exponents(m, half, offset)(score, column) is that of a probability.
+  template <int kN, class Exponents>
+  FA2_DEVICE bool speculate(AccumulatorTile<kM, kN>& scores, Exponents exponents, bool& rises) {
     float partial[kM][2];
     bool much = false;
     for_each_row([&](int m, int half) {
-      partial[m][half] = exponentiate(scores, m, half, offset[m][half]);
+      partial[m][half] = exponentiate(scores, m, half, exponents(m, half, offset[m][half]));
       much |= !(partial[m][half] <= tolerated[m][half]);
     });
     rises = false;
-    if (ptx::vote_any(much)) {
+    if (ptx::vote_any(much || !exponents.are_right())) {
+      if (ptx::vote_any(!exponents.are_right())) return false;
       float largest[kM][2];
       if (has_heavy(scores, largest)) {
         if (!raise_to(largest, scores, partial)) return false;
@@ -91,14 +95,18 @@ struct OnlineSoftmax {
   }
 
   /// Divides the output by the row sums, once for the whole row; rows without any visible key become 0.
-  template <int kN>
-  FA2_DEVICE void finish(AccumulatorTile<kM, kN>& output) {
+  /// sinks(m, half): what joins the row's scores without a key, base 2; only if Sinks::present.
+  template <int kN, class Sinks>
+  FA2_DEVICE void finish(AccumulatorTile<kM, kN>& output, const Sinks& sinks) {
     for_each_row([&](int m, int half) {
       float& total = sum[m][half];
       total += ptx::shfl_bfly(total, 1);
       total += ptx::shfl_bfly(total, 2);
-      scale_row(output, m, half, total == 0.0f ? 0.0f : ptx::rcp_rn(total));
+      float factor = total == 0.0f ? 0.0f : ptx::rcp_rn(total);
+      if constexpr (Sinks::present) factor *= merge(m, half, sinks(m, half));
+      scale_row(output, m, half, factor);
     });
+    if constexpr (Sinks::present) near = true;  // as merge() leaves the rows
   }
 
   /// Natural log of the row's sum of exponentials; after finish().
@@ -111,6 +119,19 @@ struct OnlineSoftmax {
   }
 
  private:
+  /// A sink is a partial result without an output, merged as such. Returns the factor of this one's output.
+  FA2_DEVICE float merge(int m, int half, float sink) {
+    const float log2_sum = ptx::lg2_approx(sum[m][half]), x = offset[m][half];
+    const float own = near ? log2_sum - x : ptx::fma_rn(-x, scale_log2, log2_sum - Unit::log2);
+    const float larger = ptx::max_f32(own, sink);
+    if (larger == -ptx::infinity()) return 0.0f;
+    const float both =
+        larger + ptx::lg2_approx(ptx::ex2_approx(own - larger) + ptx::ex2_approx(sink - larger));
+    sum[m][half] = 1.0f;
+    offset[m][half] = -both;
+    return ptx::ex2_approx(own - both);
+  }
+
   /// Calls f(m, half), unrolled.
   template <class F>
   FA2_DEVICE static void for_each_row(const F& f) {
@@ -121,16 +142,16 @@ struct OnlineSoftmax {
     }
   }
 
-  /// In place; returns this lane's sum.
-  template <int kN>
-  FA2_DEVICE float exponentiate(AccumulatorTile<kM, kN>& scores, int m, int half, float add) const {
+  /// In place, 2^exponent(score, column); returns this lane's sum.
+  template <int kN, class Exponent>
+  FA2_DEVICE static float exponentiate(AccumulatorTile<kM, kN>& scores, int m, int half, Exponent exponent) {
     float total[2] = {};  // two chains: one would be bound by the latency of add
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) {
       FA2_UNROLL
       for (int i = 0; i < 2; ++i) {
         float& p = scores.value[m][n][2 * half + i];
-        p = ptx::ex2_approx(ptx::fma_rn(p, scale_log2, add));
+        p = ptx::ex2_approx(exponent(p, 8 * n + i));
         total[i] += p;
       }
     }

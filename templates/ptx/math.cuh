@@ -26,6 +26,13 @@ FA2_DEVICE float rcp_rn(float x) {
   return y;
 }
 
+/// rcp.approx.ftz: 1 / x. Maximum error one unit in the last place.
+FA2_DEVICE float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// fma.rn.ftz: a * b + c.
 FA2_DEVICE float fma_rn(float a, float b, float c) {
   float d;
@@ -45,6 +52,27 @@ FA2_DEVICE float min_f32(float a, float b) {
   float c;
   asm("min.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
+}
+
+/// abs.ftz.f32: an operand's modifier.
+FA2_DEVICE float abs_f32(float x) {
+  float y;
+  asm("abs.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// min.u32: the smaller one.
+FA2_DEVICE u32 min_u32(u32 a, u32 b) {
+  u32 c;
+  asm("min.u32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}
+
+/// mov.b32: the representation of a float.
+FA2_DEVICE u32 bits_of(float x) {
+  u32 bits;
+  asm("mov.b32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
 }
 
 FA2_DEVICE float infinity() {

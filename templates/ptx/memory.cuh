@@ -41,6 +41,13 @@ FA2_DEVICE u16 ld_global_u16(const void* address) {
   return value;
 }
 
+/// Of memory that nothing writes while the kernel runs.
+FA2_DEVICE float ld_global_f32(const float* address) {
+  float value;
+  asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(address));
+  return value;
+}
+
 FA2_DEVICE void st_global_u16(void* address, u16 value) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
 }

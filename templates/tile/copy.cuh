@@ -16,6 +16,22 @@ struct GlobalRows {
   i64 stride;
 };
 
+/// Which rows of a source a tile takes; the others arrive as zeros, and their memory is never read.
+struct EveryRow {
+  static constexpr bool bounded = false;
+  FA2_DEVICE bool has(int) const { return true; }
+};
+struct RowsBefore {
+  static constexpr bool bounded = true;
+  int end;
+  FA2_DEVICE bool has(int row) const { return row < end; }
+};
+struct RowsWithin {
+  static constexpr bool bounded = true;
+  int begin, end;
+  FA2_DEVICE bool has(int row) const { return row >= begin && row < end; }
+};
+
 /// Eight elements of a row that is aligned to one element only.
 FA2_DEVICE ptx::Vector16 gather_chunk(const u16* source) {
   ptx::Vector16 chunk;
@@ -29,24 +45,24 @@ FA2_DEVICE ptx::Vector16 gather_chunk(const u16* source) {
 
 /// Rows [0, kRows) of a source whose rows are aligned to one element only, by all kThreads of the block; done
 /// on return. The slow path: a rolled loop keeps it out of the main loop's registers.
-template <int kThreads, int kRows, int kCols, int kSourceCols>
-FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, int row_count) {
+template <int kThreads, int kRows, int kCols, int kSourceCols, class Rows>
+FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows) {
   constexpr int kChunksPerRow = kCols / 8;
   FA2_NO_UNROLL
   for (int i = ptx::thread_index(); i < kRows * kChunksPerRow; i += kThreads) {
     const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
-    const bool exists = row < row_count && col < kSourceCols;
+    const bool exists = rows.has(row) && col < kSourceCols;
     ptx::st_shared_v4(tile.chunk_address(row, col),
                       exists ? gather_chunk(source.data + row * source.stride + col) : ptx::Vector16{});
   }
 }
 
-/// Starts copying rows [0, kRows) of `source` into `tile`, by all kThreads of the block. Columns beyond the
-/// source's arrive as zeros; kBounded: so do rows at and beyond `row_count`, whose memory is never read. With
-/// kAligned the copy is asynchronous (cp.async of the current group), else it is done on return.
-template <int kThreads, bool kAligned, bool kBounded, int kRows, int kCols, int kSourceCols>
-FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, int row_count) {
-  if constexpr (!kAligned) return gather_tile<kThreads>(tile, source, kBounded ? row_count : kRows);
+/// Starts copying `rows` of [0, kRows) of `source` into `tile`, by all kThreads of the block. Columns beyond the
+/// source's arrive as zeros. With kAligned the copy is asynchronous (cp.async of the current group), else it is
+/// done on return.
+template <int kThreads, bool kAligned, int kRows, int kCols, int kSourceCols, class Rows>
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows) {
+  if constexpr (!kAligned) return gather_tile<kThreads>(tile, source, rows);
   FA2_UNROLL
   for (int start = 0; start < kCols; start = tile.pages_end(start)) {
     // Consecutive threads cover one row of a page, so that a warp reads whole sectors; a thread's row serves
@@ -64,11 +80,10 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols>
       for (int page = start; page < tile.pages_end(start); page += tile.page_width(start)) {
         const SharedAddress to = tile.chunk_address(row, page, chunk);
         const bool whole_page = page + tile.page_width(start) <= kSourceCols;
-        if (whole_page && !kBounded) {
+        if (whole_page && !Rows::bounded) {
           ptx::cp_async_16(to, from + (page - start));
         } else {
-          const bool exists =
-              (whole_page || page + chunk * 8 < kSourceCols) && (!kBounded || row < row_count);
+          const bool exists = (whole_page || page + chunk * 8 < kSourceCols) && rows.has(row);
           ptx::cp_async_16_zfill(to, from + (page - start), exists ? 16 : 0);
         }
       }

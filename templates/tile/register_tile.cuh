@@ -62,6 +62,20 @@ FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, int first_row, c
   }
 }
 
+/// Calls f with every score.
+template <int kM, int kN, class F>
+FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, const F& f) {
+  for_each_score(scores, 0, [&](int) { return [&](float& score, int) { f(score); }; });
+}
+
+/// Of this lane's.
+template <int kM, int kN>
+FA2_DEVICE float largest_magnitude(AccumulatorTile<kM, kN>& scores) {
+  float largest = 0.0f;
+  for_each_score(scores, [&](float& score) { largest = ptx::max_f32(largest, ptx::abs_f32(score)); });
+  return largest;
+}
+
 /// (16 kM) x 16 elements as the A operand: one k-step of a product.
 template <int kM>
 struct OperandA {

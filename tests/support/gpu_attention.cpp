@@ -146,7 +146,9 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       k_(buffer_for(layouts.k)),
       v_(buffer_for(layouts.v)),
       o_(buffer_for(layouts.o)),
-      lse_((lse_size() + 2 * kGuard) * sizeof(float)) {
+      lse_((lse_size() + 2 * kGuard) * sizeof(float)),
+      slopes_(index(problem.batch * problem.heads_q) * sizeof(float)),
+      sinks_(index(problem.heads_q) * sizeof(float)) {
   args.q = element(q_, layouts.q.first);
   args.k = element(k_, layouts.k.first);
   args.v = element(v_, layouts.v.first);
@@ -156,6 +158,13 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.k_strides = layouts.k.strides;
   args.v_strides = layouts.v.strides;
   args.o_strides = layouts.o.strides;
+  if (problem.softcap) args.softcap = 5;
+  if (problem.alibi) args.alibi_slopes = static_cast<const float*>(slopes_.data());
+  if (problem.sinks) args.sinks = static_cast<const float*>(sinks_.data());
+  for (std::int64_t h = 0; h < problem.heads_q; ++h) {
+    slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
+    sinks.push_back(static_cast<float>(h % 3) - 0.5f);
+  }
   randomize(7);
 }
 
@@ -170,6 +179,8 @@ void GuardedCall::upload() {
   send(q, layouts_.q, problem.dtype, q_);
   send(k, layouts_.k, problem.dtype, k_);
   send(v, layouts_.v, problem.dtype, v_);
+  if (problem.alibi) slopes_.upload(slopes.data(), slopes.size() * sizeof(float));
+  if (problem.sinks) sinks_.upload(sinks.data(), sinks.size() * sizeof(float));
   o_.upload(blank_o().data(), o_.size());
   lse_.upload(blank_lse().data(), lse_.size());
 }
@@ -206,9 +217,12 @@ std::string GuardedCall::stray_writes() const {
 reference::Verdict GuardedCall::check() const {
   const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
   const std::vector<float> sums = lse();
-  reference::Verdict verdict =
-      reference::check(problem, q, k, v, static_cast<double>(args.softmax_scale.value_or(default_scale)), o(),
-                       args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
+  reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
+  rule.softcap = static_cast<double>(args.softcap);
+  rule.alibi_slopes = slopes;
+  rule.sinks = sinks;
+  reference::Verdict verdict = reference::check(problem, q, k, v, rule, o(),
+                                                args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
   const std::string stray = stray_writes();
   verdict.ok &= stray.empty();
   verdict.message = fmt::format("{}: {}{}", to_string(problem), verdict.message, stray);

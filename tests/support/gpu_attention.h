@@ -85,12 +85,14 @@ class GuardedCall {
 
   AttentionProblem problem;  ///< normalized
   reference::Tensor q, k, v;
-  AttentionArgs args;  ///< pointers and strides of the tensors; the default scale
+  std::vector<float> slopes;  ///< of a problem with ALiBi: of every head, or of every batch and head
+  std::vector<float> sinks;   ///< of one with sinks: of every head
+  AttentionArgs args;         ///< pointers and strides of the tensors; the default scale, a softcap of 5
 
   /// Other random inputs, uploaded.
   void randomize(unsigned seed);
 
-  /// Sends q, k and v and resets O and LSE. Where elements share memory (strides of 0), q, k and v become
+  /// Sends the inputs and resets O and LSE. Where elements share memory (strides of 0), q, k and v become
   /// what is there.
   void upload();
 
@@ -113,7 +115,7 @@ class GuardedCall {
   std::string stray_writes() const;
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, o_, lse_;
+  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_;
 };
 
 /// CHECKs call.check().

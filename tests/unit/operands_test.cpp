@@ -19,10 +19,11 @@ AttentionProblem problem() {
   p.head_dim = 64;
   p.head_dim_v = 32;
   p.batch = 2;
-  p.heads_q = 4;
+  p.heads_q = 8;
   p.heads_kv = 2;
   p.seqlen_q = 16;
   p.seqlen_k = 24;
+  p.alibi = p.sinks = true;
   return p;
 }
 
@@ -77,11 +78,11 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
 
   const Operands all = operands();
   CHECK(all[Role::q].name == "q");
-  CHECK(size_in_bytes(all[Role::q]) == 2 * 4 * 16 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::q]) == 2 * 8 * 16 * 64 * 2);
   CHECK(size_in_bytes(all[Role::k]) == 2 * 2 * 24 * 64 * 2);
   CHECK(size_in_bytes(all[Role::v]) == 2 * 2 * 24 * 32 * 2);
-  CHECK(size_in_bytes(all[Role::o]) == 2 * 4 * 16 * 32 * 2);
-  CHECK(size_in_bytes(all[Role::lse]) == 2 * 4 * 16 * 4);
+  CHECK(size_in_bytes(all[Role::o]) == 2 * 8 * 16 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::lse]) == 2 * 8 * 16 * 4);
   CHECK(all[Role::lse].name == "lse");
   CHECK(broken(all).empty());
 }

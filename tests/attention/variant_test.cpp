@@ -1,0 +1,236 @@
+// Windows, softcap, ALiBi and sinks: alone, in pairs and all together, on both main loops.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <generator/config_space.h>
+#include <generator/kernel_spec.h>
+#include <runtime/device.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/gpu_attention.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// What a problem has beside its mask.
+struct Variant {
+  std::optional<std::int64_t> window_left = {}, window_right = {};
+  bool softcap = false, alibi = false, sinks = false;
+};
+
+/// Each alone, each pair, and all of them.
+const std::vector<Variant> kVariants = {
+    {.window_left = 20},
+    {.softcap = true},
+    {.window_left = 0, .alibi = true},
+    {.sinks = true},
+    {.window_right = 7},
+    {.alibi = true, .sinks = true},
+    {.window_left = 50, .window_right = 0, .softcap = true},
+    {.alibi = true},
+    {.window_left = 33, .sinks = true},
+    {.softcap = true, .alibi = true},
+    {.window_left = 70, .window_right = 31},
+    {.softcap = true, .sinks = true},
+    {.window_left = 19, .window_right = 40, .softcap = true, .alibi = true, .sinks = true}};
+
+AttentionProblem with(const Variant& variant, AttentionProblem problem) {
+  problem.window_left = variant.window_left;
+  problem.window_right = variant.window_right;
+  problem.softcap = variant.softcap;
+  problem.alibi = variant.alibi;
+  problem.sinks = variant.sinks;
+  return problem;
+}
+
+AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
+  AttentionProblem p;
+  p.dtype = dtype;
+  p.mask = mask;
+  p.head_dim = dim;
+  p.batch = 2;
+  p.heads_q = 4;
+  p.heads_kv = 2;
+  p.seqlen_q = seqlen_q;
+  p.seqlen_k = seqlen_k;
+  return p;
+}
+
+const std::vector<std::string> kConfigs80 = {
+    "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1", "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2",
+    "mainloop=80,tile_m=64,tile_n=48,warps=4,stages=3,q_in_registers=1"};
+const std::vector<std::string> kConfigs90 = {
+    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,"
+    "skip_masked=1",
+    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,speculative_max=1,"
+    "skip_masked=1",
+    "mainloop=90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
+    "speculative_max=1,skip_masked=1",
+    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1"};
+
+constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
+
+/// Runs a call with each configuration that computes it on this device.
+void expect_contract_with(GuardedCall& call, const std::vector<std::string>& configs) {
+  int ran = 0;
+  for (const std::string& config : configs) {
+    ContextOptions options = untuned();
+    options.config = parse_config(config);
+    options.config->skip_masked &= has_edges(call.problem);
+    if (why_rejected(call.problem, *options.config, device(device_under_test()).arch)) continue;
+    Context context(options);
+    INFO(config);
+    call.upload();
+    run_and_expect_contract(context, call);
+    ++ran;
+  }
+  CHECK(ran >= 1);
+}
+
+/// Every variant, with masks, dtypes, head dims, lengths and configurations that differ from one to the next.
+void expect_contracts(const std::vector<std::string>& configs) {
+  const std::array<std::pair<int, int>, 5> lengths = {{{131, 197}, {97, 97}, {200, 61}, {1, 150}, {70, 300}}};
+  const std::array<int, 4> head_dims = {64, 40, 128, 16};
+  std::size_t i = 0;
+  for (const Variant& variant : kVariants) {
+    for (const MaskKind mask : kMasks) {
+      const auto& [sq, sk] = lengths[i % lengths.size()];
+      const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
+      GuardedCall call(with(variant, problem_of(dtype, mask, head_dims[i / 2 % head_dims.size()], sq, sk)));
+      if (i % 4 == 1) call.args.softmax_scale = -0.3f;
+      expect_contract_with(call, {configs[i % configs.size()]});
+      ++i;
+    }
+  }
+}
+
+/// NaN in the keys and values [begin, end).
+void poison(GuardedCall& call, std::int64_t begin, std::int64_t end) {
+  for (reference::Tensor* tensor : {&call.k, &call.v}) {
+    for (std::int64_t b = 0; b < tensor->batch; ++b) {
+      for (std::int64_t h = 0; h < tensor->heads; ++h) {
+        for (std::int64_t j = begin; j < end; ++j) {
+          for (std::int64_t d = 0; d < tensor->dim; ++d) tensor->at(b, h, j, d) = kNaN;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("variants keep the numerics contract on main loop 80") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  expect_contracts(kConfigs80);
+}
+
+TEST_CASE("main loop 90: variants keep the numerics contract") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  expect_contracts(kConfigs90);
+}
+
+TEST_CASE("main loop 90: variants of packed heads") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const std::string config =
+      "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,overlap=1,"
+      "packed_heads=4";
+  for (const Variant& variant : kVariants) {
+    AttentionProblem problem =
+        with(variant, problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 9, 130));
+    problem.heads_q = 8;
+    GuardedCall call(problem);
+    expect_contract_with(call, {config});
+  }
+}
+
+TEST_CASE("variants of rows that are aligned to one element only") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (const Variant& variant : kVariants) {
+    AttentionProblem problem = with(variant, problem_of(DType::bf16, MaskKind::none, 24, 70, 110));
+    problem.row_alignment = RowAlignment::element;
+    GuardedCall call(problem);
+    expect_contract_with(call, {kConfigs80[0]});
+  }
+}
+
+// The keys that a window leaves to nobody may be a cache's that was given back.
+TEST_CASE("NaN outside of every query's window does not reach an output") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  struct Case {
+    MaskKind mask;
+    std::optional<std::int64_t> left, right;
+    std::int64_t begin, end;  ///< keys that some of the last 40 queries of 40 sees, of 200
+  };
+  for (const Case& c :
+       {Case{MaskKind::causal_bottom_right, 30, {}, 130, 200}, Case{MaskKind::none, 5, 3, 155, 200},
+        Case{MaskKind::causal_top_left, 30, {}, 0, 40}, Case{MaskKind::none, 159, {}, 1, 200}}) {
+    AttentionProblem problem = problem_of(DType::f16, c.mask, 64, 40, 200);
+    problem.window_left = c.left;
+    problem.window_right = c.right;
+    GuardedCall call(problem);
+    poison(call, 0, c.begin);
+    poison(call, c.end, 200);
+    std::vector<std::string> configs = kConfigs90;
+    configs.push_back(kConfigs80[1]);
+    expect_contract_with(call, configs);
+  }
+}
+
+TEST_CASE("windows of any width: no key, one key, all of them, and beyond the sequence") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int32_t>::max();
+  for (const auto& [left, right] :
+       {std::pair<std::int64_t, std::int64_t>{0, 0}, {kHuge, kHuge}, {0, kHuge}, {kHuge, 0}, {63, 64}}) {
+    for (const auto& [sq, sk] : {std::pair{90, 150}, std::pair{150, 90}}) {
+      AttentionProblem problem = problem_of(DType::f16, MaskKind::none, 32, sq, sk);
+      problem.window_left = left;
+      problem.window_right = right;
+      GuardedCall call(problem);
+      expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+    }
+  }
+}
+
+TEST_CASE("sinks that dominate, that are nothing, and rows that have nothing else") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem =
+      problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 120, 60);  // rows without keys
+  problem.sinks = true;
+  GuardedCall call(problem);
+  call.sinks = {-kInfinity, 30.0f, -30.0f, 500.0f};
+  for (const float scale : {0.125f, 0.0f, 1e6f}) {
+    call.args.softmax_scale = scale;
+    INFO("scale ", scale);
+    expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+  }
+}
+
+TEST_CASE("ALiBi slopes of each batch, and of either sign") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = problem_of(DType::bf16, MaskKind::none, 64, 100, 140);
+  problem.alibi = true;
+  GuardedCall call(problem);
+  call.slopes = {0.5f, -0.02f, 0.0f, 1.0f, 0.01f, 0.25f, -0.1f, 0.003f};
+  call.args.alibi_slopes_per_batch = true;
+  expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+}
