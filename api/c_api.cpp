@@ -162,26 +162,30 @@ fa2_status fa2_plan_destroy(fa2_plan* plan) {
 }
 
 fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, size_t problem_count,
-                          const char* const* archs, size_t arch_count, const char* out_dir, char** report) {
+                          const char* const* archs, size_t arch_count, const fa2_precompile_options* options,
+                          char** report) {
   return guarded([&] {
     if (report != nullptr) *report = nullptr;
-    PrecompileOptions options;
-    if (out_dir != nullptr) options.out = out_dir;
     Found found;
+    const PrecompileOptions how = options_of(options, found);
     const auto what = problems_of(problems, problem_count, found);
     const auto where = archs_of(archs, arch_count, found);
     if (!found.empty()) append(found, violations_of(what, where));
     require_none(found);
-    const std::vector<PrecompiledKernel> kernels = context_of(context).precompile(what, where, options);
+    const std::vector<PrecompiledKernel> kernels = context_of(context).precompile(what, where, how);
     if (report != nullptr) *report = allocate_copy(to_json(kernels));
     throw_failures(kernels);
   });
 }
 
-fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t device, char** report) {
+fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t device,
+                    const fa2_tune_options* options, char** report) {
   return guarded([&] {
     if (report != nullptr) *report = nullptr;
-    const TuneReport result = context_of(context).tune(problem_on(problem, device), device);
+    Found found;
+    const TuneScope scope = scope_of(options, found);
+    const AttentionProblem what = problem_on(problem, device, std::move(found));
+    const TuneReport result = context_of(context).tune(what, device, scope);
     if (report != nullptr) *report = allocate_copy(to_json(result));
   });
 }

@@ -28,13 +28,19 @@ void append_refusals(Found& found, const Check& check) {
 
 // The sizes that the first version of the interface published: no caller has smaller structs.
 constexpr std::size_t first_size(const fa2_problem*) {
-  return 64;
+  return 104;
 }
 constexpr std::size_t first_size(const fa2_args*) {
-  return 152;
+  return 176;
 }
 constexpr std::size_t first_size(const fa2_context_options*) {
   return 40;
+}
+constexpr std::size_t first_size(const fa2_precompile_options*) {
+  return 24;
+}
+constexpr std::size_t first_size(const fa2_tune_options*) {
+  return 8;
 }
 
 // Far beyond what structs will grow to: a size that was never set is not followed through memory.
@@ -86,8 +92,13 @@ std::optional<Enum> choice_of(std::int32_t value, const char* field, Found& foun
   return std::nullopt;
 }
 
-TensorStrides strides_of(const std::int64_t (&strides)[3]) {
-  return {strides[0], strides[1], strides[2]};
+TensorStrides strides_of(const fa2_tensor& tensor) {
+  return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+}
+
+/// Fields that a later version may give a meaning.
+void check_reserved(std::int32_t value, const std::string& field, Found& found) {
+  if (value != 0) found.push_back({field, fmt::format("{}", value), "must be 0"});
 }
 
 /// `prefix` goes before the names of fields.
@@ -106,13 +117,19 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.heads_kv = from->heads_kv;
   problem.seqlen_q = from->seqlen_q;
   problem.seqlen_k = from->seqlen_k;
+  if (from->has_window_left != 0) problem.window_left = from->window_left;
+  if (from->has_window_right != 0) problem.window_right = from->window_right;
+  problem.softcap = from->softcap != 0;
+  problem.alibi = from->alibi != 0;
+  problem.sinks = from->sinks != 0;
+  check_reserved(from->reserved, prefix + "reserved", found);
   return problem;
 }
 
 void check_device(std::int32_t device, Found& found) {
-  if (device >= -1) return;
-  found.push_back(
-      {"device", fmt::format("{}", device), "must be a CUDA ordinal, or -1 for the current device"});
+  if (device >= FA2_INTERPRETER_DEVICE) return;
+  found.push_back({"device", fmt::format("{}", device),
+                   "must be a CUDA ordinal, -1 for the current device or -2 for the interpreter"});
 }
 
 }  // namespace
@@ -138,15 +155,19 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
   const auto from = read_struct(pointer, "args", found);
   if (!from) return std::nullopt;
   AttentionArgs args;
-  args.q = from->q;
-  args.k = from->k;
-  args.v = from->v;
-  args.o = from->o;
+  args.q = from->q.data;
+  args.k = from->k.data;
+  args.v = from->v.data;
+  args.o = from->o.data;
   args.lse = from->lse;
-  args.q_strides = strides_of(from->q_strides);
-  args.k_strides = strides_of(from->k_strides);
-  args.v_strides = strides_of(from->v_strides);
-  args.o_strides = strides_of(from->o_strides);
+  args.q_strides = strides_of(from->q);
+  args.k_strides = strides_of(from->k);
+  args.v_strides = strides_of(from->v);
+  args.o_strides = strides_of(from->o);
+  args.softcap = from->softcap;
+  args.alibi_slopes = from->alibi_slopes;
+  args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
+  args.sinks = from->sinks;
   if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
   args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
   return args;
@@ -168,6 +189,25 @@ ContextOptions options_of(const fa2_context_options* pointer) {
   if (!found.empty()) append_refusals(found, [&] { settings_of(options); });
   require_none(found);
   return options;
+}
+
+PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found) {
+  PrecompileOptions options;
+  if (pointer == nullptr) return options;
+  const auto from = read_struct(pointer, "options", found);
+  if (!from) return options;
+  options.scope = enum_of<PrecompileScope>(from->scope, "scope", found);
+  options.jobs = from->jobs;
+  if (from->jobs < 0) found.push_back({"jobs", fmt::format("{}", from->jobs), "must be at least 0"});
+  check_reserved(from->reserved, "reserved", found);
+  if (from->out != nullptr) options.out = from->out;
+  return options;
+}
+
+TuneScope scope_of(const fa2_tune_options* pointer, Found& found) {
+  if (pointer == nullptr) return TuneScope::likely;
+  const auto from = read_struct(pointer, "options", found);
+  return from ? enum_of<TuneScope>(from->scope, "scope", found) : TuneScope::likely;
 }
 
 std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found) {
@@ -200,8 +240,7 @@ std::vector<std::string> archs_of(const char* const* archs, std::size_t count, F
   return converted;
 }
 
-AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device) {
-  Found found;
+AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device, Found found) {
   const auto problem = problem_of(pointer, found);
   check_device(device, found);
   if (!found.empty() && problem) append(found, violations_of(*problem));

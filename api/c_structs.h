@@ -31,8 +31,12 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 /// NULL: no options. @throws InvalidProblem with everything that a Context would refuse too.
 ContextOptions options_of(const fa2_context_options* pointer);
 
-/// A problem and the device to make it ready on. @throws InvalidProblem.
-AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device);
+/// NULL: no options.
+PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found);
+TuneScope scope_of(const fa2_tune_options* pointer, Found& found);
+
+/// A problem and the device to make it ready on. @throws InvalidProblem with `found` and what it finds itself.
+AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device, Found found = {});
 
 /// One for each, so that indices stay: in place of those that cannot be read, one with nothing wrong.
 std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found);

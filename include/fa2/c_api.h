@@ -8,7 +8,7 @@
  *   fa2_args args = FA2_ARGS_INIT;
  *   problem.head_dim = 128, problem.heads_q = 32, problem.heads_kv = 8;
  *   problem.seqlen_q = problem.seqlen_k = 4096;
- *   args.q = q, args.k = k, args.v = v, args.o = o;  and the four strides
+ *   args.q.data = q, args.k.data = k, args.v.data = v, args.o.data = o;  and the strides of the four
  *   if (fa2_attention(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error());
  *
  * Structs start with their size as the caller's header knows it. A library with more fields takes the
@@ -48,6 +48,11 @@ enum {
  * until the next failure on this thread. */
 FA2_C_API const char* fa2_last_error(void);
 
+/* The version of this header; fa2_version() is the library's. */
+#define FA2_VERSION_MAJOR 0
+#define FA2_VERSION_MINOR 1
+#define FA2_VERSION_PATCH 0
+
 /* "0.1.0". Static. */
 FA2_C_API const char* fa2_version(void);
 
@@ -78,8 +83,8 @@ enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER 
 /* fa2_args.empty_row_lse: the LSE of a query that sees no key; its output is 0 in either case. */
 enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 };
 
-/* O = softmax(scale * Q K^T + mask) V for every batch and query head (FlashAttention-2, arXiv 2307.08691,
- * section 2.1). Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k,
+/* O = softmax(S) V for every batch and query head (FlashAttention-2, arXiv 2307.08691, section 2.1). S = scale *
+ * Q K^T, then capped, then biased, and -inf where the mask or a window hides a key. Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k,
  * head_dim), V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v). */
 typedef struct fa2_problem {
   uint32_t struct_size;  /* sizeof(fa2_problem) */
@@ -93,14 +98,33 @@ typedef struct fa2_problem {
   int64_t heads_kv;      /* divides heads_q; 0: heads_q */
   int64_t seqlen_q;      /* 0 .. 2^31 - 1024; also batch * heads_q * ceil(seqlen_q / 16) <= 2^31 - 1 */
   int64_t seqlen_k;      /* 0 .. 2^31 - 1024; without keys O = 0 */
+
+  /* A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
+   * c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side without has_ has no bound. */
+  int32_t has_window_left;
+  int32_t has_window_right;
+  int64_t window_left;  /* >= 0 */
+  int64_t window_right; /* >= 0; says nothing under a causal mask */
+
+  /* Not 0: s becomes softcap * tanh(s / softcap), then s - slope * |i + seqlen_k - seqlen_q - j|; a logit a head
+   * joins the softmax, and has no value. */
+  int32_t softcap;
+  int32_t alibi;
+  int32_t sinks;
+  int32_t reserved; /* 0 */
 } fa2_problem;
 
 #define FA2_PROBLEM_INIT \
-  { sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, FA2_ROWS_16_BYTES, 0, 0, 1, 1, 0, 0, 0 }
+  { sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, FA2_ROWS_16_BYTES, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* One call's data: device pointers (managed and pinned host memory work too) and strides. Strides are
- * distances in ELEMENTS between neighbouring batches, heads and rows, in this order; head_dim is contiguous.
- * Inputs may have any strides, 0 and negative ones included; O's rows must not overlap each other, and O and
+/* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
+ * distances in ELEMENTS between neighbouring batches, heads and rows, in this order; head_dim is contiguous. */
+typedef struct fa2_tensor {
+  void* data;
+  int64_t strides[3];
+} fa2_tensor;
+
+/* One call's data. Inputs are only read; they may have any strides, 0 and negative ones included; O's rows must not overlap each other, and O and
  * LSE must not overlap anything else, except that O may be a slice of the packed buffer whose other slices
  * are inputs. */
 typedef struct fa2_args {
@@ -108,19 +132,22 @@ typedef struct fa2_args {
   int32_t empty_row_lse;     /* the LSE of a query that sees no key */
   int32_t has_softmax_scale; /* 0: the scale is 1 / sqrt(head_dim) */
   float softmax_scale;       /* any finite value; used if has_softmax_scale */
-  const void* q;
-  const void* k; /* may be NULL if seqlen_k is 0 */
-  const void* v; /* may be NULL if seqlen_k is 0 */
-  void* o;
+  fa2_tensor q;
+  fa2_tensor k; /* data may be NULL if seqlen_k is 0 */
+  fa2_tensor v; /* data may be NULL if seqlen_k is 0 */
+  fa2_tensor o;
   float* lse; /* optional: float32 (batch, heads_q, seqlen_q), contiguous; natural logarithms */
-  int64_t q_strides[3];
-  int64_t k_strides[3];
-  int64_t v_strides[3];
-  int64_t o_strides[3];
+
+  /* What the problem's variants take; 0 and NULL where it does not have them. */
+  float softcap;                  /* > 0 */
+  int32_t alibi_slopes_per_batch; /* the slopes are (batch, heads_q) */
+  const float* alibi_slopes;      /* float32 (heads_q), contiguous; of either sign */
+  const float* sinks;             /* float32 (heads_q) */
 } fa2_args;
 
 /* clang-format off */
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}
+#define FA2_TENSOR_INIT {0, {0, 0, 0}}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* ---- contexts ---- */
@@ -169,7 +196,10 @@ FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* prob
 /* A problem made ready on one device. Immutable: usable from any thread and while a stream captures. */
 typedef struct fa2_plan fa2_plan;
 
-/* `device`: a CUDA ordinal, or -1 for the current device. May compile, load and search. On failure *plan is
+/* Devices beside CUDA ordinals: the current one; the interpreter, whose memory is host memory (docs/interpreter.md). */
+enum { FA2_CURRENT_DEVICE = -1, FA2_INTERPRETER_DEVICE = -2 };
+
+/* `device`: a CUDA ordinal, FA2_CURRENT_DEVICE or FA2_INTERPRETER_DEVICE. May compile, load and search. On failure *plan is
  * NULL. */
 FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
                                      fa2_plan** plan);
@@ -187,21 +217,46 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
 
 /* ---- ahead of time ---- */
 
-/* Compiles, for every arch ("sm_80", "sm_90a", ...), every kernel that the problems' dtypes, head dims, masks and
- * alignments can run with, whatever their batches, heads and lengths are, into the cache directory `out_dir`
- * (optional: the context's own). Needs NVRTC, no GPU and no driver. Uses every core. `problems` is an array
- * whose elements all have the first one's struct_size. *report (optional): a JSON array, one object per
+/* fa2_precompile_options.scope: every kernel that problems with the same dtypes, head dims, masks, alignments and
+ * variants can run with, whatever their sizes are; the one that each problem itself runs with. */
+enum { FA2_PRECOMPILE_ANY_SIZE = 0, FA2_PRECOMPILE_GIVEN_SIZES = 1 };
+
+typedef struct fa2_precompile_options {
+  uint32_t struct_size; /* sizeof(fa2_precompile_options) */
+  int32_t scope;        /* FA2_PRECOMPILE_... */
+  int32_t jobs;         /* compiling threads; 0: one per core */
+  int32_t reserved;     /* 0 */
+  const char* out;      /* the cache directory to fill; NULL: the context's own */
+} fa2_precompile_options;
+
+#define FA2_PRECOMPILE_OPTIONS_INIT \
+  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, 0, 0 }
+
+/* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options` (optional)
+ * say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first one's struct_size. *report (optional): a JSON array, one object per
  * kernel, to be freed with fa2_string_free; it is given also when some kernels failed, which is FA2_COMPILE
  * with the failures in fa2_last_error(). */
 FA2_C_API fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, size_t problem_count,
-                                    const char* const* archs, size_t arch_count, const char* out_dir,
-                                    char** report);
+                                    const char* const* archs, size_t arch_count,
+                                    const fa2_precompile_options* options, char** report);
 
-/* Searches configurations for one problem on `device` (-1: the current one) and stores the record. Takes
- * about the tuning budget; uses the GPU. *report (optional): a JSON object with every candidate, to be freed
+/* fa2_tune_options.scope: the configurations most like the heuristic's; every valid one, which takes a budget of
+ * minutes. */
+enum { FA2_TUNE_LIKELY = 0, FA2_TUNE_ALL = 1 };
+
+typedef struct fa2_tune_options {
+  uint32_t struct_size; /* sizeof(fa2_tune_options) */
+  int32_t scope;        /* FA2_TUNE_LIKELY, FA2_TUNE_ALL */
+} fa2_tune_options;
+
+#define FA2_TUNE_OPTIONS_INIT \
+  { sizeof(fa2_tune_options), FA2_TUNE_LIKELY }
+
+/* Searches configurations for one problem on `device` (FA2_CURRENT_DEVICE: the current one) and stores the record.
+ * `options` is optional. Takes about the tuning budget; uses the GPU. *report (optional): a JSON object with every candidate, to be freed
  * with fa2_string_free. */
 FA2_C_API fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t device,
-                              char** report);
+                              const fa2_tune_options* options, char** report);
 
 #ifdef __cplusplus
 }

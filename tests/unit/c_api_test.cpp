@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
+#include <fmt/format.h>
 #include <runtime/device.h>
 #include <unistd.h>
 
@@ -17,11 +18,15 @@ namespace {
 
 // What ctypes and other languages mirror: a published layout never changes, it only grows.
 static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
-static_assert(sizeof(fa2_problem) == 64 && offsetof(fa2_problem, head_dim) == 16 &&
-              offsetof(fa2_problem, batch) == 24);
-static_assert(sizeof(fa2_args) == 152 && offsetof(fa2_args, softmax_scale) == 12 &&
-              offsetof(fa2_args, q) == 16 && offsetof(fa2_args, lse) == 48 &&
-              offsetof(fa2_args, q_strides) == 56 && offsetof(fa2_args, o_strides) == 128);
+static_assert(sizeof(fa2_problem) == 104 && offsetof(fa2_problem, head_dim) == 16 &&
+              offsetof(fa2_problem, batch) == 24 && offsetof(fa2_problem, window_left) == 72 &&
+              offsetof(fa2_problem, reserved) == 100);
+static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
+static_assert(sizeof(fa2_args) == 176 && offsetof(fa2_args, softmax_scale) == 12 &&
+              offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
+              offsetof(fa2_args, alibi_slopes) == 160);
+static_assert(sizeof(fa2_precompile_options) == 24 && sizeof(fa2_tune_options) == 8);
+static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
 static_assert(FA2_INVALID_PROBLEM == static_cast<int>(fa2::ErrorCode::invalid_problem) &&
               FA2_COMPILE == static_cast<int>(fa2::ErrorCode::compile) &&
@@ -74,6 +79,7 @@ bool says(const char* part) {
 
 TEST_CASE("c api: version") {
   CHECK(std::string(fa2_version()) == fa2::version());
+  CHECK(fmt::format("{}.{}.{}", FA2_VERSION_MAJOR, FA2_VERSION_MINOR, FA2_VERSION_PATCH) == fa2_version());
 }
 
 TEST_CASE("c api: NULL where something is needed is an error that names it") {
@@ -172,10 +178,10 @@ TEST_CASE("c api: struct sizes") {
   fa2_args args = FA2_ARGS_INIT;
   args.struct_size = 0;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(says("args = a struct with struct_size 0, must have 152 to 4096"));
+  CHECK(says("args = a struct with struct_size 0, must have 176 to 4096"));
   args.struct_size = 0xffffffff;  // was never set: nothing is read that far
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(says("struct_size 4294967295, must have 152 to 4096"));
+  CHECK(says("struct_size 4294967295, must have 176 to 4096"));
 
   struct Newer {  // as a later header might declare it
     fa2_args known;
@@ -186,7 +192,7 @@ TEST_CASE("c api: struct sizes") {
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(says("from byte 152 on"));
+  CHECK(says("from byte 176 on"));
 }
 
 TEST_CASE("c api: context options") {
@@ -208,6 +214,49 @@ TEST_CASE("c api: context options") {
   for (const char* part : {"tile_q", "tune_budget_ms = -5", "tune = 4"}) CHECK(says(part));
 }
 
+TEST_CASE("c api: options of precompile and tune") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.reserved = 1;
+  problem.head_dim = 7;
+  fa2_tune_options tune = FA2_TUNE_OPTIONS_INIT;
+  tune.scope = 2;
+  CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"scope = 2, must be likely (0) or all (1)", "reserved = 1", "head_dim = 7"}) CHECK(says(part));
+
+  fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
+  options.scope = -1;
+  options.jobs = -2;
+  options.reserved = 3;
+  const char* const archs[] = {"sm_80"};
+  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"scope = -1", "jobs = -2", "reserved = 3", "problems[0].head_dim = 7"}) CHECK(says(part));
+}
+
+TEST_CASE("c api: variants") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.has_window_left = problem.has_window_right = 1;
+  problem.window_left = -1;
+  problem.window_right = -2;
+  fa2_args args = FA2_ARGS_INIT;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"window_left = -1", "window_right = -2"}) CHECK(says(part));
+
+  problem = example();
+  problem.softcap = problem.alibi = problem.sinks = 1;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"softcap = 0, must be finite and above 0", "alibi_slopes = null", "sinks = null"}) CHECK(says(part));
+
+  problem = example();
+  const float number = 1;
+  args.softcap = 5;
+  args.alibi_slopes = args.sinks = &number;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  for (const char* part : {"softcap = 5, must be 0", "alibi_slopes = given, must be null", "sinks = given, must be null"})
+    CHECK(says(part));
+}
+
 TEST_CASE("c api: each thread has its own message") {
   CHECK(fa2_plan_run(nullptr, nullptr, nullptr) == FA2_INVALID_PROBLEM);
   std::string elsewhere = "none";
@@ -227,9 +276,9 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
   CHECK(fa2_plan_create(context.get(), &problem, 0, &plan) == FA2_UNAVAILABLE);
   CHECK(plan == nullptr);
   CHECK(std::strlen(fa2_last_error()) > 0);
-  CHECK(fa2_plan_create(context.get(), &problem, -2, &plan) == FA2_INVALID_PROBLEM);
-  CHECK(says("device = -2"));
-  CHECK(fa2_tune(context.get(), &problem, 0, nullptr) == FA2_UNAVAILABLE);
+  CHECK(fa2_plan_create(context.get(), &problem, -3, &plan) == FA2_INVALID_PROBLEM);
+  CHECK(says("device = -3"));
+  CHECK(fa2_tune(context.get(), &problem, 0, nullptr, nullptr) == FA2_UNAVAILABLE);
 }
 
 TEST_CASE("c api: precompile reports every kernel, also those that fail") {
@@ -253,9 +302,9 @@ TEST_CASE("c api: precompile reports every kernel, also those that fail") {
   CHECK(fa2_precompile(context.get(), problems, 2, unknown, 1, nullptr, &report) == FA2_INVALID_PROBLEM);
   CHECK(says("sm_10"));
   CHECK(report == nullptr);
-  problems[1].struct_size = 72;
+  problems[1].struct_size = 112;
   CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(says("problems = element 1 with struct_size 72"));
+  CHECK(says("problems = element 1 with struct_size 112"));
   problems[1] = example();
   problems[1].mask = 9;
   problems[0].head_dim = 7;
