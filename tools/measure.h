@@ -9,8 +9,8 @@
 namespace fa2::tools {
 
 /// Multiplications and additions of the two products: 4 * batch * heads * seqlen^2 * head_dim, half of that
-/// if causal (the convention of FlashAttention's tables); for causal problems that are not square, the
-/// visible pairs are counted.
+/// if causal (the convention of FlashAttention's tables); for causal problems that are not square, and with a
+/// window, the visible pairs are counted.
 double flops_of(const AttentionProblem& problem);
 
 /// TFLOP/s at `us` microseconds per launch.

@@ -110,14 +110,16 @@ std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& sh
   return values;
 }
 
-NpyArray read(const std::filesystem::path& path, std::size_t rank) {
+NpyArray read(const std::filesystem::path& path, const Ranks& ranks) {
   Reader file(path);
   const NpyHeader header = read_header(file);
   const std::size_t bytes = element_bytes(header.descr);
   if (header.fortran_order) fail("Fortran order; save numpy.ascontiguousarray(array)");
-  if (header.shape.size() != rank) {
-    fail(fmt::format("shape {} has rank {}, it must be {}", shape_text(header.shape), header.shape.size(),
-                     rank));
+  const std::size_t rank = header.shape.size();
+  if (rank < ranks.least || rank > ranks.most) {
+    const std::string others = ranks.least == ranks.most ? "" : fmt::format(" or {}", ranks.most);
+    fail(fmt::format("shape {} has rank {}, it must be {}{}", shape_text(header.shape), rank, ranks.least,
+                     others));
   }
   if (bytes == 2) return {header.shape, read_values<std::uint16_t>(file, header.shape)};
   return {header.shape, read_values<float>(file, header.shape)};
@@ -136,9 +138,9 @@ std::string file_start(const NpyHeader& header) {
 
 }  // namespace
 
-NpyArray read_npy(const std::filesystem::path& path, std::size_t rank) {
+NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks) {
   try {
-    return read(path, rank);
+    return read(path, ranks);
   } catch (const Error& error) {
     fail(path.string() + ": " + error.what());
   }

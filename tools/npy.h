@@ -19,11 +19,17 @@ struct NpyArray {
   bool is_float16() const { return values.index() == 0; }
 };
 
-/// Reads format versions 1.0 and 2.0. `rank`: how many dimensions the array must have.
+/// How many dimensions an array may have.
+struct Ranks {
+  std::size_t least = 0;
+  std::size_t most = 0;
+};
+
+/// Reads format versions 1.0 and 2.0.
 /// @throws Error naming the file and what is wrong with it: missing, truncated, too long, malformed header,
 /// Fortran
 ///         order, big endian, another dtype, another rank.
-NpyArray read_npy(const std::filesystem::path& path, std::size_t rank);
+NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks);
 
 /// Writes version 1.0, all but the file's commit(). @throws Error if it cannot be written, or if shape and
 /// number of values differ.

@@ -8,6 +8,7 @@
 #include <tools/progress.h>
 #include <tools/table.h>
 #include <tools/tensor_files.h>
+#include <tools/variant_options.h>
 #include <tools/verb.h>
 
 #include <cmath>
@@ -22,6 +23,7 @@ constexpr int kBursts = 7;
 struct Options {
   std::string q, k, v, out, lse;
   MaskOptions mask;
+  VariantOptions variants;
   std::optional<float> scale;
   std::string layout = "bshd";
   DType dtype = DType::f16;
@@ -81,7 +83,8 @@ void launch(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStr
 }
 
 /// Needs the plan's context current.
-Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& options, bool json) {
+Outputs compute(const AttentionPlan& plan, const Inputs& in, const VariantInputs& variants,
+                const Options& options, bool json) {
   const AttentionProblem& problem = in.problem;
   Outputs out{output_of(problem, options.file_layout()), {}, {}, 0};
   if (options.check || !options.lse.empty()) {
@@ -97,6 +100,7 @@ Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& opti
   AttentionArgs args =
       make_args(problem, q.data(), k.data(), v.data(), o.data(), static_cast<float*>(lse.data()));
   args.softmax_scale = options.scale;
+  variants.add_to(args);
   launch(plan, args, stream, json);
   o.download(out.o.bits.data(), o.size());
   lse.download(out.lse.data(), lse.size());
@@ -104,13 +108,16 @@ Outputs compute(const AttentionPlan& plan, const Inputs& in, const Options& opti
   return out;
 }
 
-std::optional<reference::Verdict> check(const Inputs& in, const Outputs& out, const Options& options) {
+std::optional<reference::Verdict> check(const Inputs& in, const VariantInputs& variants, const Outputs& out,
+                                        const Options& options) {
   if (!options.check) return std::nullopt;
   const DType dtype = in.problem.dtype;
   const float scale =
       options.scale ? *options.scale : static_cast<float>(1 / std::sqrt(double(in.problem.head_dim)));
-  return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype),
-                          double{scale}, out.o.logical(dtype), &out.lse);
+  reference::ScoreRule rule(double{scale});
+  variants.add_to(rule);
+  return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype), rule,
+                          out.o.logical(dtype), &out.lse);
 }
 
 bool writes_float32(const Inputs& in) {
@@ -182,13 +189,14 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
 
 int run(const Options& options, bool json) {
   OutputFiles files(options);
-  const Inputs in = read_inputs(options);
+  Inputs in = read_inputs(options);
   const Device& gpu = options.device.device();
   const ScopedContext context(gpu.ordinal);
+  const VariantInputs variants(options.variants, in.problem);
   const AttentionPlan plan = Context::default_context().plan(in.problem, gpu.ordinal);
-  const Outputs out = compute(plan, in, options, json);
+  const Outputs out = compute(plan, in, variants, options, json);
   files.write(in, out);
-  const auto verdict = check(in, out, options);
+  const auto verdict = check(in, variants, out, options);
   json ? print_json(json_of(plan, out, verdict)) : print_result(plan, out, verdict, options);
   if (!verdict || verdict->ok) return kOk;
   std::fflush(stdout);
@@ -210,6 +218,7 @@ Verb add_run(CLI::App& app) {
       ->required();
   verb->add_option("--lse", options->lse, "Log-sum-exp: float32 (batch, heads, seqlen_q), natural logarithm");
   options->mask.add_to(*verb);
+  options->variants.add_to(*verb);
   verb->add_option("--scale", options->scale, "Softmax scale (default: 1 / sqrt(head_dim))");
   verb->add_option("--layout", options->layout,
                    "Dimensions of the files: batch, seqlen, heads, head_dim by letter")

@@ -66,7 +66,7 @@ reference::Tensor HostTensor::logical(DType dtype) const {
 }
 
 HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype) {
-  NpyArray array = read_npy(path, 4);
+  NpyArray array = read_npy(path, {4, 4});
   const std::vector<std::int64_t> s = array.shape;
   HostTensor tensor;
   tensor.extents = layout == Layout::bshd ? Extents{s[0], s[1], s[2], s[3]} : Extents{s[0], s[2], s[1], s[3]};

@@ -37,7 +37,7 @@ std::string message_of_reading(const std::string& bytes, std::size_t rank = 2) {
   const auto path = dir / "x.npy";
   write_bytes(path, bytes);
   try {
-    read_npy(path, rank);
+    read_npy(path, {rank, rank});
   } catch (const fa2::Error& error) {
     const std::string message = error.what();
     CHECK(message.find(path.string()) == 0);
@@ -70,15 +70,15 @@ TEST_CASE("npy: float16 and float32 survive a round trip") {
   const TemporaryDirectory dir;
   const NpyArray halves{{2, 1, 3}, std::vector<std::uint16_t>{0, 0x3c00, 0x7e00, 0xffff, 1, 2}};
   write_npy(dir / "h.npy", halves);
-  const NpyArray read = read_npy(dir / "h.npy", 3);
+  const NpyArray read = read_npy(dir / "h.npy", {3, 3});
   CHECK(read.shape == halves.shape);
   CHECK(read.is_float16());
   CHECK(read.values == halves.values);
 
   const NpyArray floats{{1, 2}, std::vector<float>{-0.0f, 1e-40f}};
   write_npy(dir / "f.npy", floats);
-  CHECK_FALSE(read_npy(dir / "f.npy", 2).is_float16());
-  CHECK(read_npy(dir / "f.npy", 2).values == floats.values);
+  CHECK_FALSE(read_npy(dir / "f.npy", {2, 2}).is_float16());
+  CHECK(read_npy(dir / "f.npy", {2, 2}).values == floats.values);
 }
 
 TEST_CASE("npy: shapes with zeros, of rank 1 and of rank 0") {
@@ -86,7 +86,7 @@ TEST_CASE("npy: shapes with zeros, of rank 1 and of rank 0") {
   for (const auto& shape : {std::vector<std::int64_t>{3, 0, 2}, {0}, {1}, {}}) {
     const std::size_t count = shape.size() == 3 || (shape.size() == 1 && shape[0] == 0) ? 0 : 1;
     write_npy(dir / "x.npy", {shape, std::vector<float>(count, 2.0f)});
-    const NpyArray read = read_npy(dir / "x.npy", shape.size());
+    const NpyArray read = read_npy(dir / "x.npy", {shape.size(), shape.size()});
     CHECK(read.shape == shape);
     CHECK(std::get<1>(read.values).size() == count);
   }
@@ -107,7 +107,7 @@ TEST_CASE("npy: version 2.0, double quotes and any order of keys are read") {
   const TemporaryDirectory dir;
   write_bytes(dir / "x.npy",
               npy_bytes(2, "{\"shape\": (2,3), 'fortran_order':False, 'descr' : '<f2'}", kData));
-  const NpyArray array = read_npy(dir / "x.npy", 2);
+  const NpyArray array = read_npy(dir / "x.npy", {2, 2});
   CHECK(array.shape == std::vector<std::int64_t>{2, 3});
   CHECK(std::get<0>(array.values) == std::vector<std::uint16_t>(6, 0x0101));
 }
@@ -143,8 +143,8 @@ TEST_CASE("npy: files that are something else, and shapes beyond reason") {
   const std::string large = "{'descr': '<f2', 'fortran_order': False, 'shape': (1000000000, 1000000)}";
   CHECK(contains(message_of_reading(npy_bytes(1, large, kData)), "truncated"));
   const TemporaryDirectory dir;
-  CHECK_THROWS_WITH_AS(read_npy(dir / "none.npy", 4), doctest::Contains("No such file"), fa2::Error);
-  CHECK_THROWS_AS(read_npy(dir.path(), 4), fa2::Error);
+  CHECK_THROWS_WITH_AS(read_npy(dir / "none.npy", {4, 4}), doctest::Contains("No such file"), fa2::Error);
+  CHECK_THROWS_AS(read_npy(dir.path(), {4, 4}), fa2::Error);
 }
 
 TEST_CASE("npy: malformed headers") {
