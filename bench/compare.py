@@ -1,8 +1,10 @@
 """Times fa2 beside every attention backend PyTorch offers: same tensors, one process, CUDA graphs of short bursts, an order
-shuffled every round, medians of CUDA events. Refuses to time a wrong result. Writes JSON and Markdown.
+shuffled every round, medians of CUDA events. Refuses to time a wrong result. A variant is timed beside plain attention ("plain"),
+each counted by its own visible pairs. Writes JSON and Markdown.
 
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
+  python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
 """
 import argparse
 import json
@@ -14,6 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import fa2 as binding  # noqa: E402
+import variants  # noqa: E402
 
 
 def arguments():
@@ -30,6 +33,7 @@ def arguments():
     p.add_argument("--tokens", type=int, default=16384, help="batch = tokens / seqlen")
     p.add_argument("--hidden", type=int, default=2048, help="heads = hidden / head_dim, unless --heads is given")
     p.add_argument("--heads", default="", help="q/kv, for example 32/8")
+    variants.add_arguments(p)
     p.add_argument("--tune", choices=["off", "stored", "search"], default="off")
     p.add_argument("--tune-budget-ms", type=int, default=3000)
     p.add_argument("--rounds", type=int, default=7)
@@ -58,8 +62,8 @@ def tensors(pt, dtype):
     return make(pt["heads_q"]), make(pt["heads_kv"]), make(pt["heads_kv"])
 
 
-def torch_systems(pt, q, k, v, with_flex):
-    """name -> function, for every backend that PyTorch has."""
+def torch_systems(pt, q, k, v, with_flex, variant):
+    """name -> function, for every backend that PyTorch has; FlexAttention alone has variants."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -73,24 +77,19 @@ def torch_systems(pt, q, k, v, with_flex):
 
         return run
 
-    systems = {
-        "FLASH": sdpa(SDPBackend.FLASH_ATTENTION),
-        "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION),
-        "EFFICIENT": sdpa(SDPBackend.EFFICIENT_ATTENTION),
-    }
+    systems = {}
+    if not variant.any():
+        systems = {
+            "FLASH": sdpa(SDPBackend.FLASH_ATTENTION),
+            "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION),
+            "EFFICIENT": sdpa(SDPBackend.EFFICIENT_ATTENTION),
+        }
     if with_flex:
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-        mask = None
-        if pt["causal"]:
-            mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, pt["seqlen"], pt["seqlen"], device="cuda")
-        torch._dynamo.reset()  # a kernel for this very shape
-        compiled = torch.compile(flex_attention, dynamic=False)
-        systems["FLEX"] = lambda: compiled(q, k, v, block_mask=mask, **grouped)
+        systems["FLEX"] = variant.flex(q, k, v, pt["causal"], grouped)
     return systems
 
 
-def error_against_float32(pt, q, k, v, o):
+def error_against_float32(pt, q, k, v, o, variant):
     """max |o - reference| over the first and last batch and head, in float32 math."""
     import torch
 
@@ -99,10 +98,8 @@ def error_against_float32(pt, q, k, v, o):
     for b, h in {(0, 0), (pt["batch"] - 1, pt["heads_q"] - 1)}:
         rows = slice(max(0, pt["seqlen"] - 1024), pt["seqlen"])
         s = q[b, h, rows].float() @ k[b, h // group].float().T / math.sqrt(pt["d"])
-        if pt["causal"]:
-            i = torch.arange(pt["seqlen"], device="cuda")
-            s = s.masked_fill(i[None, :] > i[rows, None], -math.inf)
-        worst = max(worst, (torch.softmax(s, -1) @ v[b, h // group].float() - o[b, h, rows].float()).abs().max().item())
+        p = variant.probabilities(s, h, rows, pt["causal"])
+        worst = max(worst, (p @ v[b, h // group].float() - o[b, h, rows].float()).abs().max().item())
     return worst
 
 
@@ -159,23 +156,26 @@ def measure_point(libraries, pt, a, rng):
     q, k, v = tensors(pt, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
     if a.q_scale != 1:
         q = (q.float() * a.q_scale).to(q.dtype)
+    variant = variants.Variants.of(a, pt["heads_q"])
     systems, errors = {}, {}
     for name, library in libraries.items():
         o = torch.full_like(q, math.nan)
-        systems[name], explained = library.plan(q, k, v, o, pt["causal"])
+        systems[name], explained = library.plan(q, k, v, o, pt["causal"], variant=variant)
         systems[name]()
-        errors[name] = error_against_float32(pt, q, k, v, o)
+        errors[name] = error_against_float32(pt, q, k, v, o, variant)
         limit = 2e-3 if a.dtype == "f16" else 1.6e-2
         if not errors[name] <= limit * max(1, a.q_scale):
             raise SystemExit(f"{name} is wrong at {pt}: error {errors[name]}, limit {limit}; nothing is timed")
         if name == "fa2":
             kernel = explained["kernels"][0]
+    if variant.any():
+        systems["plain"], _ = libraries["fa2"].plan(q, k, v, torch.empty_like(q), pt["causal"], variant=variants.Variants())
     error = errors["fa2"]
-    times, dropped = measure({**systems, **torch_systems(pt, q, k, v, a.flex)}, a, rng)
-    flops = 4 * pt["batch"] * pt["heads_q"] * pt["seqlen"] ** 2 * pt["d"] * (0.5 if pt["causal"] else 1)
+    times, dropped = measure({**systems, **torch_systems(pt, q, k, v, a.flex, variant)}, a, rng)
+    flops = lambda of: 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
     row = dict(pt, error=error, dropped=dropped, config=kernel["config"], origin=kernel["config_origin"])
     row["compile_ms"], row["registers"] = kernel["compile_ms"], kernel["resources"]["registers"]
-    row["tflops"] = {n: flops / t[len(t) // 2] / 1e9 for n, t in times.items()}
+    row["tflops"] = {n: flops(variants.Variants() if n == "plain" else variant) / t[len(t) // 2] / 1e9 for n, t in times.items()}
     row["spread"] = {n: t[-1] / t[0] for n, t in times.items()}
     return row
 
@@ -188,7 +188,7 @@ def summary(rows):
     """Per head dim and over all: the geometric mean and the worst point of fa2 over each peer."""
     lines = []
     for d in sorted({r["d"] for r in rows}) + ["all"]:
-        for peer in ("FLASH", "CUDNN", "EFFICIENT", "FLEX", "beside"):
+        for peer in ("plain", "FLASH", "CUDNN", "EFFICIENT", "FLEX", "beside"):
             ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows if d in (r["d"], "all") and peer in r["tflops"]]
             if ratios:
                 lines.append(f"d {d}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, "
@@ -197,9 +197,9 @@ def summary(rows):
 
 
 def markdown(rows, facts):
-    names = [n for n in ("fa2", "beside", "FLASH", "CUDNN", "EFFICIENT", "FLEX") if any(n in r["tflops"] for r in rows)]
+    names = [n for n in ("fa2", "plain", "beside", "FLASH", "CUDNN", "EFFICIENT", "FLEX") if any(n in r["tflops"] for r in rows)]
     text = ["# Forward, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
-    text += ["4 batch heads seqlen^2 head_dim operations, half of that under a causal mask. Medians; spread is slowest / fastest"
+    text += ["4 batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible pairs. Medians; spread is slowest / fastest"
              " burst of fa2.", ""]
     text.append("| d | mask | seqlen | heads | " + " | ".join(names) + " | fa2/FLASH | fa2/CUDNN | spread | config |")
     text.append("|" + "---|" * (len(names) + 8))

@@ -10,13 +10,25 @@ class Problem(C.Structure):
     _fields_ = [("struct_size", C.c_uint32)]
     _fields_ += [(n, C.c_int32) for n in ("dtype", "mask", "row_alignment", "head_dim", "head_dim_v")]
     _fields_ += [(n, C.c_int64) for n in ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")]
+    _fields_ += [(n, C.c_int32) for n in ("has_window_left", "has_window_right")]
+    _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
+    _fields_ += [(n, C.c_int32) for n in ("softcap", "alibi", "sinks", "reserved")]
+
+
+class Tensor(C.Structure):
+    _fields_ = [("data", C.c_void_p), ("strides", C.c_int64 * 3)]
+
+    @classmethod
+    def of(cls, tensor):
+        return cls(tensor.data_ptr(), (C.c_int64 * 3)(*tensor.stride()[:3]))
 
 
 class Args(C.Structure):
     _fields_ = [("struct_size", C.c_uint32), ("empty_row_lse", C.c_int32), ("has_softmax_scale", C.c_int32)]
     _fields_ += [("softmax_scale", C.c_float)]
-    _fields_ += [(n, C.c_void_p) for n in ("q", "k", "v", "o", "lse")]
-    _fields_ += [(n, C.c_int64 * 3) for n in ("q_strides", "k_strides", "v_strides", "o_strides")]
+    _fields_ += [(n, Tensor) for n in ("q", "k", "v", "o")] + [("lse", C.c_void_p)]
+    _fields_ += [("softcap", C.c_float), ("alibi_slopes_per_batch", C.c_int32)]
+    _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks")]
 
 
 class Options(C.Structure):
@@ -43,7 +55,7 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def problem(self, q, k, v, causal):
+    def problem(self, q, k, v, causal, variant=None):
         import torch
 
         p = Problem(C.sizeof(Problem), BF16 if q.dtype == torch.bfloat16 else F16)
@@ -51,24 +63,30 @@ class Library:
         p.head_dim, p.head_dim_v = q.shape[3], v.shape[3]
         p.batch, p.heads_q, p.heads_kv = q.shape[0], q.shape[1], k.shape[1]
         p.seqlen_q, p.seqlen_k = q.shape[2], k.shape[2]
+        if variant is not None:
+            p.has_window_left, p.window_left = variant.window_left is not None, variant.window_left or 0
+            p.has_window_right, p.window_right = variant.window_right is not None, variant.window_right or 0
+            p.softcap, p.alibi, p.sinks = variant.softcap != 0, variant.slopes is not None, variant.sinks is not None
         return p
 
-    def plan(self, q, k, v, o, causal, lse=None):
-        """Returns (run, explanation): run() launches on PyTorch's current stream."""
+    def plan(self, q, k, v, o, causal, lse=None, variant=None):
+        """Returns (run, explanation): run() launches on PyTorch's current stream. `variant`: variants.Variants."""
         import torch
 
-        problem, plan, text = self.problem(q, k, v, causal), C.c_void_p(), C.c_char_p()
+        problem, plan, text = self.problem(q, k, v, causal, variant), C.c_void_p(), C.c_char_p()
         self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, C.byref(plan)))
         raw = C.c_void_p()
         self.check(self.lib.fa2_plan_explain(plan, C.byref(raw)))
         explanation = json.loads(C.string_at(raw))
         self.lib.fa2_string_free(raw)
-        args = Args(C.sizeof(Args), 0, 0, 0.0, q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr())
+        args = Args(C.sizeof(Args), 0, 0, 0.0, *(Tensor.of(t) for t in (q, k, v, o)))
         args.lse = lse.data_ptr() if lse is not None else None
-        for name, t in (("q", q), ("k", k), ("v", v), ("o", o)):
-            setattr(args, name + "_strides", (C.c_int64 * 3)(*t.stride()[:3]))
+        if variant is not None:
+            args.softcap = variant.softcap
+            args.alibi_slopes = variant.slopes.data_ptr() if variant.slopes is not None else None
+            args.sinks = variant.sinks.data_ptr() if variant.sinks is not None else None
 
-        def run(keep=(q, k, v, o, lse)):
+        def run(keep=(q, k, v, o, lse, variant)):
             stream = torch.cuda.current_stream().cuda_stream
             self.check(self.lib.fa2_plan_run(plan, C.byref(args), C.c_void_p(stream)))
 
