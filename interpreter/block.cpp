@@ -35,8 +35,8 @@ Block::Block(std::string name, int threads, std::uint32_t shared_bytes, int regi
       warps_(static_cast<std::size_t>(threads / 32)),
       banks_(threads / 32) {}
 
-void Block::run(Entry entry, const void* params, unsigned index, GlobalMemory& global) {
-  index_ = index;
+void Block::run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global) {
+  place_ = place;
   global_ = &global;
   failure_ = nullptr;
   clocks_.reset();
@@ -80,7 +80,7 @@ void Block::start(Entry entry, const void* params) {
 void Block::schedule() {
   std::vector<int> order(warps_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::mt19937 random(options_.seed + index_);
+  std::mt19937 random(options_.seed + place_.index);
   for (;;) {
     if (options_.seed != 0) std::shuffle(order.begin(), order.end(), random);
     if (resume_ready_threads(order)) continue;
@@ -230,7 +230,7 @@ void Block::require(const std::string& broken_rule, Site site) const {
 }
 
 void Block::fault(int thread, Site site, const std::string& what) const {
-  throw KernelFault(fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, index_,
+  throw KernelFault(fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, place_.index,
                                 thread_text(thread), text_of(site)));
 }
 
@@ -256,7 +256,7 @@ std::string Block::doing_of(int thread) const {
 }
 
 void Block::fault(Site site, const std::string& what) const {
-  throw KernelFault(fmt::format("{}\nkernel {}, block {}, at {}", what, name_, index_, text_of(site)));
+  throw KernelFault(fmt::format("{}\nkernel {}, block {}, at {}", what, name_, place_.index, text_of(site)));
 }
 
 void Block::report_deadlock() const {
@@ -267,7 +267,8 @@ void Block::report_deadlock() const {
     list += fmt::format("\n  {} of {} threads (thread {} the first): {}", threads.size(), threads_.size(),
                         threads.front(), what);
   }
-  throw KernelFault(fmt::format("deadlock: every thread waits\nkernel {}, block {}:{}", name_, index_, list));
+  throw KernelFault(
+      fmt::format("deadlock: every thread waits\nkernel {}, block {}:{}", name_, place_.index, list));
 }
 
 }  // namespace fa2::interpreter

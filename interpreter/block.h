@@ -23,6 +23,12 @@
 
 namespace fa2::interpreter {
 
+/// Which block of a launch.
+struct BlockPlace {
+  unsigned index = 0;    ///< in the grid
+  unsigned cluster = 1;  ///< blocks of its cluster, neighbours in the grid
+};
+
 /// Reused from block to block by one host thread.
 class Block final : public Machine {
  public:
@@ -31,13 +37,15 @@ class Block final : public Machine {
   /// `name` stands in the messages; `registers` are a thread's at launch.
   Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options);
 
-  /// Runs block `index` to its end. @throws KernelFault; the block can be used again.
-  void run(Entry entry, const void* params, unsigned index, GlobalMemory& global);
+  /// Runs one block to its end. @throws KernelFault; the block can be used again.
+  void run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global);
 
   const BankCounts& banks() const { return banks_.counts(); }
 
   int thread_index() const override { return current_; }
-  unsigned block_index() const override { return index_; }
+  unsigned block_index() const override { return place_.index; }
+  unsigned block_rank_in_cluster() const override { return place_.index % place_.cluster; }
+  unsigned blocks_in_cluster() const override { return place_.cluster; }
   unsigned dynamic_shared() const override { return SharedMemory::kStart; }
   void warp_wide(const char* name, WarpAction action, void* operands, bool orders_memory, Site site) override;
   void bar_sync(int id, int threads, Site site) override;
@@ -149,7 +157,7 @@ class Block final : public Machine {
   std::vector<Warp> warps_;
   Barrier barriers_[kBarriers];
   GlobalMemory* global_ = nullptr;
-  unsigned index_ = 0;
+  BlockPlace place_;
   int current_ = 0;
   std::exception_ptr failure_;
   BankConflicts banks_;

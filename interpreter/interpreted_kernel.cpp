@@ -71,6 +71,7 @@ class InterpretedKernel final : public Kernel {
 
   void launch(const LaunchShape& shape, const void* params, std::size_t, Stream,
               const LaunchMemory* memory) const override {
+    require_whole_clusters(shape);
     GlobalMemory global(memory != nullptr ? memory->ranges() : std::vector<MemoryRange>{});
     BankCounts banks;
     std::mutex mutex;
@@ -88,7 +89,7 @@ class InterpretedKernel final : public Kernel {
       }
       if (!block) block = std::make_unique<Block>(name_, threads_, shared_bytes_, registers_, options_);
       attach_(block.get());
-      block->run(entry_, params, static_cast<unsigned>(index), global);
+      block->run(entry_, params, {static_cast<unsigned>(index), shape.cluster}, global);
       const std::lock_guard lock(mutex);
       idle.push_back(std::move(block));
       ++done;

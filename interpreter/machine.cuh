@@ -40,6 +40,8 @@ class Machine {
  public:
   virtual int thread_index() const = 0;
   virtual unsigned block_index() const = 0;
+  virtual unsigned block_rank_in_cluster() const = 0;
+  virtual unsigned blocks_in_cluster() const = 0;
   /// Where the block's dynamic shared memory starts.
   virtual unsigned dynamic_shared() const = 0;
 

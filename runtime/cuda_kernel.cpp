@@ -39,6 +39,16 @@ class LoadedLibrary {
   CUlibrary library_ = nullptr;
 };
 
+CUlaunchAttribute cluster_attribute(const LaunchShape& shape) {
+  require_whole_clusters(shape);
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim.x = shape.cluster;
+  attribute.value.clusterDim.y = 1;
+  attribute.value.clusterDim.z = 1;
+  return attribute;
+}
+
 class CudaKernel final : public Kernel {
  public:
   /// The device's context is current.
@@ -66,6 +76,12 @@ class CudaKernel final : public Kernel {
     config.blockDimZ = 1;
     config.sharedMemBytes = shared_bytes_;
     config.hStream = stream;
+    CUlaunchAttribute cluster;
+    if (shape.cluster != 1) {
+      cluster = cluster_attribute(shape);
+      config.attrs = &cluster;
+      config.numAttrs = 1;
+    }
     void* arguments[] = {const_cast<void*>(params)};
     // The driver takes a CUkernel for a CUfunction and finds the one of the current context.
     const auto function = reinterpret_cast<CUfunction>(kernel_);

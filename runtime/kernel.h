@@ -33,7 +33,11 @@ class LaunchMemory {
 /// How many blocks a launch has.
 struct LaunchShape {
   std::uint32_t grid = 0;
+  std::uint32_t cluster = 1;  ///< neighbours in the grid that run together; more than 1 needs sm_90
 };
+
+/// @throws Error(internal) for a cluster that GPUs do not have, or a grid that is no multiple of it.
+void require_whole_clusters(const LaunchShape& shape);
 
 /// Immutable; launch() may be called from any thread.
 class Kernel {
@@ -42,7 +46,7 @@ class Kernel {
 
   /// Launches at least one block. `params` is the kernel's single by-value parameter struct, copied before
   /// returning. `memory` is what an interpreted kernel is held to; a GPU does not look at it.
-  /// @throws CudaError, KernelFault.
+  /// @throws CudaError, KernelFault, Error(internal) for a shape that require_whole_clusters() refuses.
   virtual void launch(const LaunchShape& shape, const void* params, std::size_t params_size, Stream stream,
                       const LaunchMemory* memory) const = 0;
 };

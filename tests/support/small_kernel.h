@@ -50,11 +50,13 @@ struct NoParams {
   int unused = 0;
 };
 
-/// Runs `blocks` blocks on the default stream. @throws KernelFault.
+/// Runs `blocks` blocks, `cluster` of them a cluster, on the default stream. @throws KernelFault.
 template <class Params = NoParams>
-void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {}, int blocks = 1) {
+void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {}, int blocks = 1,
+            int cluster = 1) {
   static_assert(std::is_trivially_copyable_v<Params>);
-  kernel.launch({static_cast<std::uint32_t>(blocks)}, &params, sizeof params, nullptr, &buffers);
+  const LaunchShape shape{static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(cluster)};
+  kernel.launch(shape, &params, sizeof params, nullptr, &buffers);
 }
 
 /// The message of the fault that a launch ends with; empty if it ends well.

@@ -1,0 +1,39 @@
+// Which launches are whole clusters.
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <runtime/kernel.h>
+
+#include <string>
+
+using namespace fa2;
+
+namespace {
+
+/// Empty if it is launched.
+std::string refusal_of(const LaunchShape& shape) {
+  try {
+    require_whole_clusters(shape);
+    return {};
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::internal);
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("launch shape: a grid of whole clusters") {
+  CHECK(LaunchShape{7}.cluster == 1);
+  for (std::uint32_t cluster = 1; cluster <= 8; ++cluster) {
+    CHECK(refusal_of({cluster, cluster}) == "");
+    CHECK(refusal_of({5 * cluster, cluster}) == "");
+    CHECK(refusal_of({5 * cluster + 1, cluster}).empty() == (cluster == 1));
+  }
+  CHECK(refusal_of({6, 4}) ==
+        "a launch of 6 blocks in clusters of 4: the grid must be a multiple of the cluster's size");
+}
+
+TEST_CASE("launch shape: a cluster that no GPU is sure to have") {
+  CHECK(refusal_of({16, 16}).find("clusters of 16 blocks") != std::string::npos);
+  CHECK(refusal_of({16, 0}).find("clusters of 0 blocks") != std::string::npos);
+}
