@@ -3,6 +3,7 @@
 #include <api/plan.h>
 #include <api/validate.h>
 #include <runtime/device.h>
+#include <runtime/written_bytes.h>
 
 #include <algorithm>
 #include <iterator>
@@ -31,7 +32,9 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   const ScopedContext context(plan.device);
   const Operands operands = operands_of(plan.problem, args);
   require_usable(plan, args, operands);
-  for (const Step& step : plan.steps) launch(step, {plan.problem, args, operands}, stream);
+  WrittenBytes written;
+  const Call call{.problem = plan.problem, .args = args, .operands = operands, .written = &written};
+  for (const Step& step : plan.steps) launch(step, call, stream);
 } catch (...) {
   rethrow_as_error();
 }

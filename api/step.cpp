@@ -8,28 +8,32 @@ namespace {
 
 MemoryRange memory_of(const Operand& operand, Access access) {
   const ByteRange range = range_of(operand);
-  return {operand.name, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(range.begin)),
-          static_cast<std::size_t>(range.end - range.begin), access};
+  return {.name = operand.name,
+          .begin = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(range.begin)),
+          .bytes = static_cast<std::size_t>(range.end - range.begin),
+          .access = access,
+          .initialised = operand.access != Access::write};
 }
 
 /// What a step may touch in a call.
 class StepMemory final : public LaunchMemory {
  public:
-  StepMemory(const Step& step, const Operands& operands) : step_(step), operands_(operands) {}
+  StepMemory(const Step& step, const Call& call) : step_(step), call_(call) {}
 
   std::vector<MemoryRange> ranges() const override {
     std::vector<MemoryRange> ranges;
     for (const OperandUse& use : step_.uses) {
-      const Operand& operand = operands_[use.role];
+      const Operand& operand = call_.operands[use.role];
       if (!operand.is_absent()) ranges.push_back(memory_of(operand, use.access));
     }
     if (step_.counters) ranges.push_back(step_.counters->memory());
     return ranges;
   }
+  WrittenBytes* written() const override { return call_.written; }
 
  private:
   const Step& step_;
-  const Operands& operands_;
+  const Call& call_;
 };
 
 }  // namespace
@@ -37,7 +41,7 @@ class StepMemory final : public LaunchMemory {
 void launch(const Step& step, const Call& call, Stream stream, int times) {
   ParamsBuffer params;
   step.fill(step, call, params);
-  const StepMemory memory(step, call.operands);
+  const StepMemory memory(step, call);
   const bool counts = step.counters != nullptr;
   const bool captured = counts && stream != nullptr && is_capturing(stream);  // the default stream cannot be
   for (int i = 0; i < times; ++i) {

@@ -22,6 +22,7 @@ struct Call {
   const AttentionProblem& problem;  ///< the plan's
   const AttentionArgs& args;        ///< valid for it
   const Operands& operands;         ///< of both
+  WrittenBytes* written = nullptr;  ///< by the steps of this run so far; null for a step of its own
 };
 
 /// The one parameter struct of a launch, whichever kernel's it is.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <interpreter/global_memory.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace fa2::interpreter {
@@ -11,71 +12,119 @@ std::uintptr_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
+/// The cells from that of `begin` on that [address, address + bytes) touches.
+struct Cells {
+  std::uintptr_t first;
+  std::uintptr_t end;
+};
+
+Cells cells_between(const std::byte* begin, const void* address, int bytes) {
+  const std::uintptr_t origin = address_of(begin) / 2;
+  return {address_of(address) / 2 - origin,
+          (address_of(address) + static_cast<unsigned>(bytes) + 1) / 2 - origin};
+}
+
+bool is_followed(const MemoryRange& range) {
+  return range.bytes > 0 && (!range.initialised || range.access == Access::write);
+}
+
 }  // namespace
 
-GlobalMemory::GlobalMemory(const std::vector<MemoryRange>& ranges) {
+GlobalMemory::GlobalMemory(const std::vector<MemoryRange>& ranges, WrittenBytes& written) {
+  written.begin_launch();
   for (const MemoryRange& range : ranges) {
-    Buffer buffer{range, nullptr};
-    if (range.access == Access::write)
-      buffer.written = std::make_unique<std::atomic<bool>[]>((range.bytes + 1) / 2);
-    buffers_.push_back(std::move(buffer));
+    if (is_followed(range)) written.track(range.begin, range.bytes);
   }
+  for (const MemoryRange& range : ranges)
+    buffers_.push_back({range, is_followed(range) ? written.cell_of(range.begin) : nullptr});
 }
 
-const GlobalMemory::Buffer* GlobalMemory::find(const void* address, int bytes, bool writing) const {
-  const Access unwanted = writing ? Access::read : Access::write;
-  const Buffer* found = nullptr;
-  for (const Buffer& buffer : buffers_) {
-    const std::uintptr_t begin = address_of(buffer.range.begin);
-    if (address_of(address) < begin ||
-        address_of(address) + static_cast<unsigned>(bytes) > begin + buffer.range.bytes)
-      continue;
-    // Slices of one packed buffer: an input's range may hold an output's.
-    if (found == nullptr || buffer.range.access != unwanted) found = &buffer;
-  }
-  return found;
+bool GlobalMemory::Buffer::holds(const void* address, int bytes) const {
+  const std::uintptr_t begin = address_of(range.begin);
+  return address_of(address) >= begin &&
+         address_of(address) + static_cast<unsigned>(bytes) <= begin + range.bytes;
 }
 
-std::string GlobalMemory::describe(const char* what, const void* address, int bytes) const {
-  std::string known;
-  for (const Buffer& buffer : buffers_) {
-    known += fmt::format("{}{} at {} ({} bytes)", known.empty() ? "" : ", ", buffer.range.name,
-                         fmt::ptr(buffer.range.begin), buffer.range.bytes);
+Written GlobalMemory::Buffer::oldest(const void* address, int bytes) const {
+  const Cells cells = cells_between(range.begin, address, bytes);
+  Written oldest = Written::now;
+  for (std::uintptr_t i = cells.first; i < cells.end; ++i)
+    oldest = std::min(oldest, written[i].load(std::memory_order_relaxed));
+  return oldest;
+}
+
+std::string_view GlobalMemory::sentence_of(Refusal refusal, Access access) {
+  switch (refusal) {
+    case Refusal::read_only:
+      return "which this launch may only read";
+    case Refusal::unwritten:
+      return access == Access::read ? "which nothing has written" : "which nothing has initialised";
+    case Refusal::write_only:
+      return "of which this launch may read only what it has written itself";
+    case Refusal::none:
+      break;
   }
-  return fmt::format("{} of {} bytes at global address {}, outside the buffers of this launch: {}", what,
-                     bytes, address, known);
+  return "";
+}
+
+GlobalMemory::Refusal GlobalMemory::refusal_of(const Buffer& buffer, Access access, const void* address,
+                                               int bytes) {
+  if (access != Access::read && buffer.range.access == Access::read) return Refusal::read_only;
+  if (access == Access::write || buffer.written == nullptr) return Refusal::none;
+  const Written oldest = buffer.oldest(address, bytes);
+  if (oldest == Written::now) return Refusal::none;
+  if (oldest == Written::never && !buffer.range.initialised) return Refusal::unwritten;
+  return buffer.range.access == Access::write ? Refusal::write_only : Refusal::none;
+}
+
+std::string GlobalMemory::check(Access access, const void* address, int bytes, int alignment) const {
+  constexpr std::string_view kNames[] = {"load", "store", "atomic"};
+  const auto what = [&] {
+    return fmt::format("{} of {} bytes at global address {}", kNames[static_cast<std::size_t>(access)], bytes,
+                       address);
+  };
+  if (address_of(address) % static_cast<unsigned>(alignment) != 0) return what() + ": misaligned";
+  const Buffer* refusing = nullptr;
+  Refusal refusal = Refusal::none;
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.holds(address, bytes)) continue;
+    refusing = &buffer;
+    refusal = refusal_of(buffer, access, address, bytes);
+    // Slices of one packed buffer: an input's range may hold an output's. It is enough that one allows it.
+    if (refusal == Refusal::none) return {};
+  }
+  if (refusing == nullptr) return fmt::format("{}, outside the buffers of this launch: {}", what(), names());
+  return fmt::format("{} in {}, {}", what(), refusing->range.name, sentence_of(refusal, access));
 }
 
 std::string GlobalMemory::check_load(const void* from, int bytes, int alignment) const {
-  if (address_of(from) % static_cast<unsigned>(alignment) != 0)
-    return fmt::format("load of {} bytes at global address {}: misaligned", bytes, from);
-  const Buffer* const buffer = find(from, bytes, false);
-  if (buffer == nullptr) return describe("load", from, bytes);
-  if (buffer->written == nullptr) return {};
-  const std::size_t first = (address_of(from) - address_of(buffer->range.begin)) / 2;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / 2; ++i) {
-    if (!buffer->written[first + i])
-      return fmt::format("load at global address {} in {}, which nothing has written", from,
-                         buffer->range.name);
-  }
-  return {};
+  return check(Access::read, from, bytes, alignment);
 }
 
 std::string GlobalMemory::check_store(const void* to, int bytes, int alignment) const {
-  if (address_of(to) % static_cast<unsigned>(alignment) != 0)
-    return fmt::format("store of {} bytes at global address {}: misaligned", bytes, to);
-  const Buffer* const buffer = find(to, bytes, true);
-  if (buffer == nullptr) return describe("store", to, bytes);
-  if (buffer->range.access != Access::read) return {};
-  return fmt::format("store of {} bytes at global address {}, in the input {}", bytes, to,
-                     buffer->range.name);
+  return check(Access::write, to, bytes, alignment);
+}
+
+std::string GlobalMemory::check_atomic(const void* address, int bytes, int alignment) const {
+  return check(Access::read_write, address, bytes, alignment);
 }
 
 void GlobalMemory::note_store(const void* to, int bytes) {
-  const Buffer* const buffer = find(to, bytes, true);
-  if (buffer->written == nullptr) return;
-  const std::size_t first = (address_of(to) - address_of(buffer->range.begin)) / 2;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / 2; ++i) buffer->written[first + i] = true;
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.written == nullptr || !buffer.holds(to, bytes)) continue;
+    const Cells cells = cells_between(buffer.range.begin, to, bytes);
+    for (std::uintptr_t i = cells.first; i < cells.end; ++i)
+      buffer.written[i].store(Written::now, std::memory_order_relaxed);
+  }
+}
+
+std::string GlobalMemory::names() const {
+  std::string list;
+  for (const Buffer& buffer : buffers_) {
+    list += fmt::format("{}{} at {} ({} bytes)", list.empty() ? "" : ", ", buffer.range.name,
+                        fmt::ptr(buffer.range.begin), buffer.range.bytes);
+  }
+  return list;
 }
 
 }  // namespace fa2::interpreter

@@ -9,6 +9,7 @@
 #include <runtime/file.h>
 #include <runtime/log.h>
 #include <runtime/parallel.h>
+#include <runtime/written_bytes.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -72,7 +73,10 @@ class InterpretedKernel final : public Kernel {
   void launch(const LaunchShape& shape, const void* params, std::size_t, Stream,
               const LaunchMemory* memory) const override {
     require_whole_clusters(shape);
-    GlobalMemory global(memory != nullptr ? memory->ranges() : std::vector<MemoryRange>{});
+    WrittenBytes alone;
+    WrittenBytes* const run = memory != nullptr ? memory->written() : nullptr;
+    GlobalMemory global(memory != nullptr ? memory->ranges() : std::vector<MemoryRange>{},
+                        run != nullptr ? *run : alone);
     BankCounts banks;
     std::mutex mutex;
     std::vector<std::unique_ptr<Block>> idle;

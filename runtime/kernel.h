@@ -13,18 +13,25 @@
 
 namespace fa2 {
 
+class WrittenBytes;
+
 /// A buffer that a launch may touch.
 struct MemoryRange {
   std::string_view name;
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
+  /// Of this launch. Where it may only write, it may read what it has written itself.
   Access access = Access::read;
+  /// Whether the buffer holds something before the first launch of the plan run.
+  bool initialised = access != Access::write;
 };
 
 /// The buffers of one launch, for a kernel that asks.
 class LaunchMemory {
  public:
   virtual std::vector<MemoryRange> ranges() const = 0;
+  /// By the launches of the same plan run so far; null for a launch of its own.
+  virtual WrittenBytes* written() const { return nullptr; }
 
  protected:
   ~LaunchMemory() = default;

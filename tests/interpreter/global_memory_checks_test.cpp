@@ -65,11 +65,12 @@ TEST_CASE("stores to an input, and loads of an output that nothing wrote") {
       {"store to an input",
        "unsigned char* to = mended ? p.output : const_cast<unsigned char*>(p.input);\n"
        "st_global_u16(to + 2 * t, 1);",
-       {"store of 2 bytes at global address {input+0}, in the input input", "thread 0", "at body:2"}},
+       {"store of 2 bytes at global address {input+0} in input, which this launch may only read", "thread 0",
+        "at body:2"}},
       {"load of an output",
        "if (mended || t != 7) st_global_u16(p.output + 2 * t, 1);\n"
        "if (t < 8) ld_global_u16(p.output + 2 * t);",
-       {"load at global address {output+14} in output, which nothing has written",
+       {"load of 2 bytes at global address {output+14} in output, which nothing has written",
         "thread 7 (warp 0, lane 7), at body:2"}},
   });
 }

@@ -173,7 +173,7 @@ TEST_CASE("bulk stores") {
        kWrite + kFence + kSync +
            "if (thread_index() == 0) tma_store(p.map, {{0, 0, 0, 0, 0}}, dynamic_shared());",
        kWrite + kFence + kSync + kStore + kStored,
-       {"in the input input"}},
+       {"in input, which this launch may only read"}},
       {"an addition past a buffer",
        kWrite + kFence + kSync +
            "if (thread_index() == 0) bulk_reduce_add_f32(p.out + 2048, dynamic_shared(), 16);",
@@ -203,7 +203,7 @@ TEST_CASE("atomics and register budgets") {
       {"an atomic on an input",
        "red_add_global_f32(p.input, 1.0f);",
        "red_add_global_f32(p.out, 1.0f);",
-       {"in the input input"}},
+       {"in input, which this launch may only read"}},
       {"more registers than the block has",
        "if (warpgroup_index() == 0) setmaxnreg_dec<24>(); else setmaxnreg_inc<248>();",
        "if (warpgroup_index() == 0) setmaxnreg_dec<24>(); else setmaxnreg_inc<240>();",

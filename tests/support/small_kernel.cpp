@@ -52,13 +52,11 @@ std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter
   return interpreter::load_interpreted_kernel(compile_for_interpreter(kernel), options);
 }
 
-Buffers& Buffers::input(const DeviceBuffer& buffer) {
-  list.push_back({"input", static_cast<const std::byte*>(buffer.data()), buffer.size(), Access::read});
-  return *this;
-}
-
-Buffers& Buffers::output(const DeviceBuffer& buffer) {
-  list.push_back({"output", static_cast<const std::byte*>(buffer.data()), buffer.size(), Access::write});
+Buffers& Buffers::add(std::string_view name, const DeviceBuffer& buffer, Access access) {
+  list.push_back({.name = name,
+                  .begin = static_cast<const std::byte*>(buffer.data()),
+                  .bytes = buffer.size(),
+                  .access = access});
   return *this;
 }
 

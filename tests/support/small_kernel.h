@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -42,8 +43,11 @@ struct Buffers final : LaunchMemory {
   std::vector<MemoryRange> list;
   std::vector<MemoryRange> ranges() const override { return list; }
 
-  Buffers& input(const DeviceBuffer& buffer);
-  Buffers& output(const DeviceBuffer& buffer);
+  Buffers& input(const DeviceBuffer& buffer) { return add("input", buffer, Access::read); }
+  Buffers& output(const DeviceBuffer& buffer) { return add("output", buffer, Access::write); }
+  /// Written before the launch, and by it.
+  Buffers& in_out(const DeviceBuffer& buffer) { return add("in_out", buffer, Access::read_write); }
+  Buffers& add(std::string_view name, const DeviceBuffer& buffer, Access access);
 };
 
 struct NoParams {

@@ -1,0 +1,139 @@
+// What the steps of a plan may do with operands, and what they know of one another's writes.
+#include <api/plan.h>
+#include <doctest/doctest.h>
+#include <interpreter/interpreted_kernel.h>
+#include <runtime/device.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "broken_kernel.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr int kRows = 32;
+
+const AttentionProblem kProblem =
+    AttentionProblem{.head_dim = 8, .seqlen_q = kRows, .seqlen_k = 1}.normalized();
+
+struct Params {
+  float* lse;
+  void* o;
+  int rows;  ///< that the first step writes
+};
+
+/// A kernel of one warp, a lane a row, and what it says that it uses.
+struct Part {
+  std::string body;
+  std::vector<OperandUse> uses;
+};
+
+const Part kWritesLse = {"if (thread_index() < p.rows) st_global_f32(p.lse + thread_index(), 1.0f);",
+                         {{Role::lse, Access::write}}};
+const std::string kReadLse =
+    "const Vector16 row{{ld_global_f32(p.lse + thread_index()) == 1.0f ? 1u : 0u}};\n"
+    "st_global_v4(p.o + 16 * thread_index(), row);";
+const std::string kAddToLse = "red_add_global_f32(p.lse + thread_index(), 1.0f);";
+
+KernelBinary compiled(const Part& part) {
+  return compile_for_interpreter({part.body, "float* lse; unsigned char* o; int rows;"});
+}
+
+/// The scale stands for `rows`.
+void fill(const Step&, const Call& call, ParamsBuffer& params) {
+  params.emplace(Params{call.args.lse, call.args.o, static_cast<int>(*call.args.softmax_scale)});
+}
+
+/// Two steps, and memory of their own.
+class TwoSteps {
+ public:
+  TwoSteps(const Part& first, const Part& second)
+      : parts_{first, second}, binaries_{compiled(first), compiled(second)} {
+    choose({});
+  }
+
+  void choose(const interpreter::Options& options) {
+    auto plan = std::make_shared<AttentionPlan::Impl>();
+    plan->problem = kProblem;
+    plan->device = kInterpreterDevice;
+    for (std::size_t i = 0; i < 2; ++i) {
+      Step step;
+      step.kernel = interpreter::load_interpreted_kernel(binaries_[i], options);
+      step.shape = {1};
+      step.uses = parts_[i].uses;
+      step.fill = fill;
+      plan->steps.push_back(std::move(step));
+    }
+    plan_ = AttentionPlan(std::move(plan));
+  }
+
+  /// The message that a run ends with; empty if it ends well.
+  std::string fault_of(int rows) const {
+    AttentionArgs args = bshd_args(kProblem, inputs_.data(), inputs_.data(), inputs_.data(), o_.data(),
+                                   static_cast<float*>(lse_.data()));
+    args.softmax_scale = static_cast<float>(rows);
+    try {
+      plan_->run(args);
+    } catch (const KernelFault& fault) {
+      return fault.what();
+    }
+    return {};
+  }
+
+ private:
+  ScopedContext context_{kInterpreterDevice};
+  DeviceBuffer inputs_{16 * kRows}, o_{16 * kRows}, lse_{4 * kRows};
+  std::vector<Part> parts_;
+  std::vector<KernelBinary> binaries_;
+  std::optional<AttentionPlan> plan_;
+};
+
+/// CHECKs that a run is stopped where the first step writes `broken` rows, and ends well where it writes all.
+void expect_stopped(const Part& second, int broken, const std::vector<std::string>& words) {
+  TwoSteps steps(kWritesLse, second);
+  for (const interpreter::Options& options : checked_options()) {
+    steps.choose(options);
+    const std::string fault = steps.fault_of(broken);
+    for (const std::string& word : words)
+      CHECK_MESSAGE(fault.find(word) != std::string::npos, "\"", word, "\" is not in: ", fault);
+    CHECK(steps.fault_of(kRows) == "");
+  }
+}
+
+bool says(const std::string& fault, const char* part) {
+  return fault.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a step reads what the one before has written, and nothing else") {
+  expect_stopped({kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}}, kRows - 1,
+                 {"load of 4 bytes at global address", "in lse, which nothing has written",
+                  "kernel small kernel, block 0, thread 31"});
+}
+
+TEST_CASE("what one run has written the next run does not find") {
+  const TwoSteps steps(kWritesLse, {kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}});
+  for (int i = 0; i < 2; ++i) {
+    CHECK(steps.fault_of(kRows) == "");
+    CHECK(says(steps.fault_of(0), "in lse, which nothing has written"));
+  }
+}
+
+TEST_CASE("a step is held to what it says that it uses") {
+  const auto fault_of = [](const std::string& body, const std::vector<OperandUse>& uses) {
+    return TwoSteps(kWritesLse, {body, uses}).fault_of(kRows);
+  };
+  CHECK(says(fault_of(kReadLse, {{Role::o, Access::write}}), "outside the buffers of this launch: o at"));
+  CHECK(says(fault_of(kReadLse, {{Role::lse, Access::read}, {Role::o, Access::read}}),
+             "in o, which this launch may only read"));
+  CHECK(says(fault_of(kReadLse, {{Role::lse, Access::write}, {Role::o, Access::write}}),
+             "in lse, of which this launch may read only what it has written itself"));
+  CHECK(says(fault_of(kAddToLse, {{Role::lse, Access::read}}), "in lse, which this launch may only read"));
+}
