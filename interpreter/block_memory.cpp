@@ -124,10 +124,9 @@ void Block::bulk_wait_group(int pending, bool read_only) {
   copies_.wait_group(current_, pending, read_only);
 }
 
-/// The host writes what atomics start from: to a launch it is an output that was written.
 void Block::require_atomic(const void* address, Site site) {
   if (!options_.checks) return;
-  require(global_->check_store(address, 4, 4), site);
+  require(global_->check_atomic(address, 4, 4), site);
   global_->note_store(address, 4);
 }
 

@@ -73,7 +73,7 @@ std::string BulkCopies::check_load(const BulkMemory& memory) const {
   return broken;
 }
 
-std::string BulkCopies::check_store(const BulkMemory& memory) const {
+std::string BulkCopies::check_store(const BulkMemory& memory, bool adds) const {
   std::string broken = check_plain(memory);
   for (int i = 0; memory.map && i < 5; ++i) {
     if (memory.at[i] < 0)
@@ -82,8 +82,10 @@ std::string BulkCopies::check_store(const BulkMemory& memory) const {
           memory.at[i], i);
   }
   for_each_row(memory, [&](int, const std::byte* global, int first, int end) {
-    if (broken.empty() && first < end && options_.checks)
-      broken = global_->check_store(global, end - first, global_alignment(memory));
+    if (!broken.empty() || first == end || !options_.checks) return;
+    const int bytes = end - first, alignment = global_alignment(memory);
+    broken = adds ? global_->check_atomic(global, bytes, alignment)
+                  : global_->check_store(global, bytes, alignment);
   });
   return broken;
 }
@@ -130,7 +132,7 @@ bool BulkCopies::land_next(std::string& broken, Site& site) {
 }
 
 std::string BulkCopies::store(int thread, const BulkMemory& to, std::uint32_t from, bool adds, Site site) {
-  if (auto broken = check_store(to); !broken.empty()) return broken;
+  if (auto broken = check_store(to, adds); !broken.empty()) return broken;
   Groups& groups = groups_[thread];
   if (groups.agent < 0)
     groups.agent = clocks_.add_agent(fmt::format("TMA for the bulk groups of thread {}", thread));

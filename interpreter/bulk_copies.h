@@ -79,7 +79,7 @@ class BulkCopies {
   };
 
   std::string check_load(const BulkMemory& memory) const;
-  std::string check_store(const BulkMemory& memory) const;
+  std::string check_store(const BulkMemory& memory, bool adds) const;
   std::string land(const Load& load);
   std::vector<std::byte> bytes_in_order(const BulkMemory& memory, std::uint32_t from) const;
   void write(const Store& store);

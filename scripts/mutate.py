@@ -32,7 +32,7 @@ CHECKS = [
     ("proxy fence", "no fence.proxy.async"),
     ("wgmma", "wgmma"),
     ("copy in flight", "in flight|never waited for"),
-    ("unwritten read", "which nothing has written"),
+    ("unwritten read", "which nothing has (written|initialised)"),
     ("shared bounds", "outside the block's"),
     ("global bounds", "outside the buffers"),
     ("global access", "at global address"),

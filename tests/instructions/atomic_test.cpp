@@ -36,7 +36,7 @@ struct Memory {
     launch(*build({body, kParams, kThreads, 1024}),
            Params{static_cast<std::uint32_t*>(counter.data()), static_cast<float*>(sums.data()),
                   static_cast<float*>(tickets.data())},
-           Buffers{}.output(counter).output(sums).output(tickets), kBlocks);
+           Buffers{}.in_out(counter).in_out(sums).output(tickets), kBlocks);
   }
   std::uint32_t count() const {
     std::uint32_t value = 0;

@@ -72,7 +72,7 @@ TEST_CASE("a warp-specialised pipeline computes what a loop on the host does") {
                       kTiles,
                       kBlocks};
   launch(*build(pipelined_kernel()), params,
-         Buffers{}.input(q_in).input(k_in).input(v_in).output(out).output(counter));
+         Buffers{}.input(q_in).input(k_in).input(v_in).output(out).in_out(counter));
   std::vector<std::uint16_t> o(q.size());
   out.download(o.data(), out.size());
   int wrong = 0;

@@ -215,7 +215,7 @@ TEST_CASE("bulk loads of plain bytes, and bulk stores that add float32") {
   source.upload(in.data(), 1024);
   sums.upload(out.data(), 1024);
   launch(*kernel, Params{static_cast<const float*>(source.data()), static_cast<float*>(sums.data())},
-         Buffers{}.input(source).output(sums), 2);
+         Buffers{}.input(source).in_out(sums), 2);
   sums.download(out.data(), 1024);
   for (int i = 0; i < 256; ++i) CHECK(out[static_cast<std::size_t>(i)] == 2.5f * static_cast<float>(i));
 }

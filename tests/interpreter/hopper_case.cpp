@@ -23,23 +23,26 @@ struct Params {
   void* out;
   void* input;
   void* counter;
+  void* sums;
 };
 constexpr const char* kParams =
-    "TensorMap map; TensorMap out_map; const unsigned char* in; float* out; float* input; u32* counter;";
+    "TensorMap map; TensorMap out_map; const unsigned char* in; float* out; float* input; u32* counter; "
+    "float* sums;";
 constexpr int kTensorBytes = 64 * 64 * 2, kSharedBytes = 16384;
 
 struct World {
   ScopedContext context{kInterpreterDevice};
-  DeviceBuffer in{kTensorBytes}, out{kTensorBytes}, counter{4};
+  DeviceBuffer in{kTensorBytes}, out{kTensorBytes}, sums{kTensorBytes}, counter{4};
   Params params{};
   Buffers buffers;
 
   World() {
     in.fill(0);
     out.fill(0);
+    sums.fill(0);
     counter.fill(0);
-    params = {map_of(in), map_of(out), in.data(), out.data(), in.data(), counter.data()};
-    buffers.input(in).output(out).output(counter);
+    params = {map_of(in), map_of(out), in.data(), out.data(), in.data(), counter.data(), sums.data()};
+    buffers.input(in).output(out).in_out(counter).in_out(sums);
   }
   static TensorMap map_of(const DeviceBuffer& buffer) {
     TensorMapSpec spec;

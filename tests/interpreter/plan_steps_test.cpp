@@ -118,6 +118,12 @@ TEST_CASE("a step reads what the one before has written, and nothing else") {
                   "kernel small kernel, block 0, thread 31"});
 }
 
+TEST_CASE("a step adds to what the one before has written, and to nothing else") {
+  expect_stopped({kAddToLse, {{Role::lse, Access::read_write}}}, 5,
+                 {"atomic of 4 bytes at global address", "in lse, which nothing has initialised",
+                  "kernel small kernel, block 0, thread 5"});
+}
+
 TEST_CASE("what one run has written the next run does not find") {
   const TwoSteps steps(kWritesLse, {kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}});
   for (int i = 0; i < 2; ++i) {

@@ -21,6 +21,12 @@ const std::string kStore =
     "bulk_commit_group();\n}\n";
 const std::string kStored = "if (thread_index() == 0) bulk_wait_group_read<0>();\n";
 
+/// Four float32, once thread 0 may.
+std::string add_to(const std::string& destination) {
+  return "if (thread_index() == 0) {\n bulk_reduce_add_f32(" + destination +
+         ", dynamic_shared(), 16);\n bulk_commit_group();\n bulk_wait_group<0>();\n}";
+}
+
 /// What a load that was not waited for says, landed or not.
 const std::vector<std::string> kNotWaited = {
     "by TMA for the mbarrier at 9216 with no barrier between them",
@@ -175,13 +181,14 @@ TEST_CASE("bulk stores") {
        kWrite + kFence + kSync + kStore + kStored,
        {"in input, which this launch may only read"}},
       {"an addition past a buffer",
-       kWrite + kFence + kSync +
-           "if (thread_index() == 0) bulk_reduce_add_f32(p.out + 2048, dynamic_shared(), 16);",
-       kWrite + kFence + kSync +
-           "if (thread_index() == 0) {\n bulk_reduce_add_f32(p.out + 2044, dynamic_shared(), 16);\n "
-           "bulk_commit_group();\n "
-           "bulk_wait_group<0>();\n}",
-       {"store of 16 bytes at global address"}},
+       kWrite + kFence + kSync + add_to("p.sums + 2048"),
+       kWrite + kFence + kSync + add_to("p.sums + 2044"),
+       {"atomic of 16 bytes at global address"}},
+      {"an addition to what nothing has initialised",
+       kWrite + kFence + kSync + add_to("p.out"),
+       kWrite + "if (thread_index() < 4) st_global_f32(p.out + thread_index(), 0.0f);\n" + kFence + kSync +
+           add_to("p.out"),
+       {"in output, which nothing has initialised"}},
       {"a misaligned source",
        kWrite + kFence + kSync +
            "if (thread_index() == 0) tma_store(p.out_map, {{0, 0, 0, 0, 0}}, dynamic_shared() + 16);",
@@ -190,20 +197,42 @@ TEST_CASE("bulk stores") {
   });
 }
 
-TEST_CASE("atomics and register budgets") {
+TEST_CASE("atomics") {
   check_cases({
       {"an atomic past its buffer",
        "atom_add_global_u32(p.counter + 1, 1);",
        "atom_add_global_u32(p.counter, 1);",
-       {"store of 4 bytes at global address"}},
+       {"atomic of 4 bytes at global address"}},
       {"a misaligned atomic",
-       "red_add_global_f32((float*)((char*)p.out + 2), 1.0f);",
-       "red_add_global_f32(p.out, 1.0f);",
+       "red_add_global_f32((float*)((char*)p.sums + 2), 1.0f);",
+       "red_add_global_f32(p.sums, 1.0f);",
        {": misaligned"}},
       {"an atomic on an input",
        "red_add_global_f32(p.input, 1.0f);",
-       "red_add_global_f32(p.out, 1.0f);",
+       "red_add_global_f32(p.sums, 1.0f);",
        {"in input, which this launch may only read"}},
+      {"a sum that starts from nothing",
+       "red_add_global_f32(p.out + lane_index(), 1.0f);",
+       "if (warp_index() == 0) st_global_f32(p.out + lane_index(), 0.0f);\nbar_sync();\n"
+       "red_add_global_f32(p.out + lane_index(), 1.0f);",
+       {"in output, which nothing has initialised"}},
+      {"a sum of which a part starts from nothing",
+       "st_global_u16(p.out + lane_index(), 0);\nred_add_global_f32(p.out + lane_index(), 1.0f);",
+       "st_global_f32(p.out + lane_index(), 0.0f);\nred_add_global_f32(p.out + lane_index(), 1.0f);",
+       {"in output, which nothing has initialised"}},
+      {"tickets from a counter that starts from nothing",
+       "atom_add_global_u32((u32*)p.out, 1);",
+       "atom_add_global_u32(p.counter, 1);",
+       {"in output, which nothing has initialised"}},
+      {"tickets in turn from a counter that starts from nothing",
+       "atom_inc_global_u32((u32*)p.out, 7);",
+       "atom_inc_global_u32(p.counter, 7);",
+       {"in output, which nothing has initialised"}},
+  });
+}
+
+TEST_CASE("register budgets") {
+  check_cases({
       {"more registers than the block has",
        "if (warpgroup_index() == 0) setmaxnreg_dec<24>(); else setmaxnreg_inc<248>();",
        "if (warpgroup_index() == 0) setmaxnreg_dec<24>(); else setmaxnreg_inc<240>();",
