@@ -3,6 +3,7 @@
 #include <api/tensor_maps.h>
 #include <generator/kernel_kind.h>
 #include <generator/tile_schedule.h>
+#include <generator/visible_keys.h>
 
 #include <algorithm>
 #include <cfloat>

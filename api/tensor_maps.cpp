@@ -2,9 +2,8 @@
 // packed heads, rows, heads, batches.
 #include <api/tensor_maps.h>
 #include <generator/rules/rules.h>
+#include <generator/visible_keys.h>
 #include <runtime/tensor_map.h>
-
-#include <algorithm>
 
 namespace fa2 {
 namespace {
@@ -48,16 +47,6 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows,
 }
 
 }  // namespace
-
-VisibleKeys visible_keys(const AttentionProblem& p) {
-  const bool top_left = p.mask == MaskKind::causal_top_left;
-  VisibleKeys keys{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
-  if (p.window_left && !top_left && p.seqlen_k > 0) {
-    keys.first = std::clamp<std::int64_t>(p.seqlen_k - p.seqlen_q - *p.window_left, 0, p.seqlen_k - 1);
-    keys.count -= keys.first;
-  }
-  return keys;
-}
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const Operands& operands,
                       AttentionParamsSm90& params) {

@@ -9,13 +9,6 @@
 
 namespace fa2 {
 
-/// Of the keys, those that some query sees; the others may hold anything.
-struct VisibleKeys {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
-VisibleKeys visible_keys(const AttentionProblem& problem);
-
 /// Fills in params.q, k, v and o: boxes of 64 query rows (config.packed_heads heads' together) and of
 /// config.tile_n keys, as tile/tma_copy.cuh takes them. The current device's. `operands` are valid for
 /// `problem`, which has at least one query and RowAlignment::bytes16.

@@ -2,6 +2,7 @@
 #include <api/trial_data.h>
 #include <fmt/format.h>
 #include <generator/float_bits.h>
+#include <generator/visible_keys.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +19,7 @@ double bytes_of(const AttentionProblem& p) {
 }
 
 double flops_of(const AttentionProblem& p) {
-  return 2.0 * double(p.batch) * double(p.heads_q) * double(p.seqlen_q) * double(p.seqlen_k) *
-         (p.head_dim + p.head_dim_v);
+  return 2.0 * double(p.batch) * double(p.heads_q) * (p.head_dim + p.head_dim_v) * visible_pairs(p);
 }
 
 std::int64_t blocks_of(const AttentionProblem& p) {

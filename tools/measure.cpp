@@ -1,4 +1,5 @@
 // Bursts of launches between two events.
+#include <generator/visible_keys.h>
 #include <tools/measure.h>
 
 #include <algorithm>
@@ -10,29 +11,14 @@ namespace {
 constexpr double kBurstUs = 12e3;
 constexpr double kMostLaunches = 2000;
 
-double triangle(double n) {
-  return n > 0 ? n * (n + 1) / 2 : 0;
-}
-
-/// Where query i sees clamp(i + offset + 1, 0, seqlen_k) keys.
-double visible_pairs(double seqlen_q, double seqlen_k, double offset) {
-  const double up_to_diagonal = triangle(seqlen_q + offset) - triangle(offset);
-  const double beyond_end = triangle(seqlen_q + offset - seqlen_k) - triangle(offset - seqlen_k);
-  return up_to_diagonal - beyond_end;
-}
-
 /// `p` is normalized.
 double pairs_of(const AttentionProblem& p) {
-  const double seqlen_q = static_cast<double>(p.seqlen_q), seqlen_k = static_cast<double>(p.seqlen_k);
-  const bool is_causal = p.mask != MaskKind::none;
-  if (is_causal && !p.window_left && p.seqlen_q == p.seqlen_k) return seqlen_q * seqlen_k / 2;
-  const double offset = p.mask == MaskKind::causal_top_left ? 0 : seqlen_k - seqlen_q;
-  const double right = static_cast<double>(p.window_right.value_or(0));
-  const double all = seqlen_q * seqlen_k;
-  const double up_to_end =
-      is_causal || p.window_right ? visible_pairs(seqlen_q, seqlen_k, offset + right) : all;
-  if (!p.window_left) return up_to_end;
-  return up_to_end - visible_pairs(seqlen_q, seqlen_k, offset - 1 - static_cast<double>(*p.window_left));
+  const bool is_plain_causal = p.mask != MaskKind::none && !p.window_left;
+  if (is_plain_causal && p.seqlen_q == p.seqlen_k) {
+    const auto n = static_cast<double>(p.seqlen_q);
+    return n * n / 2;
+  }
+  return visible_pairs(p);
 }
 
 double quantile(const std::vector<double>& sorted, double q) {

@@ -1,0 +1,66 @@
+// Query i sees the keys from its diagonal - window_left to its diagonal + window_right, of those that there are.
+#include <generator/visible_keys.h>
+
+#include <algorithm>
+
+namespace fa2 {
+namespace {
+
+/// Longer than any sequence.
+constexpr std::int64_t kWidest = std::int64_t{1} << 32;
+
+/// The diagonal of query 0; that of query i lies i keys further.
+std::int64_t first_diagonal(const AttentionProblem& p) {
+  return p.mask == MaskKind::causal_top_left ? 0 : p.seqlen_k - p.seqlen_q;
+}
+
+/// Keys after the diagonal that a query sees; none without a bound.
+std::optional<std::int64_t> right_of(const AttentionProblem& p) {
+  if (p.mask != MaskKind::none) return 0;
+  if (!p.window_right) return std::nullopt;
+  return std::min(*p.window_right, kWidest);
+}
+
+/// 1 + 2 + ... + n.
+double triangle(double n) {
+  return n > 0 ? n * (n + 1) / 2 : 0;
+}
+
+/// The sum of clamp(i + beyond, 0, seqlen_k) over all queries i.
+double keys_before(const AttentionProblem& p, std::int64_t beyond) {
+  const auto queries = static_cast<double>(p.seqlen_q), keys = static_cast<double>(p.seqlen_k);
+  // Further out nothing changes but that digits get lost.
+  const auto before = static_cast<double>(std::clamp(beyond - 1, -p.seqlen_q, p.seqlen_k));
+  const double unbounded = triangle(queries + before) - triangle(before);
+  return unbounded - (triangle(queries + before - keys) - triangle(before - keys));
+}
+
+}  // namespace
+
+VisibleKeys visible_keys(const AttentionProblem& p) {
+  const bool top_left = p.mask == MaskKind::causal_top_left;
+  VisibleKeys keys{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
+  if (p.window_left && !top_left && p.seqlen_k > 0) {
+    keys.first =
+        std::clamp<std::int64_t>(first_diagonal(p) - std::min(*p.window_left, kWidest), 0, p.seqlen_k - 1);
+    keys.count -= keys.first;
+  }
+  return keys;
+}
+
+double visible_pairs(const AttentionProblem& p) {
+  const std::int64_t diagonal = first_diagonal(p);
+  const auto right = right_of(p);
+  const double up_to_end = right ? keys_before(p, diagonal + *right + 1)
+                                 : static_cast<double>(p.seqlen_q) * static_cast<double>(p.seqlen_k);
+  if (!p.window_left) return up_to_end;
+  return up_to_end - keys_before(p, diagonal - std::min(*p.window_left, kWidest));
+}
+
+std::optional<std::int64_t> window_width(const AttentionProblem& p) {
+  const auto right = right_of(p);
+  if (!p.window_left || !right) return std::nullopt;
+  return std::min(*p.window_left, kWidest) + *right + 1;
+}
+
+}  // namespace fa2

@@ -1,0 +1,190 @@
+// Which keys queries see, against a count of the reference's is_visible(): every mask and kind of window.
+#include <api/forward_step.h>
+#include <api/tensor_maps.h>
+#include <api/trial_data.h>
+#include <doctest/doctest.h>
+#include <generator/kernel_spec.h>
+#include <generator/visible_keys.h>
+#include <reference/attention_reference.h>
+#include <runtime/device.h>
+#include <runtime/tensor_map.h>
+#include <tools/measure.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <templates/attention/params.cuh>
+#include <utility>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+constexpr std::int64_t kHuge = std::int64_t{1} << 40;  // beyond any sequence
+constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
+
+/// Square ones and others, with rows that see nothing and windows wider than the sequence.
+std::vector<AttentionProblem> problems() {
+  using Width = std::optional<std::int64_t>;
+  std::vector<AttentionProblem> all;
+  for (const MaskKind mask : kMasks) {
+    for (const Width left : {Width{}, Width{0}, Width{1}, Width{3}, Width{50}, Width{kHuge}}) {
+      for (const Width right : {Width{}, Width{0}, Width{2}, Width{50}, Width{kHuge}}) {
+        for (const auto& [sq, sk] : {std::pair{6, 6}, {9, 4}, {4, 9}, {1, 12}, {12, 1}, {5, 0}}) {
+          AttentionProblem p{.head_dim = 64, .mask = mask, .window_left = left, .window_right = right};
+          p.seqlen_q = sq;
+          p.seqlen_k = sk;
+          all.push_back(p.normalized());
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// How many keys query `i` sees.
+std::int64_t count_of(const AttentionProblem& p, std::int64_t i) {
+  std::int64_t count = 0;
+  for (std::int64_t j = 0; j < p.seqlen_k; ++j) count += reference::is_visible(p, i, j);
+  return count;
+}
+
+std::int64_t pairs_of(const AttentionProblem& p) {
+  std::int64_t pairs = 0;
+  for (std::int64_t i = 0; i < p.seqlen_q; ++i) pairs += count_of(p, i);
+  return pairs;
+}
+
+bool sees_all(const AttentionProblem& p) {
+  return pairs_of(p) == p.seqlen_q * p.seqlen_k;
+}
+
+AttentionProblem square(MaskKind mask, std::int64_t seqlen) {
+  AttentionProblem p{.head_dim = 64, .head_dim_v = 32, .mask = mask, .batch = 2, .heads_q = 3};
+  p.seqlen_q = p.seqlen_k = seqlen;
+  return p.normalized();
+}
+
+/// What TMA sees of `map`, for the interpreter.
+InterpretedTensorMap interpreted(const TensorMap& map) {
+  InterpretedTensorMap bytes;
+  std::memcpy(&bytes, &map, sizeof bytes);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("visible keys: pairs are those of the reference") {
+  for (const AttentionProblem& p : problems()) {
+    CAPTURE(to_string(p));
+    CHECK(visible_pairs(p) == static_cast<double>(pairs_of(p)));
+  }
+}
+
+TEST_CASE("visible keys: the first and the last that some query sees") {
+  for (const AttentionProblem& p : problems()) {
+    CAPTURE(to_string(p));
+    std::int64_t first = p.seqlen_k, end = 0;
+    for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
+      for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
+        if (!reference::is_visible(p, i, j)) continue;
+        first = std::min(first, j);
+        end = std::max(end, j + 1);
+      }
+    }
+    const VisibleKeys keys = visible_keys(p);
+    CHECK(keys.first == (p.seqlen_k == 0 ? 0 : first));
+    CHECK(keys.first + keys.count == end);
+  }
+}
+
+TEST_CASE("visible keys: the width of a window, where both of its sides are bounded") {
+  for (const AttentionProblem& p : problems()) {
+    CAPTURE(to_string(p));
+    const bool bounded = p.window_left && (p.window_right || p.mask != MaskKind::none);
+    const auto width = window_width(p);
+    REQUIRE(width.has_value() == bounded);
+    if (!bounded) continue;
+    for (std::int64_t i = 0; i < p.seqlen_q; ++i) CHECK(count_of(p, i) <= *width);
+    AttentionProblem longer = p;
+    longer.seqlen_q = longer.seqlen_k = 120;
+    if (*width <= 120) CHECK(count_of(longer, 60) == *width);
+  }
+}
+
+TEST_CASE("visible keys: a problem has edges if any query of any length misses a key") {
+  for (const AttentionProblem& p : problems()) {
+    CAPTURE(to_string(p));
+    if (!has_edges(p)) CHECK(sees_all(p));
+    CHECK(has_edges(p) == (p.mask != MaskKind::none || p.window_left || p.window_right));
+    CHECK(has_edges(traits_of(p)) == has_edges(p));
+  }
+}
+
+TEST_CASE("visible keys: FLOPs count a window's pairs, and half of a causal square") {
+  const double one_pair = 2 * 3 * 2.0 * (64 + 32);
+  for (const AttentionProblem& p : problems()) {
+    CAPTURE(to_string(p));
+    const bool half = p.mask != MaskKind::none && !p.window_left && p.seqlen_q == p.seqlen_k;
+    const double pairs = half ? static_cast<double>(p.seqlen_q * p.seqlen_k) / 2 : visible_pairs(p);
+    CHECK(tools::flops_of(p) == pairs * 2 * (64 + 64));
+  }
+  CHECK(tools::flops_of(square(MaskKind::none, 100)) == one_pair * 10000);
+  CHECK(tools::flops_of(square(MaskKind::causal_bottom_right, 100)) == one_pair * 5000);
+  AttentionProblem p = square(MaskKind::causal_bottom_right, 32768);
+  p.window_left = 4095;
+  CHECK(tools::flops_of(p) == one_pair * (4096.0 * 32768 - 4095.0 * 4096 / 2));
+  p.softcap = p.alibi = p.sinks = true;  // add nothing to the products
+  CHECK(tools::flops_of(p) == one_pair * (4096.0 * 32768 - 4095.0 * 4096 / 2));
+}
+
+TEST_CASE("visible keys: a search makes a problem smaller by its pairs, not by its square") {
+  AttentionProblem p = square(MaskKind::causal_bottom_right, 65536);
+  p.batch = 1, p.heads_q = p.heads_kv = 16;
+  TrialLimits limits;
+  limits.min_blocks = 4096;
+  CHECK(within(limits, p) != p);
+  p.window_left = 511;
+  CHECK(within(limits, p) == p);
+}
+
+TEST_CASE("visible keys: the tensor maps of K and V begin with the first") {
+  const ScopedContext current(kInterpreterDevice);
+  KernelConfig config;
+  config.mainloop = 90;
+  config.tile_m = 64;
+  config.tile_n = 32;
+  AttentionProblem p{.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2};
+  p.seqlen_q = 40;
+  p.seqlen_k = 200;
+  struct Case {
+    MaskKind mask;
+    std::optional<std::int64_t> left, right;
+    std::int64_t first, count;
+  };
+  for (const Case& c :
+       {Case{MaskKind::none, {}, {}, 0, 200}, Case{MaskKind::none, 30, {}, 130, 70},
+        Case{MaskKind::none, 30, 5, 130, 70}, Case{MaskKind::causal_bottom_right, 0, {}, 160, 40},
+        Case{MaskKind::causal_top_left, 30, {}, 0, 40}, Case{MaskKind::none, kHuge, {}, 0, 200}}) {
+    p.mask = c.mask;
+    p.window_left = c.left;
+    p.window_right = c.right;
+    CAPTURE(to_string(p));
+    std::vector<std::byte> memory(1 << 20);
+    void* const tensor = memory.data() + (256 - reinterpret_cast<std::uintptr_t>(memory.data()) % 256);
+    const AttentionArgs args = bshd_args(p, tensor, tensor, tensor, tensor);
+    AttentionParamsSm90 params{};
+    fill_tensor_maps(p, config, operands_of(p, args), params);
+    for (const TensorMap* map : {&params.k, &params.v}) {
+      const InterpretedTensorMap seen = interpreted(*map);
+      CHECK(seen.data == static_cast<std::byte*>(tensor) + c.first * args.k_strides.row * 2);
+      CHECK(seen.size[1] == c.count);
+    }
+    CHECK(interpreted(params.q).data == tensor);
+    CHECK(interpreted(params.q).size[1] == 40);
+    const Step step = forward_step(p.normalized(), config, nullptr, 132, nullptr);
+    CHECK(step.constants.as<AttentionParamsSm90>().attention.first_key == c.first);
+  }
+}
