@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <generator/embedded.h>
 #include <generator/kernel_kind.h>
+#include <generator/kernel_spec.h>
 #include <runtime/file.h>
 #include <runtime/json_field.h>
 #include <runtime/log.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <type_traits>
 #include <utility>
 
 namespace fa2 {
@@ -33,14 +35,28 @@ std::string field_of(const SizeLog2& size) {
   return fmt::format("{}_log2", size.name);
 }
 
-/// A size that the record does not have is the default: the field is younger than the record.
+AttentionProblem with_every_size() {
+  AttentionProblem problem;
+  AttentionProblem::visit(
+      [](const char*, FieldRole, auto& value) {
+        if constexpr (kIsOptional<std::decay_t<decltype(value)>>) value.emplace();
+      },
+      problem);
+  return problem;
+}
+
+/// A size that the record does not have is an optional one that its problems do not have either, or the default: the
+/// field is younger than the record.
 Bucket parse_bucket(const json& object) {
   Bucket bucket = bucket_of({});
   object.at("traits").get_to(bucket.traits);
   bucket.group_log2 = exponent_field(object, "group_log2");
   bucket.heads_log2 = exponent_field(object, "heads_log2");
-  for (SizeLog2& size : bucket.sizes) {
-    if (object.contains(field_of(size))) size.log2 = exponent_field(object, field_of(size));
+  const std::vector<SizeLog2> of_all = std::exchange(bucket.sizes, {});
+  for (SizeLog2 size : bucket_of(with_every_size()).sizes) {
+    const bool listed = object.contains(field_of(size));
+    if (listed) size.log2 = exponent_field(object, field_of(size));
+    if (listed || std::ranges::find(of_all, size) != of_all.end()) bucket.sizes.push_back(size);
   }
   return bucket;
 }

@@ -2,6 +2,9 @@
 #include <autotune/bucket.h>
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <optional>
+
 using namespace fa2;
 
 namespace {
@@ -72,6 +75,53 @@ TEST_CASE("distance sums the exponents' differences within the same traits") {
   AttentionProblem other = problem(2, 32, 8, 4096, 4096);
   other.dtype = DType::bf16;
   CHECK_FALSE(distance(a, bucket_of(other)).has_value());
+}
+
+TEST_CASE("a bucket of windows: which there are is a trait, how wide they are a size") {
+  const AttentionProblem plain = problem(1, 8, 8, 4096, 4096);
+  const auto with = [&](std::optional<std::int64_t> left, std::optional<std::int64_t> right) {
+    AttentionProblem p = plain;
+    p.window_left = left;
+    p.window_right = right;
+    return bucket_of(p);
+  };
+  CHECK_FALSE(distance(with(4096, {}), bucket_of(plain)).has_value());
+  CHECK_FALSE(distance(with(4096, {}), with({}, 4096)).has_value());
+  CHECK_FALSE(distance(with(4096, {}), with(4096, 4096)).has_value());
+  CHECK(log2_of(bucket_of(plain), "window_left") == -1);
+  CHECK(log2_of(with(4096, {}), "window_left") == 12);
+  CHECK(log2_of(with(4095, {}), "window_left") == 12);
+  CHECK(log2_of(with(0, 7), "window_left") == 0);
+  CHECK(log2_of(with(0, 7), "window_right") == 3);
+  CHECK(log2_of(with(std::int64_t{1} << 62, {}), "window_left") == 62);
+
+  CHECK(with(4095, {}) == with(4096, {}));
+  CHECK(distance(with(1024, {}), with(4096, {})) == 2);
+  CHECK(distance(with(1024, 256), with(4096, 128)) == 3);
+  CHECK(to_string(with(1023, {})).find(" window_left ~1024 seqlen_q ~4096") != std::string::npos);
+  for (const Bucket& bucket : {with(1024, {}), with(0, 0), with({}, 300)}) {
+    AttentionProblem traits = plain;
+    if (log2_of(bucket, "window_left") >= 0) traits.window_left = 0;
+    if (log2_of(bucket, "window_right") >= 0) traits.window_right = 0;
+    CHECK(bucket_of(problem_of(bucket, traits)) == bucket);
+  }
+
+  // A causal mask leaves nothing after the diagonal to bound.
+  AttentionProblem causal = plain, bounded = plain;
+  causal.mask = bounded.mask = MaskKind::causal_bottom_right;
+  bounded.window_right = 16;
+  CHECK(bucket_of(causal) == bucket_of(bounded));
+}
+
+TEST_CASE("a bucket of variants with numbers: only that there is one counts") {
+  AttentionProblem p = problem(1, 8, 8, 4096, 4096);
+  const Bucket plain = bucket_of(p);
+  for (bool AttentionProblem::*variant :
+       {&AttentionProblem::softcap, &AttentionProblem::alibi, &AttentionProblem::sinks}) {
+    p.*variant = true;
+    CHECK_FALSE(distance(bucket_of(p), plain).has_value());
+    p.*variant = false;
+  }
 }
 
 TEST_CASE("a bucket prints its traits and sizes") {

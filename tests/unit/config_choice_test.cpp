@@ -136,6 +136,35 @@ TEST_CASE("stored: exact, nearest, another device, heuristic") {
   }
 }
 
+TEST_CASE("a windowed problem follows records of windows alone, of its width or the nearest") {
+  ChoiceSettings settings;
+  settings.tune = TuneMode::stored;
+  const auto windowed = [](std::int64_t left) {
+    AttentionProblem p = some_problem();
+    p.mask = MaskKind::causal_bottom_right;
+    p.window_left = left;
+    return p;
+  };
+  AttentionProblem causal = windowed(0);
+  causal.window_left.reset();
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  const auto origin = [&](const AttentionProblem& p) {
+    return chooser.choose(p, some_gpu(), must_not_search).origin;
+  };
+  store.add(record("Some GPU", causal));
+  CHECK(origin(windowed(256)) == ConfigOrigin::heuristic);
+  store.add(record("Some GPU", windowed(256)));
+  CHECK(origin(windowed(256)) == ConfigOrigin::tuned_exact);
+  CHECK(origin(windowed(255)) == ConfigOrigin::tuned_exact);
+  CHECK(origin(windowed(512)) == ConfigOrigin::tuned_nearest);
+  CHECK(origin(windowed(8)) == ConfigOrigin::heuristic);  // five octaves away
+  CHECK(origin(causal) == ConfigOrigin::tuned_exact);
+  AttentionProblem both_sides = windowed(256);
+  both_sides.mask = MaskKind::none;
+  CHECK(origin(both_sides) == ConfigOrigin::heuristic);
+}
+
 TEST_CASE("a record made with other templates is used and says so") {
   TuningStore store("");
   TuningRecord stale = record("Some GPU", some_problem());

@@ -66,6 +66,23 @@ TEST_CASE("a record survives the round trip on one line") {
   CHECK(nlohmann::json::parse(line)["format"] == 1);
 }
 
+TEST_CASE("a record of a problem with windows survives it too, with the sizes that its problem has") {
+  const AttentionProblem plain{.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096};
+  for (const std::optional<std::int64_t> left : {std::optional<std::int64_t>{}, {1023}}) {
+    for (const std::optional<std::int64_t> right : {std::optional<std::int64_t>{}, {0}, {500}}) {
+      AttentionProblem p = plain;
+      p.window_left = left;
+      p.window_right = right;
+      TuningRecord made = record();
+      made.bucket = bucket_of(p);
+      const auto back = parse_json_line(to_json_line(made));
+      REQUIRE(back.has_value());
+      CHECK(back->bucket == made.bucket);
+      CHECK(distance(back->bucket, bucket_of(p)) == 0);
+    }
+  }
+}
+
 TEST_CASE("unknown fields are ignored, missing config fields take their defaults") {
   auto object = nlohmann::json::parse(to_json_line(record()));
   object["invented"] = {1, 2};
