@@ -7,6 +7,7 @@
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
 #include <generator/tile_schedule.h>
+#include <generator/visible_keys.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -35,7 +36,7 @@ bool two_fit(const AttentionTraits& traits, const KernelConfig& c, const Arch& a
 
 /// One line of a table: what runs for at most so many queries, best first, whether it is valid or not.
 struct Range {
-  std::int64_t most_queries;
+  std::int64_t most_queries;  ///< of square sequences; see table_length()
   std::vector<KernelConfig> best_first;
 };
 
@@ -133,15 +134,23 @@ std::vector<KernelConfig> line_for(const std::vector<Range>& table, std::int64_t
   return line == table.end() ? std::vector<KernelConfig>() : line->best_first;
 }
 
+/// What decided the line.
+std::string length_text(const AttentionProblem& p) {
+  const std::string queries = fmt::format("seqlen_q {}", p.seqlen_q);
+  if (table_length(p, p.seqlen_q) == p.seqlen_q) return queries;
+  return fmt::format("{} with {} keys in the window", queries, *window_width(p));
+}
+
 }  // namespace
 
 std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch) {
   const AttentionProblem p = problem.normalized();
   const AttentionTraits traits = traits_of(p);
   const Tables tables = tables_of(traits, arch);
-  std::vector<KernelConfig> configs = line_for(tables.hopper, p.seqlen_q * packed_heads(p, kWarpgroupRows));
+  std::vector<KernelConfig> configs =
+      line_for(tables.hopper, table_length(p, p.seqlen_q * packed_heads(p, kWarpgroupRows)));
   for (KernelConfig& c : configs) c.packed_heads = packed_heads(p, c.tile_m);
-  std::ranges::copy(line_for(tables.every_gpu, p.seqlen_q), std::back_inserter(configs));
+  std::ranges::copy(line_for(tables.every_gpu, table_length(p, p.seqlen_q)), std::back_inserter(configs));
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
   if (configs.empty()) {
     throw Error(ErrorCode::internal,
@@ -150,8 +159,8 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
   std::vector<HeuristicChoice> choices;
   for (const KernelConfig& c : configs) {
     choices.push_back(
-        {c, fmt::format("entry {} of the table for head dims around {}, seqlen_q {}, on {}",
-                        choices.size() + 1, std::max(p.head_dim, p.head_dim_v), p.seqlen_q, arch.name)});
+        {c, fmt::format("entry {} of the table for head dims around {}, {}, on {}", choices.size() + 1,
+                        std::max(p.head_dim, p.head_dim_v), length_text(p), arch.name)});
   }
   return choices;
 }
@@ -159,6 +168,9 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
 std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, const Arch& arch) {
   AttentionProblem p = problem.normalized();
   p.batch = p.heads_kv = 1;
+  // Narrower ones are as short sequences, which are among the cases.
+  if (p.window_left) p.window_left = kMostQueries;
+  if (p.window_right) p.window_right = kMostQueries;
   std::vector<AttentionProblem> cases;
   const auto add = [&](std::int64_t queries, std::int64_t group) {
     p.heads_q = group;
@@ -179,6 +191,11 @@ std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, c
     for (const Range& range : table) add(range.most_queries, 1);
   }
   return cases;
+}
+
+std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows) {
+  const auto width = window_width(problem);
+  return width ? std::min(rows, 2 * *width) : rows;
 }
 
 int packed_heads(const AttentionProblem& problem, int tile_m) {

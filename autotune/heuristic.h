@@ -26,6 +26,10 @@ HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch);
 /// heuristic_choices() has for any of them, whatever its batch, heads and lengths.
 std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, const Arch& arch);
 
+/// How long the heuristic's tables take `rows` query rows of a tile's heads for. How many key blocks a tile visits
+/// decides, and a window leaves a query as many keys as a causal sequence of twice its width does on average.
+std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows);
+
 /// Query heads of one key/value head to pack into tiles of main loop 90: as many as fill `tile_m` rows, 1
 /// where the queries of one head do or heads do not share keys. A power of two that divides the group.
 int packed_heads(const AttentionProblem& problem, int tile_m);

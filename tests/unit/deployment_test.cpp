@@ -37,6 +37,8 @@ class RandomProblems {
     p.heads_q = p.heads_kv * (within(0, 1) == 0 ? std::int64_t{1} << within(0, 7) : within(1, 130));
     p.seqlen_q = length();
     p.seqlen_k = within(0, 1) == 0 ? p.seqlen_q : length();
+    if (p.window_left) p.window_left = length() - 1;
+    if (p.window_right) p.window_right = length() - 1;
     return p.normalized();
   }
   template <class Values>
@@ -64,7 +66,10 @@ const std::vector<AttentionProblem> kTraits = {
     traits(72, MaskKind::causal_top_left, 40),
     traits(192),
     traits(128, MaskKind::none, 0, RowAlignment::element),
-    traits(64, MaskKind::causal_bottom_right, 0, RowAlignment::bytes16_any_order)};
+    traits(64, MaskKind::causal_bottom_right, 0, RowAlignment::bytes16_any_order),
+    {.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true},
+    {.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true},
+    {.head_dim = 256, .window_right = 0, .alibi = true}};
 
 /// Packs 8 heads where the heuristic does not.
 TuningRecord tuned_record(const AttentionProblem& p) {

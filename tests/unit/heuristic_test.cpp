@@ -3,12 +3,21 @@
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 using namespace fa2;
 
 namespace {
+
+AttentionProblem long_problem(int head_dim, std::int64_t seqlen = 32768) {
+  AttentionProblem p{.head_dim = head_dim, .mask = MaskKind::causal_bottom_right, .heads_q = 16};
+  p.seqlen_q = p.seqlen_k = seqlen;
+  return p.normalized();
+}
 
 /// Every arch, alignment, mask and length for one pair of head dims.
 void check_head_dims(int head_dim, int head_dim_v) {
@@ -62,6 +71,62 @@ TEST_CASE("heuristic: heads that share keys are packed until they fill a tile") 
   CHECK(packed(12, 2, 1) == 2);  // of 6
   CHECK(packed(7, 1, 1) == 1);
   CHECK(packed(128, 1, 1) == 64);
+}
+
+TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") {
+  AttentionProblem p = long_problem(128);
+  CHECK(table_length(p, 32768) == 32768);
+  p.window_left = 511;
+  CHECK(table_length(p, 32768) == 1024);
+  CHECK(table_length(p, 64) == 64);
+  p.mask = MaskKind::none;
+  CHECK(table_length(p, 32768) == 32768);  // what is after the diagonal grows with the sequence
+  p.window_right = 512;
+  CHECK(table_length(p, 32768) == 2048);
+  p.window_left.reset();
+  CHECK(table_length(p, 32768) == 32768);
+  p.window_left = p.window_right = std::numeric_limits<std::int64_t>::max();
+  CHECK(table_length(p, 32768) == 32768);
+  CHECK(table_length(AttentionProblem{.head_dim = 64, .seqlen_q = 7}, 7) == 7);
+}
+
+TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the sequence's length") {
+  for (const Arch& arch : known_archs()) {
+    for (const int dim : {64, 128, 256}) {
+      for (const std::int64_t width : {1, 16, 64, 512, 4096, 1 << 30}) {
+        AttentionProblem windowed = long_problem(dim);
+        windowed.window_left = width - 1;
+        CAPTURE(to_string(windowed));
+        CAPTURE(std::string(arch.name));
+        const AttentionProblem causal = long_problem(dim, std::min<std::int64_t>(2 * width, 32768));
+        const HeuristicChoice choice = heuristic(windowed, arch);
+        CHECK(choice.config.tile_m == heuristic(causal, arch).config.tile_m);
+        CHECK(choice.config.tile_n == heuristic(causal, arch).config.tile_n);
+        CHECK_FALSE(why_rejected({traits_of(windowed), choice.config, arch}).has_value());
+        CHECK((choice.reason.find("keys in the window") != std::string::npos) == (2 * width < 32768));
+      }
+    }
+  }
+  // Or else this would say nothing.
+  AttentionProblem narrow = long_problem(128), wide = long_problem(128);
+  narrow.window_left = 511;
+  wide.window_left = 8191;
+  CHECK_FALSE(heuristic(narrow, *find_arch("sm_90a")).config == heuristic(wide, *find_arch("sm_90a")).config);
+}
+
+TEST_CASE("heuristic: valid with every variant") {
+  for (const Arch& arch : known_archs()) {
+    for (int dim = 8; dim <= 256; dim += 8) {
+      for (int variants = 0; variants < 16; ++variants) {
+        AttentionProblem p{.head_dim = dim};
+        p.seqlen_q = p.seqlen_k = 4096;
+        if (variants & 1) p.window_left = p.window_right = 500;
+        p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+        const std::string broken = why_rejected({traits_of(p), heuristic(p, arch).config, arch}).value_or("");
+        CHECK_MESSAGE(broken.empty(), to_string(p), " on ", std::string(arch.name), ": ", broken);
+      }
+    }
+  }
 }
 
 TEST_CASE("heuristic: the same problem gets the same configuration, a defaulted head_dim_v too") {
