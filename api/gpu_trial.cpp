@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 namespace fa2 {
@@ -53,15 +54,22 @@ GpuTrial::Tensors GpuTrial::allocate(const AttentionProblem& problem, const Devi
 AttentionArgs GpuTrial::Tensors::args() const {
   const auto at = [&](Role role) { return buffers[static_cast<std::size_t>(role)].data(); };
   AttentionArgs args = bshd_args(problem, at(Role::q), at(Role::k), at(Role::v), at(Role::o));
-  if (problem.softcap) args.softcap = 30;
-  args.alibi_slopes = static_cast<const float*>(at(Role::alibi_slopes));
-  args.sinks = static_cast<const float*>(at(Role::sinks));
+  std::size_t next = static_cast<std::size_t>(Role::variants);
+  const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
+    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
+      value = static_cast<const float*>(buffers[next++].data());
+    } else {
+      value = is_used ? kTrialNumber : 0;
+    }
+  };
+  AttentionArgs::visit_numbers(add, problem, args);
   return args;
 }
 
 void GpuTrial::upload_inputs() {
   constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
-  for (const Role role : {Role::alibi_slopes, Role::sinks}) tensors_[role].fill(kSmall);
+  for (auto i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
+    tensors_.buffers[i].fill(kSmall);
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const std::vector<std::uint16_t> values = normal_values(kPeriod, tensors_.problem.dtype);
   std::size_t start = 0;

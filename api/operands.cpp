@@ -23,15 +23,26 @@ Operand optional(std::string_view name, Access access, const void* data, Element
       .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
 }
 
-/// A number a query head, of a problem that `is_used` in; of each of `batches`.
-Operand numbers_of_heads(std::string_view name, bool is_used, const float* data, std::int64_t batches,
-                         std::int64_t heads) {
+/// A number a query head; of each batch where `per_batch` says so.
+Operand numbers_of_heads(std::string_view name, const AttentionProblem& p, bool is_used, const float* data,
+                         bool per_batch = false) {
   Operand operand;
   operand.name = name;
   operand.element = ElementType::f32;
   operand.data = data;
-  operand.extents = {is_used ? batches : 0, 1, 1, heads};
+  operand.extents = {!is_used ? 0 : per_batch ? p.batch : 1, 1, 1, p.heads_q};
   return operand;
+}
+
+/// Of the variants that the problem has; absent ones of the others.
+void add_variants(Operands& operands, const AttentionProblem& p, const AttentionArgs& args) {
+  std::size_t next = static_cast<std::size_t>(Role::variants);
+  AttentionArgs::visit_numbers(
+      [&](const char*, const char* name, bool is_used, const auto& value, const auto&... per_batch) {
+        if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(value)>>)
+          operands.list[next++] = numbers_of_heads(name, p, is_used, value, per_batch...);
+      },
+      p, args);
 }
 
 }  // namespace
@@ -40,7 +51,7 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
   const ElementType element = p.dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
   const std::int64_t heads_kv = p.heads_kv == 0 ? p.heads_q : p.heads_kv;
   const std::int64_t dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
-  return {{
+  Operands operands{{
       rows_of("q", Access::read, args.q, element, {p.batch, p.heads_q, p.seqlen_q, p.head_dim},
               args.q_strides),
       rows_of("k", Access::read, args.k, element, {p.batch, heads_kv, p.seqlen_k, p.head_dim},
@@ -48,10 +59,9 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
       rows_of("v", Access::read, args.v, element, {p.batch, heads_kv, p.seqlen_k, dim_v}, args.v_strides),
       rows_of("o", Access::write, args.o, element, {p.batch, p.heads_q, p.seqlen_q, dim_v}, args.o_strides),
       optional("lse", Access::write, args.lse, ElementType::f32, {p.batch, p.heads_q, p.seqlen_q, 1}),
-      numbers_of_heads("alibi_slopes", p.alibi, args.alibi_slopes, args.alibi_slopes_per_batch ? p.batch : 1,
-                       p.heads_q),
-      numbers_of_heads("sinks", p.sinks, args.sinks, 1, p.heads_q),
   }};
+  add_variants(operands, p, args);
+  return operands;
 }
 
 std::size_t size_in_bytes(const Operand& operand) {

@@ -9,12 +9,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace fa2 {
 
-/// What an operand is to attention.
-enum class Role : std::uint8_t { q, k, v, o, lse, alibi_slopes, sinks };
-inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::sinks) + 1;
+/// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order.
+enum class Role : std::uint8_t { q, k, v, o, lse, variants };
+
+/// How many of the variants' numbers are tensors.
+constexpr std::size_t variant_operand_count() {
+  std::size_t count = 0;
+  const AttentionArgs none;
+  AttentionArgs::visit_numbers(
+      [&](const char*, const char*, bool, const auto& value, const auto&...) {
+        count += std::is_pointer_v<std::remove_cvref_t<decltype(value)>>;
+      },
+      AttentionProblem{}, none);
+  return count;
+}
+inline constexpr std::size_t kOperandCount =
+    static_cast<std::size_t>(Role::variants) + variant_operand_count();
 
 /// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
 /// column).

@@ -22,6 +22,9 @@ struct TrialLimits {
 /// `min_blocks` blocks remain, then shorter sequences. `problem` is valid and normalized.
 AttentionProblem within(const TrialLimits& limits, AttentionProblem problem);
 
+/// For a number of a variant, a cap for instance: of the size that models have.
+constexpr float kTrialNumber = 30;
+
 /// `count` normally distributed values in the bits of `dtype`, always the same ones.
 std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype);
 

@@ -183,20 +183,26 @@ void check_scalars(Violations& found, const AttentionArgs& args) {
   }
 }
 
-/// What the problem's variants need is given, and nothing that they do not need: it would go unheard.
+void check_number(Violations& found, const char* variant, const char* name, bool is_used, float value) {
+  const bool holds = is_used ? std::isfinite(value) && value > 0 : value == 0;
+  if (holds) return;
+  found.push_back({name, fmt::format("{}", value),
+                   is_used ? fmt::format("must be finite and above 0: the problem has a {}", variant)
+                           : fmt::format("must be 0, or the problem's {} true", variant)});
+}
+
+void check_number(Violations& found, const char* variant, const char* name, bool is_used,
+                  const float* value) {
+  if (!is_used && value != nullptr)
+    found.push_back({name, "given", fmt::format("must be null, or the problem's {} true", variant)});
+}
+
+/// What the problem's variants need is given (a pointer as an operand is), and nothing that they do not need: it
+/// would go unheard.
 void check_variants(Violations& found, const AttentionProblem& problem, const AttentionArgs& args) {
-  if (problem.softcap && !(std::isfinite(args.softcap) && args.softcap > 0)) {
-    found.push_back({"softcap", fmt::format("{}", args.softcap),
-                     "must be finite and above 0: the problem has a softcap"});
-  } else if (!problem.softcap && args.softcap != 0) {
-    found.push_back({"softcap", fmt::format("{}", args.softcap), "must be 0, or the problem's softcap true"});
-  }
-  const std::pair<bool, std::pair<const char*, const float*>> pointers[] = {
-      {problem.alibi, {"alibi_slopes", args.alibi_slopes}}, {problem.sinks, {"sinks", args.sinks}}};
-  for (const auto& [is_used, pointer] : pointers) {
-    if (!is_used && pointer.second != nullptr)
-      found.push_back({pointer.first, "given", "must be null, or the problem be one with it"});
-  }
+  AttentionArgs::visit_numbers([&](const char* variant, const char* name, bool is_used, const auto& value,
+                                   const auto&...) { check_number(found, variant, name, is_used, value); },
+                               problem, args);
 }
 
 bool computes_nothing(const AttentionProblem& problem) {

@@ -32,6 +32,11 @@ inline constexpr bool kIsOptional = false;
 template <class Value>
 inline constexpr bool kIsOptional<std::optional<Value>> = true;
 
+/// Whether a field is a variant: something that a problem has or has not, with a size or with numbers that are
+/// arguments.
+template <class Value>
+inline constexpr bool kIsVariant = kIsOptional<Value> || std::is_same_v<Value, bool>;
+
 /// Calls field(name, value...) for each trait of `problems`: of an optional size, whether it is given.
 template <class Field, class... Problem>
 constexpr void visit_traits(Field&& field, const Problem&... problems) {

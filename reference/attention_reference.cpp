@@ -93,8 +93,8 @@ class RowBlock {
       multiply(in_.q.values.data() + offset(in_.q, batch, head, first), count,
                in_.k.values.data() + offset(in_.k, batch, kv_head, begin_));
     }
-    const double sink = p.sinks ? double{in_.rule.sinks[static_cast<std::size_t>(head)]}
-                                : -std::numeric_limits<double>::infinity();
+    const double sink =
+        p.sinks ? double{in_.rule.numbers.sinks[head]} : -std::numeric_limits<double>::infinity();
     for (std::int64_t r = 0; r < count; ++r) {
       score(batch, head, first, r);
       const double row_lse = softmax(r, visible_keys(p, first + r), sink, empty_row_lse);
@@ -227,12 +227,13 @@ bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j)
 
 double score_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
                 std::int64_t i, std::int64_t j, double product) {
+  const AttentionArgs& numbers = rule.numbers;
   double score = product * rule.scale;
-  if (p.softcap) score = rule.softcap * std::tanh(score / rule.softcap);
+  if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
   if (p.alibi) {
-    const std::size_t slope = static_cast<std::size_t>(batch * p.heads_q + head) % rule.alibi_slopes.size();
-    score -=
-        double{rule.alibi_slopes[slope]} * static_cast<double>(std::abs(i + p.seqlen_k - p.seqlen_q - j));
+    const std::int64_t first = numbers.alibi_slopes_per_batch ? batch * p.heads_q : 0;
+    const std::int64_t distance = std::abs(i + p.seqlen_k - p.seqlen_q - j);
+    score -= double{numbers.alibi_slopes[first + head]} * static_cast<double>(distance);
   }
   return score;
 }

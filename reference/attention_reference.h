@@ -33,12 +33,10 @@ struct Result {
       lse;  ///< (batch, heads_q, seqlen_q), natural log; empty_row_lse's infinity for a row without keys
 };
 
-/// What turns Q K^T into scores. Of the variants, what the problem has.
+/// What turns Q K^T into scores.
 struct ScoreRule {
   double scale = 1;
-  double softcap = 1;
-  std::vector<float> alibi_slopes = {};  ///< (heads_q) or (batch, heads_q)
-  std::vector<float> sinks = {};         ///< (heads_q)
+  AttentionArgs numbers = {};  ///< of the problem's variants, with host pointers; nothing else is read
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
 };

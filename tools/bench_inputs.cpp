@@ -3,7 +3,9 @@
 #include <tools/bench_inputs.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <type_traits>
 
 namespace fa2::tools {
 namespace {
@@ -28,6 +30,23 @@ struct Sizes {
   }
 };
 
+/// The slopes of the ALiBi paper: 2^(-8 / heads), its square ...
+DeviceBuffer slopes_of(std::int64_t heads) {
+  std::vector<float> slopes;
+  for (std::int64_t h = 1; h <= heads; ++h)
+    slopes.push_back(std::exp2(-8 * static_cast<float>(h) / static_cast<float>(heads)));
+  const std::size_t bytes = slopes.size() * sizeof slopes[0];
+  DeviceBuffer buffer(bytes);
+  buffer.upload(slopes.data(), bytes);
+  return buffer;
+}
+
+std::int64_t most_heads_of(const std::vector<AttentionProblem>& problems) {
+  std::int64_t most = 0;
+  for (const AttentionProblem& problem : problems) most = std::max(most, problem.heads_q);
+  return most;
+}
+
 DeviceBuffer repeated(std::vector<std::uint16_t> block, std::size_t shift, std::size_t count) {
   std::rotate(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(shift), block.end());
   const std::size_t bytes = count * sizeof block[0], block_bytes = block.size() * sizeof block[0];
@@ -47,7 +66,7 @@ Sizes sizes_of(const std::vector<AttentionProblem>& problems) {
 }  // namespace
 
 BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems)
-    : o_(sizes_of(problems).o * sizeof(std::uint16_t)) {
+    : o_(sizes_of(problems).o * sizeof(std::uint16_t)), of_heads_(slopes_of(most_heads_of(problems))) {
   const Sizes sizes = sizes_of(problems);
   std::set<DType> dtypes;
   for (const AttentionProblem& problem : problems) dtypes.insert(problem.dtype);
@@ -60,7 +79,17 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems)
 
 AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
   const Tensors& in = inputs_.at(problem.dtype);
-  return bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data());
+  AttentionArgs args = bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data());
+  const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
+    if (!is_used) return;
+    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
+      value = static_cast<const float*>(of_heads_.data());
+    } else {
+      value = kTrialNumber;
+    }
+  };
+  AttentionArgs::visit_numbers(add, problem, args);
+  return args;
 }
 
 }  // namespace fa2::tools

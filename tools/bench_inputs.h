@@ -9,8 +9,8 @@
 
 namespace fa2::tools {
 
-/// Q, K and V of normally distributed values for every dtype in use, and one O, as large as the largest
-/// problem needs. Of the context that is current when it is made.
+/// Q, K and V of normally distributed values for every dtype in use, one O and a number a head for the variants, as
+/// large as the largest problem needs. Of the context that is current when it is made.
 class BenchInputs {
  public:
   explicit BenchInputs(const std::vector<AttentionProblem>& problems);
@@ -23,7 +23,7 @@ class BenchInputs {
     DeviceBuffer q, k, v;
   };
   std::map<DType, Tensors> inputs_;
-  DeviceBuffer o_;
+  DeviceBuffer o_, of_heads_;
 };
 
 }  // namespace fa2::tools

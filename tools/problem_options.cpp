@@ -19,20 +19,17 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"head_dim", "Head dimension of Q and K, a multiple of 8 in 8..256"},
     {"head_dim_v", "Head dimension of V and O; 0: that of Q"},
     {"row_alignment", "What every row is aligned to"},
+    {"window_left", "Sliding window: how many keys before its own a query sees"},
+    {"window_right", "How many keys after its own a query sees"},
+    {"softcap", "Scores become cap * tanh(score / cap)"},
+    {"alibi", "ALiBi: scores fall with the distance of the key, by a slope a head"},
+    {"sinks", "Attention sinks: a logit a head joins the softmax"},
     {"batch", "Batch size"},
     {"heads_q", "Query heads"},
     {"heads_kv", "Key/value heads, dividing --heads; 0: as many"},
     {"seqlen_q", "Queries, if not --seqlen"},
     {"seqlen_k", "Keys, if not --seqlen"},
 };
-
-/// Its name, of a field that the table does not have.
-std::string description_of(std::string_view field) {
-  for (const auto& [name, description] : kDescriptions) {
-    if (name == field) return description;
-  }
-  return std::string(field);
-}
 
 /// The option that sets a field of a problem.
 template <class Value>
@@ -65,6 +62,13 @@ int ordinal_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::string description_of(std::string_view field) {
+  for (const auto& [name, description] : kDescriptions) {
+    if (name == field) return description;
+  }
+  return std::string(field);
+}
 
 CLI::IsMember causal_words() {
   return CLI::IsMember({"yes", "no", "both"});
@@ -107,6 +111,15 @@ AttentionProblem ProblemOptions::problem() const {
   return problem.normalized();
 }
 
+void add_variants(CLI::App& verb, AttentionProblem& problem) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole, auto& value) {
+        const bool is_variant = kIsVariant<std::decay_t<decltype(value)>>;
+        if (is_variant && verb.get_option_no_throw(flag_of(name)) == nullptr) add_field(verb, name, value);
+      },
+      problem);
+}
+
 void add_missing_traits(CLI::App& verb, AttentionProblem& problem) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole role, auto& value) {
@@ -123,6 +136,7 @@ void MatrixOptions::add_to(CLI::App& verb) {
   verb.add_option("--causal", causal, "With the causal mask, without, both")
       ->check(causal_words())
       ->capture_default_str();
+  add_variants(verb, variants);
   verb.add_option("--tokens", tokens, "batch * seqlen")->check(CLI::PositiveNumber)->capture_default_str();
   verb.add_option("--hidden", hidden, "heads * head_dim")->check(CLI::PositiveNumber)->capture_default_str();
 }
@@ -133,7 +147,7 @@ std::vector<AttentionProblem> MatrixOptions::problems() const {
     for (const std::int32_t head_dim : head_dims) {
       for (const MaskKind mask : masks_of_causal(causal)) {
         for (const std::int64_t seqlen : seqlens) {
-          AttentionProblem problem;
+          AttentionProblem problem = variants;
           problem.dtype = *enumerator_of<DType>(word);
           problem.mask = mask;
           problem.head_dim = head_dim;

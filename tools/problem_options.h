@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fa2::tools {
@@ -58,6 +59,13 @@ struct ProblemOptions {
   AttentionProblem problem() const;
 };
 
+/// What help says of a problem's field; its name, if nothing.
+std::string description_of(std::string_view field);
+
+/// Adds an option for each variant of `problem` that `verb` has none for yet: `--window-left N`, and a flag where the
+/// numbers are arguments, `--softcap`.
+void add_variants(CLI::App& verb, AttentionProblem& problem);
+
 /// Adds an option for each field of `problem` that specialises a kernel and that `verb` has none for yet.
 void add_missing_traits(CLI::App& verb, AttentionProblem& problem);
 
@@ -67,6 +75,7 @@ struct MatrixOptions {
   std::vector<std::int64_t> seqlens = {512, 1024, 2048, 4096, 8192, 16384};
   std::vector<std::string> dtypes = {"f16"};
   std::string causal = "both";
+  AttentionProblem variants;    ///< of every problem
   std::int64_t tokens = 16384;  ///< batch * seqlen
   std::int64_t hidden = 2048;   ///< heads * head_dim
 

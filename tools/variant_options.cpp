@@ -1,47 +1,86 @@
-// Variants of a problem that is read from files.
+// Variants of a problem that is read from files. Everything follows from AttentionArgs::visit_numbers.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/kernel_spec.h>
+#include <generator/problem_text.h>
 #include <tools/npy.h>
+#include <tools/problem_options.h>
 #include <tools/variant_options.h>
 
-#include <algorithm>
+#include <type_traits>
+#include <utility>
 
 namespace fa2::tools {
+namespace {
+
+/// Calls scalar(variant, value) or of_heads(variant, value, per_batch...) for each number of `args`.
+template <class Scalar, class OfHeads>
+void visit_numbers(AttentionArgs& args, const Scalar& scalar, const OfHeads& of_heads) {
+  AttentionArgs::visit_numbers(
+      [&](const std::string variant, const char*, bool, auto& value, auto&... per_batch) {
+        if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
+          of_heads(variant, value, per_batch...);
+        } else {
+          scalar(variant, value);
+        }
+      },
+      AttentionProblem{}, args);
+}
+
+}  // namespace
 
 void VariantOptions::add_to(CLI::App& verb) {
-  verb.add_option("--window-left", window_left, "Sliding window: keys before its own that a query sees");
-  verb.add_option("--window-right", window_right, "Keys after its own that a query sees");
-  verb.add_option("--softcap", softcap, "Scores become softcap * tanh(score / softcap)");
-  verb.add_option("--alibi", alibi, "ALiBi slopes: float32 (heads) or (batch, heads)");
-  verb.add_option("--sinks", sinks, "Attention sinks: a logit a head, float32 (heads)");
+  AttentionArgs args;
+  visit_numbers(
+      args,
+      [&](const std::string& variant, float&) {
+        const auto set = [this, variant](float value) { scalars[variant] = value; };
+        verb.add_option_function<float>(flag_of(variant), set, description_of(variant));
+      },
+      [&](const std::string& variant, const float*&, auto&... per_batch) {
+        const auto set = [this, variant](const std::string& path) { files[variant] = path; };
+        const char* const others = sizeof...(per_batch) == 0 ? "" : " or (batch, heads)";
+        verb.add_option_function<std::string>(
+            flag_of(variant), set,
+            fmt::format("{}: a .npy file, float32 (heads){}", description_of(variant), others));
+      });
+  add_variants(verb, fields);
 }
 
 VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem)
-    : softcap_(options.softcap.value_or(0)),
-      slopes_(read(options.alibi, {{problem.heads_q}, {problem.batch, problem.heads_q}})),
-      sinks_(read(options.sinks, {{problem.heads_q}})),
-      slopes_per_batch_(static_cast<std::int64_t>(slopes_.values.size()) > problem.heads_q) {
-  problem.window_left = options.window_left;
-  problem.window_right = options.window_right;
-  problem.softcap = options.softcap.has_value();
-  problem.alibi = !options.alibi.empty();
-  problem.sinks = !options.sinks.empty();
+    : scalars_(options.scalars) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole, auto& value, const auto& given) {
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (kIsVariant<Value>) value = given;
+        if constexpr (std::is_same_v<Value, bool>)
+          value |= options.scalars.count(name) + options.files.count(name) > 0;
+      },
+      problem, options.fields);
+  AttentionArgs args;
+  visit_numbers(
+      args, [](const std::string&, float&) {},
+      [&](const std::string& variant, const float*&, auto&... per_batch) {
+        const auto file = options.files.find(variant);
+        if (file == options.files.end()) return;
+        of_heads_.emplace(variant, read(file->second, problem, sizeof...(per_batch) > 0));
+      });
 }
 
-VariantInputs::Numbers VariantInputs::read(const std::string& path,
-                                           const std::vector<std::vector<std::int64_t>>& shapes) {
-  if (path.empty()) return {};
-  NpyArray array = read_npy(path, {1, shapes.back().size()});
-  std::vector<std::string> expected;
-  for (const auto& shape : shapes) expected.push_back(shape_text(shape));
-  if (std::ranges::find(shapes, array.shape) == shapes.end()) {
-    throw Error(
-        ErrorCode::invalid_problem,
-        fmt::format("{}: shape {}, must be {}", path, shape_text(array.shape), fmt::join(expected, " or ")));
+VariantInputs::HeadNumbers VariantInputs::read(const std::string& path, const AttentionProblem& problem,
+                                               bool may_be_per_batch) {
+  using Shape = std::vector<std::int64_t>;
+  const Shape per_head = {problem.heads_q}, per_batch = {problem.batch, problem.heads_q};
+  NpyArray array = read_npy(path, {1, may_be_per_batch ? per_batch.size() : 1});
+  if (array.shape != per_head && array.shape != per_batch) {
+    throw Error(ErrorCode::invalid_problem,
+                fmt::format("{}: shape {}, must be {}{}", path, shape_text(array.shape), shape_text(per_head),
+                            may_be_per_batch ? " or " + shape_text(per_batch) : ""));
   }
   if (array.is_float16())
     throw Error(ErrorCode::invalid_problem, fmt::format("{}: float16, must be float32", path));
-  Numbers numbers{std::get<1>(std::move(array.values))};
+  HeadNumbers numbers{.values = std::get<std::vector<float>>(std::move(array.values)),
+                      .per_batch = array.shape == per_batch};
   const std::size_t bytes = numbers.values.size() * sizeof numbers.values[0];
   numbers.on_device = DeviceBuffer(bytes);
   numbers.on_device.upload(numbers.values.data(), bytes);
@@ -49,16 +88,26 @@ VariantInputs::Numbers VariantInputs::read(const std::string& path,
 }
 
 void VariantInputs::add_to(AttentionArgs& args) const {
-  args.softcap = softcap_;
-  args.alibi_slopes = static_cast<const float*>(slopes_.on_device.data());
-  args.alibi_slopes_per_batch = slopes_per_batch_;
-  args.sinks = static_cast<const float*>(sinks_.on_device.data());
+  visit_numbers(
+      args,
+      [&](const std::string& variant, float& value) {
+        if (const auto given = scalars_.find(variant); given != scalars_.end()) value = given->second;
+      },
+      [&](const std::string& variant, const float*& value, auto&... per_batch) {
+        const auto given = of_heads_.find(variant);
+        if (given == of_heads_.end()) return;
+        value = static_cast<const float*>(given->second.on_device.data());
+        ((per_batch = given->second.per_batch), ...);
+      });
 }
 
 void VariantInputs::add_to(reference::ScoreRule& rule) const {
-  rule.softcap = double{softcap_};
-  rule.alibi_slopes = slopes_.values;
-  rule.sinks = sinks_.values;
+  add_to(rule.numbers);
+  visit_numbers(
+      rule.numbers, [](const std::string&, float&) {},
+      [&](const std::string& variant, const float*& value, auto&...) {
+        if (value != nullptr) value = of_heads_.at(variant).values.data();
+      });
 }
 
 }  // namespace fa2::tools

@@ -6,18 +6,17 @@
 #include <runtime/device_buffer.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace fa2::tools {
 
-/// `--window-left`, `--window-right`, `--softcap`, `--alibi`, `--sinks`.
+/// `--window-left N`, `--softcap X`, `--alibi FILE`: an option for each variant, with its size or its numbers.
 struct VariantOptions {
-  std::optional<std::int64_t> window_left, window_right;
-  std::optional<float> softcap;
-  std::string alibi, sinks;  ///< files
+  AttentionProblem fields;                   ///< what needs no number: widths
+  std::map<std::string, float> scalars;      ///< by the problem's field
+  std::map<std::string, std::string> files;  ///< the same, where each head has a number
 
   void add_to(CLI::App& verb);
 };
@@ -25,23 +24,25 @@ struct VariantOptions {
 /// What the options say, for one problem. Needs a device's context current.
 class VariantInputs {
  public:
-  /// Gives `problem` its variants. @throws Error naming a file that cannot be read, or has another shape than heads.
+  /// Gives `problem` its variants. @throws Error naming a file that cannot be read, or has not the shape and element
+  /// type that it must have.
   VariantInputs(const VariantOptions& options, AttentionProblem& problem);
 
+  /// Pointers to device memory.
   void add_to(AttentionArgs& args) const;
+  /// Pointers to host memory.
   void add_to(reference::ScoreRule& rule) const;
 
  private:
-  /// Uploaded; no bytes if there is no file.
-  struct Numbers {
+  struct HeadNumbers {
     std::vector<float> values;
     DeviceBuffer on_device{0};
+    bool per_batch = false;
   };
-  static Numbers read(const std::string& path, const std::vector<std::vector<std::int64_t>>& shapes);
+  static HeadNumbers read(const std::string& path, const AttentionProblem& problem, bool may_be_per_batch);
 
-  float softcap_ = 0;
-  Numbers slopes_, sinks_;
-  bool slopes_per_batch_ = false;
+  std::map<std::string, float> scalars_;
+  std::map<std::string, HeadNumbers> of_heads_;
 };
 
 }  // namespace fa2::tools

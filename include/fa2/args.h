@@ -32,8 +32,8 @@ struct AttentionArgs {
   const void* k = nullptr;
   const void* v = nullptr;
   void* o = nullptr;
-  /// Optional float32 (batch, heads_q, seqlen_q), contiguous: natural log of sum over visible keys of
-  /// exp(scale * score).
+  /// Optional float32 (batch, heads_q, seqlen_q), contiguous: natural log of the sum of exp(S) over the keys that a
+  /// query sees, and of its head's sink.
   float* lse = nullptr;
 
   TensorStrides q_strides;
@@ -43,16 +43,26 @@ struct AttentionArgs {
 
   /// Any finite value, negative and 0 included; unset means 1 / sqrt(head_dim).
   std::optional<float> softmax_scale;
-  /// > 0 where the problem has a softcap, else 0.
+  /// In units of scaled scores: finite and above 0 where the problem has a softcap, else 0.
   float softcap = 0;
   /// Where the problem has ALiBi, else null: float32 (heads_q), or contiguous (batch, heads_q) if
-  /// alibi_slopes_per_batch. Of either sign. FlashAttention's LSE under a causal mask lacks slope * (i + seqlen_k -
-  /// seqlen_q), which is the same for all keys of a row; this library's has it.
+  /// alibi_slopes_per_batch. Of either sign. The LSE is that of the biased scores. FlashAttention's, under a causal
+  /// mask, is larger by slope * (i + seqlen_k - seqlen_q): it adds slope * j instead, the same but for a constant a row.
   const float* alibi_slopes = nullptr;
   bool alibi_slopes_per_batch = false;
-  /// Where the problem has sinks, else null: float32 (heads_q). The LSE counts them; -infinity is none.
+  /// Where the problem has sinks, else null: float32 (heads_q), in units of scaled scores. -infinity is none.
   const float* sinks = nullptr;
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
+
+  /// Calls number(variant, name, is_used, value...) for what each variant of `problem` takes of `args`: `variant` names
+  /// the problem's field, `name` this struct's. A float is above 0; a pointer's are a number a query head, and of each
+  /// batch where the bool that follows says so.
+  template <class Number, class Args>
+  static constexpr void visit_numbers(Number&& number, const AttentionProblem& problem, Args& args) {
+    number("softcap", "softcap", problem.softcap, args.softcap);
+    number("alibi", "alibi_slopes", problem.alibi, args.alibi_slopes, args.alibi_slopes_per_batch);
+    number("sinks", "sinks", problem.sinks, args.sinks);
+  }
 };
 
 /// Arguments for contiguous (batch, seqlen, heads, dim) tensors.

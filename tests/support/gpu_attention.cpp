@@ -218,9 +218,9 @@ reference::Verdict GuardedCall::check() const {
   const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
   const std::vector<float> sums = lse();
   reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
-  rule.softcap = static_cast<double>(args.softcap);
-  rule.alibi_slopes = slopes;
-  rule.sinks = sinks;
+  rule.numbers = args;
+  rule.numbers.alibi_slopes = slopes.data();
+  rule.numbers.sinks = sinks.data();
   reference::Verdict verdict = reference::check(problem, q, k, v, rule, o(),
                                                 args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
   const std::string stray = stray_writes();

@@ -1,0 +1,36 @@
+// What a benchmark computes on.
+#include <api/validate.h>
+#include <doctest/doctest.h>
+#include <runtime/device.h>
+#include <tools/bench_inputs.h>
+
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory that all share") {
+  const ScopedContext current(kInterpreterDevice);
+  std::vector<AttentionProblem> problems;
+  for (int variants = 0; variants < 16; ++variants) {
+    AttentionProblem p{.head_dim = 64, .batch = 2, .heads_q = 1 + variants % 5};
+    p.seqlen_q = p.seqlen_k = 32;
+    if (variants & 1) p.window_left = 7;
+    p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+    problems.push_back(p.normalized());
+  }
+  const tools::BenchInputs inputs(problems);
+  const float* of_heads = nullptr;
+  for (const AttentionProblem& p : problems) {
+    CAPTURE(to_string(p));
+    const AttentionArgs args = inputs.args(p);
+    CHECK(violations_of(p, args).empty());
+    if (!p.alibi) continue;
+    of_heads = args.alibi_slopes;
+    const auto h = static_cast<std::size_t>(p.heads_q - 1);
+    CHECK(of_heads[h] > 0);
+    CHECK(of_heads[h] < 1);
+  }
+  REQUIRE(of_heads != nullptr);
+  CHECK(of_heads[4] == 1.0f / 256);  // as in the paper, of the most heads
+}

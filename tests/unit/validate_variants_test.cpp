@@ -1,0 +1,138 @@
+// The rules of variants: what they need is given, and nothing that they do not need.
+#include <api/validate.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+using P = AttentionProblem;
+using A = AttentionArgs;
+
+constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
+
+/// An address: nothing here is ever dereferenced.
+void* at(std::uintptr_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+P problem() {
+  return P{.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 16, .seqlen_k = 32}
+      .normalized();
+}
+
+A arguments(const P& p) {
+  return bshd_args(p, at(0x1000000), at(0x2000000), at(0x3000000), at(0x4000000),
+                   reinterpret_cast<float*>(at(0x5000000)));
+}
+
+/// "field: value" of each violation, joined by newlines.
+std::string fields(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + v.field + ": " + v.value;
+  return text;
+}
+
+template <class Change>
+std::string broken(Change change) {
+  P p = problem();
+  change(p);
+  return fields(violations_of(p));
+}
+
+}  // namespace
+
+TEST_CASE("validate: windows") {
+  for (const std::int64_t width : {std::int64_t{0}, std::int64_t{1}, kMax64}) {
+    CHECK(broken([&](P& p) { p.window_left = p.window_right = width; }) == "");
+  }
+  CHECK(broken([](P& p) { p.window_left = -1; }) == "window_left: -1");
+  CHECK(broken([](P& p) { p.window_right = kMin64; }) == "window_right: -9223372036854775808");
+  P p = problem();
+  p.window_left = -1;
+  CHECK(violations_of(p).at(0).rule == "must be at least 0, or absent for no bound");
+  CHECK(broken([](P& q) { q.mask = MaskKind::causal_top_left, q.window_right = -1; }) ==
+        "window_right: -1");  // also where it says nothing
+}
+
+TEST_CASE("validate: numbers of variants are given where the problem has them, and nowhere else") {
+  static const float numbers[8] = {};
+  P p = problem();
+  p.softcap = p.alibi = p.sinks = true;
+  A a = arguments(p);
+  a.softcap = 30;
+  a.alibi_slopes = a.sinks = numbers;
+  CHECK(violations_of(p, a).empty());
+
+  // Each of those that there are, left out and given for nothing.
+  AttentionArgs::visit_numbers(
+      [&](const std::string variant, const std::string name, bool, auto& value, auto&...) {
+        CAPTURE(name);
+        const auto given = value;
+        value = {};
+        REQUIRE(violations_of(p, a).size() == 1);
+        const Violation missing = violations_of(p, a).at(0);
+        CHECK(missing.field == name);
+        value = given;
+
+        P without = p;
+        P::visit(
+            [&](const char* field, FieldRole, auto& has) {
+              if (field == variant) has = {};
+            },
+            without);
+        REQUIRE(violations_of(without, a).size() == 1);
+        const Violation idle = violations_of(without, a).at(0);
+        CHECK(idle.field == name);
+        CHECK(idle.rule.find("or the problem's " + variant + " true") != std::string::npos);
+      },
+      p, a);
+}
+
+TEST_CASE("validate: a softcap is finite and above 0") {
+  P p = problem();
+  p.softcap = true;
+  A a = arguments(p);
+  for (const float cap : {0.0f, -0.0f, -1.0f, std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    a.softcap = cap;
+    CAPTURE(cap);
+    REQUIRE(violations_of(p, a).size() == 1);
+    CHECK(violations_of(p, a).at(0).field == "softcap");
+    CHECK(violations_of(p, a).at(0).rule == "must be finite and above 0: the problem has a softcap");
+  }
+  a.softcap = 1e-30f;
+  CHECK(violations_of(p, a).empty());
+  p.softcap = false;
+  for (const float cap : {5.0f, std::nanf("")}) {
+    a.softcap = cap;
+    REQUIRE(violations_of(p, a).size() == 1);
+    CHECK(violations_of(p, a).at(0).rule == "must be 0, or the problem's softcap true");
+  }
+}
+
+TEST_CASE("validate: slopes and sinks are float32, of all heads, apart from what is written") {
+  P p = problem();
+  p.alibi = p.sinks = true;
+  A a = arguments(p);
+  const auto floats = [](std::uintptr_t address) { return reinterpret_cast<const float*>(at(address)); };
+  a.alibi_slopes = floats(0x6000000);
+  a.sinks = floats(0x7000000);
+  CHECK(fields(violations_of(p, a)) == "");
+  a.sinks = floats(0x7000002);
+  CHECK(fields(violations_of(p, a)) == "sinks: 0x7000002");
+  a.sinks = floats(0x5000000);  // LSE's
+  CHECK(fields(violations_of(p, a)).starts_with("lse: "));
+  a.sinks = floats(0x5000000 - 4 * 4);  // right before it
+  CHECK(fields(violations_of(p, a)) == "");
+  a.alibi_slopes = floats(0x5000000 - 4 * 4);
+  CHECK(fields(violations_of(p, a)) == "");
+  a.alibi_slopes_per_batch = true;  // twice as many: into LSE
+  CHECK(fields(violations_of(p, a)).starts_with("lse: "));
+}
