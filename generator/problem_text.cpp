@@ -58,11 +58,22 @@ AttentionProblem usual_of(const AttentionProblem& problem) {
   return {.head_dim_v = problem.head_dim};
 }
 
+/// Empty for what is not there.
 template <class Value>
 std::string flag_with(std::string_view field, const Value& value) {
-  if (value == Value{} && (kIsOptional<Value> || std::is_same_v<Value, bool>)) return "";
+  if (value == Value{} && std::is_same_v<Value, bool>) return "";
   const std::string text = text_of(value);
   return flag_of(field) + (text.empty() ? "" : " ") + text;
+}
+
+/// Adds what is said of a variant.
+template <class Value>
+void add_variant(std::string& text, std::string_view field, const Value& value) {
+  if constexpr (kIsVariant<Value>) text += said(field, value, Value{});
+}
+
+std::string without_first_space(const std::string& text) {
+  return text.substr(std::min<std::size_t>(1, text.size()));
 }
 
 }  // namespace
@@ -88,6 +99,20 @@ std::string to_string(const AttentionTraits& traits) {
   return text;
 }
 
+std::string variants_of(const AttentionProblem& problem) {
+  std::string text;
+  const AttentionProblem p = problem.normalized();
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole, const auto& value) { add_variant(text, name, value); }, p);
+  return without_first_space(text);
+}
+
+std::string variants_of(const AttentionTraits& traits) {
+  std::string text;
+  visit_traits([&](const char* name, const auto& value) { add_variant(text, name, value); }, traits);
+  return without_first_space(text);
+}
+
 std::string flag_of(std::string_view field) {
   if (field == "row_alignment") return "--alignment";
   if (field == "heads_q") return "--heads";
@@ -98,12 +123,7 @@ std::string flag_of(std::string_view field) {
 
 std::string flags_of(const AttentionTraits& traits) {
   std::vector<std::string> flags;
-  AttentionProblem::visit(
-      [&](const char* name, FieldRole role, const auto& value) {
-        if (role == FieldRole::sizes && !kIsOptional<std::remove_cvref_t<decltype(value)>>) return;
-        flags.push_back(flag_with(name, value));
-      },
-      traits);
+  visit_traits([&](const char* name, const auto& value) { flags.push_back(flag_with(name, value)); }, traits);
   std::erase(flags, "");
   return fmt::format("{}", fmt::join(flags, " "));
 }

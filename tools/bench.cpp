@@ -1,6 +1,7 @@
 // fa2 bench: forward speed over a matrix of problems; FlashAttention's by default.
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <generator/problem_text.h>
 #include <tools/bench_inputs.h>
 #include <tools/measure.h>
 #include <tools/problem_options.h>
@@ -117,8 +118,10 @@ Json document_of(const std::vector<Point>& points, const Options& options, const
   return json;
 }
 
-std::string mask_text(MaskKind mask) {
-  return mask == MaskKind::none ? "full" : "causal";
+/// "causal window_left 4096 softcap".
+std::string mask_text(const AttentionProblem& p) {
+  const std::string variants = variants_of(p);
+  return (p.mask == MaskKind::none ? "full" : "causal") + (variants.empty() ? "" : " " + variants);
 }
 
 /// "p10..p90 of a point: 0.8% of its median typically, 2.1% at worst".
@@ -141,7 +144,7 @@ void print_table(const std::vector<Point>& points, const Options& options, const
   for (std::size_t first = 0; first < points.size(); first += width) {
     const AttentionProblem& p = points[first].problem;
     std::vector<std::string> cells = {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim),
-                                      mask_text(p.mask)};
+                                      mask_text(p)};
     for (std::size_t i = first; i < first + width; ++i) {
       const double us = points[i].us().median;
       cells.push_back(us > 0 ? fmt::format("{:.1f}", tflops(points[i].problem, us)) : "failed");
@@ -181,8 +184,10 @@ int run(const Options& options, bool json) {
 Verb add_bench(CLI::App& app) {
   CLI::App* verb =
       add_verb(app, "bench", "Measure forward speed in TFLOP/s; FlashAttention's matrix by default",
-               "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes",
-               "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal.");
+               "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes\n"
+               "  fa2 bench --head-dim 128 --causal yes --window-left 4096 --softcap",
+               "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window,\n"
+               "4 * head_dim for each pair of a query and a key that it sees.");
   const auto options = std::make_shared<Options>();
   options->matrix.add_to(*verb);
   verb->add_option("--rounds", options->rounds, "Bursts of every point")

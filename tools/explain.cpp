@@ -28,7 +28,7 @@ Explanation explanation_of(const Options& options) {
 Verb add_explain(CLI::App& app) {
   CLI::App* verb = add_verb(
       app, "explain", "Show the kernel that runs for a problem, and why",
-      "fa2 explain --head-dim 128 --causal --seqlen 4096 --arch sm_90a",
+      "fa2 explain --head-dim 128 --causal --window-left 1024 --sinks --seqlen 4096 --arch sm_90a",
       "Does what a first call does: compiles the kernel if no cache holds it and, on a GPU, searches\n"
       "configurations as FA2_TUNE says.");
   const auto options = std::make_shared<Options>();

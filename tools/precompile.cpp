@@ -1,68 +1,29 @@
 // fa2 precompile: fill a kernel cache for GPUs that need not be here.
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <generator/kernel_spec.h>
-#include <tools/problem_options.h>
+#include <generator/problem_text.h>
 #include <tools/progress.h>
 #include <tools/table.h>
+#include <tools/trait_options.h>
 #include <tools/verb.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <set>
+#include <utility>
 
 namespace fa2::tools {
 namespace {
 
 struct Options {
   std::vector<std::string> archs;
-  std::vector<std::int32_t> head_dims = {64, 128};
-  std::vector<std::int32_t> head_dims_v = {0};
-  std::vector<std::string> dtypes = words_of<DType>();
-  std::string causal = "both";
-  std::vector<std::string> masks;
-  std::string alignment = "bytes16";
-  AttentionProblem fields;  ///< what no option above sets
+  TraitOptions traits;
   std::string out;
   int jobs = 0;
 };
-
-template <class Enum>
-std::vector<Enum> enumerators_of(const std::vector<std::string>& words) {
-  std::vector<Enum> values;
-  for (const std::string& word : words) values.push_back(*enumerator_of<Enum>(word));
-  return values;
-}
-
-std::vector<MaskKind> masks_of(const Options& options) {
-  return options.masks.empty() ? masks_of_causal(options.causal) : enumerators_of<MaskKind>(options.masks);
-}
-
-std::vector<RowAlignment> alignments_of(const Options& options) {
-  if (options.alignment == "all") return enumerators_of<RowAlignment>(words_of<RowAlignment>());
-  return enumerators_of<RowAlignment>({options.alignment});
-}
-
-/// Every combination of what specialises a kernel; lengths and heads do not. @throws CLI::ValidationError.
-std::vector<AttentionProblem> problems_of(const Options& options) {
-  std::vector<AttentionProblem> problems;
-  AttentionProblem p = options.fields;
-  for (const DType dtype : enumerators_of<DType>(options.dtypes)) {
-    for (const std::int32_t head_dim : options.head_dims) {
-      for (const std::int32_t head_dim_v : options.head_dims_v) {
-        for (const MaskKind mask : masks_of(options)) {
-          for (const RowAlignment alignment : alignments_of(options)) {
-            p.dtype = dtype, p.head_dim = head_dim, p.head_dim_v = head_dim_v;
-            p.mask = mask, p.row_alignment = alignment;
-            require_valid_flags(p);
-            problems.push_back(p);
-          }
-        }
-      }
-    }
-  }
-  return problems;
-}
 
 class Observer final : public PrecompileObserver {
  public:
@@ -90,6 +51,17 @@ std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
           fmt::format("{:.0f}", kernel.compile_ms),
           kernel.error.empty() ? std::string(to_string(kernel.origin)) : "failed",
           to_string(kernel.config)};
+}
+
+/// Of all kernels, in order of appearance: "plain", "window_left softcap".
+std::vector<std::string> variants_of(const std::vector<PrecompiledKernel>& kernels) {
+  std::vector<std::string> all;
+  for (const PrecompiledKernel& kernel : kernels) {
+    std::string variants = fa2::variants_of(traits_of(kernel.problem));
+    if (variants.empty()) variants = "plain";
+    if (std::ranges::find(all, variants) == all.end()) all.push_back(std::move(variants));
+  }
+  return all;
 }
 
 struct Totals {
@@ -128,13 +100,13 @@ void print_kernels(const std::vector<PrecompiledKernel>& kernels, const Totals& 
   print(table);
   fmt::print(
       "{} kernels: {} compiled, {} in the cache already, {} failed; {} of cubins; {:.1f} s ({:.1f} s of "
-      "compiling)\n",
+      "compiling)\nVariants: {}\n",
       kernels.size(), totals.compiled, totals.cached, totals.failed, bytes_text(totals.bytes), seconds,
-      totals.compile_ms / 1000);
+      totals.compile_ms / 1000, fmt::join(variants_of(kernels), ", "));
 }
 
 std::vector<PrecompiledKernel> precompile(const Options& options, bool json) {
-  const std::vector<AttentionProblem> problems = problems_of(options);
+  const std::vector<AttentionProblem> problems = options.traits.problems();
   std::vector<std::string> archs;
   for (const std::string& name : options.archs) archs.emplace_back(arch_of(name).name);
   Observer observer(json);
@@ -152,6 +124,7 @@ int run(const Options& options, bool json) {
   const Totals totals = totals_of(kernels);
   if (json) {
     print_json({{"kernels", Json::parse(to_json(kernels))},
+                {"variants", variants_of(kernels)},
                 {"compiled", totals.compiled},
                 {"cached", totals.cached},
                 {"failed", totals.failed},
@@ -176,34 +149,23 @@ Verb add_precompile(CLI::App& app) {
   CLI::App* verb = add_verb(
       app, "precompile", "Compile kernels into a cache directory. Needs NVRTC; no GPU, no driver",
       "fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16,bf16 --causal both --out kernels\n"
-      "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server",
-      "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks and --alignment this "
-      "makes every\n"
-      "kernel that may run, whatever batch, heads and lengths come: what the heuristic can choose and what "
-      "tuning\n"
-      "records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for each "
-      "number\n"
+      "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server\n"
+      "  fa2 precompile --arch sm_90a --head-dim 256 --dtype bf16 --causal yes --window-left both --softcap\n"
+      "    (Gemma 2: softcap everywhere, every other layer with a window)",
+      "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks, --alignment and the "
+      "variants this\n"
+      "makes every kernel that may run, whatever batch, heads and lengths come: what the heuristic can "
+      "choose "
+      "and what\n"
+      "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for "
+      "each number\n"
       "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch 1 or 2.\n"
-      "FA2_CONFIG makes one kernel of each combination instead.");
+      "FA2_CONFIG makes one kernel of each combination instead.\n"
+      "A variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
+      "call.");
   const auto options = std::make_shared<Options>();
   add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
-  add_list(*verb, "--head-dim", options->head_dims, "Head dimensions of Q and K");
-  add_list(*verb, "--head-dim-v", options->head_dims_v, "Head dimensions of V and O; 0: that of Q");
-  add_list(*verb, "--dtype", options->dtypes, "Element types")->check(word_check<DType>());
-  auto* causal = verb->add_option("--causal", options->causal,
-                                  "Kernels with the bottom-right causal mask, without, both");
-  causal->check(causal_words())->capture_default_str();
-  add_list(*verb, "--mask", options->masks, "Masks by name, instead of --causal")
-      ->check(word_check<MaskKind>())
-      ->excludes(causal);
-  std::vector<std::string> alignments = words_of<RowAlignment>();
-  alignments.emplace_back("all");
-  verb->add_option(
-          "--alignment", options->alignment,
-          "For rows aligned to 16 bytes, to one element only, to 16 bytes with strides of any sign, all")
-      ->check(CLI::IsMember(alignments))
-      ->capture_default_str();
-  add_missing_traits(*verb, options->fields);
+  options->traits.add_to(*verb);
   verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
   verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
       ->check(CLI::Range(0, 1024))

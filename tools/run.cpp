@@ -207,9 +207,10 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 Verb add_run(CLI::App& app) {
-  CLI::App* verb =
-      add_verb(app, "run", "Compute attention on tensors in .npy files (float16 or float32, rank 4, C order)",
-               "fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --check");
+  CLI::App* verb = add_verb(
+      app, "run", "Compute attention on tensors in .npy files (float16 or float32, rank 4, C order)",
+      "fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --check\n"
+      "  fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --window-left 4096 --softcap 50");
   const auto options = std::make_shared<Options>();
   verb->add_option("--q", options->q, "Queries; float32 is rounded to --dtype")->required();
   verb->add_option("--k", options->k, "Keys")->required();

@@ -83,7 +83,7 @@ int run(const Options& options, bool json) {
 Verb add_tune(CLI::App& app) {
   CLI::App* verb =
       add_verb(app, "tune", "Measure the configurations of one problem on a GPU and record the best",
-               "fa2 tune --head-dim 128 --causal --seqlen 8192 --heads 32 --heads-kv 8");
+               "fa2 tune --head-dim 128 --causal --window-left 4096 --seqlen 8192 --heads 32 --heads-kv 8");
   const auto options = std::make_shared<Options>();
   options->problem.add_to(*verb);
   options->device.add_to(*verb);

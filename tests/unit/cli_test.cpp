@@ -5,56 +5,18 @@
 #include <runtime/compiler.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
-#include <sys/wait.h>
 #include <tests/support/cache_fixtures.h>
-#include <tests/support/temporary_directory.h>
+#include <tests/support/command.h>
 #include <tools/npy.h>
 
-#include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #ifdef FA2_COMMAND
 
 namespace {
 
-using fa2::test::TemporaryDirectory;
-using Json = nlohmann::json;
-
-struct Result {
-  int status = -1;
-  std::string out;
-  std::string err;
-
-  Json json() const { return Json::parse(out); }
-  bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
-};
-
-/// Without a GPU, whatever the machine has, and with a cache and settings of its own.
-class Command {
- public:
-  Result run(const std::string& arguments, const std::string& variables = {}) const {
-    std::string line = "env";
-    for (const fa2::EnvVariable& variable : fa2::environment()) {
-      if (variable.name != "FA2_NVRTC") line += " -u " + std::string(variable.name);
-    }
-    line += " CUDA_VISIBLE_DEVICES= FA2_CACHE_DIR=" + (dir_ / "cache").string() + " " + variables;
-    line += " " FA2_COMMAND " " + arguments;
-    line += " >" + (dir_ / "out").string() + " 2>" + (dir_ / "err").string() + " </dev/null";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, fa2::test::read_text(dir_ / "out"),
-            fa2::test::read_text(dir_ / "err")};
-  }
-
-  std::filesystem::path file(const std::string& name) const { return dir_ / name; }
-  std::string option(const std::string& flag, const std::string& name) const {
-    return " " + flag + " " + file(name).string();
-  }
-
- private:
-  TemporaryDirectory dir_;
-};
+using namespace fa2::test;
 
 const char* const kVerbs[] = {"info", "run", "bench", "tune", "precompile", "cache", "explain", "dump"};
 const std::string kOneKernel =

@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 #include <generator/problem_text.h>
 #include <tools/problem_options.h>
+#include <tools/trait_options.h>
 #include <tools/verb.h>
 
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 using namespace fa2;
 
@@ -17,6 +20,22 @@ AttentionProblem parsed(const std::string& flags) {
   options.add_to(app);
   app.parse(flags);
   return options.problem();
+}
+
+std::vector<AttentionProblem> benchmarked(const std::string& flags) {
+  CLI::App app;
+  tools::MatrixOptions options;
+  options.add_to(app);
+  app.parse(flags);
+  return options.problems();
+}
+
+std::vector<AttentionProblem> precompiled(const std::string& flags) {
+  CLI::App app;
+  tools::TraitOptions options;
+  options.add_to(app);
+  app.parse(flags);
+  return options.problems();
 }
 
 }  // namespace
@@ -47,16 +66,87 @@ TEST_CASE("problem options: precompile has a flag for every field that specialis
       problem);
 }
 
-TEST_CASE("problem options: the flags of traits are read back as those traits") {
+TEST_CASE("problem options: precompile reads the flags of traits back as those traits") {
   for (const AttentionProblem& problem :
-       {AttentionProblem{.head_dim = 64}, AttentionProblem{.dtype = DType::bf16,
-                                          .head_dim = 192,
-                                          .head_dim_v = 128,
-                                          .mask = MaskKind::causal_top_left,
-                                          .row_alignment = RowAlignment::bytes16_any_order}}) {
+       {AttentionProblem{.head_dim = 64},
+        AttentionProblem{.dtype = DType::bf16,
+        .head_dim = 192,
+        .head_dim_v = 128,
+        .mask = MaskKind::causal_top_left,
+        .row_alignment = RowAlignment::bytes16_any_order},
+        AttentionProblem{.head_dim = 64, .window_left = 0, .softcap = true},
+        AttentionProblem{
+            .head_dim = 64, .window_left = 7, .window_right = 9, .alibi = true, .sinks = true}}) {
     const AttentionTraits traits = traits_of(problem);
-    CHECK(traits_of(parsed(flags_of(traits))) == traits);
+    CAPTURE(flags_of(traits));
+    const std::vector<AttentionProblem> read = precompiled(flags_of(traits));
+    REQUIRE(read.size() == 1);
+    CHECK(traits_of(read[0]) == traits);
   }
+}
+
+TEST_CASE("problem options: each variant in the words of each verb") {
+  const AttentionProblem problem;
+  AttentionProblem::visit(
+      [&]<class Value>(const char* name, FieldRole, const Value&) {
+        if constexpr (kIsVariant<Value>) {
+          CAPTURE(std::string(name));
+          const std::string flag = flag_of(name), number = kIsOptional<Value> ? " 512" : "";
+          const auto has = [&](const AttentionProblem& p) {
+            bool found = false;
+            AttentionProblem::visit(
+                [&](const std::string_view field, FieldRole, const auto& value) {
+                  if (field == name) found = value != std::decay_t<decltype(value)>{};
+                },
+                p);
+            return found;
+          };
+          CHECK(has(parsed(flag + number)));
+          CHECK_FALSE(has(parsed("")));
+          for (const AttentionProblem& p : benchmarked("--causal no " + flag + number)) CHECK(has(p));
+          for (const AttentionProblem& p : benchmarked("--causal no")) CHECK_FALSE(has(p));
+          CHECK(benchmarked(flag + number).size() == benchmarked("").size());
+
+          const std::string one = "--head-dim 64 --dtype f16 --causal no ";
+          CHECK(precompiled(one).size() == 1);
+          for (const std::string& yes : {flag, flag + " yes"}) {
+            const auto made = precompiled(one + yes);
+            REQUIRE(made.size() == 1);
+            CHECK(has(made[0]));
+          }
+          CHECK_FALSE(has(precompiled(one + flag + " no").at(0)));
+          const auto both = precompiled(one + flag + " both");
+          REQUIRE(both.size() == 2);
+          CHECK(has(both[0]) != has(both[1]));
+          CHECK_THROWS_AS(precompiled(one + flag + " 512"), CLI::ValidationError);
+        }
+      },
+      problem);
+}
+
+TEST_CASE("problem options: widths are numbers, and none below 0") {
+  const AttentionProblem p = parsed("--window-left 4096 --window-right 0 --softcap --sinks");
+  CHECK(p.window_left == 4096);
+  CHECK(p.window_right == 0);
+  CHECK(variants_of(p) == "window_left 4096 window_right 0 softcap sinks");
+  CHECK(variants_of(traits_of(p)) == "window_left window_right softcap sinks");
+  CHECK(variants_of(parsed("")).empty());
+  CHECK_THROWS_WITH_AS(parsed("--window-left -1"), doctest::Contains("window_left = -1, must be at least 0"),
+                       CLI::ValidationError);
+  CHECK_THROWS_WITH_AS(benchmarked("--window-right -2 --causal no"), doctest::Contains("window_right = -2"),
+                       CLI::ValidationError);
+  CHECK_THROWS_AS(parsed("--window-left x"), CLI::ConversionError);
+  CHECK_THROWS_AS(parsed("--window-left"), CLI::ArgumentMismatch);
+  CHECK_THROWS_AS(parsed("--softcap 30"), CLI::ExtrasError);
+}
+
+TEST_CASE("problem options: a pack of a model whose layers alternate") {
+  const auto made = precompiled("--head-dim 256 --dtype bf16 --causal yes --window-left both --softcap");
+  REQUIRE(made.size() == 2);
+  CHECK(to_string(traits_of(made[0])) == "bf16_d256_causal_bottom_right_softcap");
+  CHECK(to_string(traits_of(made[1])) == "bf16_d256_causal_bottom_right_window_left_softcap");
+  CHECK(precompiled("--window-left both --window-right both --softcap both").size() ==
+        8 * precompiled("").size());
 }
 
 TEST_CASE("problem options: sizes, and the short words for them") {

@@ -1,0 +1,59 @@
+// The fa2 command, run as a user runs it. For suites that have it: FA2_COMMAND is its path.
+#pragma once
+
+#include <runtime/env.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cache_fixtures.h"
+#include "temporary_directory.h"
+
+#ifdef FA2_COMMAND
+
+namespace fa2::test {
+
+using Json = nlohmann::json;
+
+/// What a run of the command left.
+struct Result {
+  int status = -1;
+  std::string out;
+  std::string err;
+
+  Json json() const { return Json::parse(out); }
+  bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
+};
+
+/// The fa2 command as a user runs it: without a GPU, whatever the machine has, and with a cache and settings of its own.
+class Command {
+ public:
+  Result run(const std::string& arguments, const std::string& variables = {}) const {
+    std::string line = "env";
+    for (const fa2::EnvVariable& variable : fa2::environment()) {
+      if (variable.name != "FA2_NVRTC") line += " -u " + std::string(variable.name);
+    }
+    line += " CUDA_VISIBLE_DEVICES= FA2_CACHE_DIR=" + (dir_ / "cache").string() + " " + variables;
+    line += " " FA2_COMMAND " " + arguments;
+    line += " >" + (dir_ / "out").string() + " 2>" + (dir_ / "err").string() + " </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, fa2::test::read_text(dir_ / "out"),
+            fa2::test::read_text(dir_ / "err")};
+  }
+
+  std::filesystem::path file(const std::string& name) const { return dir_ / name; }
+  /// " FLAG PATH" of a file of its own.
+  std::string option(const std::string& flag, const std::string& name) const {
+    return " " + flag + " " + file(name).string();
+  }
+
+ private:
+  TemporaryDirectory dir_;
+};
+
+}  // namespace fa2::test
+
+#endif

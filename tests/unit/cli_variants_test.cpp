@@ -1,0 +1,175 @@
+// Windows, softcap, ALiBi and sinks in the words of the fa2 command.
+#include <doctest/doctest.h>
+#include <tests/support/command.h>
+#include <tools/npy.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#ifdef FA2_COMMAND
+
+namespace {
+
+using namespace fa2::test;
+using fa2::tools::write_npy;
+
+constexpr std::int64_t kBatch = 2, kHeads = 4, kQueries = 9, kKeys = 14, kDim = 16;
+
+/// Different everywhere, between -1 and 1.
+std::vector<float> values(std::int64_t count, float first) {
+  std::vector<float> all;
+  for (std::int64_t i = 0; i < count; ++i) all.push_back(std::sin(first + 1.7f * static_cast<float>(i)));
+  return all;
+}
+
+void write(const Command& fa2, const std::string& name, const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  write_npy(fa2.file(name), {shape, values(count, static_cast<float>(name.size() + name[0]))});
+}
+
+/// "run --q ..." on random inputs, of which `slopes`, `all_slopes` (of each batch) and `sinks` are files too.
+std::string run_of(const Command& fa2) {
+  write(fa2, "q", {kBatch, kQueries, kHeads, kDim});
+  for (const std::string name : {"k", "v"}) write(fa2, name, {kBatch, kKeys, kHeads / 2, kDim});
+  write(fa2, "slopes", {kHeads});
+  write(fa2, "all_slopes", {kBatch, kHeads});
+  write(fa2, "sinks", {kHeads});
+  return "run --device interpreter" + fa2.option("--q", "q") + fa2.option("--k", "k") +
+         fa2.option("--v", "v") + fa2.option("--out", "o.npy");
+}
+
+std::vector<float> output_of(const Command& fa2) {
+  return std::get<std::vector<float>>(fa2::tools::read_npy(fa2.file("o.npy"), {4, 4}).values);
+}
+
+}  // namespace
+
+TEST_CASE("cli variants: run computes each, and all of them, as the reference does") {
+  const Command fa2;
+  const std::string run = run_of(fa2) + " --check --json";
+  REQUIRE(fa2.run(run).status == 0);
+  const std::vector<float> plain = output_of(fa2);
+  const std::string slopes = fa2.option("--alibi", "slopes"),
+                    all_slopes = fa2.option("--alibi", "all_slopes"), sinks = fa2.option("--sinks", "sinks");
+  for (const std::string& words :
+       {std::string(" --window-left 3"), std::string(" --window-right 2"),
+        std::string(" --causal --window-left 0"), std::string(" --mask causal_top_left --window-left 5"),
+        std::string(" --softcap 0.5"), slopes, all_slopes, sinks,
+        " --window-left 4 --window-right 1 --softcap 2 --causal" + all_slopes + sinks}) {
+    CAPTURE(words);
+    const Result result = fa2.run(run + words);
+    CAPTURE(result.err);
+    REQUIRE(result.status == 0);
+    CHECK(result.json().at("check").at("ok") == true);
+    CHECK(output_of(fa2) != plain);
+  }
+  const Json problem =
+      fa2.run(run + " --window-left 3 --softcap 2" + sinks).json().at("explanation").at("problem");
+  CHECK(problem.at("window_left") == 3);
+  CHECK(problem.at("window_right").is_null());
+  CHECK(problem.at("softcap") == true);
+  CHECK(problem.at("alibi") == false);
+  CHECK(problem.at("sinks") == true);
+}
+
+TEST_CASE("cli variants: run says what is wrong with a number") {
+  const Command fa2;
+  const std::string run = run_of(fa2);
+  const auto says = [&](const std::string& words, int status, const std::string& text) {
+    CAPTURE(words);
+    const Result result = fa2.run(run + " " + words);
+    CAPTURE(result.err);
+    CHECK(result.status == status);
+    CHECK(result.out.empty());
+    CHECK(result.says(text));
+    CHECK_FALSE(std::filesystem::exists(fa2.file("o.npy")));
+  };
+  says("--window-left -1", 1, "window_left = -1, must be at least 0, or absent for no bound");
+  says("--window-right -7", 1, "window_right = -7, must be at least 0");
+  says("--window-left few", 2, "--window-left");
+  says("--softcap 0", 1, "softcap = 0, must be finite and above 0");
+  says("--softcap -3", 1, "softcap = -3, must be finite and above 0");
+  says("--softcap nan", 1, "softcap = nan, must be finite and above 0");
+  says("--softcap inf", 1, "softcap = inf, must be finite and above 0");
+  for (const std::string flag : {"--window-left", "--window-right", "--softcap", "--alibi", "--sinks"})
+    says(flag, 2, flag);
+
+  const std::string file = fa2.file("x").string();
+  says("--sinks " + file, 1, file + ": No such file");
+  write(fa2, "x", {kHeads + 1});
+  says("--sinks " + file, 1, "x: shape (5,), must be (4,)");
+  says("--alibi " + file, 1, "x: shape (5,), must be (4,) or (2, 4)");
+  write(fa2, "x", {kHeads, kBatch});
+  says("--alibi " + file, 1, "x: shape (4, 2), must be (4,) or (2, 4)");
+  write(fa2, "x", {kBatch, kHeads});
+  says("--sinks " + file, 1, "x: shape (2, 4) has rank 2, it must be 1");
+  write(fa2, "x", {kBatch, kHeads, 1});
+  says("--alibi " + file, 1, "x: shape (2, 4, 1) has rank 3, it must be 1 or 2");
+  write_npy(fa2.file("x"), {{kHeads}, std::vector<std::uint16_t>(kHeads)});
+  says("--alibi " + file, 1, "x: float16, must be float32");
+}
+
+TEST_CASE("cli variants: every verb that takes a problem takes them, and says what is wrong") {
+  const Command fa2;
+  for (const std::string verb : {"run", "bench", "tune", "precompile", "explain", "dump"}) {
+    CAPTURE(verb);
+    const std::string help = fa2.run(verb + " --help").out;
+    for (const std::string flag : {"--window-left", "--window-right", "--softcap", "--alibi", "--sinks"})
+      CHECK(help.find(flag) != std::string::npos);
+  }
+  for (const std::string verb : {"bench", "tune", "explain", "dump --source --arch sm_80"}) {
+    CAPTURE(verb);
+    const Result result = fa2.run(verb + " --window-left -1");
+    CHECK(result.status == 2);
+    CHECK(result.says("window_left = -1, must be at least 0"));
+    CHECK(fa2.run(verb + " --softcap 30").status == 2);
+  }
+  CHECK(fa2.run("precompile --arch sm_80 --window-left 4096").says("4096 not in {yes,no,both}"));
+}
+
+TEST_CASE("cli variants: explain and dump show the kernel of a variant") {
+  const Command fa2;
+  const std::string words = " --arch interpreter --head-dim 16 --window-left 100 --softcap --sinks";
+  const Json explanation = fa2.run("explain --json" + words).json();
+  CHECK(explanation.at("problem").at("window_left") == 100);
+  CHECK(explanation.at("problem").at("softcap") == true);
+  const std::string text = fa2.run("dump --source" + words).out;
+  for (const std::string line :
+       {"window_left = true", "window_right = false", "softcap = true", "alibi = false", "sinks = true"})
+    CHECK(text.find("static constexpr bool " + line) != std::string::npos);
+  // The width is no part of it.
+  const auto key = [&](const std::string& width) {
+    return fa2.run("dump --source --json --arch sm_80 --head-dim 16 --causal" + width).json().at("key");
+  };
+  CHECK(key(" --window-left 100") == key(" --window-left 101"));
+  CHECK(key(" --window-left 100") != key(""));
+}
+
+TEST_CASE(
+    "cli variants: precompile says which a pack holds, and the command of a missing kernel names its own") {
+  const Command fa2;
+  const std::string one = " --arch sm_80 --head-dim 16 --dtype f16 --causal yes --alignment element --json";
+  const auto variants = [&](const std::string& words) {
+    // No compiler: every kernel fails, and is listed all the same.
+    return fa2.run("precompile" + one + words + fa2.option("--out", "pack"), "FA2_NVRTC=/none.so")
+        .json()
+        .at("variants");
+  };
+  CHECK(variants("") == Json{"plain"});
+  CHECK(variants(" --softcap --window-left both") == Json{"softcap", "window_left softcap"});
+  CHECK(variants(" --sinks both") == Json{"plain", "sinks"});
+
+  const Result missing =
+      fa2.run("explain --arch sm_80 --head-dim 16 --window-left 77 --softcap", "FA2_JIT=off");
+  CHECK(missing.status == 1);
+  CHECK(missing.says("--alignment bytes16 --window-left --softcap --out DIR"));
+}
+
+#else
+TEST_CASE("cli variants") {
+  MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");
+}
+#endif

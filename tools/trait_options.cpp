@@ -1,0 +1,112 @@
+// Every combination of what specialises a kernel.
+#include <fmt/format.h>
+#include <generator/kernel_spec.h>
+#include <generator/problem_text.h>
+#include <tools/trait_options.h>
+
+#include <type_traits>
+#include <utility>
+
+namespace fa2::tools {
+namespace {
+
+template <class Enum>
+std::vector<Enum> enumerators_of(const std::vector<std::string>& words) {
+  std::vector<Enum> values;
+  for (const std::string& word : words) values.push_back(*enumerator_of<Enum>(word));
+  return values;
+}
+
+std::vector<MaskKind> masks_of(const TraitOptions& options) {
+  return options.masks.empty() ? masks_of_causal(options.causal) : enumerators_of<MaskKind>(options.masks);
+}
+
+std::vector<RowAlignment> alignments_of(const TraitOptions& options) {
+  if (options.alignment == "all") return enumerators_of<RowAlignment>(words_of<RowAlignment>());
+  return enumerators_of<RowAlignment>({options.alignment});
+}
+
+/// Without a variant, with it.
+std::vector<bool> presences_of(const std::string& word) {
+  if (word == "both") return {false, true};
+  return {word == "yes"};
+}
+
+void set_presence(bool& field, bool is_there) {
+  field = is_there;
+}
+template <class Value>
+void set_presence(std::optional<Value>& field, bool is_there) {
+  field.reset();
+  if (is_there) field.emplace();
+}
+
+/// Each of the problems once with each of the values.
+template <class Value, class Set>
+void multiply(std::vector<AttentionProblem>& problems, const std::vector<Value>& values, const Set& set) {
+  std::vector<AttentionProblem> products;
+  for (const AttentionProblem& problem : problems) {
+    for (const Value value : values) set(products.emplace_back(problem), value);
+  }
+  problems = std::move(products);
+}
+
+/// Calls variant(name, value) for each variant.
+template <class Variant>
+void visit_variants(AttentionProblem& problem, const Variant& variant) {
+  AttentionProblem::visit(
+      [&](const char* name, FieldRole, auto& value) {
+        if constexpr (kIsVariant<std::decay_t<decltype(value)>>) variant(name, value);
+      },
+      problem);
+}
+
+}  // namespace
+
+void TraitOptions::add_to(CLI::App& verb) {
+  add_list(verb, "--head-dim", head_dims, "Head dimensions of Q and K");
+  add_list(verb, "--head-dim-v", head_dims_v, "Head dimensions of V and O; 0: that of Q");
+  add_list(verb, "--dtype", dtypes, "Element types")->check(word_check<DType>());
+  auto* named =
+      verb.add_option("--causal", causal, "Kernels with the bottom-right causal mask, without, both");
+  named->check(causal_words())->capture_default_str();
+  add_list(verb, "--mask", masks, "Masks by name, instead of --causal")
+      ->check(word_check<MaskKind>())
+      ->excludes(named);
+  std::vector<std::string> alignments = words_of<RowAlignment>();
+  alignments.emplace_back("all");
+  verb.add_option(
+          "--alignment", alignment,
+          "For rows aligned to 16 bytes, to one element only, to 16 bytes with strides of any sign, all")
+      ->check(CLI::IsMember(alignments))
+      ->capture_default_str();
+  visit_variants(fields, [&](const std::string name, auto&) {
+    verb.add_option(flag_of(name), variants[name] = "no", description_of(name))
+        ->expected(0, 1)
+        ->default_str("yes")  // of the flag alone
+        ->option_text("[yes|no|both]")
+        ->check(causal_words());
+  });
+  add_missing_traits(verb, fields);
+}
+
+std::vector<AttentionProblem> TraitOptions::problems() const {
+  std::vector<AttentionProblem> all = {fields};
+  using P = AttentionProblem;
+  multiply(all, enumerators_of<DType>(dtypes), [](P& p, DType dtype) { p.dtype = dtype; });
+  multiply(all, head_dims, [](P& p, std::int32_t dim) { p.head_dim = dim; });
+  multiply(all, head_dims_v, [](P& p, std::int32_t dim) { p.head_dim_v = dim; });
+  multiply(all, masks_of(*this), [](P& p, MaskKind mask) { p.mask = mask; });
+  multiply(all, alignments_of(*this), [](P& p, RowAlignment rows) { p.row_alignment = rows; });
+  for (const auto& [variant, word] : variants) {
+    multiply(all, presences_of(word), [&variant = variant](P& p, bool is_there) {
+      visit_variants(p, [&](const std::string_view name, auto& value) {
+        if (name == variant) set_presence(value, is_there);
+      });
+    });
+  }
+  for (const P& problem : all) require_valid_flags(problem);
+  return all;
+}
+
+}  // namespace fa2::tools

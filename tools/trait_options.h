@@ -1,0 +1,28 @@
+// The flags of `fa2 precompile` that say which kernels: every combination of what specialises one.
+#pragma once
+
+#include <tools/problem_options.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fa2::tools {
+
+struct TraitOptions {
+  std::vector<std::int32_t> head_dims = {64, 128};
+  std::vector<std::int32_t> head_dims_v = {0};
+  std::vector<std::string> dtypes = words_of<DType>();
+  std::string causal = "both";
+  std::vector<std::string> masks;
+  std::string alignment = "bytes16";
+  std::map<std::string, std::string> variants;  ///< "yes", "no" or "both", by the problem's field
+  AttentionProblem fields;                      ///< what no option above sets
+
+  void add_to(CLI::App& verb);
+  /// Every combination; lengths and heads do not specialise. @throws CLI::ValidationError.
+  std::vector<AttentionProblem> problems() const;
+};
+
+}  // namespace fa2::tools
