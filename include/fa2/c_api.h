@@ -84,8 +84,9 @@ enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER 
 enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 };
 
 /* O = softmax(S) V for every batch and query head (FlashAttention-2, arXiv 2307.08691, section 2.1). S = scale *
- * Q K^T, then capped, then biased, and -inf where the mask or a window hides a key. Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k,
- * head_dim), V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v). */
+ * Q K^T, then capped, then biased, and -inf where the mask or a window hides a key. Variants combine freely.
+ * Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
+ * V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v). */
 typedef struct fa2_problem {
   uint32_t struct_size;  /* sizeof(fa2_problem) */
   int32_t dtype;         /* FA2_F16, FA2_BF16: of Q, K, V and O */
@@ -99,23 +100,27 @@ typedef struct fa2_problem {
   int64_t seqlen_q;      /* 0 .. 2^31 - 1024; also batch * heads_q * ceil(seqlen_q / 16) <= 2^31 - 1 */
   int64_t seqlen_k;      /* 0 .. 2^31 - 1024; without keys O = 0 */
 
-  /* A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
-   * c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side without has_ has no bound. */
+  /* A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right,
+   * where c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ is 0 has no bound. */
   int32_t has_window_left;
   int32_t has_window_right;
-  int64_t window_left;  /* >= 0 */
-  int64_t window_right; /* >= 0; says nothing under a causal mask */
+  int64_t window_left;  /* keys, >= 0 */
+  int64_t window_right; /* keys, >= 0; says nothing under a causal mask */
 
-  /* Not 0: s becomes softcap * tanh(s / softcap), then s - slope * |i + seqlen_k - seqlen_q - j|; a logit a head
-   * joins the softmax, and has no value. */
+  /* Variants: 0 or not 0. Their numbers are in fa2_args.
+   *   softcap: scores become softcap * tanh(score / softcap)
+   *   alibi:   then slope * |i + seqlen_k - seqlen_q - j| is subtracted, under every mask
+   *   sinks:   a logit a head joins every row's softmax and has no value */
   int32_t softcap;
   int32_t alibi;
   int32_t sinks;
   int32_t reserved; /* 0 */
 } fa2_problem;
 
+/* clang-format off */
 #define FA2_PROBLEM_INIT \
-  { sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, FA2_ROWS_16_BYTES, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, FA2_ROWS_16_BYTES, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+/* clang-format on */
 
 /* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
  * distances in ELEMENTS between neighbouring batches, heads and rows, in this order; head_dim is contiguous. */
@@ -124,9 +129,9 @@ typedef struct fa2_tensor {
   int64_t strides[3];
 } fa2_tensor;
 
-/* One call's data. Inputs are only read; they may have any strides, 0 and negative ones included; O's rows must not overlap each other, and O and
- * LSE must not overlap anything else, except that O may be a slice of the packed buffer whose other slices
- * are inputs. */
+/* One call's data. Inputs are only read; they may have any strides, 0 and negative ones included; O's rows must
+ * not overlap each other, and O and LSE must not overlap anything else, except that O may be a slice of the
+ * packed buffer whose other slices are inputs. */
 typedef struct fa2_args {
   uint32_t struct_size;      /* sizeof(fa2_args) */
   int32_t empty_row_lse;     /* the LSE of a query that sees no key */
@@ -139,10 +144,10 @@ typedef struct fa2_args {
   float* lse; /* optional: float32 (batch, heads_q, seqlen_q), contiguous; natural logarithms */
 
   /* What the problem's variants take; 0 and NULL where it does not have them. */
-  float softcap;                  /* > 0 */
-  int32_t alibi_slopes_per_batch; /* the slopes are (batch, heads_q) */
-  const float* alibi_slopes;      /* float32 (heads_q), contiguous; of either sign */
-  const float* sinks;             /* float32 (heads_q) */
+  float softcap;                  /* finite, > 0, in units of scaled scores */
+  int32_t alibi_slopes_per_batch; /* not 0: the slopes are (batch, heads_q) */
+  const float* alibi_slopes;      /* float32 (heads_q), contiguous, on the device; of either sign */
+  const float* sinks; /* float32 (heads_q), contiguous, on the device; scaled scores, -infinity: none */
 } fa2_args;
 
 /* clang-format off */
@@ -196,11 +201,12 @@ FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* prob
 /* A problem made ready on one device. Immutable: usable from any thread and while a stream captures. */
 typedef struct fa2_plan fa2_plan;
 
-/* Devices beside CUDA ordinals: the current one; the interpreter, whose memory is host memory (docs/interpreter.md). */
+/* Devices beside CUDA ordinals: the current one; the interpreter, whose memory is host memory
+ * (docs/interpreter.md). */
 enum { FA2_CURRENT_DEVICE = -1, FA2_INTERPRETER_DEVICE = -2 };
 
-/* `device`: a CUDA ordinal, FA2_CURRENT_DEVICE or FA2_INTERPRETER_DEVICE. May compile, load and search. On failure *plan is
- * NULL. */
+/* `device`: a CUDA ordinal, FA2_CURRENT_DEVICE or FA2_INTERPRETER_DEVICE. May compile, load and search. On
+ * failure *plan is NULL. */
 FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
                                      fa2_plan** plan);
 
@@ -232,10 +238,11 @@ typedef struct fa2_precompile_options {
 #define FA2_PRECOMPILE_OPTIONS_INIT \
   { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, 0, 0 }
 
-/* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options` (optional)
- * say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first one's struct_size. *report (optional): a JSON array, one object per
- * kernel, to be freed with fa2_string_free; it is given also when some kernels failed, which is FA2_COMPILE
- * with the failures in fa2_last_error(). */
+/* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options`
+ * (optional) say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first
+ * one's struct_size; of windows any width will do. *report (optional): a JSON array, one object per kernel, to be
+ * freed with fa2_string_free; it is given also when some kernels failed, which is FA2_COMPILE with the failures in
+ * fa2_last_error(). */
 FA2_C_API fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, size_t problem_count,
                                     const char* const* archs, size_t arch_count,
                                     const fa2_precompile_options* options, char** report);
@@ -252,9 +259,9 @@ typedef struct fa2_tune_options {
 #define FA2_TUNE_OPTIONS_INIT \
   { sizeof(fa2_tune_options), FA2_TUNE_LIKELY }
 
-/* Searches configurations for one problem on `device` (FA2_CURRENT_DEVICE: the current one) and stores the record.
- * `options` is optional. Takes about the tuning budget; uses the GPU. *report (optional): a JSON object with every candidate, to be freed
- * with fa2_string_free. */
+/* Searches configurations for one problem on `device` (FA2_CURRENT_DEVICE: the current one) and stores the
+ * record. `options` is optional. Takes about the tuning budget; uses the GPU. *report (optional): a JSON object
+ * with every candidate, to be freed with fa2_string_free. */
 FA2_C_API fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t device,
                               const fa2_tune_options* options, char** report);
 

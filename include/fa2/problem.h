@@ -15,8 +15,10 @@ namespace fa2 {
 enum class FieldRole : std::uint8_t { specialises, sizes };
 
 /// One attention forward: O = softmax(S) V, for every batch and query head (FlashAttention-2, arXiv 2307.08691,
-/// section 2.1). S = scale * Q K^T, then with `softcap` capped, with `alibi` biased, and -inf where the mask or a
-/// window hides a key. What numbers they take is the arguments' business.
+/// section 2.1). S = scale * Q K^T; with `softcap` it is capped, then with `alibi` biased, and it is -inf where the
+/// mask or a window hides a key. Variants combine freely. That there is one specialises the kernel; its numbers (cap,
+/// slopes, logits) are the arguments' business (AttentionArgs), the widths of windows are the problem's, because they
+/// change how much work there is.
 ///
 /// Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
@@ -29,14 +31,21 @@ struct AttentionProblem {
   std::int32_t head_dim_v = 0;  ///< of V and O; a multiple of 8, 8..256; 0 means head_dim
   MaskKind mask = MaskKind::none;
   RowAlignment row_alignment = RowAlignment::bytes16;
-  // A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
-  // c = i + seqlen_k - seqlen_q, or i under causal_top_left. Each >= 0, or absent: no bound on that side.
+
+  /// A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
+  /// c = i + seqlen_k - seqlen_q, or i under causal_top_left (FlashAttention's window_size). In keys, >= 0; absent: no
+  /// bound on that side.
   std::optional<std::int64_t> window_left = std::nullopt;
-  std::optional<std::int64_t> window_right =
-      std::nullopt;           ///< says nothing under a causal mask, whose bound is c
-  bool softcap = false;       ///< s becomes softcap * tanh(s / softcap)
-  bool alibi = false;         ///< then s - slope * |i + seqlen_k - seqlen_q - j|, a slope a head
-  bool sinks = false;         ///< a logit a head joins the softmax, and has no value
+  /// The same to the right. Under a causal mask, whose bound is c, it says nothing.
+  std::optional<std::int64_t> window_right = std::nullopt;
+  /// Scores become softcap * tanh(score / softcap). Takes AttentionArgs::softcap.
+  bool softcap = false;
+  /// Then slope * |i + seqlen_k - seqlen_q - j| is subtracted, under every mask. Takes AttentionArgs::alibi_slopes.
+  bool alibi = false;
+  /// A logit a head joins every row's softmax and has no value, so that a row's probabilities add up to less than 1.
+  /// Takes AttentionArgs::sinks. A row that sees no key keeps O = 0; its LSE is the sink's.
+  bool sinks = false;
+
   std::int64_t batch = 1;     ///< >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
   std::int64_t heads_kv = 0;  ///< divides heads_q (grouped-query attention); 0 means heads_q
@@ -78,8 +87,8 @@ struct AttentionProblem {
 
 FA2_API std::size_t hash_value(const AttentionProblem&);
 
-/// "f16 d128 causal_bottom_right batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v and alignment where they
-/// matter.
+/// "f16 d128 causal_bottom_right window_left 4096 softcap batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v, alignment
+/// and variants where they matter.
 FA2_API std::string to_string(const AttentionProblem&);
 
 }  // namespace fa2
