@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N failed". A job is a
-# suite, or one case of a suite whose cases take seconds. Compiled kernels are shared. Usage: run_tests.sh BUILD
+# Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
+# is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
+# Compiled kernels are shared. Usage: run_tests.sh BUILD
 set -uo pipefail
 build=$(realpath "$1")
 source_dir=$(realpath "$(dirname "$0")/..")
@@ -27,20 +28,23 @@ run_job() {
   IFS='|' read -r title mode name command <<<"$1"
   local log="$work/$title.log" started=$SECONDS status=0
   FA2_INTERPRETER=$mode $command ${name:+"--test-case=$name"} >"$log" 2>&1 || status=$?
-  # A job without doctest's totals, or that ended before they were printed, is one test.
-  local totals passed failed
+  # A job without doctest's totals, or that ended before they were printed, is one test. doctest has skipped ones passed.
+  local totals passed skipped failed
   totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | sed -n 's/.*test cases: *[0-9]* | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1 \2/p')
   read -r passed failed <<<"${totals:-$((status == 0)) $((status != 0))}"
   [ $((status == 0 && passed > 0)) = 1 ] || [ "$failed" != 0 ] || failed=1
-  echo "$passed $failed" >"$work/$title.totals"
+  skipped=${totals:+$(sed -n 's/^skipped here: //p' "$log")}
+  passed=$((passed - ${skipped:=0}))
+  echo "$passed $skipped $failed" >"$work/$title.totals"
   [ "$failed" = 0 ] || { echo "== $title failed:"; cat "$log"; }
-  grep -hE 'skipped:|^package:' "$log" | sort -u
-  printf '%4d s  %3d passed, %d failed  %s%s\n' $((SECONDS - started)) "$passed" "$failed" "$title" "${name:+: $name}"
+  grep '^package:' "$log"
+  printf '%4d s  %3d passed, %d skipped, %d failed  %s%s\n' $((SECONDS - started)) "$passed" "$skipped" "$failed" "$title" "${name:+: $name}"
 }
 export -f run_job
 export work
 
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
-read -r passed failed <<<"$(cat "$work"/*.totals | awk '{p += $1; f += $2} END {print p, f}')"
-echo "$passed passed, $failed failed"
+sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
+read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"
+echo "$passed passed, $skipped skipped, $failed failed"
 [ "$failed" = 0 ]

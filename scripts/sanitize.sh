@@ -25,5 +25,5 @@ for sanitizers in "$@"; do
   cases=$("$tests" --count --no-colors | sed -n 's/.*filters: //p')
   part=$(((cases + 7) / 8))
   seq 1 "$part" "$cases" | xargs -P "$(nproc)" -I{} bash -c "run_part $tests {} \$(({} + $part - 1))"
-  echo "$cases test cases passed"
+  echo "none of $cases test cases failed"
 done

@@ -27,7 +27,7 @@ bool has_nvrtc() {
     fa2::nvrtc_version();
     return true;
   } catch (const fa2::Error& error) {
-    MESSAGE("skipped, it needs NVRTC: " << error.what());
+    MESSAGE("skipped: it needs NVRTC: " << error.what());
     return false;
   }
 }
