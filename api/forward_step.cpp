@@ -2,7 +2,6 @@
 #include <api/forward_step.h>
 #include <api/tensor_maps.h>
 #include <generator/kernel_kind.h>
-#include <generator/tile_schedule.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <limits>
 #include <numbers>
 #include <templates/attention/params.cuh>
+#include <templates/attention/tile_schedule.cuh>
 #include <utility>
 
 namespace fa2 {

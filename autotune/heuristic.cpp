@@ -6,13 +6,13 @@
 #include <generator/config_space.h>
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
-#include <generator/tile_schedule.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <templates/attention/tile_schedule.cuh>
 #include <vector>
 
 namespace fa2 {

@@ -1,10 +1,10 @@
 // What the main loop on wgmma and TMA can be asked for.
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
-#include <generator/tile_schedule.h>
 
 #include <algorithm>
 #include <bit>
+#include <templates/attention/tile_schedule.cuh>
 #include <utility>
 
 namespace fa2 {

@@ -3,17 +3,11 @@
 
 #include "attention/pipeline_sm90.cuh"
 #include "attention/scheduler.cuh"
+#include "attention/tile_schedule.cuh"
 #include "ptx/atomic.cuh"
 #include "ptx/memory.cuh"
 
 namespace fa2 {
-
-/// once: a block computes its own tile. in_turn: every block_count-th. dynamic: the next that no block has
-/// taken yet.
-enum class Schedule { once, in_turn, dynamic };
-
-template <class Config>
-constexpr Schedule schedule_of = static_cast<Schedule>(Config::schedule);
 
 constexpr u32 kNoTile = 0xffffffffu;
 
@@ -26,7 +20,7 @@ struct TileSource {
   TileTurn turn;
 
   FA2_DEVICE void announce() {
-    if constexpr (schedule_of<Config> != Schedule::dynamic) return;
+    if constexpr (Config::schedule != kDynamicPersistent) return;
     const int place = turn.place(2);
     ptx::mbarrier_wait(shared.tile_empty(place), turn.parity(2) ^ 1);
     if (ptx::elect_one()) {
@@ -44,9 +38,9 @@ struct TileSource {
 
   /// Taken as late as possible: tiles are handed out from the longest to the shortest.
   FA2_DEVICE u32 next() {
-    if constexpr (schedule_of<Config> == Schedule::once) return kNoTile;
-    if constexpr (schedule_of<Config> == Schedule::in_turn) tile += params.block_count;
-    if constexpr (schedule_of<Config> == Schedule::dynamic) {
+    if constexpr (Config::schedule == kOneTileEach) return kNoTile;
+    if constexpr (Config::schedule == kStaticPersistent) tile += params.block_count;
+    if constexpr (Config::schedule == kDynamicPersistent) {
       u32 taken = 0;
       if (ptx::lane_index() == 0) taken = ptx::atom_inc_global_u32(params.next_tile, params.tile_count - 1);
       tile = params.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
@@ -68,15 +62,15 @@ struct TileFollower {
 
   FA2_DEVICE u32 first() {
     tile = ptx::block_index();
-    if constexpr (schedule_of<Config> == Schedule::dynamic) hear();
+    if constexpr (Config::schedule == kDynamicPersistent) hear();
     return tile;
   }
 
   FA2_DEVICE u32 next() {
-    if constexpr (schedule_of<Config> == Schedule::once) return kNoTile;
+    if constexpr (Config::schedule == kOneTileEach) return kNoTile;
     ++turn.count;
-    if constexpr (schedule_of<Config> == Schedule::dynamic) hear();
-    if constexpr (schedule_of<Config> == Schedule::in_turn) {
+    if constexpr (Config::schedule == kDynamicPersistent) hear();
+    if constexpr (Config::schedule == kStaticPersistent) {
       tile += params.block_count;
       if (tile >= params.tile_count) tile = kNoTile;
     }

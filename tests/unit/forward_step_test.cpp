@@ -1,12 +1,12 @@
 // The grid and the parameters of a forward.
 #include <api/forward_step.h>
 #include <doctest/doctest.h>
-#include <generator/tile_schedule.h>
 
 #include <cfloat>
 #include <cmath>
 #include <limits>
 #include <templates/attention/params.cuh>
+#include <templates/attention/tile_schedule.cuh>
 
 namespace {
 
