@@ -21,7 +21,7 @@ template <class Check>
 void append_refusals(Found& found, const Check& check) {
   try {
     check();
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     append(found, error.violations());
   }
 }
@@ -139,7 +139,7 @@ void append(Found& found, Found more) {
 }
 
 void require_none(Found& found) {
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 bool is_given(const void* pointer, const std::string& name, Found& found) {

@@ -17,7 +17,7 @@ using Found = std::vector<Violation>;
 
 void append(Found& found, Found more);
 
-/// @throws InvalidProblem if there is anything in `found`.
+/// @throws InvalidRequest if there is anything in `found`.
 void require_none(Found& found);
 
 /// Whether `pointer` is not NULL.
@@ -28,14 +28,14 @@ bool is_given(const void* pointer, const std::string& name, Found& found);
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 
-/// NULL: no options. @throws InvalidProblem with everything that a Context would refuse too.
+/// NULL: no options. @throws InvalidRequest with everything that a Context would refuse too.
 ContextOptions options_of(const fa2_context_options* pointer);
 
 /// NULL: no options.
 PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found);
 TuneScope scope_of(const fa2_tune_options* pointer, Found& found);
 
-/// A problem and the device to make it ready on. @throws InvalidProblem with `found` and what it finds itself.
+/// A problem and the device to make it ready on. @throws InvalidRequest with `found` and what it finds itself.
 AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device, Found found = {});
 
 /// One for each, so that indices stay: in place of those that cannot be read, one with nothing wrong.

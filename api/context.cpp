@@ -253,7 +253,7 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
   const Arch* arch = find_arch(arch_name);
   if (arch == nullptr)
     found.push_back({"arch", in_quotes(arch_name), "must be one of " + known_arch_names()});
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
   const AttentionProblem p = problem.normalized();
   const Target target{*arch, "", 0};
   return impl_->build(p, target, {}, [&](const ConfigChoice& choice) {
@@ -268,7 +268,7 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
 TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope) try {
   require_valid(problem);
   if (!has_output(problem)) {
-    throw InvalidProblem({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
+    throw InvalidRequest({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
   }
   const Device& gpu = fa2::device(device == -1 ? current_device() : device);
   if (gpu.arch.interpreted) {

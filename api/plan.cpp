@@ -21,7 +21,7 @@ void require_usable(const AttentionPlan::Impl& plan, const AttentionArgs& args, 
   if (plan.device != kInterpreterDevice) elsewhere = violations_of_residency(operands, plan.device);
   if (found.empty() && elsewhere.empty()) return;
   std::ranges::move(elsewhere, std::back_inserter(found));
-  throw InvalidProblem(std::move(found));
+  throw InvalidRequest(std::move(found));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
                                const std::vector<std::string>& archs, PrecompileScope scope,
                                ConfigChooser& chooser) {
   std::vector<Violation> found = violations_of(problems, archs);
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
   KernelRequests requests;
   std::set<std::string> seen;
   for (const std::string& arch : archs) {

@@ -24,7 +24,7 @@ struct KernelRequests {
   std::vector<TuningRecord> records;  ///< the tuning records that their configs came from
 };
 
-/// @throws InvalidProblem listing everything wrong with the problems and archs.
+/// @throws InvalidRequest listing everything wrong with the problems and archs.
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
                                const std::vector<std::string>& archs, PrecompileScope scope,
                                ConfigChooser& chooser);

@@ -38,7 +38,7 @@ void require_valid(const ContextOptions& options, const Environment& environment
   if (options.tune_budget_ms && (*options.tune_budget_ms < 0 || *options.tune_budget_ms > kHour)) {
     found.push_back({"tune_budget_ms", std::to_string(*options.tune_budget_ms), "must be in 0..3600000"});
   }
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 /// Of a variable whose value has been checked.

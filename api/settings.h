@@ -24,7 +24,7 @@ struct Settings : ChoiceSettings {
 /// How a variable's value is read: env(), or a test's own table.
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 
-/// @throws InvalidProblem naming every variable or option with a value that is not allowed, and what is: also
+/// @throws InvalidRequest naming every variable or option with a value that is not allowed, and what is: also
 /// variables that a context does not read itself. Those that an option overrules are not looked at.
 Settings settings_of(const ContextOptions& options, const Environment& environment);
 /// With the process's environment; doubts name variables that fa2 does not have, too.

@@ -328,16 +328,16 @@ RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionAr
 
 void require_valid(const AttentionProblem& problem) {
   Violations found = violations_of(problem);
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 void require_valid(const AttentionProblem& problem, const AttentionArgs& args) {
   Violations found = violations_of(problem, args);
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 void require_valid_problem_of(const AttentionProblem& problem, const AttentionArgs& args) {
-  if (!violations_of(problem).empty()) throw InvalidProblem(violations_of_call(problem, args));
+  if (!violations_of(problem).empty()) throw InvalidRequest(violations_of_call(problem, args));
 }
 
 }  // namespace fa2

@@ -46,11 +46,11 @@ std::vector<Violation> violations_of_residency(const Operands& operands, int dev
 /// What holds for every pointer and used stride (extent > 1) of the strided operands that a kernel touches.
 RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args);
 
-/// @throws InvalidProblem with everything that violations_of() finds.
+/// @throws InvalidRequest with everything that violations_of() finds.
 void require_valid(const AttentionProblem& problem);
 void require_valid(const AttentionProblem& problem, const AttentionArgs& args);
 
-/// @throws InvalidProblem if the problem is wrong, and then with what is wrong with the arguments besides.
+/// @throws InvalidRequest if the problem is wrong, and then with what is wrong with the arguments besides.
 void require_valid_problem_of(const AttentionProblem& problem, const AttentionArgs& args);
 
 }  // namespace fa2

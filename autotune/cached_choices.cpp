@@ -18,7 +18,7 @@ namespace {
 std::optional<KernelConfig> parsed(std::string_view text) {
   try {
     return parse_config(text);
-  } catch (const InvalidProblem&) {
+  } catch (const InvalidRequest&) {
     return std::nullopt;
   }
 }

@@ -150,7 +150,7 @@ ConfigChoice ConfigChooser::guess(const AttentionProblem& problem, const Target&
 ConfigChoice ConfigChooser::pinned(const AttentionProblem& problem, const Target& target) const {
   const KernelConfig& config = *settings_.pinned;
   if (auto reason = why_rejected(problem, config, target.arch)) {
-    throw InvalidProblem(
+    throw InvalidRequest(
         {{settings_.pinned_by, to_string(config),
           fmt::format("cannot compute \"{}\" on {}: {}", to_string(problem), target.arch.name, *reason)}});
   }

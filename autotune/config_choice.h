@@ -74,12 +74,12 @@ class ConfigChooser {
   /// the nearest record, another device's, the heuristic. On each of these steps the user's records come
   /// before those that ship with the library. A search that fails, or that could not compare
   /// anything, costs a warning and is not repeated for its bucket.
-  /// @throws InvalidProblem if the pinned config cannot compute this problem on this arch.
+  /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
   ConfigChoice choose(const AttentionProblem& problem, const Target& target, const Search& search = {});
 
   /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
   /// traits of this one: each configuration once, and every record of the user's.
-  /// @throws InvalidProblem if the pinned config cannot compute any of them.
+  /// @throws InvalidRequest if the pinned config cannot compute any of them.
   std::vector<PossibleChoice> every_choice(const AttentionProblem& problem, const Target& target) const;
 
   /// What serves if the kernel of `choice` cannot be had: nothing in place of a pinned config, else the

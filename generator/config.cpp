@@ -92,7 +92,7 @@ KernelConfig parse_config(std::string_view text) {
   for (const auto& [name, value] : given) {
     violations.push_back(broken(name, std::to_string(value), "must be one of the tunables " + known_names()));
   }
-  if (!violations.empty()) throw InvalidProblem(std::move(violations));
+  if (!violations.empty()) throw InvalidRequest(std::move(violations));
   return config;
 }
 

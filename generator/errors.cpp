@@ -30,7 +30,7 @@ std::string to_string(const Violation& violation) {
 Error::Error(ErrorCode code, const std::string& message)
     : std::runtime_error(printable(message, kMostMessage)), code_(code) {}
 
-InvalidProblem::InvalidProblem(std::vector<Violation> violations)
-    : Error(ErrorCode::invalid_problem, message_of(violations)), violations_(std::move(violations)) {}
+InvalidRequest::InvalidRequest(std::vector<Violation> violations)
+    : Error(ErrorCode::invalid_request, message_of(violations)), violations_(std::move(violations)) {}
 
 }  // namespace fa2

@@ -40,7 +40,7 @@ std::string known_kinds_rule() {
 
 const KernelKind& kind_of(const KernelConfig& config) {
   if (const KernelKind* kind = find_kind(config)) return *kind;
-  throw InvalidProblem({{"mainloop", std::to_string(config.mainloop), known_kinds_rule()}});
+  throw InvalidRequest({{"mainloop", std::to_string(config.mainloop), known_kinds_rule()}});
 }
 
 std::int32_t neutral_value(std::string_view field) {

@@ -78,7 +78,7 @@ const KernelKind* find_kind(const KernelConfig& config);
 /// Says which numbers KernelConfig::mainloop may have: "must be 80 or 90".
 std::string known_kinds_rule();
 
-/// @throws InvalidProblem if no kind has such configs.
+/// @throws InvalidRequest if no kind has such configs.
 const KernelKind& kind_of(const KernelConfig& config);
 
 /// What a config has in a field that its kind does not know.

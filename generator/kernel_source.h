@@ -33,7 +33,7 @@ struct KernelSource {
 
 /// Renders a spec. Pure: the same spec gives the same bytes, everywhere. Specs that differ in nothing a kernel
 /// depends on (bytes16 and bytes16_any_order) give the same source and key.
-/// @throws InvalidProblem if the config does not fit the traits and arch (see why_rejected).
+/// @throws InvalidRequest if the config does not fit the traits and arch (see why_rejected).
 KernelSource render(const KernelSpec& spec);
 
 /// Hash of the device templates that the kernels of this config's kind include, and of no other: part of

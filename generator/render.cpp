@@ -108,7 +108,7 @@ std::vector<std::string> compile_options(const Arch& arch) {
 
 KernelSource render(const KernelSpec& asked) {
   if (auto reason = why_rejected(asked)) {
-    throw InvalidProblem({{"config", to_string(asked.config), *reason}});
+    throw InvalidRequest({{"config", to_string(asked.config), *reason}});
   }
   const KernelSpec spec = canonical(asked);
   const KernelKind& kind = kind_of(spec.config);

@@ -28,7 +28,7 @@ Options parse_options(const std::string& text) {
   Options options;
   if (text.empty()) return options;
   std::vector<Violation> wrong = violations_of_variable("FA2_INTERPRETER", text);
-  if (!wrong.empty()) throw InvalidProblem(std::move(wrong));
+  if (!wrong.empty()) throw InvalidRequest(std::move(wrong));
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) apply_setting(word, options);
   return options;

@@ -12,7 +12,7 @@ struct Options {
   std::uint32_t seed = 0;  ///< of the order in which warps run; 0: always ascending
 };
 
-/// "late,unchecked,seed=7"; words may be left out, later ones overrule. @throws InvalidProblem with every
+/// "late,unchecked,seed=7"; words may be left out, later ones overrule. @throws InvalidRequest with every
 /// wrong word.
 Options parse_options(const std::string& text);
 

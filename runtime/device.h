@@ -30,7 +30,7 @@ const Device& device(int ordinal);
 
 /// kInterpreterDevice inside a ScopedContext of it, with FA2_DEVICE=interpreter, and where there is no GPU
 /// (which the log says once). Else the device of the calling thread's current context; 0 if none is current.
-/// @throws InvalidProblem if FA2_DEVICE is neither auto nor interpreter.
+/// @throws InvalidRequest if FA2_DEVICE is neither auto nor interpreter.
 int current_device();
 
 /// Whether that is kInterpreterDevice; asks the driver for nothing, once it is known whether there is a GPU.

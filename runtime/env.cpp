@@ -73,7 +73,7 @@ void check_number(const EnvVariable& variable, const std::string& value, Found& 
 void check_config(const EnvVariable& variable, const std::string& value, Found& found) {
   try {
     parse_config(value);
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     for (const Violation& broken : error.violations())
       found.push_back({fmt::format("{}: {}", variable.name, broken.field), broken.value, broken.rule});
   }
@@ -153,7 +153,7 @@ std::string checked_env(std::string_view name) {
   const auto value = env(name);
   if (!value) return std::string(variable_of(name).default_value);
   Found found = violations_of_variable(name, *value);
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
   return *value;
 }
 

@@ -30,7 +30,7 @@ std::optional<std::string> env(std::string_view name);
 /// What is wrong with a value of `name`, which must be in environment(); empty if nothing is.
 std::vector<Violation> violations_of_variable(std::string_view name, const std::string& value);
 
-/// The value, else the default. @throws InvalidProblem with what the variable takes.
+/// The value, else the default. @throws InvalidRequest with what the variable takes.
 std::string checked_env(std::string_view name);
 
 /// The process's FA2_* variables that are in no table: misspelt, or of another version.

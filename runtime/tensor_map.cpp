@@ -122,7 +122,7 @@ TensorMap encode_for_gpu(const TensorMapSpec& spec) {
 }  // namespace
 
 TensorMap encode_tensor_map(const TensorMapSpec& spec) {
-  if (auto violations = violations_of(spec); !violations.empty()) throw InvalidProblem(std::move(violations));
+  if (auto violations = violations_of(spec); !violations.empty()) throw InvalidRequest(std::move(violations));
   return interpreting() ? encode_for_interpreter(spec) : encode_for_gpu(spec);
 }
 

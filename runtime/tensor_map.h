@@ -28,7 +28,7 @@ struct TensorMapSpec {
 };
 
 /// For the current device: by the driver for a GPU, for the interpreter an InterpretedTensorMap. Thread-safe.
-/// @throws InvalidProblem listing what TMA cannot do, CudaError, Unavailable.
+/// @throws InvalidRequest listing what TMA cannot do, CudaError, Unavailable.
 TensorMap encode_tensor_map(const TensorMapSpec& spec);
 
 /// What lies in the bytes of a map for the interpreter.

@@ -128,7 +128,7 @@ std::string wrong_settings() {
   try {
     settings_of({});
     return {};
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     return error.what();
   }
 }

@@ -23,7 +23,7 @@ constexpr std::size_t kMaxHeaderBytes = 1 << 16;
 constexpr std::size_t kAlignment = 64;
 
 [[noreturn]] void fail(const std::string& message) {
-  throw Error(ErrorCode::invalid_problem, message);
+  throw Error(ErrorCode::invalid_request, message);
 }
 
 /// The bytes of a file, in order, with its end known.

@@ -112,7 +112,7 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& problem) const {
-    throw Error(ErrorCode::invalid_problem,
+    throw Error(ErrorCode::invalid_request,
                 fmt::format("malformed header at character {}: {}", at_, problem));
   }
 

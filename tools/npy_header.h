@@ -15,7 +15,7 @@ struct NpyHeader {
 };
 
 /// Parses "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }", padding and newline included.
-/// Exactly these three keys, once each, in any order. @throws Error(invalid_problem) saying what was
+/// Exactly these three keys, once each, in any order. @throws Error(invalid_request) saying what was
 /// expected, and where.
 NpyHeader parse_npy_header(std::string_view text);
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path, int error) {
-  throw Error(ErrorCode::invalid_problem,
+  throw Error(ErrorCode::invalid_request,
               fmt::format("{} cannot be written: {}", path.native(), std::generic_category().message(error)));
 }
 

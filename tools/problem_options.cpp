@@ -87,7 +87,7 @@ void MaskOptions::add_to(CLI::App& verb) {
 
 void require_valid_flags(const AttentionProblem& problem) {
   const std::vector<Violation> found = violations_of(problem);
-  if (!found.empty()) throw CLI::ValidationError(InvalidProblem(found).what());
+  if (!found.empty()) throw CLI::ValidationError(InvalidRequest(found).what());
 }
 
 void ProblemOptions::add_to(CLI::App& verb) {

@@ -23,7 +23,7 @@ std::vector<std::uint16_t> rounded(const std::filesystem::path& path, const std:
   }
   if (overflows == 0) return bits;
   throw Error(
-      ErrorCode::invalid_problem,
+      ErrorCode::invalid_request,
       fmt::format("{}: {} values, up to {:.3g} in magnitude, are too large for {}{}", path.string(),
                   overflows, largest, to_string(dtype), dtype == DType::f16 ? "; use --dtype bf16" : ""));
 }
@@ -107,7 +107,7 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
   if (v.extents.dim == 0) found.push_back({"v's head_dim", "0", "must be a multiple of 8 in 8..256"});
   if (k.extents.heads == 0) found.push_back({"k's heads", "0", "must be at least 1"});
   for (Violation& violation : violations_of(problem)) found.push_back(std::move(violation));
-  if (!found.empty()) throw InvalidProblem(std::move(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
   return problem;
 }
 

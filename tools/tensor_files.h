@@ -39,7 +39,7 @@ struct HostTensor {
 /// hold.
 HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype);
 
-/// @throws InvalidProblem listing everything in which the shapes do not fit together.
+/// @throws InvalidRequest listing everything in which the shapes do not fit together.
 AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const HostTensor& v, DType dtype,
                             MaskKind mask);
 

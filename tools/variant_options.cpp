@@ -73,12 +73,12 @@ VariantInputs::HeadNumbers VariantInputs::read(const std::string& path, const At
   const Shape per_head = {problem.heads_q}, per_batch = {problem.batch, problem.heads_q};
   NpyArray array = read_npy(path, {1, may_be_per_batch ? per_batch.size() : 1});
   if (array.shape != per_head && array.shape != per_batch) {
-    throw Error(ErrorCode::invalid_problem,
+    throw Error(ErrorCode::invalid_request,
                 fmt::format("{}: shape {}, must be {}{}", path, shape_text(array.shape), shape_text(per_head),
                             may_be_per_batch ? " or " + shape_text(per_batch) : ""));
   }
   if (array.is_float16())
-    throw Error(ErrorCode::invalid_problem, fmt::format("{}: float16, must be float32", path));
+    throw Error(ErrorCode::invalid_request, fmt::format("{}: float16, must be float32", path));
   HeadNumbers numbers{.values = std::get<std::vector<float>>(std::move(array.values)),
                       .per_batch = array.shape == per_batch};
   const std::size_t bytes = numbers.values.size() * sizeof numbers.values[0];

@@ -86,7 +86,7 @@ struct Explanation {
 class FA2_API AttentionPlan {
  public:
   /// Validates the arguments and launches. No lock, no allocation, no synchronisation.
-  /// @throws InvalidProblem listing everything wrong with the arguments (nothing launched), CudaError.
+  /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;
 
   const AttentionProblem& problem() const;
@@ -197,7 +197,7 @@ class FA2_API Context {
   /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current); on
   /// the interpreter if there is no GPU or FA2_DEVICE=interpreter. If the rows of an argument are not 16-byte
   /// aligned, the plan of RowAlignment::element runs. For a problem in steady use no allocation, and a shared lock.
-  /// @throws InvalidProblem, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem that
+  /// @throws InvalidRequest, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem that
   /// has no plan yet is an Unavailable error: make the plan first.
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 

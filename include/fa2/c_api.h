@@ -35,7 +35,7 @@ extern "C" {
 typedef int32_t fa2_status;
 enum {
   FA2_OK = 0,
-  FA2_INVALID_PROBLEM = 1, /* the request itself is wrong; nothing was launched or written */
+  FA2_INVALID_REQUEST = 1, /* the request itself is wrong; nothing was launched or written */
   FA2_COMPILE = 2,         /* a kernel did not compile, or broke a resource rule */
   FA2_CACHE = 3,           /* a kernel cache could not be read or written where that was essential */
   FA2_CUDA = 4,            /* the CUDA driver returned an error */

@@ -67,7 +67,7 @@ FA2_API std::string to_string(const KernelConfig&);
 FA2_API KernelConfig default_config(std::int32_t mainloop);
 
 /// The inverse of to_string. Fields left out are those of default_config() for the main loop that the text
-/// names, else for 80. Throws InvalidProblem naming every unknown field, bad number and repeated field.
+/// names, else for 80. Throws InvalidRequest naming every unknown field, bad number and repeated field.
 FA2_API KernelConfig parse_config(std::string_view);
 
 }  // namespace fa2

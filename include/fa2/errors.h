@@ -11,7 +11,7 @@
 namespace fa2 {
 
 enum class ErrorCode : std::int32_t {
-  invalid_problem = 1,  ///< the request itself is wrong; nothing was launched or written
+  invalid_request = 1,  ///< the request itself is wrong; nothing was launched or written
   compile = 2,          ///< NVRTC refused the kernel, or the kernel broke a resource rule
   cache = 3,            ///< a kernel cache could not be read or written where that was essential
   cuda = 4,             ///< the CUDA driver returned an error
@@ -40,11 +40,11 @@ struct Violation {
 /// "head_dim = 7, must be a multiple of 8 in 8..256".
 FA2_API std::string to_string(const Violation&);
 
-/// The request is wrong. Lists every violation, not only the first. Nothing was launched, nothing was
-/// written.
-class FA2_API InvalidProblem : public Error {
+/// The request is wrong: a problem, arguments, options, or the value of an environment variable. Lists every violation,
+/// not only the first. Nothing was launched, nothing was written.
+class FA2_API InvalidRequest : public Error {
  public:
-  explicit InvalidProblem(std::vector<Violation> violations);
+  explicit InvalidRequest(std::vector<Violation> violations);
   const std::vector<Violation>& violations() const noexcept { return violations_; }
 
  private:

@@ -164,11 +164,11 @@ TEST_CASE("a plan refuses rows that are not what it was made for") {
     GuardedCall call(problem, layouts_of(problem, kind));
     INFO(std::string(kind.name));
     if (kind.holds != RowAlignment::bytes16) {
-      CHECK_THROWS_AS(fast.run(call.args), InvalidProblem);
+      CHECK_THROWS_AS(fast.run(call.args), InvalidRequest);
       CHECK(call.is_untouched());
     }
     if (kind.holds == kElement) {
-      CHECK_THROWS_AS(any_order.run(call.args), InvalidProblem);
+      CHECK_THROWS_AS(any_order.run(call.args), InvalidRequest);
       CHECK(call.is_untouched());
     } else {
       any_order.run(call.args);

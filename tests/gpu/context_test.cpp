@@ -203,7 +203,7 @@ TEST_CASE("wrong arguments launch nothing, with and without a plan") {
   const auto refuse_all = [&](Context& context) {
     for (std::size_t i = 0; i < wrong.size(); ++i) {
       INFO("wrong argument ", i);
-      CHECK_THROWS_AS(context.attention(call.problem, wrong[i]), InvalidProblem);
+      CHECK_THROWS_AS(context.attention(call.problem, wrong[i]), InvalidRequest);
       CHECK(call.is_untouched());
     }
   };
@@ -215,7 +215,7 @@ TEST_CASE("wrong arguments launch nothing, with and without a plan") {
   AttentionArgs freed = call.args;
   freed.k = DeviceBuffer(std::size_t{64} << 20).data();
   REQUIRE((pointer_facts(freed.k).kind == PointerKind::unregistered));
-  CHECK_THROWS_AS(context.attention(call.problem, freed), InvalidProblem);
+  CHECK_THROWS_AS(context.attention(call.problem, freed), InvalidRequest);
   CHECK(call.is_untouched());
   run_and_expect_contract(context, call);
 }

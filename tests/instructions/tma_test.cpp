@@ -232,7 +232,7 @@ TEST_CASE("a tensor map lists everything that TMA cannot do") {
   try {
     encode_tensor_map(spec);
     FAIL("it was encoded");
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     std::vector<std::string> fields;
     for (const Violation& violation : error.violations()) fields.push_back(violation.field);
     CHECK(fields == std::vector<std::string>{"data", "dimensions[0].size", "dimensions[1].box",
@@ -243,7 +243,7 @@ TEST_CASE("a tensor map lists everything that TMA cannot do") {
   spec = {};
   spec.data = buffer.data();
   spec.dimensions[0] = {40, 0, 12};
-  CHECK_THROWS_AS(encode_tensor_map(spec), InvalidProblem);
+  CHECK_THROWS_AS(encode_tensor_map(spec), InvalidRequest);
   spec.dimensions[0].box = 24;
   spec.dimensions[3].stride = 7;  // of no meaning
   CHECK_NOTHROW(encode_tensor_map(spec));

@@ -10,7 +10,7 @@ int main() {
   problem.heads_kv = 3;
   try {
     fa2::attention(problem, fa2::bshd_args(problem, nullptr, nullptr, nullptr, nullptr));
-  } catch (const fa2::InvalidProblem& error) {
+  } catch (const fa2::InvalidRequest& error) {
     std::printf("fa2 %s lists %zu violations\n", fa2::version(), error.violations().size());
     return error.violations().size() >= 2 ? 0 : 1;
   }

@@ -50,7 +50,7 @@ TEST_CASE("boundary: exceptions of the standard library become errors with a cod
                                                   std::make_error_code(std::errc::permission_denied));
   CHECK(code_of(refused).first == ErrorCode::unavailable);
   CHECK(code_of(refused).second.find("/x") != std::string::npos);
-  CHECK(code_of(InvalidProblem({{"a", "b", "c"}})).first == ErrorCode::invalid_problem);
+  CHECK(code_of(InvalidRequest({{"a", "b", "c"}})).first == ErrorCode::invalid_request);
 }
 
 TEST_CASE("boundary: a temporary directory that is not there is an error like any other") {

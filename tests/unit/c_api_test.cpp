@@ -28,7 +28,7 @@ static_assert(sizeof(fa2_args) == 176 && offsetof(fa2_args, softmax_scale) == 12
 static_assert(sizeof(fa2_precompile_options) == 24 && sizeof(fa2_tune_options) == 8);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
-static_assert(FA2_INVALID_PROBLEM == static_cast<int>(fa2::ErrorCode::invalid_problem) &&
+static_assert(FA2_INVALID_REQUEST == static_cast<int>(fa2::ErrorCode::invalid_request) &&
               FA2_COMPILE == static_cast<int>(fa2::ErrorCode::compile) &&
               FA2_CACHE == static_cast<int>(fa2::ErrorCode::cache) &&
               FA2_CUDA == static_cast<int>(fa2::ErrorCode::cuda) &&
@@ -86,23 +86,23 @@ TEST_CASE("c api: NULL where something is needed is an error that names it") {
   const TemporaryContext context;
   const fa2_problem problem = example();
   const fa2_args args = FA2_ARGS_INIT;
-  CHECK(fa2_attention(context.get(), nullptr, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), nullptr, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = NULL"));
-  CHECK(fa2_attention(context.get(), &problem, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("args = NULL"));
-  CHECK(fa2_context_create(nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_context_create(nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("context = NULL"));
-  CHECK(fa2_plan_create(context.get(), &problem, -1, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_create(context.get(), &problem, -1, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("plan = NULL"));
-  CHECK(fa2_plan_run(nullptr, &args, nullptr) == FA2_INVALID_PROBLEM);
-  CHECK(fa2_plan_explain(nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_run(nullptr, &args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_plan_explain(nullptr, nullptr) == FA2_INVALID_REQUEST);
   char* json = const_cast<char*>("untouched");
-  CHECK(fa2_plan_explain(nullptr, &json) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_explain(nullptr, &json) == FA2_INVALID_REQUEST);
   CHECK(json == nullptr);
-  CHECK(fa2_precompile(context.get(), nullptr, 1, nullptr, 0, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_precompile(context.get(), nullptr, 1, nullptr, 0, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problems = NULL"));
   const char* const archs[] = {"sm_80", nullptr};
-  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 2, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 2, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("archs[1] = NULL"));
   CHECK(fa2_context_destroy(nullptr) == FA2_OK);
   CHECK(fa2_plan_destroy(nullptr) == FA2_OK);
@@ -116,7 +116,7 @@ TEST_CASE("c api: everything wrong with a problem is in the message") {
   problem.mask = -1;
   problem.head_dim = 7;
   const fa2_args args = FA2_ARGS_INIT;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("dtype = 256"));
   CHECK(says("mask = -1"));
   CHECK(says("head_dim = 7, must be a multiple of 8"));
@@ -124,7 +124,7 @@ TEST_CASE("c api: everything wrong with a problem is in the message") {
   fa2_args bad = FA2_ARGS_INIT;
   bad.empty_row_lse = 2;
   problem = example();
-  CHECK(fa2_attention(context.get(), &problem, &bad, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &bad, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("empty_row_lse = 2"));
 }
 
@@ -137,24 +137,24 @@ TEST_CASE("c api: what is wrong with the problem, the arguments and their struct
   args.empty_row_lse = 2;
   args.has_softmax_scale = 1;
   args.softmax_scale = std::strtof("inf", nullptr);
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"dtype = 7", "head_dim = 7", "empty_row_lse = 2", "softmax_scale = inf",
                            "q = null", "k = null", "v = null", "o = null"}) {
     CAPTURE(part);
     CHECK(says(part));
   }
   problem.struct_size = 1;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = a struct with struct_size 1"));
   CHECK(says("softmax_scale = inf"));
   problem.struct_size = sizeof problem;
   args.struct_size = 1;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("args = a struct with struct_size 1"));
   CHECK(says("head_dim = 7"));
 
   fa2_plan* plan = nullptr;
-  CHECK(fa2_plan_create(context.get(), &problem, -5, &plan) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_create(context.get(), &problem, -5, &plan) == FA2_INVALID_REQUEST);
   for (const char* part : {"dtype = 7", "head_dim = 7", "device = -5"}) CHECK(says(part));
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("c api: a problem without output needs nothing, and checks its scale a
   args.softmax_scale = std::strtof("inf", nullptr);
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);  // not used
   args.has_softmax_scale = 1;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("softmax_scale = inf"));
 }
 
@@ -177,10 +177,10 @@ TEST_CASE("c api: struct sizes") {
   problem.batch = 0;
   fa2_args args = FA2_ARGS_INIT;
   args.struct_size = 0;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("args = a struct with struct_size 0, must have 176 to 4096"));
   args.struct_size = 0xffffffff;  // was never set: nothing is read that far
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("struct_size 4294967295, must have 176 to 4096"));
 
   struct Newer {  // as a later header might declare it
@@ -191,7 +191,7 @@ TEST_CASE("c api: struct sizes") {
   newer.known.struct_size = sizeof(Newer);
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
-  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("from byte 176 on"));
 }
 
@@ -200,17 +200,17 @@ TEST_CASE("c api: context options") {
   fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
   options.tune = 4;
   options.jit = -1;
-  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_REQUEST);
   CHECK(context == nullptr);
   CHECK(says("tune = 4"));
   CHECK(says("jit = -1"));
   options = FA2_CONTEXT_OPTIONS_INIT;
   options.config = "tile_q=1";
-  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_REQUEST);
   CHECK(says("tile_q"));
   options.tune_budget_ms = -5;
   options.tune = 4;
-  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_context_create(&options, &context) == FA2_INVALID_REQUEST);
   for (const char* part : {"tile_q", "tune_budget_ms = -5", "tune = 4"}) CHECK(says(part));
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("c api: options of precompile and tune") {
   problem.head_dim = 7;
   fa2_tune_options tune = FA2_TUNE_OPTIONS_INIT;
   tune.scope = 2;
-  CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"scope = 2, must be likely (0) or all (1)", "reserved = 1", "head_dim = 7"}) CHECK(says(part));
 
   fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
@@ -229,7 +229,7 @@ TEST_CASE("c api: options of precompile and tune") {
   options.jobs = -2;
   options.reserved = 3;
   const char* const archs[] = {"sm_80"};
-  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"scope = -1", "jobs = -2", "reserved = 3", "problems[0].head_dim = 7"}) CHECK(says(part));
 }
 
@@ -240,25 +240,25 @@ TEST_CASE("c api: variants") {
   problem.window_left = -1;
   problem.window_right = -2;
   fa2_args args = FA2_ARGS_INIT;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"window_left = -1", "window_right = -2"}) CHECK(says(part));
 
   problem = example();
   problem.softcap = problem.alibi = problem.sinks = 1;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"softcap = 0, must be finite and above 0", "alibi_slopes = null", "sinks = null"}) CHECK(says(part));
 
   problem = example();
   const float number = 1;
   args.softcap = 5;
   args.alibi_slopes = args.sinks = &number;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"softcap = 5, must be 0", "alibi_slopes = given, must be null", "sinks = given, must be null"})
     CHECK(says(part));
 }
 
 TEST_CASE("c api: each thread has its own message") {
-  CHECK(fa2_plan_run(nullptr, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_run(nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);
   std::string elsewhere = "none";
   std::thread([&] { elsewhere = fa2_last_error(); }).join();
   CHECK(elsewhere.empty());
@@ -276,7 +276,7 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
   CHECK(fa2_plan_create(context.get(), &problem, 0, &plan) == FA2_UNAVAILABLE);
   CHECK(plan == nullptr);
   CHECK(std::strlen(fa2_last_error()) > 0);
-  CHECK(fa2_plan_create(context.get(), &problem, -3, &plan) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_plan_create(context.get(), &problem, -3, &plan) == FA2_INVALID_REQUEST);
   CHECK(says("device = -3"));
   CHECK(fa2_tune(context.get(), &problem, 0, nullptr, nullptr) == FA2_UNAVAILABLE);
 }
@@ -299,17 +299,17 @@ TEST_CASE("c api: precompile reports every kernel, also those that fail") {
   fa2_string_free(report);
 
   const char* const unknown[] = {"sm_10"};
-  CHECK(fa2_precompile(context.get(), problems, 2, unknown, 1, nullptr, &report) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_precompile(context.get(), problems, 2, unknown, 1, nullptr, &report) == FA2_INVALID_REQUEST);
   CHECK(says("sm_10"));
   CHECK(report == nullptr);
   problems[1].struct_size = 112;
-  CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problems = element 1 with struct_size 112"));
   problems[1] = example();
   problems[1].mask = 9;
   problems[0].head_dim = 7;
   const char* const wrong[] = {nullptr, "sm_10"};
-  CHECK(fa2_precompile(context.get(), problems, 2, wrong, 2, nullptr, nullptr) == FA2_INVALID_PROBLEM);
+  CHECK(fa2_precompile(context.get(), problems, 2, wrong, 2, nullptr, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"problems[1].mask = 9", "problems[0].head_dim = 7", "archs[0] = NULL", "sm_10"}) {
     CAPTURE(part);
     CHECK(says(part));

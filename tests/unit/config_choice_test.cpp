@@ -77,7 +77,7 @@ TEST_CASE("a pinned config wins, and must be able to compute the problem") {
   try {
     chooser.choose(some_problem(), some_gpu());
     FAIL("accepted");
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
     CHECK(error.violations()[0].field == "FA2_CONFIG");
     CHECK(error.violations()[0].rule.find("tile_m = 40") != std::string::npos);

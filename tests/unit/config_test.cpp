@@ -13,7 +13,7 @@ namespace {
 std::string error_of(std::string_view text) {
   try {
     parse_config(text);
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     return error.what();
   }
   return "";

@@ -97,7 +97,7 @@ TEST_CASE("env: every bad value of what has rules is named with what was expecte
       REQUIRE_FALSE(found.empty());
       CHECK(found[0].field.find(variable.name) == 0);
       CHECK(found[0].rule.find("must be") == 0);
-      const std::string message = fa2::InvalidProblem(found).what();
+      const std::string message = fa2::InvalidRequest(found).what();
       CHECK(message.size() < 65 * 1024);
     }
   }
@@ -126,7 +126,7 @@ TEST_CASE("env: checked_env gives the value or the default, or says what is expe
   CHECK(fa2::checked_env("FA2_JIT") == "off");
   setenv("FA2_JIT", "no", 1);
   CHECK_THROWS_WITH_AS(fa2::checked_env("FA2_JIT"),
-                       doctest::Contains("FA2_JIT = \"no\", must be one of on, off"), fa2::InvalidProblem);
+                       doctest::Contains("FA2_JIT = \"no\", must be one of on, off"), fa2::InvalidRequest);
   unsetenv("FA2_JIT");
 }
 

@@ -16,7 +16,7 @@ std::vector<std::string> wrong_words(const std::string& text) {
   std::vector<std::string> words;
   try {
     parse_options(text);
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     for (const Violation& violation : error.violations()) {
       CHECK(violation.field == "FA2_INTERPRETER");
       words.push_back(violation.value);
@@ -64,5 +64,5 @@ TEST_CASE("every wrong word is named") {
 
 TEST_CASE("the message tells which words there are") {
   CHECK_THROWS_WITH_AS(parse_options("quick"), doctest::Contains("early, late, checked, unchecked, seed=N"),
-                       InvalidProblem);
+                       InvalidRequest);
 }

@@ -59,7 +59,7 @@ TEST_CASE("kernel kinds: a main loop that is none is an error that names those t
   try {
     kind_of({.mainloop = 70});
     FAIL("there is a main loop 70");
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
     CHECK(to_string(error.violations()[0]) == "mainloop = 70, must be 80 or 90");
   }

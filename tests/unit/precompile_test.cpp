@@ -161,7 +161,7 @@ TEST_CASE("wrong problems and archs are refused before anything is compiled") {
   try {
     setup.run({problem_of(64, 1024), problem_of(7, 1024)}, {"sm_80", "sm_35"});
     FAIL("accepted");
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 2);
     CHECK(error.violations()[0].field == "problems[1].head_dim");
     CHECK(error.violations()[1].field == "archs[1]");

@@ -1,4 +1,4 @@
-// AttentionProblem as a value, the names of the enumerations, InvalidProblem's text, contiguous arguments.
+// AttentionProblem as a value, the names of the enumerations, InvalidRequest's text, contiguous arguments.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 
@@ -91,11 +91,11 @@ TEST_CASE("problem: hashes of neighbouring shapes fall into different buckets") 
   CHECK(low_bits.size() > 3800);  // random values would give about 3970
 }
 
-TEST_CASE("InvalidProblem lists every violation on a line of its own") {
-  const InvalidProblem error({{"head_dim", "7", "must be even"}, {"q", "null", "must point somewhere"}});
+TEST_CASE("InvalidRequest lists every violation on a line of its own") {
+  const InvalidRequest error({{"head_dim", "7", "must be even"}, {"q", "null", "must point somewhere"}});
   CHECK(std::string(error.what()) ==
         "invalid request, 2 rules broken:\n  head_dim = 7, must be even\n  q = null, must point somewhere");
-  CHECK(error.code() == ErrorCode::invalid_problem);
+  CHECK(error.code() == ErrorCode::invalid_request);
   CHECK(error.violations().size() == 2);
 }
 

@@ -63,13 +63,13 @@ std::string without_first_line(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("render: a config that does not fit is an InvalidProblem with the broken rule") {
+TEST_CASE("render: a config that does not fit is an InvalidRequest with the broken rule") {
   KernelSpec spec = shown_spec();
   spec.config.stages = 9;
   try {
     render(spec);
     FAIL("stages = 9 was rendered");
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
     CHECK(error.violations()[0].field == "config");
     CHECK(error.violations()[0].value == to_string(spec.config));

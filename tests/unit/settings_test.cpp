@@ -22,7 +22,7 @@ Environment table(std::map<std::string, std::string, std::less<>> values) {
 std::vector<Violation> violations(const ContextOptions& options, const Environment& environment) {
   try {
     settings_of(options, environment);
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     return error.violations();
   }
   return {};

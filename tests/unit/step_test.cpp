@@ -107,7 +107,7 @@ TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
 TEST_CASE("steps: arguments that are wrong launch none of them") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({forward("first", launches), forward("second", launches)});
-  CHECK_THROWS_AS(plan.run(AttentionArgs{}), InvalidProblem);
+  CHECK_THROWS_AS(plan.run(AttentionArgs{}), InvalidRequest);
   CHECK(launches.empty());
 }
 
@@ -118,5 +118,5 @@ TEST_CASE("steps: a plan without any still judges its arguments") {
   AttentionArgs args;
   CHECK_NOTHROW(AttentionPlan(plan).run(args));
   args.softmax_scale = INFINITY;
-  CHECK_THROWS_AS(AttentionPlan(plan).run(args), InvalidProblem);
+  CHECK_THROWS_AS(AttentionPlan(plan).run(args), InvalidRequest);
 }

@@ -81,7 +81,7 @@ TEST_CASE("tensor files: shapes that do not fit are all named") {
   try {
     problem_of(q, zeros(1, 7, 4, 32), zeros(2, 8, 3, 0), DType::f16, MaskKind::none);
     FAIL("no error");
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     std::vector<std::string> fields;
     for (const Violation& violation : error.violations()) fields.push_back(violation.field);
     CHECK(fields == std::vector<std::string>{"k's batch", "k's head_dim", "v's seqlen", "v's heads",

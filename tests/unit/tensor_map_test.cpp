@@ -17,7 +17,7 @@ std::vector<std::string> sentences_of(const TensorMapSpec& spec) {
   std::vector<std::string> sentences;
   try {
     encode_tensor_map(spec);
-  } catch (const InvalidProblem& error) {
+  } catch (const InvalidRequest& error) {
     for (const Violation& v : error.violations())
       sentences.push_back(v.field + " = " + v.value + ": " + v.rule);
   }

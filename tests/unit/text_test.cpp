@@ -59,7 +59,7 @@ TEST_CASE("text: errors are UTF-8 and bounded, whatever was in a setting") {
   CHECK(std::string(error.what()).find("cannot open \\xff\\xff") == 0);
   CHECK(std::string(error.what()).size() < 66000);
 
-  const InvalidProblem invalid(
+  const InvalidRequest invalid(
       {{"first", junk, "must be short"}, {junk, "1", "must be named"}, {"last", "2", "x"}});
   const std::string text = invalid.what();
   CHECK(text.size() < 2000);
@@ -67,6 +67,6 @@ TEST_CASE("text: errors are UTF-8 and bounded, whatever was in a setting") {
   CHECK(text.find("last = 2, x") != std::string::npos);
   CHECK(invalid.violations()[0].value == junk);
 
-  const InvalidProblem many(std::vector<Violation>(5000, Violation{"f", "v", "must not be"}));
+  const InvalidRequest many(std::vector<Violation>(5000, Violation{"f", "v", "must not be"}));
   CHECK(std::string(many.what()).find("and 4900 more") != std::string::npos);
 }

@@ -44,7 +44,7 @@ TEST_CASE("validate: a wrong problem and wrong arguments are told of together") 
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
-  CHECK_THROWS_WITH_AS(require_valid_problem_of(p, a), doctest::Contains("k = null"), InvalidProblem);
+  CHECK_THROWS_WITH_AS(require_valid_problem_of(p, a), doctest::Contains("k = null"), InvalidRequest);
 }
 
 TEST_CASE("validate: of extents with which nothing can be computed the scalars are judged at least") {

@@ -123,7 +123,7 @@ TEST_CASE("validate: everything wrong with a problem is listed at once") {
   p.heads_kv = 3;
   p.seqlen_k = -5;
   CHECK(fields(violations_of(p)) == "dtype: 7\nhead_dim: 7\nheads_kv: 3\nseqlen_k: -5");
-  CHECK_THROWS_AS(require_valid(p), InvalidProblem);
+  CHECK_THROWS_AS(require_valid(p), InvalidRequest);
 }
 
 TEST_CASE("validate: null pointers") {
