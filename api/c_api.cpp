@@ -2,6 +2,7 @@
 #include <api/boundary.h>
 #include <api/c_structs.h>
 #include <api/explanation.h>
+#include <api/plan.h>
 #include <api/validate.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
@@ -87,7 +88,8 @@ void throw_failures(const std::vector<PrecompiledKernel>& kernels) {
   std::string failures;
   for (const PrecompiledKernel& kernel : kernels) {
     if (kernel.error.empty()) continue;
-    failures += fmt::format("\n  {} for {}: {}", to_string(kernel.problem), kernel.arch, kernel.error);
+    failures += fmt::format("\n  {} for {}: {}", to_string(PlannedProblem(kernel.problem, kernel.options)),
+                            kernel.arch, kernel.error);
   }
   if (!failures.empty()) throw CompileError("not every kernel could be precompiled:" + failures, "", "");
 }
@@ -125,17 +127,20 @@ fa2_status fa2_attention(fa2_context* context, const fa2_problem* problem, const
     const auto with = args_of(args, found);
     if (!found.empty() && what && with) append(found, violations_of_call(*what, *with));
     if (!found.empty() && what && !with) append(found, violations_of(*what));
-    if (!found.empty() && !what && with) append(found, violations_of(AttentionProblem{}, *with));
+    if (!found.empty() && !what && with) append(found, violations_of(PlannedProblem(), *with));
     require_none(found);
     context_of(context).attention(*what, *with, stream_of(stream));
   });
 }
 
 fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
-                           fa2_plan** plan) {
+                           const fa2_plan_options* options, fa2_plan** plan) {
   return guarded([&] {
     required(plan, "plan") = nullptr;
-    *plan = new fa2_plan{context_of(context).plan(problem_on(problem, device), device)};
+    Found found;
+    const PlanOptions how = options_of(options, found);
+    const AttentionProblem what = problem_on(problem, device, std::move(found));
+    *plan = new fa2_plan{context_of(context).plan(what, device, how)};
   });
 }
 
@@ -144,7 +149,7 @@ fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream
     Found found;
     is_given(plan, "plan", found);
     const auto with = args_of(args, found);
-    if (!found.empty() && plan && with) append(found, violations_of(plan->plan.problem(), *with));
+    if (!found.empty() && plan && with) append(found, violations_of(plan->plan.impl().problem, *with));
     require_none(found);
     plan->plan.run(*with, stream_of(stream));
   });
@@ -170,7 +175,7 @@ fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, siz
     const PrecompileOptions how = options_of(options, found);
     const auto what = problems_of(problems, problem_count, found);
     const auto where = archs_of(archs, arch_count, found);
-    if (!found.empty()) append(found, violations_of(what, where));
+    if (!found.empty()) append(found, violations_of(what, how.plans, where));
     require_none(found);
     const std::vector<PrecompiledKernel> kernels = context_of(context).precompile(what, where, how);
     if (report != nullptr) *report = allocate_copy(to_json(kernels));
@@ -183,9 +188,9 @@ fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t de
   return guarded([&] {
     if (report != nullptr) *report = nullptr;
     Found found;
-    const TuneScope scope = scope_of(options, found);
+    const TuneOptions how = options_of(options, found);
     const AttentionProblem what = problem_on(problem, device, std::move(found));
-    const TuneReport result = context_of(context).tune(what, device, scope);
+    const TuneReport result = context_of(context).tune(what, device, how.scope, how.plan);
     if (report != nullptr) *report = allocate_copy(to_json(result));
   });
 }

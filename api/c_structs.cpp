@@ -28,7 +28,7 @@ void append_refusals(Found& found, const Check& check) {
 
 // The sizes that the first version of the interface published: no caller has smaller structs.
 constexpr std::size_t first_size(const fa2_problem*) {
-  return 104;
+  return 96;
 }
 constexpr std::size_t first_size(const fa2_args*) {
   return 176;
@@ -36,11 +36,14 @@ constexpr std::size_t first_size(const fa2_args*) {
 constexpr std::size_t first_size(const fa2_context_options*) {
   return 40;
 }
+constexpr std::size_t first_size(const fa2_plan_options*) {
+  return 8;
+}
 constexpr std::size_t first_size(const fa2_precompile_options*) {
   return 24;
 }
 constexpr std::size_t first_size(const fa2_tune_options*) {
-  return 8;
+  return 16;
 }
 
 // Far beyond what structs will grow to: a size that was never set is not followed through memory.
@@ -109,7 +112,6 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   AttentionProblem problem;
   problem.dtype = enum_of<DType>(from->dtype, prefix + "dtype", found);
   problem.mask = enum_of<MaskKind>(from->mask, prefix + "mask", found);
-  problem.row_alignment = enum_of<RowAlignment>(from->row_alignment, prefix + "row_alignment", found);
   problem.head_dim = from->head_dim;
   problem.head_dim_v = from->head_dim_v;
   problem.batch = from->batch;
@@ -122,8 +124,13 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.softcap = from->softcap != 0;
   problem.alibi = from->alibi != 0;
   problem.sinks = from->sinks != 0;
-  check_reserved(from->reserved, prefix + "reserved", found);
   return problem;
+}
+
+/// The part that several structs have.
+template <class Struct>
+PlanOptions plan_options_of(const Struct& from, Found& found) {
+  return {.row_alignment = enum_of<RowAlignment>(from.row_alignment, "row_alignment", found)};
 }
 
 void check_device(std::int32_t device, Found& found) {
@@ -191,6 +198,12 @@ ContextOptions options_of(const fa2_context_options* pointer) {
   return options;
 }
 
+PlanOptions options_of(const fa2_plan_options* pointer, Found& found) {
+  if (pointer == nullptr) return {};
+  const auto from = read_struct(pointer, "options", found);
+  return from ? plan_options_of(*from, found) : PlanOptions{};
+}
+
 PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found) {
   PrecompileOptions options;
   if (pointer == nullptr) return options;
@@ -199,15 +212,17 @@ PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found
   options.scope = enum_of<PrecompileScope>(from->scope, "scope", found);
   options.jobs = from->jobs;
   if (from->jobs < 0) found.push_back({"jobs", fmt::format("{}", from->jobs), "must be at least 0"});
-  check_reserved(from->reserved, "reserved", found);
+  options.plans = {plan_options_of(*from, found)};
   if (from->out != nullptr) options.out = from->out;
   return options;
 }
 
-TuneScope scope_of(const fa2_tune_options* pointer, Found& found) {
-  if (pointer == nullptr) return TuneScope::likely;
+TuneOptions options_of(const fa2_tune_options* pointer, Found& found) {
+  if (pointer == nullptr) return {};
   const auto from = read_struct(pointer, "options", found);
-  return from ? enum_of<TuneScope>(from->scope, "scope", found) : TuneScope::likely;
+  if (!from) return {};
+  check_reserved(from->reserved, "reserved", found);
+  return {enum_of<TuneScope>(from->scope, "scope", found), plan_options_of(*from, found)};
 }
 
 std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found) {

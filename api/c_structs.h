@@ -31,9 +31,16 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 /// NULL: no options. @throws InvalidRequest with everything that a Context would refuse too.
 ContextOptions options_of(const fa2_context_options* pointer);
 
+/// What Context::tune() takes beside the problem and the device.
+struct TuneOptions {
+  TuneScope scope = TuneScope::likely;
+  PlanOptions plan;
+};
+
 /// NULL: no options.
+PlanOptions options_of(const fa2_plan_options* pointer, Found& found);
 PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found);
-TuneScope scope_of(const fa2_tune_options* pointer, Found& found);
+TuneOptions options_of(const fa2_tune_options* pointer, Found& found);
 
 /// A problem and the device to make it ready on. @throws InvalidRequest with `found` and what it finds itself.
 AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device, Found found = {});

@@ -67,17 +67,14 @@ bool has_output(const AttentionProblem& problem) {
   return problem.batch > 0 && problem.seqlen_q > 0;
 }
 
-/// Takes back what the problem promises and the arguments do not keep. Says so, in a sentence.
-std::string_view weaken_alignment(AttentionProblem& problem, const AttentionArgs& args) {
-  const RowAlignment promised = problem.row_alignment;
-  if (promised == RowAlignment::element) return {};
-  const RowAlignment kept = row_alignment_of(problem, args);
-  if (kept == promised || kept == RowAlignment::bytes16) return {};
-  problem.row_alignment = kept;
-  if (kept == RowAlignment::element)
+/// Why another than the fast kernel runs a call whose arguments keep no more than `options`; empty if none does.
+std::string_view reason_for(const PlanOptions& options) {
+  if (options.row_alignment == RowAlignment::element)
     return "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs";
-  return "a stride of an argument is not positive, which TMA cannot load: the kernel of "
-         "RowAlignment::bytes16_any_order runs";
+  if (options.row_alignment == RowAlignment::bytes16_any_order)
+    return "a stride of an argument is not positive, which TMA cannot load: the kernel of "
+           "RowAlignment::bytes16_any_order runs";
+  return {};
 }
 
 /// What attention() says on a miss under capture.
@@ -113,12 +110,13 @@ KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
   return report;
 }
 
-Explanation explained(const AttentionProblem& problem, const Target& target, KernelReport kernel,
+Explanation explained(const PlannedProblem& problem, const Target& target, KernelReport kernel,
                       const ConfigChoice& choice, std::string notes) {
   kernel.config = choice.config;
   kernel.config_origin = choice.origin;
   kernel.config_reason = choice.reason;
-  return {problem, std::string(target.arch.name), target.device, {std::move(kernel)}, std::move(notes)};
+  return {problem,         problem, std::string(target.arch.name), target.device, {std::move(kernel)},
+          std::move(notes)};
 }
 
 std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {
@@ -146,29 +144,28 @@ Context::Impl::Impl(const ContextOptions& options)
   for (const Violation& doubt : settings.doubts) warn_once(to_string(doubt), to_string(doubt));
 }
 
-AttentionPlan Context::Impl::plan(const AttentionProblem& problem, int ordinal, const std::string& notes) {
+AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
   return plans.get({problem, ordinal}, [&] { return make_plan(problem, ordinal, notes); });
 }
 
-AttentionPlan Context::Impl::make_plan(const AttentionProblem& problem, int ordinal,
-                                       const std::string& notes) {
+AttentionPlan Context::Impl::make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
   const Device& gpu = device(ordinal);
   Search search;
   if (has_output(problem) && !gpu.arch.interpreted)
-    search = [&](const AttentionProblem& p) { return search_on(gpu, p, TuneScope::likely); };
+    search = [&](const PlannedProblem& p) { return search_on(gpu, p, TuneScope::likely); };
   return build(problem, target_of(gpu), search,
                [&](const ConfigChoice& choice) { return plan_with(choice, problem, gpu, notes); });
 }
 
 std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice,
-                                                      const AttentionProblem& problem,
+                                                      const PlannedProblem& problem,
                                                       const Target& target) const {
   std::vector<ConfigChoice> others = ConfigChooser::alternatives(choice, problem, target);
   if (settings.jit == JitMode::on || choice.origin == ConfigOrigin::pinned) return others;
   return cached_choices(choice, std::move(others), kernels.specs(target.arch.name), problem, target.arch);
 }
 
-AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const AttentionProblem& problem,
+AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const PlannedProblem& problem,
                                        const Device& gpu, const std::string& notes) {
   const KernelSpec spec{traits_of(problem), choice.config, gpu.arch};
   const std::string name =
@@ -204,7 +201,7 @@ std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& 
   });
 }
 
-TuneReport Context::Impl::search_on(const Device& gpu, const AttentionProblem& problem, TuneScope scope) {
+TuneReport Context::Impl::search_on(const Device& gpu, const PlannedProblem& problem, TuneScope scope) {
   const std::vector<KernelConfig> candidates = search_candidates(problem, gpu.arch, scope);
   GpuTrial trial(problem, gpu, candidates, kernels);
   TunerOptions options;
@@ -228,33 +225,35 @@ Context& Context::default_context() {
 
 void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) try {
   require_valid_problem_of(problem, args);
-  AttentionProblem p = problem.normalized();
-  const std::string_view notes = weaken_alignment(p, args);
+  const PlannedProblem p(problem.normalized(), options_kept_by(problem, args));
   const int ordinal = has_output(p) ? current_device() : 0;
   if (const auto plan = impl_->plans.find({p, ordinal})) return plan->run(args, stream);
 
   require_valid(p, args);
   if (!has_output(p)) return;
   if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
-  impl_->plan(p, ordinal, std::string(notes)).run(args, stream);
+  impl_->plan(p, ordinal, std::string(reason_for(p))).run(args, stream);
 } catch (...) {
   rethrow_as_error();
 }
 
-AttentionPlan Context::plan(const AttentionProblem& problem, int device) try {
-  require_valid(problem);
-  return impl_->plan(problem.normalized(), device == -1 ? current_device() : device, "");
+AttentionPlan Context::plan(const AttentionProblem& problem, int device, const PlanOptions& options) try {
+  const PlannedProblem planned(problem, options);
+  require_valid(planned);
+  return impl_->plan(planned.normalized(), device == -1 ? current_device() : device, "");
 } catch (...) {
   rethrow_as_error();
 }
 
-Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name) try {
-  std::vector<Violation> found = violations_of(problem);
+Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name,
+                             const PlanOptions& options) try {
+  const PlannedProblem planned(problem, options);
+  std::vector<Violation> found = violations_of(planned);
   const Arch* arch = find_arch(arch_name);
   if (arch == nullptr)
     found.push_back({"arch", in_quotes(arch_name), "must be one of " + known_arch_names()});
   if (!found.empty()) throw InvalidRequest(std::move(found));
-  const AttentionProblem p = problem.normalized();
+  const PlannedProblem p = planned.normalized();
   const Target target{*arch, "", 0};
   return impl_->build(p, target, {}, [&](const ConfigChoice& choice) {
     const KernelSource source = render({traits_of(p), choice.config, *arch});
@@ -265,8 +264,10 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
   rethrow_as_error();
 }
 
-TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope) try {
-  require_valid(problem);
+TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope,
+                         const PlanOptions& options) try {
+  const PlannedProblem planned(problem, options);
+  require_valid(planned);
   if (!has_output(problem)) {
     throw InvalidRequest({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
   }
@@ -275,8 +276,8 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
     throw Unavailable("there is no GPU to measure on: the time of an interpreted kernel says nothing");
   }
   const TuneReport report =
-      impl_->chooser.tune(problem.normalized(), target_of(gpu),
-                          [&](const AttentionProblem& p) { return impl_->search_on(gpu, p, scope); });
+      impl_->chooser.tune(planned.normalized(), target_of(gpu),
+                          [&](const PlannedProblem& p) { return impl_->search_on(gpu, p, scope); });
   impl_->plans.clear();  // their configs may be outdated now
   return report;
 } catch (...) {
@@ -286,7 +287,7 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
 std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionProblem>& problems,
                                                    const std::vector<std::string>& archs,
                                                    const PrecompileOptions& options) try {
-  const KernelRequests requests = kernel_requests(problems, archs, options.scope, impl_->chooser);
+  const KernelRequests requests = kernel_requests(problems, archs, options, impl_->chooser);
   if (options.out.empty())
     return make_kernels(requests.kernels, impl_->kernels, options.jobs, options.observer);
   require_writable(options.out);

@@ -6,6 +6,7 @@
 #include <autotune/config_choice.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
+#include <generator/kernel_spec.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
 #include <runtime/kernel.h>
@@ -20,9 +21,9 @@
 
 namespace fa2 {
 
-/// A normalized problem on a device.
+/// A normalized problem, with its plan's options, on a device.
 struct PlanKey {
-  AttentionProblem problem;
+  PlannedProblem problem;
   int device = 0;
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
@@ -46,11 +47,11 @@ struct Context::Impl {
   explicit Impl(const ContextOptions& options);
 
   /// The memoised plan of a valid, normalized problem, made now if need be. `notes`: see Explanation.
-  AttentionPlan plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
+  AttentionPlan plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
 
   /// build() of what was chosen for `problem`, or of what serves in its place.
   template <class Build>
-  auto build(const AttentionProblem& problem, const Target& target, const Search& search,
+  auto build(const PlannedProblem& problem, const Target& target, const Search& search,
              const Build& build_one) {
     const ConfigChoice choice = chooser.choose(problem, target, search);
     return build_first(
@@ -58,7 +59,7 @@ struct Context::Impl {
   }
 
   /// Measures on the GPU.
-  TuneReport search_on(const Device& gpu, const AttentionProblem& problem, TuneScope scope);
+  TuneReport search_on(const Device& gpu, const PlannedProblem& problem, TuneScope scope);
 
   Settings settings;
   std::shared_ptr<Compiler> compiler;
@@ -75,11 +76,11 @@ struct Context::Impl {
 
  private:
   std::shared_ptr<LaunchCounters> counters_for(const KernelConfig& config, const Device& gpu);
-  AttentionPlan make_plan(const AttentionProblem& problem, int ordinal, const std::string& notes);
+  AttentionPlan make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
   /// What may run in place of `choice`; read from the caches where nothing may be compiled.
-  std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const AttentionProblem& problem,
+  std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,
                                          const Target& target) const;
-  AttentionPlan plan_with(const ConfigChoice& choice, const AttentionProblem& problem, const Device& gpu,
+  AttentionPlan plan_with(const ConfigChoice& choice, const PlannedProblem& problem, const Device& gpu,
                           const std::string& notes);
 };
 

@@ -83,17 +83,28 @@ Json json_of(const TuneCandidate& candidate) {
           {"dropped", candidate.dropped}};
 }
 
+/// A report's beginning: what was planned, and with which options.
+Json json_of(const AttentionProblem& problem, const PlanOptions& options) {
+  Json json = {{"problem", json_of(problem)}};
+  PlanOptions::visit([&](const char* name, const auto& value) { json[name] = json_value(value); }, options);
+  return json;
+}
+
+Json joined(Json json, const Json& rest) {
+  json.update(rest);
+  return json;
+}
+
 Json json_of(const PrecompiledKernel& kernel) {
-  return {{"problem", json_of(kernel.problem)},
-          {"arch", kernel.arch},
-          {"key", kernel.key},
-          {"config", json_of(kernel.config)},
-          {"config_reason", kernel.config_reason},
-          {"resources", json_of(kernel.resources)},
-          {"binary_bytes", kernel.binary_bytes},
-          {"compile_ms", kernel.compile_ms},
-          {"origin", to_string(kernel.origin)},
-          {"error", kernel.error}};
+  return joined(json_of(kernel.problem, kernel.options), {{"arch", kernel.arch},
+                                                          {"key", kernel.key},
+                                                          {"config", json_of(kernel.config)},
+                                                          {"config_reason", kernel.config_reason},
+                                                          {"resources", json_of(kernel.resources)},
+                                                          {"binary_bytes", kernel.binary_bytes},
+                                                          {"compile_ms", kernel.compile_ms},
+                                                          {"origin", to_string(kernel.origin)},
+                                                          {"error", kernel.error}});
 }
 
 }  // namespace
@@ -101,24 +112,21 @@ Json json_of(const PrecompiledKernel& kernel) {
 std::string to_json(const Explanation& e) {
   Json kernels = Json::array();
   for (const KernelReport& kernel : e.kernels) kernels.push_back(json_of(kernel));
-  return dump({{"problem", json_of(e.problem)},
-               {"arch", e.arch},
-               {"device", e.device},
-               {"kernels", std::move(kernels)},
-               {"notes", e.notes}});
+  return dump(
+      joined(json_of(e.problem, e.options),
+             {{"arch", e.arch}, {"device", e.device}, {"kernels", std::move(kernels)}, {"notes", e.notes}}));
 }
 
 std::string to_json(const TuneReport& report) {
   Json candidates = Json::array();
   for (const TuneCandidate& candidate : report.candidates) candidates.push_back(json_of(candidate));
-  return dump({{"problem", json_of(report.problem)},
-               {"bucket", report.bucket},
-               {"best", json_of(report.best)},
-               {"best_us", report.best_us},
-               {"heuristic_us", report.heuristic_us},
-               {"seconds", report.seconds},
-               {"budget_spent", report.budget_spent},
-               {"candidates", std::move(candidates)}});
+  return dump(joined(json_of(report.problem, report.options), {{"bucket", report.bucket},
+                                                               {"best", json_of(report.best)},
+                                                               {"best_us", report.best_us},
+                                                               {"heuristic_us", report.heuristic_us},
+                                                               {"seconds", report.seconds},
+                                                               {"budget_spent", report.budget_spent},
+                                                               {"candidates", std::move(candidates)}}));
 }
 
 std::string to_json(const std::vector<PrecompiledKernel>& kernels) {

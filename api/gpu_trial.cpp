@@ -27,18 +27,18 @@ int burst_for(double us) {
 
 }  // namespace
 
-GpuTrial::GpuTrial(const AttentionProblem& problem, const Device& device,
+GpuTrial::GpuTrial(const PlannedProblem& problem, const Device& device,
                    const std::vector<KernelConfig>& candidates, KernelCache& kernels)
     : context_(device.ordinal), device_(device), kernels_(kernels), tensors_(allocate(problem, device)) {
   for (const KernelConfig& config : candidates) candidates_.push_back({config, {}, 0});
   upload_inputs();
 }
 
-GpuTrial::Tensors GpuTrial::allocate(const AttentionProblem& problem, const Device& device) {
+GpuTrial::Tensors GpuTrial::allocate(const PlannedProblem& problem, const Device& device) {
   TrialLimits limits;
   limits.min_blocks = kWaves * kBlocksPerSm * device.sm_count;
   for (;; limits.bytes /= 4) {
-    const AttentionProblem p = within(limits, problem);
+    const PlannedProblem p(within(limits, problem), problem);
     try {
       Tensors tensors{p, {}};
       for (const Operand& operand : operands_of(p, {}))
@@ -121,7 +121,7 @@ double GpuTrial::time_us(const Candidate& candidate, int times) {
 }
 
 void GpuTrial::check_output(const Candidate& candidate) {
-  const AttentionProblem& p = tensors_.problem;
+  const PlannedProblem& p = tensors_.problem;
   constexpr std::uint8_t kNaN = 0xff;  // in every byte: what is not written is seen
   tensors_[Role::o].fill(kNaN, stream_.get());
   launch(candidate, 1);

@@ -23,7 +23,7 @@ class GpuTrial final : public Trial {
  public:
   /// `problem` is valid and normalized, with at least one query; `kernels` outlives the trial. @throws
   /// CudaError.
-  GpuTrial(const AttentionProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
+  GpuTrial(const PlannedProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
            KernelCache& kernels);
 
   void prepare(std::size_t index) override;
@@ -35,7 +35,7 @@ class GpuTrial final : public Trial {
 
  private:
   struct Tensors {
-    AttentionProblem problem;           ///< the shape that is measured
+    PlannedProblem problem;             ///< the shape that is measured
     std::vector<DeviceBuffer> buffers;  ///< by role, as bshd_args() has them; empty for what is optional
 
     DeviceBuffer& operator[](Role role) { return buffers[static_cast<std::size_t>(role)]; }
@@ -47,7 +47,7 @@ class GpuTrial final : public Trial {
     int burst = 0;  ///< launches of one sample; 0: not checked yet
   };
 
-  static Tensors allocate(const AttentionProblem& problem, const Device& device);
+  static Tensors allocate(const PlannedProblem& problem, const Device& device);
   void upload_inputs();
   void launch(const Candidate& candidate, int times) const;
   double time_us(const Candidate& candidate, int times);

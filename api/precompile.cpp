@@ -15,7 +15,7 @@ namespace fa2 {
 namespace {
 
 /// What each of the requested kernels is for.
-std::vector<PossibleChoice> choices_of(const AttentionProblem& problem, const Target& target,
+std::vector<PossibleChoice> choices_of(const PlannedProblem& problem, const Target& target,
                                        PrecompileScope scope, ConfigChooser& chooser) {
   if (scope == PrecompileScope::any_size) return chooser.every_choice(problem, target);
   return {{problem, chooser.choose(problem, target)}};
@@ -27,6 +27,7 @@ void add_request(const PossibleChoice& possible, const Target& target, KernelReq
   if (choice.record) requests.records.push_back(*choice.record);
   KernelRequest request;
   request.row.problem = problem;
+  request.row.options = problem;
   request.row.arch = target.arch.name;
   request.row.config = choice.config;
   request.row.key = render({traits_of(problem), choice.config, target.arch}).key;
@@ -36,7 +37,7 @@ void add_request(const PossibleChoice& possible, const Target& target, KernelReq
   requests.kernels.push_back(std::move(request));
 }
 
-void add_requests(const AttentionProblem& problem, const Arch& arch, PrecompileScope scope,
+void add_requests(const PlannedProblem& problem, const Arch& arch, PrecompileScope scope,
                   ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
   const Target target{arch, "", 0};
   try {
@@ -45,6 +46,7 @@ void add_requests(const AttentionProblem& problem, const Arch& arch, PrecompileS
   } catch (const Error& error) {
     KernelRequest failed;
     failed.row.problem = problem;
+    failed.row.options = problem;
     failed.row.arch = arch.name;
     failed.row.error = error.what();
     requests.kernels.push_back(std::move(failed));
@@ -52,7 +54,8 @@ void add_requests(const AttentionProblem& problem, const Arch& arch, PrecompileS
 }
 
 PrecompiledKernel make_with(const ConfigChoice& choice, PrecompiledKernel row, KernelCache& cache) {
-  const KernelSource source = render({traits_of(row.problem), choice.config, *find_arch(row.arch)});
+  const KernelSource source =
+      render({traits_of({row.problem, row.options}), choice.config, *find_arch(row.arch)});
   const CachedKernel kernel = cache.get(source);
   row.key = source.key;
   row.config = choice.config;
@@ -70,7 +73,7 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
   if (!row.error.empty()) return row;
   try {
     return build_first(
-        row.problem, request.choice, [&] { return request.alternatives; },
+        {row.problem, row.options}, request.choice, [&] { return request.alternatives; },
         [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
   } catch (const std::exception& error) {
     row.error = error.what();
@@ -81,15 +84,16 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
 }  // namespace
 
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
-                               const std::vector<std::string>& archs, PrecompileScope scope,
+                               const std::vector<std::string>& archs, const PrecompileOptions& options,
                                ConfigChooser& chooser) {
-  std::vector<Violation> found = violations_of(problems, archs);
+  std::vector<Violation> found = violations_of(problems, options.plans, archs);
   if (!found.empty()) throw InvalidRequest(std::move(found));
   KernelRequests requests;
   std::set<std::string> seen;
   for (const std::string& arch : archs) {
     for (const AttentionProblem& problem : problems) {
-      add_requests(problem.normalized(), *find_arch(arch), scope, chooser, requests, seen);
+      for (const PlanOptions& plan : options.plans)
+        add_requests({problem.normalized(), plan}, *find_arch(arch), options.scope, chooser, requests, seen);
     }
   }
   return requests;

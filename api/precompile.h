@@ -13,20 +13,21 @@ namespace fa2 {
 
 /// One kernel to make.
 struct KernelRequest {
-  PrecompiledKernel row;  ///< problem, arch, key and config; or the error that keeps it from being made
-  ConfigChoice choice;    ///< unless there is an error
+  /// Problem, options, arch, key and config; or the error that keeps it from being made.
+  PrecompiledKernel row;
+  ConfigChoice choice;                     ///< unless there is an error
   std::vector<ConfigChoice> alternatives;  ///< for when the chosen one's kernel is refused
 };
 
 struct KernelRequests {
-  std::vector<KernelRequest>
-      kernels;  ///< distinct; in order of archs, then of the first problem that needs each
+  /// Distinct; in the order of archs, then of problems, then of plans, the first that needs each.
+  std::vector<KernelRequest> kernels;
   std::vector<TuningRecord> records;  ///< the tuning records that their configs came from
 };
 
-/// @throws InvalidRequest listing everything wrong with the problems and archs.
+/// Of `options` the scope and the plans. @throws InvalidRequest listing everything wrong with problems, plans and archs.
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
-                               const std::vector<std::string>& archs, PrecompileScope scope,
+                               const std::vector<std::string>& archs, const PrecompileOptions& options,
                                ConfigChooser& chooser);
 
 /// Makes them on `jobs` threads (0: one per core); rows in the requests' order. `cache` has a directory of

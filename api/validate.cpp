@@ -31,6 +31,15 @@ void check_number(Violations& found, const char* field, std::int64_t value, bool
   if (!holds) found.push_back({field, fmt::format("{}", value), rule});
 }
 
+/// `prefix` goes before the names of fields.
+void check_options(Violations& found, const std::string& prefix, const PlanOptions& options) {
+  PlanOptions::visit(
+      [&](const char* name, const auto& value) {
+        if (!is_enumerator(value)) check_enum(found, (prefix + name).c_str(), value);
+      },
+      options);
+}
+
 bool is_head_dim(std::int32_t dim) {
   return dim >= 8 && dim <= 256 && dim % 8 == 0;
 }
@@ -224,7 +233,6 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enum(found, "dtype", p.dtype);
   check_enum(found, "mask", p.mask);
-  check_enum(found, "row_alignment", p.row_alignment);
   check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), "must be a multiple of 8 in 8..256");
   const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
   check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),
@@ -248,11 +256,17 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   return found;
 }
 
-std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args) {
+std::vector<Violation> violations_of(const PlannedProblem& problem) {
+  Violations found = violations_of(static_cast<const AttentionProblem&>(problem));
+  check_options(found, "", problem);
+  return found;
+}
+
+std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args) {
   return violations_of(problem, args, operands_of(problem, args));
 }
 
-std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args,
+std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args,
                                      const Operands& operands) {
   Violations found;
   check_scalars(found, args);
@@ -273,7 +287,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem, const Atte
 std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args) {
   Violations found = violations_of(problem);
   if (has_shapes(problem.normalized())) {
-    std::ranges::move(violations_of(problem, args), std::back_inserter(found));
+    const PlannedProblem promising_nothing{problem, {RowAlignment::element}};
+    std::ranges::move(violations_of(promising_nothing, args), std::back_inserter(found));
   } else {
     check_scalars(found, args);
   }
@@ -281,6 +296,7 @@ std::vector<Violation> violations_of_call(const AttentionProblem& problem, const
 }
 
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
+                                     const std::vector<PlanOptions>& plans,
                                      const std::vector<std::string>& archs) {
   Violations found;
   for (std::size_t i = 0; i < problems.size(); ++i) {
@@ -289,6 +305,7 @@ std::vector<Violation> violations_of(const std::vector<AttentionProblem>& proble
       found.push_back(std::move(violation));
     }
   }
+  for (std::size_t i = 0; i < plans.size(); ++i) check_options(found, fmt::format("plans[{}].", i), plans[i]);
   for (std::size_t i = 0; i < archs.size(); ++i) {
     if (find_arch(archs[i]) != nullptr) continue;
     found.push_back(
@@ -314,24 +331,24 @@ std::vector<Violation> violations_of_residency(const Operands& operands, int dev
   return found;
 }
 
-RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args) {
-  if (computes_nothing(problem)) return RowAlignment::bytes16;
+PlanOptions options_kept_by(const AttentionProblem& problem, const AttentionArgs& args) {
+  if (computes_nothing(problem)) return {};
   bool aligned = true, ascending = true;
   for (const Operand& t : operands_of(problem, args)) {
     if (!t.strided || t.is_absent()) continue;
     aligned &= has_16_byte_rows(t);
     ascending &= has_ascending_strides(t);
   }
-  if (!aligned) return RowAlignment::element;
-  return ascending ? RowAlignment::bytes16 : RowAlignment::bytes16_any_order;
+  if (!aligned) return {RowAlignment::element};
+  return {ascending ? RowAlignment::bytes16 : RowAlignment::bytes16_any_order};
 }
 
-void require_valid(const AttentionProblem& problem) {
+void require_valid(const PlannedProblem& problem) {
   Violations found = violations_of(problem);
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
-void require_valid(const AttentionProblem& problem, const AttentionArgs& args) {
+void require_valid(const PlannedProblem& problem, const AttentionArgs& args) {
   Violations found = violations_of(problem, args);
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }

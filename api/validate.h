@@ -5,6 +5,7 @@
 #include <fa2/args.h>
 #include <fa2/errors.h>
 #include <fa2/problem.h>
+#include <generator/kernel_spec.h>
 #include <runtime/device.h>
 
 #include <string>
@@ -14,8 +15,9 @@ namespace fa2 {
 
 /// Every rule the problem breaks; empty, and nothing allocated, if it breaks none.
 std::vector<Violation> violations_of(const AttentionProblem& problem);
+std::vector<Violation> violations_of(const PlannedProblem& problem);
 
-/// Every rule the arguments break for a VALID problem: null and misaligned pointers, strides that leave the
+/// Every rule the arguments break for a VALID problem, its plan's promises among them: null and misaligned pointers, strides that leave the
 /// address space, overlaps, the scale. Empty, and nothing allocated, if they break none. Runs on every call.
 ///
 /// A problem without output elements (batch or seqlen_q 0) reads and writes nothing: its pointers and strides
@@ -25,17 +27,19 @@ std::vector<Violation> violations_of(const AttentionProblem& problem);
 /// Interleavings that are free of overlap without being nested are refused. What is written against
 /// everything else: byte ranges must be disjoint. Two strided operands may share a range where they occupy
 /// different columns of the same rows, as slices of one packed QKVO buffer do: see disjoint_columns().
-std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args);
+std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args);
 
 /// The same of operands that were made before.
-std::vector<Violation> violations_of(const AttentionProblem& problem, const AttentionArgs& args,
+std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args,
                                      const Operands& operands);
 
-/// Every rule that either breaks: of a problem that is not valid too, as far as its shapes can be told.
+/// Every rule that a call of attention() breaks, which promises nothing: of a problem that is not valid too, as far as
+/// its shapes can be told.
 std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args);
 
-/// Every rule that a list of problems breaks, and every name that is no arch's, by their indices.
+/// Every rule that lists of problems and of plans' options break, and every name that is no arch's, by their indices.
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
+                                     const std::vector<PlanOptions>& plans,
                                      const std::vector<std::string>& archs);
 
 /// Every operand with elements that points to what a kernel on `device` may not use. Device memory of that
@@ -43,12 +47,13 @@ std::vector<Violation> violations_of(const std::vector<AttentionProblem>& proble
 std::vector<Violation> violations_of_residency(const Operands& operands, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
 
-/// What holds for every pointer and used stride (extent > 1) of the strided operands that a kernel touches.
-RowAlignment row_alignment_of(const AttentionProblem& problem, const AttentionArgs& args);
+/// What holds of one call, and a plan for it may be promised: RowAlignment looks at every pointer and used stride
+/// (extent > 1) of the strided operands that a kernel touches.
+PlanOptions options_kept_by(const AttentionProblem& problem, const AttentionArgs& args);
 
 /// @throws InvalidRequest with everything that violations_of() finds.
-void require_valid(const AttentionProblem& problem);
-void require_valid(const AttentionProblem& problem, const AttentionArgs& args);
+void require_valid(const PlannedProblem& problem);
+void require_valid(const PlannedProblem& problem, const AttentionArgs& args);
 
 /// @throws InvalidRequest if the problem is wrong, and then with what is wrong with the arguments besides.
 void require_valid_problem_of(const AttentionProblem& problem, const AttentionArgs& args);

@@ -1,7 +1,6 @@
 // Buckets: what a tuning record may speak for.
 #include <autotune/bucket.h>
 #include <fmt/format.h>
-#include <generator/kernel_spec.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,8 +61,8 @@ void visit_sizes(Problem& problem, const Size& size) {
 
 }  // namespace
 
-Bucket bucket_of(const AttentionProblem& problem) {
-  const AttentionProblem p = problem.normalized();
+Bucket bucket_of(const PlannedProblem& problem) {
+  const PlannedProblem p = problem.normalized();
   const auto heads_q = static_cast<double>(p.heads_q);
   Bucket bucket;
   bucket.traits = to_string(traits_of(p));
@@ -75,12 +74,12 @@ Bucket bucket_of(const AttentionProblem& problem) {
   return bucket;
 }
 
-AttentionProblem problem_of(const Bucket& bucket, const AttentionProblem& traits) {
+PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits) {
   const auto size = [](int exponent) {
     constexpr int kMost = 30;  // a problem's lengths have 31 bits
     return std::int64_t{1} << std::clamp(exponent, 0, kMost);
   };
-  AttentionProblem p = traits.normalized();
+  PlannedProblem p = traits.normalized();
   p.heads_kv = 1;
   p.heads_q = size(bucket.group_log2);
   p.batch = size(bucket.heads_log2 - bucket.group_log2);

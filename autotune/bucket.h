@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/problem.h>
+#include <generator/kernel_spec.h>
 
 #include <optional>
 #include <string>
@@ -28,11 +29,11 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-Bucket bucket_of(const AttentionProblem& problem);
+Bucket bucket_of(const PlannedProblem& problem);
 
 /// A problem of the bucket: with one key/value head, and batch 1 where the group has all the heads. `traits` has
 /// the bucket's traits.
-AttentionProblem problem_of(const Bucket& bucket, const AttentionProblem& traits);
+PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits);
 
 std::string to_string(const Bucket& bucket);
 

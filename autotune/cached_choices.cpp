@@ -25,7 +25,7 @@ std::optional<KernelConfig> parsed(std::string_view text) {
 
 /// Distinct, in the specs' order.
 std::vector<KernelConfig> usable_configs(const std::vector<std::string>& cached, const KernelConfig& chosen,
-                                         const AttentionProblem& problem, const Arch& arch) {
+                                         const PlannedProblem& problem, const Arch& arch) {
   std::string common = render({traits_of(problem), chosen, arch}).spec;
   common.resize(common.size() - to_string(chosen).size());
   std::vector<KernelConfig> configs;
@@ -48,7 +48,7 @@ auto unlikeness(const KernelConfig& a, const KernelConfig& b) {
 
 std::vector<ConfigChoice> cached_choices(const ConfigChoice& choice, std::vector<ConfigChoice> alternatives,
                                          const std::vector<std::string>& cached,
-                                         const AttentionProblem& problem, const Arch& arch) {
+                                         const PlannedProblem& problem, const Arch& arch) {
   std::vector<KernelConfig> configs = usable_configs(cached, choice.config, problem, arch);
   std::ranges::stable_sort(configs, {},
                            [&](const KernelConfig& config) { return unlikeness(config, choice.config); });

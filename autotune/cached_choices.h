@@ -12,6 +12,6 @@ namespace fa2 {
 /// problem's traits that can compute it, those most like `choice` first. `cached`: specs (KernelSource::spec).
 std::vector<ConfigChoice> cached_choices(const ConfigChoice& choice, std::vector<ConfigChoice> alternatives,
                                          const std::vector<std::string>& cached,
-                                         const AttentionProblem& problem, const Arch& arch);
+                                         const PlannedProblem& problem, const Arch& arch);
 
 }  // namespace fa2

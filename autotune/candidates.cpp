@@ -32,7 +32,7 @@ double distance(const KernelConfig& a, const KernelConfig& b) {
   return sum;
 }
 
-std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Arch& arch,
+std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch,
                                             TuneScope scope) {
   const KernelConfig first = heuristic(problem, arch).config;
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch).valid;

@@ -3,13 +3,14 @@
 
 #include <fa2/attention.h>
 #include <generator/arch.h>
+#include <generator/kernel_spec.h>
 
 #include <vector>
 
 namespace fa2 {
 
 /// The heuristic's choice, then the valid configurations in `scope`, those most like it first.
-std::vector<KernelConfig> search_candidates(const AttentionProblem& problem, const Arch& arch,
+std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch,
                                             TuneScope scope = TuneScope::likely);
 
 /// How unlike two configurations are, over all fields: octaves where both values are positive, as sizes are, a fixed

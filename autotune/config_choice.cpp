@@ -34,7 +34,7 @@ std::string utc_now() {
   return text;
 }
 
-TuningRecord record_of(const AttentionProblem& problem, const Target& target, const TuneReport& report) {
+TuningRecord record_of(const PlannedProblem& problem, const Target& target, const TuneReport& report) {
   return {target.device,
           std::string(target.arch.name),
           target.sm_count,
@@ -97,22 +97,22 @@ std::string summary(const Error& error) {
   return std::string(message.substr(0, message.find('\n')));
 }
 
-void warn_of_alternative(const AttentionProblem& problem, const ConfigChoice& wanted,
+void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted,
                          const ConfigChoice& runs) {
   const std::string kernel = fmt::format("{} with {}", to_string(traits_of(problem)), to_string(runs.config));
   warn_once(fmt::format("{} for {}", kernel, to_string(wanted.config)),
             fmt::format("{} runs: {}", kernel, runs.reason));
 }
 
-std::vector<PossibleChoice> ConfigChooser::every_choice(const AttentionProblem& problem,
+std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& problem,
                                                         const Target& target) const {
   std::vector<PossibleChoice> all;
-  const auto add = [&](const AttentionProblem& p, ConfigChoice choice) {
+  const auto add = [&](const PlannedProblem& p, ConfigChoice choice) {
     const auto same = [&](const PossibleChoice& known) { return known.choice.config == choice.config; };
     if (choice.record || std::ranges::none_of(all, same)) all.push_back({p, std::move(choice)});
   };
   if (settings_.pinned) {
-    AttentionProblem p = problem.normalized();
+    PlannedProblem p = problem.normalized();
     p.heads_q = p.heads_kv * std::max(1, settings_.pinned->packed_heads);
     add(p, pinned(p, target));
     return all;
@@ -121,16 +121,16 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const AttentionProblem& 
                            ? std::vector<Lookup>()
                            : store_.of_traits(to_string(traits_of(problem)), std::string(target.arch.name));
   for (const Lookup& found : records) {
-    const AttentionProblem p = problem_of(found.record.bucket, problem);
+    const PlannedProblem p = problem_of(found.record.bucket, problem);
     if (!why_rejected(p, found.record.config, target.arch))
       add(p, follow(found, found.record.bucket, target.arch, {}));
   }
-  for (const AttentionProblem& p : heuristic_cases(problem, target.arch)) add(p, guess(p, target, {}));
+  for (const PlannedProblem& p : heuristic_cases(problem, target.arch)) add(p, guess(p, target, {}));
   return all;
 }
 
 std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice,
-                                                      const AttentionProblem& problem, const Target& target) {
+                                                      const PlannedProblem& problem, const Target& target) {
   std::vector<ConfigChoice> choices;
   if (choice.origin == ConfigOrigin::pinned) return choices;
   for (const HeuristicChoice& other : heuristic_choices(problem, target.arch)) {
@@ -140,14 +140,14 @@ std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice
   return choices;
 }
 
-ConfigChoice ConfigChooser::guess(const AttentionProblem& problem, const Target& target,
+ConfigChoice ConfigChooser::guess(const PlannedProblem& problem, const Target& target,
                                   const std::string& because) {
   HeuristicChoice choice = heuristic(problem, target.arch);
   if (!because.empty()) choice.reason += "; " + because;
   return {choice.config, ConfigOrigin::heuristic, choice.reason, std::nullopt};
 }
 
-ConfigChoice ConfigChooser::pinned(const AttentionProblem& problem, const Target& target) const {
+ConfigChoice ConfigChooser::pinned(const PlannedProblem& problem, const Target& target) const {
   const KernelConfig& config = *settings_.pinned;
   if (auto reason = why_rejected(problem, config, target.arch)) {
     throw InvalidRequest(
@@ -157,7 +157,7 @@ ConfigChoice ConfigChooser::pinned(const AttentionProblem& problem, const Target
   return {config, ConfigOrigin::pinned, "pinned by " + settings_.pinned_by, std::nullopt};
 }
 
-Lookup ConfigChooser::look_up(const AttentionProblem& problem, const Target& target) const {
+Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& target) const {
   const auto is_valid = [&](const KernelConfig& config) {
     return !why_rejected(problem, config, target.arch).has_value();
   };
@@ -165,7 +165,7 @@ Lookup ConfigChooser::look_up(const AttentionProblem& problem, const Target& tar
                      is_valid);
 }
 
-ConfigChoice ConfigChooser::choose(const AttentionProblem& problem, const Target& target,
+ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& target,
                                    const Search& search) {
   if (settings_.pinned) return pinned(problem, target);
   if (settings_.tune == TuneMode::off) return guess(problem, target, "tuning is off");
@@ -178,7 +178,7 @@ ConfigChoice ConfigChooser::choose(const AttentionProblem& problem, const Target
   return guess(problem, target, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
 }
 
-std::optional<ConfigChoice> ConfigChooser::measure(const AttentionProblem& problem, const Target& target,
+std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem, const Target& target,
                                                    const Search& search, std::string& obstacle) {
   if (settings_.jit == JitMode::off) {
     obstacle = "FA2_JIT=off forbids compiling candidates";
@@ -208,15 +208,16 @@ std::optional<ConfigChoice> ConfigChooser::measure(const AttentionProblem& probl
   return std::nullopt;
 }
 
-TuneReport ConfigChooser::tune(const AttentionProblem& problem, const Target& target, const Search& search) {
+TuneReport ConfigChooser::tune(const PlannedProblem& problem, const Target& target, const Search& search) {
   const std::lock_guard lock(measuring_);
   return search_and_record(problem, target, search);
 }
 
-TuneReport ConfigChooser::search_and_record(const AttentionProblem& problem, const Target& target,
+TuneReport ConfigChooser::search_and_record(const PlannedProblem& problem, const Target& target,
                                             const Search& search) {
   TuneReport report = search(problem);
   report.problem = problem;
+  report.options = problem;
   report.bucket = to_string(bucket_of(problem));
   if (compares(report)) store_.add(record_of(problem, target, report));
   return report;

@@ -5,6 +5,7 @@
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <generator/arch.h>
+#include <generator/kernel_spec.h>
 #include <runtime/device.h>
 
 #include <exception>
@@ -43,12 +44,12 @@ struct ConfigChoice {
 
 /// A choice, and a problem that it is made for.
 struct PossibleChoice {
-  AttentionProblem problem;
+  PlannedProblem problem;
   ConfigChoice choice;
 };
 
 /// Measures a problem's candidates on the target.
-using Search = std::function<TuneReport(const AttentionProblem& problem)>;
+using Search = std::function<TuneReport(const PlannedProblem& problem)>;
 
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);
@@ -61,8 +62,7 @@ bool is_obstacle(const Error& error);
 std::string summary(const Error& error);
 
 /// Once for each kernel that is not what was wanted.
-void warn_of_alternative(const AttentionProblem& problem, const ConfigChoice& wanted,
-                         const ConfigChoice& runs);
+void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted, const ConfigChoice& runs);
 
 /// Thread-safe. One search at a time: two would disturb each other's measurements.
 class ConfigChooser {
@@ -75,29 +75,28 @@ class ConfigChooser {
   /// before those that ship with the library. A search that fails, or that could not compare
   /// anything, costs a warning and is not repeated for its bucket.
   /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
-  ConfigChoice choose(const AttentionProblem& problem, const Target& target, const Search& search = {});
+  ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {});
 
   /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
   /// traits of this one: each configuration once, and every record of the user's.
   /// @throws InvalidRequest if the pinned config cannot compute any of them.
-  std::vector<PossibleChoice> every_choice(const AttentionProblem& problem, const Target& target) const;
+  std::vector<PossibleChoice> every_choice(const PlannedProblem& problem, const Target& target) const;
 
   /// What serves if the kernel of `choice` cannot be had: nothing in place of a pinned config, else the
   /// heuristic's choices that are not it.
-  static std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const AttentionProblem& problem,
+  static std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,
                                                 const Target& target);
 
   /// Searches, whatever is recorded, and records the result.
-  TuneReport tune(const AttentionProblem& problem, const Target& target, const Search& search);
+  TuneReport tune(const PlannedProblem& problem, const Target& target, const Search& search);
 
  private:
-  static ConfigChoice guess(const AttentionProblem& problem, const Target& target,
-                            const std::string& because);
-  ConfigChoice pinned(const AttentionProblem& problem, const Target& target) const;
-  Lookup look_up(const AttentionProblem& problem, const Target& target) const;
-  std::optional<ConfigChoice> measure(const AttentionProblem& problem, const Target& target,
+  static ConfigChoice guess(const PlannedProblem& problem, const Target& target, const std::string& because);
+  ConfigChoice pinned(const PlannedProblem& problem, const Target& target) const;
+  Lookup look_up(const PlannedProblem& problem, const Target& target) const;
+  std::optional<ConfigChoice> measure(const PlannedProblem& problem, const Target& target,
                                       const Search& search, std::string& obstacle);
-  TuneReport search_and_record(const AttentionProblem& problem, const Target& target, const Search& search);
+  TuneReport search_and_record(const PlannedProblem& problem, const Target& target, const Search& search);
 
   const ChoiceSettings& settings_;
   TuningStore& store_;
@@ -109,8 +108,8 @@ class ConfigChooser {
 /// nothing may be compiled. What could not be built is named in its reason, and warned of. @throws the error of
 /// `choice` if none can be built.
 template <class Alternatives, class Build>
-auto build_first(const AttentionProblem& problem, const ConfigChoice& choice,
-                 const Alternatives& alternatives, const Build& build) {
+auto build_first(const PlannedProblem& problem, const ConfigChoice& choice, const Alternatives& alternatives,
+                 const Build& build) {
   std::exception_ptr failure;
   std::string obstacles;
   const auto attempt = [&](const ConfigChoice& possible) -> std::optional<decltype(build(choice))> {

@@ -143,8 +143,8 @@ std::string length_text(const AttentionProblem& p) {
 
 }  // namespace
 
-std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch) {
-  const AttentionProblem p = problem.normalized();
+std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch) {
+  const PlannedProblem p = problem.normalized();
   const AttentionTraits traits = traits_of(p);
   const Tables tables = tables_of(traits, arch);
   std::vector<KernelConfig> configs =
@@ -165,13 +165,13 @@ std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, 
   return choices;
 }
 
-std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, const Arch& arch) {
-  AttentionProblem p = problem.normalized();
+std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch) {
+  PlannedProblem p = problem.normalized();
   p.batch = p.heads_kv = 1;
   // Narrower ones are as short sequences, which are among the cases.
   if (p.window_left) p.window_left = kMostQueries;
   if (p.window_right) p.window_right = kMostQueries;
-  std::vector<AttentionProblem> cases;
+  std::vector<PlannedProblem> cases;
   const auto add = [&](std::int64_t queries, std::int64_t group) {
     p.heads_q = group;
     p.seqlen_q = p.seqlen_k = queries;
@@ -205,7 +205,7 @@ int packed_heads(const AttentionProblem& problem, int tile_m) {
   return packed;
 }
 
-HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch) {
+HeuristicChoice heuristic(const PlannedProblem& problem, const Arch& arch) {
   return heuristic_choices(problem, arch).front();
 }
 

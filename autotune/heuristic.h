@@ -4,6 +4,7 @@
 #include <fa2/config.h>
 #include <fa2/problem.h>
 #include <generator/arch.h>
+#include <generator/kernel_spec.h>
 
 #include <string>
 #include <vector>
@@ -17,14 +18,14 @@ struct HeuristicChoice {
 
 /// Best first, at least one, each valid: why_rejected() is empty for it. The later ones are for compilers
 /// that spill on the earlier.
-std::vector<HeuristicChoice> heuristic_choices(const AttentionProblem& problem, const Arch& arch);
+std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch);
 
 /// The first of them.
-HeuristicChoice heuristic(const AttentionProblem& problem, const Arch& arch);
+HeuristicChoice heuristic(const PlannedProblem& problem, const Arch& arch);
 
-/// Problems of the same dtype, head dims, mask and alignment: one, at least, for each first choice that
+/// Problems of the same traits: one, at least, for each first choice that
 /// heuristic_choices() has for any of them, whatever its batch, heads and lengths.
-std::vector<AttentionProblem> heuristic_cases(const AttentionProblem& problem, const Arch& arch);
+std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch);
 
 /// How long the heuristic's tables take `rows` query rows of a tile's heads for. How many key blocks a tile visits
 /// decides, and a window leaves a query as many keys as a causal sequence of twice its width does on average.

@@ -8,11 +8,10 @@ MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
 
 class Problem(C.Structure):
     _fields_ = [("struct_size", C.c_uint32)]
-    _fields_ += [(n, C.c_int32) for n in ("dtype", "mask", "row_alignment", "head_dim", "head_dim_v")]
+    _fields_ += [(n, C.c_int32) for n in ("dtype", "mask", "head_dim", "head_dim_v", "softcap", "alibi", "sinks")]
     _fields_ += [(n, C.c_int64) for n in ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")]
     _fields_ += [(n, C.c_int32) for n in ("has_window_left", "has_window_right")]
     _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
-    _fields_ += [(n, C.c_int32) for n in ("softcap", "alibi", "sinks", "reserved")]
 
 
 class Tensor(C.Structure):
@@ -74,7 +73,7 @@ class Library:
         import torch
 
         problem, plan, text = self.problem(q, k, v, causal, variant), C.c_void_p(), C.c_char_p()
-        self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, C.byref(plan)))
+        self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, None, C.byref(plan)))
         raw = C.c_void_p()
         self.check(self.lib.fa2_plan_explain(plan, C.byref(raw)))
         explanation = json.loads(C.string_at(raw))

@@ -122,7 +122,7 @@ int run(const Options& options) {
   std::vector<Times> all;
   for (const char* text : kConfigs) {
     const KernelConfig config = parse_config(text);
-    if (const auto reason = why_rejected(problem, config, gpu.arch)) {
+    if (const auto reason = why_rejected({problem, {}}, config, gpu.arch)) {
       fmt::print(stderr, "fa2_host_overhead: left out: {}\n", *reason);
       continue;
     }

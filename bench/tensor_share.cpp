@@ -55,7 +55,7 @@ const KernelConfig& config_of(const AttentionPlan& plan) {
 /// `plan` with the clocked twin of its kernel.
 AttentionPlan clocked_plan(const AttentionPlan& plan, const Device& gpu, const DeviceBuffer& sums) {
   const KernelConfig& config = config_of(plan);
-  const KernelSource source = render({traits_of(plan.problem()), config, gpu.arch});
+  const KernelSource source = render({traits_of({plan.problem(), plan.explain().options}), config, gpu.arch});
   const int thread = bench::first_computing_thread(config);
   const KernelBinary binary = make_nvrtc_compiler()->compile(bench::clocked(source, thread, sums.data()));
   auto impl = std::make_shared<AttentionPlan::Impl>(plan.impl());

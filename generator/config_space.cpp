@@ -85,7 +85,7 @@ std::optional<std::string> why_rejected(const KernelSpec& spec) {
   return text_of(rules);
 }
 
-std::optional<std::string> why_rejected(const AttentionProblem& problem, const KernelConfig& config,
+std::optional<std::string> why_rejected(const PlannedProblem& problem, const KernelConfig& config,
                                         const Arch& arch) {
   BrokenRules rules;
   check_config({traits_of(problem), config, arch}, rules);

@@ -13,7 +13,7 @@ namespace fa2 {
 std::optional<std::string> why_rejected(const KernelSpec& spec);
 
 /// The same for one problem: its heads and lengths too. `problem` is valid.
-std::optional<std::string> why_rejected(const AttentionProblem& problem, const KernelConfig& config,
+std::optional<std::string> why_rejected(const PlannedProblem& problem, const KernelConfig& config,
                                         const Arch& arch);
 
 struct Rejection {

@@ -74,7 +74,8 @@ inline constexpr EnumWord<PrecompileScope> kWords<PrecompileScope>[] = {
     {PrecompileScope::any_size, "any_size"}, {PrecompileScope::given_sizes, "given_sizes"}};
 
 template <>
-inline constexpr EnumWord<TuneScope> kWords<TuneScope>[] = {{TuneScope::likely, "likely"}, {TuneScope::all, "all"}};
+inline constexpr EnumWord<TuneScope> kWords<TuneScope>[] = {{TuneScope::likely, "likely"},
+                                                            {TuneScope::all, "all"}};
 
 template <>
 inline constexpr EnumWord<JitMode> kWords<JitMode>[] = {{JitMode::on, "on"}, {JitMode::off, "off"}};

@@ -19,7 +19,14 @@ void forget(std::optional<Value>& size, const std::optional<Value>&) {
 
 }  // namespace
 
-AttentionTraits traits_of(const AttentionProblem& problem) {
+std::size_t hash_value(const PlannedProblem& problem) {
+  std::size_t hash = hash_value(static_cast<const AttentionProblem&>(problem));
+  PlanOptions::visit(
+      [&](const char*, const auto& value) { hash = 31 * hash + static_cast<std::size_t>(value); }, problem);
+  return hash;
+}
+
+AttentionTraits traits_of(const PlannedProblem& problem) {
   constexpr AttentionProblem kUsual;
   AttentionTraits traits(problem.normalized());
   AttentionProblem::visit(

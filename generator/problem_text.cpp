@@ -54,8 +54,8 @@ std::string said(std::string_view field, const Value& value, const Value& usual)
 }
 
 /// What goes without saying.
-AttentionProblem usual_of(const AttentionProblem& problem) {
-  return {.head_dim_v = problem.head_dim};
+PlannedProblem usual_of(const AttentionProblem& problem) {
+  return {{.head_dim_v = problem.head_dim}, {}};
 }
 
 /// Empty for what is not there.
@@ -84,6 +84,15 @@ std::string to_string(const AttentionProblem& problem) {
   AttentionProblem::visit([&](const char* name, FieldRole, const auto& value,
                               const auto& as_usual) { text += said(name, value, as_usual); },
                           p, usual);
+  return text;
+}
+
+std::string to_string(const PlannedProblem& problem) {
+  constexpr PlanOptions kUsual;
+  std::string text = to_string(static_cast<const AttentionProblem&>(problem));
+  PlanOptions::visit(
+      [&](const char* name, const auto& value, const auto& as_usual) { text += said(name, value, as_usual); },
+      problem, kUsual);
   return text;
 }
 

@@ -26,7 +26,7 @@ Target target_of(const TargetOptions& options) {
 
 /// The kernel that would run without a new search. Compiles nothing.
 KernelSource source_of(const Options& options) {
-  const AttentionProblem problem = options.problem.problem();
+  const PlannedProblem problem = options.problem.problem();
   const Target target = target_of(options.target);
   Context context;
   const ConfigChoice choice = context.impl().chooser.choose(problem, target);

@@ -16,11 +16,11 @@ struct Options {
 };
 
 Explanation explanation_of(const Options& options) {
-  const AttentionProblem problem = options.problem.problem();
+  const PlannedProblem problem = options.problem.problem();
   Context& context = Context::default_context();
   if (options.target.arch.empty())
-    return context.plan(problem, options.target.device.device().ordinal).explain();
-  return context.explain(problem, std::string(arch_of(options.target.arch).name));
+    return context.plan(problem, options.target.device.device().ordinal, problem).explain();
+  return context.explain(problem, std::string(arch_of(options.target.arch).name), problem);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // An explanation for people.
 #include <fmt/format.h>
+#include <generator/kernel_spec.h>
 #include <tools/explanation_text.h>
 #include <tools/table.h>
 
@@ -40,8 +41,10 @@ void add_lines(Lines& lines, const KernelReport& k) {
 }  // namespace
 
 std::string to_text(const Explanation& e) {
-  Lines lines = {
-      {"problem", to_string(e.problem)}, {"arch", e.arch}, {"device", e.device}, {"notes", e.notes}};
+  Lines lines = {{"problem", to_string(PlannedProblem(e.problem, e.options))},
+                 {"arch", e.arch},
+                 {"device", e.device},
+                 {"notes", e.notes}};
   for (const KernelReport& kernel : e.kernels) add_lines(lines, kernel);
   return text(lines);
 }

@@ -31,7 +31,8 @@ class Observer final : public PrecompileObserver {
 
   void finished(const PrecompiledKernel& kernel, std::size_t done, std::size_t total) override {
     if (!progress_) progress_ = std::make_unique<Progress>("precompiling", total, json_);
-    progress_->update(done, fmt::format("{} {}", kernel.arch, to_string(traits_of(kernel.problem))));
+    progress_->update(
+        done, fmt::format("{} {}", kernel.arch, to_string(traits_of({kernel.problem, kernel.options}))));
   }
 
  private:
@@ -43,7 +44,7 @@ std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
   const KernelResources& r = kernel.resources;
   return {kernel.key.substr(0, kShortKey),
           kernel.arch,
-          to_string(traits_of(kernel.problem)),
+          to_string(traits_of({kernel.problem, kernel.options})),
           fmt::format("{}", r.registers),
           fmt::format("{}", r.spill_store_bytes + r.spill_load_bytes),
           fmt::format("{}", r.static_shared_bytes + r.dynamic_shared_bytes),
@@ -57,7 +58,7 @@ std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
 std::vector<std::string> variants_of(const std::vector<PrecompiledKernel>& kernels) {
   std::vector<std::string> all;
   for (const PrecompiledKernel& kernel : kernels) {
-    std::string variants = fa2::variants_of(traits_of(kernel.problem));
+    std::string variants = fa2::variants_of(traits_of({kernel.problem, kernel.options}));
     if (variants.empty()) variants = "plain";
     if (std::ranges::find(all, variants) == all.end()) all.push_back(std::move(variants));
   }
@@ -113,6 +114,7 @@ std::vector<PrecompiledKernel> precompile(const Options& options, bool json) {
   PrecompileOptions settings;
   settings.out = options.out;
   settings.jobs = options.jobs;
+  settings.plans = options.traits.plans();
   settings.observer = &observer;
   return fa2::precompile(problems, archs, settings);
 }

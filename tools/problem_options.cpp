@@ -91,7 +91,7 @@ void require_valid_flags(const AttentionProblem& problem) {
 }
 
 void ProblemOptions::add_to(CLI::App& verb) {
-  AttentionProblem::visit(
+  PlannedProblem::visit(
       [&](const std::string_view name, FieldRole, auto& value) {
         if (name == "mask") return mask.add_to(verb);
         if (name == "seqlen_k") return add_field(verb, name, seqlen_k);
@@ -102,8 +102,8 @@ void ProblemOptions::add_to(CLI::App& verb) {
       fields);
 }
 
-AttentionProblem ProblemOptions::problem() const {
-  AttentionProblem problem = fields;
+PlannedProblem ProblemOptions::problem() const {
+  PlannedProblem problem = fields;
   problem.mask = mask.mask();
   problem.seqlen_q = seqlen_q.value_or(seqlen);
   problem.seqlen_k = seqlen_k.value_or(seqlen);

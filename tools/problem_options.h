@@ -4,6 +4,7 @@
 #include <fa2/attention.h>
 #include <generator/arch.h>
 #include <generator/enum_words.h>
+#include <generator/kernel_spec.h>
 #include <runtime/device.h>
 
 #include <CLI/CLI.hpp>
@@ -46,9 +47,9 @@ struct MaskOptions {
 /// @throws CLI::ValidationError listing every rule that a problem made of flags breaks.
 void require_valid_flags(const AttentionProblem& problem);
 
-/// One problem: an option for each of its fields.
+/// One problem and its plan's options: a flag for each of their fields.
 struct ProblemOptions {
-  AttentionProblem fields = {.head_dim = 128, .heads_q = 16};  ///< all but those below
+  PlannedProblem fields = {{.head_dim = 128, .heads_q = 16}, {}};  ///< all but those below
   MaskOptions mask;
   std::int64_t seqlen = 4096;
   std::optional<std::int64_t> seqlen_q;  ///< where it is not seqlen
@@ -56,7 +57,7 @@ struct ProblemOptions {
 
   void add_to(CLI::App& verb);
   /// Normalized. @throws CLI::ValidationError.
-  AttentionProblem problem() const;
+  PlannedProblem problem() const;
 };
 
 /// What help says of a problem's field; its name, if nothing.

@@ -21,11 +21,6 @@ std::vector<MaskKind> masks_of(const TraitOptions& options) {
   return options.masks.empty() ? masks_of_causal(options.causal) : enumerators_of<MaskKind>(options.masks);
 }
 
-std::vector<RowAlignment> alignments_of(const TraitOptions& options) {
-  if (options.alignment == "all") return enumerators_of<RowAlignment>(words_of<RowAlignment>());
-  return enumerators_of<RowAlignment>({options.alignment});
-}
-
 /// Without a variant, with it.
 std::vector<bool> presences_of(const std::string& word) {
   if (word == "both") return {false, true};
@@ -97,7 +92,6 @@ std::vector<AttentionProblem> TraitOptions::problems() const {
   multiply(all, head_dims, [](P& p, std::int32_t dim) { p.head_dim = dim; });
   multiply(all, head_dims_v, [](P& p, std::int32_t dim) { p.head_dim_v = dim; });
   multiply(all, masks_of(*this), [](P& p, MaskKind mask) { p.mask = mask; });
-  multiply(all, alignments_of(*this), [](P& p, RowAlignment rows) { p.row_alignment = rows; });
   for (const auto& [variant, word] : variants) {
     multiply(all, presences_of(word), [&variant = variant](P& p, bool is_there) {
       visit_variants(p, [&](const std::string_view name, auto& value) {
@@ -107,6 +101,13 @@ std::vector<AttentionProblem> TraitOptions::problems() const {
   }
   for (const P& problem : all) require_valid_flags(problem);
   return all;
+}
+
+std::vector<PlanOptions> TraitOptions::plans() const {
+  std::vector<PlanOptions> plans;
+  const std::vector<std::string> all = words_of<RowAlignment>(), one = {alignment};
+  for (const RowAlignment rows : enumerators_of<RowAlignment>(alignment == "all" ? all : one)) plans.push_back({rows});
+  return plans;
 }
 
 }  // namespace fa2::tools

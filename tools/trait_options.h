@@ -21,8 +21,9 @@ struct TraitOptions {
   AttentionProblem fields;                      ///< what no option above sets
 
   void add_to(CLI::App& verb);
-  /// Every combination; lengths and heads do not specialise. @throws CLI::ValidationError.
+  /// Every combination but of plan options; lengths and heads do not specialise. @throws CLI::ValidationError.
   std::vector<AttentionProblem> problems() const;
+  std::vector<PlanOptions> plans() const;
 };
 
 }  // namespace fa2::tools

@@ -21,11 +21,11 @@ struct Options {
 };
 
 TuneReport search(Context& context, const Options& options, bool json) {
-  const AttentionProblem problem = options.problem.problem();
+  const PlannedProblem problem = options.problem.problem();
   const Device& gpu = options.device.gpu();
   const Progress progress(
       fmt::format("measuring for at most {:.1f} s", context.impl().settings.tune_budget_seconds), 0, json);
-  return context.tune(problem, gpu.ordinal, options.all ? TuneScope::all : TuneScope::likely);
+  return context.tune(problem, gpu.ordinal, options.all ? TuneScope::all : TuneScope::likely, problem);
 }
 
 std::string us_text(double us) {
@@ -47,7 +47,7 @@ void print_report(const TuneReport& report, const std::string& store) {
                shortened(candidate.dropped)});
   }
   print(table);
-  fmt::print("\n{}", text(Lines{{"problem", to_string(report.problem)},
+  fmt::print("\n{}", text(Lines{{"problem", to_string(PlannedProblem(report.problem, report.options))},
                                 {"bucket", report.bucket},
                                 {"best", to_string(report.best)},
                                 {"time", fmt::format("{} us, the heuristic's {} us", us_text(report.best_us),

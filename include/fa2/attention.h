@@ -12,6 +12,7 @@
 #include <fa2/args.h>
 #include <fa2/config.h>
 #include <fa2/errors.h>
+#include <fa2/plan_options.h>
 #include <fa2/problem.h>
 
 #include <memory>
@@ -75,6 +76,7 @@ struct KernelReport {
 /// What runs for this problem, and why.
 struct Explanation {
   AttentionProblem problem;
+  PlanOptions options;
   std::string arch;                   ///< "sm_90a"
   std::string device;                 ///< device name; empty when asked for an arch without a device
   std::vector<KernelReport> kernels;  ///< in the order of their launches; one, the forward
@@ -123,6 +125,7 @@ struct ContextOptions {
 /// One kernel made by precompile().
 struct PrecompiledKernel {
   AttentionProblem problem;
+  PlanOptions options;
   std::string arch;
   std::string key;
   KernelConfig config;
@@ -143,8 +146,8 @@ class FA2_API PrecompileObserver {
 
 /// Which kernels precompile() makes for a problem.
 enum class PrecompileScope : std::uint8_t {
-  any_size,  ///< all that its dtype, head dims, mask and row alignment run with, whatever its batch, heads and
-             ///< lengths are: what the heuristic and the tuning records can ask for (default)
+  any_size,  ///< all that its dtype, head dims, mask and variants run with, whatever its batch, heads and lengths
+             ///< are: what the heuristic and the tuning records can ask for (default)
   given_sizes  ///< the one that this problem runs with on a GPU that nothing was measured on
 };
 
@@ -152,6 +155,8 @@ struct PrecompileOptions {
   std::string out;  ///< directory to fill, readable by every user; empty: the context's own
   int jobs = 0;     ///< compiling threads; 0: one per core
   PrecompileScope scope = PrecompileScope::any_size;
+  std::vector<PlanOptions> plans =
+      std::vector<PlanOptions>(1);         ///< of each problem, a plan with each of these
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 
@@ -171,6 +176,7 @@ struct TuneCandidate {
 
 struct TuneReport {
   AttentionProblem problem;
+  PlanOptions options;
   std::string bucket;
   KernelConfig best;
   double best_us = 0;
@@ -195,23 +201,26 @@ class FA2_API Context {
   static Context& default_context();
 
   /// Memoised plan + run on the current CUDA device (device 0's primary context if no context is current); on
-  /// the interpreter if there is no GPU or FA2_DEVICE=interpreter. If the rows of an argument are not 16-byte
-  /// aligned, the plan of RowAlignment::element runs. For a problem in steady use no allocation, and a shared lock.
+  /// the interpreter if there is no GPU or FA2_DEVICE=interpreter. The plan's options are what holds of the arguments:
+  /// where rows are not 16-byte aligned, the plan of RowAlignment::element runs. For a problem in steady use no
+  /// allocation, and a shared lock.
   /// @throws InvalidRequest, CompileError, CudaError, Unavailable. While `stream` is capturing, a problem that
   /// has no plan yet is an Unavailable error: make the plan first.
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 
-  /// Makes a problem ready on `device` (-1: the current one; kInterpreterDevice). May compile, load and
-  /// search; never while a stream captures.
-  AttentionPlan plan(const AttentionProblem& problem, int device = -1);
+  /// Makes a problem ready on `device` (-1: the current one; kInterpreterDevice), for calls that keep what `options`
+  /// promise. May compile, load and search; never while a stream captures.
+  AttentionPlan plan(const AttentionProblem& problem, int device = -1, const PlanOptions& options = {});
 
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the
   /// kernel.
-  Explanation explain(const AttentionProblem& problem, const std::string& arch);
+  Explanation explain(const AttentionProblem& problem, const std::string& arch,
+                      const PlanOptions& options = {});
 
   /// Searches configurations for one problem on `device` (-1: the current one) and stores the record. With
   /// TuneScope::all everything within 1.1x of the best is measured to the end, not the 4 fastest alone.
-  TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely);
+  TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely,
+                  const PlanOptions& options = {});
 
   /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Where a compiler refuses a
   /// kernel, the next choice is made. Never throws for a kernel that fails: its row carries the error.

@@ -70,7 +70,7 @@ enum { FA2_F16 = 0, FA2_BF16 = 1 };
  *   FA2_CAUSAL_TOP_LEFT:      iff j <= i */
 enum { FA2_MASK_NONE = 0, FA2_CAUSAL_BOTTOM_RIGHT = 1, FA2_CAUSAL_TOP_LEFT = 2 };
 
-/* fa2_problem.row_alignment: what a plan assumes of every row of Q, K, V and O.
+/* row_alignment of options: what a plan may count on of every row of Q, K, V and O, in every call.
  *
  *   FA2_ROWS_16_BYTES: pointers and strides are multiples of 16 bytes, strides positive; the fast kernels
  *
@@ -88,24 +88,11 @@ enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 
  * Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
  * V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v). */
 typedef struct fa2_problem {
-  uint32_t struct_size;  /* sizeof(fa2_problem) */
-  int32_t dtype;         /* FA2_F16, FA2_BF16: of Q, K, V and O */
-  int32_t mask;          /* FA2_MASK_NONE, FA2_CAUSAL_BOTTOM_RIGHT, FA2_CAUSAL_TOP_LEFT */
-  int32_t row_alignment; /* FA2_ROWS_... */
-  int32_t head_dim;      /* of Q and K; a multiple of 8 in 8..256 */
-  int32_t head_dim_v;    /* of V and O; a multiple of 8 in 8..256; 0: head_dim */
-  int64_t batch;         /* >= 0 */
-  int64_t heads_q;       /* >= 1; query head h reads key/value head h / (heads_q / heads_kv) */
-  int64_t heads_kv;      /* divides heads_q; 0: heads_q */
-  int64_t seqlen_q;      /* 0 .. 2^31 - 1024; also batch * heads_q * ceil(seqlen_q / 16) <= 2^31 - 1 */
-  int64_t seqlen_k;      /* 0 .. 2^31 - 1024; without keys O = 0 */
-
-  /* A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right,
-   * where c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ is 0 has no bound. */
-  int32_t has_window_left;
-  int32_t has_window_right;
-  int64_t window_left;  /* keys, >= 0 */
-  int64_t window_right; /* keys, >= 0; says nothing under a causal mask */
+  uint32_t struct_size; /* sizeof(fa2_problem) */
+  int32_t dtype;        /* FA2_F16, FA2_BF16: of Q, K, V and O */
+  int32_t mask;         /* FA2_MASK_NONE, FA2_CAUSAL_BOTTOM_RIGHT, FA2_CAUSAL_TOP_LEFT */
+  int32_t head_dim;     /* of Q and K; a multiple of 8 in 8..256 */
+  int32_t head_dim_v;   /* of V and O; a multiple of 8 in 8..256; 0: head_dim */
 
   /* Variants: 0 or not 0. Their numbers are in fa2_args.
    *   softcap: scores become softcap * tanh(score / softcap)
@@ -114,12 +101,23 @@ typedef struct fa2_problem {
   int32_t softcap;
   int32_t alibi;
   int32_t sinks;
-  int32_t reserved; /* 0 */
+
+  int64_t batch;    /* >= 0 */
+  int64_t heads_q;  /* >= 1; query head h reads key/value head h / (heads_q / heads_kv) */
+  int64_t heads_kv; /* divides heads_q; 0: heads_q */
+  int64_t seqlen_q; /* 0 .. 2^31 - 1024; also batch * heads_q * ceil(seqlen_q / 16) <= 2^31 - 1 */
+  int64_t seqlen_k; /* 0 .. 2^31 - 1024; without keys O = 0 */
+
+  /* A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right,
+   * where c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ is 0 has no bound. */
+  int32_t has_window_left;
+  int32_t has_window_right;
+  int64_t window_left;  /* keys, >= 0 */
+  int64_t window_right; /* keys, >= 0; says nothing under a causal mask */
 } fa2_problem;
 
 /* clang-format off */
-#define FA2_PROBLEM_INIT \
-  {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, FA2_ROWS_16_BYTES, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
@@ -193,8 +191,8 @@ FA2_C_API fa2_status fa2_context_destroy(fa2_context* context);
 
 /* Enqueues the problem on `stream` (a CUstream or cudaStream_t; NULL: the legacy default stream) of the
  * current CUDA device. The first call for a problem may compile, load and search; later ones are a lookup and
- * a launch. While the stream captures, a problem without a plan is FA2_UNAVAILABLE. Rows that are not 16-byte
- * aligned run the kernel of FA2_ROWS_ELEMENT. Thread-safe. */
+ * a launch. While the stream captures, a problem without a plan is FA2_UNAVAILABLE. The plan's row_alignment is what
+ * holds of the arguments: rows that are not 16-byte aligned run the kernel of FA2_ROWS_ELEMENT. Thread-safe. */
 FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
                                    void* stream);
 
@@ -205,10 +203,19 @@ typedef struct fa2_plan fa2_plan;
  * (docs/interpreter.md). */
 enum { FA2_CURRENT_DEVICE = -1, FA2_INTERPRETER_DEVICE = -2 };
 
-/* `device`: a CUDA ordinal, FA2_CURRENT_DEVICE or FA2_INTERPRETER_DEVICE. May compile, load and search. On
- * failure *plan is NULL. */
+/* What every call of the plan keeps. */
+typedef struct fa2_plan_options {
+  uint32_t struct_size;  /* sizeof(fa2_plan_options) */
+  int32_t row_alignment; /* FA2_ROWS_... */
+} fa2_plan_options;
+
+#define FA2_PLAN_OPTIONS_INIT \
+  { sizeof(fa2_plan_options), FA2_ROWS_16_BYTES }
+
+/* `device`: a CUDA ordinal, FA2_CURRENT_DEVICE or FA2_INTERPRETER_DEVICE. `options` is optional. May compile, load and
+ * search. On failure *plan is NULL. */
 FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
-                                     fa2_plan** plan);
+                                     const fa2_plan_options* options, fa2_plan** plan);
 
 /* Checks the arguments and launches: no lock, no allocation, no synchronisation. `args` must obey the plan's
  * row_alignment. */
@@ -223,20 +230,20 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
 
 /* ---- ahead of time ---- */
 
-/* fa2_precompile_options.scope: every kernel that problems with the same dtypes, head dims, masks, alignments and
- * variants can run with, whatever their sizes are; the one that each problem itself runs with. */
+/* fa2_precompile_options.scope: every kernel that problems with the same dtypes, head dims, masks and variants
+ * can run with, whatever their sizes are; the one that each problem itself runs with. */
 enum { FA2_PRECOMPILE_ANY_SIZE = 0, FA2_PRECOMPILE_GIVEN_SIZES = 1 };
 
 typedef struct fa2_precompile_options {
-  uint32_t struct_size; /* sizeof(fa2_precompile_options) */
-  int32_t scope;        /* FA2_PRECOMPILE_... */
-  int32_t jobs;         /* compiling threads; 0: one per core */
-  int32_t reserved;     /* 0 */
-  const char* out;      /* the cache directory to fill; NULL: the context's own */
+  uint32_t struct_size;  /* sizeof(fa2_precompile_options) */
+  int32_t scope;         /* FA2_PRECOMPILE_... */
+  int32_t jobs;          /* compiling threads; 0: one per core */
+  int32_t row_alignment; /* FA2_ROWS_...: of the plans that the kernels are for */
+  const char* out;       /* the cache directory to fill; NULL: the context's own */
 } fa2_precompile_options;
 
 #define FA2_PRECOMPILE_OPTIONS_INIT \
-  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, 0, 0 }
+  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0 }
 
 /* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options`
  * (optional) say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first
@@ -252,12 +259,14 @@ FA2_C_API fa2_status fa2_precompile(fa2_context* context, const fa2_problem* pro
 enum { FA2_TUNE_LIKELY = 0, FA2_TUNE_ALL = 1 };
 
 typedef struct fa2_tune_options {
-  uint32_t struct_size; /* sizeof(fa2_tune_options) */
-  int32_t scope;        /* FA2_TUNE_LIKELY, FA2_TUNE_ALL */
+  uint32_t struct_size;  /* sizeof(fa2_tune_options) */
+  int32_t scope;         /* FA2_TUNE_LIKELY, FA2_TUNE_ALL */
+  int32_t row_alignment; /* FA2_ROWS_...: of the plans that the record is for */
+  int32_t reserved;      /* 0 */
 } fa2_tune_options;
 
 #define FA2_TUNE_OPTIONS_INIT \
-  { sizeof(fa2_tune_options), FA2_TUNE_LIKELY }
+  { sizeof(fa2_tune_options), FA2_TUNE_LIKELY, FA2_ROWS_16_BYTES, 0 }
 
 /* Searches configurations for one problem on `device` (FA2_CURRENT_DEVICE: the current one) and stores the
  * record. `options` is optional. Takes about the tuning budget; uses the GPU. *report (optional): a JSON object

@@ -30,7 +30,6 @@ struct AttentionProblem {
   std::int32_t head_dim = 0;    ///< of Q and K; a multiple of 8, 8..256
   std::int32_t head_dim_v = 0;  ///< of V and O; a multiple of 8, 8..256; 0 means head_dim
   MaskKind mask = MaskKind::none;
-  RowAlignment row_alignment = RowAlignment::bytes16;
 
   /// A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
   /// c = i + seqlen_k - seqlen_q, or i under causal_top_left (FlashAttention's window_size). In keys, >= 0; absent: no
@@ -60,7 +59,6 @@ struct AttentionProblem {
     field("head_dim", specialises, problems.head_dim...);
     field("head_dim_v", specialises, problems.head_dim_v...);
     field("mask", specialises, problems.mask...);
-    field("row_alignment", specialises, problems.row_alignment...);
     field("window_left", sizes, problems.window_left...);
     field("window_right", sizes, problems.window_right...);
     field("softcap", specialises, problems.softcap...);
@@ -87,8 +85,8 @@ struct AttentionProblem {
 
 FA2_API std::size_t hash_value(const AttentionProblem&);
 
-/// "f16 d128 causal_bottom_right window_left 4096 softcap batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v, alignment
-/// and variants where they matter.
+/// "f16 d128 causal_bottom_right window_left 4096 softcap batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v and
+/// variants where they matter.
 FA2_API std::string to_string(const AttentionProblem&);
 
 }  // namespace fa2

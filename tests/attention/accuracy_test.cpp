@@ -69,7 +69,7 @@ std::optional<Context> context_for(const std::string& config, const AttentionPro
   if (!config.empty()) {
     options.config = parse_config(config);
     options.config->skip_masked = options.config->mainloop == 90 && problem.mask != MaskKind::none;
-    if (why_rejected(problem, *options.config, device(device_under_test()).arch)) return std::nullopt;
+    if (why_rejected({problem, {}}, *options.config, device(device_under_test()).arch)) return std::nullopt;
   }
   return std::optional<Context>(std::in_place, options);
 }

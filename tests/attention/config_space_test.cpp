@@ -32,16 +32,16 @@ std::size_t most_configs() {
   return device_under_test() == kInterpreterDevice ? 12 : 150;
 }
 
-AttentionProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignment) {
-  return {.dtype = dtype,
-          .head_dim = dim,
-          .head_dim_v = dim_v,
-          .mask = MaskKind::causal_bottom_right,
-          .row_alignment = alignment,
-          .heads_q = 2,
-          .heads_kv = 1,
-          .seqlen_q = 131,
-          .seqlen_k = 197};
+PlannedProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignment) {
+  return {{.dtype = dtype,
+           .head_dim = dim,
+           .head_dim_v = dim_v,
+           .mask = MaskKind::causal_bottom_right,
+           .heads_q = 2,
+           .heads_kv = 1,
+           .seqlen_q = 131,
+           .seqlen_k = 197},
+          {alignment}};
 }
 
 /// The configurations that have a value of a tunable which none of `chosen` has.
@@ -87,7 +87,7 @@ void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits
 }
 
 /// Whether it ran; a kernel that would spill does not.
-bool run_pinned(const KernelConfig& config, GuardedCall& call) {
+bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions& plan) {
   ContextOptions options = untuned();
   options.config = config;
   options.jit = JitMode::off;  // everything has been compiled
@@ -101,17 +101,13 @@ bool run_pinned(const KernelConfig& config, GuardedCall& call) {
     return false;
   }
   expect_contract(call);
-  const KernelReport kernel = context.plan(call.problem).explain().kernels.at(0);
+  const KernelReport kernel = context.plan(call.problem, device_under_test(), plan).explain().kernels.at(0);
   CHECK(kernel.config == config);
   CHECK(kernel.config_origin == ConfigOrigin::pinned);
   return true;
 }
 
-Layout misaligned(const Shape& s) {
-  return guarded(s, TensorStrides::bshd(s.rows, s.heads, s.dim), 1);
-}
-
-void check_space(const AttentionProblem& problem) {
+void check_space(const PlannedProblem& problem) {
   const Arch& arch = device(device_under_test()).arch;
   const std::vector<KernelConfig> configs = thinned(config_space(traits_of(problem), arch).valid);
   compile_all(configs, traits_of(problem), arch);
@@ -119,7 +115,7 @@ void check_space(const AttentionProblem& problem) {
       problem,
       layouts_of(problem, problem.row_alignment == RowAlignment::element ? misaligned : guarded_bshd));
   std::size_t ran = 0;
-  for (const KernelConfig& config : configs) ran += run_pinned(config, call);
+  for (const KernelConfig& config : configs) ran += run_pinned(config, call, problem);
   MESSAGE(to_string(problem) << ": " << configs.size() << " configurations, " << ran << " ran, "
                              << configs.size() - ran << " would spill");
   CHECK(ran > 0);

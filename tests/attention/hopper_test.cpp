@@ -38,7 +38,7 @@ std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std:
   KernelConfig config = parse_config("mainloop=90," + text);
   config.packed_heads = packed;
   config.skip_masked = problem.mask != MaskKind::none;
-  if (why_rejected(problem, config, device(device_under_test()).arch)) return {};
+  if (why_rejected({problem, {}}, config, device(device_under_test()).arch)) return {};
   return {config};
 }
 

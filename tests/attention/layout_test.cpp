@@ -51,10 +51,6 @@ Layout broadcast_rows(const Shape& s) {
   return guarded(s, {s.heads * s.dim, s.dim, 0});
 }
 
-Layout shifted_by_one(const Shape& s) {
-  return guarded(s, TensorStrides::bshd(s.rows, s.heads, s.dim), 1);
-}
-
 struct Kind {
   const char* name;
   MakeLayout q, k, v, o;
@@ -75,7 +71,7 @@ const std::vector<Kind> kKinds = {
     {"mixed", packed_qkv, reversed_rows, padded_by_16_bytes, reversed, kAnyOrder},
     {"padded, misaligned", padded_by_3_elements, padded_by_3_elements, padded_by_3_elements,
      padded_by_3_elements, kElement},
-    {"shifted by one element", shifted_by_one, shifted_by_one, shifted_by_one, shifted_by_one, kElement},
+    {"shifted by one element", misaligned, misaligned, misaligned, misaligned, kElement},
     {"only O misaligned", guarded_bhsd, guarded_bhsd, guarded_bhsd, padded_by_3_elements, kElement},
 };
 
@@ -108,22 +104,13 @@ std::vector<AttentionProblem> problems() {
   return list;
 }
 
-AttentionProblem with(AttentionProblem problem, RowAlignment alignment) {
-  problem.row_alignment = alignment;
-  return problem;
-}
-
 }  // namespace
 
 TEST_CASE("any layout gives the right output and leaves what lies around it alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  std::vector<AttentionProblem> wanted = problems();
-  for (const AttentionProblem& p : problems()) {
-    for (const RowAlignment alignment : {kElement, kAnyOrder}) wanted.push_back(with(p, alignment));
-  }
-  precompile(context, wanted);
+  precompile(context, problems(), {{RowAlignment::bytes16}, {kElement}, {kAnyOrder}});
   // The interpreter takes every third problem of each kind, another third each time.
   const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
   for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
@@ -144,10 +131,11 @@ TEST_CASE("what the fast kernels cannot load takes another kernel, which says wh
     INFO(std::string(kind.name));
     run_and_expect_contract(context, GuardedCall(problem, layouts_of(problem, kind)));
     for (const RowAlignment alignment : {RowAlignment::bytes16, kElement, kAnyOrder}) {
-      const bool ran = context.impl().plans.find({with(problem, alignment), device_under_test()}).has_value();
+      const PlannedProblem planned(problem, {alignment});
+      const bool ran = context.impl().plans.find({planned, device_under_test()}).has_value();
       CHECK(ran == (alignment == kind.holds));
     }
-    const std::string notes = context.plan(with(problem, kind.holds)).explain().notes;
+    const std::string notes = context.plan(problem, device_under_test(), {kind.holds}).explain().notes;
     CHECK((notes.find("16-byte aligned") != std::string::npos) == (kind.holds == kElement));
     CHECK((notes.find("not positive") != std::string::npos) == (kind.holds == kAnyOrder));
   }
@@ -158,8 +146,8 @@ TEST_CASE("a plan refuses rows that are not what it was made for") {
   const ScopedContext current(device_under_test());
   Context context(untuned());
   const AttentionProblem problem = problems().front();
-  const AttentionPlan fast = context.plan(problem), any = context.plan(with(problem, kElement)),
-                      any_order = context.plan(with(problem, kAnyOrder));
+  const auto plan = [&](RowAlignment rows) { return context.plan(problem, device_under_test(), {rows}); };
+  const AttentionPlan fast = plan(RowAlignment::bytes16), any = plan(kElement), any_order = plan(kAnyOrder);
   for (const Kind& kind : kKinds) {
     GuardedCall call(problem, layouts_of(problem, kind));
     INFO(std::string(kind.name));

@@ -1,4 +1,5 @@
 // Windows, softcap, ALiBi and sinks: alone, in pairs and all together, on both main loops.
+#include <api/validate.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
@@ -89,7 +90,8 @@ void expect_contract_with(GuardedCall& call, const std::vector<std::string>& con
     ContextOptions options = untuned();
     options.config = parse_config(config);
     options.config->skip_masked &= has_edges(call.problem);
-    if (why_rejected(call.problem, *options.config, device(device_under_test()).arch)) continue;
+    const PlannedProblem planned(call.problem, options_kept_by(call.problem, call.args));
+    if (why_rejected(planned, *options.config, device(device_under_test()).arch)) continue;
     Context context(options);
     INFO(config);
     call.upload();
@@ -162,9 +164,8 @@ TEST_CASE("variants of rows that are aligned to one element only") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const Variant& variant : kVariants) {
-    AttentionProblem problem = with(variant, problem_of(DType::bf16, MaskKind::none, 24, 70, 110));
-    problem.row_alignment = RowAlignment::element;
-    GuardedCall call(problem);
+    const AttentionProblem problem = with(variant, problem_of(DType::bf16, MaskKind::none, 24, 70, 110));
+    GuardedCall call(problem, layouts_of(problem, misaligned));
     expect_contract_with(call, {kConfigs80[0]});
   }
 }

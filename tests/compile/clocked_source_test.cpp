@@ -26,7 +26,7 @@ TEST_CASE("a clocked kernel compiles, and reads both clocks at its start and at 
     const Arch& arch = *find_arch(name);
     for (const int head_dim : {64, 128, 256}) {
       INFO(std::string(name), " d ", head_dim);
-      AttentionProblem problem;
+      PlannedProblem problem;
       problem.head_dim = head_dim;
       problem.seqlen_q = problem.seqlen_k = 4096;
       problem = problem.normalized();

@@ -28,24 +28,24 @@ constexpr std::string_view kFamilies[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "
 
 /// Head dims from the smallest to the largest, padded and unequal ones too, with every dtype, mask and
 /// alignment.
-std::vector<AttentionProblem> problems() {
+std::vector<PlannedProblem> problems() {
   using enum MaskKind;
-  using enum RowAlignment;
-  return {{.head_dim = 8},
-          {.dtype = DType::bf16, .head_dim = 40, .mask = causal_bottom_right, .row_alignment = element},
-          {.head_dim = 64, .mask = causal_bottom_right},
-          {.dtype = DType::bf16, .head_dim = 64, .row_alignment = element},
-          {.head_dim = 72, .head_dim_v = 40, .mask = causal_top_left},
-          {.dtype = DType::bf16, .head_dim = 96},
-          {.dtype = DType::bf16, .head_dim = 128, .mask = causal_bottom_right},
-          {.head_dim = 128, .row_alignment = element},
-          {.head_dim = 192, .head_dim_v = 128},
-          {.dtype = DType::bf16, .head_dim = 192, .mask = causal_bottom_right},
-          {.head_dim = 256, .mask = causal_bottom_right},
-          {.dtype = DType::bf16, .head_dim = 256, .row_alignment = element}};
+  constexpr PlanOptions kElement{RowAlignment::element};
+  return {{{.head_dim = 8}, {}},
+          {{.dtype = DType::bf16, .head_dim = 40, .mask = causal_bottom_right}, kElement},
+          {{.head_dim = 64, .mask = causal_bottom_right}, {}},
+          {{.dtype = DType::bf16, .head_dim = 64}, kElement},
+          {{.head_dim = 72, .head_dim_v = 40, .mask = causal_top_left}, {}},
+          {{.dtype = DType::bf16, .head_dim = 96}, {}},
+          {{.dtype = DType::bf16, .head_dim = 128, .mask = causal_bottom_right}, {}},
+          {{.head_dim = 128}, kElement},
+          {{.head_dim = 192, .head_dim_v = 128}, {}},
+          {{.dtype = DType::bf16, .head_dim = 192, .mask = causal_bottom_right}, {}},
+          {{.head_dim = 256, .mask = causal_bottom_right}, {}},
+          {{.dtype = DType::bf16, .head_dim = 256}, kElement}};
 }
 
-std::vector<KernelSpec> whole_space(const AttentionProblem& problem, const Arch& arch) {
+std::vector<KernelSpec> whole_space(const PlannedProblem& problem, const Arch& arch) {
   const AttentionTraits traits = traits_of(problem);
   std::vector<KernelSpec> specs;
   for (const KernelConfig& config : config_space(traits, arch).valid) specs.push_back({traits, config, arch});
@@ -56,7 +56,7 @@ std::vector<KernelSpec> whole_space(const AttentionProblem& problem, const Arch&
 /// of one core.
 std::vector<KernelSpec> all_specs(std::size_t family) {
   std::vector<KernelSpec> all;
-  for (const AttentionProblem& problem : problems()) {
+  for (const PlannedProblem& problem : problems()) {
     std::ranges::copy(whole_space(problem, *find_arch(kFamilies[family])), std::back_inserter(all));
   }
   return all;
@@ -186,5 +186,5 @@ TEST_CASE("a spread over the configuration space compiles for every GPU family o
 
 TEST_CASE("every configuration of f16 d256 compiles for sm_90a or is refused for spilling") {
   if (fa2::test::nvrtc_missing()) return;
-  check_compilation(whole_space({.head_dim = 256}, *find_arch("sm_90a")));
+  check_compilation(whole_space({{.head_dim = 256}, {}}, *find_arch("sm_90a")));
 }

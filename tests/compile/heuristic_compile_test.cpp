@@ -27,7 +27,7 @@ std::vector<KernelSource> heuristic_kernels() {
     for (const int head_dim : {40, 64, 96, 128, 192, 200, 256}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
         for (const int seqlen : {64, 4096}) {
-          AttentionProblem p;
+          PlannedProblem p;
           p.head_dim = head_dim;
           p.mask = mask;
           p.seqlen_q = p.seqlen_k = seqlen;

@@ -22,14 +22,16 @@ namespace {
 const std::filesystem::path kFolder = std::filesystem::path(FA2_SOURCE_DIR) / "tests" / "golden";
 constexpr std::string_view kRefresh = "; FA2_UPDATE_GOLDEN=1 rewrites the files of this test";
 
-KernelSpec pinned(const AttentionProblem& problem, std::string_view arch, std::string_view config) {
-  return {traits_of(problem), parse_config(config), *find_arch(arch)};
+KernelSpec pinned(const AttentionProblem& problem, std::string_view arch, std::string_view config,
+                  const PlanOptions& options = {}) {
+  return {traits_of({problem, options}), parse_config(config), *find_arch(arch)};
 }
 
 /// With the heuristic's configuration for 4096 queries and keys.
-KernelSpec guessed(AttentionProblem problem, std::string_view arch) {
+KernelSpec guessed(AttentionProblem problem, std::string_view arch, const PlanOptions& options = {}) {
   problem.seqlen_q = problem.seqlen_k = 4096;
-  return {traits_of(problem), heuristic(problem, *find_arch(arch)).config, *find_arch(arch)};
+  const PlannedProblem planned(problem, options);
+  return {traits_of(planned), heuristic(planned, *find_arch(arch)).config, *find_arch(arch)};
 }
 
 /// Traits and arch together are distinct: they name the files.
@@ -40,15 +42,15 @@ std::vector<KernelSpec> golden_specs() {
   return {
       guessed({.head_dim = 128, .mask = causal_bottom_right}, "sm_90a"),
       guessed({.dtype = bf16, .head_dim = 128}, "sm_80"),
-      guessed({.dtype = bf16, .head_dim = 64, .mask = causal_top_left, .row_alignment = element}, "sm_90a"),
+      guessed({.dtype = bf16, .head_dim = 64, .mask = causal_top_left}, "sm_90a", {element}),
       guessed({.dtype = bf16, .head_dim = 192, .head_dim_v = 128, .mask = causal_bottom_right}, "sm_100"),
       guessed({.dtype = bf16, .head_dim = 256}, "sm_120"),
       pinned({.head_dim = 8}, "sm_120", "tile_m=64,tile_n=128,stages=3,ctas_per_sm=3"),
       pinned({.head_dim = 64}, "sm_80", "tile_m=128,tile_n=80,stages=2,q_in_registers=1"),
       pinned({.head_dim = 72, .head_dim_v = 40, .mask = causal_bottom_right}, "sm_90a",
              "tile_m=128,tile_n=96,warps=8,stages=2,ctas_per_sm=2"),
-      pinned({.dtype = bf16, .head_dim = 128, .mask = causal_top_left, .row_alignment = element}, "sm_80",
-             "tile_m=128,tile_n=32,warps=8,stages=4"),
+      pinned({.dtype = bf16, .head_dim = 128, .mask = causal_top_left}, "sm_80",
+             "tile_m=128,tile_n=32,warps=8,stages=4", {element}),
       pinned({.head_dim = 256, .mask = causal_bottom_right}, "sm_100", "tile_m=64,tile_n=32,stages=3"),
   };
 }
@@ -119,7 +121,7 @@ std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig 
   return result;
 }
 
-const AttentionTraits kPlain = traits_of({.head_dim = 64});
+const AttentionTraits kPlain = traits_of({{.head_dim = 64}, {}});
 constexpr KernelConfig kSmall{.tile_m = 64, .tile_n = 32, .stages = 1};
 constexpr KernelConfig kHopper{.mainloop = 90,
                                .tile_m = 128,
@@ -212,12 +214,12 @@ TEST_CASE("key: the arch changes it") {
 TEST_CASE("key: batch, heads and sequence lengths do not change it") {
   AttentionProblem p;
   p.head_dim = 64;
-  const std::string key = key_of(traits_of(p), kSmall);
+  const std::string key = key_of(traits_of({p, {}}), kSmall);
   for (std::int64_t AttentionProblem::*size :
        {&AttentionProblem::batch, &AttentionProblem::heads_q, &AttentionProblem::heads_kv,
         &AttentionProblem::seqlen_q, &AttentionProblem::seqlen_k}) {
     AttentionProblem other = p;
     other.*size = 2048;
-    CHECK(key_of(traits_of(other), kSmall) == key);
+    CHECK(key_of(traits_of({other, {}}), kSmall) == key);
   }
 }

@@ -28,29 +28,24 @@ AttentionProblem small_problem() {
 /// Five kernels.
 std::vector<AttentionProblem> problems() {
   using enum MaskKind;
-  return {small_problem(),
-          {.dtype = DType::bf16,
-           .head_dim = 128,
-           .mask = causal_bottom_right,
-           .heads_q = 4,
-           .heads_kv = 1,
-           .seqlen_q = 130,
-           .seqlen_k = 200},
-          {.head_dim = 40,
-           .head_dim_v = 72,
-           .mask = causal_top_left,
-           .batch = 2,
-           .heads_q = 2,
-           .seqlen_q = 65,
-           .seqlen_k = 300},
-          {.dtype = DType::bf16, .head_dim = 256, .heads_q = 2, .seqlen_q = 70, .seqlen_k = 70},
-          {.dtype = DType::bf16,
-           .head_dim = 64,
-           .row_alignment = RowAlignment::element,
-           .heads_q = 2,
-           .heads_kv = 1,
-           .seqlen_q = 50,
-           .seqlen_k = 257}};
+  return {
+      small_problem(),
+      {.dtype = DType::bf16,
+       .head_dim = 128,
+       .mask = causal_bottom_right,
+       .heads_q = 4,
+       .heads_kv = 1,
+       .seqlen_q = 130,
+       .seqlen_k = 200},
+      {.head_dim = 40,
+       .head_dim_v = 72,
+       .mask = causal_top_left,
+       .batch = 2,
+       .heads_q = 2,
+       .seqlen_q = 65,
+       .seqlen_k = 300},
+      {.dtype = DType::bf16, .head_dim = 256, .heads_q = 2, .seqlen_q = 70, .seqlen_k = 70},
+      {.dtype = DType::bf16, .head_dim = 64, .heads_q = 2, .heads_kv = 1, .seqlen_q = 50, .seqlen_k = 257}};
 }
 
 std::size_t occurrences(const std::string& text, const std::string& part) {

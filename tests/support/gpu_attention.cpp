@@ -65,10 +65,12 @@ ContextOptions untuned() {
   return untuned(shared == nullptr ? of_this_process.path() : shared);
 }
 
-void precompile(Context& context, const std::vector<AttentionProblem>& problems) {
+void precompile(Context& context, const std::vector<AttentionProblem>& problems,
+                const std::vector<PlanOptions>& plans) {
   const std::string arch(device(current_device()).arch.name);
   PrecompileOptions options;
   options.scope = PrecompileScope::given_sizes;
+  options.plans = plans;
   for (const PrecompiledKernel& kernel : context.precompile(problems, {arch}, options))
     CHECK_MESSAGE(kernel.error.empty(), kernel.error);
 }
@@ -90,6 +92,10 @@ Layout guarded_bshd(const Shape& shape) {
 
 Layout guarded_bhsd(const Shape& shape) {
   return guarded(shape, TensorStrides::bhsd(shape.rows, shape.heads, shape.dim));
+}
+
+Layout misaligned(const Shape& shape) {
+  return guarded(shape, TensorStrides::bshd(shape.rows, shape.heads, shape.dim), 1);
 }
 
 void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,

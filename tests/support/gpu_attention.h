@@ -24,7 +24,8 @@ ContextOptions untuned(const std::filesystem::path& cache_dir);
 ContextOptions untuned();
 
 /// Compiles the heuristic's kernels of all problems on every core, ahead of their calls one by one.
-void precompile(Context& context, const std::vector<AttentionProblem>& problems);
+void precompile(Context& context, const std::vector<AttentionProblem>& problems,
+                const std::vector<PlanOptions>& plans = std::vector<PlanOptions>(1));
 
 struct Shape {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
@@ -43,6 +44,8 @@ constexpr std::int64_t kGuard = 64;
 Layout guarded(const Shape& shape, const TensorStrides& strides, std::int64_t shift = 0);
 Layout guarded_bshd(const Shape& shape);
 Layout guarded_bhsd(const Shape& shape);
+/// (batch, seqlen, heads, dim) with rows that are aligned to one element alone.
+Layout misaligned(const Shape& shape);
 
 /// Calls body(batch, head, row, offset of the row's first element).
 template <class Body>

@@ -73,7 +73,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& confi
                       std::shared_ptr<const Kernel> kernel) {
   const auto counters = needs_counter(config) ? std::make_shared<LaunchCounters>() : nullptr;
   auto plan = std::make_shared<AttentionPlan::Impl>();
-  plan->problem = problem;
+  plan->problem = {problem, {}};
   plan->device = kInterpreterDevice;
   plan->steps.push_back(forward_step(problem, config, std::move(kernel), 4, counters));
   return AttentionPlan(std::move(plan));
@@ -88,7 +88,7 @@ void for_each_plan(const Test& test) {
     const KernelConfig config = parse_config(text);
     for (const AttentionProblem& problem : problems()) {
       INFO(text, ": ", to_string(problem));
-      REQUIRE(why_rejected(problem, config, interpreter_arch()).value_or("") == "");
+      REQUIRE(why_rejected({problem, {}}, config, interpreter_arch()).value_or("") == "");
       const auto kernel = std::make_shared<const IdleKernel>();
       test(problem, plan_of(problem, config, kernel), *kernel);
       ++plans;
@@ -124,7 +124,7 @@ TEST_CASE("a memoised attention() allocates nothing") {
     ContextOptions options;
     options.cache_dir = cache.path();
     Context context(options);
-    context.impl().plans.get({problem, kInterpreterDevice}, [&] { return plan; });
+    context.impl().plans.get({{problem, {}}, kInterpreterDevice}, [&] { return plan; });
     const AttentionArgs args = args_of(problem);
     CHECK(allocations_of([&] { context.attention(problem, args); }) == 0);
     CHECK(kernel.launches == 1);

@@ -9,9 +9,9 @@ using namespace fa2;
 
 namespace {
 
-AttentionProblem problem(std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv,
-                         std::int64_t seqlen_q, std::int64_t seqlen_k) {
-  AttentionProblem p;
+PlannedProblem problem(std::int64_t batch, std::int64_t heads_q, std::int64_t heads_kv, std::int64_t seqlen_q,
+                       std::int64_t seqlen_k) {
+  PlannedProblem p;
   p.head_dim = 128;
   p.batch = batch;
   p.heads_q = heads_q;
@@ -57,7 +57,7 @@ TEST_CASE("a bucket is defined at the extremes") {
 }
 
 TEST_CASE("the defaults of a problem do not change its bucket, its traits do") {
-  AttentionProblem plain = problem(2, 8, 0, 512, 512);
+  PlannedProblem plain = problem(2, 8, 0, 512, 512);
   CHECK(bucket_of(plain) == bucket_of(problem(2, 8, 8, 512, 512)));
   plain.head_dim_v = 128;
   CHECK(bucket_of(plain) == bucket_of(problem(2, 8, 0, 512, 512)));
@@ -72,7 +72,7 @@ TEST_CASE("distance sums the exponents' differences within the same traits") {
   CHECK(distance(bucket_of(problem(2, 32, 8, 2048, 8192)), a) == 2);
   CHECK(distance(a, bucket_of(problem(8, 32, 8, 4096, 4096))) == 2);
   CHECK(distance(a, bucket_of(problem(2, 32, 32, 4096, 4096))) == 2);
-  AttentionProblem other = problem(2, 32, 8, 4096, 4096);
+  PlannedProblem other = problem(2, 32, 8, 4096, 4096);
   other.dtype = DType::bf16;
   CHECK_FALSE(distance(a, bucket_of(other)).has_value());
 }
@@ -131,7 +131,7 @@ TEST_CASE("a bucket prints its traits and sizes") {
 }
 
 TEST_CASE("a bucket's own problem lies in it") {
-  for (const AttentionProblem& p :
+  for (const PlannedProblem& p :
        {problem(2, 32, 8, 4096, 1000), problem(1, 1, 1, 1, 1), problem(3, 48, 4, 37, 100000)}) {
     CHECK(bucket_of(problem_of(bucket_of(p), p)) == bucket_of(p));
   }

@@ -18,14 +18,14 @@ namespace {
 
 // What ctypes and other languages mirror: a published layout never changes, it only grows.
 static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
-static_assert(sizeof(fa2_problem) == 104 && offsetof(fa2_problem, head_dim) == 16 &&
-              offsetof(fa2_problem, batch) == 24 && offsetof(fa2_problem, window_left) == 72 &&
-              offsetof(fa2_problem, reserved) == 100);
+static_assert(sizeof(fa2_problem) == 96 && offsetof(fa2_problem, head_dim) == 12 &&
+              offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80);
 static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
 static_assert(sizeof(fa2_args) == 176 && offsetof(fa2_args, softmax_scale) == 12 &&
               offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
               offsetof(fa2_args, alibi_slopes) == 160);
-static_assert(sizeof(fa2_precompile_options) == 24 && sizeof(fa2_tune_options) == 8);
+static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 24 &&
+              sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
 static_assert(FA2_INVALID_REQUEST == static_cast<int>(fa2::ErrorCode::invalid_request) &&
@@ -92,7 +92,7 @@ TEST_CASE("c api: NULL where something is needed is an error that names it") {
   CHECK(says("args = NULL"));
   CHECK(fa2_context_create(nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("context = NULL"));
-  CHECK(fa2_plan_create(context.get(), &problem, -1, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_plan_create(context.get(), &problem, -1, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("plan = NULL"));
   CHECK(fa2_plan_run(nullptr, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(fa2_plan_explain(nullptr, nullptr) == FA2_INVALID_REQUEST);
@@ -154,8 +154,11 @@ TEST_CASE("c api: what is wrong with the problem, the arguments and their struct
   CHECK(says("head_dim = 7"));
 
   fa2_plan* plan = nullptr;
-  CHECK(fa2_plan_create(context.get(), &problem, -5, &plan) == FA2_INVALID_REQUEST);
-  for (const char* part : {"dtype = 7", "head_dim = 7", "device = -5"}) CHECK(says(part));
+  fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;
+  options.row_alignment = 3;
+  CHECK(fa2_plan_create(context.get(), &problem, -5, &options, &plan) == FA2_INVALID_REQUEST);
+  for (const char* part : {"dtype = 7", "head_dim = 7", "device = -5", "row_alignment = 3"})
+    CHECK(says(part));
 }
 
 TEST_CASE("c api: a problem without output needs nothing, and checks its scale all the same") {
@@ -217,20 +220,24 @@ TEST_CASE("c api: context options") {
 TEST_CASE("c api: options of precompile and tune") {
   const TemporaryContext context;
   fa2_problem problem = example();
-  problem.reserved = 1;
   problem.head_dim = 7;
   fa2_tune_options tune = FA2_TUNE_OPTIONS_INIT;
   tune.scope = 2;
+  tune.row_alignment = -1;
+  tune.reserved = 1;
   CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"scope = 2, must be likely (0) or all (1)", "reserved = 1", "head_dim = 7"}) CHECK(says(part));
+  for (const char* part :
+       {"scope = 2, must be likely (0) or all (1)", "row_alignment = -1", "reserved = 1", "head_dim = 7"})
+    CHECK(says(part));
 
   fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
   options.scope = -1;
   options.jobs = -2;
-  options.reserved = 3;
+  options.row_alignment = 3;
   const char* const archs[] = {"sm_80"};
   CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"scope = -1", "jobs = -2", "reserved = 3", "problems[0].head_dim = 7"}) CHECK(says(part));
+  for (const char* part : {"scope = -1", "jobs = -2", "row_alignment = 3", "problems[0].head_dim = 7"})
+    CHECK(says(part));
 }
 
 TEST_CASE("c api: variants") {
@@ -246,14 +253,16 @@ TEST_CASE("c api: variants") {
   problem = example();
   problem.softcap = problem.alibi = problem.sinks = 1;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"softcap = 0, must be finite and above 0", "alibi_slopes = null", "sinks = null"}) CHECK(says(part));
+  for (const char* part : {"softcap = 0, must be finite and above 0", "alibi_slopes = null", "sinks = null"})
+    CHECK(says(part));
 
   problem = example();
   const float number = 1;
   args.softcap = 5;
   args.alibi_slopes = args.sinks = &number;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"softcap = 5, must be 0", "alibi_slopes = given, must be null", "sinks = given, must be null"})
+  for (const char* part :
+       {"softcap = 5, must be 0", "alibi_slopes = given, must be null", "sinks = given, must be null"})
     CHECK(says(part));
 }
 
@@ -273,10 +282,10 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
   const TemporaryContext context;
   const fa2_problem problem = example();
   fa2_plan* plan = nullptr;
-  CHECK(fa2_plan_create(context.get(), &problem, 0, &plan) == FA2_UNAVAILABLE);
+  CHECK(fa2_plan_create(context.get(), &problem, 0, nullptr, &plan) == FA2_UNAVAILABLE);
   CHECK(plan == nullptr);
   CHECK(std::strlen(fa2_last_error()) > 0);
-  CHECK(fa2_plan_create(context.get(), &problem, -3, &plan) == FA2_INVALID_REQUEST);
+  CHECK(fa2_plan_create(context.get(), &problem, -3, nullptr, &plan) == FA2_INVALID_REQUEST);
   CHECK(says("device = -3"));
   CHECK(fa2_tune(context.get(), &problem, 0, nullptr, nullptr) == FA2_UNAVAILABLE);
 }

@@ -14,8 +14,8 @@ using namespace fa2;
 
 namespace {
 
-AttentionProblem some_problem(int head_dim) {
-  AttentionProblem p;
+PlannedProblem some_problem(int head_dim) {
+  PlannedProblem p;
   p.head_dim = head_dim;
   p.heads_q = 16;
   p.batch = 4;
@@ -44,7 +44,7 @@ TEST_CASE("distance: every tunable counts, a doubled size for one octave") {
 }
 
 TEST_CASE("candidates: the heuristic's kind of kernel before any other, the nearer ones first") {
-  const AttentionProblem p = some_problem(128);
+  const PlannedProblem p = some_problem(128);
   const auto all = search_candidates(p, *find_arch("sm_90a"), TuneScope::all);
   const KernelKind& kind = kind_of(all[0]);
   CHECK(std::ranges::is_sorted(all, {}, [&](const KernelConfig& c) { return distance(c, all[0]); }));
@@ -53,7 +53,7 @@ TEST_CASE("candidates: the heuristic's kind of kernel before any other, the near
 }
 
 TEST_CASE("candidates: heads are packed where the kernel can") {
-  AttentionProblem p = some_problem(64);
+  PlannedProblem p = some_problem(64);
   p.heads_kv = 2;
   p.seqlen_q = 4;
   for (const KernelConfig& c : search_candidates(p.normalized(), *find_arch("sm_90a"), TuneScope::all))
@@ -63,7 +63,7 @@ TEST_CASE("candidates: heads are packed where the kernel can") {
 TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {
   for (const std::string name : {"sm_80", "sm_90"}) {
     const Arch& arch = *find_arch(name);
-    const AttentionProblem p = some_problem(64);
+    const PlannedProblem p = some_problem(64);
     const auto likely = search_candidates(p, arch);
     const auto all = search_candidates(p, arch, TuneScope::all);
     const auto valid = config_space(traits_of(p), arch).valid;
@@ -78,7 +78,7 @@ TEST_CASE("candidates of the whole space: the likely ones, then every other vali
 TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {
-      const AttentionProblem p = some_problem(dim);
+      const PlannedProblem p = some_problem(dim);
       const auto candidates = search_candidates(p, arch);
       REQUIRE_FALSE(candidates.empty());
       CHECK(candidates.size() <= 24);

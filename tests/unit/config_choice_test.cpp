@@ -16,8 +16,8 @@ namespace {
 
 using namespace fa2;
 
-AttentionProblem some_problem() {
-  AttentionProblem p;
+PlannedProblem some_problem() {
+  PlannedProblem p;
   p.head_dim = 64;
   p.heads_q = 16;
   p.batch = 4;
@@ -34,14 +34,14 @@ KernelConfig another_config() {
   return search_candidates(some_problem(), some_gpu().arch).at(1);
 }
 
-TuningRecord record(const std::string& device, const AttentionProblem& problem) {
+TuningRecord record(const std::string& device, const PlannedProblem& problem) {
   return {device,           "sm_80", 108, bucket_of(problem),
           another_config(), 90,      100, template_digest(another_config(), some_gpu().arch),
           "2026-01-01"};
 }
 
 /// A search that always finds another_config(), 20 % faster.
-TuneReport found(const AttentionProblem&) {
+TuneReport found(const PlannedProblem&) {
   TuneReport report;
   report.best = another_config();
   report.best_us = 80;
@@ -51,7 +51,7 @@ TuneReport found(const AttentionProblem&) {
   return report;
 }
 
-TuneReport must_not_search(const AttentionProblem&) {
+TuneReport must_not_search(const PlannedProblem&) {
   FAIL("searched");
   return {};
 }
@@ -99,7 +99,7 @@ TEST_CASE("off: the heuristic, whatever is recorded") {
 TEST_CASE("stored: exact, nearest, another device, heuristic") {
   ChoiceSettings settings;
   settings.tune = TuneMode::stored;
-  AttentionProblem longer = some_problem();
+  PlannedProblem longer = some_problem();
   longer.seqlen_k *= 2;
   {
     TuningStore store("");
@@ -204,7 +204,7 @@ TEST_CASE("shipped records: passed over by off, followed by stored and search, w
 }
 
 TEST_CASE("search measures what has no exact record, shipped or not") {
-  AttentionProblem longer = some_problem();
+  PlannedProblem longer = some_problem();
   longer.seqlen_k *= 2;
   TuningStore store("", {}, {record("Some GPU", longer), record("Other GPU", some_problem())});
   const ChoiceSettings settings;
@@ -223,7 +223,7 @@ TEST_CASE("search: measured once for a bucket, then recorded") {
   CHECK(first.config == another_config());
   CHECK(first.reason == "measured 80.0 us against 100.0 us for the heuristic, 2 candidates timed in 2.1 s");
 
-  AttentionProblem same_bucket = some_problem();
+  PlannedProblem same_bucket = some_problem();
   same_bucket.seqlen_k += 1;
   const ConfigChoice second = chooser.choose(same_bucket, some_gpu(), must_not_search);
   CHECK(second.origin == ConfigOrigin::tuned_exact);
@@ -254,7 +254,7 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   int searches = 0;
-  const Search fails = [&](const AttentionProblem&) -> TuneReport {
+  const Search fails = [&](const PlannedProblem&) -> TuneReport {
     ++searches;
     throw CudaError("out of memory", 2);
   };
@@ -265,13 +265,13 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
   }
   CHECK(searches == 1);
 
-  const Search times_one = [&](const AttentionProblem& problem) {
+  const Search times_one = [&](const PlannedProblem& problem) {
     ++searches;
     TuneReport report = found(problem);
     report.candidates[1].samples = 0;
     return report;
   };
-  AttentionProblem other = some_problem();
+  PlannedProblem other = some_problem();
   other.mask = MaskKind::causal_top_left;
   for (int i = 0; i < 2; ++i) {
     const ConfigChoice choice = chooser.choose(other, some_gpu(), times_one);
@@ -289,7 +289,7 @@ TEST_CASE("threads that meet a new bucket at once search once") {
   std::atomic<int> searches = 0, tuned = 0;
   for_each_index(6, 6, [&](std::size_t) {
     const ConfigChoice choice =
-        chooser.choose(some_problem(), some_gpu(), [&](const AttentionProblem& problem) {
+        chooser.choose(some_problem(), some_gpu(), [&](const PlannedProblem& problem) {
           ++searches;
           return found(problem);
         });

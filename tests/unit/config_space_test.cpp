@@ -13,7 +13,7 @@ using namespace fa2;
 namespace {
 
 AttentionTraits traits(int head_dim, int head_dim_v) {
-  return traits_of({.head_dim = head_dim, .head_dim_v = head_dim_v});
+  return traits_of({{.head_dim = head_dim, .head_dim_v = head_dim_v}, {}});
 }
 
 /// The rule that `config` breaks; empty if it is valid.
@@ -155,7 +155,7 @@ TEST_CASE("config space: heads are packed in powers of two that divide the group
   CHECK(broken(valid + "3", 64, "sm_90a") == "packed_heads = 3, must be a power of two");
   CHECK(broken(valid + "128", 64, "sm_90a") == "packed_heads = 128, must be 1..64");
   CHECK(broken("packed_heads=2", 64, "sm_90a") == "packed_heads = 2, must be 1 with main loop 80");
-  AttentionProblem problem;
+  PlannedProblem problem;
   problem.head_dim = 64;
   problem.heads_q = 12;
   problem.heads_kv = 3;
@@ -252,8 +252,8 @@ TEST_CASE("config space: each main loop's default computes every problem that th
       for (int head_dim_v = 8; head_dim_v <= 256; head_dim_v += 8) {
         for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
           for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
-            const AttentionTraits t = traits_of(
-                {.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask, .row_alignment = alignment});
+            const AttentionTraits t =
+                traits_of({{.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask}, {alignment}});
             REQUIRE(why_rejected({t, default_config(80), arch}).value_or("") == "");
             if (arch.compute_capability != 90 || alignment != RowAlignment::bytes16) continue;
             REQUIRE(why_rejected({t, default_config(90), arch}).value_or("") == "");

@@ -23,15 +23,16 @@ using namespace fa2::test;
 
 namespace {
 
-AttentionProblem traits(int head_dim, MaskKind mask = MaskKind::none, int head_dim_v = 0,
-                        RowAlignment alignment = RowAlignment::bytes16) {
-  return {.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask, .row_alignment = alignment};
+PlannedProblem traits(int head_dim, MaskKind mask = MaskKind::none, int head_dim_v = 0,
+                      const PlanOptions& options = {}) {
+  return {{.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask}, options};
 }
 
 /// What a server may meet: prefixes, single queries and long prompts, of groups that are powers of two or not.
 class RandomProblems {
  public:
-  AttentionProblem with_traits_of(AttentionProblem p) {
+  template <class Problem>
+  Problem with_traits_of(Problem p) {
     p.batch = within(1, 64);
     p.heads_kv = within(1, 16);
     p.heads_q = p.heads_kv * (within(0, 1) == 0 ? std::int64_t{1} << within(0, 7) : within(1, 130));
@@ -57,7 +58,7 @@ class RandomProblems {
   std::mt19937_64 engine_{1};
 };
 
-const std::vector<AttentionProblem> kTraits = {
+const std::vector<PlannedProblem> kTraits = {
     traits(64),
     traits(64, MaskKind::causal_bottom_right),
     traits(128),
@@ -65,14 +66,14 @@ const std::vector<AttentionProblem> kTraits = {
     traits(256, MaskKind::causal_bottom_right),
     traits(72, MaskKind::causal_top_left, 40),
     traits(192),
-    traits(128, MaskKind::none, 0, RowAlignment::element),
-    traits(64, MaskKind::causal_bottom_right, 0, RowAlignment::bytes16_any_order),
-    {.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true},
-    {.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true},
-    {.head_dim = 256, .window_right = 0, .alibi = true}};
+    traits(128, MaskKind::none, 0, {RowAlignment::element}),
+    traits(64, MaskKind::causal_bottom_right, 0, {RowAlignment::bytes16_any_order}),
+    PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true}, {}),
+    PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true}, {}),
+    PlannedProblem({.head_dim = 256, .window_right = 0, .alibi = true}, {})};
 
 /// Packs 8 heads where the heuristic does not.
-TuningRecord tuned_record(const AttentionProblem& p) {
+TuningRecord tuned_record(const PlannedProblem& p) {
   TuningRecord record;
   record.device = "Some GPU";
   record.arch = "sm_90a";
@@ -85,8 +86,8 @@ TuningRecord tuned_record(const AttentionProblem& p) {
   return record;
 }
 
-AttentionProblem decoding() {
-  AttentionProblem p = traits(64);
+PlannedProblem decoding() {
+  PlannedProblem p = traits(64);
   p.heads_q = 64;
   p.heads_kv = 8;
   p.seqlen_q = 100;
@@ -94,11 +95,18 @@ AttentionProblem decoding() {
   return p;
 }
 
+PrecompileOptions for_plans_with(const PlanOptions& plan) {
+  PrecompileOptions options;
+  options.plans = {plan};
+  return options;
+}
+
 /// Into `directory`, without a compiler's time.
 std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
                                          const std::vector<AttentionProblem>& problems,
                                          const std::string& refuses = {},
-                                         std::optional<KernelConfig> pinned = std::nullopt) {
+                                         std::optional<KernelConfig> pinned = std::nullopt,
+                                         const PlanOptions& options = {}) {
   ChoiceSettings settings;
   settings.pinned = pinned;
   TuningStore store("", {}, shipped_records());
@@ -107,7 +115,7 @@ std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
   compiler->refuses = refuses;
   KernelCache cache(compiler, {}, std::make_shared<DiskCache>(directory, DiskCache::Access::read_write),
                     JitMode::on);
-  const auto requests = kernel_requests(problems, {"sm_90a"}, PrecompileScope::any_size, chooser);
+  const auto requests = kernel_requests(problems, {"sm_90a"}, for_plans_with(options), chooser);
   return make_kernels(requests.kernels, cache, 2, nullptr);
 }
 
@@ -138,26 +146,32 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
   store.add(tuned_record(decoding()));
   ConfigChooser chooser(settings, store);
   std::map<std::string, std::string> keys;  // rendering takes longer than choosing
-  const auto key_of = [&](const AttentionProblem& p, const Arch& arch, const KernelConfig& config) {
+  const auto key_of = [&](const PlannedProblem& p, const Arch& arch, const KernelConfig& config) {
     std::string& key = keys[to_string(traits_of(p)) + std::string(arch.name) + to_string(config)];
     if (key.empty()) key = render({traits_of(p), config, arch}).key;
     return key;
   };
   std::set<std::string> made;
-  const auto requests = kernel_requests(kTraits, {"sm_90a", "sm_80", "sm_120", "interpreter"},
-                                        PrecompileScope::any_size, chooser);
-  for (const KernelRequest& request : requests.kernels) {
-    CHECK(request.row.error.empty());
-    CHECK(made.insert(request.row.key).second);
+  std::size_t records = 0;
+  for (const PlannedProblem& p : kTraits) {
+    const std::vector<std::string> archs = {"sm_90a", "sm_80", "sm_120", "interpreter"};
+    const auto requests = kernel_requests({p}, archs, for_plans_with(p), chooser);
+    std::set<std::string> distinct;
+    for (const KernelRequest& request : requests.kernels) {
+      CHECK(request.row.error.empty());
+      CHECK(distinct.insert(request.row.key).second);
+    }
+    made.merge(distinct);
+    records += requests.records.size();
   }
-  CHECK(requests.records.size() == 1);
+  CHECK(records == 1);
 
   settings.jit = JitMode::off;
   RandomProblems random;
   int uncovered = 0;
   std::set<ConfigOrigin> origins;
   for (int i = 0; i < 10000; ++i) {
-    const AttentionProblem p = i % 50 == 0 ? decoding() : random.with_traits_of(random.one_of(kTraits));
+    const PlannedProblem p = i % 50 == 0 ? decoding() : random.with_traits_of(random.one_of(kTraits));
     const Target& target = random.one_of(targets);
     const ConfigChoice choice = chooser.choose(p, target);
     origins.insert(choice.origin);
@@ -171,9 +185,9 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
 
 TEST_CASE("deployment: no more kernels than lengths and packed heads tell apart") {
   const TemporaryDirectory dir;
-  for (const AttentionProblem& p : kTraits) {
+  for (const PlannedProblem& p : kTraits) {
     CAPTURE(to_string(p));
-    const std::size_t made = make_pack(dir / "pack", {p}).size();
+    const std::size_t made = make_pack(dir / "pack", {p}, {}, std::nullopt, p).size();
     CHECK(made >= 1);
     CHECK(made <= 16);
   }
@@ -238,7 +252,7 @@ TEST_CASE("deployment: what stands in a pack for a refused kernel runs, as it wo
 TEST_CASE(
     "deployment: of cached kernels those are taken that pack heads alike, and can compute the problem") {
   const Arch& arch = *find_arch("sm_90a");
-  const AttentionProblem p = decoding().normalized();
+  const PlannedProblem p = decoding().normalized();
   const auto packing = [](int tile_m, int heads) {
     KernelConfig config = tuned_record(decoding()).config;
     config.tile_m = tile_m;
@@ -247,7 +261,7 @@ TEST_CASE(
     config.packed_heads = heads;
     return config;
   };
-  const auto spec = [&](const AttentionProblem& of, const KernelConfig& config) {
+  const auto spec = [&](const PlannedProblem& of, const KernelConfig& config) {
     return render({traits_of(of), config, arch}).spec;
   };
   const ConfigChoice wanted{packing(64, 4), ConfigOrigin::heuristic, "", std::nullopt};

@@ -33,6 +33,8 @@ TEST_CASE("explanation: JSON holds every part") {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()));
   CHECK(json["problem"]["head_dim_v"] == 128);
   CHECK(json["problem"]["mask"] == "none");
+  CHECK_FALSE(json["problem"].contains("row_alignment"));
+  CHECK(json["row_alignment"] == "bytes16");
   REQUIRE(json["kernels"].size() == 1);
   const nlohmann::json& kernel = json["kernels"][0];
   CHECK(kernel["config"]["tile_n"] == 96);
@@ -58,6 +60,13 @@ TEST_CASE("explanation: text is aligned, leaves out what is empty, and indents w
   CHECK(text.find("device") == std::string::npos);
   CHECK(text.find("notes") == std::string::npos);
   CHECK(text.back() == '\n');
+}
+
+TEST_CASE("explanation: the text says what was promised beside the problem, where it is not the usual") {
+  Explanation e = example();
+  e.options.row_alignment = RowAlignment::element;
+  CHECK(tools::to_text(e).rfind("problem        f16 d128 none batch 1 heads 1/1 seqlen 0x0 element\n", 0) ==
+        0);
 }
 
 TEST_CASE("explanation: every kernel of a plan is told of, in order") {

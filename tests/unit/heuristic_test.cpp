@@ -25,8 +25,7 @@ void check_head_dims(int head_dim, int head_dim_v) {
     for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
         for (const int seqlen : {1, 64, 512, 4096, 100000}) {
-          AttentionProblem p{
-              .head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask, .row_alignment = alignment};
+          PlannedProblem p{{.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask}, {alignment}};
           p.seqlen_q = p.seqlen_k = seqlen;
           const HeuristicChoice choice = heuristic(p, arch);
           const std::string broken = why_rejected({traits_of(p), choice.config, arch}).value_or("");
@@ -130,7 +129,7 @@ TEST_CASE("heuristic: valid with every variant") {
 }
 
 TEST_CASE("heuristic: the same problem gets the same configuration, a defaulted head_dim_v too") {
-  AttentionProblem p;
+  PlannedProblem p;
   p.head_dim = 96;
   p.seqlen_q = p.seqlen_k = 1000;
   const KernelConfig config = heuristic(p, *find_arch("sm_90a")).config;

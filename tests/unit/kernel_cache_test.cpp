@@ -114,7 +114,7 @@ TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one,
 }
 
 TEST_CASE_FIXTURE(Fixture, "main loop 80's kernel of bytes16 is found for bytes16_any_order") {
-  KernelSpec spec{traits_of({.head_dim = 64}), parse_config("tile_m=64,tile_n=32,stages=1"),
+  KernelSpec spec{traits_of({{.head_dim = 64}, {}}), parse_config("tile_m=64,tile_n=32,stages=1"),
                   *find_arch("sm_80")};
   cache().get(render(spec));
   spec.traits.row_alignment = RowAlignment::bytes16_any_order;

@@ -17,7 +17,7 @@ using namespace fa2;
 
 namespace {
 
-const AttentionTraits kTraits = traits_of({.head_dim = 64, .mask = MaskKind::causal_bottom_right});
+const AttentionTraits kTraits = traits_of({{.head_dim = 64, .mask = MaskKind::causal_bottom_right}, {}});
 
 const Arch& arch_of(const KernelKind& kind) {
   const auto found =

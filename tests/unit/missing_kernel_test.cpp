@@ -65,25 +65,22 @@ void check_command(const KernelSpec& spec) {
   CHECK(pack.specs(spec.arch.name).size() == 1);
 }
 
-KernelSpec spec(const char* arch, const char* config, const AttentionProblem& problem) {
-  return {traits_of(problem), parse_config(config), *find_arch(arch)};
+KernelSpec spec(const char* arch, const char* config, const AttentionProblem& problem,
+                const PlanOptions& options = {}) {
+  return {traits_of({problem, options}), parse_config(config), *find_arch(arch)};
 }
 
 }  // namespace
 
 TEST_CASE("missing kernel: the command makes a kernel of main loop 80, and it alone") {
   check_command(spec("sm_80", "tile_m=128,tile_n=64,warps=4,stages=2,q_in_registers=1", {.head_dim = 64}));
-  check_command(spec("sm_120", "tile_m=64,tile_n=32,warps=4,stages=1",
-                     {.dtype = DType::bf16,
-                      .head_dim = 72,
-                      .head_dim_v = 40,
-                      .mask = MaskKind::causal_top_left,
-                      .row_alignment = RowAlignment::element}));
+  check_command(
+      spec("sm_120", "tile_m=64,tile_n=32,warps=4,stages=1",
+           {.dtype = DType::bf16, .head_dim = 72, .head_dim_v = 40, .mask = MaskKind::causal_top_left},
+           {RowAlignment::element}));
   check_command(spec("sm_90a", "tile_m=64,tile_n=64,warps=4,stages=2",
-                     {.dtype = DType::bf16,
-                      .head_dim = 128,
-                      .mask = MaskKind::causal_bottom_right,
-                      .row_alignment = RowAlignment::bytes16_any_order}));
+                     {.dtype = DType::bf16, .head_dim = 128, .mask = MaskKind::causal_bottom_right},
+                     {RowAlignment::bytes16_any_order}));
 }
 
 TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however many heads it packs") {
@@ -103,8 +100,8 @@ TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however m
 }
 
 TEST_CASE("missing kernel: the command makes an interpreted kernel, where the host has a compiler") {
-  check_command(spec("interpreter", "tile_m=64,tile_n=32,warps=4,stages=1",
-                     {.head_dim = 16, .row_alignment = RowAlignment::element}));
+  check_command(
+      spec("interpreter", "tile_m=64,tile_n=32,warps=4,stages=1", {.head_dim = 16}, {RowAlignment::element}));
   check_command(spec("interpreter",
                      "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,"
                      "packed_heads=8",

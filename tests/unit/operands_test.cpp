@@ -40,8 +40,7 @@ Operands operands() {
 
 /// "FIELD = VALUE, RULE" lines.
 std::string broken(const Operands& all, RowAlignment alignment = RowAlignment::bytes16) {
-  AttentionProblem p = problem();
-  p.row_alignment = alignment;
+  const PlannedProblem p(problem(), {alignment});
   std::string text;
   for (const Violation& v : violations_of(p, AttentionArgs{}, all)) text += to_string(v) + "\n";
   return text;

@@ -24,6 +24,12 @@ using namespace fa2;
 using fa2::test::FakeCompiler;
 using fa2::test::TemporaryDirectory;
 
+PrecompileOptions of_given_sizes() {
+  PrecompileOptions options;
+  options.scope = PrecompileScope::given_sizes;
+  return options;
+}
+
 /// What Context::precompile() puts together.
 struct Setup {
   Setup() { settings.tune = TuneMode::stored; }
@@ -32,9 +38,9 @@ struct Setup {
                                      PrecompileObserver* observer = nullptr) {
     KernelCache cache(compiler, {}, std::make_shared<DiskCache>(out.path(), DiskCache::Access::read_write),
                       JitMode::on);
-    return make_kernels(kernel_requests(problems, archs, scope, chooser).kernels, cache, jobs, observer);
+    return make_kernels(kernel_requests(problems, archs, options, chooser).kernels, cache, jobs, observer);
   }
-  PrecompileScope scope = PrecompileScope::given_sizes;
+  PrecompileOptions options = of_given_sizes();
   TemporaryDirectory out;
   ChoiceSettings settings;
   TuningStore store{""};
@@ -79,7 +85,8 @@ TEST_CASE("one row and one file for each distinct kernel, in a fixed order") {
                 {"sm_80", "sm_90"}, 3, &counter);
   const auto names = [&] {
     std::vector<std::string> text;
-    for (const auto& row : rows) text.push_back(row.arch + " " + to_string(traits_of(row.problem)));
+    for (const auto& row : rows)
+      text.push_back(row.arch + " " + to_string(traits_of({row.problem, row.options})));
     return text;
   }();
   // `same` may run another config, never another order.
@@ -130,7 +137,7 @@ TEST_CASE("a kernel that fails carries its error and leaves the others alone") {
 TEST_CASE("in place of a kernel that is refused stands the next choice, which says so") {
   Setup setup;
   const AttentionProblem problem = problem_of(128, 1024);
-  const auto table = heuristic_choices(problem.normalized(), *find_arch("sm_80"));
+  const auto table = heuristic_choices({problem.normalized(), {}}, *find_arch("sm_80"));
   setup.compiler->refuses = to_string(table[0].config);
   for (const KernelOrigin origin : {KernelOrigin::compiled, KernelOrigin::disk_cache}) {
     const auto rows = setup.run({problem}, {"sm_80"});
@@ -141,6 +148,16 @@ TEST_CASE("in place of a kernel that is refused stands the next choice, which sa
     CHECK(rows[0].config_reason.find("spills (pretender 1.0)") != std::string::npos);
     CHECK(setup.compiler->compiled == 2);  // the refused one and the next, neither a second time
   }
+}
+
+TEST_CASE("one row for each plan of a problem, where they run different kernels") {
+  Setup setup;
+  setup.options.plans = {{}, {RowAlignment::element}, {RowAlignment::bytes16_any_order}};
+  const auto rows = setup.run({problem_of(64, 1024)}, {"sm_80"});
+  REQUIRE(rows.size() == 2);  // of main loop 80, whose kernels take strides in any order
+  CHECK(rows[0].options == PlanOptions{});
+  CHECK(rows[1].options == PlanOptions{RowAlignment::element});
+  CHECK(rows[0].key != rows[1].key);
 }
 
 TEST_CASE("a pinned config that cannot compute a problem is that problem's row") {
@@ -156,16 +173,18 @@ TEST_CASE("a pinned config that cannot compute a problem is that problem's row")
   CHECK(counter.counts.size() == 1);
 }
 
-TEST_CASE("wrong problems and archs are refused before anything is compiled") {
+TEST_CASE("wrong problems, plans and archs are refused before anything is compiled") {
   Setup setup;
+  setup.options.plans = {{}, {static_cast<RowAlignment>(7)}};
   try {
     setup.run({problem_of(64, 1024), problem_of(7, 1024)}, {"sm_80", "sm_35"});
     FAIL("accepted");
   } catch (const InvalidRequest& error) {
-    REQUIRE(error.violations().size() == 2);
+    REQUIRE(error.violations().size() == 3);
     CHECK(error.violations()[0].field == "problems[1].head_dim");
-    CHECK(error.violations()[1].field == "archs[1]");
-    CHECK(error.violations()[1].value == "\"sm_35\"");
+    CHECK(error.violations()[1].field == "plans[1].row_alignment");
+    CHECK(error.violations()[2].field == "archs[1]");
+    CHECK(error.violations()[2].value == "\"sm_35\"");
   }
   CHECK(setup.compiler->compiled == 0);
 }
@@ -173,7 +192,7 @@ TEST_CASE("wrong problems and archs are refused before anything is compiled") {
 TEST_CASE("a directory that cannot be written shows in every row") {
   Setup setup;
   KernelCache cache(setup.compiler, {}, nullptr, JitMode::on);
-  const auto requests = kernel_requests({problem_of(64, 1024)}, {"sm_80"}, setup.scope, setup.chooser);
+  const auto requests = kernel_requests({problem_of(64, 1024)}, {"sm_80"}, setup.options, setup.chooser);
   const auto rows = make_kernels(requests.kernels, cache, 1, nullptr);
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].error.find("not stored") != std::string::npos);
@@ -184,12 +203,12 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
   const AttentionProblem p = problem_of(64, 1024).normalized();
   AttentionProblem longer = p;
   longer.seqlen_q = longer.seqlen_k = 8192;
-  const KernelConfig config = search_candidates(p, *find_arch("sm_80")).at(1);
+  const KernelConfig config = search_candidates({p, {}}, *find_arch("sm_80")).at(1);
   for (const AttentionProblem& problem : {p, longer}) {
-    setup.store.add({"Some GPU", "sm_80", 108, bucket_of(problem), config, 90, 100,
+    setup.store.add({"Some GPU", "sm_80", 108, bucket_of({problem, {}}), config, 90, 100,
                      template_digest(config, *find_arch("sm_80")), "2026-01-01"});
   }
-  const KernelRequests requests = kernel_requests({p, longer}, {"sm_80"}, setup.scope, setup.chooser);
+  const KernelRequests requests = kernel_requests({p, longer}, {"sm_80"}, setup.options, setup.chooser);
   REQUIRE(requests.kernels.size() == 1);
   CHECK(requests.kernels[0].row.config == config);
   CHECK(requests.records.size() == 2);
@@ -204,13 +223,13 @@ TEST_CASE("recorded configs are precompiled, and their records travel with them"
 
 TEST_CASE("shipped configs are precompiled too; their records stay in the library") {
   const AttentionProblem p = problem_of(64, 1024).normalized();
-  const KernelConfig config = search_candidates(p, *find_arch("sm_80")).at(1);
+  const KernelConfig config = search_candidates({p, {}}, *find_arch("sm_80")).at(1);
   TuningStore store("", {},
-                    {{"Some GPU", "sm_80", 108, bucket_of(p), config, 90, 100,
+                    {{"Some GPU", "sm_80", 108, bucket_of({p, {}}), config, 90, 100,
                       template_digest(config, *find_arch("sm_80")), "2026-01-01"}});
   const ChoiceSettings settings;
   ConfigChooser chooser(settings, store);
-  const KernelRequests requests = kernel_requests({p}, {"sm_80"}, PrecompileScope::given_sizes, chooser);
+  const KernelRequests requests = kernel_requests({p}, {"sm_80"}, of_given_sizes(), chooser);
   REQUIRE(requests.kernels.size() == 1);
   CHECK(requests.kernels[0].row.config == config);
   CHECK(requests.records.empty());

@@ -1,4 +1,4 @@
-// The list of a problem's fields, and what follows from it: each test goes over AttentionProblem::visit.
+// The list of a problem's fields, and what follows from it: each test goes over PlannedProblem::visit.
 #include <api/explanation.h>
 #include <autotune/bucket.h>
 #include <doctest/doctest.h>
@@ -8,7 +8,6 @@
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -18,14 +17,15 @@ using namespace fa2;
 
 namespace {
 
-AttentionProblem example() {
-  return {.head_dim = 64,
-          .head_dim_v = 128,
-          .batch = 2,
-          .heads_q = 32,
-          .heads_kv = 8,
-          .seqlen_q = 1024,
-          .seqlen_k = 4096};
+PlannedProblem example() {
+  return {{.head_dim = 64,
+           .head_dim_v = 128,
+           .batch = 2,
+           .heads_q = 32,
+           .heads_kv = 8,
+           .seqlen_q = 1024,
+           .seqlen_k = 4096},
+          {}};
 }
 
 /// Another valid value, far enough away for another tuning bucket.
@@ -46,13 +46,13 @@ Value other(const Value& value) {
 struct Change {
   std::string name;
   bool specialises;
-  AttentionProblem before = example();
-  AttentionProblem after = example();
+  PlannedProblem before = example();
+  PlannedProblem after = example();
 };
 
 template <class Visit>
 void visit_field(Change& change, const Visit& visit) {
-  AttentionProblem::visit(
+  PlannedProblem::visit(
       [&](const char* name, FieldRole, auto& before, auto& after) {
         if (name == change.name) visit(before, after);
       },
@@ -62,8 +62,8 @@ void visit_field(Change& change, const Visit& visit) {
 /// Every field's value; of an optional one also whether there is any.
 std::vector<Change> changes() {
   std::vector<Change> all;
-  const AttentionProblem p = example();
-  AttentionProblem::visit(
+  const PlannedProblem p = example();
+  PlannedProblem::visit(
       [&](const char* name, FieldRole role, const auto& value) {
         all.push_back({.name = name, .specialises = role == FieldRole::specialises});
         if (kIsOptional<std::remove_cvref_t<decltype(value)>>)
@@ -83,13 +83,14 @@ std::vector<Change> changes() {
   return all;
 }
 
-std::string json_of(const AttentionProblem& problem) {
+std::string json_of(const PlannedProblem& problem) {
   Explanation explanation;
   explanation.problem = problem;
-  return nlohmann::json::parse(to_json(explanation)).at("problem").dump();
+  explanation.options = problem;
+  return to_json(explanation);
 }
 
-std::string key_of(const AttentionProblem& problem) {
+std::string key_of(const PlannedProblem& problem) {
   return render({traits_of(problem), KernelConfig{}, *find_arch("sm_80")}).key;
 }
 
@@ -113,15 +114,15 @@ constexpr int field_count() {
 
 TEST_CASE("problem's fields: none is missing in the list") {
   int listed = 0;
-  const AttentionProblem p;
-  AttentionProblem::visit([&](const char*, FieldRole, const auto&) { ++listed; }, p);
-  CHECK(listed == field_count<AttentionProblem>());
+  const PlannedProblem p;
+  PlannedProblem::visit([&](const char*, FieldRole, const auto&) { ++listed; }, p);
+  CHECK(listed == field_count<AttentionProblem>() + field_count<PlanOptions>());
 }
 
 TEST_CASE("problem's fields: each counts in comparison, hash, text, JSON and bucket") {
   for (const Change& change : changes()) {
     CAPTURE(change.name);
-    const AttentionProblem &before = change.before, &after = change.after;
+    const PlannedProblem &before = change.before, &after = change.after;
     CHECK(before == before);
     CHECK(before != after);
     CHECK(hash_value(before) != hash_value(after));
@@ -148,7 +149,7 @@ TEST_CASE("problem's fields: traits are those of the problem that they are") {
   CHECK(traits.head_dim_v == 128);
   CHECK(traits.heads_q == AttentionProblem{}.heads_q);
   CHECK(traits.seqlen_k == 0);
-  CHECK(traits_of({.head_dim = 64}) == traits_of({.head_dim = 64, .head_dim_v = 64, .batch = 7}));
+  CHECK(traits_of({{.head_dim = 64}, {}}) == traits_of({{.head_dim = 64, .head_dim_v = 64, .batch = 7}, {}}));
 }
 
 TEST_CASE("problem's fields: flags") {

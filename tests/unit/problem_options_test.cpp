@@ -1,4 +1,4 @@
-// The flags of a problem: each test goes over AttentionProblem::visit.
+// The flags of a problem: each test goes over PlannedProblem::visit.
 #include <doctest/doctest.h>
 #include <generator/problem_text.h>
 #include <tools/problem_options.h>
@@ -14,7 +14,7 @@ using namespace fa2;
 
 namespace {
 
-AttentionProblem parsed(const std::string& flags) {
+PlannedProblem parsed(const std::string& flags) {
   CLI::App app;
   tools::ProblemOptions options;
   options.add_to(app);
@@ -30,12 +30,16 @@ std::vector<AttentionProblem> benchmarked(const std::string& flags) {
   return options.problems();
 }
 
-std::vector<AttentionProblem> precompiled(const std::string& flags) {
+std::vector<PlannedProblem> precompiled(const std::string& flags) {
   CLI::App app;
   tools::TraitOptions options;
   options.add_to(app);
   app.parse(flags);
-  return options.problems();
+  std::vector<PlannedProblem> all;
+  for (const AttentionProblem& problem : options.problems()) {
+    for (const PlanOptions& plan : options.plans()) all.emplace_back(problem, plan);
+  }
+  return all;
 }
 
 }  // namespace
@@ -44,8 +48,8 @@ TEST_CASE("problem options: every field has a flag") {
   CLI::App app;
   tools::ProblemOptions options;
   options.add_to(app);
-  const AttentionProblem problem;
-  AttentionProblem::visit(
+  const PlannedProblem problem;
+  PlannedProblem::visit(
       [&](const char* name, FieldRole, const auto&) {
         CAPTURE(std::string(name));
         CHECK(app.get_option_no_throw(flag_of(name)) != nullptr);
@@ -56,8 +60,8 @@ TEST_CASE("problem options: every field has a flag") {
 TEST_CASE("problem options: precompile has a flag for every field that specialises a kernel") {
   CLI::App app;
   const CLI::App* verb = tools::add_precompile(app).app;
-  const AttentionProblem problem;
-  AttentionProblem::visit(
+  const PlannedProblem problem;
+  PlannedProblem::visit(
       [&](const char* name, FieldRole role, const auto& value) {
         if (role == FieldRole::sizes && !kIsOptional<std::remove_cvref_t<decltype(value)>>) return;
         CAPTURE(std::string(name));
@@ -67,19 +71,16 @@ TEST_CASE("problem options: precompile has a flag for every field that specialis
 }
 
 TEST_CASE("problem options: precompile reads the flags of traits back as those traits") {
-  for (const AttentionProblem& problem :
-       {AttentionProblem{.head_dim = 64},
-        AttentionProblem{.dtype = DType::bf16,
-        .head_dim = 192,
-        .head_dim_v = 128,
-        .mask = MaskKind::causal_top_left,
-        .row_alignment = RowAlignment::bytes16_any_order},
-        AttentionProblem{.head_dim = 64, .window_left = 0, .softcap = true},
-        AttentionProblem{
-            .head_dim = 64, .window_left = 7, .window_right = 9, .alibi = true, .sinks = true}}) {
+  const AttentionProblem unusual = {
+      .dtype = DType::bf16, .head_dim = 192, .head_dim_v = 128, .mask = MaskKind::causal_top_left};
+  const AttentionProblem windows = {
+      .head_dim = 64, .window_left = 7, .window_right = 9, .alibi = true, .sinks = true};
+  for (const PlannedProblem& problem :
+       {PlannedProblem({.head_dim = 64}, {}), PlannedProblem(unusual, {RowAlignment::bytes16_any_order}),
+        PlannedProblem({.head_dim = 64, .window_left = 0, .softcap = true}, {}), PlannedProblem(windows, {})}) {
     const AttentionTraits traits = traits_of(problem);
     CAPTURE(flags_of(traits));
-    const std::vector<AttentionProblem> read = precompiled(flags_of(traits));
+    const std::vector<PlannedProblem> read = precompiled(flags_of(traits));
     REQUIRE(read.size() == 1);
     CHECK(traits_of(read[0]) == traits);
   }
@@ -125,7 +126,7 @@ TEST_CASE("problem options: each variant in the words of each verb") {
 }
 
 TEST_CASE("problem options: widths are numbers, and none below 0") {
-  const AttentionProblem p = parsed("--window-left 4096 --window-right 0 --softcap --sinks");
+  const PlannedProblem p = parsed("--window-left 4096 --window-right 0 --softcap --sinks");
   CHECK(p.window_left == 4096);
   CHECK(p.window_right == 0);
   CHECK(variants_of(p) == "window_left 4096 window_right 0 softcap sinks");
@@ -150,7 +151,7 @@ TEST_CASE("problem options: a pack of a model whose layers alternate") {
 }
 
 TEST_CASE("problem options: sizes, and the short words for them") {
-  const AttentionProblem p = parsed("--batch 3 --heads 8 --heads-kv 2 --seqlen 100 --seqlen-k 0 --causal");
+  const PlannedProblem p = parsed("--batch 3 --heads 8 --heads-kv 2 --seqlen 100 --seqlen-k 0 --causal");
   CHECK(p.batch == 3);
   CHECK(p.heads_q == 8);
   CHECK(p.heads_kv == 2);

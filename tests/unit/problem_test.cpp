@@ -1,6 +1,7 @@
 // AttentionProblem as a value, the names of the enumerations, InvalidRequest's text, contiguous arguments.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
+#include <generator/kernel_spec.h>
 
 #include <limits>
 #include <set>
@@ -48,7 +49,7 @@ TEST_CASE("problem: normalized fills the 0 defaults and nothing else") {
   CHECK(example().normalized().heads_kv == 8);
 }
 
-TEST_CASE("problem: text names head_dim_v and alignment only where they matter") {
+TEST_CASE("problem: text names head_dim_v only where it matters") {
   AttentionProblem p = example();
   CHECK(to_string(p) == "f16 d128 causal_bottom_right batch 2 heads 32/8 seqlen 4096x4096");
   p.head_dim_v = 128;
@@ -56,10 +57,11 @@ TEST_CASE("problem: text names head_dim_v and alignment only where they matter")
   p.dtype = DType::bf16;
   p.head_dim = 192;
   p.mask = MaskKind::none;
-  p.row_alignment = RowAlignment::element;
   p.heads_kv = 0;
   p.seqlen_k = 7;
-  CHECK(to_string(p) == "bf16 d192 v128 none element batch 2 heads 32/32 seqlen 4096x7");
+  CHECK(to_string(p) == "bf16 d192 v128 none batch 2 heads 32/32 seqlen 4096x7");
+  CHECK(to_string(PlannedProblem(p, {})) == to_string(p));
+  CHECK(to_string(PlannedProblem(p, {RowAlignment::element})) == to_string(p) + " element");
 }
 
 TEST_CASE("problem: equal values hash alike, every field counts") {
@@ -73,7 +75,6 @@ TEST_CASE("problem: equal values hash alike, every field counts") {
   };
   vary([](AttentionProblem& p) { p.dtype = DType::bf16; });
   vary([](AttentionProblem& p) { p.mask = MaskKind::causal_top_left; });
-  vary([](AttentionProblem& p) { p.row_alignment = RowAlignment::element; });
   vary([](AttentionProblem& p) { p.head_dim = 64; });
   vary([](AttentionProblem& p) { p.head_dim_v = 64; });
   vary([](AttentionProblem& p) { p.batch = 3; });
@@ -81,7 +82,7 @@ TEST_CASE("problem: equal values hash alike, every field counts") {
   vary([](AttentionProblem& p) { p.heads_kv = 4; });
   vary([](AttentionProblem& p) { p.seqlen_q = 4095; });
   vary([](AttentionProblem& p) { p.seqlen_k = 4095; });
-  CHECK(hashes.size() == 11);
+  CHECK(hashes.size() == 10);
 }
 
 TEST_CASE("problem: hashes of neighbouring shapes fall into different buckets") {

@@ -21,7 +21,7 @@ namespace {
 
 /// The spec that the stand-in templates/config.cuh shows.
 KernelSpec shown_spec() {
-  return {traits_of({.head_dim = 128, .mask = MaskKind::causal_bottom_right}),
+  return {traits_of({{.head_dim = 128, .mask = MaskKind::causal_bottom_right}, {}}),
           parse_config("tile_m=128,tile_n=64,warps=4,stages=2"), *find_arch("sm_80")};
 }
 

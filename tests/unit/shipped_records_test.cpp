@@ -31,11 +31,8 @@ const std::map<std::string, AttentionTraits>& all_traits() {
              {RowAlignment::bytes16, RowAlignment::element, RowAlignment::bytes16_any_order})
           for (int dim = 8; dim <= 256; dim += 8)
             for (int dim_v = 8; dim_v <= 256; dim_v += 8) {
-              const AttentionTraits traits = traits_of({.dtype = dtype,
-                                                        .head_dim = dim,
-                                                        .head_dim_v = dim_v,
-                                                        .mask = mask,
-                                                        .row_alignment = rows});
+              const AttentionTraits traits =
+                  traits_of({{.dtype = dtype, .head_dim = dim, .head_dim_v = dim_v, .mask = mask}, {rows}});
               by_name.emplace(to_string(traits), traits);
             }
     return by_name;

@@ -66,7 +66,7 @@ std::string text_of(const std::vector<MemoryRange>& ranges) {
 
 AttentionPlan plan_of(std::vector<Step> steps) {
   auto plan = std::make_shared<AttentionPlan::Impl>();
-  plan->problem = problem();
+  plan->problem = {problem(), {}};
   plan->device = kInterpreterDevice;
   plan->steps = std::move(steps);
   return AttentionPlan(std::move(plan));
@@ -113,7 +113,7 @@ TEST_CASE("steps: arguments that are wrong launch none of them") {
 
 TEST_CASE("steps: a plan without any still judges its arguments") {
   auto plan = std::make_shared<AttentionPlan::Impl>();
-  plan->problem = problem();
+  plan->problem = {problem(), {}};
   plan->problem.seqlen_q = 0;
   AttentionArgs args;
   CHECK_NOTHROW(AttentionPlan(plan).run(args));

@@ -232,7 +232,7 @@ TEST_CASE_FIXTURE(Fixture, "tuning records that others could have written are no
   TuningRecord record;
   record.device = "GPU A";
   record.arch = "sm_90a";
-  record.bucket = bucket_of({.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096});
+  record.bucket = bucket_of({{.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096}, {}});
   TuningStore(records).add(record);
   REQUIRE(TuningStore(records).records().size() == 1);
   const std::string before = read_text(records);

@@ -18,8 +18,8 @@ void* at(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-AttentionProblem problem() {
-  AttentionProblem p;
+PlannedProblem problem() {
+  PlannedProblem p;
   p.row_alignment = RowAlignment::bytes16_any_order;  // the rules of alignment alone
   p.head_dim = 64;
   p.batch = 2;
@@ -44,20 +44,20 @@ std::string fields(const std::vector<Violation>& violations) {
 
 template <class Change>
 std::string broken_problem(Change change) {
-  AttentionProblem p = problem();
+  PlannedProblem p = problem();
   change(p);
   return fields(violations_of(p));
 }
 
 template <class Change>
 std::string broken_args(Change change) {
-  AttentionProblem p = problem();
+  PlannedProblem p = problem();
   AttentionArgs a = arguments(p);
   change(p, a);
   return fields(violations_of(p, a));
 }
 
-using P = AttentionProblem;
+using P = PlannedProblem;
 using A = AttentionArgs;
 
 }  // namespace
@@ -157,33 +157,33 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
   A a = arguments(p);
   a.q = at(0x1000002);
   CHECK(violations_of(p, a).at(0).rule.find("RowAlignment::element") != std::string::npos);
-  CHECK(row_alignment_of(p, a) == RowAlignment::element);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
   p.row_alignment = RowAlignment::element;
   CHECK(violations_of(p, a).empty());
   a.q = at(0x1000001);
   CHECK(fields(violations_of(p, a)) == "q: 0x1000001");
 }
 
-TEST_CASE("validate: row_alignment_of looks at what a kernel touches") {
+TEST_CASE("validate: options_kept_by looks at what a kernel touches") {
   P p = problem();
   A a = arguments(p);
-  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
   a.o_strides.row = 260;
-  CHECK(row_alignment_of(p, a) == RowAlignment::element);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
   p.seqlen_q = 1;
-  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
   a.k = at(0x2000002);
-  CHECK(row_alignment_of(p, a) == RowAlignment::element);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
   p.seqlen_k = 0;
-  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
   p.batch = 0, a.q = at(0x1000001);
-  CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
 
   P defaults = problem();  // heads_kv 0 means heads_q: the head stride of K is in use
   defaults.heads_kv = 0;
   A odd = arguments(defaults);
   odd.k_strides.head = 4;
-  CHECK(row_alignment_of(defaults, odd) == RowAlignment::element);
+  CHECK(options_kept_by(defaults, odd).row_alignment == RowAlignment::element);
 }
 
 TEST_CASE("validate: strides of 0 and below are no bytes16") {
@@ -192,15 +192,15 @@ TEST_CASE("validate: strides of 0 and below are no bytes16") {
     A a = arguments(p);
     a.k_strides.row = stride;
     p.row_alignment = RowAlignment::bytes16;
-    CHECK(row_alignment_of(p, a) == RowAlignment::bytes16_any_order);
+    CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16_any_order);
     CHECK(fields(violations_of(p, a)) == "k_strides.row: " + std::to_string(stride));
     CHECK(violations_of(p, a).at(0).rule.find("bytes16_any_order") != std::string::npos);
     p.row_alignment = RowAlignment::bytes16_any_order;
     CHECK(violations_of(p, a).empty());
     p.seqlen_k = 1;
-    CHECK(row_alignment_of(p, a) == RowAlignment::bytes16);
+    CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
     a.q = at(0x1000008);
-    CHECK(row_alignment_of(p, a) == RowAlignment::element);
+    CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
     CHECK(fields(violations_of(p, a)) == "q: 0x1000008");
   }
 }
