@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <random>
+#include <string>
 #include <utility>
 
 namespace fa2 {
@@ -25,22 +25,9 @@ using namespace std::chrono_literals;
 constexpr auto kLockPatience = 10s;  // some 20 compilations
 constexpr std::time_t kDaySeconds = 24 * 60 * 60;
 constexpr unsigned kStoresPerPrune = 10;
-constexpr std::uint64_t kDefaultMaxMegabytes = 512;
 
 fs::path below_root(const std::string& arch, const std::string& key, const char* extension) {
   return fs::path("v1") / arch / key.substr(0, 2) / (key + extension);
-}
-
-std::uint64_t max_bytes() {
-  const std::string text = env("FA2_CACHE_MAX_MB").value_or(std::to_string(kDefaultMaxMegabytes));
-  std::uint32_t megabytes = kDefaultMaxMegabytes;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), megabytes);
-  if (error != std::errc() || stop != text.data() + text.size()) {
-    warn_once("FA2_CACHE_MAX_MB", fmt::format("FA2_CACHE_MAX_MB={} is no number of megabytes; using {}", text,
-                                              kDefaultMaxMegabytes));
-    megabytes = kDefaultMaxMegabytes;
-  }
-  return std::uint64_t{megabytes} << 20;
 }
 
 /// Marks a file as used today: pruning goes by modification times, since access times are often not kept.
@@ -78,6 +65,10 @@ DiskCache::DiskCache(fs::path root, Access access) : root_(std::move(root)), acc
 
 fs::path DiskCache::path_of(const std::string& arch, const std::string& key) const {
   return root_ / below_root(arch, key, ".fa2k");
+}
+
+std::uint64_t max_cache_bytes() {
+  return std::stoull(checked_env("FA2_CACHE_MAX_MB")) << 20;
 }
 
 bool is_host_code(const std::string& arch) {
@@ -152,7 +143,7 @@ bool DiskCache::store(const KernelBinary& binary) const {
                           error.what()));
     return false;
   }
-  if (std::random_device{}() % kStoresPerPrune == 0) shrink(max_bytes());
+  if (std::random_device{}() % kStoresPerPrune == 0) shrink(max_cache_bytes());
   return true;
 }
 

@@ -86,6 +86,9 @@ class DiskCache {
   Access access_;
 };
 
+/// FA2_CACHE_MAX_MB. @throws InvalidRequest.
+std::uint64_t max_cache_bytes();
+
 /// Whether the entries of this arch are code for this CPU, which a program that reads them runs itself.
 bool is_host_code(const std::string& arch);
 

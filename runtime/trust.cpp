@@ -63,9 +63,8 @@ Trust trust_from_environment() {
   const std::string value = env("FA2_CACHE_TRUST").value_or("0");
   if (value == "1") return Trust::everybody;
   if (value == "host") return Trust::host_code;
-  if (value != "0") {
-    warn_once("FA2_CACHE_TRUST", fmt::format("FA2_CACHE_TRUST={} must be 0, host or 1; using 0", value));
-  }
+  for (const Violation& wrong : violations_of_variable("FA2_CACHE_TRUST", value))
+    warn_once("FA2_CACHE_TRUST", to_string(wrong) + "; using 0");
   return Trust::own;
 }
 

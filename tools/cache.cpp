@@ -2,7 +2,6 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/disk_cache.h>
-#include <runtime/env.h>
 #include <tools/table.h>
 #include <tools/verb.h>
 
@@ -36,7 +35,7 @@ fs::path directory_of(const Options& options) {
 
 std::uint64_t max_bytes(const Options& options) {
   if (options.max_megabytes) return std::uint64_t{*options.max_megabytes} << 20;
-  return std::stoull(checked_env("FA2_CACHE_MAX_MB")) << 20;
+  return max_cache_bytes();
 }
 
 std::uint64_t bytes_of(const std::vector<CacheEntry>& entries) {

@@ -162,7 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "FA2_CACHE_TRUST=1 uses what others could have writte
     const ScopedEnvironment trust("FA2_CACHE_TRUST", value);
     CHECK_FALSE(pack.load("sm_80", kKey));
   }
-  CHECK(log.has("FA2_CACHE_TRUST=yes must be 0, host or 1; using 0"));
+  CHECK(log.has("FA2_CACHE_TRUST = \"yes\", must be one of 0, host, 1; using 0"));
   const ScopedEnvironment trust("FA2_CACHE_TRUST", "1");
   CHECK(both_load());
   CHECK(own.store(small_binary(kSameShard)));
