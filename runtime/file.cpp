@@ -15,47 +15,8 @@
 #include <utility>
 
 namespace fa2 {
-namespace {
 
 namespace fs = std::filesystem;
-
-/// Removes the temp file unless it was renamed away.
-class TempFile {
- public:
-  explicit TempFile(const fs::path& target)
-      : path_(fmt::format("{}.{}.{:08x}.tmp", (target.parent_path() / target.stem()).native(), ::getpid(),
-                          std::random_device{}())),
-        fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
-    if (!fd_) throw_file_error("cannot create", path_, errno);
-  }
-  ~TempFile() {
-    if (!renamed_) ::unlink(path_.c_str());
-  }
-  TempFile(const TempFile&) = delete;
-  TempFile& operator=(const TempFile&) = delete;
-
-  void write_and_sync(const std::vector<std::byte>& bytes) {
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t written = ::write(fd_.get(), bytes.data() + done, bytes.size() - done);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) throw_file_error("cannot write", path_, errno);
-      done += static_cast<std::size_t>(written);
-    }
-    if (::fsync(fd_.get()) != 0) throw_file_error("cannot sync", path_, errno);
-  }
-
-  void rename_to(const fs::path& target) {
-    if (::rename(path_.c_str(), target.c_str()) != 0) throw_file_error("cannot replace", target, errno);
-    renamed_ = true;
-  }
-
- private:
-  fs::path path_;
-  FileDescriptor fd_;
-  bool renamed_ = false;
-};
-
-}  // namespace
 
 FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -102,13 +63,50 @@ void make_private_directories(const fs::path& path) {
   }
 }
 
-void publish_file(const fs::path& target, const std::vector<std::byte>& bytes) {
-  TempFile temp(target);
-  temp.write_and_sync(bytes);
-  temp.rename_to(target);
+void write_all(const FileDescriptor& file, const void* data, std::size_t bytes, const fs::path& path) {
+  const auto* from = static_cast<const std::byte*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(file.get(), from, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_file_error("cannot write", path, errno);
+    from += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+TemporaryFile::TemporaryFile(const fs::path& target, unsigned mode)
+    : target_(target),
+      path_(fmt::format("{}.{}.{:08x}.tmp", (target.parent_path() / target.stem()).native(), ::getpid(),
+                        std::random_device{}())),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)) {
+  if (!file_) throw_file_error("cannot write", target_, errno);
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!published_) ::unlink(path_.c_str());
+}
+
+void TemporaryFile::set_mode(unsigned mode) {
+  ::fchmod(file_.get(), mode);
+}
+
+void TemporaryFile::write(const void* data, std::size_t bytes) {
+  write_all(file_, data, bytes, target_);
+}
+
+void TemporaryFile::publish() {
+  if (::fsync(file_.get()) != 0) throw_file_error("cannot sync", target_, errno);
+  if (::rename(path_.c_str(), target_.c_str()) != 0) throw_file_error("cannot replace", target_, errno);
+  published_ = true;
   // Best effort: without it a power cut may lose the new name, never damage the file.
-  const FileDescriptor directory(::open(target.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor directory(::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory) ::fsync(directory.get());
+}
+
+void publish_file(const fs::path& target, const std::vector<std::byte>& bytes) {
+  TemporaryFile file(target);
+  file.write(bytes.data(), bytes.size());
+  file.publish();
 }
 
 void make_readable_by_all(const fs::path& root) {

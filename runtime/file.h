@@ -57,8 +57,34 @@ std::optional<std::vector<std::byte>> read_file(const std::filesystem::path& pat
 /// Creates `path` and what is missing above it, mode 0700. @throws FileError.
 void make_private_directories(const std::filesystem::path& path);
 
-/// Writes a temp file beside `target` (mode 0600), syncs it and renames it over `target`: readers see the old
-/// file or all of the new one. On failure nothing is left behind. @throws FileError.
+/// All of `bytes` bytes. @throws FileError naming `path`.
+void write_all(const FileDescriptor& file, const void* data, std::size_t bytes,
+               const std::filesystem::path& path);
+
+/// A file beside `target` that publish() puts in its place: readers see the old file or all of the new one. Without
+/// publish() nothing is left behind. Every FileError names the target.
+class TemporaryFile {
+ public:
+  /// `mode` as for open(2). @throws FileError.
+  explicit TemporaryFile(const std::filesystem::path& target, unsigned mode = 0600);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  /// Whatever the umask is.
+  void set_mode(unsigned mode);
+  /// @throws FileError, as on a full disk.
+  void write(const void* data, std::size_t bytes);
+  /// Syncs and renames; the last call. @throws FileError.
+  void publish();
+
+ private:
+  std::filesystem::path target_, path_;
+  FileDescriptor file_;
+  bool published_ = false;
+};
+
+/// A TemporaryFile with these bytes, published. @throws FileError.
 void publish_file(const std::filesystem::path& target, const std::vector<std::byte>& bytes);
 
 /// Gives every user the right to read what lies below `root`, as far as this user may give it.

@@ -14,23 +14,18 @@ namespace fa2::tools {
 /// nothing is left behind. What is no regular file (/dev/stdout, a pipe) is written as it is.
 class OutputFile {
  public:
-  /// @throws Error naming the path.
+  /// @throws FileError naming the path, as write() and commit() do.
   explicit OutputFile(const std::filesystem::path& path);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
 
-  /// @throws Error, as on a full disk.
   void write(const void* data, std::size_t bytes);
   void commit();
 
  private:
   void open();
-  void discard();
 
-  std::filesystem::path path_;       ///< symbolic links followed
-  std::filesystem::path temporary_;  ///< beside it; empty while there is none
-  std::optional<FileDescriptor> file_;
+  std::filesystem::path path_;  ///< symbolic links followed
+  std::optional<TemporaryFile> beside_;
+  FileDescriptor device_;  ///< where the path is no regular file's
 };
 
 }  // namespace fa2::tools

@@ -66,9 +66,8 @@ TEST_CASE("output file: the old content stays until all of the new is there") {
 
 TEST_CASE("output file: a path that cannot be written is an error at once") {
   const test::TemporaryDirectory dir;
-  CHECK_THROWS_WITH_AS(OutputFile(dir / "none" / "x"),
-                       doctest::Contains("none/x cannot be written: No such file"), Error);
-  CHECK_THROWS_WITH_AS(OutputFile(dir.path()), doctest::Contains("cannot be written: Is a directory"), Error);
+  CHECK_THROWS_WITH_AS(OutputFile(dir / "none" / "x"), doctest::Contains("none/x: No such file"), Error);
+  CHECK_THROWS_WITH_AS(OutputFile(dir.path()), doctest::Contains(": Is a directory"), Error);
 }
 
 TEST_CASE("output file: a full disk costs the new file, not the old one") {
@@ -78,7 +77,7 @@ TEST_CASE("output file: a full disk costs the new file, not the old one") {
   {
     OutputFile file(dir / "x");
     const ScopedFileLimit limit(1000);
-    CHECK_THROWS_WITH_AS(file.write(bytes.data(), bytes.size()), doctest::Contains("x cannot be written"),
+    CHECK_THROWS_WITH_AS(file.write(bytes.data(), bytes.size()), doctest::Contains("/x: File too large"),
                          Error);
   }
   CHECK(test::read_text(dir / "x") == "old");
@@ -88,8 +87,7 @@ TEST_CASE("output file: a full disk costs the new file, not the old one") {
     return;
   }
   OutputFile full("/dev/full");
-  CHECK_THROWS_WITH_AS(full.write("x", 1), doctest::Contains("/dev/full cannot be written: No space left"),
-                       Error);
+  CHECK_THROWS_WITH_AS(full.write("x", 1), doctest::Contains("cannot write /dev/full: No space left"), Error);
 }
 
 TEST_CASE("output file: rights and symbolic links stay, devices are written as they are") {
