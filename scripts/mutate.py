@@ -134,10 +134,11 @@ def run_test(executable, test, mode, limit):
     """Runs one test case. Returns what failed first (None if nothing did) and the seconds."""
     # A comma separates names: any one character instead.
     command = [executable, "--no-colors", "--abort-after=1", TESTS, "-tc=" + test.replace(",", "?")]
+    environment = dict(os.environ, FA2_INTERPRETER=mode, FA2_LOG="warn", TEST_KERNEL_CACHE=kernels_of(executable))
     start = time.monotonic()
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=limit, env=dict(os.environ, FA2_INTERPRETER=mode, FA2_LOG="warn", TEST_KERNEL_CACHE=kernels_of(executable)))
+                              timeout=limit, env=environment)
     except subprocess.TimeoutExpired:
         return f"ran for more than {limit:.0f} s", time.monotonic() - start
     failure = None if done.returncode == 0 else failure_of(done.stdout, done.returncode)
