@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <runtime/disk_cache.h>
 #include <runtime/kernel_binary.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -18,6 +19,9 @@
 #include <vector>
 
 namespace fa2::test {
+
+inline constexpr auto kReadWrite = DiskCache::Access::read_write;
+inline constexpr auto kReadOnly = DiskCache::Access::read_only;
 
 inline const std::string kKey = "0123456789abcdef0123456789abcdef";
 

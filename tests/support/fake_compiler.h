@@ -5,7 +5,10 @@
 #include <runtime/compiler.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
+
+#include "cache_fixtures.h"
 
 namespace fa2::test {
 
@@ -13,27 +16,32 @@ class FakeCompiler final : public Compiler {
  public:
   KernelBinary compile(const KernelSource& source) override {
     ++compiled;
+    if (before) before();
     const auto is_named = [&](const std::string& part) {
       return !part.empty() && source.spec.find(part) != std::string::npos;
     };
     if (is_named(fails_on)) throw CompileError("does not compile", "log", "");
     if (is_named(refuses)) throw KernelRefused("spills", "spills (pretender 1.0)", "log", "");
-    KernelBinary binary;
-    binary.key = source.key;
+    KernelBinary binary = small_binary(source.key);
     binary.spec = source.spec;
     binary.arch = source.arch.name;
     binary.entry = source.entry;
-    binary.compiler = "pretender 1.0";
+    binary.compiler = name;
     binary.compile_ms = 5;
     binary.resources.registers = 100;
     binary.resources.threads = source.threads;
-    binary.code.resize(64);
     return binary;
   }
+  std::string judge(const Arch&) override {
+    if (name.empty()) throw Unavailable("no compiler");
+    return name;
+  }
 
+  std::string name = "pretender 1.0";  ///< empty: there is none
   std::atomic<int> compiled = 0;
-  std::string fails_on;  ///< a part of the spec of what does not compile
-  std::string refuses;   ///< of what spills
+  std::function<void()> before;  ///< may throw
+  std::string fails_on;          ///< a part of the spec of what does not compile
+  std::string refuses;           ///< of what spills
 };
 
 }  // namespace fa2::test

@@ -113,8 +113,7 @@ std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
   ConfigChooser chooser(settings, store);
   const auto compiler = std::make_shared<FakeCompiler>();
   compiler->refuses = refuses;
-  KernelCache cache(compiler, {}, std::make_shared<DiskCache>(directory, DiskCache::Access::read_write),
-                    JitMode::on);
+  KernelCache cache(compiler, {}, std::make_shared<DiskCache>(directory, kReadWrite), JitMode::on);
   const auto requests = kernel_requests(problems, {"sm_90a"}, for_plans_with(options), chooser);
   return make_kernels(requests.kernels, cache, 2, nullptr);
 }

@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr auto kReadWrite = DiskCache::Access::read_write;
-constexpr auto kReadOnly = DiskCache::Access::read_only;
 constexpr std::time_t kHour = 3600;
 
 struct Fixture {

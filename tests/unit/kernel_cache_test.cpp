@@ -7,12 +7,12 @@
 #include <atomic>
 #include <barrier>
 #include <csignal>
-#include <functional>
 #include <latch>
 #include <thread>
 
 #include "../support/cache_fixtures.h"
 #include "../support/captured_log.h"
+#include "../support/fake_compiler.h"
 #include "../support/temporary_directory.h"
 
 using namespace fa2;
@@ -21,44 +21,27 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class FakeCompiler : public Compiler {
- public:
-  KernelBinary compile(const KernelSource& source) override {
-    ++count;
-    if (before) before();
-    return small_binary(source.key);
-  }
-  std::string judge(const Arch&) override {
-    if (name.empty()) throw Unavailable("no compiler");
-    return name;
-  }
-
-  std::string name = "nvrtc 12.3, rules 1";  ///< empty: there is none
-  std::atomic<int> count{0};
-  std::function<void()> before;  ///< may throw
-};
-
 KernelSource source(const std::string& key = kKey) {
   KernelSource text;
   text.key = key;
   text.spec = "f16_d64_none tile_m=64 sm_80";
   text.precompile_command = "fa2 precompile --arch sm_80 --out DIR";
   text.arch.name = "sm_80";
+  text.threads = 128;
   return text;
 }
 
 struct Fixture {
   TemporaryDirectory directory;
   std::shared_ptr<FakeCompiler> compiler = std::make_shared<FakeCompiler>();
-  std::shared_ptr<DiskCache> user =
-      std::make_shared<DiskCache>(directory / "user", DiskCache::Access::read_write);
+  std::shared_ptr<DiskCache> user = std::make_shared<DiskCache>(directory / "user", kReadWrite);
 
   KernelCache cache(std::vector<DiskCache> read_only = {}, JitMode jit = JitMode::on) const {
     return {compiler, std::move(read_only), user, jit};
   }
   DiskCache filled(const std::string& name) const {
-    DiskCache(directory / name, DiskCache::Access::read_write).store(small_binary());
-    return {directory / name, DiskCache::Access::read_only};
+    DiskCache(directory / name, kReadWrite).store(small_binary());
+    return {directory / name, kReadOnly};
   }
 };
 
@@ -82,18 +65,18 @@ TEST_CASE_FIXTURE(Fixture, "compiled once, then from memory, then from disk") {
   CHECK(second.find(source()) == KernelOrigin::disk_cache);
   CHECK(second.get(source()).origin == KernelOrigin::disk_cache);
   CHECK(second.get(source()).origin == KernelOrigin::memory);
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "read-only directories come first, in their order") {
   user->store(small_binary());
-  const DiskCache empty(directory / "empty", DiskCache::Access::read_only);
+  const DiskCache empty(directory / "empty", kReadOnly);
   KernelCache layered = cache({empty, filled("one"), filled("two")});
   CHECK(layered.find(source()) == KernelOrigin::read_only_cache);
   const CachedKernel kernel = layered.get(source());
   CHECK(kernel.origin == KernelOrigin::read_only_cache);
   CHECK(kernel.path.find((directory / "one").native()) == 0);
-  CHECK(compiler->count == 0);
+  CHECK(compiler->compiled == 0);
 }
 
 TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one, kernels live in memory") {
@@ -103,14 +86,14 @@ TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one,
     user = nullptr;
   }
   SUBCASE("unwritable") {
-    user = std::make_shared<DiskCache>(directory / "file" / "x", DiskCache::Access::read_write);
+    user = std::make_shared<DiskCache>(directory / "file" / "x", kReadWrite);
   }
   KernelCache memory = cache();
   const CachedKernel kernel = memory.get(source());
   CHECK(kernel.origin == KernelOrigin::compiled);
   CHECK(kernel.path.empty());
   CHECK(memory.get(source()).origin == KernelOrigin::memory);
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "main loop 80's kernel of bytes16 is found for bytes16_any_order") {
@@ -119,7 +102,7 @@ TEST_CASE_FIXTURE(Fixture, "main loop 80's kernel of bytes16 is found for bytes1
   cache().get(render(spec));
   spec.traits.row_alignment = RowAlignment::bytes16_any_order;
   CHECK(cache().get(render(spec)).origin == KernelOrigin::disk_cache);
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a damaged file is compiled anew and replaced") {
@@ -127,13 +110,13 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file is compiled anew and replaced") {
   cache().get(source());
   write_text(user->path_of("sm_80", kKey), "garbage");
   CHECK(cache().get(source()).origin == KernelOrigin::compiled);
-  CHECK(compiler->count == 2);
+  CHECK(compiler->compiled == 2);
   CHECK(cache().get(source()).origin == KernelOrigin::disk_cache);
   CHECK(log.lines() == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the directories and the command") {
-  const DiskCache missing(directory / "missing", DiskCache::Access::read_only);
+  const DiskCache missing(directory / "missing", kReadOnly);
   KernelCache off = cache({missing}, JitMode::off);
   std::string message;
   try {
@@ -148,7 +131,7 @@ TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the d
     CAPTURE(part);
     CHECK(message.find(part) != std::string::npos);
   }
-  CHECK(compiler->count == 0);
+  CHECK(compiler->compiled == 0);
 
   user->store(small_binary());  // the kernel arrives: the refusal was not remembered
   CHECK(off.get(source()).origin == KernelOrigin::disk_cache);
@@ -167,7 +150,7 @@ TEST_CASE_FIXTURE(Fixture, "a failing compile is rethrown without compiling, and
       CHECK(error.source_path() == "/kept.cu");
     }
   }
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
   CHECK_FALSE(failing.find(source()).has_value());
   CHECK(user->entries().empty());
 
@@ -190,10 +173,10 @@ TEST_CASE_FIXTURE(Fixture, "a refused kernel is remembered on disk, and stays re
       CHECK(std::string(error.what()).find(user->path_of("sm_80", kKey).native()) != std::string::npos);
     }
   }
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
   CHECK(user->entries().at(0).binary.refused == "spills (nvrtc 12.3)");
 
-  CHECK(user->entries().at(0).binary.compiler == "nvrtc 12.3, rules 1");
+  CHECK(user->entries().at(0).binary.compiler == compiler->name);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a refusal stands until another compiler, or other rules, may judge") {
@@ -202,24 +185,24 @@ TEST_CASE_FIXTURE(Fixture, "a refusal stands until another compiler, or other ru
   KernelCache first = cache();
   CHECK_THROWS_AS(first.get(source()), KernelRefused);
   CHECK_THROWS_AS(cache().get(source()), KernelRefused);
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
 
   compiler->name = "nvrtc 13.0, rules 1";
   CHECK_THROWS_AS(cache({}, JitMode::off).get(source()), KernelRefused);  // nobody may ask again
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
   CHECK_THROWS_AS(cache().get(source()), KernelRefused);  // asked again, and refused by this one too
-  CHECK(compiler->count == 2);
+  CHECK(compiler->compiled == 2);
   CHECK_THROWS_AS(cache().get(source()), KernelRefused);
-  CHECK(compiler->count == 2);
+  CHECK(compiler->compiled == 2);
 
   compiler->name = "";
   CHECK_THROWS_AS(cache().get(source()), KernelRefused);
-  CHECK(compiler->count == 2);
+  CHECK(compiler->compiled == 2);
 
   compiler->name = "nvrtc 13.0, rules 2";
   compiler->before = nullptr;
   CHECK(cache().get(source()).origin == KernelOrigin::compiled);
-  compiler->name = "nvrtc 12.3, rules 1";
+  compiler->name = "pretender 1.0";
   CHECK(cache().get(source()).origin == KernelOrigin::disk_cache);  // the good one has replaced the refusal
 }
 
@@ -227,19 +210,19 @@ TEST_CASE_FIXTURE(Fixture, "a refusal in a pack is not heard where another direc
   KernelBinary refusal = small_binary(kKey, "");
   refusal.refused = "spills";
   refusal.compiler = compiler->name;
-  DiskCache(directory / "pack", DiskCache::Access::read_write).store(refusal);
-  const DiskCache pack(directory / "pack", DiskCache::Access::read_only);
+  DiskCache(directory / "pack", kReadWrite).store(refusal);
+  const DiskCache pack(directory / "pack", kReadOnly);
   CHECK_THROWS_AS(cache({pack}).get(source()), KernelRefused);
   CHECK(cache({pack, filled("good")}).get(source()).origin == KernelOrigin::read_only_cache);
   user->store(small_binary());
   CHECK(cache({pack}).get(source()).origin == KernelOrigin::disk_cache);
-  CHECK(compiler->count == 0);
+  CHECK(compiler->compiled == 0);
 
   fs::remove(user->path_of("sm_80", kKey));
   compiler->name = "nvrtc 13.0, rules 1";
   compiler->before = [] { throw KernelRefused("spec: spills", "spills", "log", ""); };
   for (int i = 0; i < 2; ++i) CHECK_THROWS_AS(cache({pack}).get(source()), KernelRefused);
-  CHECK(compiler->count ==
+  CHECK(compiler->compiled ==
         1);  // the second time the user's directory answers, though the pack's refusal is stale
 }
 
@@ -248,7 +231,7 @@ TEST_CASE_FIXTURE(Fixture, "a missing compiler is asked again") {
   KernelCache kernels = cache();
   CHECK_THROWS_AS(kernels.get(source()), Unavailable);
   CHECK_THROWS_AS(kernels.get(source()), Unavailable);
-  CHECK(compiler->count == 2);
+  CHECK(compiler->compiled == 2);
   compiler->before = nullptr;
   CHECK(kernels.get(source()).origin == KernelOrigin::compiled);
 }
@@ -273,7 +256,7 @@ TEST_CASE_FIXTURE(Fixture, "eight threads that want one kernel compile it once")
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(compiler->count == kRounds);
+  CHECK(compiler->compiled == kRounds);
   CHECK(compiled == kRounds);
   CHECK(right == kThreads * kRounds);
 }
@@ -285,7 +268,7 @@ TEST_CASE_FIXTURE(Fixture, "different kernels compile at the same time") {
   std::thread other([&] { kernels.get(source(std::string(32, 'd'))); });
   kernels.get(source(std::string(32, 'e')));
   other.join();
-  CHECK(compiler->count == 2);
+  CHECK(compiler->compiled == 2);
 }
 
 TEST_CASE_FIXTURE(Fixture, "threads that wait for a failing compile all get its error") {
@@ -306,7 +289,7 @@ TEST_CASE_FIXTURE(Fixture, "threads that wait for a failing compile all get its 
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(errors == 8);
-  CHECK(compiler->count == 1);
+  CHECK(compiler->compiled == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "eight processes that share a directory compile a kernel once") {

@@ -59,8 +59,7 @@ void check_command(const KernelSpec& spec) {
   CAPTURE(read_text(directory / "err"));
   CHECK(status == 0);
   const ScopedEnvironment trust("FA2_CACHE_TRUST", spec.arch.interpreted ? "host" : "0");  // as it says
-  KernelCache pack(nullptr, {DiskCache(directory / "DIR", DiskCache::Access::read_only)}, nullptr,
-                   JitMode::off);
+  KernelCache pack(nullptr, {DiskCache(directory / "DIR", kReadOnly)}, nullptr, JitMode::off);
   CHECK(pack.get(source).origin == KernelOrigin::read_only_cache);
   CHECK(pack.specs(spec.arch.name).size() == 1);
 }

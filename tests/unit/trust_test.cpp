@@ -14,6 +14,7 @@
 
 #include "../support/cache_fixtures.h"
 #include "../support/captured_log.h"
+#include "../support/fake_compiler.h"
 #include "../support/temporary_directory.h"
 
 using namespace fa2;
@@ -22,20 +23,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr auto kReadWrite = DiskCache::Access::read_write;
-constexpr auto kReadOnly = DiskCache::Access::read_only;
 const std::string kSameShard = kKey.substr(0, 2) + std::string(30, 'f');
-
-class ThisCompiler : public Compiler {
- public:
-  KernelBinary compile(const KernelSource& source) override { return small_binary(source.key); }
-};
 
 KernelSource source() {
   KernelSource text;
   text.key = kKey;
   text.spec = "f16_d64_none sm_80";
   text.arch.name = "sm_80";
+  text.threads = 128;
   return text;
 }
 
@@ -212,13 +207,13 @@ TEST_CASE_FIXTURE(Fixture,
                   "a kernel says which directory was not trusted, and so does the error without a compiler") {
   fs::permissions(root / "v1", fs::perms(0775));
   const std::string why = "its group may write to " + (root / "v1").native();
-  KernelCache compiling(std::make_shared<ThisCompiler>(), {pack}, nullptr, JitMode::on);
+  KernelCache compiling(std::make_shared<FakeCompiler>(), {pack}, nullptr, JitMode::on);
   const CachedKernel kernel = compiling.get(source());
   CHECK(kernel.origin == KernelOrigin::compiled);
   CHECK(kernel.notes.find(why) != std::string::npos);
   CHECK(compiling.get(source()).notes == kernel.notes);
 
-  KernelCache off(std::make_shared<ThisCompiler>(), {pack}, nullptr, JitMode::off);
+  KernelCache off(std::make_shared<FakeCompiler>(), {pack}, nullptr, JitMode::off);
   try {
     off.get(source());
     FAIL("a kernel came from an untrusted directory");
