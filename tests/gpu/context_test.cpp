@@ -3,7 +3,6 @@
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
-#include <runtime/driver.h>
 #include <runtime/log.h>
 #include <runtime/parallel.h>
 
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/captured_graph.h"
 #include "../support/captured_log.h"
 #include "../support/gpu_attention.h"
 #include "../support/temporary_directory.h"
@@ -72,47 +72,6 @@ std::vector<std::string> call_in_turn(Context& context, std::size_t first, std::
   return failures;
 }
 
-template <class Function>
-Function loaded(const char* name, int version) {
-  return reinterpret_cast<Function>(driver_function(name, version));
-}
-
-/// What a stream is given between begin() and end(), to be launched again and again.
-class Graph {
- public:
-  explicit Graph(Stream stream) : stream_(stream) {}
-  ~Graph() {
-    if (executable_ == nullptr) return;
-    loaded<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", 10000)(executable_);
-    loaded<PFN_cuGraphDestroy_v10000>("cuGraphDestroy", 10000)(graph_);
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-
-  void begin() {
-    fa2::check(loaded<PFN_cuStreamBeginCapture_v10010>("cuStreamBeginCapture", 10010)(
-                   stream_, CU_STREAM_CAPTURE_MODE_GLOBAL),
-               "cuStreamBeginCapture");
-  }
-  void end() {
-    fa2::check(loaded<PFN_cuStreamEndCapture_v10000>("cuStreamEndCapture", 10000)(stream_, &graph_),
-               "cuStreamEndCapture");
-    fa2::check(loaded<PFN_cuGraphInstantiateWithFlags_v11040>("cuGraphInstantiateWithFlags", 11040)(
-                   &executable_, graph_, 0),
-               "cuGraphInstantiateWithFlags");
-  }
-  void launch() {
-    fa2::check(loaded<PFN_cuGraphLaunch_v10000>("cuGraphLaunch", 10000)(executable_, stream_),
-               "cuGraphLaunch");
-    fa2::check(driver().stream_synchronize(stream_), "cuStreamSynchronize");
-  }
-
- private:
-  Stream stream_;
-  CUgraph graph_ = nullptr;
-  CUgraphExec executable_ = nullptr;
-};
-
 KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
   return context.plan(problem).explain().kernels.at(0).origin;
 }
@@ -160,7 +119,7 @@ TEST_CASE("a planned problem is captured and replayed; one without a plan is ref
   const GuardedCall unplanned(problems()[1]);
   context.plan(call.problem);
   const OwnedStream stream;
-  Graph graph(stream.get());
+  CapturedGraph graph(stream.get());
 
   graph.begin();
   context.attention(call.problem, call.args, stream.get());
@@ -173,6 +132,7 @@ TEST_CASE("a planned problem is captured and replayed; one without a plan is ref
     call.randomize(seed);
     other.randomize(seed + 50);
     graph.launch();
+    stream.synchronize();
     expect_contract(call);
     expect_contract(other);
   }

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "../support/captured_graph.h"
+
 namespace {
 
 bool no_gpu() {
@@ -70,37 +72,6 @@ std::vector<std::uint32_t> counted(std::uint32_t offset, std::size_t count) {
   std::vector<std::uint32_t> values(count);
   for (std::uint32_t i = 0; i < count; ++i) values[i] = offset + i;
   return values;
-}
-
-/// What work on `stream` becomes while it is captured.
-class Capture {
- public:
-  explicit Capture(fa2::Stream stream) : stream_(stream) {
-    const auto begin = reinterpret_cast<PFN_cuStreamBeginCapture_v10010>(
-        fa2::driver_function("cuStreamBeginCapture", 10010));
-    fa2::check(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
-  }
-  CUgraph end() {
-    const auto end_capture =
-        reinterpret_cast<PFN_cuStreamEndCapture_v10000>(fa2::driver_function("cuStreamEndCapture", 10000));
-    CUgraph graph = nullptr;
-    fa2::check(end_capture(stream_, &graph), "cuStreamEndCapture");
-    return graph;
-  }
-
- private:
-  fa2::Stream stream_;
-};
-
-void launch_graph(CUgraph graph, fa2::Stream stream) {
-  const auto instantiate = reinterpret_cast<PFN_cuGraphInstantiateWithFlags_v11040>(
-      fa2::driver_function("cuGraphInstantiateWithFlags", 11040));
-  const auto launch =
-      reinterpret_cast<PFN_cuGraphLaunch_v10000>(fa2::driver_function("cuGraphLaunch", 10000));
-  CUgraphExec executable = nullptr;
-  fa2::check(instantiate(&executable, graph, 0), "cuGraphInstantiateWithFlags");
-  fa2::check(launch(executable, stream), "cuGraphLaunch");
-  fa2::check(fa2::driver().stream_synchronize(stream), "cuStreamSynchronize");
 }
 
 CUcontext current_context() {
@@ -232,17 +203,19 @@ TEST_CASE("a kernel is captured, and capturing is seen, also on the default stre
   CHECK_FALSE(fa2::is_capturing(stream));
   CHECK_FALSE(fa2::is_capturing(nullptr));
 
-  Capture capture(stream);
+  fa2::test::CapturedGraph graph(stream);
+  graph.begin();
   CHECK(fa2::is_capturing(stream));
   CHECK(fa2::is_capturing(nullptr));
   CHECK((fa2::pointer_facts(out.data()).kind == fa2::PointerKind::device));
   const Params params{static_cast<std::uint32_t*>(out.data()), 5};
   kernel->launch({1}, &params, sizeof(params), stream, nullptr);
-  const CUgraph graph = capture.end();
+  graph.end();
 
   CHECK_FALSE(fa2::is_capturing(stream));
   CHECK(downloaded(out) == std::vector<std::uint32_t>(64, 0));
-  launch_graph(graph, stream);
+  graph.launch();
+  fa2::check(fa2::driver().stream_synchronize(stream), "cuStreamSynchronize");
   CHECK(downloaded(out) == counted(5, 64));
   fa2::check(fa2::driver().stream_destroy(stream), "cuStreamDestroy");
 }
