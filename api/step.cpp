@@ -1,7 +1,7 @@
 // Fills the parameters in once, and launches.
 #include <api/overlap.h>
 #include <api/step.h>
-#include <runtime/device.h>
+#include <runtime/graph.h>
 
 namespace fa2 {
 namespace {
@@ -43,9 +43,9 @@ void launch(const Step& step, const Call& call, Stream stream, int times) {
   step.fill(step, call, params);
   const StepMemory memory(step, call);
   const bool counts = step.counters != nullptr;
-  const bool captured = counts && stream != nullptr && is_capturing(stream);  // the default stream cannot be
+  const Graph graph = counts ? capturing_graph(stream) : nullptr;
   for (int i = 0; i < times; ++i) {
-    if (counts) params.put(step.counter_at, step.counters->take(captured));
+    if (counts) params.put(step.counter_at, step.counters->take(graph));
     step.kernel->launch(step.shape, params.data(), params.size(), stream, &memory);
   }
 }

@@ -75,7 +75,8 @@ struct Step {
   std::size_t counter_at = 0;                ///< offset in the parameters of each launch's own counter
 };
 
-/// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter.
+/// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter and where a
+/// launch that counts is captured.
 void launch(const Step& step, const Call& call, Stream stream, int times = 1);
 
 }  // namespace fa2

@@ -1,29 +1,47 @@
-// The first words for launches in turn, the others for captured ones.
+// The first words for launches in turn, the others for those that graphs hold.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/launch_counters.h>
 
+#include <cstddef>
+#include <optional>
+
 namespace fa2 {
 namespace {
 
-constexpr std::uint32_t kInTurn = 1 << 14, kCaptured = 1 << 18;
+constexpr std::uint32_t kInTurn = 1 << 14;
 
 }  // namespace
 
-LaunchCounters::LaunchCounters() : words_((kInTurn + kCaptured) * sizeof(std::uint32_t)) {
-  words_.fill(0);
+LaunchCounters::LaunchCounters(std::uint32_t for_graphs)
+    : for_graphs_(for_graphs),
+      words_((std::size_t{kInTurn} + for_graphs) * sizeof(std::uint32_t)),
+      free_(std::make_shared<FreeList>(for_graphs)) {
+  const OwnedStream stream;  // not the default one, which streams need not wait for
+  words_.fill(0, stream.get());
+  stream.synchronize();
 }
 
-std::uint32_t* LaunchCounters::take(bool captured) {
-  auto* const words = static_cast<std::uint32_t*>(words_.data());
-  if (!captured) return words + next_.fetch_add(1, std::memory_order_relaxed) % kInTurn;
-  const std::uint32_t index = captured_.fetch_add(1, std::memory_order_relaxed);
-  if (index < kCaptured) return words + kInTurn + index;
-  captured_.store(kCaptured, std::memory_order_relaxed);
-  throw Unavailable(
-      fmt::format("{} launches were captured in graphs by this context, as many as it has counters for: make "
-                  "another fa2::Context for more",
-                  kCaptured));
+std::uint32_t* LaunchCounters::take(Graph graph) {
+  if (graph == nullptr) return words() + next_.fetch_add(1, std::memory_order_relaxed) % kInTurn;
+  const std::shared_ptr<std::uint32_t> word = lend();
+  keep_with(graph, word);
+  return word.get();
+}
+
+// A word comes back as 0, as it was lent: CUDA lets go of it when every launch that counts in it has ended, and a
+// launch that has ended left 0. What comes back is its number alone, which is host memory: where CUDA lets go, nothing
+// of CUDA may be called, and the device's memory may be gone.
+std::shared_ptr<std::uint32_t> LaunchCounters::lend() {
+  const std::optional<std::uint32_t> number = free_->take();
+  if (!number) {
+    throw Unavailable(fmt::format(
+        "graphs hold {} launches of this context, as many as it has counters for: destroy graphs, or make "
+        "another fa2::Context",
+        for_graphs_));
+  }
+  return {words() + kInTurn + *number,
+          [free = free_, number = *number](std::uint32_t*) { free->give_back(number); }};
 }
 
 MemoryRange LaunchCounters::memory() const {

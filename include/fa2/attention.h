@@ -84,11 +84,24 @@ struct Explanation {
 };
 
 /// A problem made ready on one device: configuration chosen, kernel compiled and loaded.
-/// Immutable, cheap to copy, usable from any thread, and safe to capture into a CUDA graph.
+/// Immutable, cheap to copy, usable from any thread.
+///
+/// A CUDA graph may capture launches; it owns nothing of what they use, which is fixed when they are captured. Launch
+/// it only as long as all of this is there:
+///   - the plan, a copy of it or the Context that made it: with the last of them the kernel is unloaded, and what the
+///     Context lent is freed;
+///   - the memory that the arguments point to.
+/// Destroy it at any time before the library is unloaded. Two executable graphs made of one capture use the same
+/// memory: do not let them run at the same time.
+///
+/// A captured launch whose blocks take tiles in turn holds one of 2^18 counters that its Context has for each device,
+/// until the graph and all that was cloned or instantiated from it are destroyed and have run.
 class FA2_API AttentionPlan {
  public:
-  /// Validates the arguments and launches. No lock, no allocation, no synchronisation.
-  /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
+  /// Validates the arguments and launches. No synchronisation; no lock and no allocation, except where a launch is
+  /// captured that holds a counter.
+  /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError; Unavailable
+  /// if graphs hold all of the Context's counters.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;
 
   const AttentionProblem& problem() const;

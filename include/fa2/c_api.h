@@ -196,7 +196,16 @@ FA2_C_API fa2_status fa2_context_destroy(fa2_context* context);
 FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
                                    void* stream);
 
-/* A problem made ready on one device. Immutable: usable from any thread and while a stream captures. */
+/* A problem made ready on one device. Immutable: usable from any thread and while a stream captures.
+ *
+ * A captured graph owns nothing of what its launches use, which is fixed when they are captured. Launch it only as long
+ * as the plan or the context that made it is there (with the last of them the kernel is unloaded, and what the context
+ * lent is freed), and the memory that the arguments point to. Destroy it at any time before the library is unloaded.
+ * Two executable graphs made of one capture use the same memory: do not let them run at the same time.
+ *
+ * A captured launch whose blocks take tiles in turn holds one of 2^18 counters that its context has for each device,
+ * until the graph and all that was cloned or instantiated from it are destroyed and have run. FA2_UNAVAILABLE if all
+ * are held. */
 typedef struct fa2_plan fa2_plan;
 
 /* Devices beside CUDA ordinals: the current one; the interpreter, whose memory is host memory
@@ -217,8 +226,8 @@ typedef struct fa2_plan_options {
 FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
                                      const fa2_plan_options* options, fa2_plan** plan);
 
-/* Checks the arguments and launches: no lock, no allocation, no synchronisation. `args` must obey the plan's
- * row_alignment. */
+/* Checks the arguments and launches: no synchronisation; no lock and no allocation, except where a launch is captured
+ * that holds a counter. `args` must obey the plan's row_alignment. */
 FA2_C_API fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream);
 
 /* What runs, and why, as a JSON object; its "kernels" is an array with config and its origin, key, cache,

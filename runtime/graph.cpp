@@ -1,0 +1,41 @@
+// Objects are kept by CUDA's user objects: reference counts that graphs hold.
+#include <runtime/device.h>
+#include <runtime/driver.h>
+#include <runtime/graph.h>
+
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+using Kept = std::shared_ptr<const void>;
+
+/// Called by a thread of the driver.
+void CUDA_CB release(void* kept) {
+  delete static_cast<Kept*>(kept);
+}
+
+}  // namespace
+
+Graph capturing_graph(Stream stream) {
+  // The default stream cannot be captured, and the interpreter has no streams.
+  if (stream == nullptr || interpreting() || !is_capturing(stream)) return nullptr;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  Graph graph = nullptr;
+  check(driver().stream_get_capture_info(stream, &status, nullptr, &graph, nullptr, nullptr),
+        "cuStreamGetCaptureInfo");
+  return graph;
+}
+
+void keep_with(Graph graph, Kept object) {
+  auto kept = std::make_unique<Kept>(std::move(object));
+  CUuserObject owner = nullptr;
+  check(driver().user_object_create(&owner, kept.get(), release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+        "cuUserObjectCreate");
+  kept.release();  // it is the owner's now
+  const CUresult result = driver().graph_retain_user_object(graph, owner, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  if (result != CUDA_SUCCESS) warn_unless_ok(driver().user_object_release(owner, 1), "cuUserObjectRelease");
+  check(result, "cuGraphRetainUserObject");
+}
+
+}  // namespace fa2

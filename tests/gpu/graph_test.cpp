@@ -1,0 +1,208 @@
+// What graphs hold while they are there: counters of the context, which come back.
+#include <api/context.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/errors.h>
+#include <runtime/device.h>
+#include <runtime/device_buffer.h>
+#include <runtime/driver.h>
+#include <runtime/graph.h>
+#include <runtime/launch_counters.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "../support/captured_graph.h"
+#include "../support/gpu_attention.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr std::uint32_t kCounters = 4;
+
+AttentionProblem small_problem() {
+  return {.head_dim = 64,
+          .mask = MaskKind::causal_bottom_right,
+          .batch = 2,
+          .heads_q = 4,
+          .heads_kv = 2,
+          .seqlen_q = 130,
+          .seqlen_k = 200};
+}
+
+/// Whose kernels count tiles.
+ContextOptions counting() {
+  ContextOptions options = untuned();
+  options.config =
+      parse_config("mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2");
+  return options;
+}
+
+/// Gives the context's graphs kCounters to hold.
+std::shared_ptr<LaunchCounters> few_counters(Context& context) {
+  return context.impl().counters.get(0, [] { return std::make_shared<LaunchCounters>(kCounters); });
+}
+
+/// CUDA destroys what a graph held on a thread of its own, soon after the graph.
+bool soon(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+/// How many could be lent now.
+std::size_t free_counters(LaunchCounters& counters) {
+  std::vector<std::shared_ptr<std::uint32_t>> lent;
+  try {
+    for (;;) lent.push_back(counters.lend());
+  } catch (const Unavailable&) {
+    return lent.size();
+  }
+}
+
+bool is_zero(const void* device_memory, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  fa2::check(driver().memcpy_dtoh(bytes.data(), reinterpret_cast<CUdeviceptr>(device_memory), size),
+             "cuMemcpyDtoH");
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+/// Launches twice, with other inputs each time.
+void expect_contract_of(const CapturedGraph& graph, const OwnedStream& stream,
+                        const std::vector<GuardedCall*>& calls) {
+  for (const unsigned seed : {100u, 200u}) {
+    for (GuardedCall* const call : calls) call->randomize(seed);
+    graph.launch();
+    stream.synchronize();
+    for (const GuardedCall* const call : calls) expect_contract(*call);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a graph keeps an object until it and its executable are destroyed and have run") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const OwnedStream stream;
+  CHECK(capturing_graph(stream.get()) == nullptr);
+  CHECK(capturing_graph(nullptr) == nullptr);
+  const auto object = std::make_shared<int>(1);
+  std::optional<CapturedGraph> graph(stream.get());
+  DeviceBuffer memory(1024);
+  graph->begin();
+  CHECK(capturing_graph(stream.get()) != nullptr);
+  keep_with(capturing_graph(stream.get()), object);
+  memory.fill(7, stream.get());  // a graph of something
+  graph->end();
+  CHECK(capturing_graph(stream.get()) == nullptr);
+  CHECK(object.use_count() == 2);
+  graph->destroy_capture();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(object.use_count() == 2);
+  graph->launch();
+  graph.reset();
+  CHECK(soon([&] { return object.use_count() == 1; }));
+  stream.synchronize();
+}
+
+TEST_CASE("a capture that is given up lets go of its object") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const OwnedStream stream;
+  const auto object = std::make_shared<int>(1);
+  {
+    CapturedGraph graph(stream.get());
+    graph.begin();
+    keep_with(capturing_graph(stream.get()), object);
+    CHECK(object.use_count() == 2);
+  }
+  CHECK(soon([&] { return object.use_count() == 1; }));
+}
+
+TEST_CASE("graphs come and go more often than there are counters") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(0);
+  Context context(counting());
+  const auto counters = few_counters(context);
+  GuardedCall first(small_problem()), second(small_problem());
+  const AttentionPlan plan = context.plan(first.problem);
+  const OwnedStream stream;
+  for (std::uint32_t i = 0; i < 20 * kCounters; ++i) {
+    stream.synchronize();
+    REQUIRE(soon([&] { return free_counters(*counters) == kCounters; }));
+    CapturedGraph graph(stream.get());
+    graph.begin();
+    plan.run(first.args, stream.get());
+    context.attention(second.problem, second.args, stream.get());
+    graph.end();
+    expect_contract_of(graph, stream, {&first, &second});
+    graph.launch();  // and is destroyed while it runs
+  }
+  stream.synchronize();
+  CHECK(soon([&] { return free_counters(*counters) == kCounters; }));
+  CHECK(is_zero(counters->memory().begin, counters->memory().bytes));
+}
+
+TEST_CASE("graphs that hold every counter: an error, until one goes") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(0);
+  Context context(counting());
+  const auto counters = few_counters(context);
+  GuardedCall call(small_problem());
+  const AttentionPlan plan = context.plan(call.problem);
+  const OwnedStream stream;
+
+  std::optional<CapturedGraph> holder(stream.get());
+  holder->begin();
+  for (std::uint32_t i = 0; i < kCounters; ++i) plan.run(call.args, stream.get());
+  CHECK_THROWS_AS(plan.run(call.args, stream.get()), Unavailable);
+  CHECK_THROWS_AS(context.attention(call.problem, call.args, stream.get()), Unavailable);
+  holder->end();
+  expect_contract_of(*holder, stream, {&call});
+  call.upload();
+  plan.run(call.args, stream.get());  // what is not captured needs none of them
+  stream.synchronize();
+  expect_contract(call);
+
+  holder->destroy_capture();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(free_counters(*counters) == 0);  // its executable holds them
+  expect_contract_of(*holder, stream, {&call});
+  holder.reset();
+  CHECK(soon([&] { return free_counters(*counters) == kCounters; }));
+}
+
+TEST_CASE("a graph goes after its plan and context, and harms nothing") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(0);
+  const OwnedStream stream;
+  std::optional<CapturedGraph> graph(stream.get());
+  std::weak_ptr<LaunchCounters> counters;
+  {
+    Context context(counting());
+    counters = few_counters(context);
+    GuardedCall call(small_problem());
+    const AttentionPlan plan = context.plan(call.problem);
+    graph->begin();
+    plan.run(call.args, stream.get());
+    graph->end();
+    expect_contract_of(*graph, stream, {&call});
+  }
+  CHECK(counters.expired());
+  graph.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for CUDA's thread
+  GuardedCall call(small_problem());
+  Context context(counting());
+  run_and_expect_contract(context, call);
+}
