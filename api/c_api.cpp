@@ -149,9 +149,19 @@ fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream
     Found found;
     is_given(plan, "plan", found);
     const auto with = args_of(args, found);
-    if (!found.empty() && plan && with) append(found, violations_of(plan->plan.impl().problem, *with));
+    if (!found.empty() && plan && with) {
+      const PlannedProblem& problem = plan->plan.impl().problem;
+      append(found, violations_of(problem, *with, operands_of(problem, *with, plan->plan.workspace_bytes())));
+    }
     require_none(found);
     plan->plan.run(*with, stream_of(stream));
+  });
+}
+
+fa2_status fa2_plan_workspace_bytes(const fa2_plan* plan, size_t* bytes) {
+  return guarded([&] {
+    required(bytes, "bytes") = 0;
+    *bytes = required(plan, "plan").plan.workspace_bytes();
   });
 }
 

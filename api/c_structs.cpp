@@ -175,6 +175,7 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
   args.alibi_slopes = from->alibi_slopes;
   args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
   args.sinks = from->sinks;
+  args.workspace = from->workspace;
   if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
   args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
   return args;

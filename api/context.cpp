@@ -179,7 +179,7 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Planned
   plan->problem = problem;
   plan->device = gpu.ordinal;
   if (has_output(problem)) {
-    plan->steps.push_back(
+    plan->add(
         forward_step(problem, choice.config, kernel->kernel, gpu.sm_count, counters_for(choice.config, gpu)));
   }
   KernelReport report = kernel->report;

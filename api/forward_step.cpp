@@ -115,12 +115,14 @@ void fill_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
   fill_tensor_maps(call.problem, step.config, call.operands, params);
 }
 
-/// As operands_of() lists them.
+/// As operands_of() lists them. A step's part of the workspace is its own affair.
 std::vector<OperandUse> every_operand(const AttentionProblem& problem) {
   std::vector<OperandUse> uses;
   const Operands operands = operands_of(problem, {});
-  for (std::size_t i = 0; i < kOperandCount; ++i)
-    uses.push_back({static_cast<Role>(i), operands.list[i].access});
+  for (std::size_t i = 0; i < kOperandCount; ++i) {
+    const Role role = static_cast<Role>(i);
+    if (role != Role::workspace) uses.push_back({role, operands[role].access});
+  }
   return uses;
 }
 
@@ -150,8 +152,11 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   params.block_count = step.shape.grid;
   step.constants.emplace(params);
   step.fill = fill_sm90;
-  if (needs_counter(config)) step.counters = std::move(counters);
-  step.counter_at = offsetof(AttentionParamsSm90, next_tile);
+  if (needs_counter(config)) {
+    step.workspace.bytes = sizeof *params.next_tile;
+    step.workspace.param = offsetof(AttentionParamsSm90, next_tile);
+    step.counters = std::move(counters);
+  }
   return step;
 }
 

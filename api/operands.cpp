@@ -1,5 +1,6 @@
 // What attention reads and writes.
 #include <api/operands.h>
+#include <api/workspace.h>
 
 namespace fa2 {
 namespace {
@@ -45,9 +46,17 @@ void add_variants(Operands& operands, const AttentionProblem& p, const Attention
       p, args);
 }
 
+/// What launches work in, unless the context has it for them.
+Operand workspace_of(void* data, std::size_t bytes) {
+  Operand operand = optional("workspace", Access::read_write, data, ElementType::byte,
+                             {1, 1, 1, static_cast<std::int64_t>(bytes)});
+  operand.alignment = kWorkspaceAlignment;
+  return operand;
+}
+
 }  // namespace
 
-Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
+Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::size_t workspace_bytes) {
   const ElementType element = p.dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
   const std::int64_t heads_kv = p.heads_kv == 0 ? p.heads_q : p.heads_kv;
   const std::int64_t dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
@@ -59,6 +68,7 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args) {
       rows_of("v", Access::read, args.v, element, {p.batch, heads_kv, p.seqlen_k, dim_v}, args.v_strides),
       rows_of("o", Access::write, args.o, element, {p.batch, p.heads_q, p.seqlen_q, dim_v}, args.o_strides),
       optional("lse", Access::write, args.lse, ElementType::f32, {p.batch, p.heads_q, p.seqlen_q, 1}),
+      workspace_of(args.workspace, workspace_bytes),
   }};
   add_variants(operands, p, args);
   return operands;

@@ -14,7 +14,7 @@
 namespace fa2 {
 
 /// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order.
-enum class Role : std::uint8_t { q, k, v, o, lse, variants };
+enum class Role : std::uint8_t { q, k, v, o, lse, workspace, variants };
 
 /// How many of the variants' numbers are tensors.
 constexpr std::size_t variant_operand_count() {
@@ -38,11 +38,13 @@ struct Operand {
   Access access = Access::read;
   bool optional = false;  ///< may be null, and nobody touches it then
   bool strided = false;   ///< the caller gives strides, and RowAlignment speaks of its rows; else contiguous
+  int alignment = 0;      ///< bytes that its address is a multiple of; 0: those of an element
   const void* data = nullptr;
   std::array<std::int64_t, 4> extents{};  ///< elements
   std::array<std::int64_t, 3> strides{};  ///< elements, of all dimensions but the last; only where strided
 
   std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(data); }
+  int least_alignment() const { return alignment != 0 ? alignment : bytes_of(element); }
   bool is_written() const { return access != Access::read; }
   /// Whether no kernel touches it, wherever it points.
   bool is_absent() const {
@@ -62,8 +64,9 @@ struct Operands {
 
 /// All that is said of an operand: validation, residency, overlaps, the interpreter, a search's buffers and
 /// tensor maps ask here. Nothing is allocated: every call makes the list. `problem` need not be normalized, or
-/// valid.
-Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args);
+/// valid. `workspace_bytes`: of the plan.
+Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args,
+                     std::size_t workspace_bytes = 0);
 
 /// Of the elements alone, for an operand of a valid problem.
 std::size_t size_in_bytes(const Operand& operand);

@@ -30,7 +30,7 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   const Impl& plan = *impl_;
   if (plan.steps.empty()) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
-  const Operands operands = operands_of(plan.problem, args);
+  const Operands operands = operands_of(plan.problem, args, plan.workspace.bytes);
   require_usable(plan, args, operands);
   WrittenBytes written;
   const Call call{.problem = plan.problem, .args = args, .operands = operands, .written = &written};
@@ -39,6 +39,9 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
   rethrow_as_error();
 }
 
+std::size_t AttentionPlan::workspace_bytes() const {
+  return impl_->workspace.bytes;
+}
 const AttentionProblem& AttentionPlan::problem() const {
   return impl_->problem;
 }

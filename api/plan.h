@@ -5,6 +5,7 @@
 #include <fa2/attention.h>
 #include <generator/kernel_spec.h>
 
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -12,8 +13,15 @@ namespace fa2 {
 struct AttentionPlan::Impl {
   PlannedProblem problem;  ///< normalized
   int device = 0;
-  std::vector<Step> steps;  ///< in the order of their launches; none: the output has no element
+  std::vector<Step> steps;    ///< in the order of their launches; none: the output has no element
+  WorkspaceLayout workspace;  ///< of the steps' parts
   Explanation explanation;
+
+  /// The next step, and its part of the workspace.
+  void add(Step step) {
+    workspace.add(step.workspace);
+    steps.push_back(std::move(step));
+  }
 };
 
 }  // namespace fa2

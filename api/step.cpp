@@ -15,6 +15,12 @@ MemoryRange memory_of(const Operand& operand, Access access) {
           .initialised = operand.access != Access::write};
 }
 
+/// The step's part of the caller's workspace; null if it needs none, or the context has it.
+std::byte* workspace_of(const Step& step, const AttentionArgs& args) {
+  if (step.workspace.bytes == 0 || args.workspace == nullptr) return nullptr;
+  return static_cast<std::byte*>(args.workspace) + step.workspace.begin;
+}
+
 /// What a step may touch in a call.
 class StepMemory final : public LaunchMemory {
  public:
@@ -26,7 +32,11 @@ class StepMemory final : public LaunchMemory {
       const Operand& operand = call_.operands[use.role];
       if (!operand.is_absent()) ranges.push_back(memory_of(operand, use.access));
     }
-    if (step_.counters) ranges.push_back(step_.counters->memory());
+    if (const std::byte* const workspace = workspace_of(step_, call_.args)) {
+      ranges.push_back({"workspace", workspace, step_.workspace.bytes, Access::read_write});
+    } else if (step_.counters) {
+      ranges.push_back(step_.counters->memory());
+    }
     return ranges;
   }
   WrittenBytes* written() const override { return call_.written; }
@@ -42,10 +52,12 @@ void launch(const Step& step, const Call& call, Stream stream, int times) {
   ParamsBuffer params;
   step.fill(step, call, params);
   const StepMemory memory(step, call);
-  const bool counts = step.counters != nullptr;
-  const Graph graph = counts ? capturing_graph(stream) : nullptr;
+  std::byte* const workspace = workspace_of(step, call.args);
+  if (workspace != nullptr) params.put(step.workspace.param, workspace);
+  const bool borrows = workspace == nullptr && step.counters != nullptr;
+  const Graph graph = borrows ? capturing_graph(stream) : nullptr;
   for (int i = 0; i < times; ++i) {
-    if (counts) params.put(step.counter_at, step.counters->take(graph));
+    if (borrows) params.put(step.workspace.param, step.counters->take(graph));
     step.kernel->launch(step.shape, params.data(), params.size(), stream, &memory);
   }
 }

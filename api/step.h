@@ -2,6 +2,7 @@
 #pragma once
 
 #include <api/operands.h>
+#include <api/workspace.h>
 #include <fa2/args.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
@@ -71,12 +72,13 @@ struct Step {
   ParamsBuffer constants{};      ///< its parameters as far as they are the same for every call
   /// Makes of `constants` the parameters of a call, in the current context.
   void (*fill)(const Step& step, const Call& call, ParamsBuffer& params) = nullptr;
-  std::shared_ptr<LaunchCounters> counters;  ///< null if its launches count nothing
-  std::size_t counter_at = 0;                ///< offset in the parameters of each launch's own counter
+  WorkspacePart workspace;
+  /// Where a call has no workspace, they give each launch a word, which is its part. Null if it needs none.
+  std::shared_ptr<LaunchCounters> counters;
 };
 
-/// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter and where a
-/// launch that counts is captured.
+/// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter and where
+/// a launch without a workspace is captured.
 void launch(const Step& step, const Call& call, Stream stream, int times = 1);
 
 }  // namespace fa2

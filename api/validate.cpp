@@ -118,11 +118,13 @@ void check_16_byte_rows(Violations& found, const Operand& t) {
 }
 
 void check_element_alignment(Violations& found, const Operand& t) {
-  const unsigned bytes = static_cast<unsigned>(bytes_of(t.element));
+  const unsigned bytes = static_cast<unsigned>(t.least_alignment());
   if ((t.address() & (bytes - 1)) == 0) return;
-  found.push_back({std::string(t.name), address_text(t),
-                   fmt::format("must be a multiple of {} bytes, one {}", bytes,
-                               t.element == ElementType::f32 ? "float" : "element")});
+  const char* const unit = t.alignment != 0                ? ""
+                           : t.element == ElementType::f32 ? ", one float"
+                                                           : ", one element";
+  found.push_back(
+      {std::string(t.name), address_text(t), fmt::format("must be a multiple of {} bytes{}", bytes, unit)});
 }
 
 void check_alignment(Violations& found, const Operand& t, RowAlignment alignment) {

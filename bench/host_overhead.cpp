@@ -68,7 +68,7 @@ double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, c
   const Step& step = plan.steps.front();
   ParamsBuffer params;
   step.fill(step, {plan.problem, args, operands_of(plan.problem, args)}, params);
-  if (step.counters) params.put(step.counter_at, step.counters->take(nullptr));
+  if (step.counters) params.put(step.workspace.param, step.counters->take(nullptr));
   return nanoseconds(stream, rounds, [&] {
     step.kernel->launch(step.shape, params.data(), params.size(), stream.get(), nullptr);
   });

@@ -5,9 +5,10 @@
 
 namespace fa2 {
 
-enum class ElementType : std::uint8_t { f16, bf16, f32 };
+enum class ElementType : std::uint8_t { f16, bf16, f32, byte };
 
 constexpr int bytes_of(ElementType element) {
+  if (element == ElementType::byte) return 1;
   return element == ElementType::f32 ? 4 : 2;
 }
 

@@ -36,8 +36,8 @@ std::shared_ptr<std::uint32_t> LaunchCounters::lend() {
   const std::optional<std::uint32_t> number = free_->take();
   if (!number) {
     throw Unavailable(fmt::format(
-        "graphs hold {} launches of this context, as many as it has counters for: destroy graphs, or make "
-        "another fa2::Context",
+        "graphs hold {} launches of this context, as many as it has counters for: destroy graphs, or give "
+        "launches an AttentionArgs::workspace",
         for_graphs_));
   }
   return {words() + kInTurn + *number,

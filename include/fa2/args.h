@@ -54,6 +54,11 @@ struct AttentionArgs {
   const float* sinks = nullptr;
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
 
+  /// Optional: AttentionPlan::workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with
+  /// zeros once, before their first launch; every launch leaves zeros. They belong to one launch at a time: those of
+  /// one stream may share them. Null: the context lends what is needed. Not looked at where nothing is.
+  void* workspace = nullptr;
+
   /// Calls number(variant, name, is_used, value...) for what each variant of `problem` takes of `args`: `variant` names
   /// the problem's field, `name` this struct's. A float is above 0; a pointer's are a number a query head, and of each
   /// batch where the bool that follows says so.

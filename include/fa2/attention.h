@@ -15,6 +15,7 @@
 #include <fa2/plan_options.h>
 #include <fa2/problem.h>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,19 +91,22 @@ struct Explanation {
 /// it only as long as all of this is there:
 ///   - the plan, a copy of it or the Context that made it: with the last of them the kernel is unloaded, and what the
 ///     Context lent is freed;
-///   - the memory that the arguments point to.
+///   - the memory that the arguments point to, the workspace included.
 /// Destroy it at any time before the library is unloaded. Two executable graphs made of one capture use the same
 /// memory: do not let them run at the same time.
 ///
-/// A captured launch whose blocks take tiles in turn holds one of 2^18 counters that its Context has for each device,
+/// A captured launch that needs a workspace and is given none holds one of 2^18 that its Context has for each device,
 /// until the graph and all that was cloned or instantiated from it are destroyed and have run.
 class FA2_API AttentionPlan {
  public:
   /// Validates the arguments and launches. No synchronisation; no lock and no allocation, except where a launch is
-  /// captured that holds a counter.
+  /// captured that needs a workspace and is given none.
   /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError; Unavailable
-  /// if graphs hold all of the Context's counters.
+  /// if graphs hold all of the Context's workspaces.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;
+
+  /// How many bytes AttentionArgs::workspace has, if it is given: a multiple of 256; 0 if no launch needs any.
+  std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;
   const Explanation& explain() const;

@@ -146,11 +146,16 @@ typedef struct fa2_args {
   int32_t alibi_slopes_per_batch; /* not 0: the slopes are (batch, heads_q) */
   const float* alibi_slopes;      /* float32 (heads_q), contiguous, on the device; of either sign */
   const float* sinks; /* float32 (heads_q), contiguous, on the device; scaled scores, -infinity: none */
+
+  /* Optional: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros
+   * once, before their first launch; every launch leaves zeros. They belong to one launch at a time: those of one
+   * stream may share them. NULL: the context lends what is needed. Not looked at where nothing is. */
+  void* workspace;
 } fa2_args;
 
 /* clang-format off */
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* ---- contexts ---- */
@@ -200,10 +205,11 @@ FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* prob
  *
  * A captured graph owns nothing of what its launches use, which is fixed when they are captured. Launch it only as long
  * as the plan or the context that made it is there (with the last of them the kernel is unloaded, and what the context
- * lent is freed), and the memory that the arguments point to. Destroy it at any time before the library is unloaded.
- * Two executable graphs made of one capture use the same memory: do not let them run at the same time.
+ * lent is freed), and the memory that the arguments point to, the workspace included. Destroy it at any time before the
+ * library is unloaded. Two executable graphs made of one capture use the same memory: do not let them run at the same
+ * time.
  *
- * A captured launch whose blocks take tiles in turn holds one of 2^18 counters that its context has for each device,
+ * A captured launch that needs a workspace and is given none holds one of 2^18 that its context has for each device,
  * until the graph and all that was cloned or instantiated from it are destroyed and have run. FA2_UNAVAILABLE if all
  * are held. */
 typedef struct fa2_plan fa2_plan;
@@ -227,8 +233,11 @@ FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* pr
                                      const fa2_plan_options* options, fa2_plan** plan);
 
 /* Checks the arguments and launches: no synchronisation; no lock and no allocation, except where a launch is captured
- * that holds a counter. `args` must obey the plan's row_alignment. */
+ * that needs a workspace and is given none. `args` must obey the plan's row_alignment. */
 FA2_C_API fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream);
+
+/* How many bytes fa2_args.workspace has, if it is given: a multiple of 256; 0 if no launch needs any. */
+FA2_C_API fa2_status fa2_plan_workspace_bytes(const fa2_plan* plan, size_t* bytes);
 
 /* What runs, and why, as a JSON object; its "kernels" is an array with config and its origin, key, cache,
  * compile time and resources of each. *json is to be freed with fa2_string_free; NULL on failure. */

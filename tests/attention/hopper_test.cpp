@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
+#include <generator/tile_schedule.h>
 #include <runtime/device.h>
+#include <runtime/device_buffer.h>
 
 #include <algorithm>
 #include <array>
@@ -168,6 +170,35 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
   run_and_expect_contract(context, call);
   const MemoryRange words = context.plan(call.problem).impl().steps.at(0).counters->memory();
   CHECK(std::all_of(words.begin, words.begin + words.bytes, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+// Where the caller says, beside what no launch may touch.
+TEST_CASE("main loop 90 counts tiles in the caller's workspace, and leaves it at 0") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  GuardedCall call(
+      {.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 130, .seqlen_k = 40});
+  for (const TileSchedule schedule : {kOneTileEach, kStaticPersistent, kDynamicPersistent}) {
+    ContextOptions options = untuned();
+    options.config = parse_config("mainloop=90," + kConfigs.front());
+    options.config->schedule = schedule;
+    Context context(options);
+    INFO(to_string(*options.config));
+    const AttentionPlan plan = context.plan(call.problem);
+    CHECK(plan.workspace_bytes() == (schedule == kDynamicPersistent ? 256 : 0));
+    constexpr std::size_t kAround = 256;
+    DeviceBuffer workspace(kAround + plan.workspace_bytes() + kAround);
+    workspace.fill(0);
+    call.args.workspace = static_cast<std::byte*>(workspace.data()) + kAround;
+    for (int launch = 0; launch < 3; ++launch) {
+      call.upload();
+      plan.run(call.args);
+      expect_contract(call);
+    }
+    std::vector<std::byte> after(workspace.size());
+    workspace.download(after.data(), after.size());
+    CHECK(std::ranges::count(after, std::byte{0}) == static_cast<std::ptrdiff_t>(after.size()));
+  }
 }
 
 TEST_CASE("main loop 90 and scores that rise, fall and jump") {

@@ -1,4 +1,4 @@
-// What graphs hold while they are there: counters of the context, which come back.
+// What graphs hold while they are there: counters of the context, which come back, or the caller's workspace.
 #include <api/context.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -154,13 +154,18 @@ TEST_CASE("graphs come and go more often than there are counters") {
   CHECK(is_zero(counters->memory().begin, counters->memory().bytes));
 }
 
-TEST_CASE("graphs that hold every counter: an error, until one goes") {
+TEST_CASE("graphs that hold every counter: an error, until one goes; a workspace needs none") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(0);
   Context context(counting());
   const auto counters = few_counters(context);
-  GuardedCall call(small_problem());
+  GuardedCall call(small_problem()), other(small_problem());
   const AttentionPlan plan = context.plan(call.problem);
+  REQUIRE(plan.workspace_bytes() > 0);
+  DeviceBuffer workspace(plan.workspace_bytes());
+  workspace.fill(0);
+  AttentionArgs with_workspace = other.args;
+  with_workspace.workspace = workspace.data();
   const OwnedStream stream;
 
   std::optional<CapturedGraph> holder(stream.get());
@@ -168,8 +173,20 @@ TEST_CASE("graphs that hold every counter: an error, until one goes") {
   for (std::uint32_t i = 0; i < kCounters; ++i) plan.run(call.args, stream.get());
   CHECK_THROWS_AS(plan.run(call.args, stream.get()), Unavailable);
   CHECK_THROWS_AS(context.attention(call.problem, call.args, stream.get()), Unavailable);
+  for (int i = 0; i < 3; ++i) plan.run(with_workspace, stream.get());
   holder->end();
-  expect_contract_of(*holder, stream, {&call});
+  expect_contract_of(*holder, stream, {&call, &other});
+  CHECK(is_zero(workspace.data(), workspace.size()));
+
+  {
+    CapturedGraph graph(stream.get());
+    graph.begin();
+    CHECK_THROWS_AS(plan.run(call.args, stream.get()), Unavailable);
+    plan.run(with_workspace, stream.get());
+    graph.end();
+    for (int i = 0; i < 5; ++i) expect_contract_of(graph, stream, {&other});
+    CHECK(is_zero(workspace.data(), workspace.size()));
+  }
   call.upload();
   plan.run(call.args, stream.get());  // what is not captured needs none of them
   stream.synchronize();
@@ -178,7 +195,7 @@ TEST_CASE("graphs that hold every counter: an error, until one goes") {
   holder->destroy_capture();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK(free_counters(*counters) == 0);  // its executable holds them
-  expect_contract_of(*holder, stream, {&call});
+  expect_contract_of(*holder, stream, {&call, &other});
   holder.reset();
   CHECK(soon([&] { return free_counters(*counters) == kCounters; }));
 }

@@ -75,7 +75,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& confi
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = {problem, {}};
   plan->device = kInterpreterDevice;
-  plan->steps.push_back(forward_step(problem, config, std::move(kernel), 4, counters));
+  plan->add(forward_step(problem, config, std::move(kernel), 4, counters));
   return AttentionPlan(std::move(plan));
 }
 

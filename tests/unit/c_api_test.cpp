@@ -1,4 +1,5 @@
 // The C interface: layouts, codes, messages and struct sizes. No GPU is needed.
+#include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
@@ -21,9 +22,9 @@ static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_
 static_assert(sizeof(fa2_problem) == 96 && offsetof(fa2_problem, head_dim) == 12 &&
               offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80);
 static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
-static_assert(sizeof(fa2_args) == 176 && offsetof(fa2_args, softmax_scale) == 12 &&
+static_assert(sizeof(fa2_args) == 184 && offsetof(fa2_args, softmax_scale) == 12 &&
               offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
-              offsetof(fa2_args, alibi_slopes) == 160);
+              offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176);
 static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 24 &&
               sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
@@ -195,7 +196,24 @@ TEST_CASE("c api: struct sizes") {
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 176 on"));
+  CHECK(says("from byte 184 on"));
+}
+
+TEST_CASE("c api: a workspace, of callers whose header has one") {
+  fa2_args args = FA2_ARGS_INIT;
+  args.workspace = &args;
+  fa2::Found found;
+  CHECK(fa2::args_of(&args, found).value().workspace == &args);
+  args.struct_size = offsetof(fa2_args, workspace);
+  CHECK(fa2::args_of(&args, found).value().workspace == nullptr);
+  CHECK(found.empty());
+
+  std::size_t bytes = 1;
+  CHECK(fa2_plan_workspace_bytes(nullptr, &bytes) == FA2_INVALID_REQUEST);
+  CHECK(says("plan = NULL"));
+  CHECK(bytes == 0);
+  CHECK(fa2_plan_workspace_bytes(nullptr, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("bytes = NULL"));
 }
 
 TEST_CASE("c api: context options") {

@@ -33,7 +33,8 @@ const void* at(std::uintptr_t address) {
 
 /// Contiguous tensors, each in 16 MB of its own.
 Operands operands() {
-  Operands all = operands_of(problem(), bshd_args(problem(), nullptr, nullptr, nullptr, nullptr));
+  constexpr std::size_t kWorkspace = 512;
+  Operands all = operands_of(problem(), bshd_args(problem(), nullptr, nullptr, nullptr, nullptr), kWorkspace);
   for (std::size_t i = 0; i < kOperandCount; ++i) all.list[i].data = at((i + 1) << 24);
   return all;
 }
@@ -83,6 +84,7 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
   CHECK(size_in_bytes(all[Role::o]) == 2 * 8 * 16 * 32 * 2);
   CHECK(size_in_bytes(all[Role::lse]) == 2 * 8 * 16 * 4);
   CHECK(all[Role::lse].name == "lse");
+  CHECK(size_in_bytes(all[Role::workspace]) == 512);
   CHECK(broken(all).empty());
 }
 
@@ -105,9 +107,10 @@ TEST_CASE("operands: each is asked for its pointer, alignment and place") {
       CHECK(names(broken_with(i, at(t.address() + 1), alignment), i));
       CHECK(names(broken_with(i, at(last_16_bytes_of_memory()), alignment), i));
     }
-    const std::uintptr_t one_element = t.address() + static_cast<std::uintptr_t>(bytes_of(t.element));
-    CHECK(broken_with(i, at(one_element), RowAlignment::element).empty());
-    CHECK(broken_with(i, at(one_element)).empty() == !t.strided);
+    const std::uintptr_t next = t.address() + static_cast<std::uintptr_t>(t.least_alignment());
+    CHECK(broken_with(i, at(next), RowAlignment::element).empty());
+    CHECK(broken_with(i, at(next)).empty() == !t.strided);
+    CHECK(names(broken_with(i, at(next - 1), RowAlignment::element), i));
   }
 }
 
@@ -120,7 +123,8 @@ TEST_CASE("operands: whatever is written shares no byte with another") {
       INFO(a.name, " and ", b.name);
       const std::string text = broken_with(i, b.data);
       CHECK(text.empty() == !(a.is_written() || b.is_written()));
-      CHECK(broken_with(i, at(b.address() + size_in_bytes(b))).empty());
+      const std::size_t alignment = 256, size = (size_in_bytes(b) + alignment - 1) / alignment * alignment;
+      CHECK(broken_with(i, at(b.address() + size)).empty());
       if (text.empty()) continue;
       CHECK(text.find('\n') == text.size() - 1);  // told once
       CHECK((names(text, i) || names(text, j)));

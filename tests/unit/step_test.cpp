@@ -5,8 +5,10 @@
 #include <runtime/device.h>
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace fa2;
@@ -18,6 +20,7 @@ struct Launch {
   std::uint32_t grid = 0;
   std::size_t params_size = 0;
   std::vector<MemoryRange> ranges;
+  std::vector<std::byte> params;
 };
 
 class RecordingKernel final : public Kernel {
@@ -25,9 +28,10 @@ class RecordingKernel final : public Kernel {
   RecordingKernel(std::string name, std::vector<Launch>& launches)
       : name_(std::move(name)), launches_(launches) {}
 
-  void launch(const LaunchShape& shape, const void*, std::size_t params_size, Stream,
+  void launch(const LaunchShape& shape, const void* params, std::size_t params_size, Stream,
               const LaunchMemory* memory) const override {
-    launches_.push_back({name_, shape.grid, params_size, memory->ranges()});
+    const auto* const bytes = static_cast<const std::byte*>(params);
+    launches_.push_back({name_, shape.grid, params_size, memory->ranges(), {bytes, bytes + params_size}});
   }
 
  private:
@@ -68,7 +72,7 @@ AttentionPlan plan_of(std::vector<Step> steps) {
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = {problem(), {}};
   plan->device = kInterpreterDevice;
-  plan->steps = std::move(steps);
+  for (Step& step : steps) plan->add(std::move(step));
   return AttentionPlan(std::move(plan));
 }
 
@@ -102,6 +106,92 @@ TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
   CHECK(launches[1].grid == 7);
   CHECK(launches[1].params_size == sizeof(float*));
   CHECK(text_of(launches[1].ranges) == "lse:read o:read_write");
+}
+
+/// Works in `bytes` of the workspace, or in a word of `counters`; its parameters are the pointer to them.
+Step working_in(std::size_t bytes, std::vector<Launch>& launches,
+                std::shared_ptr<LaunchCounters> counters = nullptr) {
+  Step step = forward("working", launches);
+  step.uses = {{Role::o, Access::write}};
+  step.fill = [](const Step&, const Call&, ParamsBuffer& params) {
+    params.emplace(static_cast<const std::byte*>(nullptr));
+  };
+  step.workspace.bytes = bytes;
+  step.counters = std::move(counters);
+  return step;
+}
+
+const std::byte* pointer_in(const Launch& launch) {
+  const std::byte* pointer = nullptr;
+  REQUIRE(launch.params.size() == sizeof pointer);
+  std::memcpy(&pointer, launch.params.data(), sizeof pointer);
+  return pointer;
+}
+
+TEST_CASE("steps: each has a part of the workspace for itself") {
+  std::vector<Launch> launches;
+  const AttentionPlan plan = plan_of({working_in(4, launches), working_in(0, launches),
+                                      working_in(1000, launches), working_in(256, launches)});
+  CHECK(plan.workspace_bytes() == 256 + 0 + 1024 + 256);
+  CHECK(plan_of({forward("forward", launches)}).workspace_bytes() == 0);
+  AttentionArgs args = args_with_lse();
+  args.workspace = reinterpret_cast<void*>(std::uintptr_t{6} << 30);
+  const auto* const begin = static_cast<const std::byte*>(args.workspace);
+  plan.run(args);
+  REQUIRE(launches.size() == 4);
+  const std::byte* const parts[] = {begin, nullptr, begin + 256, begin + 256 + 1024};
+  const std::size_t bytes[] = {4, 0, 1000, 256};
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(pointer_in(launches[i]) == parts[i]);
+    CHECK(text_of(launches[i].ranges) == (i == 1 ? "o:write" : "o:write workspace:read_write"));
+    const MemoryRange& last = launches[i].ranges.back();
+    if (i == 1) continue;
+    CHECK(last.begin == parts[i]);
+    CHECK(last.bytes == bytes[i]);
+  }
+}
+
+TEST_CASE("steps: without a workspace the context's words are taken, with one they are not") {
+  const ScopedContext current(kInterpreterDevice);
+  std::vector<Launch> launches;
+  const auto counters = std::make_shared<LaunchCounters>();
+  const std::uint32_t* const first = counters->take(nullptr);
+  const AttentionPlan plan = plan_of({working_in(sizeof *first, launches, counters)});
+  AttentionArgs args = args_with_lse();
+  plan.run(args);
+  args.workspace = reinterpret_cast<void*>(std::uintptr_t{6} << 30);
+  plan.run(args);
+  args.workspace = nullptr;
+  plan.run(args);
+  REQUIRE(launches.size() == 3);
+  CHECK(pointer_in(launches[0]) == reinterpret_cast<const std::byte*>(first + 1));
+  CHECK(pointer_in(launches[1]) == reinterpret_cast<const std::byte*>(std::uintptr_t{6} << 30));
+  CHECK(pointer_in(launches[2]) == reinterpret_cast<const std::byte*>(first + 2));
+  CHECK(text_of(launches[0].ranges) == "o:write launch counters:read_write");
+  CHECK(text_of(launches[1].ranges) == "o:write workspace:read_write");
+  CHECK(launches[1].ranges.back().bytes == sizeof *first);
+}
+
+TEST_CASE("steps: a wrong workspace is refused by a plan that works in one, and not looked at by others") {
+  std::vector<Launch> launches;
+  AttentionArgs args = args_with_lse();
+  const AttentionPlan none = plan_of({forward("forward", launches)}),
+                      some = plan_of({working_in(300, launches)});
+  const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
+  const std::uintptr_t o = reinterpret_cast<std::uintptr_t>(args.o);
+  for (const auto& [address, part] :
+       {std::pair{o - 512 + 256, "must not overlap o"},
+        {o - 512 + 4, "workspace = 0xfffffe04, must be a multiple of 256 bytes"}}) {
+    args.workspace = at(address);
+    CHECK_THROWS_WITH_AS(some.run(args), doctest::Contains(part), InvalidRequest);
+    CHECK(launches.empty());
+    none.run(args);
+    CHECK(launches.size() == 1);
+    launches.clear();
+  }
+  args.workspace = at(o - 512);
+  some.run(args);
+  CHECK(launches.size() == 1);
 }
 
 TEST_CASE("steps: arguments that are wrong launch none of them") {
