@@ -27,7 +27,7 @@ class Args(C.Structure):
     _fields_ += [("softmax_scale", C.c_float)]
     _fields_ += [(n, Tensor) for n in ("q", "k", "v", "o")] + [("lse", C.c_void_p)]
     _fields_ += [("softcap", C.c_float), ("alibi_slopes_per_batch", C.c_int32)]
-    _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks")]
+    _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks", "workspace")]
 
 
 class Options(C.Structure):

@@ -32,7 +32,7 @@ void keep_with(Graph graph, Kept object) {
   CUuserObject owner = nullptr;
   check(driver().user_object_create(&owner, kept.get(), release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
         "cuUserObjectCreate");
-  kept.release();  // it is the owner's now
+  static_cast<void>(kept.release());  // it is the owner's now
   const CUresult result = driver().graph_retain_user_object(graph, owner, 1, CU_GRAPH_USER_OBJECT_MOVE);
   if (result != CUDA_SUCCESS) warn_unless_ok(driver().user_object_release(owner, 1), "cuUserObjectRelease");
   check(result, "cuGraphRetainUserObject");
