@@ -106,7 +106,8 @@ std::vector<AttentionProblem> TraitOptions::problems() const {
 std::vector<PlanOptions> TraitOptions::plans() const {
   std::vector<PlanOptions> plans;
   const std::vector<std::string> all = words_of<RowAlignment>(), one = {alignment};
-  for (const RowAlignment rows : enumerators_of<RowAlignment>(alignment == "all" ? all : one)) plans.push_back({rows});
+  for (const RowAlignment rows : enumerators_of<RowAlignment>(alignment == "all" ? all : one))
+    plans.push_back({rows});
   return plans;
 }
 

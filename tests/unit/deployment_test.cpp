@@ -68,7 +68,8 @@ const std::vector<PlannedProblem> kTraits = {
     traits(192),
     traits(128, MaskKind::none, 0, {RowAlignment::element}),
     traits(64, MaskKind::causal_bottom_right, 0, {RowAlignment::bytes16_any_order}),
-    PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true}, {}),
+    PlannedProblem(
+        {.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true}, {}),
     PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true}, {}),
     PlannedProblem({.head_dim = 256, .window_right = 0, .alibi = true}, {})};
 

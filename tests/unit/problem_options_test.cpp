@@ -77,7 +77,8 @@ TEST_CASE("problem options: precompile reads the flags of traits back as those t
       .head_dim = 64, .window_left = 7, .window_right = 9, .alibi = true, .sinks = true};
   for (const PlannedProblem& problem :
        {PlannedProblem({.head_dim = 64}, {}), PlannedProblem(unusual, {RowAlignment::bytes16_any_order}),
-        PlannedProblem({.head_dim = 64, .window_left = 0, .softcap = true}, {}), PlannedProblem(windows, {})}) {
+        PlannedProblem({.head_dim = 64, .window_left = 0, .softcap = true}, {}),
+        PlannedProblem(windows, {})}) {
     const AttentionTraits traits = traits_of(problem);
     CAPTURE(flags_of(traits));
     const std::vector<PlannedProblem> read = precompiled(flags_of(traits));
