@@ -202,7 +202,7 @@ struct MainloopSm90 {
   }
 
   FA2_DEVICE bool may_guess(int n, const Blocks& blocks) const {
-    if constexpr (!ScoreMod<Config>::present) return !blocks.hides_last_keys(n) && softmax.settled;
+    if constexpr (!ScoreMod<Config>::fused) return !blocks.hides_last_keys(n) && softmax.settled;
     if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || !in_series) return false;
     if constexpr (!Config::alibi) return softmax.settled;
     // Rows hang on few keys because of the bias: no reason to expect that others will weigh more.
@@ -211,7 +211,7 @@ struct MainloopSm90 {
 
   FA2_DEVICE bool guess(int n, const Blocks& blocks, bool& rises) {
     const int first_key = n * Config::tile_n;
-    if constexpr (!ScoreMod<Config>::present) {
+    if constexpr (!ScoreMod<Config>::fused) {
       score_mod.apply(scores, first_row, first_key);
       blocks.hide_first_keys(mask, scores, first_row, n);
     }

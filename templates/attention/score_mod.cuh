@@ -6,41 +6,70 @@
 
 namespace fa2 {
 
-/// Of the rows of one tile.
+/// Where a score stands.
+struct ScorePosition {
+  int batch;
+  int head;  ///< query head
+  int query;
+  int key;
+};
+
+/// Of the rows of one tile. A variant that is a function of the score is its name in `modifies` and a line in modified().
 template <class Config>
 struct ScoreMod {
-  static constexpr bool present = Config::softcap || Config::alibi;
+  static constexpr bool modifies = false;
+  /// Whether Exponents do what apply() does, but for the maximum.
+  static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies;
   static constexpr float kLog2E = 1.44269504088896341f;
 
   const AttentionParams& params;
+  TileCoordinates at;
   Alibi<Config> alibi;
 
   FA2_DEVICE Softcap softcap() const { return {params.softcap}; }
 
   /// 2^(x * scale_log2()) is the exponential of what apply() leaves.
-  FA2_DEVICE float scale_log2() const { return Config::alibi ? kLog2E : params.scale_log2; }
+  FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : params.scale_log2; }
 
-  /// Scores stay without the scale, but negated where it is negative, so that a maximum stays one. With a bias they
-  /// are scaled.
+  /// Of a scaled score, after softcap and ALiBi.
+  FA2_DEVICE float modified(float score, const ScorePosition& /*position*/) const { return score; }
+
+  /// Scores stay without the scale, but negated where it is negative, so that a maximum stays one. With a bias or
+  /// modified() they are scaled.
   template <int kM, int kN>
   FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
     if constexpr (Config::softcap) softcap().apply(scores);
     if constexpr (Config::alibi) {
       alibi.scale_and_bias(scores, first_row, first_key);
+    } else if constexpr (modifies) {
+      for_each_score(scores, [&](float& s) { s *= params.scale; });
     } else if (params.scale < 0.0f) {
       scores.negate();
     }
+    if constexpr (modifies) modify(scores, first_row, first_key);
+  }
+
+ private:
+  template <int kM, int kN>
+  FA2_DEVICE void modify(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    const int first_col = first_key + fragment_col();
+    for_each_score(scores, first_row, [&](int row) {
+      const int head = at.head * Config::packed_heads + RowMap<Config>::head(row);
+      const int query = RowMap<Config>::query(row);
+      return [=](float& s, int col) { s = modified(s, {at.batch, head, query, first_col + col}); };
+    });
   }
 };
 
 template <class Config>
 FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const SequenceShape& shape,
                                          const TileCoordinates& at) {
-  return {params, alibi_of<Config>(params, shape, at)};
+  return {params, at, alibi_of<Config>(params, shape, at)};
 }
 
 /// The exponents of a block's probabilities straight from its scores, for rows whose maximum is known: fewer passes
-/// over the scores than apply() and the softmax make, but not right for every block.
+/// over the scores than apply() and the softmax make, but not right for every block. Unless ScoreMod::fused, of what
+/// apply() left.
 template <class Config>
 struct Exponents {
   const ScoreMod<Config>& mod;
@@ -51,7 +80,7 @@ struct Exponents {
 
   /// For row (m, half) a function of a score and its column; `offset` is that of OnlineSoftmax.
   FA2_DEVICE auto operator()(int m, int half, float offset) {
-    if constexpr (Config::alibi) {
+    if constexpr (fused && Config::alibi) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
       const float rise = mod.alibi.rise(side, row) * mod.kLog2E;
       const float start = ptx::fma_rn(-rise, static_cast<float>(mod.alibi.diagonal(row) - first_col), offset);
@@ -65,17 +94,20 @@ struct Exponents {
 
   /// Whether every row's function is right for the whole block.
   FA2_DEVICE bool are_right() const {
-    return !Config::softcap || last_term >= ptx::bits_of(mod.params.softcap.last_term);
+    return !fused || !Config::softcap || last_term >= ptx::bits_of(mod.params.softcap.last_term);
   }
 
  private:
+  static constexpr bool fused = ScoreMod<Config>::fused;
+
   FA2_DEVICE float of(float s, float add) {
+    if constexpr (!fused) return ptx::fma_rn(s, mod.scale_log2(), add);
     if constexpr (Config::softcap) {
       const float term = mod.softcap().term(s);
       last_term = ptx::min_u32(last_term, ptx::bits_of(term));
       return ptx::fma_rn(mod.softcap().series(s, term), mod.params.softcap.factor_log2, add);
     }
-    return ptx::fma_rn(s, Config::alibi ? mod.params.signed_scale_log2 : mod.params.scale_log2, add);
+    return ptx::fma_rn(s, mod.params.signed_scale_log2, add);
   }
 };
 
