@@ -77,7 +77,7 @@ struct KernelReport {
 /// What runs for this problem, and why.
 struct Explanation {
   AttentionProblem problem;
-  PlanOptions options;
+  PlanOptions options;                ///< what the plan counts on
   std::string arch;                   ///< "sm_90a"
   std::string device;                 ///< device name; empty when asked for an arch without a device
   std::vector<KernelReport> kernels;  ///< in the order of their launches; one, the forward
@@ -142,7 +142,7 @@ struct ContextOptions {
 /// One kernel made by precompile().
 struct PrecompiledKernel {
   AttentionProblem problem;
-  PlanOptions options;
+  PlanOptions options;  ///< of the plans that it is for
   std::string arch;
   std::string key;
   KernelConfig config;
@@ -193,7 +193,7 @@ struct TuneCandidate {
 
 struct TuneReport {
   AttentionProblem problem;
-  PlanOptions options;
+  PlanOptions options;  ///< of the plans that the record is for
   std::string bucket;
   KernelConfig best;
   double best_us = 0;

@@ -97,7 +97,9 @@ std::string key_of(const PlannedProblem& problem) {
 /// Converts to any field's type.
 struct Anything {
   template <class Value>
-  operator Value() const;
+  operator Value() const {
+    return {};
+  }
 };
 
 /// How many initialisers Struct takes.
