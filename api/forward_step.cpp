@@ -56,7 +56,7 @@ LaunchShape shape_of(const AttentionParams& constants, const KernelConfig& confi
   return {static_cast<std::uint32_t>(blocks)};
 }
 
-TensorRef ref(const TensorStrides& strides) {
+Strides ref(const TensorStrides& strides) {
   return {strides.batch, strides.head, strides.row};
 }
 

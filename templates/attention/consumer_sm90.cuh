@@ -11,11 +11,11 @@ template <class Config>
 FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
                         int warpgroup) {
   const AttentionParams& attention = params.attention;
-  const Turns<Config> turns{warpgroup};
+  const WarpgroupOrder<Config> order{warpgroup};
   KeyValueReader<Config> ring{shared, {}};
   TileFollower<Config> tiles{params, shared, 0};
   OutputStore<Config> store{params, shared, tiles.turn, warpgroup};
-  turns.start();
+  order.start();
   for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
     const TileCoordinates at = tile_of(tile, attention);
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
@@ -24,12 +24,12 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
-    MainloopSm90<Config> mainloop{mask,    score_mod, turns, ring, store, shared.queries(buffer, warpgroup),
+    MainloopSm90<Config> mainloop{mask,    score_mod, order, ring, store, shared.queries(buffer, warpgroup),
                                   warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
     mainloop.run(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m),
                  key_blocks(mask, group_row, 64));
-    mainloop.softmax.finish(mainloop.output, Sinks<Config>{attention, at, warp_row});
+    mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row});
     store_lse<Config>(attention, at, warp_row, mainloop.softmax);
     store.start(mainloop.output, {group_row, at.head, at.batch});
   }

@@ -8,7 +8,7 @@ namespace fa2 {
 
 /// The rows of one head of a tensor, starting at `row`.
 template <int kCols>
-FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const TensorRef& strides, int batch, int head,
+FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const Strides& strides, int batch, int head,
                                        i64 row) {
   return {static_cast<const u16*>(data) + batch * strides.batch_stride + head * strides.head_stride +
               row * strides.row_stride,
@@ -62,7 +62,7 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   mainloop.output.clear();
   mainloop.softmax.start(score_mod.scale_log2());
   mainloop.run(mask, score_mod, tile_row + warp_row, q, ring);
-  mainloop.softmax.finish(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});
+  mainloop.softmax.normalize(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});
   store_lse<Config>(params, at, tile_row + warp_row, mainloop.softmax);
   store_output<Config>(params, at, warp_row, mainloop.output, shared);
 }

@@ -15,7 +15,7 @@ namespace fa2 {
 /// Pingpong: warpgroups take turns at issuing products, so that one's softmax runs beside another's products.
 /// Named barriers 1.. are the turns; nobody waits unless Config::pingpong.
 template <class Config>
-struct Turns {
+struct WarpgroupOrder {
   static constexpr int warpgroups = Config::warps / 4;
   int warpgroup;
 
@@ -24,14 +24,14 @@ struct Turns {
       if (warpgroup == 0) ptx::bar_arrive(1, 256);
     }
   }
-  FA2_DEVICE void await() const {
+  FA2_DEVICE void wait() const {
     if constexpr (Config::pingpong) ptx::bar_sync(1 + warpgroup, 256);
   }
   FA2_DEVICE void skip() const {
-    await();
-    pass();
+    wait();
+    arrive();
   }
-  FA2_DEVICE void pass() const {
+  FA2_DEVICE void arrive() const {
     if constexpr (Config::pingpong)
       ptx::bar_arrive(1 + (warpgroup + 1 == warpgroups ? 0 : warpgroup + 1), 256);
   }
@@ -41,13 +41,13 @@ template <class Config>
 struct MainloopSm90 {
   using Element = typename Config::Element;
   using Layout = SharedLayoutSm90<Config>;
-  using Cursor = RingCursor<Config::stages>;
+  using State = PipelineState<Config::stages>;
   using Blocks = KeyBlocks<Config>;
   static constexpr int steps = Config::tile_n / 16;
 
   const Mask<Config>& mask;
   const ScoreMod<Config>& score_mod;
-  const Turns<Config>& turns;
+  const WarpgroupOrder<Config>& order;
   KeyValueReader<Config>& ring;
   OutputStore<Config>& store;
   typename Layout::QueryTile queries;
@@ -77,66 +77,66 @@ struct MainloopSm90 {
   FA2_DEVICE void run_in_sequence(const Blocks& loaded, const Blocks& own) {
     bool first = true;
     for (int n = loaded.end - 1; n >= loaded.begin; --n) {
-      const Cursor keys = ring.take(), values = ring.take();
+      const State keys = ring.take(), values = ring.take();
       const bool above = n >= own.end && n > loaded.begin, below = own.is_below(n) && !first;
       if (Config::skip_masked && (above || below)) {
         ring.skip(keys);
         ring.skip(values);
         continue;
       }
-      ring.await(keys);
+      ring.consumer_wait(keys);
       issue_scores(keys);
       if (first) store.finish_before();
       first = false;
       ptx::wgmma_wait_group<0>();
       hold(scores);
       if (softmax_of(n, own, keys)) softmax.rescale(output);
-      ring.release(keys);
+      ring.consumer_release(keys);
       round_probabilities();
       issue_output(values);
       ptx::wgmma_wait_group<0>();
       hold(output);
-      ring.release(values);
+      ring.consumer_release(values);
     }
   }
 
   /// The next block's Q K^T and this block's P V are in flight together, beside the next block's softmax.
   FA2_DEVICE void run_overlapped(const Blocks& loaded, const Blocks& own) {
     int n = loaded.end - 1;
-    Cursor first = ring.take();
+    State first = ring.take();
     if constexpr (Config::skip_masked) {
       // The producer's order: the keys of a block come before the values of the block above it.
       for (; n >= own.end && n > loaded.begin; --n) {
         ring.skip(first);
         first = ring.take();
         ring.skip(ring.take());
-        turns.skip();
+        order.skip();
       }
     }
     int lowest = loaded.begin;
     if constexpr (Config::skip_masked && Mask<Config>::has_begin) lowest = own.begin < n ? own.begin : n;
-    ring.await(first);
+    ring.consumer_wait(first);
     issue_scores(first);
     store.finish_before();
     ptx::wgmma_wait_group<0>();
     hold(scores);
     exact_softmax_of(n, own);
-    ring.release(first);
+    ring.consumer_release(first);
     round_probabilities();
     while (n-- > lowest) {
-      const Cursor keys = ring.take(), values = ring.take();
-      ring.await(keys);
-      turns.await();
+      const State keys = ring.take(), values = ring.take();
+      ring.consumer_wait(keys);
+      order.wait();
       issue_scores(keys);
       issue_output(values);
-      turns.pass();
+      order.arrive();
       ptx::wgmma_wait_group<1>();
       hold(scores);
       const bool rises = softmax_of(n, own, keys);
-      ring.release(keys);
+      ring.consumer_release(keys);
       ptx::wgmma_wait_group<0>();
       hold(output);
-      ring.release(values);
+      ring.consumer_release(values);
       round_probabilities();
       if (rises) softmax.rescale(output);
     }
@@ -146,48 +146,48 @@ struct MainloopSm90 {
       ring.skip(ring.take());
       --unread;
     }
-    const Cursor values = ring.take();
+    const State values = ring.take();
     issue_output(values);
     ptx::wgmma_wait_group<0>();
     hold(output);
-    ring.release(values);
+    ring.consumer_release(values);
     for (; unread > 0; --unread) {
       ring.skip(ring.take());
-      if (unread % 2 == 1) turns.skip();
+      if (unread % 2 == 1) order.skip();
     }
   }
 
   /// S = Q K^T.
-  FA2_DEVICE void issue_scores(Cursor keys) {
+  FA2_DEVICE void issue_scores(State keys) {
     hold(scores);
     ptx::wgmma_fence();
-    wgmma_nt<Element>(scores, queries, ring.shared.keys(keys.slot));
+    wgmma_nt<Element>(scores, queries, ring.shared.keys(keys.index));
     ptx::wgmma_commit_group();
   }
 
   /// The same by this warp alone: the others of its warpgroup have no reason to come along.
-  FA2_DEVICE void recompute_scores(Cursor keys) {
+  FA2_DEVICE void recompute_scores(State keys) {
     scores.clear();
     FA2_NO_UNROLL
     for (int col = 0; col < Layout::padded_dim; col += 16) {
       gemm_nt_step<Element>(scores, load_operand_a<1>(queries, ptx::warp_index() % 4 * 16, col),
-                            ring.shared.keys(keys.slot), col);
+                            ring.shared.keys(keys.index), col);
     }
     ptx::bar_warp_sync();  // one lane releases what all have read
   }
 
   /// O += P V.
-  FA2_DEVICE void issue_output(Cursor values) {
-    ring.await(values);
+  FA2_DEVICE void issue_output(State values) {
+    ring.consumer_wait(values);
     hold(probabilities);
     hold(output);
     ptx::wgmma_fence();
-    wgmma_nn<Element>(output, probabilities, ring.shared.values(values.slot));
+    wgmma_nn<Element>(output, probabilities, ring.shared.values(values.index));
     ptx::wgmma_commit_group();
   }
 
   /// S becomes P of block `n`, whose keys are still there. Whether the output has to be rescaled.
-  FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, Cursor keys) {
+  FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, State keys) {
     if constexpr (Config::speculative_max) {
       bool rises = false;
       if (may_guess(n, blocks)) {

@@ -6,7 +6,7 @@
 namespace fa2 {
 
 /// Distances in elements between neighbouring batches, heads and rows; the last dimension is contiguous.
-struct TensorRef {
+struct Strides {
   long long batch_stride;
   long long head_stride;
   long long row_stride;
@@ -31,10 +31,10 @@ struct AttentionParams {
   const void* v;
   void* o;
   float* lse;  ///< contiguous (batch, heads_q, seqlen_q), or null
-  TensorRef q_strides;
-  TensorRef k_strides;
-  TensorRef v_strides;
-  TensorRef o_strides;
+  Strides q_strides;
+  Strides k_strides;
+  Strides v_strides;
+  Strides o_strides;
   int seqlen_q;
   int q_rows;  ///< seqlen_q * packed_heads
   int seqlen_k;

@@ -9,14 +9,14 @@ namespace fa2 {
 
 /// A place in a ring of kSlots, and how often it was passed.
 template <int kSlots>
-struct RingCursor {
-  int slot = 0;
-  u32 parity = 0;
+struct PipelineState {
+  int index = 0;
+  u32 phase = 0;
 
   FA2_DEVICE void advance() {
-    if (++slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
+    if (++index == kSlots) {
+      index = 0;
+      phase ^= 1;
     }
   }
 };
@@ -58,27 +58,27 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
 template <class Config>
 struct KeyValueReader {
   SharedLayoutSm90<Config> shared;
-  RingCursor<Config::stages> next;
+  PipelineState<Config::stages> next;
 
   /// The next tile's slot, at once: it may not be loaded yet.
-  FA2_DEVICE RingCursor<Config::stages> take() {
-    const RingCursor<Config::stages> taken = next;
+  FA2_DEVICE PipelineState<Config::stages> take() {
+    const PipelineState<Config::stages> taken = next;
     next.advance();
     return taken;
   }
-  FA2_DEVICE void await(RingCursor<Config::stages> at) const {
-    ptx::mbarrier_wait(shared.slot_full(at.slot), at.parity);
+  FA2_DEVICE void consumer_wait(PipelineState<Config::stages> at) const {
+    ptx::mbarrier_wait(shared.slot_full(at.index), at.phase);
   }
 
   /// A tile that this warpgroup does not need.
-  FA2_DEVICE void skip(RingCursor<Config::stages> at) const {
-    await(at);  // else it would be counted as one that had read what was in the slot before
-    release(at);
+  FA2_DEVICE void skip(PipelineState<Config::stages> at) const {
+    consumer_wait(at);  // else it would be counted as one that had read what was in the slot before
+    consumer_release(at);
   }
 
   /// This warp reads the slot no more; by every warp.
-  FA2_DEVICE void release(RingCursor<Config::stages> at) const {
-    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_empty(at.slot));
+  FA2_DEVICE void consumer_release(PipelineState<Config::stages> at) const {
+    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_empty(at.index));
   }
 };
 

@@ -15,10 +15,10 @@ struct Producer {
 
   const AttentionParamsSm90& params;
   Layout shared;
-  RingCursor<Config::stages> slot;
+  PipelineState<Config::stages> state;
 
   FA2_DEVICE void run() {
-    TileSource<Config> tiles{params, shared, 0};
+    TileScheduler<Config> tiles{params, shared, 0};
     for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
       const TileCoordinates at = tile_of(tile, params.attention);
       const Mask<Config> mask = mask_of<Config>(params.attention, at.batch);
@@ -42,21 +42,21 @@ struct Producer {
   }
 
   FA2_DEVICE void load_keys(const TileCoordinates& at, int n) {
-    load<TensorShape<Config::head_dim>>(shared.keys(slot.slot), params.k, key_rows(at, n));
+    load<TensorShape<Config::head_dim>>(shared.keys(state.index), params.k, key_rows(at, n));
   }
   FA2_DEVICE void load_values(const TileCoordinates& at, int n) {
-    load<TensorShape<Config::head_dim_v>>(shared.values(slot.slot), params.v, key_rows(at, n));
+    load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, key_rows(at, n));
   }
 
   template <class Shape, class Tile>
   FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
-    ptx::mbarrier_wait(shared.slot_empty(slot.slot), slot.parity ^ 1);
+    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
     if (ptx::elect_one()) {
-      ptx::mbarrier_arrive_expect_tx(shared.slot_full(slot.slot), Tile::bytes);
-      tma_load_tile<Shape>(tile, map, from, shared.slot_full(slot.slot));
+      ptx::mbarrier_arrive_expect_tx(shared.slot_full(state.index), Tile::bytes);
+      tma_load_tile<Shape>(tile, map, from, shared.slot_full(state.index));
     }
     ptx::bar_warp_sync();
-    slot.advance();
+    state.advance();
   }
 
   FA2_DEVICE void load_queries(const TileCoordinates& at, TileTurn turn) {

@@ -32,7 +32,7 @@ struct OnlineSoftmax {
   /// What brings the maximum to the unit, of rows fragment_row() and + 8; infinite before the first key. If
   /// `near`, a probability is 2^(score * scale_log2 + offset), else 2^((score + offset) * scale_log2) units.
   float offset[kM][2];
-  float sum[kM][2];         ///< this lane's share of the row's sum
+  float row_sum[kM][2];     ///< this lane's share of the row's sum
   float correction[kM][2];  ///< factor of the output, where the last step asked for one
   float tolerated[kM][2];   ///< the lane's share of a block's sum up to which none of its keys weighs much
   // The same in every lane of the warp:
@@ -44,7 +44,7 @@ struct OnlineSoftmax {
     near = settled = false;
     for_each_row([&](int m, int half) {
       offset[m][half] = ptx::infinity();
-      sum[m][half] = 0.0f;
+      row_sum[m][half] = 0.0f;
     });
   }
 
@@ -56,8 +56,8 @@ struct OnlineSoftmax {
     if (!near) subtract_maximum(scores);
     for_each_row([&](int m, int half) {
       const float add = near ? offset[m][half] : Unit::log2;
-      sum[m][half] += exponentiate(scores, m, half,
-                                   [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
+      row_sum[m][half] += exponentiate(scores, m, half,
+                                       [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
     });
     look_ahead();
     return rises;
@@ -84,7 +84,7 @@ struct OnlineSoftmax {
       }
       look_ahead();
     }
-    for_each_row([&](int m, int half) { sum[m][half] += partial[m][half]; });
+    for_each_row([&](int m, int half) { row_sum[m][half] += partial[m][half]; });
     return true;
   }
 
@@ -97,9 +97,9 @@ struct OnlineSoftmax {
   /// Divides the output by the row sums, once for the whole row; rows without any visible key become 0.
   /// sinks(m, half): what joins the row's scores without a key, base 2; only if Sinks::present.
   template <int kN, class Sinks>
-  FA2_DEVICE void finish(AccumulatorTile<kM, kN>& output, const Sinks& sinks) {
+  FA2_DEVICE void normalize(AccumulatorTile<kM, kN>& output, const Sinks& sinks) {
     for_each_row([&](int m, int half) {
-      float& total = sum[m][half];
+      float& total = row_sum[m][half];
       total += ptx::shfl_bfly(total, 1);
       total += ptx::shfl_bfly(total, 2);
       float factor = total == 0.0f ? 0.0f : ptx::rcp_rn(total);
@@ -109,11 +109,11 @@ struct OnlineSoftmax {
     if constexpr (Sinks::present) near = true;  // as merge() leaves the rows
   }
 
-  /// Natural log of the row's sum of exponentials; after finish().
+  /// Natural log of the row's sum of exponentials; after normalize().
   FA2_DEVICE float log_sum_exp(int m, int half, float empty_row) const {
     constexpr float kLn2 = 0.693147180559945309f;
-    const float log2_sum = ptx::lg2_approx(sum[m][half]);
-    if (sum[m][half] == 0.0f) return empty_row;
+    const float log2_sum = ptx::lg2_approx(row_sum[m][half]);
+    if (row_sum[m][half] == 0.0f) return empty_row;
     if (near) return (log2_sum - offset[m][half]) * kLn2;
     return ptx::fma_rn(-offset[m][half], scale_log2 * kLn2, (log2_sum - Unit::log2) * kLn2);
   }
@@ -121,13 +121,13 @@ struct OnlineSoftmax {
  private:
   /// A sink is a partial result without an output, merged as such. Returns the factor of this one's output.
   FA2_DEVICE float merge(int m, int half, float sink) {
-    const float log2_sum = ptx::lg2_approx(sum[m][half]), x = offset[m][half];
+    const float log2_sum = ptx::lg2_approx(row_sum[m][half]), x = offset[m][half];
     const float own = near ? log2_sum - x : ptx::fma_rn(-x, scale_log2, log2_sum - Unit::log2);
     const float larger = ptx::max_f32(own, sink);
     if (larger == -ptx::infinity()) return 0.0f;
     const float both =
         larger + ptx::lg2_approx(ptx::ex2_approx(own - larger) + ptx::ex2_approx(sink - larger));
-    sum[m][half] = 1.0f;
+    row_sum[m][half] = 1.0f;
     offset[m][half] = -both;
     return ptx::ex2_approx(own - both);
   }
@@ -218,7 +218,7 @@ struct OnlineSoftmax {
     bool heavy = false;
     for_each_row([&](int m, int half) {
       highest[m][half] = lane_maximum(scores, m, half);
-      heavy |= exponent_of(highest[m][half], m, half) > ptx::lg2_approx(tolerable(2.0f * sum[m][half]));
+      heavy |= exponent_of(highest[m][half], m, half) > ptx::lg2_approx(tolerable(2.0f * row_sum[m][half]));
     });
     // The whole warp decides, so that the branch skips the rescale's instructions and not only its effect.
     if (!ptx::vote_any(heavy)) return false;
@@ -238,7 +238,7 @@ struct OnlineSoftmax {
     for_each_row([&](int m, int half) {
       offset[m][half] = after[m][half];
       correction[m][half] = ptx::ex2_approx(after[m][half] - before[m][half]);
-      sum[m][half] *= correction[m][half];
+      row_sum[m][half] *= correction[m][half];
     });
     return true;
   }
@@ -252,7 +252,7 @@ struct OnlineSoftmax {
       // The smaller one also where a row has seen no key yet: of inf - inf and 0 the 0.
       const float exponent = ptx::min_f32((offset[m][half] - before) * scale_log2, 0.0f);
       correction[m][half] = ptx::ex2_approx(exponent);
-      sum[m][half] *= correction[m][half];
+      row_sum[m][half] *= correction[m][half];
     });
     near = false;
   }
@@ -263,7 +263,7 @@ struct OnlineSoftmax {
     bool heavy = false;
     for_each_row([&](int m, int half) {
       largest[m][half] = lane_maximum(probabilities, m, half);
-      heavy |= !(largest[m][half] <= tolerable(2.0f * sum[m][half]));
+      heavy |= !(largest[m][half] <= tolerable(2.0f * row_sum[m][half]));
     });
     return ptx::vote_any(heavy);
   }
@@ -282,7 +282,7 @@ struct OnlineSoftmax {
       const float units = ptx::max_f32(largest[m][half] * (1.0f / Unit::value), 1.0f);
       offset[m][half] -= ptx::lg2_approx(units);
       correction[m][half] = ptx::rcp_rn(units);
-      sum[m][half] *= correction[m][half];
+      row_sum[m][half] *= correction[m][half];
       partial[m][half] *= correction[m][half];
       scale_row(probabilities, m, half, correction[m][half]);
     });
@@ -294,8 +294,8 @@ struct OnlineSoftmax {
   FA2_DEVICE void look_ahead() {
     bool hangs = false;
     for_each_row([&](int m, int half) {
-      tolerated[m][half] = tolerable(4.0f * sum[m][half]);
-      hangs |= sum[m][half] < 0.25f * Unit::value;
+      tolerated[m][half] = tolerable(4.0f * row_sum[m][half]);
+      hangs |= row_sum[m][half] < 0.25f * Unit::value;
     });
     settled = near && !ptx::vote_any(hangs);
   }

@@ -13,7 +13,7 @@ constexpr u32 kNoTile = 0xffffffffu;
 
 /// Asked by the producer's warp.
 template <class Config>
-struct TileSource {
+struct TileScheduler {
   const AttentionParamsSm90& params;
   SharedLayoutSm90<Config> shared;
   u32 tile;
