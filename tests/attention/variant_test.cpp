@@ -210,6 +210,44 @@ TEST_CASE("windows of any width: no key, one key, all of them, and beyond the se
   }
 }
 
+// The kernel has a series for scores below a quarter of the cap, and another way for those beyond.
+TEST_CASE("softcaps above every score, among them, and below nearly all") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 100, 330);
+  problem.softcap = true;
+  GuardedCall call(problem);
+  for (const float cap : {1e5f, 40.0f, 12.0f, 9.0f, 0.5f, 1e-4f}) {
+    for (const float scale : {0.125f, -0.125f}) {
+      call.args.softcap = cap;
+      call.args.softmax_scale = scale;
+      INFO("softcap ", cap, ", scale ", scale);
+      expect_contract_with(call, {kConfigs80[1], kConfigs90[0], kConfigs90[1]});
+    }
+  }
+  for (const float scale : {0.0f, 1e-9f, 1e4f}) {
+    call.args.softcap = 20;
+    call.args.softmax_scale = scale;
+    INFO("scale ", scale);
+    expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+  }
+}
+
+// As many as of plain attention: half as many again as two blocks an SM of an H100 or H200 are.
+TEST_CASE("main loop 90 and more tiles than blocks, with every variant") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = with(kVariants.back(), problem_of(DType::f16, MaskKind::none, 16, 20, 90));
+  problem.batch = 25, problem.heads_q = 16, problem.heads_kv = 4;
+  GuardedCall call(problem);
+  for (const std::string schedule : {"0", "1", "2"}) {
+    expect_contract_with(
+        call, {"mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1,"
+               "speculative_max=1,skip_masked=1,schedule=" +
+               schedule});
+  }
+}
+
 TEST_CASE("sinks that dominate, that are nothing, and rows that have nothing else") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
