@@ -176,7 +176,7 @@ using Ranges = std::array<ByteRange, kOperandCount>;
 void check_overlaps(Violations& found, const Operands& operands, const Ranges& ranges) {
   for (std::size_t i = 0; i < kOperandCount; ++i) {
     const Operand& written = operands.list[i];
-    if (!written.is_written()) continue;
+    if (!written.is_written() || ranges[i].begin == ranges[i].end) continue;
     for (std::size_t j = 0; j < kOperandCount; ++j) {
       const Operand& other = operands.list[j];
       if (j == i || (j > i && other.is_written()) || !ranges[i].touches(ranges[j])) continue;
