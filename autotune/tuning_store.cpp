@@ -35,9 +35,9 @@ std::string field_of(const SizeLog2& size) {
   return fmt::format("{}_log2", size.name);
 }
 
-AttentionProblem with_every_size() {
-  AttentionProblem problem;
-  AttentionProblem::visit(
+PlannedProblem with_every_size() {
+  PlannedProblem problem;
+  PlannedProblem::visit(
       [](const char*, FieldRole, auto& value) {
         if constexpr (kIsOptional<std::decay_t<decltype(value)>>) value.emplace();
       },

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
-#include <generator/tile_schedule.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 
@@ -14,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <templates/attention/tile_schedule.cuh>
 #include <utility>
 #include <vector>
 

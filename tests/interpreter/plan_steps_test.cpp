@@ -60,7 +60,7 @@ class TwoSteps {
 
   void choose(const interpreter::Options& options) {
     auto plan = std::make_shared<AttentionPlan::Impl>();
-    plan->problem = kProblem;
+    plan->problem = PlannedProblem(kProblem, {});
     plan->device = kInterpreterDevice;
     for (std::size_t i = 0; i < 2; ++i) {
       Step step;

@@ -24,7 +24,7 @@ TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory
   for (const AttentionProblem& p : problems) {
     CAPTURE(to_string(p));
     const AttentionArgs args = inputs.args(p);
-    CHECK(violations_of(p, args).empty());
+    CHECK(violations_of(PlannedProblem(p, {}), args).empty());
     if (!p.alibi) continue;
     of_heads = args.alibi_slopes;
     const auto h = static_cast<std::size_t>(p.heads_q - 1);

@@ -78,9 +78,9 @@ TEST_CASE("distance sums the exponents' differences within the same traits") {
 }
 
 TEST_CASE("a bucket of windows: which there are is a trait, how wide they are a size") {
-  const AttentionProblem plain = problem(1, 8, 8, 4096, 4096);
+  const PlannedProblem plain = problem(1, 8, 8, 4096, 4096);
   const auto with = [&](std::optional<std::int64_t> left, std::optional<std::int64_t> right) {
-    AttentionProblem p = plain;
+    PlannedProblem p = plain;
     p.window_left = left;
     p.window_right = right;
     return bucket_of(p);
@@ -100,21 +100,21 @@ TEST_CASE("a bucket of windows: which there are is a trait, how wide they are a 
   CHECK(distance(with(1024, 256), with(4096, 128)) == 3);
   CHECK(to_string(with(1023, {})).find(" window_left ~1024 seqlen_q ~4096") != std::string::npos);
   for (const Bucket& bucket : {with(1024, {}), with(0, 0), with({}, 300)}) {
-    AttentionProblem traits = plain;
+    PlannedProblem traits = plain;
     if (log2_of(bucket, "window_left") >= 0) traits.window_left = 0;
     if (log2_of(bucket, "window_right") >= 0) traits.window_right = 0;
     CHECK(bucket_of(problem_of(bucket, traits)) == bucket);
   }
 
   // A causal mask leaves nothing after the diagonal to bound.
-  AttentionProblem causal = plain, bounded = plain;
+  PlannedProblem causal = plain, bounded = plain;
   causal.mask = bounded.mask = MaskKind::causal_bottom_right;
   bounded.window_right = 16;
   CHECK(bucket_of(causal) == bucket_of(bounded));
 }
 
 TEST_CASE("a bucket of variants with numbers: only that there is one counts") {
-  AttentionProblem p = problem(1, 8, 8, 4096, 4096);
+  PlannedProblem p = problem(1, 8, 8, 4096, 4096);
   const Bucket plain = bucket_of(p);
   for (bool AttentionProblem::*variant :
        {&AttentionProblem::softcap, &AttentionProblem::alibi, &AttentionProblem::sinks}) {

@@ -140,16 +140,16 @@ TEST_CASE("a windowed problem follows records of windows alone, of its width or 
   ChoiceSettings settings;
   settings.tune = TuneMode::stored;
   const auto windowed = [](std::int64_t left) {
-    AttentionProblem p = some_problem();
+    PlannedProblem p = some_problem();
     p.mask = MaskKind::causal_bottom_right;
     p.window_left = left;
     return p;
   };
-  AttentionProblem causal = windowed(0);
+  PlannedProblem causal = windowed(0);
   causal.window_left.reset();
   TuningStore store("");
   ConfigChooser chooser(settings, store);
-  const auto origin = [&](const AttentionProblem& p) {
+  const auto origin = [&](const PlannedProblem& p) {
     return chooser.choose(p, some_gpu(), must_not_search).origin;
   };
   store.add(record("Some GPU", causal));
@@ -160,7 +160,7 @@ TEST_CASE("a windowed problem follows records of windows alone, of its width or 
   CHECK(origin(windowed(512)) == ConfigOrigin::tuned_nearest);
   CHECK(origin(windowed(8)) == ConfigOrigin::heuristic);  // five octaves away
   CHECK(origin(causal) == ConfigOrigin::tuned_exact);
-  AttentionProblem both_sides = windowed(256);
+  PlannedProblem both_sides = windowed(256);
   both_sides.mask = MaskKind::none;
   CHECK(origin(both_sides) == ConfigOrigin::heuristic);
 }

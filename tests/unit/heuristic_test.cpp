@@ -13,8 +13,8 @@ using namespace fa2;
 
 namespace {
 
-AttentionProblem long_problem(int head_dim, std::int64_t seqlen = 32768) {
-  AttentionProblem p{.head_dim = head_dim, .mask = MaskKind::causal_bottom_right, .heads_q = 16};
+PlannedProblem long_problem(int head_dim, std::int64_t seqlen = 32768) {
+  PlannedProblem p({.head_dim = head_dim, .mask = MaskKind::causal_bottom_right, .heads_q = 16}, {});
   p.seqlen_q = p.seqlen_k = seqlen;
   return p.normalized();
 }
@@ -73,7 +73,7 @@ TEST_CASE("heuristic: heads that share keys are packed until they fill a tile") 
 }
 
 TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") {
-  AttentionProblem p = long_problem(128);
+  PlannedProblem p = long_problem(128);
   CHECK(table_length(p, 32768) == 32768);
   p.window_left = 511;
   CHECK(table_length(p, 32768) == 1024);
@@ -93,11 +93,11 @@ TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the se
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {
       for (const std::int64_t width : {1, 16, 64, 512, 4096, 1 << 30}) {
-        AttentionProblem windowed = long_problem(dim);
+        PlannedProblem windowed = long_problem(dim);
         windowed.window_left = width - 1;
         CAPTURE(to_string(windowed));
         CAPTURE(std::string(arch.name));
-        const AttentionProblem causal = long_problem(dim, std::min<std::int64_t>(2 * width, 32768));
+        const PlannedProblem causal = long_problem(dim, std::min<std::int64_t>(2 * width, 32768));
         const HeuristicChoice choice = heuristic(windowed, arch);
         CHECK(choice.config.tile_m == heuristic(causal, arch).config.tile_m);
         CHECK(choice.config.tile_n == heuristic(causal, arch).config.tile_n);
@@ -107,7 +107,7 @@ TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the se
     }
   }
   // Or else this would say nothing.
-  AttentionProblem narrow = long_problem(128), wide = long_problem(128);
+  PlannedProblem narrow = long_problem(128), wide = long_problem(128);
   narrow.window_left = 511;
   wide.window_left = 8191;
   CHECK_FALSE(heuristic(narrow, *find_arch("sm_90a")).config == heuristic(wide, *find_arch("sm_90a")).config);
@@ -117,7 +117,7 @@ TEST_CASE("heuristic: valid with every variant") {
   for (const Arch& arch : known_archs()) {
     for (int dim = 8; dim <= 256; dim += 8) {
       for (int variants = 0; variants < 16; ++variants) {
-        AttentionProblem p{.head_dim = dim};
+        PlannedProblem p({.head_dim = dim}, {});
         p.seqlen_q = p.seqlen_k = 4096;
         if (variants & 1) p.window_left = p.window_right = 500;
         p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;

@@ -67,10 +67,10 @@ TEST_CASE("a record survives the round trip on one line") {
 }
 
 TEST_CASE("a record of a problem with windows survives it too, with the sizes that its problem has") {
-  const AttentionProblem plain{.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096};
+  const PlannedProblem plain({.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096}, {});
   for (const std::optional<std::int64_t> left : {std::optional<std::int64_t>{}, {1023}}) {
     for (const std::optional<std::int64_t> right : {std::optional<std::int64_t>{}, {0}, {500}}) {
-      AttentionProblem p = plain;
+      PlannedProblem p = plain;
       p.window_left = left;
       p.window_right = right;
       TuningRecord made = record();

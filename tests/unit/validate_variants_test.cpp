@@ -12,7 +12,7 @@ using namespace fa2;
 
 namespace {
 
-using P = AttentionProblem;
+using P = PlannedProblem;
 using A = AttentionArgs;
 
 constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
@@ -24,7 +24,7 @@ void* at(std::uintptr_t address) {
 }
 
 P problem() {
-  return P{.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 16, .seqlen_k = 32}
+  return P({.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 16, .seqlen_k = 32}, {})
       .normalized();
 }
 

@@ -119,7 +119,7 @@ TEST_CASE("visible keys: a problem has edges if any query of any length misses a
     CAPTURE(to_string(p));
     if (!has_edges(p)) CHECK(sees_all(p));
     CHECK(has_edges(p) == (p.mask != MaskKind::none || p.window_left || p.window_right));
-    CHECK(has_edges(traits_of(p)) == has_edges(p));
+    CHECK(has_edges(traits_of({p, {}})) == has_edges(p));
   }
 }
 
