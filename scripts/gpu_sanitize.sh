@@ -6,7 +6,8 @@ cases=${2:-'any layout*,rows that*,every configuration computes bf16*,every conf
 failed=0
 for tool in memcheck racecheck initcheck synccheck; do
   log=$(mktemp)
-  timeout 280 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "$tests" -tc="$cases" >"$log" 2>&1
+  # Errors of the API are what some of the tests provoke, and check.
+  timeout 280 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 --print-limit 5 "$tests" -tc="$cases" >"$log" 2>&1
   status=$?
   echo "$tool: exit status $status; $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1 | sed 's/=* *//'); $(grep 'test cases:' "$log" | tail -1)"
   if [ $status != 0 ]; then failed=1; head -40 "$log"; fi

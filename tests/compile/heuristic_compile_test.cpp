@@ -1,5 +1,5 @@
 // Every kernel the heuristic picks for common head dims compiles for every GPU family without spilling a
-// register.
+// register; with variants for two of them.
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -19,35 +19,65 @@ using namespace fa2;
 
 namespace {
 
-/// Distinct kernels, by key.
+/// Distinct, by key.
+class Kernels {
+ public:
+  void add(const PlannedProblem& problem, const Arch& arch) {
+    const PlannedProblem p = problem.normalized();
+    KernelSource source = render({traits_of(p), heuristic(p, arch).config, arch});
+    by_key_.try_emplace(source.key, std::move(source));
+  }
+
+  std::vector<KernelSource> list() && {
+    std::vector<KernelSource> list;
+    for (auto& [key, source] : by_key_) list.push_back(std::move(source));
+    return list;
+  }
+
+ private:
+  std::map<std::string, KernelSource> by_key_;
+};
+
+PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
+  PlannedProblem p;
+  p.head_dim = head_dim;
+  p.mask = mask;
+  p.seqlen_q = p.seqlen_k = seqlen;
+  return p;
+}
+
 std::vector<KernelSource> heuristic_kernels() {
-  std::map<std::string, KernelSource> kernels;
+  Kernels kernels;
   for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
-    const Arch& arch = *find_arch(name);
     for (const int head_dim : {40, 64, 96, 128, 192, 200, 256}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-        for (const int seqlen : {64, 4096}) {
-          PlannedProblem p;
-          p.head_dim = head_dim;
-          p.mask = mask;
-          p.seqlen_q = p.seqlen_k = seqlen;
-          p = p.normalized();
-          KernelSource source = render({traits_of(p), heuristic(p, arch).config, arch});
-          kernels.try_emplace(source.key, std::move(source));
-        }
+        for (const int seqlen : {64, 4096}) kernels.add(square(head_dim, mask, seqlen), *find_arch(name));
       }
     }
   }
-  std::vector<KernelSource> list;
-  for (auto& [key, source] : kernels) list.push_back(std::move(source));
-  return list;
+  return std::move(kernels).list();
 }
 
-}  // namespace
+/// Each variant alone and all together, with masks and lengths that differ from one to the next.
+std::vector<KernelSource> variant_kernels() {
+  Kernels kernels;
+  int i = 0;
+  for (const char* name : {"sm_80", "sm_90a"}) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const int variants : {1, 2, 4, 8, 15}) {
+        PlannedProblem p = square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none,
+                                  i % 3 == 0 ? 1024 : 8192);
+        if (variants & 1) p.window_left = p.window_right = 4096;
+        p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+        kernels.add(p, *find_arch(name));
+        ++i;
+      }
+    }
+  }
+  return std::move(kernels).list();
+}
 
-TEST_CASE("the heuristic's kernels compile for every GPU family without spills") {
-  if (fa2::test::nvrtc_missing()) return;
-  const std::vector<KernelSource> kernels = heuristic_kernels();
+void check_that_they_compile_without_spills(const std::vector<KernelSource>& kernels) {
   const auto compiler = make_nvrtc_compiler();
   std::vector<std::string> errors(kernels.size());
   std::vector<KernelBinary> binaries(kernels.size());
@@ -65,4 +95,16 @@ TEST_CASE("the heuristic's kernels compile for every GPU family without spills")
     worst_registers = std::max(worst_registers, binaries[i].resources.registers);
   }
   MESSAGE(kernels.size() << " kernels, at most " << worst_registers << " registers");
+}
+
+}  // namespace
+
+TEST_CASE("the heuristic's kernels compile for every GPU family without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(heuristic_kernels());
+}
+
+TEST_CASE("the heuristic's kernels with variants compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(variant_kernels());
 }
