@@ -1,6 +1,7 @@
 // Windows, softcap, ALiBi and sinks in the words of the fa2 command.
 #include <doctest/doctest.h>
 #include <tests/support/command.h>
+#include <tests/support/sanitizers.h>
 #include <tools/npy.h>
 
 #include <cmath>
@@ -48,6 +49,10 @@ std::vector<float> output_of(const Command& fa2) {
 }  // namespace
 
 TEST_CASE("cli variants: run computes each, and all of them, as the reference does") {
+  if (FA2_SANITIZES_ADDRESSES || FA2_SANITIZES_THREADS) {
+    MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
+    return;
+  }
   const Command fa2;
   const std::string run = run_of(fa2) + " --check --json";
   REQUIRE(fa2.run(run).status == 0);
