@@ -24,13 +24,11 @@ struct Alibi {
   }
 
   FA2_DEVICE float slope_of(int row) const {
-    return Config::packed_heads == 1 ? first_slope : slope_of_head(RowMap<Config>::head(row));
+    return Config::packed_heads == 1 ? first_slope : slope_of_head(query_head<Config>(at, row));
   }
 
-  /// Of one of the heads that share the tile.
   FA2_DEVICE float slope_of_head(int head) const {
-    return ptx::ld_global_f32(params.alibi_slopes + at.batch * params.alibi_batch_stride +
-                              at.head * Config::packed_heads + head);
+    return ptx::ld_global_f32(params.alibi_slopes + at.batch * params.alibi_batch_stride + head);
   }
 
   template <int kM, int kN>
@@ -74,7 +72,7 @@ template <class Config>
 FA2_DEVICE Alibi<Config> alibi_of(const AttentionParams& params, const SequenceShape& shape,
                                   const TileCoordinates& at) {
   Alibi<Config> alibi{params, shape, at, 0.0f};
-  if constexpr (Config::alibi) alibi.first_slope = alibi.slope_of_head(0);
+  if constexpr (Config::alibi) alibi.first_slope = alibi.slope_of_head(query_head<Config>(at, 0));
   return alibi;
 }
 

@@ -54,7 +54,7 @@ struct ScoreMod {
   FA2_DEVICE void modify(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
     const int first_col = first_key + fragment_col();
     for_each_score(scores, first_row, [&](int row) {
-      const int head = at.head * Config::packed_heads + RowMap<Config>::head(row);
+      const int head = query_head<Config>(at, row);
       const int query = RowMap<Config>::query(row);
       return [=](float& s, int col) { s = modified(s, {at.batch, head, query, first_col + col}); };
     });

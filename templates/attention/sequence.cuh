@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/params.cuh"
+#include "attention/scheduler.cuh"
 #include "ptx/keywords.cuh"
 
 namespace fa2 {
@@ -27,5 +28,11 @@ struct RowMap {
     return static_cast<int>(static_cast<u32>(row) % Config::packed_heads);
   }
 };
+
+/// The query head of a row of a tile.
+template <class Config>
+FA2_DEVICE int query_head(const TileCoordinates& at, int row) {
+  return at.head * Config::packed_heads + RowMap<Config>::head(row);
+}
 
 }  // namespace fa2

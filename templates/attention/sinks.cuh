@@ -21,8 +21,7 @@ struct Sinks {
   FA2_DEVICE float operator()(int m, int half) const {
     constexpr float kLog2E = 1.44269504088896341f;
     const int row = first_row + 16 * m + 8 * half + fragment_row();
-    const int head = at.head * Config::packed_heads + RowMap<Config>::head(row);
-    return ptx::ld_global_f32(params.sinks + head) * kLog2E;
+    return ptx::ld_global_f32(params.sinks + query_head<Config>(at, row)) * kLog2E;
   }
 };
 
