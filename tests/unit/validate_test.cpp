@@ -6,17 +6,15 @@
 #include <cmath>
 #include <limits>
 
+#include "../support/request.h"
+
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
 constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
-
-/// An address: nothing here is ever dereferenced.
-void* at(std::uintptr_t address) {
-  return reinterpret_cast<void*>(address);
-}
 
 PlannedProblem problem() {
   PlannedProblem p;
@@ -28,18 +26,6 @@ PlannedProblem problem() {
   p.seqlen_q = 16;
   p.seqlen_k = 32;
   return p.normalized();
-}
-
-AttentionArgs arguments(const AttentionProblem& p) {
-  return bshd_args(p, at(0x1000000), at(0x2000000), at(0x3000000), at(0x4000000),
-                   reinterpret_cast<float*>(at(0x5000000)));
-}
-
-/// "field: value" of each violation, joined by newlines; rules are checked apart where the text matters.
-std::string fields(const std::vector<Violation>& violations) {
-  std::string text;
-  for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + v.field + ": " + v.value;
-  return text;
 }
 
 template <class Change>

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <vector>
+
+#include "../support/request.h"
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
@@ -18,26 +20,9 @@ using A = AttentionArgs;
 constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
 
-/// An address: nothing here is ever dereferenced.
-void* at(std::uintptr_t address) {
-  return reinterpret_cast<void*>(address);
-}
-
 P problem() {
   return P({.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 16, .seqlen_k = 32}, {})
       .normalized();
-}
-
-A arguments(const P& p) {
-  return bshd_args(p, at(0x1000000), at(0x2000000), at(0x3000000), at(0x4000000),
-                   reinterpret_cast<float*>(at(0x5000000)));
-}
-
-/// "field: value" of each violation, joined by newlines.
-std::string fields(const std::vector<Violation>& violations) {
-  std::string text;
-  for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + v.field + ": " + v.value;
-  return text;
 }
 
 template <class Change>
