@@ -115,8 +115,12 @@ Explanation explained(const PlannedProblem& problem, const Target& target, Kerne
   kernel.config = choice.config;
   kernel.config_origin = choice.origin;
   kernel.config_reason = choice.reason;
-  return {problem,         problem, std::string(target.arch.name), target.device, {std::move(kernel)},
-          std::move(notes)};
+  return {.problem = problem,
+          .options = problem,
+          .arch = std::string(target.arch.name),
+          .device = target.device,
+          .kernels = {std::move(kernel)},
+          .notes = std::move(notes)};
 }
 
 std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {

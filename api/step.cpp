@@ -33,7 +33,10 @@ class StepMemory final : public LaunchMemory {
       if (!operand.is_absent()) ranges.push_back(memory_of(operand, use.access));
     }
     if (const std::byte* const workspace = workspace_of(step_, call_.args)) {
-      ranges.push_back({"workspace", workspace, step_.workspace.bytes, Access::read_write});
+      ranges.push_back({.name = "workspace",
+                        .begin = workspace,
+                        .bytes = step_.workspace.bytes,
+                        .access = Access::read_write});
     } else if (step_.counters) {
       ranges.push_back(step_.counters->memory());
     }
