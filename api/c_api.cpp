@@ -3,10 +3,10 @@
 #include <api/c_structs.h>
 #include <api/explanation.h>
 #include <api/plan.h>
-#include <api/validate.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
 #include <fmt/format.h>
+#include <operation/validate.h>
 
 #include <cstdlib>
 #include <cstring>

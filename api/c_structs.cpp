@@ -1,10 +1,10 @@
 // What callers' structs hold, as this library knows them.
 #include <api/c_structs.h>
 #include <api/settings.h>
-#include <api/validate.h>
 #include <fmt/format.h>
 #include <generator/arch.h>
 #include <generator/enum_words.h>
+#include <operation/validate.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,11 +1,8 @@
 // Context: the memo of plans in front of choosing, compiling and loading.
 #include <api/boundary.h>
 #include <api/context.h>
-#include <api/forward_step.h>
-#include <api/gpu_trial.h>
 #include <api/plan.h>
 #include <api/precompile.h>
-#include <api/validate.h>
 #include <autotune/cached_choices.h>
 #include <autotune/candidates.h>
 #include <autotune/tuner.h>
@@ -14,6 +11,9 @@
 #include <generator/text.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
+#include <operation/forward_step.h>
+#include <operation/gpu_trial.h>
+#include <operation/validate.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 
@@ -229,9 +229,13 @@ Context& Context::default_context() {
 
 void Context::attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream) try {
   require_valid_problem_of(problem, args);
-  const PlannedProblem p(problem.normalized(), options_kept_by(problem, args));
+  Operands operands = operands_of(problem, args);
+  const PlannedProblem p(problem.normalized(), options_kept_by(problem, operands));
   const int ordinal = has_output(p) ? current_device() : 0;
-  if (const auto plan = impl_->plans.find({p, ordinal})) return plan->run(args, stream);
+  if (const auto plan = impl_->plans.find({p, ordinal})) {
+    operands.set_workspace_bytes(plan->workspace_bytes());
+    return plan->impl().run(args, operands, stream);
+  }
 
   require_valid(p, args);
   if (!has_output(p)) return;

@@ -1,7 +1,7 @@
 // AttentionPlan: validate once, launch each step.
 #include <api/boundary.h>
 #include <api/plan.h>
-#include <api/validate.h>
+#include <operation/validate.h>
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 
@@ -26,15 +26,17 @@ void require_usable(const AttentionPlan::Impl& plan, const AttentionArgs& args, 
 
 }  // namespace
 
-void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
-  const Impl& plan = *impl_;
-  if (plan.steps.empty()) return require_valid(plan.problem, args);
-  const ScopedContext context(plan.device);
-  const Operands operands = operands_of(plan.problem, args, plan.workspace.bytes);
-  require_usable(plan, args, operands);
+void AttentionPlan::Impl::run(const AttentionArgs& args, const Operands& operands, Stream stream) const {
+  if (steps.empty()) return require_valid(problem, args);
+  const ScopedContext context(device);
+  require_usable(*this, args, operands);
   WrittenBytes written;
-  const Call call{.problem = plan.problem, .args = args, .operands = operands, .written = &written};
-  for (const Step& step : plan.steps) launch(step, call, stream);
+  const Call call{.problem = problem, .args = args, .operands = operands, .written = &written};
+  for (const Step& step : steps) launch(step, call, stream);
+}
+
+void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
+  impl_->run(args, operands_of(impl_->problem, args, impl_->workspace.bytes), stream);
 } catch (...) {
   rethrow_as_error();
 }

@@ -1,9 +1,9 @@
 // The inside of an AttentionPlan.
 #pragma once
 
-#include <api/step.h>
 #include <fa2/attention.h>
 #include <generator/kernel_spec.h>
+#include <operation/step.h>
 
 #include <utility>
 #include <vector>
@@ -16,6 +16,9 @@ struct AttentionPlan::Impl {
   std::vector<Step> steps;    ///< in the order of their launches; none: the output has no element
   WorkspaceLayout workspace;  ///< of the steps' parts
   Explanation explanation;
+
+  /// What AttentionPlan::run() does. `operands`: of the plan's problem and `args`.
+  void run(const AttentionArgs& args, const Operands& operands, Stream stream) const;
 
   /// The next step, and its part of the workspace.
   void add(Step step) {

@@ -1,8 +1,8 @@
 // Precompilation: no GPU, no driver.
 #include <api/precompile.h>
-#include <api/validate.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <operation/validate.h>
 #include <runtime/parallel.h>
 
 #include <exception>

@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 # Without precompiled headers, which have every file read what only some include.
 commands=$(mktemp -d); trap 'rm -rf "$commands"' EXIT
 sed -E 's/-Winvalid-pch( -Xclang [^ ]+)+//' "$1/compile_commands.json" >"$commands/compile_commands.json"
-git ls-files 'generator/*.cpp' 'runtime/*.cpp' 'interpreter/*.cpp' 'autotune/*.cpp' 'api/*.cpp' |
+git ls-files 'generator/*.cpp' 'runtime/*.cpp' 'interpreter/*.cpp' 'autotune/*.cpp' 'operation/*.cpp' 'api/*.cpp' |
   xargs -P "$(nproc)" -n 4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p "$commands" 2>/dev/null

@@ -1,5 +1,5 @@
 // Random inputs: made once on the host, repeated on the device.
-#include <api/trial_data.h>
+#include <operation/trial_data.h>
 #include <tools/bench_inputs.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The flags that several verbs share.
-#include <api/validate.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
+#include <operation/validate.h>
 #include <tools/problem_options.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Tensors between files and the library.
-#include <api/validate.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <operation/validate.h>
 #include <tools/tensor_files.h>
 
 #include <cmath>

@@ -1,9 +1,9 @@
 // Windows, softcap, ALiBi and sinks: alone, in pairs and all together, on both main loops.
-#include <api/validate.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
 #include <generator/kernel_spec.h>
+#include <operation/validate.h>
 #include <runtime/device.h>
 
 #include <array>
@@ -90,7 +90,8 @@ void expect_contract_with(GuardedCall& call, const std::vector<std::string>& con
     ContextOptions options = untuned();
     options.config = parse_config(config);
     options.config->skip_masked &= has_edges(call.problem);
-    const PlannedProblem planned(call.problem, options_kept_by(call.problem, call.args));
+    const PlannedProblem planned(call.problem,
+                                 options_kept_by(call.problem, operands_of(call.problem, call.args)));
     if (why_rejected(planned, *options.config, device(device_under_test()).arch)) continue;
     Context context(options);
     INFO(config);

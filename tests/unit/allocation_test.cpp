@@ -1,11 +1,11 @@
 // A call in steady use allocates nothing, whichever main loop it runs. Kernels do nothing here: launching is
 // the driver's business on a GPU, and interpreting one is no part of the promise.
 #include <api/context.h>
-#include <api/forward_step.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
+#include <operation/forward_step.h>
 #include <runtime/device.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // The grid and the parameters of a forward.
-#include <api/forward_step.h>
 #include <doctest/doctest.h>
+#include <operation/forward_step.h>
 
 #include <cfloat>
 #include <cmath>

@@ -1,9 +1,9 @@
 // What is said once of an operand holds everywhere: these cases go over the list.
-#include <api/operands.h>
-#include <api/overlap.h>
-#include <api/validate.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <operation/operands.h>
+#include <operation/overlap.h>
+#include <operation/validate.h>
 
 #include <set>
 #include <string>

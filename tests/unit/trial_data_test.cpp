@@ -1,6 +1,6 @@
 // Shapes, inputs and comparisons of a search.
-#include <api/trial_data.h>
 #include <doctest/doctest.h>
+#include <operation/trial_data.h>
 
 #include <cmath>
 

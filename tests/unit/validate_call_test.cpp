@@ -1,6 +1,6 @@
 // A problem and its arguments, judged together.
-#include <api/validate.h>
 #include <doctest/doctest.h>
+#include <operation/validate.h>
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // Every rule of problems and arguments, on both sides of its limit.
-#include <api/overlap.h>
-#include <api/validate.h>
 #include <doctest/doctest.h>
+#include <operation/overlap.h>
+#include <operation/validate.h>
 
 #include <cmath>
 #include <limits>
@@ -143,7 +143,7 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
   A a = arguments(p);
   a.q = at(0x1000002);
   CHECK(violations_of(p, a).at(0).rule.find("RowAlignment::element") != std::string::npos);
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::element);
   p.row_alignment = RowAlignment::element;
   CHECK(violations_of(p, a).empty());
   a.q = at(0x1000001);
@@ -153,23 +153,23 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
 TEST_CASE("validate: options_kept_by looks at what a kernel touches") {
   P p = problem();
   A a = arguments(p);
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
   a.o_strides.row = 260;
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::element);
   p.seqlen_q = 1;
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
   a.k = at(0x2000002);
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::element);
   p.seqlen_k = 0;
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
   p.batch = 0, a.q = at(0x1000001);
-  CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
+  CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
 
   P defaults = problem();  // heads_kv 0 means heads_q: the head stride of K is in use
   defaults.heads_kv = 0;
   A odd = arguments(defaults);
   odd.k_strides.head = 4;
-  CHECK(options_kept_by(defaults, odd).row_alignment == RowAlignment::element);
+  CHECK(options_kept_by(defaults, operands_of(defaults, odd)).row_alignment == RowAlignment::element);
 }
 
 TEST_CASE("validate: strides of 0 and below are no bytes16") {
@@ -178,15 +178,15 @@ TEST_CASE("validate: strides of 0 and below are no bytes16") {
     A a = arguments(p);
     a.k_strides.row = stride;
     p.row_alignment = RowAlignment::bytes16;
-    CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16_any_order);
+    CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16_any_order);
     CHECK(fields(violations_of(p, a)) == "k_strides.row: " + std::to_string(stride));
     CHECK(violations_of(p, a).at(0).rule.find("bytes16_any_order") != std::string::npos);
     p.row_alignment = RowAlignment::bytes16_any_order;
     CHECK(violations_of(p, a).empty());
     p.seqlen_k = 1;
-    CHECK(options_kept_by(p, a).row_alignment == RowAlignment::bytes16);
+    CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
     a.q = at(0x1000008);
-    CHECK(options_kept_by(p, a).row_alignment == RowAlignment::element);
+    CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::element);
     CHECK(fields(violations_of(p, a)) == "q: 0x1000008");
   }
 }

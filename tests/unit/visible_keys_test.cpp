@@ -1,10 +1,10 @@
 // Which keys queries see, against a count of the reference's is_visible(): every mask and kind of window.
-#include <api/forward_step.h>
-#include <api/tensor_maps.h>
-#include <api/trial_data.h>
 #include <doctest/doctest.h>
 #include <generator/kernel_spec.h>
 #include <generator/visible_keys.h>
+#include <operation/forward_step.h>
+#include <operation/tensor_maps.h>
+#include <operation/trial_data.h>
 #include <reference/attention_reference.h>
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>

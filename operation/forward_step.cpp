@@ -1,8 +1,8 @@
 // The arithmetic of a forward's launch.
-#include <api/forward_step.h>
-#include <api/tensor_maps.h>
 #include <generator/kernel_kind.h>
 #include <generator/visible_keys.h>
+#include <operation/forward_step.h>
+#include <operation/tensor_maps.h>
 
 #include <algorithm>
 #include <cfloat>

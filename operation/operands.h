@@ -58,6 +58,10 @@ struct Operands {
   std::array<Operand, kOperandCount> list;
 
   const Operand& operator[](Role role) const { return list[static_cast<std::size_t>(role)]; }
+  /// Once the plan is known.
+  void set_workspace_bytes(std::size_t bytes) {
+    list[static_cast<std::size_t>(Role::workspace)].extents[3] = static_cast<std::int64_t>(bytes);
+  }
   auto begin() const { return list.begin(); }
   auto end() const { return list.end(); }
 };

@@ -1,11 +1,11 @@
 // The rules every problem and every call must obey. Host only: nothing is dereferenced.
 #pragma once
 
-#include <api/operands.h>
 #include <fa2/args.h>
 #include <fa2/errors.h>
 #include <fa2/problem.h>
 #include <generator/kernel_spec.h>
+#include <operation/operands.h>
 #include <runtime/device.h>
 
 #include <string>
@@ -49,7 +49,7 @@ std::vector<Violation> violations_of_residency(const Operands& operands, int dev
 
 /// What holds of one call, and a plan for it may be promised: RowAlignment looks at every pointer and used stride
 /// (extent > 1) of the strided operands that a kernel touches.
-PlanOptions options_kept_by(const AttentionProblem& problem, const AttentionArgs& args);
+PlanOptions options_kept_by(const AttentionProblem& problem, const Operands& operands);
 
 /// @throws InvalidRequest with everything that violations_of() finds.
 void require_valid(const PlannedProblem& problem);

@@ -1,8 +1,8 @@
 // Rank 5: columns of a group, rows, groups, heads, batches; or, with heads packed into a tile, columns,
 // packed heads, rows, heads, batches.
-#include <api/tensor_maps.h>
 #include <generator/rules/rules.h>
 #include <generator/visible_keys.h>
+#include <operation/tensor_maps.h>
 #include <runtime/tensor_map.h>
 
 namespace fa2 {

@@ -1,11 +1,11 @@
 // The rules of problems and arguments. The valid path computes and compares; every text is made in a cold
 // branch.
-#include <api/overlap.h>
-#include <api/validate.h>
 #include <fmt/format.h>
 #include <generator/arch.h>
 #include <generator/enum_words.h>
 #include <generator/text.h>
+#include <operation/overlap.h>
+#include <operation/validate.h>
 
 #include <algorithm>
 #include <cmath>
@@ -333,10 +333,10 @@ std::vector<Violation> violations_of_residency(const Operands& operands, int dev
   return found;
 }
 
-PlanOptions options_kept_by(const AttentionProblem& problem, const AttentionArgs& args) {
+PlanOptions options_kept_by(const AttentionProblem& problem, const Operands& operands) {
   if (computes_nothing(problem)) return {};
   bool aligned = true, ascending = true;
-  for (const Operand& t : operands_of(problem, args)) {
+  for (const Operand& t : operands) {
     if (!t.strided || t.is_absent()) continue;
     aligned &= has_16_byte_rows(t);
     ascending &= has_ascending_strides(t);

@@ -1,8 +1,8 @@
 // Shapes, inputs and comparisons of a search; host only.
-#include <api/trial_data.h>
 #include <fmt/format.h>
 #include <generator/float_bits.h>
 #include <generator/visible_keys.h>
+#include <operation/trial_data.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // The launch of a forward: its grid and its parameters.
 #pragma once
 
-#include <api/step.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
+#include <operation/step.h>
 #include <runtime/kernel.h>
 #include <runtime/launch_counters.h>
 

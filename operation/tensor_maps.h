@@ -1,9 +1,9 @@
 // Q, K, V and O of a call as TMA sees them.
 #pragma once
 
-#include <api/operands.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
+#include <operation/operands.h>
 
 #include <templates/attention/params.cuh>
 

@@ -1,11 +1,11 @@
 // One launch of a plan, and how it is made of a call.
 #pragma once
 
-#include <api/operands.h>
-#include <api/workspace.h>
 #include <fa2/args.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
+#include <operation/operands.h>
+#include <operation/workspace.h>
 #include <runtime/kernel.h>
 #include <runtime/launch_counters.h>
 

@@ -1,7 +1,7 @@
 // Where an operand lies in memory, and whether two of them touch the same bytes.
 #pragma once
 
-#include <api/operands.h>
+#include <operation/operands.h>
 
 namespace fa2 {
 

@@ -1,10 +1,10 @@
 // A search's candidates on a real GPU.
 #pragma once
 
-#include <api/operands.h>
-#include <api/step.h>
-#include <api/trial_data.h>
 #include <autotune/tuner.h>
+#include <operation/operands.h>
+#include <operation/step.h>
+#include <operation/trial_data.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>

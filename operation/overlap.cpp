@@ -1,5 +1,5 @@
 // Extents and overlaps of strided tensors, in 128-bit arithmetic so that no stride can wrap around.
-#include <api/overlap.h>
+#include <operation/overlap.h>
 
 #include <algorithm>
 #include <utility>

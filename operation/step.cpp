@@ -1,6 +1,6 @@
 // Fills the parameters in once, and launches.
-#include <api/overlap.h>
-#include <api/step.h>
+#include <operation/overlap.h>
+#include <operation/step.h>
 #include <runtime/graph.h>
 
 namespace fa2 {

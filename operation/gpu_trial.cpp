@@ -1,9 +1,9 @@
 // Compiles, loads, checks and times candidates on a GPU.
-#include <api/forward_step.h>
-#include <api/gpu_trial.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <operation/forward_step.h>
+#include <operation/gpu_trial.h>
 #include <runtime/log.h>
 
 #include <algorithm>

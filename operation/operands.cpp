@@ -1,6 +1,6 @@
 // What attention reads and writes.
-#include <api/operands.h>
-#include <api/workspace.h>
+#include <operation/operands.h>
+#include <operation/workspace.h>
 
 namespace fa2 {
 namespace {
