@@ -1,5 +1,6 @@
 // AttentionArgs for the two contiguous layouts.
 #include <fa2/args.h>
+#include <generator/sequences.h>
 
 #include <limits>
 
@@ -28,10 +29,11 @@ using Layout = TensorStrides (*)(std::int64_t seqlen, std::int64_t heads, std::i
 AttentionArgs contiguous_args(const AttentionProblem& problem, Layout layout) {
   const AttentionProblem p = problem.normalized();
   AttentionArgs args;
-  args.q_strides = layout(p.seqlen_q, p.heads_q, p.head_dim);
-  args.k_strides = layout(p.seqlen_k, p.heads_kv, p.head_dim);
-  args.v_strides = layout(p.seqlen_k, p.heads_kv, p.head_dim_v);
-  args.o_strides = layout(p.seqlen_q, p.heads_q, p.head_dim_v);
+  const std::int64_t q_rows = q_entries(p).rows, k_rows = k_entries(p).rows;
+  args.q_strides = layout(q_rows, p.heads_q, p.head_dim);
+  args.k_strides = layout(k_rows, p.heads_kv, p.head_dim);
+  args.v_strides = layout(k_rows, p.heads_kv, p.head_dim_v);
+  args.o_strides = layout(q_rows, p.heads_q, p.head_dim_v);
   return args;
 }
 

@@ -49,12 +49,19 @@ void set(std::optional<Value>& field, std::int64_t size) {
   if (field) set(*field, size);
 }
 
+/// Sums of lengths are sizes of varlen alone.
+bool is_total(std::string_view field) {
+  return field == "total_q" || field == "total_k";
+}
+
 /// Calls size(name, value) for each of Bucket::sizes: those that the problem has.
 template <class Problem, class Size>
 void visit_sizes(Problem& problem, const Size& size) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole role, auto& value) {
-        if (role == FieldRole::sizes && !is_batch_or_heads(name) && is_given(value)) size(name, value);
+        if (role != FieldRole::sizes || is_batch_or_heads(name) || (is_total(name) && !problem.varlen))
+          return;
+        if (is_given(value)) size(name, value);
       },
       problem);
 }

@@ -42,6 +42,7 @@ PlannedProblem with_every_size() {
         if constexpr (kIsOptional<std::decay_t<decltype(value)>>) value.emplace();
       },
       problem);
+  problem.varlen = true;
   return problem;
 }
 

@@ -1,4 +1,5 @@
 // Query i sees the keys from its diagonal - window_left to its diagonal + window_right, of those that there are.
+#include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
@@ -38,6 +39,7 @@ double keys_before(const AttentionProblem& p, std::int64_t beyond) {
 }  // namespace
 
 VisibleKeys visible_keys(const AttentionProblem& p) {
+  if (p.varlen) return {0, k_entries(p).rows};
   const bool top_left = p.mask == MaskKind::causal_top_left;
   VisibleKeys keys{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
   if (p.window_left && !top_left && p.seqlen_k > 0) {
@@ -48,7 +50,8 @@ VisibleKeys visible_keys(const AttentionProblem& p) {
   return keys;
 }
 
-double visible_pairs(const AttentionProblem& p) {
+double visible_pairs(const AttentionProblem& problem) {
+  const AttentionProblem p = with_mean_lengths(problem);
   const std::int64_t diagonal = first_diagonal(p);
   const auto right = right_of(p);
   const double up_to_end = right ? keys_before(p, diagonal + *right + 1)

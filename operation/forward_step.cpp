@@ -1,5 +1,6 @@
 // The arithmetic of a forward's launch.
 #include <generator/kernel_kind.h>
+#include <generator/sequences.h>
 #include <generator/visible_keys.h>
 #include <operation/forward_step.h>
 #include <operation/tensor_maps.h>
@@ -26,7 +27,8 @@ bool is_persistent(const KernelConfig& config) {
   return config.schedule != kOneTileEach;
 }
 
-/// All but pointers, strides, scale and empty_row_lse. Validation keeps batch * heads_q * q_tiles below 2^31.
+/// All but pointers, strides, scale and empty_row_lse. Validation keeps batch * heads_q * q_tiles below 2^31, and what
+/// packed sequences have of tiles.
 AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& config) {
   const std::int64_t heads = p.heads_q / config.packed_heads;
   const std::int64_t q_rows = p.seqlen_q * config.packed_heads;
@@ -42,15 +44,23 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
   params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
   params.window_right = width_of(p.window_right, p.seqlen_q);
   params.first_key = static_cast<int>(visible_keys(p).first);
+  params.sequences.total_q = static_cast<int>(q_entries(p).rows);
+  params.sequences.total_k = static_cast<int>(k_entries(p).rows);
+  params.sequences.batch = static_cast<int>(p.batch);
   return params;
 }
 
-std::int64_t tiles_of(const AttentionParams& constants) {
-  return std::int64_t{constants.q_tiles} * constants.head_count;
+/// As many as there can be: of packed sequences, each may end inside a tile.
+std::int64_t most_tiles(const AttentionProblem& p, const AttentionParams& constants,
+                        const KernelConfig& config) {
+  const std::int64_t of_longest = std::int64_t{constants.q_tiles} * constants.head_count;
+  if (p.total_q == 0) return of_longest;
+  const std::int64_t packed = p.total_q * config.packed_heads / config.tile_m + p.batch;
+  return std::min(of_longest, packed * constants.heads_q);
 }
 
-LaunchShape shape_of(const AttentionParams& constants, const KernelConfig& config, int sm_count) {
-  std::int64_t blocks = tiles_of(constants);
+LaunchShape shape_of(std::int64_t tiles, const KernelConfig& config, int sm_count) {
+  std::int64_t blocks = tiles;
   if (is_persistent(config))
     blocks = std::min<std::int64_t>(blocks, std::int64_t{sm_count} * config.ctas_per_sm);
   return {static_cast<std::uint32_t>(blocks)};
@@ -100,6 +110,10 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.alibi_slopes = args.alibi_slopes;
   params.alibi_batch_stride = args.alibi_slopes_per_batch ? p.heads_q : 0;
   params.sinks = args.sinks;
+  params.sequences.cu_seqlens_q = args.cu_seqlens_q;
+  params.sequences.cu_seqlens_k = args.cu_seqlens_k;
+  params.sequences.seqused_q = args.seqused_q;
+  params.sequences.seqused_k = args.seqused_k;
   const float infinity = std::numeric_limits<float>::infinity();
   params.empty_row_lse = args.empty_row_lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
 }
@@ -136,10 +150,11 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count,
                   std::shared_ptr<LaunchCounters> counters) {
   const AttentionParams constants = constants_of(problem, config);
+  const std::int64_t tiles = most_tiles(problem, constants, config);
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;
-  step.shape = shape_of(constants, config, sm_count);
+  step.shape = shape_of(tiles, config, sm_count);
   step.uses = every_operand(problem);
   if (kind_of(config).params == KernelParams::attention) {
     step.constants.emplace(constants);
@@ -148,7 +163,7 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   }
   AttentionParamsSm90 params{};
   params.attention = constants;
-  params.tile_count = static_cast<unsigned>(tiles_of(constants));
+  params.tile_count = static_cast<unsigned>(tiles);
   params.block_count = step.shape.grid;
   step.constants.emplace(params);
   step.fill = fill_sm90;
@@ -162,7 +177,8 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
 
 int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
   if (p.mask == MaskKind::none) return 1;
-  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads, groups = p.batch * p.heads_kv;
+  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads,
+                     groups = p.varlen ? p.heads_kv : p.batch * p.heads_kv;
   std::int64_t most_heads = 64;
   if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {
     const std::int64_t head_bytes =

@@ -1,4 +1,5 @@
 // What attention reads and writes.
+#include <generator/sequences.h>
 #include <operation/operands.h>
 #include <operation/workspace.h>
 
@@ -22,6 +23,14 @@ Operand optional(std::string_view name, Access access, const void* data, Element
                  const std::array<std::int64_t, 4>& extents) {
   return {
       .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
+}
+
+/// Where packed sequences begin and end; absent where they are batched.
+Operand borders(std::string_view name, const std::int32_t* data, const AttentionProblem& p,
+                std::int64_t total) {
+  Operand operand = optional(name, Access::read, data, ElementType::i32, {total > 0, 1, 1, p.batch + 1});
+  operand.optional = false;
+  return operand;
 }
 
 /// A number a query head; of each batch where `per_batch` says so.
@@ -60,15 +69,19 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::
   const ElementType element = p.dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
   const std::int64_t heads_kv = p.heads_kv == 0 ? p.heads_q : p.heads_kv;
   const std::int64_t dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
+  const Entries q = q_entries(p), k = k_entries(p);
+  const std::int64_t sequences = p.varlen ? p.batch : 0;
   Operands operands{{
-      rows_of("q", Access::read, args.q, element, {p.batch, p.heads_q, p.seqlen_q, p.head_dim},
-              args.q_strides),
-      rows_of("k", Access::read, args.k, element, {p.batch, heads_kv, p.seqlen_k, p.head_dim},
-              args.k_strides),
-      rows_of("v", Access::read, args.v, element, {p.batch, heads_kv, p.seqlen_k, dim_v}, args.v_strides),
-      rows_of("o", Access::write, args.o, element, {p.batch, p.heads_q, p.seqlen_q, dim_v}, args.o_strides),
-      optional("lse", Access::write, args.lse, ElementType::f32, {p.batch, p.heads_q, p.seqlen_q, 1}),
+      rows_of("q", Access::read, args.q, element, {q.count, p.heads_q, q.rows, p.head_dim}, args.q_strides),
+      rows_of("k", Access::read, args.k, element, {k.count, heads_kv, k.rows, p.head_dim}, args.k_strides),
+      rows_of("v", Access::read, args.v, element, {k.count, heads_kv, k.rows, dim_v}, args.v_strides),
+      rows_of("o", Access::write, args.o, element, {q.count, p.heads_q, q.rows, dim_v}, args.o_strides),
+      optional("lse", Access::write, args.lse, ElementType::f32, {q.count, p.heads_q, q.rows, 1}),
       workspace_of(args.workspace, workspace_bytes),
+      borders("cu_seqlens_q", args.cu_seqlens_q, p, p.total_q),
+      borders("cu_seqlens_k", args.cu_seqlens_k, p, p.total_k),
+      optional("seqused_q", Access::read, args.seqused_q, ElementType::i32, {1, 1, 1, sequences}),
+      optional("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
   }};
   add_variants(operands, p, args);
   return operands;

@@ -14,7 +14,19 @@
 namespace fa2 {
 
 /// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order.
-enum class Role : std::uint8_t { q, k, v, o, lse, workspace, variants };
+enum class Role : std::uint8_t {
+  q,
+  k,
+  v,
+  o,
+  lse,
+  workspace,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  seqused_q,
+  seqused_k,
+  variants
+};
 
 /// How many of the variants' numbers are tensors.
 constexpr std::size_t variant_operand_count() {
@@ -31,7 +43,7 @@ inline constexpr std::size_t kOperandCount =
     static_cast<std::size_t>(Role::variants) + variant_operand_count();
 
 /// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
-/// column).
+/// column); packed sequences are a batch of one.
 struct Operand {
   std::string_view name;  ///< of its pointer in AttentionArgs
   ElementType element = ElementType::f16;

@@ -1,6 +1,7 @@
 // Rank 5: columns of a group, rows, groups, heads, batches; or, with heads packed into a tile, columns,
 // packed heads, rows, heads, batches.
 #include <generator/rules/rules.h>
+#include <generator/sequences.h>
 #include <generator/visible_keys.h>
 #include <operation/tensor_maps.h>
 #include <runtime/tensor_map.h>
@@ -51,8 +52,9 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows,
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const Operands& operands,
                       AttentionParamsSm90& params) {
   constexpr std::int32_t kQueriesOfWarpgroup = 64;
-  params.q = map_of(operands[Role::q], {0, p.seqlen_q}, kQueriesOfWarpgroup, config.packed_heads);
-  params.o = map_of(operands[Role::o], {0, p.seqlen_q}, kQueriesOfWarpgroup, config.packed_heads);
+  const std::int64_t queries = q_entries(p).rows;
+  params.q = map_of(operands[Role::q], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
+  params.o = map_of(operands[Role::o], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
   if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
   const auto [first, count] = visible_keys(p);
   params.k = map_of(operands[Role::k], {first, count}, config.tile_n);

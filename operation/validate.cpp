@@ -47,8 +47,18 @@ bool is_seqlen(std::int64_t length) {
   return length >= 0 && length <= kLongestSequence;
 }
 
+/// Each sequence may end inside a tile.
+void check_packed_grid(Violations& found, const AttentionProblem& p) {
+  const std::int64_t most = kLargestGrid / p.heads_q - p.total_q / kSmallestTile;
+  if (p.batch <= most) return;
+  found.push_back({"heads_q * (total_q / 16 + batch)",
+                   fmt::format("{} * ({} + {})", p.heads_q, p.total_q / kSmallestTile, p.batch),
+                   "must be at most 2147483647, the largest grid of one launch; split the batch"});
+}
+
 void check_grid(Violations& found, const AttentionProblem& p) {
-  if (p.batch < 0 || p.heads_q < 1 || !is_seqlen(p.seqlen_q)) return;
+  if (p.batch < 0 || p.heads_q < 1 || !is_seqlen(p.seqlen_q) || !is_seqlen(p.total_q)) return;
+  if (p.total_q > 0) return check_packed_grid(found, p);
   const std::int64_t tiles = (p.seqlen_q + kSmallestTile - 1) / kSmallestTile;
   std::int64_t heads = 0, blocks = 0;
   const bool overflows =
@@ -216,6 +226,23 @@ void check_variants(Violations& found, const AttentionProblem& problem, const At
                                problem, args);
 }
 
+/// `name` and `table` of packed sequences' borders; a missing one is an operand's affair.
+void check_table(Violations& found, const char* name, const std::int32_t* table, bool is_used,
+                 const char* rule) {
+  if (!is_used && table != nullptr) found.push_back({name, "given", rule});
+}
+
+/// Tables of lengths that the problem does not have would go unheard.
+void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
+  constexpr const char* kUsed = "must be null, or the problem's varlen true";
+  check_table(found, "cu_seqlens_q", args.cu_seqlens_q, p.total_q > 0,
+              "must be null, or the problem's total_q above 0");
+  check_table(found, "cu_seqlens_k", args.cu_seqlens_k, p.total_k > 0,
+              "must be null, or the problem's total_k above 0");
+  check_table(found, "seqused_q", args.seqused_q, p.varlen, kUsed);
+  check_table(found, "seqused_k", args.seqused_k, p.varlen, kUsed);
+}
+
 bool computes_nothing(const AttentionProblem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0;
 }
@@ -225,7 +252,8 @@ bool has_shapes(const AttentionProblem& normalized) {
   const AttentionProblem& p = normalized;
   const auto is_extent = [](std::int64_t n) { return n >= 0 && n <= std::int64_t{1} << 32; };
   return p.head_dim > 0 && p.head_dim_v > 0 && is_extent(p.batch) && is_extent(p.heads_q) &&
-         is_extent(p.heads_kv) && is_extent(p.seqlen_q) && is_extent(p.seqlen_k);
+         is_extent(p.heads_kv) && is_extent(p.seqlen_q) && is_extent(p.seqlen_k) && is_extent(p.total_q) &&
+         is_extent(p.total_k);
 }
 
 }  // namespace
@@ -254,6 +282,10 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
        {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
     if (width) check_number(found, name, *width, *width >= 0, "must be at least 0, or absent for no bound");
   }
+  for (const auto& [name, total] : {std::pair{"total_q", p.total_q}, {"total_k", p.total_k}}) {
+    check_number(found, name, total, is_seqlen(total), "must be in 0..2147482624");
+    if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
+  }
   check_grid(found, p);
   return found;
 }
@@ -274,6 +306,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
   check_scalars(found, args);
   check_variants(found, problem, args);
   if (computes_nothing(problem)) return found;
+  check_tables(found, problem, args);
 
   Ranges ranges;
   for (std::size_t i = 0; i < kOperandCount; ++i)

@@ -77,6 +77,8 @@ CUtensorMapDataType driver_type(ElementType element) {
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case ElementType::f32:
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case ElementType::i32:
+      return CU_TENSOR_MAP_DATA_TYPE_INT32;
     case ElementType::byte:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case ElementType::f16:

@@ -32,14 +32,25 @@ struct AttentionArgs {
   const void* k = nullptr;
   const void* v = nullptr;
   void* o = nullptr;
-  /// Optional float32 (batch, heads_q, seqlen_q), contiguous: natural log of the sum of exp(S) over the keys that a
+  /// Optional float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) of packed sequences, contiguous: natural log of the sum of exp(S) over the keys that a
   /// query sees, and of its head's sink.
   float* lse = nullptr;
 
-  TensorStrides q_strides;
+  TensorStrides q_strides;  ///< of packed sequences, batch strides say nothing
   TensorStrides k_strides;
   TensorStrides v_strides;
   TensorStrides o_strides;
+
+  /// Where the problem has total_q (total_k), else null: int32 (batch + 1) on the device. Sequence b of Q and O (K and V)
+  /// is the rows [cu_seqlens[b], cu_seqlens[b + 1]); rows of no sequence may hold anything, and those of O keep what they
+  /// hold. They must not descend, nor leave [0, total]: what does is cut off where a sequence would leave the tensor, and
+  /// with FA2_CHECK=1, and on the interpreter, an InvalidRequest before the launch.
+  const std::int32_t* cu_seqlens_q = nullptr;
+  const std::int32_t* cu_seqlens_k = nullptr;
+  /// Optional with varlen: int32 (batch) on the device, how many of a sequence's rows count, from its first on. The others
+  /// are as rows of no sequence.
+  const std::int32_t* seqused_q = nullptr;
+  const std::int32_t* seqused_k = nullptr;
 
   /// Any finite value, negative and 0 included; unset means 1 / sqrt(head_dim).
   std::optional<float> softmax_scale;
@@ -70,10 +81,10 @@ struct AttentionArgs {
   }
 };
 
-/// Arguments for contiguous (batch, seqlen, heads, dim) tensors.
+/// Arguments for contiguous (batch, seqlen, heads, dim) tensors, or (total, heads, dim) of packed sequences.
 FA2_API AttentionArgs bshd_args(const AttentionProblem&, const void* q, const void* k, const void* v, void* o,
                                 float* lse = nullptr);
-/// Arguments for contiguous (batch, heads, seqlen, dim) tensors.
+/// Arguments for contiguous (batch, heads, seqlen, dim) tensors, or (heads, total, dim) of packed sequences.
 FA2_API AttentionArgs bhsd_args(const AttentionProblem&, const void* q, const void* k, const void* v, void* o,
                                 float* lse = nullptr);
 

@@ -44,12 +44,21 @@ struct AttentionProblem {
   /// A logit a head joins every row's softmax and has no value, so that a row's probabilities add up to less than 1.
   /// Takes AttentionArgs::sinks. A row that sees no key keeps O = 0; its LSE is the sink's.
   bool sinks = false;
+  /// Sequences have lengths of their own, which only the device knows (AttentionArgs::cu_seqlens_q and its like): one plan
+  /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then the longest that a sequence may be; a
+  /// longer one is cut. Masks, windows and biases are each sequence's: its own lengths align them.
+  bool varlen = false;
 
   std::int64_t batch = 1;     ///< >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
   std::int64_t heads_kv = 0;  ///< divides heads_q (grouped-query attention); 0 means heads_q
   std::int64_t seqlen_q = 0;  ///< 0 .. 2^31 - 1024
   std::int64_t seqlen_k = 0;  ///< 0 .. 2^31 - 1024; 0 keys give O = 0
+  /// With varlen, 0 .. 2^31 - 1024: the rows of all sequences, which lie one after the other: Q and O are then
+  /// (total_q, heads_q, dim), LSE (heads_q, total_q). 0: Q, O and LSE are batched as without varlen, and sequences begin
+  /// where their batch entry does.
+  std::int64_t total_q = 0;
+  std::int64_t total_k = 0;  ///< the same of K and V
 
   /// Calls field(name, role, value...) for each field in order, with its values in all of `problems`.
   template <class Field, class... Problem>
@@ -64,11 +73,14 @@ struct AttentionProblem {
     field("softcap", specialises, problems.softcap...);
     field("alibi", specialises, problems.alibi...);
     field("sinks", specialises, problems.sinks...);
+    field("varlen", specialises, problems.varlen...);
     field("batch", sizes, problems.batch...);
     field("heads_q", sizes, problems.heads_q...);
     field("heads_kv", sizes, problems.heads_kv...);
     field("seqlen_q", sizes, problems.seqlen_q...);
     field("seqlen_k", sizes, problems.seqlen_k...);
+    field("total_q", sizes, problems.total_q...);
+    field("total_k", sizes, problems.total_k...);
   }
 
   /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in, and without a window_right that a

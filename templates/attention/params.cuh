@@ -25,12 +25,23 @@ struct SoftcapParams {
   float limit;        ///< c / scale
 };
 
+/// What the device reads the lengths of sequences from; see AttentionArgs.
+struct SequenceTables {
+  const int* cu_seqlens_q;  ///< (batch + 1); null: sequences are the entries of the batch
+  const int* cu_seqlens_k;
+  const int* seqused_q;  ///< (batch), or null
+  const int* seqused_k;
+  int total_q;  ///< rows of a head of Q in one entry of the batch: all of them where sequences are packed
+  int total_k;
+  int batch;
+};
+
 struct AttentionParams {
   const void* q;
   const void* k;
   const void* v;
   void* o;
-  float* lse;  ///< contiguous (batch, heads_q, seqlen_q), or null
+  float* lse;  ///< contiguous (batch, heads_q, seqlen_q) or (heads_q, total_q), or null
   Strides q_strides;
   Strides k_strides;
   Strides v_strides;
@@ -56,6 +67,7 @@ struct AttentionParams {
   const float* alibi_slopes;     ///< (heads_q) or (batch, heads_q)
   long long alibi_batch_stride;  ///< 0 or the number of heads
   const float* sinks;            ///< (heads_q)
+  SequenceTables sequences;
 };
 
 /// For the sm_90 kernel: Q, K, V and O as TMA sees them, one box a warpgroup's queries or a block's keys.

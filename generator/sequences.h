@@ -1,0 +1,36 @@
+// How tensors hold the sequences of a problem.
+#pragma once
+
+#include <fa2/problem.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace fa2 {
+
+/// A tensor's first and third dimension.
+struct Entries {
+  std::int64_t count = 0;
+  std::int64_t rows = 0;
+};
+
+/// Those of Q and O: one for each of the batch, or one with the rows of all sequences.
+constexpr Entries q_entries(const AttentionProblem& p) {
+  return p.total_q > 0 ? Entries{1, p.total_q} : Entries{p.batch, p.seqlen_q};
+}
+/// Those of K and V.
+constexpr Entries k_entries(const AttentionProblem& p) {
+  return p.total_k > 0 ? Entries{1, p.total_k} : Entries{p.batch, p.seqlen_k};
+}
+
+/// The batched problem that a packed one is judged by before anybody knows its lengths: its sequences have the mean ones.
+constexpr AttentionProblem with_mean_lengths(const AttentionProblem& packed) {
+  AttentionProblem p = packed;
+  const auto mean = [&](std::int64_t total) { return (total + p.batch - 1) / p.batch; };
+  if (p.batch > 0 && p.total_q > 0) p.seqlen_q = std::min(p.seqlen_q, mean(p.total_q));
+  if (p.batch > 0 && p.total_k > 0) p.seqlen_k = std::min(p.seqlen_k, mean(p.total_k));
+  p.total_q = p.total_k = 0;
+  return p;
+}
+
+}  // namespace fa2
