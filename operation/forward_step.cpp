@@ -163,7 +163,6 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   }
   AttentionParamsSm90 params{};
   params.attention = constants;
-  params.tile_count = static_cast<unsigned>(tiles);
   params.block_count = step.shape.grid;
   step.constants.emplace(params);
   step.fill = fill_sm90;

@@ -67,4 +67,15 @@ FA2_DEVICE bool vote_any(bool predicate, Site site = {}) {
   return vote;
 }
 
+FA2_DEVICE u32 vote_ballot(bool predicate, Site site = {}) {
+  u32 vote = predicate;
+  const auto collect = [](Machine&, int, void* const* lanes, Site) {
+    u32 all = 0;
+    for (int lane = 0; lane < 32; ++lane) all |= *static_cast<u32*>(lanes[lane]) << lane;
+    for (int lane = 0; lane < 32; ++lane) *static_cast<u32*>(lanes[lane]) = all;
+  };
+  machine->warp_wide("vote.sync.ballot", collect, &vote, false, site);
+  return vote;
+}
+
 }  // namespace fa2::ptx

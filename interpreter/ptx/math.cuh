@@ -45,6 +45,14 @@ FA2_DEVICE float abs_f32(float x) {
   return flushed(__builtin_fabsf(x));
 }
 
+FA2_DEVICE int clz(u32 x) {
+  return x == 0 ? 32 : __builtin_clz(x);
+}
+
+FA2_DEVICE int popc(u32 x) {
+  return __builtin_popcount(x);
+}
+
 FA2_DEVICE u32 min_u32(u32 a, u32 b) {
   return a < b ? a : b;
 }

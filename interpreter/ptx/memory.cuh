@@ -41,6 +41,12 @@ FA2_DEVICE float ld_global_f32(const float* address, Site site = {}) {
   return value;
 }
 
+FA2_DEVICE int ld_global_s32(const int* address, Site site = {}) {
+  int value;
+  machine->load_global(address, &value, 4, site);
+  return value;
+}
+
 FA2_DEVICE void st_global_u16(void* address, u16 value, Site site = {}) {
   machine->store_global(address, &value, 2, site);
 }

@@ -16,22 +16,26 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
   TileFollower<Config> tiles{params, shared, 0};
   OutputStore<Config> store{params, shared, tiles.turn, warpgroup};
   order.start();
-  for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
-    const TileCoordinates at = tile_of(tile, attention);
+  for (TileCoordinates at = tiles.first(); at.exist(); at = tiles.next()) {
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
     const int warp_row = group_row + ptx::warp_index() % 4 * 16;
     const Mask<Config> mask = mask_of<Config>(attention, at.batch);
     const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
-    MainloopSm90<Config> mainloop{mask,    score_mod, order, ring, store, shared.queries(buffer, warpgroup),
-                                  warp_row};
+    const auto queries = shared.queries(buffer, warpgroup);
+    if (Config::varlen && group_row + 64 > mask.shape.rows) {
+      // Another sequence's: what a warp decides for all its rows would depend on them.
+      clear_rows_outside<128>(queries, {0, mask.shape.rows - group_row}, ptx::thread_index() % 128);
+      ptx::bar_sync(own_barrier(warpgroup), 128);
+    }
+    MainloopSm90<Config> mainloop{mask, score_mod, order, ring, store, queries, warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
     mainloop.run(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m),
                  key_blocks(mask, group_row, 64));
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row});
-    store_lse<Config>(attention, at, warp_row, mainloop.softmax);
-    store.start(mainloop.output, {group_row, at.head, at.batch});
+    store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);
+    store.start(mainloop.output, mask.shape, at, group_row);
   }
 }
 

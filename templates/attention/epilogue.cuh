@@ -11,10 +11,21 @@
 
 namespace fa2 {
 
+/// The output of one row of a sequence.
+template <class Config>
+FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& shape,
+                           const TileCoordinates& at, int row) {
+  const Strides& strides = params.o_strides;
+  return static_cast<u16*>(params.o) + shape.q_entry * strides.batch_stride +
+         query_head<Config>(at, row) * strides.head_stride +
+         (shape.q_begin + RowMap<Config>::query(row)) * strides.row_stride;
+}
+
 /// Rows [warp_row, warp_row + 16 kM) of the tile belong to this warp.
 template <class Config, int kM, int kN>
-FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinates& at, int warp_row,
-                             const AccumulatorTile<kM, kN>& output, SharedAddress shared) {
+FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape& shape,
+                             const TileCoordinates& at, int warp_row, const AccumulatorTile<kM, kN>& output,
+                             SharedAddress shared) {
   const typename SharedLayout<Config>::OutputTile tile{shared};
   ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
   FA2_UNROLL
@@ -32,27 +43,29 @@ FA2_DEVICE void store_output(const AttentionParams& params, const TileCoordinate
   }
   ptx::bar_warp_sync();
   const int first_row = at.q_tile * Config::tile_m;
-  u16* const o = static_cast<u16*>(params.o) + at.batch * params.o_strides.batch_stride +
-                 at.head * params.o_strides.head_stride + first_row * params.o_strides.row_stride;
   store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(
-      GlobalRows<Config::head_dim_v>{o, params.o_strides.row_stride}, tile, warp_row,
-      params.seqlen_q - first_row);
+      GlobalRows<Config::head_dim_v>{output_row<Config>(params, shape, at, first_row),
+                                     params.o_strides.row_stride},
+      tile, warp_row, shape.rows - first_row);
 }
 
 /// `first_row`: of this warp, in the sequence.
 template <class Config, int kM, class Element>
-FA2_DEVICE void store_lse(const AttentionParams& params, const TileCoordinates& at, int first_row,
+FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& shape,
+                          const TileCoordinates& at, int first_row,
                           const OnlineSoftmax<kM, Element>& softmax) {
   if (params.lse == nullptr || fragment_col() != 0) return;
   using Rows = RowMap<Config>;
-  const i64 first_head = (static_cast<i64>(at.batch) * params.heads_q + at.head) * Config::packed_heads;
+  const i64 first_head = (static_cast<i64>(shape.q_entry) * params.heads_q + at.head) * Config::packed_heads;
+  const int entry_rows = Config::varlen ? params.sequences.total_q : params.seqlen_q;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
-      if (row >= params.q_rows) continue;
-      float* const lse = params.lse + (first_head + Rows::head(row)) * params.seqlen_q + Rows::query(row);
+      if (row >= shape.rows) continue;
+      float* const lse =
+          params.lse + (first_head + Rows::head(row)) * entry_rows + shape.q_begin + Rows::query(row);
       ptx::st_global_f32(lse, softmax.log_sum_exp(m, half, params.empty_row_lse));
     }
   }

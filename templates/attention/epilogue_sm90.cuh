@@ -1,6 +1,7 @@
 // A warpgroup's normalised output to global memory by TMA (FlashAttention-2, Algorithm 1, lines 12-15).
 #pragma once
 
+#include "attention/epilogue.cuh"
 #include "attention/pipeline_sm90.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/proxy.cuh"
@@ -38,8 +39,10 @@ struct OutputStore {
   const TileTurn& turn;
   int warpgroup;
 
+  /// Of the rows from `first_row` on.
   template <int kN>
-  FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const TensorRows& to) {
+  FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const SequenceShape& shape,
+                        const TileCoordinates& at, int first_row) {
     if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
       ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do
     }
@@ -48,8 +51,12 @@ struct OutputStore {
     stage_output<typename Config::Element>(tile, output);
     ptx::fence_proxy_async_shared();
     ptx::bar_sync(own_barrier(warpgroup), 128);
-    if (ptx::thread_index() % 128 == 0 && to.row < params.attention.q_rows)
-      tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(params.o, to, tile);
+    if (Config::varlen && first_row + 64 > shape.rows) {
+      store_first_rows(tile, shape, at, first_row);
+    } else if (ptx::thread_index() % 128 == 0 && first_row < shape.rows) {
+      tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(
+          params.o, {shape.q_begin, first_row, at.head, shape.q_entry}, tile);
+    }
     if constexpr (Config::q_buffers == 1) release(buffer);
   }
 
@@ -60,6 +67,19 @@ struct OutputStore {
   }
 
  private:
+  /// Those that the sequence has: TMA would store over the next one's.
+  FA2_DEVICE void store_first_rows(typename Layout::OutputTile tile, const SequenceShape& shape,
+                                   const TileCoordinates& at, int first_row) {
+    constexpr int kChunks = Config::head_dim_v / 8;
+    FA2_NO_UNROLL
+    for (int i = ptx::thread_index() % 128; i < (shape.rows - first_row) * kChunks; i += 128) {
+      const int row = i / kChunks, col = i % kChunks * 8;
+      ptx::st_global_v4(output_row<Config>(params.attention, shape, at, first_row + row) + col,
+                        ptx::ld_shared_v4(tile.chunk_address(row, col)));
+    }
+    ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on
+  }
+
   /// The producer may load queries there once the output is read.
   FA2_DEVICE void release(int buffer) {
     if (ptx::thread_index() % 128 == 0) {

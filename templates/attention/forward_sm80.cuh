@@ -3,6 +3,7 @@
 
 #include "attention/epilogue.cuh"
 #include "attention/mainloop_sm80.cuh"
+#include "attention/varlen_tiles.cuh"
 
 namespace fa2 {
 
@@ -40,31 +41,36 @@ template <class Config>
 FA2_DEVICE void attention_forward(const AttentionParams& params) {
   using Layout = SharedLayout<Config>;
   const SharedAddress shared = ptx::dynamic_shared();
-  const TileCoordinates at = tile_of(ptx::block_index(), params);
+  auto tiles = tiles_of<Config>(params);
+  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(ptx::block_index());
   const Mask<Config> mask = mask_of<Config>(params, at.batch);
-  const ScoreMod<Config> score_mod = score_mod_of<Config>(params, mask.shape, at);
+  const SequenceShape& shape = mask.shape;
+  const ScoreMod<Config> score_mod = score_mod_of<Config>(params, shape, at);
   const int tile_row = at.q_tile * Config::tile_m;
   const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;
   const int kv_head = at.head / params.queries_per_kv;
 
   KeyValueRing<Config> ring;
-  ring.k = head_rows<Config::head_dim>(params.k, params.k_strides, at.batch, kv_head, 0);
-  ring.v = head_rows<Config::head_dim_v>(params.v, params.v_strides, at.batch, kv_head, 0);
+  ring.k = head_rows<Config::head_dim>(params.k, params.k_strides, shape.k_entry, kv_head, shape.k_begin);
+  ring.v = head_rows<Config::head_dim_v>(params.v, params.v_strides, shape.k_entry, kv_head, shape.k_begin);
   ring.blocks = key_blocks(mask, tile_row, Config::tile_m);
   ring.base = shared + Layout::ring_start;
   QueryOperand<Config> q;
   q.tile = {shared};
   q.first_row = warp_row;
-  load_queries(q, head_rows<Config::head_dim>(params.q, params.q_strides, at.batch, at.head, tile_row),
-               mask.shape.seqlen_q - tile_row, ring);
+  load_queries(q,
+               head_rows<Config::head_dim>(params.q, params.q_strides, shape.q_entry, at.head,
+                                           static_cast<i64>(shape.q_begin) + tile_row),
+               shape.seqlen_q - tile_row, ring);
 
   MainloopSm80<Config> mainloop;
   mainloop.output.clear();
   mainloop.softmax.start(score_mod.scale_log2());
   mainloop.run(mask, score_mod, tile_row + warp_row, q, ring);
   mainloop.softmax.normalize(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});
-  store_lse<Config>(params, at, tile_row + warp_row, mainloop.softmax);
-  store_output<Config>(params, at, warp_row, mainloop.output, shared);
+  store_lse<Config>(params, shape, at, tile_row + warp_row, mainloop.softmax);
+  store_output<Config>(params, shape, at, warp_row, mainloop.output, shared);
 }
 
 }  // namespace fa2

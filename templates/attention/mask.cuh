@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/sequence.cuh"
+#include "tile/copy.cuh"
 #include "tile/register_tile.cuh"
 
 namespace fa2 {
@@ -34,6 +35,11 @@ struct Mask {
     }
     const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1 : shape.seqlen_k;
     return end > 0 ? end : 0;
+  }
+
+  /// Keys that some query of the sequence sees, counted from `first_key`.
+  FA2_DEVICE RowsWithin seen_rows(int first_key) const {
+    return {visible_begin(0) - first_key, visible_end(shape.rows - 1) - first_key};
   }
 
   /// Sets the scores of keys at and after visible_end to -inf. scores[0][0] is the score of row `first_row` and key
@@ -71,7 +77,7 @@ struct Mask {
 
 template <class Config>
 FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, int batch) {
-  return {shape_of(params, batch), params.window_left, params.window_right};
+  return {shape_of<Config>(params, batch), params.window_left, params.window_right};
 }
 
 }  // namespace fa2

@@ -77,7 +77,6 @@ struct AttentionParamsSm90 {
   TensorMap v;
   TensorMap o;
   AttentionParams attention;
-  unsigned tile_count;   ///< q_tiles * head_count
   unsigned block_count;  ///< of the grid
   unsigned* next_tile;   ///< 0 between launches; only for the dynamic scheduler
 };

@@ -49,6 +49,7 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
       ptx::mbarrier_init(shared.tile_full(turn), 1);
       ptx::mbarrier_init(shared.tile_empty(turn), kConsumerWarps);
     }
+    if constexpr (Config::varlen) ptx::mbarrier_init(shared.edge_full(), 1);
     ptx::fence_mbarrier_init();
   }
   ptx::bar_sync();

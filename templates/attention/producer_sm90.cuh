@@ -16,50 +16,80 @@ struct Producer {
   const AttentionParamsSm90& params;
   Layout shared;
   PipelineState<Config::stages> state;
+  u32 edge_phase = 0;
 
   FA2_DEVICE void run() {
     TileScheduler<Config> tiles{params, shared, 0};
-    for (u32 tile = tiles.first(); tile != kNoTile; tile = tiles.next()) {
-      const TileCoordinates at = tile_of(tile, params.attention);
+    for (TileCoordinates at = tiles.first(); at.exist(); at = tiles.next()) {
       const Mask<Config> mask = mask_of<Config>(params.attention, at.batch);
       const KeyBlocks<Config> blocks = key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m);
       const int last = blocks.end - 1;
-      if (!blocks.is_empty()) load_keys(at, last);
+      if (!blocks.is_empty()) load_keys(mask, at, last);
       // Also without a single key: the consumers put their output where the queries were.
-      load_queries(at, tiles.turn);
+      load_queries(mask.shape, at, tiles.turn);
       for (int n = last; n >= blocks.begin; --n) {
-        if (!Config::overlap && n < last) load_keys(at, n);
-        if (Config::overlap && n > blocks.begin) load_keys(at, n - 1);
-        load_values(at, n);
+        if (!Config::overlap && n < last) load_keys(mask, at, n);
+        if (Config::overlap && n > blocks.begin) load_keys(mask, at, n - 1);
+        load_values(mask, at, n);
       }
     }
   }
 
  private:
-  FA2_DEVICE TensorRows key_rows(const TileCoordinates& at, int n) const {
+  FA2_DEVICE TensorRows key_rows(const SequenceShape& shape, const TileCoordinates& at, int n) const {
     const int first_key = Config::window_left ? params.attention.first_key : 0;
-    return {n * Config::tile_n - first_key, at.head / params.attention.queries_per_kv, at.batch};
+    return {shape.k_begin, n * Config::tile_n - first_key, at.head / params.attention.queries_per_kv,
+            shape.k_entry};
   }
 
-  FA2_DEVICE void load_keys(const TileCoordinates& at, int n) {
-    load<TensorShape<Config::head_dim>>(shared.keys(state.index), params.k, key_rows(at, n));
+  FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, int n) {
+    load<TensorShape<Config::head_dim>>(shared.keys(state.index), params.k, key_rows(mask.shape, at, n));
   }
-  FA2_DEVICE void load_values(const TileCoordinates& at, int n) {
-    load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, key_rows(at, n));
+
+  /// What no query of the sequence sees may be anything, and 0 * NaN is NaN. In a batch of equal lengths the tensor map
+  /// ends where they do.
+  FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
+    using Shape = TensorShape<Config::head_dim_v>;
+    const TensorRows from = key_rows(mask.shape, at, n);
+    if constexpr (Config::varlen) {
+      const RowsWithin seen = mask.seen_rows(n * Config::tile_n);
+      if (seen.begin > 0 || seen.end < Config::tile_n) return load_edge<Shape>(from, seen);
+    }
+    load<Shape>(shared.values(state.index), params.v, from);
   }
 
   template <class Shape, class Tile>
   FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
     ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
-    if (ptx::elect_one()) {
-      ptx::mbarrier_arrive_expect_tx(shared.slot_full(state.index), Tile::bytes);
-      tma_load_tile<Shape>(tile, map, from, shared.slot_full(state.index));
-    }
+    if (ptx::elect_one()) start_load<Shape>(tile, map, from, shared.slot_full(state.index));
     ptx::bar_warp_sync();
     state.advance();
   }
 
-  FA2_DEVICE void load_queries(const TileCoordinates& at, TileTurn turn) {
+  /// Of values, some of whose rows consumers must not get.
+  template <class Shape>
+  FA2_DEVICE void load_edge(const TensorRows& from, const RowsWithin& seen) {
+    const typename Layout::ValueTile tile = shared.values(state.index);
+    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+    if (ptx::elect_one()) start_load<Shape>(tile, params.v, from, shared.edge_full());
+    ptx::bar_warp_sync();
+    ptx::mbarrier_wait(shared.edge_full(), edge_phase);
+    edge_phase ^= 1;
+    clear_rows_outside<32>(tile, seen, ptx::lane_index());
+    ptx::bar_warp_sync();
+    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
+    ptx::bar_warp_sync();
+    state.advance();
+  }
+
+  template <class Shape, class Tile>
+  FA2_DEVICE static void start_load(Tile tile, const TensorMap& map, const TensorRows& from,
+                                    SharedAddress full) {
+    ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
+    tma_load_tile<Shape>(tile, map, from, full);
+  }
+
+  FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
     const int buffer = turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_empty(buffer), turn.parity(Config::q_buffers) ^ 1);
     if (ptx::elect_one()) {
@@ -68,8 +98,8 @@ struct Producer {
       FA2_UNROLL
       for (int w = 0; w < Layout::warpgroups; ++w) {
         tma_load_tile<TensorShape<Config::head_dim, Config::packed_heads>>(
-            shared.queries(buffer, w), params.q, {at.q_tile * Config::tile_m + 64 * w, at.head, at.batch},
-            full);
+            shared.queries(buffer, w), params.q,
+            {shape.q_begin, at.q_tile * Config::tile_m + 64 * w, at.head, shape.q_entry}, full);
       }
     }
     ptx::bar_warp_sync();

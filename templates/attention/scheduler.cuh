@@ -1,4 +1,4 @@
-// Which output tile a block computes.
+// The output tiles of attention, and in which order blocks compute them.
 #pragma once
 
 #include "attention/params.cuh"
@@ -7,23 +7,40 @@
 namespace fa2 {
 
 struct TileCoordinates {
-  int q_tile;
-  int head;  ///< query head
+  int q_tile;  ///< below 0: there is no tile
+  int head;    ///< query head
   int batch;
+
+  FA2_DEVICE bool exist() const { return q_tile >= 0; }
 };
 
-/// Sequence-parallel grid (FlashAttention-2, section 3.2): one block per query tile, head and batch.
-/// Heads are grouped in sections; inside a section tiles run from the last (under a causal mask: the longest)
-/// to the first, heads fastest, so that the short ones fill the tail.
-FA2_DEVICE TileCoordinates tile_of(u32 block, const AttentionParams& params) {
-  const u32 tiles_per_section = static_cast<u32>(params.heads_per_section) * static_cast<u32>(params.q_tiles);
-  const u32 section = block / tiles_per_section, in_section = block % tiles_per_section;
-  const int first_head = static_cast<int>(section) * params.heads_per_section;
-  const int left = params.head_count - first_head;
-  const u32 heads = static_cast<u32>(left < params.heads_per_section ? left : params.heads_per_section);
-  const int head = first_head + static_cast<int>(in_section % heads);
-  return {params.q_tiles - 1 - static_cast<int>(in_section / heads), head % params.heads_q,
-          head / params.heads_q};
+constexpr TileCoordinates kNoTile{-1, 0, 0};
+
+/// Sequence-parallel grid (FlashAttention-2, section 3.2): one block per query tile and head, of `head_count` heads with
+/// `q_tiles` tiles each. Heads are grouped in sections; inside a section tiles run from the last (under a causal
+/// mask: the longest) to the first, heads fastest, so that the short ones fill the tail.
+FA2_DEVICE TileCoordinates tile_in_sections(u32 tile, int q_tiles, int head_count, int heads_per_section) {
+  const u32 tiles_per_section = static_cast<u32>(heads_per_section) * static_cast<u32>(q_tiles);
+  const u32 section = tile / tiles_per_section, in_section = tile % tiles_per_section;
+  const int first_head = static_cast<int>(section) * heads_per_section;
+  const int left = head_count - first_head;
+  const u32 heads = static_cast<u32>(left < heads_per_section ? left : heads_per_section);
+  return {q_tiles - 1 - static_cast<int>(in_section / heads),
+          first_head + static_cast<int>(in_section % heads), 0};
 }
+
+/// The tiles of a batch whose sequences are equally long: heads of every entry make up the sections.
+struct BatchedTiles {
+  const AttentionParams& params;
+
+  FA2_DEVICE u32 count() const {
+    return static_cast<u32>(params.q_tiles) * static_cast<u32>(params.head_count);
+  }
+  FA2_DEVICE TileCoordinates at(u32 tile) const {
+    const TileCoordinates found =
+        tile_in_sections(tile, params.q_tiles, params.head_count, params.heads_per_section);
+    return {found.q_tile, found.head % params.heads_q, found.head / params.heads_q};
+  }
+};
 
 }  // namespace fa2

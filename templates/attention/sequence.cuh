@@ -3,7 +3,9 @@
 
 #include "attention/params.cuh"
 #include "attention/scheduler.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/keywords.cuh"
+#include "ptx/memory.cuh"
 
 namespace fa2 {
 
@@ -11,10 +13,65 @@ struct SequenceShape {
   int seqlen_q;
   int seqlen_k;
   int rows;  ///< seqlen_q times the packed heads
+  // Where the tensors have them: the entry of the batch, and its row where the sequence begins.
+  int q_entry;
+  int k_entry;
+  int q_begin;
+  int k_begin;
 };
 
-FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int /*batch*/) {
-  return {params.seqlen_q, params.seqlen_k, params.q_rows};
+/// Rows of a tensor.
+struct RowSpan {
+  int begin;
+  int length;
+};
+
+/// Those of one sequence: whatever the tables hold, rows of the tensor.
+FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch, int total, int longest) {
+  const auto clamp = [](int value, int low, int high) {
+    return value < low ? low : value < high ? value : high;
+  };
+  RowSpan span{0, longest};
+  if (cu_seqlens != nullptr) {
+    span.begin = clamp(ptx::ld_global_s32(cu_seqlens + batch), 0, total);
+    const int end = clamp(ptx::ld_global_s32(cu_seqlens + batch + 1), span.begin, total);
+    span.length = clamp(end - span.begin, 0, longest);
+  }
+  if (seqused != nullptr) span.length = clamp(ptx::ld_global_s32(seqused + batch), 0, span.length);
+  return span;
+}
+
+/// Of any batch entry, which may be another in each lane.
+template <class Config>
+FA2_DEVICE SequenceShape lane_shape_of(const AttentionParams& params, int batch) {
+  const SequenceTables& tables = params.sequences;
+  const RowSpan q = span_of(tables.cu_seqlens_q, tables.seqused_q, batch, tables.total_q, params.seqlen_q);
+  const RowSpan k = span_of(tables.cu_seqlens_k, tables.seqused_k, batch, tables.total_k, params.seqlen_k);
+  return {q.length,
+          k.length,
+          q.length * Config::packed_heads,
+          tables.cu_seqlens_q != nullptr ? 0 : batch,
+          tables.cu_seqlens_k != nullptr ? 0 : batch,
+          q.begin,
+          k.begin};
+}
+
+/// Of one that is the same in every lane.
+template <class Config>
+FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
+  if constexpr (!Config::varlen) {
+    return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
+  } else {
+    const SequenceShape shape = lane_shape_of<Config>(params, batch);
+    // Now they are known to be the same: loops over blocks stay in uniform registers.
+    return {ptx::shfl_idx(shape.seqlen_q, 0),
+            ptx::shfl_idx(shape.seqlen_k, 0),
+            ptx::shfl_idx(shape.rows, 0),
+            shape.q_entry,
+            shape.k_entry,
+            ptx::shfl_idx(shape.q_begin, 0),
+            ptx::shfl_idx(shape.k_begin, 0)};
+  }
 }
 
 /// A row for each of the packed heads of the first query, then those of the next.

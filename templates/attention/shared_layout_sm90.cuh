@@ -25,8 +25,9 @@ struct SharedLayoutSm90 {
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;
-  /// Two mbarriers a slot, two a buffer of queries, four and two words for the schedule.
-  static constexpr int bytes = mbarrier_start + 16 * (Config::stages + Config::q_buffers + 2) + 8;
+  /// Two mbarriers a slot, two a buffer of queries, four for the schedule, and its two tiles; one for an edge.
+  static constexpr int bytes =
+      mbarrier_start + 16 * (Config::stages + Config::q_buffers + 4) + (Config::varlen ? 8 : 0);
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 
@@ -48,14 +49,14 @@ struct SharedLayoutSm90 {
   FA2_DEVICE SharedAddress queries_empty(int buffer) const {
     return mbarrier(2 * Config::stages + Config::q_buffers + buffer);
   }
-  /// Of the two words that carry the next tile's number from the producer to the consumers in turn.
+  /// Of the two places that carry the next tile from the producer to the consumers in turn.
   FA2_DEVICE SharedAddress tile_full(int turn) const {
     return mbarrier(2 * (Config::stages + Config::q_buffers) + turn);
   }
   FA2_DEVICE SharedAddress tile_empty(int turn) const { return tile_full(turn) + 16; }
-  FA2_DEVICE SharedAddress tile_number(int turn) const {
-    return tile_full(0) + 32 + static_cast<u32>(4 * turn);
-  }
+  FA2_DEVICE SharedAddress tile(int turn) const { return tile_full(0) + 32 + static_cast<u32>(16 * turn); }
+  /// Of values that are not handed on as they are loaded; only with varlen.
+  FA2_DEVICE SharedAddress edge_full() const { return tile(2); }
 
  private:
   FA2_DEVICE SharedAddress mbarrier(int index) const {

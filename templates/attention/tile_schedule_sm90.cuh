@@ -2,14 +2,16 @@
 #pragma once
 
 #include "attention/pipeline_sm90.cuh"
-#include "attention/scheduler.cuh"
 #include "attention/tile_schedule.cuh"
+#include "attention/varlen_tiles.cuh"
 #include "ptx/atomic.cuh"
 #include "ptx/memory.cuh"
 
 namespace fa2 {
 
-constexpr u32 kNoTile = 0xffffffffu;
+/// Whether consumers are told, because they cannot know or only by searching.
+template <class Config>
+constexpr bool announces_tiles = Config::schedule == kDynamicPersistent || Config::varlen;
 
 /// Asked by the producer's warp.
 template <class Config>
@@ -18,37 +20,40 @@ struct TileScheduler {
   SharedLayoutSm90<Config> shared;
   u32 tile;
   TileTurn turn;
+  decltype(tiles_of<Config>(params.attention)) tiles = tiles_of<Config>(params.attention);
 
-  FA2_DEVICE void announce() {
-    if constexpr (Config::schedule != kDynamicPersistent) return;
-    const int place = turn.place(2);
-    ptx::mbarrier_wait(shared.tile_empty(place), turn.parity(2) ^ 1);
-    if (ptx::elect_one()) {
-      ptx::st_shared_u32(shared.tile_number(place), tile);
-      ptx::mbarrier_arrive(shared.tile_full(place));
-    }
-    ptx::bar_warp_sync();
-  }
-
-  FA2_DEVICE u32 first() {
+  FA2_DEVICE TileCoordinates first() {
     tile = ptx::block_index();
-    announce();
-    return tile;
+    return announced();
   }
 
   /// Taken as late as possible: tiles are handed out from the longest to the shortest.
-  FA2_DEVICE u32 next() {
+  FA2_DEVICE TileCoordinates next() {
     if constexpr (Config::schedule == kOneTileEach) return kNoTile;
     if constexpr (Config::schedule == kStaticPersistent) tile += params.block_count;
     if constexpr (Config::schedule == kDynamicPersistent) {
       u32 taken = 0;
-      if (ptx::lane_index() == 0) taken = ptx::atom_inc_global_u32(params.next_tile, params.tile_count - 1);
+      if (ptx::lane_index() == 0) taken = ptx::atom_inc_global_u32(params.next_tile, tiles.count() - 1);
       tile = params.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
     }
-    if (tile >= params.tile_count) tile = kNoTile;
     ++turn.count;
-    announce();
-    return tile;
+    return announced();
+  }
+
+ private:
+  FA2_DEVICE TileCoordinates announced() {
+    const TileCoordinates at = tile < tiles.count() ? tiles.at(tile) : kNoTile;
+    if constexpr (announces_tiles<Config>) {
+      const int place = turn.place(2);
+      ptx::mbarrier_wait(shared.tile_empty(place), turn.parity(2) ^ 1);
+      if (ptx::elect_one()) {
+        ptx::st_shared_v4(shared.tile(place), {{static_cast<u32>(at.q_tile), static_cast<u32>(at.head),
+                                                static_cast<u32>(at.batch), 0}});
+        ptx::mbarrier_arrive(shared.tile_full(place));
+      }
+      ptx::bar_warp_sync();
+    }
+    return at;
   }
 };
 
@@ -60,34 +65,36 @@ struct TileFollower {
   u32 tile;
   TileTurn turn;
 
-  FA2_DEVICE u32 first() {
+  FA2_DEVICE TileCoordinates first() {
     tile = ptx::block_index();
-    if constexpr (Config::schedule == kDynamicPersistent) hear();
-    return tile;
+    return followed();
   }
 
-  FA2_DEVICE u32 next() {
+  FA2_DEVICE TileCoordinates next() {
     if constexpr (Config::schedule == kOneTileEach) return kNoTile;
     ++turn.count;
-    if constexpr (Config::schedule == kDynamicPersistent) hear();
-    if constexpr (Config::schedule == kStaticPersistent) {
-      tile += params.block_count;
-      if (tile >= params.tile_count) tile = kNoTile;
-    }
-    return tile;
+    tile += params.block_count;
+    return followed();
   }
 
  private:
-  FA2_DEVICE void hear() {
+  FA2_DEVICE TileCoordinates followed() const {
+    if constexpr (announces_tiles<Config>) return heard();
+    const BatchedTiles tiles{params.attention};
+    return tile < tiles.count() ? tiles.at(tile) : kNoTile;
+  }
+
+  FA2_DEVICE TileCoordinates heard() const {
     const int place = turn.place(2);
     ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));
-    u32 number = 0;
+    ptx::Vector16 at{};
     if (ptx::lane_index() == 0) {
-      number = ptx::ld_shared_u32(shared.tile_number(place));
+      at = ptx::ld_shared_v4(shared.tile(place));
       ptx::mbarrier_arrive(shared.tile_empty(place));
     }
     // The same in every lane, and known to be: what follows from it stays in uniform registers.
-    tile = static_cast<u32>(ptx::shfl_idx(static_cast<int>(number), 0));
+    const auto uniform = [](u32 word) { return ptx::shfl_idx(static_cast<int>(word), 0); };
+    return {uniform(at.word[0]), uniform(at.word[1]), uniform(at.word[2])};
   }
 };
 

@@ -57,4 +57,13 @@ FA2_DEVICE bool vote_any(bool predicate) {
   return any != 0;
 }
 
+/// vote.sync.ballot: a bit a lane that says true; the same answer in every lane.
+FA2_DEVICE u32 vote_ballot(bool predicate) {
+  u32 lanes;
+  asm volatile("{\n  .reg .pred p;\n  setp.ne.u32 p, %1, 0;\n  vote.sync.ballot.b32 %0, p, 0xffffffff;\n}"
+               : "=r"(lanes)
+               : "r"(static_cast<u32>(predicate)));
+  return lanes;
+}
+
 }  // namespace fa2::ptx

@@ -62,6 +62,20 @@ FA2_DEVICE float abs_f32(float x) {
 }
 
 /// min.u32: the smaller one.
+/// clz.b32: zeros above the highest bit; 32 of 0.
+FA2_DEVICE int clz(u32 x) {
+  int zeros;
+  asm("clz.b32 %0, %1;" : "=r"(zeros) : "r"(x));
+  return zeros;
+}
+
+/// popc.b32: how many bits are set.
+FA2_DEVICE int popc(u32 x) {
+  int bits;
+  asm("popc.b32 %0, %1;" : "=r"(bits) : "r"(x));
+  return bits;
+}
+
 FA2_DEVICE u32 min_u32(u32 a, u32 b) {
   u32 c;
   asm("min.u32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));

@@ -48,6 +48,12 @@ FA2_DEVICE float ld_global_f32(const float* address) {
   return value;
 }
 
+FA2_DEVICE int ld_global_s32(const int* address) {
+  int value;
+  asm("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
+}
+
 FA2_DEVICE void st_global_u16(void* address, u16 value) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
 }

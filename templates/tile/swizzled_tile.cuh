@@ -39,6 +39,12 @@ struct SwizzledTile {
         .advanced(static_cast<u32>(step * 16 * span));
   }
 
+  /// Of the eight elements at (row, col), a multiple of 8.
+  FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
+    const int chunk = col % group_cols / 8 ^ permutation(row);
+    return base + static_cast<u32>(col / group_cols * group_bytes + row * span + chunk * 16);
+  }
+
   /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples
   /// of 16.
   template <BlockOrder kOrder>

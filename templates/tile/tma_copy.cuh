@@ -2,14 +2,18 @@
 #pragma once
 
 #include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/proxy.cuh"
 #include "ptx/tma.cuh"
+#include "tile/copy.cuh"
 #include "tile/swizzled_tile.cuh"
 
 namespace fa2 {
 
 /// Rows of one head of a tensor.
 struct TensorRows {
-  int row;
+  int begin;  ///< what `row` counts from, in rows of the tensor
+  int row;    ///< of `begin`'s; with heads packed, one for each of them
   int head;
   int batch;
 };
@@ -30,8 +34,8 @@ constexpr int boxes_of(TensorShape<kCols, kPackedHeads>) {
 template <class Tile, int kCols, int kPackedHeads>
 FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols, kPackedHeads>, const TensorRows& at, int box) {
   const int col = box * Tile::group_cols;
-  if constexpr (kPackedHeads > 1) return {{col, 0, at.row / kPackedHeads, at.head, at.batch}};
-  return {{col, at.row, 0, at.head, at.batch}};
+  if constexpr (kPackedHeads > 1) return {{col, 0, at.begin + at.row / kPackedHeads, at.head, at.batch}};
+  return {{col, at.begin + at.row, 0, at.head, at.batch}};
 }
 
 /// Starts loading `tile`; the mbarrier expects its bytes already. Rows outside of the tensor arrive as zeros.
@@ -45,6 +49,20 @@ FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows&
     ptx::tma_load(tile.base + static_cast<u32>(box * Tile::group_bytes), map,
                   box_at<Tile>(Shape{}, from, box), mbarrier);
   }
+}
+
+/// Sets all but `rows` of a tile that TMA has brought to 0, by kThreads of which this is number `thread`. wgmma may read
+/// them once all have returned.
+template <int kThreads, class Tile>
+FA2_DEVICE void clear_rows_outside(Tile tile, const RowsWithin& rows, int thread) {
+  constexpr int kChunks = Tile::span / 16;
+  FA2_NO_UNROLL
+  for (int i = thread; i < Tile::rows * Tile::groups * kChunks; i += kThreads) {
+    // Whole spans: how their chunks are permuted does not matter.
+    const int row = i / kChunks % Tile::rows;
+    if (!rows.has(row)) ptx::st_shared_v4(tile.base + static_cast<u32>(16 * i), ptx::Vector16{});
+  }
+  ptx::fence_proxy_async_shared();
 }
 
 /// Starts storing `tile`, but for what lies outside of the tensor, and commits the group. By one thread.
