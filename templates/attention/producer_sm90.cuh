@@ -60,19 +60,15 @@ struct Producer {
 
   template <class Shape, class Tile>
   FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
-    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
-    if (ptx::elect_one()) start_load<Shape>(tile, map, from, shared.slot_full(state.index));
-    ptx::bar_warp_sync();
+    start_load<Shape>(tile, map, from, shared.slot_full(state.index));
     state.advance();
   }
 
-  /// Of values, some of whose rows consumers must not get.
+  /// Of values, some of whose rows consumers must not get: they are cleared before the slot counts as full.
   template <class Shape>
   FA2_DEVICE void load_edge(const TensorRows& from, const RowsWithin& seen) {
     const typename Layout::ValueTile tile = shared.values(state.index);
-    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
-    if (ptx::elect_one()) start_load<Shape>(tile, params.v, from, shared.edge_full());
-    ptx::bar_warp_sync();
+    start_load<Shape>(tile, params.v, from, shared.edge_full());
     ptx::mbarrier_wait(shared.edge_full(), edge_phase);
     edge_phase ^= 1;
     clear_rows_outside<32>(tile, seen, ptx::lane_index());
@@ -82,11 +78,15 @@ struct Producer {
     state.advance();
   }
 
+  /// Into the next slot, as soon as it is empty.
   template <class Shape, class Tile>
-  FA2_DEVICE static void start_load(Tile tile, const TensorMap& map, const TensorRows& from,
-                                    SharedAddress full) {
-    ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
-    tma_load_tile<Shape>(tile, map, from, full);
+  FA2_DEVICE void start_load(Tile tile, const TensorMap& map, const TensorRows& from, SharedAddress full) {
+    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+    if (ptx::elect_one()) {
+      ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
+      tma_load_tile<Shape>(tile, map, from, full);
+    }
+    ptx::bar_warp_sync();
   }
 
   FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
