@@ -47,6 +47,26 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows,
   return encode_tensor_map(spec);
 }
 
+/// Rows that end with a sequence (tile/tma_copy.cuh, RaggedShape): `longest` rows before any row of the tensor, in two
+/// dimensions whose sum is the row. No element is asked for that lies before the tensor.
+TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box_rows) {
+  const auto [batch_stride, head_stride, given_row_stride] = t.strides;
+  const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
+  const std::int64_t bytes = bytes_of(t.element);
+  const std::int64_t row_stride = t.extents[2] > 1 ? given_row_stride : dim;  // else it may be anything
+  TensorMapSpec spec;
+  spec.element = t.element;
+  spec.swizzle = swizzle_for(padded_dim(dim));
+  spec.data =
+      reinterpret_cast<void*>(t.address() - static_cast<std::uintptr_t>(longest * row_stride * bytes));
+  spec.dimensions[0] = {dim, 0, span_of(spec.swizzle) / 2};
+  spec.dimensions[1] = {longest, row_stride * bytes, box_rows};
+  spec.dimensions[2] = {t.extents[2] + 1, row_stride * bytes, 1};
+  spec.dimensions[3] = {t.extents[1], head_stride * bytes, 1};
+  spec.dimensions[4] = {t.extents[0], batch_stride * bytes, 1};
+  return encode_tensor_map(spec);
+}
+
 }  // namespace
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const Operands& operands,
@@ -58,7 +78,8 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, con
   if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
   const auto [first, count] = visible_keys(p);
   params.k = map_of(operands[Role::k], {first, count}, config.tile_n);
-  params.v = map_of(operands[Role::v], {first, count}, config.tile_n);
+  params.v = p.varlen ? ragged_map_of(operands[Role::v], p.seqlen_k, config.tile_n)
+                      : map_of(operands[Role::v], {first, count}, config.tile_n);
 }
 
 }  // namespace fa2

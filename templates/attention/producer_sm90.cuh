@@ -47,15 +47,18 @@ struct Producer {
   }
 
   /// What no query of the sequence sees may be anything, and 0 * NaN is NaN. In a batch of equal lengths the tensor map
-  /// ends where they do.
+  /// ends where the keys do.
   FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
-    using Shape = TensorShape<Config::head_dim_v>;
-    const TensorRows from = key_rows(mask.shape, at, n);
-    if constexpr (Config::varlen) {
+    TensorRows from = key_rows(mask.shape, at, n);
+    if constexpr (!Config::varlen) {
+      load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, from);
+    } else {
       const RowsWithin seen = mask.seen_rows(n * Config::tile_n);
-      if (seen.begin > 0 || seen.end < Config::tile_n) return load_edge<Shape>(from, seen);
+      from.row = params.attention.seqlen_k - seen.end;
+      from.begin += n * Config::tile_n + seen.end;
+      if (Config::window_left && seen.begin > 0) return load_edge(from, seen);
+      load<RaggedShape<Config::head_dim_v>>(shared.values(state.index), params.v, from);
     }
-    load<Shape>(shared.values(state.index), params.v, from);
   }
 
   template <class Shape, class Tile>
@@ -64,11 +67,10 @@ struct Producer {
     state.advance();
   }
 
-  /// Of values, some of whose rows consumers must not get: they are cleared before the slot counts as full.
-  template <class Shape>
+  /// Of values, the first of whose rows consumers must not get: they are cleared before the slot counts as full.
   FA2_DEVICE void load_edge(const TensorRows& from, const RowsWithin& seen) {
     const typename Layout::ValueTile tile = shared.values(state.index);
-    start_load<Shape>(tile, params.v, from, shared.edge_full());
+    start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from, shared.edge_full());
     ptx::mbarrier_wait(shared.edge_full(), edge_phase);
     edge_phase ^= 1;
     clear_rows_outside<32>(tile, seen, ptx::lane_index());

@@ -23,6 +23,11 @@ struct TensorRows {
 template <int kCols, int kPackedHeads = 1>
 struct TensorShape {};
 
+/// One whose rows end with a sequence: `row` counts towards the end of the map, `begin` says which row of the tensor lies
+/// there. TMA sees two dimensions of rows, one after the other's end.
+template <int kCols>
+struct RaggedShape {};
+
 /// How a tile travels: in one box whose third dimension runs over the groups of columns, or, where the
 /// columns end inside a group or heads take that dimension, in one box a group, which TMA fills up with
 /// zeros. The tensor maps are made to match (api/tensor_maps.h).
@@ -31,6 +36,15 @@ constexpr int boxes_of(TensorShape<kCols, kPackedHeads>) {
   return kCols % Tile::group_cols == 0 && kPackedHeads == 1 ? 1 : Tile::groups;
 }
 
+template <class Tile, int kCols>
+constexpr int boxes_of(RaggedShape<kCols>) {
+  return Tile::groups;
+}
+
+template <class Tile, int kCols>
+FA2_DEVICE ptx::TensorCoordinates box_at(RaggedShape<kCols>, const TensorRows& at, int box) {
+  return {{box * Tile::group_cols, at.row, at.begin, at.head, at.batch}};
+}
 template <class Tile, int kCols, int kPackedHeads>
 FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols, kPackedHeads>, const TensorRows& at, int box) {
   const int col = box * Tile::group_cols;
