@@ -62,15 +62,7 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
   if constexpr (!Config::varlen) {
     return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
   } else {
-    const SequenceShape shape = lane_shape_of<Config>(params, batch);
-    // Now they are known to be the same: loops over blocks stay in uniform registers.
-    return {ptx::shfl_idx(shape.seqlen_q, 0),
-            ptx::shfl_idx(shape.seqlen_k, 0),
-            ptx::shfl_idx(shape.rows, 0),
-            shape.q_entry,
-            shape.k_entry,
-            ptx::shfl_idx(shape.q_begin, 0),
-            ptx::shfl_idx(shape.k_begin, 0)};
+    return lane_shape_of<Config>(params, batch);
   }
 }
 
