@@ -1,11 +1,8 @@
-// The rules of problems and arguments. The valid path computes and compares; every text is made in a cold
-// branch.
+// The rules of arguments. The valid path computes and compares; every text is made in a cold branch.
 #include <fmt/format.h>
-#include <generator/arch.h>
-#include <generator/enum_words.h>
-#include <generator/text.h>
 #include <operation/overlap.h>
 #include <operation/validate.h>
+#include <operation/violations.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,61 +11,6 @@
 
 namespace fa2 {
 namespace {
-
-using Violations = std::vector<Violation>;
-
-constexpr std::int64_t kLongestSequence = (std::int64_t{1} << 31) - 1024;
-constexpr std::int64_t kLargestGrid = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t kSmallestTile = 16;
-
-template <class Enum>
-void check_enum(Violations& found, const char* field, Enum value) {
-  if (!is_enumerator(value))
-    found.push_back({field, fmt::format("{}", static_cast<int>(value)), rule_of<Enum>()});
-}
-
-void check_number(Violations& found, const char* field, std::int64_t value, bool holds, const char* rule) {
-  if (!holds) found.push_back({field, fmt::format("{}", value), rule});
-}
-
-/// `prefix` goes before the names of fields.
-void check_options(Violations& found, const std::string& prefix, const PlanOptions& options) {
-  PlanOptions::visit(
-      [&](const char* name, const auto& value) {
-        if (!is_enumerator(value)) check_enum(found, (prefix + name).c_str(), value);
-      },
-      options);
-}
-
-bool is_head_dim(std::int32_t dim) {
-  return dim >= 8 && dim <= 256 && dim % 8 == 0;
-}
-bool is_seqlen(std::int64_t length) {
-  return length >= 0 && length <= kLongestSequence;
-}
-
-/// Each sequence may end inside a tile.
-void check_packed_grid(Violations& found, const AttentionProblem& p) {
-  const std::int64_t most = kLargestGrid / p.heads_q - p.total_q / kSmallestTile;
-  if (p.batch <= most) return;
-  found.push_back({"heads_q * (total_q / 16 + batch)",
-                   fmt::format("{} * ({} + {})", p.heads_q, p.total_q / kSmallestTile, p.batch),
-                   "must be at most 2147483647, the largest grid of one launch; split the batch"});
-}
-
-void check_grid(Violations& found, const AttentionProblem& p) {
-  if (p.batch < 0 || p.heads_q < 1 || !is_seqlen(p.seqlen_q) || !is_seqlen(p.total_q)) return;
-  if (p.total_q > 0) return check_packed_grid(found, p);
-  const std::int64_t tiles = (p.seqlen_q + kSmallestTile - 1) / kSmallestTile;
-  std::int64_t heads = 0, blocks = 0;
-  const bool overflows =
-      p.batch != 0 && tiles != 0 &&
-      (__builtin_mul_overflow(p.batch, p.heads_q, &heads) || __builtin_mul_overflow(heads, tiles, &blocks));
-  if (!overflows && blocks <= kLargestGrid) return;
-  found.push_back({"batch * heads_q * ceil(seqlen_q / 16)",
-                   fmt::format("{} * {} * {}", p.batch, p.heads_q, tiles),
-                   "must be at most 2147483647, the largest grid of one launch; split the batch"});
-}
 
 std::string text_of(const ByteRange& range) {
   return fmt::format("[{:#x}, {:#x})", static_cast<std::uint64_t>(range.begin),
@@ -226,21 +168,16 @@ void check_variants(Violations& found, const AttentionProblem& problem, const At
                                problem, args);
 }
 
-/// `name` and `table` of packed sequences' borders; a missing one is an operand's affair.
-void check_table(Violations& found, const char* name, const std::int32_t* table, bool is_used,
-                 const char* rule) {
-  if (!is_used && table != nullptr) found.push_back({name, "given", rule});
-}
-
-/// Tables of lengths that the problem does not have would go unheard.
+/// Tables that the problem has no use for would go unheard. One that is missing is an operand's affair.
 void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
-  constexpr const char* kUsed = "must be null, or the problem's varlen true";
-  check_table(found, "cu_seqlens_q", args.cu_seqlens_q, p.total_q > 0,
-              "must be null, or the problem's total_q above 0");
-  check_table(found, "cu_seqlens_k", args.cu_seqlens_k, p.total_k > 0,
-              "must be null, or the problem's total_k above 0");
-  check_table(found, "seqused_q", args.seqused_q, p.varlen, kUsed);
-  check_table(found, "seqused_k", args.seqused_k, p.varlen, kUsed);
+  const auto check = [&](const char* name, const std::int32_t* table, bool is_used, const char* use) {
+    if (!is_used && table != nullptr)
+      found.push_back({name, "given", fmt::format("must be null, or the problem's {}", use)});
+  };
+  check("cu_seqlens_q", args.cu_seqlens_q, p.total_q > 0, "total_q above 0");
+  check("cu_seqlens_k", args.cu_seqlens_k, p.total_k > 0, "total_k above 0");
+  check("seqused_q", args.seqused_q, p.varlen, "varlen true");
+  check("seqused_k", args.seqused_k, p.varlen, "varlen true");
 }
 
 bool computes_nothing(const AttentionProblem& problem) {
@@ -257,44 +194,6 @@ bool has_shapes(const AttentionProblem& normalized) {
 }
 
 }  // namespace
-
-std::vector<Violation> violations_of(const AttentionProblem& problem) {
-  const AttentionProblem p = problem.normalized();
-  Violations found;
-  check_enum(found, "dtype", p.dtype);
-  check_enum(found, "mask", p.mask);
-  check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), "must be a multiple of 8 in 8..256");
-  const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
-  check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),
-               "must be a multiple of 8 in 8..256, or 0 for head_dim");
-  check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");
-  check_number(found, "heads_q", p.heads_q, p.heads_q >= 1, "must be at least 1");
-  const bool own_heads_kv = problem.heads_kv != 0;
-  const bool divides = p.heads_kv >= 1 && (p.heads_q < 1 || p.heads_q % p.heads_kv == 0);
-  if (own_heads_kv && !divides) {
-    found.push_back(
-        {"heads_kv", fmt::format("{}", p.heads_kv),
-         fmt::format("must be at least 1 and divide heads_q = {}, or be 0 for heads_q", p.heads_q)});
-  }
-  check_number(found, "seqlen_q", p.seqlen_q, is_seqlen(p.seqlen_q), "must be in 0..2147482624");
-  check_number(found, "seqlen_k", p.seqlen_k, is_seqlen(p.seqlen_k), "must be in 0..2147482624");
-  for (const auto& [name, width] :
-       {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
-    if (width) check_number(found, name, *width, *width >= 0, "must be at least 0, or absent for no bound");
-  }
-  for (const auto& [name, total] : {std::pair{"total_q", p.total_q}, {"total_k", p.total_k}}) {
-    check_number(found, name, total, is_seqlen(total), "must be in 0..2147482624");
-    if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
-  }
-  check_grid(found, p);
-  return found;
-}
-
-std::vector<Violation> violations_of(const PlannedProblem& problem) {
-  Violations found = violations_of(static_cast<const AttentionProblem&>(problem));
-  check_options(found, "", problem);
-  return found;
-}
 
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args) {
   return violations_of(problem, args, operands_of(problem, args));
@@ -330,25 +229,6 @@ std::vector<Violation> violations_of_call(const AttentionProblem& problem, const
   return found;
 }
 
-std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
-                                     const std::vector<PlanOptions>& plans,
-                                     const std::vector<std::string>& archs) {
-  Violations found;
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    for (Violation violation : violations_of(problems[i])) {
-      violation.field = fmt::format("problems[{}].{}", i, violation.field);
-      found.push_back(std::move(violation));
-    }
-  }
-  for (std::size_t i = 0; i < plans.size(); ++i) check_options(found, fmt::format("plans[{}].", i), plans[i]);
-  for (std::size_t i = 0; i < archs.size(); ++i) {
-    if (find_arch(archs[i]) != nullptr) continue;
-    found.push_back(
-        {fmt::format("archs[{}]", i), in_quotes(archs[i]), "must be one of " + known_arch_names()});
-  }
-  return found;
-}
-
 std::vector<Violation> violations_of_residency(const Operands& operands, int device,
                                                PointerFacts (*facts_of)(const void*)) {
   Violations found;
@@ -376,11 +256,6 @@ PlanOptions options_kept_by(const AttentionProblem& problem, const Operands& ope
   }
   if (!aligned) return {RowAlignment::element};
   return {ascending ? RowAlignment::bytes16 : RowAlignment::bytes16_any_order};
-}
-
-void require_valid(const PlannedProblem& problem) {
-  Violations found = violations_of(problem);
-  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 void require_valid(const PlannedProblem& problem, const AttentionArgs& args) {

@@ -21,7 +21,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem);
 /// address space, overlaps, the scale. Empty, and nothing allocated, if they break none. Runs on every call.
 ///
 /// A problem without output elements (batch or seqlen_q 0) reads and writes nothing: its pointers and strides
-/// are not looked at; nor are those of K and V if seqlen_k is 0.
+/// are not looked at; nor are those of K and V if they have no rows.
 ///
 /// Rows of O: each used stride must be at least the extent covered by the smaller ones (nested strides).
 /// Interleavings that are free of overlap without being nested are refused. What is written against
