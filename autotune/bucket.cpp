@@ -91,7 +91,10 @@ PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits) {
   p.heads_q = size(bucket.group_log2);
   p.batch = size(bucket.heads_log2 - bucket.group_log2);
   auto next = bucket.sizes.begin();
-  visit_sizes(p, [&](const char*, auto& value) { set(value, size((next++)->log2)); });
+  visit_sizes(p, [&](const char* name, auto& value) {
+    const int log2 = (next++)->log2;
+    set(value, log2 == 0 && is_total(name) ? 0 : size(log2));  // 0: batched
+  });
   return p;
 }
 

@@ -59,13 +59,23 @@ std::vector<AttentionProblem> problems() {
   }
   all.push_back(grouped(64, MaskKind::none));
   all.back().seqlen_k = 0;
+  for (const std::int64_t total : {0, 150}) {  // batched, packed
+    all.push_back(grouped(64, MaskKind::causal_bottom_right));
+    all.back().varlen = true;
+    all.back().total_q = all.back().total_k = total;
+  }
   return all;
 }
 
 /// Addresses far apart; nobody follows them.
 AttentionArgs args_of(const AttentionProblem& problem) {
   const auto at = [](std::uintptr_t gigabytes) { return reinterpret_cast<void*>(gigabytes << 30); };
-  return bshd_args(problem, at(1), at(2), at(3), at(4), static_cast<float*>(at(5)));
+  AttentionArgs args = bshd_args(problem, at(1), at(2), at(3), at(4), static_cast<float*>(at(5)));
+  if (!problem.varlen) return args;
+  if (problem.total_q > 0) args.cu_seqlens_q = static_cast<std::int32_t*>(at(6));
+  if (problem.total_k > 0) args.cu_seqlens_k = static_cast<std::int32_t*>(at(7));
+  args.seqused_q = args.seqused_k = static_cast<std::int32_t*>(at(8));
+  return args;
 }
 
 /// On the interpreter, which is current.

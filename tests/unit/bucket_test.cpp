@@ -113,6 +113,36 @@ TEST_CASE("a bucket of windows: which there are is a trait, how wide they are a 
   CHECK(bucket_of(causal) == bucket_of(bounded));
 }
 
+TEST_CASE(
+    "a bucket of sequences with lengths of their own: varlen is a trait, totals are sizes of it alone") {
+  const PlannedProblem plain = problem(8, 8, 8, 4096, 4096);
+  const auto with = [&](std::int64_t total_q, std::int64_t total_k) {
+    PlannedProblem p = plain;
+    p.varlen = true;
+    p.total_q = total_q;
+    p.total_k = total_k;
+    return bucket_of(p);
+  };
+  CHECK(log2_of(bucket_of(plain), "total_q") == -1);
+  CHECK(to_string(bucket_of(plain)).find("total") == std::string::npos);
+  CHECK_FALSE(distance(with(0, 0), bucket_of(plain)).has_value());
+  CHECK(log2_of(with(16000, 30000), "total_q") == 14);
+  CHECK(log2_of(with(16000, 30000), "total_k") == 15);
+  CHECK(distance(with(16000, 30000), with(8000, 15000)) == 2);
+  CHECK(with(16000, 16000) == with(16384, 16384));
+  CHECK(to_string(with(16000, 30000)) ==
+        "f16_d128_none_varlen group ~1 batch*heads ~64 seqlen_q ~4096 seqlen_k ~4096 total_q ~16384 total_k "
+        "~32768");
+  for (const Bucket& bucket : {with(0, 0), with(16000, 0), with(0, 30000), with(16000, 30000)}) {
+    PlannedProblem traits = plain;
+    traits.varlen = true;
+    const PlannedProblem own = problem_of(bucket, traits);
+    CHECK(bucket_of(own) == bucket);
+    CHECK((own.total_q > 0) == (log2_of(bucket, "total_q") > 0));  // what is batched stays batched
+    CHECK((own.total_k > 0) == (log2_of(bucket, "total_k") > 0));
+  }
+}
+
 TEST_CASE("a bucket of variants with numbers: only that there is one counts") {
   PlannedProblem p = problem(1, 8, 8, 4096, 4096);
   const Bucket plain = bucket_of(p);

@@ -114,6 +114,76 @@ TEST_CASE("packed heads count as one, with more rows") {
   CHECK(params.queries_per_kv == 1);
 }
 
+TEST_CASE("packed sequences: as many tiles as there can be, whatever their lengths are") {
+  KernelConfig config;
+  config.tile_m = 128;
+  AttentionProblem p = causal_gqa();
+  p.varlen = true;
+  p.batch = 64;
+  CHECK(grid_of(p, config) == 64 * 32 * 8);  // batched: each may be the longest
+  p.total_q = 6400;
+  CHECK(grid_of(p, config) == (6400 / 128 + 64) * 32);  // each may end inside a tile
+  p.total_q = 127;
+  CHECK(grid_of(p, config) == 64 * 32);
+  p.seqlen_q = 128;
+  p.total_q = 64 * 128;
+  CHECK(grid_of(p, config) == 64 * 32);  // of the longest that a sequence may be, no more
+  p.total_k = 1 << 20;
+  CHECK(grid_of(p, config) == 64 * 32);
+
+  config.mainloop = 90;
+  config.tile_m = 64;
+  config.packed_heads = 4;
+  p.seqlen_q = 1000;
+  p.total_q = 6400;
+  CHECK(grid_of(p, config) == (6400 * 4 / 64 + 64) * 8);
+  config.schedule = kDynamicPersistent;
+  config.ctas_per_sm = 2;
+  const Step step = step_of(p, config);
+  CHECK(step.shape.grid == 264);
+  CHECK(step.constants.as<AttentionParamsSm90>().tile_count == (6400 * 4 / 64 + 64) * 8);
+}
+
+TEST_CASE("sections hold heads of one sequence where each has a length of its own") {
+  AttentionProblem p = causal_gqa();
+  CHECK(heads_per_section(p, {}) == 64);
+  p.varlen = true;
+  CHECK(heads_per_section(p, {}) == 32);
+  p.batch = 1000;
+  CHECK(heads_per_section(p, {}) == 32);
+  p.mask = MaskKind::none;
+  CHECK(heads_per_section(p, {}) == 1);
+}
+
+TEST_CASE("parameters carry the tables of sequences, and how many rows an entry has") {
+  static const std::int32_t tables[4] = {};
+  AttentionProblem p = causal_gqa();
+  p.varlen = true;
+  p.total_k = 5000;
+  AttentionArgs args;
+  args.cu_seqlens_k = &tables[0];
+  args.seqused_q = &tables[1];
+  args.seqused_k = &tables[2];
+  const Step step = step_of(p);
+  ParamsBuffer buffer;
+  step.fill(step, {p, args, operands_of(p, args)}, buffer);
+  SequenceTables sequences = buffer.as<AttentionParams>().sequences;
+  CHECK(sequences.cu_seqlens_q == nullptr);
+  CHECK(sequences.cu_seqlens_k == &tables[0]);
+  CHECK(sequences.seqused_q == &tables[1]);
+  CHECK(sequences.seqused_k == &tables[2]);
+  CHECK(sequences.total_q == 1000);
+  CHECK(sequences.total_k == 5000);
+  CHECK(sequences.batch == 2);
+  p.total_q = 1200;
+  args.cu_seqlens_q = &tables[3];
+  const Step packed = step_of(p);
+  packed.fill(packed, {p, args, operands_of(p, args)}, buffer);
+  sequences = buffer.as<AttentionParams>().sequences;
+  CHECK(sequences.cu_seqlens_q == &tables[3]);
+  CHECK(sequences.total_q == 1200);
+}
+
 TEST_CASE("the scale in powers of two is normal and finite") {
   CHECK(scale_log2(0.125f) == doctest::Approx(0.180336880).epsilon(1e-7));
   CHECK(scale_log2(-0.125f) == scale_log2(0.125f));

@@ -18,12 +18,14 @@ AttentionProblem problem() {
   AttentionProblem p;
   p.head_dim = 64;
   p.head_dim_v = 32;
-  p.batch = 2;
+  p.batch = 5;
   p.heads_q = 8;
   p.heads_kv = 2;
   p.seqlen_q = 16;
   p.seqlen_k = 24;
-  p.alibi = p.sinks = true;
+  p.alibi = p.sinks = p.varlen = true;
+  p.total_q = 60;
+  p.total_k = 100;
   return p;
 }
 
@@ -78,14 +80,37 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
 
   const Operands all = operands();
   CHECK(all[Role::q].name == "q");
-  CHECK(size_in_bytes(all[Role::q]) == 2 * 8 * 16 * 64 * 2);
-  CHECK(size_in_bytes(all[Role::k]) == 2 * 2 * 24 * 64 * 2);
-  CHECK(size_in_bytes(all[Role::v]) == 2 * 2 * 24 * 32 * 2);
-  CHECK(size_in_bytes(all[Role::o]) == 2 * 8 * 16 * 32 * 2);
-  CHECK(size_in_bytes(all[Role::lse]) == 2 * 8 * 16 * 4);
+  CHECK(size_in_bytes(all[Role::q]) == 60 * 8 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::k]) == 100 * 2 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::v]) == 100 * 2 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::o]) == 60 * 8 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::lse]) == 60 * 8 * 4);
   CHECK(all[Role::lse].name == "lse");
   CHECK(size_in_bytes(all[Role::workspace]) == 512);
+  CHECK(size_in_bytes(all[Role::cu_seqlens_q]) == 6 * 4);
+  CHECK(size_in_bytes(all[Role::cu_seqlens_k]) == 6 * 4);
+  CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
+  CHECK(size_in_bytes(all[Role::seqused_k]) == 5 * 4);
   CHECK(broken(all).empty());
+}
+
+TEST_CASE("operands: of a batched side there are no borders, and of equal lengths no tables at all") {
+  AttentionProblem p = problem();
+  p.total_q = 0;
+  Operands all = operands_of(p, {});
+  CHECK(size_in_bytes(all[Role::q]) == 5 * 8 * 16 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::lse]) == 5 * 8 * 16 * 4);
+  CHECK(all[Role::cu_seqlens_q].is_absent());
+  CHECK_FALSE(all[Role::cu_seqlens_k].is_absent());
+  CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
+  p.total_k = 0;
+  p.varlen = false;
+  all = operands_of(p, {});
+  CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 24 * 64 * 2);
+  CHECK(size_in_bytes(all[Role::v]) == 5 * 2 * 24 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::o]) == 5 * 8 * 16 * 32 * 2);
+  for (const Role role : {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k})
+    CHECK(size_in_bytes(all[role]) == 0);
 }
 
 TEST_CASE("operands: a dense one spans its elements, strided or not") {
@@ -156,7 +181,7 @@ TEST_CASE("operands: each is asked where it lives, unless nobody touches it") {
     CHECK(found[0].field == t.name);
   }
   AttentionProblem no_keys = problem();
-  no_keys.seqlen_k = 0;
+  no_keys.seqlen_k = no_keys.total_k = 0;
   AttentionArgs args;
   args.k = at(elsewhere);
   CHECK(violations_of_residency(operands_of(no_keys, args), 0, facts).empty());

@@ -20,6 +20,7 @@ namespace {
 PlannedProblem example() {
   return {{.head_dim = 64,
            .head_dim_v = 128,
+           .varlen = true,
            .batch = 2,
            .heads_q = 32,
            .heads_kv = 8,
@@ -156,7 +157,7 @@ TEST_CASE("problem's fields: traits are those of the problem that they are") {
 
 TEST_CASE("problem's fields: flags") {
   CHECK(flags_of(traits_of(example())) ==
-        "--dtype f16 --head-dim 64 --head-dim-v 128 --mask none --alignment bytes16");
+        "--dtype f16 --head-dim 64 --head-dim-v 128 --mask none --alignment bytes16 --varlen");
   CHECK(flag_of("heads_q") == "--heads");
   CHECK(flag_of("seqlen_k") == "--seqlen-k");
 }

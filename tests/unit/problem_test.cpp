@@ -128,6 +128,26 @@ TEST_CASE("args: the contiguous layouts") {
   CHECK(b.v_strides.head == 100 * 64);
 }
 
+TEST_CASE("args: packed sequences are one entry with the rows of all") {
+  AttentionProblem p = example();
+  p.varlen = true;
+  p.total_q = 10000;
+  p.total_k = 300;
+  const AttentionArgs a = bshd_args(p, nullptr, nullptr, nullptr, nullptr);
+  CHECK(a.q_strides.head == 128);
+  CHECK(a.q_strides.row == 32 * 128);
+  CHECK(a.k_strides.row == 8 * 128);
+  const AttentionArgs b = bhsd_args(p, nullptr, nullptr, nullptr, nullptr);
+  CHECK(b.q_strides.head == 10000 * 128);
+  CHECK(b.o_strides.head == 10000 * 128);
+  CHECK(b.k_strides.head == 300 * 128);
+  CHECK(b.v_strides.row == 128);
+  p.total_q = 0;  // batched, beside packed keys
+  CHECK(bhsd_args(p, nullptr, nullptr, nullptr, nullptr).q_strides.head == 4096 * 128);
+  for (const std::int32_t* table : {a.cu_seqlens_q, a.cu_seqlens_k, a.seqused_q, a.seqused_k})
+    CHECK(table == nullptr);
+}
+
 TEST_CASE("args: sizes that no memory holds saturate instead of wrapping around") {
   AttentionProblem p = example();
   p.heads_q = p.heads_kv = std::int64_t{1} << 31;

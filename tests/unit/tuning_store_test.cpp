@@ -83,6 +83,21 @@ TEST_CASE("a record of a problem with windows survives it too, with the sizes th
   }
 }
 
+TEST_CASE("a record of sequences with lengths of their own survives it with their totals") {
+  PlannedProblem p({.head_dim = 128, .varlen = true, .batch = 64, .seqlen_q = 4096, .seqlen_k = 4096}, {});
+  for (const std::int64_t total_q : {0, 32768}) {
+    for (const std::int64_t total_k : {0, 1000000}) {
+      p.total_q = total_q;
+      p.total_k = total_k;
+      TuningRecord made = record();
+      made.bucket = bucket_of(p);
+      const auto back = parse_json_line(to_json_line(made));
+      REQUIRE(back.has_value());
+      CHECK(back->bucket == made.bucket);
+    }
+  }
+}
+
 TEST_CASE("unknown fields are ignored, missing config fields take their defaults") {
   auto object = nlohmann::json::parse(to_json_line(record()));
   object["invented"] = {1, 2};

@@ -123,6 +123,24 @@ TEST_CASE("visible keys: a problem has edges if any query of any length misses a
   }
 }
 
+TEST_CASE("visible keys: of lengths that only the device knows, all rows, and the pairs of mean lengths") {
+  for (AttentionProblem p : problems()) {
+    CAPTURE(to_string(p));
+    const double pairs = visible_pairs(p);
+    p.varlen = true;
+    p.batch = 4;
+    CHECK(visible_keys(p).first == 0);
+    CHECK(visible_keys(p).count == p.seqlen_k);
+    CHECK(visible_pairs(p) == pairs);  // batched: each may be the longest
+    p.total_q = 4 * p.seqlen_q;
+    p.total_k = 4 * p.seqlen_k;
+    CHECK(visible_keys(p).first == 0);
+    CHECK(visible_keys(p).count == 4 * p.seqlen_k);
+    p.seqlen_q = p.seqlen_k = 1000;
+    if (p.total_k > 0) CHECK(visible_pairs(p) == pairs);
+  }
+}
+
 TEST_CASE("visible keys: FLOPs count a window's pairs, and half of a causal square") {
   const double one_pair = 2 * 3 * 2.0 * (64 + 32);
   for (const AttentionProblem& p : problems()) {
@@ -187,4 +205,29 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first") {
     const Step step = forward_step(p.normalized(), config, nullptr, 132, nullptr);
     CHECK(step.constants.as<AttentionParamsSm90>().attention.first_key == c.first);
   }
+}
+
+TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all sequences") {
+  const ScopedContext current(kInterpreterDevice);
+  KernelConfig config;
+  config.mainloop = 90;
+  config.tile_m = 64;
+  config.tile_n = 32;
+  AttentionProblem p{.head_dim = 64, .window_left = 3, .varlen = true, .batch = 5, .heads_q = 4};
+  p.seqlen_q = p.seqlen_k = 200;
+  p.total_q = 300;
+  p.total_k = 700;
+  std::vector<std::byte> memory(1 << 20);
+  void* const tensor = memory.data() + (256 - reinterpret_cast<std::uintptr_t>(memory.data()) % 256);
+  AttentionArgs args = bshd_args(p, tensor, tensor, tensor, tensor);
+  args.q_strides.batch = args.k_strides.batch = -1;  // which says nothing
+  AttentionParamsSm90 params{};
+  fill_tensor_maps(p, config, operands_of(p, args), params);
+  for (const TensorMap* map : {&params.k, &params.v}) {
+    CHECK(interpreted(*map).data == tensor);
+    CHECK(interpreted(*map).size[1] == 700);
+    CHECK(interpreted(*map).size[4] == 1);
+  }
+  CHECK(interpreted(params.q).size[1] == 300);
+  CHECK(interpreted(params.o).size[1] == 300);
 }
