@@ -124,6 +124,10 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.softcap = from->softcap != 0;
   problem.alibi = from->alibi != 0;
   problem.sinks = from->sinks != 0;
+  problem.varlen = from->varlen != 0;
+  problem.total_q = from->total_q;
+  problem.total_k = from->total_k;
+  check_reserved(from->reserved, prefix + "reserved", found);
   return problem;
 }
 
@@ -176,6 +180,10 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
   args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
   args.sinks = from->sinks;
   args.workspace = from->workspace;
+  args.cu_seqlens_q = from->cu_seqlens_q;
+  args.cu_seqlens_k = from->cu_seqlens_k;
+  args.seqused_q = from->seqused_q;
+  args.seqused_k = from->seqused_k;
   if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
   args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
   return args;

@@ -114,10 +114,20 @@ typedef struct fa2_problem {
   int32_t has_window_right;
   int64_t window_left;  /* keys, >= 0 */
   int64_t window_right; /* keys, >= 0; says nothing under a causal mask */
+
+  /* Not 0: sequences have lengths of their own, which only the device knows (fa2_args.cu_seqlens_q and its like).
+   * seqlen_q and seqlen_k are then the longest that a sequence may be; a longer one is cut. Masks, windows and biases
+   * are each sequence's. total_q, total_k: the rows of all sequences, which lie one after the other: Q and O are
+   * (total_q, heads_q, dim), LSE (heads_q, total_q), K and V (total_k, heads_kv, dim). 0: they are batched as without
+   * varlen, and sequences begin where their batch entry does. */
+  int32_t varlen;
+  int32_t reserved; /* 0 */
+  int64_t total_q;  /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
+  int64_t total_k;  /* 0 .. 2^31 - 1024 */
 } fa2_problem;
 
 /* clang-format off */
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
@@ -151,11 +161,21 @@ typedef struct fa2_args {
    * once, before their first launch; every launch leaves zeros. They belong to one launch at a time: those of one
    * stream may share them. NULL: the context lends what is needed. Not looked at where nothing is. */
   void* workspace;
+
+  /* int32 on the device. cu_seqlens: (batch + 1), where the problem has total_q (total_k), else NULL: sequence b is the
+   * rows [cu_seqlens[b], cu_seqlens[b + 1]). seqused: optional with varlen, (batch): how many of a sequence's rows
+   * count. Entries of cu_seqlens neither descend nor leave [0, total], no sequence is longer than seqlen_q (seqlen_k),
+   * and no seqused than its sequence: what is too much is cut off without a word, or, with FA2_CHECK=1 and on the
+   * interpreter, FA2_INVALID_REQUEST. */
+  const int32_t* cu_seqlens_q;
+  const int32_t* cu_seqlens_k;
+  const int32_t* seqused_q;
+  const int32_t* seqused_k;
 } fa2_args;
 
 /* clang-format off */
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* ---- contexts ---- */

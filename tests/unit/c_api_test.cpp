@@ -19,12 +19,14 @@ namespace {
 
 // What ctypes and other languages mirror: a published layout never changes, it only grows.
 static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
-static_assert(sizeof(fa2_problem) == 96 && offsetof(fa2_problem, head_dim) == 12 &&
-              offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80);
+static_assert(sizeof(fa2_problem) == 120 && offsetof(fa2_problem, head_dim) == 12 &&
+              offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80 &&
+              offsetof(fa2_problem, varlen) == 96 && offsetof(fa2_problem, total_q) == 104);
 static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
-static_assert(sizeof(fa2_args) == 184 && offsetof(fa2_args, softmax_scale) == 12 &&
+static_assert(sizeof(fa2_args) == 216 && offsetof(fa2_args, softmax_scale) == 12 &&
               offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
-              offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176);
+              offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176 &&
+              offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208);
 static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 24 &&
               sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
@@ -196,7 +198,7 @@ TEST_CASE("c api: struct sizes") {
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 184 on"));
+  CHECK(says("from byte 216 on"));
 }
 
 TEST_CASE("c api: a workspace, of callers whose header has one") {
@@ -214,6 +216,49 @@ TEST_CASE("c api: a workspace, of callers whose header has one") {
   CHECK(bytes == 0);
   CHECK(fa2_plan_workspace_bytes(nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("bytes = NULL"));
+}
+
+TEST_CASE("c api: sequences with lengths of their own, of callers whose header has them") {
+  const TemporaryContext context;
+  fa2_problem problem = example();
+  problem.varlen = 2;
+  problem.total_q = 40;
+  problem.total_k = 50;
+  fa2_args args = FA2_ARGS_INIT;
+  const std::int32_t tables[4] = {};
+  args.cu_seqlens_q = &tables[0];
+  args.cu_seqlens_k = &tables[1];
+  args.seqused_q = &tables[2];
+  args.seqused_k = &tables[3];
+  fa2::Found found;
+  fa2::AttentionProblem p = fa2::problem_of(&problem, found).value();
+  CHECK(p.varlen);
+  CHECK(p.total_q == 40);
+  CHECK(p.total_k == 50);
+  fa2::AttentionArgs a = fa2::args_of(&args, found).value();
+  CHECK(a.cu_seqlens_q == &tables[0]);
+  CHECK(a.cu_seqlens_k == &tables[1]);
+  CHECK(a.seqused_q == &tables[2]);
+  CHECK(a.seqused_k == &tables[3]);
+
+  problem.struct_size = offsetof(fa2_problem, varlen);
+  args.struct_size = offsetof(fa2_args, cu_seqlens_q);
+  p = fa2::problem_of(&problem, found).value();
+  CHECK_FALSE(p.varlen);
+  CHECK(p.total_q + p.total_k == 0);
+  a = fa2::args_of(&args, found).value();
+  for (const std::int32_t* table : {a.cu_seqlens_q, a.cu_seqlens_k, a.seqused_q, a.seqused_k})
+    CHECK(table == nullptr);
+  CHECK(found.empty());
+
+  problem.struct_size = sizeof problem;
+  problem.varlen = 0;
+  problem.reserved = 1;
+  args.struct_size = sizeof args;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  for (const char* part : {"reserved = 1, must be 0", "total_q = 40, must be 0, or varlen true",
+                           "seqused_k = given, must be null"})
+    CHECK(says(part));
 }
 
 TEST_CASE("c api: context options") {
