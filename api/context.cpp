@@ -182,6 +182,7 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Planned
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = problem;
   plan->device = gpu.ordinal;
+  plan->checks_tables = problem.varlen && (settings.check || gpu.arch.interpreted);
   if (has_output(problem)) {
     plan->add(
         forward_step(problem, choice.config, kernel->kernel, gpu.sm_count, counters_for(choice.config, gpu)));

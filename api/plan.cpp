@@ -1,6 +1,7 @@
 // AttentionPlan: validate once, launch each step.
 #include <api/boundary.h>
 #include <api/plan.h>
+#include <operation/check_sequences.h>
 #include <operation/validate.h>
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
@@ -30,6 +31,7 @@ void AttentionPlan::Impl::run(const AttentionArgs& args, const Operands& operand
   if (steps.empty()) return require_valid(problem, args);
   const ScopedContext context(device);
   require_usable(*this, args, operands);
+  if (checks_tables) require_sound_tables(problem, args, device, stream);
   WrittenBytes written;
   const Call call{.problem = problem, .args = args, .operands = operands, .written = &written};
   for (const Step& step : steps) launch(step, call, stream);

@@ -13,8 +13,9 @@ namespace fa2 {
 struct AttentionPlan::Impl {
   PlannedProblem problem;  ///< normalized
   int device = 0;
-  std::vector<Step> steps;    ///< in the order of their launches; none: the output has no element
-  WorkspaceLayout workspace;  ///< of the steps' parts
+  std::vector<Step> steps;     ///< in the order of their launches; none: the output has no element
+  WorkspaceLayout workspace;   ///< of the steps' parts
+  bool checks_tables = false;  ///< of sequences, before it launches; which waits for the stream
   Explanation explanation;
 
   /// What AttentionPlan::run() does. `operands`: of the plan's problem and `args`.

@@ -85,6 +85,7 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
     settings.pinned_by = "FA2_CONFIG";
   }
   settings.jit = options.jit.value_or(enumerator_of(environment, "FA2_JIT", JitMode::on));
+  settings.check = environment("FA2_CHECK") == "1";
   settings.doubts = doubts_of(settings, options.read_only_caches ? "read_only_caches" : "FA2_CACHE_PATH");
   return settings;
 }

@@ -18,6 +18,7 @@ struct Settings : ChoiceSettings {
   std::optional<std::filesystem::path> cache_dir;  ///< nullopt: keep kernels and records in memory only
   std::vector<std::filesystem::path> read_only_caches;
   double tune_budget_seconds = 3.0;
+  bool check = false;             ///< FA2_CHECK: tables of sequences before each launch
   std::vector<Violation> doubts;  ///< what is hardly meant, and does no harm: directories that are not there
 };
 

@@ -92,6 +92,12 @@ void DeviceBuffer::download(void* host, std::size_t bytes, std::size_t offset) c
   check(driver().memcpy_dtoh(host, address(data_, offset), bytes), "cuMemcpyDtoH");
 }
 
+void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream) {
+  // Managed and pinned memory are no device memory to cuMemcpyDtoH.
+  check(driver().memcpy_async(address(host), address(data), bytes, stream), "cuMemcpyAsync");
+  check(driver().stream_synchronize(stream), "cuStreamSynchronize");
+}
+
 OwnedStream::OwnedStream() {
   if (interpreting()) return;
   check(driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");

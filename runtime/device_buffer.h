@@ -31,6 +31,10 @@ class DeviceBuffer {
   bool on_host_ = false;
 };
 
+/// What `bytes` at `data`, device memory that a buffer need not own, hold once `stream` has done what it was given.
+/// Waits for it. Not on the interpreter, whose memory is the host's.
+void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream);
+
 /// A non-blocking stream of the current context.
 class OwnedStream {
  public:

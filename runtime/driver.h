@@ -26,6 +26,7 @@
   X(mem_free, cuMemFree, 3020)                                \
   X(memcpy_htod, cuMemcpyHtoD, 3020)                          \
   X(memcpy_dtoh, cuMemcpyDtoH, 3020)                          \
+  X(memcpy_async, cuMemcpyAsync, 4000)                        \
   X(memset_d8_async, cuMemsetD8Async, 3020)                   \
   X(stream_create, cuStreamCreate, 2000)                      \
   X(stream_destroy, cuStreamDestroy, 4000)                    \

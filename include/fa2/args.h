@@ -32,8 +32,8 @@ struct AttentionArgs {
   const void* k = nullptr;
   const void* v = nullptr;
   void* o = nullptr;
-  /// Optional float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) of packed sequences, contiguous: natural log of the sum of exp(S) over the keys that a
-  /// query sees, and of its head's sink.
+  /// Optional float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) of packed sequences, contiguous: natural log of
+  /// the sum of exp(S) over the keys that a query sees, and of its head's sink.
   float* lse = nullptr;
 
   TensorStrides q_strides;  ///< of packed sequences, batch strides say nothing
@@ -43,12 +43,13 @@ struct AttentionArgs {
 
   /// Where the problem has total_q (total_k), else null: int32 (batch + 1) on the device. Sequence b of Q and O (K and V)
   /// is the rows [cu_seqlens[b], cu_seqlens[b + 1]); rows of no sequence may hold anything, and those of O keep what they
-  /// hold. They must not descend, nor leave [0, total]: what does is cut off where a sequence would leave the tensor, and
-  /// with FA2_CHECK=1, and on the interpreter, an InvalidRequest before the launch.
+  /// hold. Entries neither descend nor leave [0, total], and no sequence is longer than seqlen_q (seqlen_k): what is too
+  /// much is cut off without a word. With FA2_CHECK=1 it is an InvalidRequest before the launch: run() then copies the
+  /// tables to the host, which waits for the stream, unless that captures. The interpreter always checks them.
   const std::int32_t* cu_seqlens_q = nullptr;
   const std::int32_t* cu_seqlens_k = nullptr;
-  /// Optional with varlen: int32 (batch) on the device, how many of a sequence's rows count, from its first on. The others
-  /// are as rows of no sequence.
+  /// Optional with varlen: int32 (batch) on the device, how many of a sequence's rows count, from its first on: 0 .. its
+  /// length. The others are as rows of no sequence.
   const std::int32_t* seqused_q = nullptr;
   const std::int32_t* seqused_k = nullptr;
 

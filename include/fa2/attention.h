@@ -100,7 +100,7 @@ struct Explanation {
 class FA2_API AttentionPlan {
  public:
   /// Validates the arguments and launches. No synchronisation; no lock and no allocation, except where a launch is
-  /// captured that needs a workspace and is given none.
+  /// captured that needs a workspace and is given none, and for what FA2_CHECK=1 looks at (AttentionArgs::cu_seqlens_q).
   /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError; Unavailable
   /// if graphs hold all of the Context's workspaces.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;

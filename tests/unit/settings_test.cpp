@@ -37,6 +37,13 @@ TEST_CASE("defaults") {
   CHECK(settings.jit == JitMode::on);
   CHECK_FALSE(settings.pinned.has_value());
   CHECK(settings.read_only_caches.empty());
+  CHECK_FALSE(settings.check);
+}
+
+TEST_CASE("FA2_CHECK has tables of sequences checked") {
+  CHECK(settings_of({}, table({{"FA2_CHECK", "1"}})).check);
+  CHECK_FALSE(settings_of({}, table({{"FA2_CHECK", "0"}})).check);
+  CHECK(violations({}, table({{"FA2_CHECK", "yes"}})).size() == 1);
 }
 
 TEST_CASE("the environment decides what the options leave open") {

@@ -1,0 +1,109 @@
+// The rules of cu_seqlens and seqused.
+#include <fmt/format.h>
+#include <operation/check_sequences.h>
+#include <runtime/device.h>
+#include <runtime/device_buffer.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+using Violations = std::vector<Violation>;
+using Table = std::span<const std::int32_t>;
+
+/// Enters the first entry that `rule_of(index)` has a text for, the rule that it breaks.
+template <class RuleOf>
+void check_table(Violations& found, const std::string& name, Table table, const RuleOf& rule_of) {
+  std::size_t first = 0, broken = 0;
+  std::string first_rule;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    std::string rule = rule_of(i);
+    if (rule.empty() || broken++ > 0) continue;
+    first = i;
+    first_rule = std::move(rule);
+  }
+  if (broken == 0) return;
+  if (broken > 1)
+    first_rule += fmt::format("; {} more {}", broken - 1, broken == 2 ? "is wrong" : "are wrong");
+  found.push_back(
+      {fmt::format("{}[{}]", name, first), fmt::format("{}", table[first]), std::move(first_rule)});
+}
+
+/// Empty if entry `i` is sound.
+std::string border_rule(const SequenceSide& side, std::size_t i) {
+  const std::int64_t entry = side.cu_seqlens[i];
+  if (entry < 0) return "must be at least 0";
+  if (entry > side.total) return fmt::format("must be at most total_{} = {}", side.name, side.total);
+  if (i == 0) return "";
+  const std::int64_t before = side.cu_seqlens[i - 1];
+  if (entry < before) return fmt::format("must be at least cu_seqlens_{}[{}] = {}", side.name, i - 1, before);
+  if (entry - std::max<std::int64_t>(before, 0) > side.longest)
+    return fmt::format("must be at most cu_seqlens_{0}[{1}] = {2} and seqlen_{0} = {3} together", side.name,
+                       i - 1, before, side.longest);
+  return "";
+}
+
+/// Of sequence `b`, as a kernel takes it from borders of any kind.
+std::int64_t length_of(const SequenceSide& side, std::size_t b) {
+  if (side.cu_seqlens.empty()) return side.longest;
+  const std::int64_t begin = std::clamp<std::int64_t>(side.cu_seqlens[b], 0, side.total);
+  const std::int64_t end = std::clamp<std::int64_t>(side.cu_seqlens[b + 1], begin, side.total);
+  return std::min(end - begin, side.longest);
+}
+
+std::string used_rule(const SequenceSide& side, std::size_t b) {
+  const std::int64_t length = length_of(side, b);
+  if (side.seqused[b] >= 0 && side.seqused[b] <= length) return "";
+  return fmt::format("must be in 0..{}, the length of its sequence", length);
+}
+
+/// Empty for a table that is not there.
+std::vector<std::int32_t> copy_of(const std::int32_t* table, std::int64_t count, int device, Stream stream) {
+  if (table == nullptr) return {};
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  if (device == kInterpreterDevice) {
+    std::copy_n(table, values.size(), values.begin());
+  } else {
+    copy_to_host(values.data(), table, values.size() * sizeof values[0], stream);
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<Violation> violations_of(const SequenceSide& side) {
+  Violations found;
+  check_table(found, fmt::format("cu_seqlens_{}", side.name), side.cu_seqlens,
+              [&](std::size_t i) { return border_rule(side, i); });
+  check_table(found, fmt::format("seqused_{}", side.name), side.seqused,
+              [&](std::size_t b) { return used_rule(side, b); });
+  return found;
+}
+
+void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, int device, Stream stream) {
+  if (device != kInterpreterDevice && is_capturing(stream)) {
+    return warn_once(
+        "FA2_CHECK while a stream captures",
+        "FA2_CHECK=1: what cu_seqlens and seqused hold cannot be read while the stream captures, and "
+        "is not checked when the graph runs");
+  }
+  Violations found;
+  const auto check = [&](SequenceSide side, const std::int32_t* cu_seqlens, const std::int32_t* seqused) {
+    const auto borders = copy_of(cu_seqlens, p.batch + 1, device, stream);
+    const auto used = copy_of(seqused, p.batch, device, stream);
+    side.cu_seqlens = borders;
+    side.seqused = used;
+    std::ranges::move(violations_of(side), std::back_inserter(found));
+  };
+  check({.name = 'q', .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
+  check({.name = 'k', .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
+}  // namespace fa2

@@ -1,0 +1,31 @@
+// What tables of sequences hold, checked on the host: FA2_CHECK=1, and the interpreter.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/errors.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fa2 {
+
+/// The sequences of one side: 'q', or 'k', as the names of fields end.
+struct SequenceSide {
+  char name = 'q';
+  std::int64_t total = 0;                      ///< rows of all sequences; 0: batched
+  std::int64_t longest = 0;                    ///< that a sequence may be
+  std::span<const std::int32_t> cu_seqlens{};  ///< (batch + 1); none where sequences are batched
+  std::span<const std::int32_t> seqused{};     ///< (batch), or none
+};
+
+/// The first entry of each table that AttentionArgs does not allow, and how many more there are.
+std::vector<Violation> violations_of(const SequenceSide& side);
+
+/// Reads the tables of valid arguments of a call on `device`, which is current: waits for `stream`. Where that captures
+/// nothing can be read: a warning says so once. @throws InvalidRequest with everything that violations_of() finds,
+/// CudaError.
+void require_sound_tables(const AttentionProblem& problem, const AttentionArgs& args, int device,
+                          Stream stream);
+
+}  // namespace fa2
