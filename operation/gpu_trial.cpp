@@ -54,6 +54,8 @@ GpuTrial::Tensors GpuTrial::allocate(const PlannedProblem& problem, const Device
 AttentionArgs GpuTrial::Tensors::args() const {
   const auto at = [&](Role role) { return buffers[static_cast<std::size_t>(role)].data(); };
   AttentionArgs args = bshd_args(problem, at(Role::q), at(Role::k), at(Role::v), at(Role::o));
+  args.cu_seqlens_q = static_cast<const std::int32_t*>(at(Role::cu_seqlens_q));
+  args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
   std::size_t next = static_cast<std::size_t>(Role::variants);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
@@ -66,12 +68,21 @@ AttentionArgs GpuTrial::Tensors::args() const {
   return args;
 }
 
+void GpuTrial::upload_borders(Role role, std::int64_t total, std::int64_t longest) {
+  if (total == 0) return;
+  const auto borders = borders_of(mix_of(tensors_.problem.batch, total, longest));
+  tensors_[role].upload(borders.data(), borders.size() * sizeof borders[0]);
+}
+
 void GpuTrial::upload_inputs() {
+  const AttentionProblem& p = tensors_.problem;
+  upload_borders(Role::cu_seqlens_q, p.total_q, p.seqlen_q);
+  upload_borders(Role::cu_seqlens_k, p.total_k, p.seqlen_k);
   constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
   for (auto i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
     tensors_.buffers[i].fill(kSmall);
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
-  const std::vector<std::uint16_t> values = normal_values(kPeriod, tensors_.problem.dtype);
+  const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
   std::size_t start = 0;
   for (const Role role : {Role::q, Role::k, Role::v}) {
     DeviceBuffer& tensor = tensors_[role];

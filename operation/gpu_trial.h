@@ -49,6 +49,7 @@ class GpuTrial final : public Trial {
 
   static Tensors allocate(const PlannedProblem& problem, const Device& device);
   void upload_inputs();
+  void upload_borders(Role role, std::int64_t total, std::int64_t longest);
   void launch(const Candidate& candidate, int times) const;
   double time_us(const Candidate& candidate, int times);
   void check_output(const Candidate& candidate);

@@ -19,8 +19,20 @@ struct TrialLimits {
 };
 
 /// The problem, made smaller until it is within the limits: fewer batches and heads (whole groups) while
-/// `min_blocks` blocks remain, then shorter sequences. `problem` is valid and normalized.
+/// `min_blocks` blocks remain, then shorter sequences. Packed ones keep their mean length, or its part of the longest.
+/// `problem` is valid and normalized.
 AttentionProblem within(const TrialLimits& limits, AttentionProblem problem);
+
+/// Lengths of `batch` sequences that stand for those that only the device knows, always the same ones: `total` rows in
+/// all (as many as fit, if it is more), none longer than `longest`, one that long where `total` has so many, the others
+/// log-normally spread. `total` 0, a batched side: all `longest`.
+std::vector<std::int64_t> mix_of(std::int64_t batch, std::int64_t total, std::int64_t longest);
+
+/// Where packed sequences of these lengths begin, and where the last ends: cu_seqlens.
+std::vector<std::int32_t> borders_of(const std::vector<std::int64_t>& lengths);
+
+/// Pairs of a query and a key that it sees, of all sequences and one query head; with varlen, of those of mix_of().
+double pairs_of_mix(const AttentionProblem& problem);
 
 /// For a number of a variant, a cap for instance: of the size that models have.
 constexpr float kTrialNumber = 30;

@@ -1,4 +1,5 @@
 // Random inputs: made once on the host, repeated on the device.
+#include <generator/sequences.h>
 #include <operation/trial_data.h>
 #include <tools/bench_inputs.h>
 
@@ -6,6 +7,7 @@
 #include <cmath>
 #include <set>
 #include <type_traits>
+#include <utility>
 
 namespace fa2::tools {
 namespace {
@@ -15,18 +17,18 @@ constexpr std::size_t kBlock = 2 << 20;  ///< values, 4 MB
 /// key of each query win.
 constexpr std::size_t kShift = 333333;
 
-std::size_t count_of(std::int64_t batch, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
-  return static_cast<std::size_t>(batch * rows * heads * dim);
+std::size_t count_of(const Entries& entries, std::int64_t heads, std::int64_t dim) {
+  return static_cast<std::size_t>(entries.count * entries.rows * heads * dim);
 }
 
 struct Sizes {
   std::size_t q = 0, k = 0, v = 0, o = 0;  ///< elements
 
   void fit(const AttentionProblem& p) {
-    q = std::max(q, count_of(p.batch, p.seqlen_q, p.heads_q, p.head_dim));
-    k = std::max(k, count_of(p.batch, p.seqlen_k, p.heads_kv, p.head_dim));
-    v = std::max(v, count_of(p.batch, p.seqlen_k, p.heads_kv, p.head_dim_v));
-    o = std::max(o, count_of(p.batch, p.seqlen_q, p.heads_q, p.head_dim_v));
+    q = std::max(q, count_of(q_entries(p), p.heads_q, p.head_dim));
+    k = std::max(k, count_of(k_entries(p), p.heads_kv, p.head_dim));
+    v = std::max(v, count_of(k_entries(p), p.heads_kv, p.head_dim_v));
+    o = std::max(o, count_of(q_entries(p), p.heads_q, p.head_dim_v));
   }
 };
 
@@ -69,7 +71,11 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems)
     : o_(sizes_of(problems).o * sizeof(std::uint16_t)), of_heads_(slopes_of(most_heads_of(problems))) {
   const Sizes sizes = sizes_of(problems);
   std::set<DType> dtypes;
-  for (const AttentionProblem& problem : problems) dtypes.insert(problem.dtype);
+  for (const AttentionProblem& p : problems) {
+    dtypes.insert(p.dtype);
+    add_borders({p.batch, p.total_q, p.seqlen_q});
+    add_borders({p.batch, p.total_k, p.seqlen_k});
+  }
   for (const DType dtype : dtypes) {
     const std::vector<std::uint16_t> block = normal_values(kBlock, dtype);
     inputs_.emplace(dtype, Tensors{repeated(block, 0, sizes.q), repeated(block, kShift, sizes.k),
@@ -77,9 +83,25 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems)
   }
 }
 
+void BenchInputs::add_borders(const Side& side) {
+  const auto [batch, total, longest] = side;
+  if (total == 0 || borders_.contains(side)) return;
+  const std::vector<std::int32_t> borders = fa2::borders_of(mix_of(batch, total, longest));
+  DeviceBuffer buffer(borders.size() * sizeof borders[0]);
+  buffer.upload(borders.data(), buffer.size());
+  borders_.emplace(side, std::move(buffer));
+}
+
+const std::int32_t* BenchInputs::borders_of(const Side& side) const {
+  const auto found = borders_.find(side);
+  return found == borders_.end() ? nullptr : static_cast<const std::int32_t*>(found->second.data());
+}
+
 AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
   const Tensors& in = inputs_.at(problem.dtype);
   AttentionArgs args = bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data());
+  args.cu_seqlens_q = borders_of({problem.batch, problem.total_q, problem.seqlen_q});
+  args.cu_seqlens_k = borders_of({problem.batch, problem.total_k, problem.seqlen_k});
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if (!is_used) return;
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {

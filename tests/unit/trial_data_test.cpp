@@ -2,7 +2,11 @@
 #include <doctest/doctest.h>
 #include <operation/trial_data.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
 
 namespace {
 
@@ -24,6 +28,18 @@ TrialLimits h100() {
   TrialLimits limits;
   limits.min_blocks = 4 * 2 * 132;
   return limits;
+}
+
+std::int64_t sum_of(const std::vector<std::int64_t>& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+/// Self-attention over documents.
+AttentionProblem packed(std::int64_t batch, std::int64_t total, std::int64_t longest) {
+  AttentionProblem p = problem_of(batch, 16, 16, longest, longest);
+  p.varlen = true;
+  p.total_q = p.total_k = total;
+  return p;
 }
 
 constexpr std::uint16_t kOne = 0x3c00, kTwo = 0x4000, kNaN = 0x7e00, kInfinity = 0x7c00;  // float16
@@ -69,6 +85,90 @@ TEST_CASE("whatever the memory, something remains to be measured") {
   CHECK(p.heads_q == 3);
   CHECK(p.seqlen_q >= 1);
   CHECK(p.seqlen_k >= 1);
+}
+
+TEST_CASE("a mix has all the rows, one longest sequence and many others, always the same") {
+  for (const std::int64_t batch : {1, 2, 3, 64, 1000}) {
+    for (const std::int64_t longest : {1, 2, 100, 4096}) {
+      for (const std::int64_t total : {1, 2, 99, 100, 101, 4096, 5000, 32768, 3000000}) {
+        CAPTURE(batch);
+        CAPTURE(longest);
+        CAPTURE(total);
+        const auto lengths = mix_of(batch, total, longest);
+        CHECK(lengths == mix_of(batch, total, longest));
+        REQUIRE(lengths.size() == static_cast<std::size_t>(batch));
+        CHECK(sum_of(lengths) == std::min(total, batch * longest));
+        CHECK(std::ranges::min(lengths) >= 0);
+        CHECK(std::ranges::max(lengths) <= longest);
+        if (total >= longest) CHECK(std::ranges::max(lengths) == longest);
+      }
+    }
+  }
+  CHECK(mix_of(3, 0, 77) == std::vector<std::int64_t>{77, 77, 77});  // batched
+  CHECK(mix_of(0, 0, 77).empty());
+  CHECK(mix_of(0, 5, 77).empty());
+
+  // As documents are: many different lengths, the median below the mean.
+  auto lengths = mix_of(64, 32768, 8192);
+  std::ranges::sort(lengths);
+  const std::int64_t mean = (32768 - 8192) / 63;
+  CHECK(lengths[32] < mean);
+  CHECK(lengths[32] > mean / 3);
+  CHECK(lengths[60] > 2 * mean);
+  CHECK(std::ranges::unique(lengths).begin() - lengths.begin() > 50);
+}
+
+TEST_CASE("borders of lengths") {
+  CHECK(borders_of({}) == std::vector<std::int32_t>{0});
+  CHECK(borders_of({3, 0, 4}) == std::vector<std::int32_t>{0, 3, 3, 7});
+}
+
+TEST_CASE("pairs of a mix are those of its sequences") {
+  AttentionProblem p = problem_of(3, 16, 16, 100, 100);
+  CHECK(pairs_of_mix(p) == 3 * 100 * 100);
+  p.varlen = true;
+  CHECK(pairs_of_mix(p) == 3 * 100 * 100);
+  p.total_q = p.total_k =
+      100;  // one sequence has all of the rows, or three share them: never fewer than equal ones have
+  CHECK(pairs_of_mix(p) >= 3 * 33 * 33);
+  CHECK(pairs_of_mix(p) <= 100 * 100);
+  p.total_k = 0;
+  CHECK(pairs_of_mix(p) == 100 * 100);
+  p.mask = MaskKind::causal_top_left;
+  p.total_q = 300;
+  CHECK(pairs_of_mix(p) == 3 * 5050);
+}
+
+TEST_CASE("packed sequences become fewer before they become shorter, whatever their mean") {
+  const AttentionProblem fits = packed(64, 32768, 8192);
+  CHECK(within(h100(), fits) == fits);
+  const AttentionProblem loose = packed(64, 32768, 1 << 20);  // a bound that no sequence reaches
+  CHECK(within(h100(), loose) == loose);
+
+  const AttentionProblem few = within(h100(), packed(4096, std::int64_t{4096} * 512, 8192));
+  CHECK(few.batch < 4096);
+  CHECK(few.total_q == few.batch * 512);
+  CHECK(few.total_k == few.total_q);
+  CHECK(few.seqlen_q == 8192);
+  CHECK(few.heads_q == 16);
+
+  TrialLimits tiny = h100();
+  tiny.bytes = 1000;
+  const AttentionProblem least = within(tiny, packed(7, 300, 100));
+  CHECK(least.batch == 1);
+  CHECK(least.total_q >= 1);  // still packed
+  CHECK(least.total_k >= 1);
+  CHECK(least.seqlen_q >= 1);
+  CHECK(least.seqlen_q <= least.total_q);
+
+  // Rows that no sequence has room for are not measured.
+  CHECK(within(h100(), packed(4, 1000, 100)).total_q == 400);
+  AttentionProblem queries = packed(8, 800, 100);
+  queries.total_k = 0;
+  queries.seqlen_k = std::int64_t{1} << 24;
+  const AttentionProblem shorter = within(h100(), queries);
+  CHECK(shorter.seqlen_k < queries.seqlen_k);
+  CHECK(shorter.total_k == 0);
 }
 
 TEST_CASE("normal values are finite, spread and always the same") {
