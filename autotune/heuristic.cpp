@@ -6,6 +6,7 @@
 #include <generator/config_space.h>
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
+#include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
@@ -135,10 +136,10 @@ std::vector<KernelConfig> line_for(const std::vector<Range>& table, std::int64_t
   return line == table.end() ? std::vector<KernelConfig>() : line->best_first;
 }
 
-/// What decided the line.
-std::string length_text(const AttentionProblem& p) {
-  const std::string queries = fmt::format("seqlen_q {}", p.seqlen_q);
-  if (table_length(p, p.seqlen_q) == p.seqlen_q) return queries;
+/// What decided the line: `mean`, of packed sequences their mean length.
+std::string length_text(const AttentionProblem& p, std::int64_t mean) {
+  const std::string queries = fmt::format("{}seqlen_q {}", p.total_q > 0 ? "mean " : "", mean);
+  if (table_length(p, mean) == mean) return queries;
   return fmt::format("{} with {} keys in the window", queries, *window_width(p));
 }
 
@@ -148,10 +149,11 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
   const PlannedProblem p = problem.normalized();
   const AttentionTraits traits = traits_of(p);
   const Tables tables = tables_of(traits, arch);
+  const std::int64_t queries = with_mean_lengths(p).seqlen_q;
   std::vector<KernelConfig> configs =
-      line_for(tables.hopper, table_length(p, p.seqlen_q * packed_heads(p, kWarpgroupRows)));
+      line_for(tables.hopper, table_length(p, queries * packed_heads(p, kWarpgroupRows)));
   for (KernelConfig& c : configs) c.packed_heads = packed_heads(p, c.tile_m);
-  std::ranges::copy(line_for(tables.every_gpu, table_length(p, p.seqlen_q)), std::back_inserter(configs));
+  std::ranges::copy(line_for(tables.every_gpu, table_length(p, queries)), std::back_inserter(configs));
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
   if (configs.empty()) {
     throw Error(ErrorCode::internal,
@@ -161,7 +163,7 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
   for (const KernelConfig& c : configs) {
     choices.push_back(
         {c, fmt::format("entry {} of the table for head dims around {}, {}, on {}", choices.size() + 1,
-                        std::max(p.head_dim, p.head_dim_v), length_text(p), arch.name)});
+                        std::max(p.head_dim, p.head_dim_v), length_text(p, queries), arch.name)});
   }
   return choices;
 }
@@ -169,6 +171,7 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
 std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch) {
   PlannedProblem p = problem.normalized();
   p.batch = p.heads_kv = 1;
+  p.total_q = p.total_k = 0;  // lines follow mean lengths, which are among the cases
   // Narrower ones are as short sequences, which are among the cases.
   if (p.window_left) p.window_left = kMostQueries;
   if (p.window_right) p.window_right = kMostQueries;

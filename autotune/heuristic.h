@@ -17,7 +17,7 @@ struct HeuristicChoice {
 };
 
 /// Best first, at least one, each valid: why_rejected() is empty for it. The later ones are for compilers
-/// that spill on the earlier.
+/// that spill on the earlier. Packed sequences count as batched ones of their mean length.
 std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch);
 
 /// The first of them.

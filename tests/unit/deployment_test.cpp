@@ -40,6 +40,8 @@ class RandomProblems {
     p.seqlen_k = within(0, 1) == 0 ? p.seqlen_q : length();
     if (p.window_left) p.window_left = length() - 1;
     if (p.window_right) p.window_right = length() - 1;
+    if (p.varlen && within(0, 1) == 0) p.total_q = p.batch * within(1, p.seqlen_q);
+    if (p.varlen && within(0, 1) == 0) p.total_k = p.batch * within(1, p.seqlen_k);
     return p.normalized();
   }
   template <class Values>
@@ -71,7 +73,11 @@ const std::vector<PlannedProblem> kTraits = {
     PlannedProblem(
         {.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true}, {}),
     PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true}, {}),
-    PlannedProblem({.head_dim = 256, .window_right = 0, .alibi = true}, {})};
+    PlannedProblem({.head_dim = 256, .window_right = 0, .alibi = true}, {}),
+    PlannedProblem({.head_dim = 64, .varlen = true}, {}),
+    PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .varlen = true}, {}),
+    PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .varlen = true}, {}),
+    PlannedProblem({.head_dim = 128, .varlen = true}, {RowAlignment::element})};
 
 /// Packs 8 heads where the heuristic does not.
 TuningRecord tuned_record(const PlannedProblem& p) {

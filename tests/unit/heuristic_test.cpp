@@ -113,14 +113,42 @@ TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the se
   CHECK_FALSE(heuristic(narrow, *find_arch("sm_90a")).config == heuristic(wide, *find_arch("sm_90a")).config);
 }
 
+TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean length") {
+  const Arch& arch = *find_arch("sm_90a");
+  for (const int dim : {64, 128}) {
+    for (const std::int64_t mean : {100, 1000, 10000}) {
+      PlannedProblem packed = long_problem(dim, 100000);
+      packed.varlen = true;
+      packed.batch = 16;
+      packed.total_q = packed.total_k = 16 * mean;
+      CAPTURE(to_string(packed));
+      const HeuristicChoice choice = heuristic(packed, arch);
+      CHECK(choice.config == heuristic(long_problem(dim, mean), arch).config);
+      CHECK(choice.reason.find(", mean seqlen_q " + std::to_string(mean) + ", ") != std::string::npos);
+    }
+  }
+  PlannedProblem padded = long_problem(64, 1000);  // batched ones count as what they may be
+  padded.varlen = true;
+  CHECK(heuristic(padded, arch).config == heuristic(long_problem(64, 1000), arch).config);
+  CHECK(heuristic(padded, arch).reason.find(", seqlen_q 1000, ") != std::string::npos);
+  // Heads are packed by the longest: a tile holds whole queries of one sequence.
+  PlannedProblem grouped({.head_dim = 64, .varlen = true, .batch = 64, .heads_q = 32, .heads_kv = 8}, {});
+  grouped.seqlen_q = 1024;
+  grouped.seqlen_k = 4096;
+  grouped.total_q = 64;
+  CHECK(heuristic(grouped, arch).config.packed_heads == 1);
+  grouped.seqlen_q = 1;
+  CHECK(heuristic(grouped, arch).config.packed_heads == 4);
+}
+
 TEST_CASE("heuristic: valid with every variant") {
   for (const Arch& arch : known_archs()) {
     for (int dim = 8; dim <= 256; dim += 8) {
-      for (int variants = 0; variants < 16; ++variants) {
+      for (int variants = 0; variants < 32; ++variants) {
         PlannedProblem p({.head_dim = dim}, {});
         p.seqlen_q = p.seqlen_k = 4096;
         if (variants & 1) p.window_left = p.window_right = 500;
-        p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+        p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8, p.varlen = variants & 16;
         const std::string broken = why_rejected({traits_of(p), heuristic(p, arch).config, arch}).value_or("");
         CHECK_MESSAGE(broken.empty(), to_string(p), " on ", std::string(arch.name), ": ", broken);
       }
