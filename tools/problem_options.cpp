@@ -24,11 +24,14 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"softcap", "Scores become cap * tanh(score / cap)"},
     {"alibi", "ALiBi: scores fall with the distance of the key, by a slope a head"},
     {"sinks", "Attention sinks: a logit a head joins the softmax"},
+    {"varlen", "Sequences have lengths of their own, which only the device knows"},
     {"batch", "Batch size"},
     {"heads_q", "Query heads"},
     {"heads_kv", "Key/value heads, dividing --heads; 0: as many"},
     {"seqlen_q", "Queries, if not --seqlen"},
     {"seqlen_k", "Keys, if not --seqlen"},
+    {"total_q", "With --varlen: queries of all sequences, packed; 0: batched, each at most --seqlen"},
+    {"total_k", "The same of the keys"},
 };
 
 /// The option that sets a field of a problem.
