@@ -1,4 +1,4 @@
-// Explanations, tuning reports and precompiled kernels as JSON.
+// Problems, explanations, tuning reports and precompiled kernels as JSON.
 #include <api/explanation.h>
 #include <generator/kernel_kind.h>
 
@@ -31,10 +31,11 @@ Json json_value(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json json_of(const AttentionProblem& problem) {
+template <class Problem>
+Json fields_of(const Problem& problem) {
   Json json = Json::object();
-  AttentionProblem::visit(
-      [&](const char* name, FieldRole, const auto& value) { json[name] = json_value(value); }, problem);
+  Problem::visit([&](const char* name, FieldRole, const auto& value) { json[name] = json_value(value); },
+                 problem);
   return json;
 }
 
@@ -85,7 +86,7 @@ Json json_of(const TuneCandidate& candidate) {
 
 /// A report's beginning: what was planned, and with which options.
 Json json_of(const AttentionProblem& problem, const PlanOptions& options) {
-  Json json = {{"problem", json_of(problem)}};
+  Json json = {{"problem", fields_of(problem)}};
   PlanOptions::visit([&](const char* name, const auto& value) { json[name] = json_value(value); }, options);
   return json;
 }
@@ -108,6 +109,10 @@ Json json_of(const PrecompiledKernel& kernel) {
 }
 
 }  // namespace
+
+std::string to_json(const PlannedProblem& problem) {
+  return dump(fields_of(problem));
+}
 
 std::string to_json(const Explanation& e) {
   Json kernels = Json::array();
