@@ -104,4 +104,14 @@ std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::string duration_text(double seconds) {
+  if (seconds < 99.5) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 99.5 * 60) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string us_text(double us) {
+  return us > 0 ? fmt::format("{:.1f}", us) : "-";
+}
+
 }  // namespace fa2::tools

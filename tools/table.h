@@ -50,4 +50,10 @@ inline constexpr std::size_t kShortKey = 8;
 /// "812 B", "75.2 KB", "79.1 GB": powers of 1024.
 std::string bytes_text(std::uint64_t bytes);
 
+/// "45 s", "14 min", "2.5 h".
+std::string duration_text(double seconds);
+
+/// Microseconds: "436.8"; "-" for what was not measured.
+std::string us_text(double us);
+
 }  // namespace fa2::tools

@@ -1,35 +1,61 @@
-// fa2 tune: measure the configurations of one problem and record the best.
+// fa2 tune: measure the configurations of one problem, or of a matrix of them, and record the best.
 #include <api/context.h>
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <tools/output_file.h>
+#include <tools/problem_file.h>
 #include <tools/problem_options.h>
 #include <tools/progress.h>
+#include <tools/record_file.h>
 #include <tools/table.h>
+#include <tools/tune_matrix.h>
+#include <tools/tuning_matrix.h>
 #include <tools/verb.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 
 namespace fa2::tools {
 namespace {
 
+constexpr const char* kStandard = "standard";
+
 struct Options {
   ProblemOptions problem;
+  std::string matrix;   ///< kStandard or a file; empty: one problem
+  std::string records;  ///< a file; empty: the user's own alone
+  bool dry_run = false;
   GpuOption device;
   std::optional<std::int64_t> budget_ms;
   bool all = false;
 };
 
-TuneReport search(Context& context, const Options& options, bool json) {
-  const PlannedProblem problem = options.problem.problem();
+/// A search, and the record that was made of it, unless too few candidates were measured to compare.
+struct Tuned {
+  TuneReport report;
+  std::optional<TuningRecord> record;
+};
+
+Tuned tune(Context& context, const PlannedProblem& problem, const Options& options, bool json) {
   const Device& gpu = options.device.gpu();
   const Progress progress(
       fmt::format("measuring for at most {:.1f} s", context.impl().settings.tune_budget_seconds), 0, json);
-  return context.tune(problem, gpu.ordinal, options.all ? TuneScope::all : TuneScope::likely, problem);
+  const TuningStore& store = context.impl().records;
+  const std::size_t known = store.records().size();
+  Tuned tuned{context.tune(problem, gpu.ordinal, options.all ? TuneScope::all : TuneScope::likely, problem),
+              {}};
+  if (const auto records = store.records(); records.size() > known) tuned.record = records.back();
+  return tuned;
 }
 
-std::string us_text(double us) {
-  return us > 0 ? fmt::format("{:.1f}", us) : "-";
+/// Where records go, in words.
+std::string place_of_records(Context& context, const Options& options) {
+  const auto& own = context.impl().records.file();
+  const std::string text = own.empty() ? "memory only: no cache directory is set" : own.string();
+  if (options.records.empty()) return text;
+  return own.empty() ? options.records : text + ", " + options.records;
 }
 
 /// Reasons may quote whole compiler messages; --json has all of them.
@@ -38,7 +64,7 @@ std::string shortened(const std::string& reason) {
   return reason.size() <= kMost ? reason : reason.substr(0, kMost - 3) + "...";
 }
 
-void print_report(const TuneReport& report, const std::string& store) {
+void print_report(const TuneReport& report, const std::string& stored_in) {
   Table table({number("us"), number("of chosen"), number("samples"), {"config"}, {"dropped"}});
   for (const TuneCandidate& candidate : report.candidates) {
     table.add({us_text(candidate.median_us),
@@ -54,45 +80,136 @@ void print_report(const TuneReport& report, const std::string& store) {
                                                      us_text(report.heuristic_us))},
                                 {"search", fmt::format("{:.1f} s{}", report.seconds,
                                                        report.budget_spent ? ", the whole budget" : "")},
-                                {"stored in", store}}));
+                                {"stored in", stored_in}}));
+}
+
+int tune_one(Context& context, const Options& options, bool json) {
+  const Tuned tuned = tune(context, options.problem.problem(), options, json);
+  if (tuned.record && !options.records.empty()) add_record(options.records, *tuned.record);
+  if (json) {
+    Json document = Json::parse(to_json(tuned.report));
+    document["stored_in"] = tuned.record ? Json(context.impl().records.file().string()) : Json(nullptr);
+    print_json(document);
+  } else {
+    print_report(tuned.report, tuned.record ? place_of_records(context, options)
+                                            : "nothing: too few candidates were measured to compare");
+  }
+  return kOk;
+}
+
+Json document_of(const std::vector<MatrixPoint>& points, const std::optional<Target>& target) {
+  return {{"version", version()},
+          {"device", target ? Json(target->device) : Json(nullptr)},
+          {"points", json_of(points)}};
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+MatrixSearch search_with(Context& context, const Options& options, bool json) {
+  return {.tune =
+              [&context, &options, json](const PlannedProblem& problem) {
+                const Tuned tuned = tune(context, problem, options, json);
+                if (tuned.record) return *tuned.record;
+                throw Unavailable(fmt::format(
+                    "too few candidates were measured in {:.1f} s to compare: give more by --budget-ms",
+                    tuned.report.seconds));
+              },
+          .keep =
+              [&options](const TuningRecord& record) {
+                if (!options.records.empty()) add_record(options.records, record);
+              },
+          .say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); },
+          .now_seconds = steady_seconds};
+}
+
+int tune_matrix(Context& context, const Options& options, bool json) {
+  const auto problems = options.matrix == kStandard ? standard_matrix() : read_problems(options.matrix);
+  std::optional<Target> target;
+  if (!options.dry_run || device_count() > 0) target = target_of(options.device.gpu());
+  std::vector<MatrixPoint> points = points_of(
+      problems, options.records.empty() ? context.impl().records.records() : read_records(options.records),
+      target);
+  if (options.dry_run) {
+    json ? print_json(document_of(points, target)) : fmt::print("{}", list_of(points));
+    return kOk;
+  }
+  search(points, search_with(context, options, json));
+  if (json) {
+    print_json(document_of(points, target));
+  } else {
+    fmt::print("{}records: {}\n", text_of(points), place_of_records(context, options));
+  }
+  const bool failed = std::ranges::any_of(points, [](const MatrixPoint& p) { return !p.error.empty(); });
+  return failed ? kFailed : kOk;
 }
 
 int run(const Options& options, bool json) {
   ContextOptions settings;
   settings.tune_budget_ms = options.budget_ms;
   Context context(settings);
-  TuningStore& store = context.impl().records;
-  const std::size_t known = store.records().size();
-  const TuneReport report = search(context, options, json);
-  const bool is_stored = store.records().size() > known;
-  const std::string path =
-      store.file().empty() ? "memory only: no cache directory is set" : store.file().string();
-  const std::string where = is_stored ? path : "nothing: too few candidates were measured to compare";
-  if (json) {
-    Json document = Json::parse(to_json(report));
-    document["stored_in"] = is_stored ? Json(store.file().string()) : Json(nullptr);
-    print_json(document);
-  } else {
-    print_report(report, where);
+  if (!options.records.empty() && !options.dry_run) {
+    read_records(options.records);
+    const OutputFile probe(options.records);  // what is wrong with it is known before anything is measured
   }
-  return kOk;
+  return options.matrix.empty() ? tune_one(context, options, json) : tune_matrix(context, options, json);
+}
+
+std::string check_matrix(const std::string& text) {
+  std::error_code error;
+  if (text == kStandard || std::filesystem::is_regular_file(text, error)) return {};
+  return fmt::format("\"{}\" is no file, nor the one list that fa2 has: {}", text, kStandard);
+}
+
+/// Of options that --matrix leaves no sense to. Said here, not to CLI11, which would say it of each in the help.
+void require_none(const std::vector<CLI::Option*>& options) {
+  for (const CLI::Option* option : options) {
+    if (option->count() > 0) throw CLI::ExcludesError("--matrix", option->get_name());
+  }
+}
+
+void add_matrix(CLI::App& verb, Options& options) {
+  auto* matrix =
+      verb.add_option("--matrix", options.matrix,
+                      "Many problems: standard, or a file with the JSON object of a problem a line")
+          ->check(CLI::Validator(check_matrix, "standard|FILE"));
+  verb.add_option("--records", options.records,
+                  "Also put the records into this file, sorted, as in autotune/records");
+  verb.add_flag("--dry-run", options.dry_run,
+                "List the matrix's problems, and what would be skipped; measure nothing")
+      ->needs(matrix);
 }
 
 }  // namespace
 
 Verb add_tune(CLI::App& app) {
-  CLI::App* verb =
-      add_verb(app, "tune", "Measure the configurations of one problem on a GPU and record the best",
-               "fa2 tune --head-dim 128 --causal --window-left 4096 --seqlen 8192 --heads 32 --heads-kv 8");
+  CLI::App* verb = add_verb(
+      app, "tune", "Measure configurations on a GPU and record the best: of one problem, or of a matrix",
+      "fa2 tune --head-dim 128 --causal --window-left 4096 --seqlen 8192 --heads 32 --heads-kv 8\n"
+      "  fa2 tune --matrix standard --records nvidia_h100_80gb_hbm3.jsonl\n"
+      "  fa2 tune --matrix standard --dry-run --json | jq -c '.points[].problem' >problems.jsonl",
+      "A matrix's problems that --records (without it, your own tuning file) has current records of, on this "
+      "GPU, are\n"
+      "skipped, and each record is on disk before the next search begins: a run that was killed goes on "
+      "where it was.");
   const auto options = std::make_shared<Options>();
+  const std::size_t common = verb->get_options().size();
   options->problem.add_to(*verb);
+  const auto all = verb->get_options();
+  const std::vector<CLI::Option*> of_one_problem(all.begin() + static_cast<std::ptrdiff_t>(common),
+                                                 all.end());
+  add_matrix(*verb, *options);
   options->device.add_to(*verb);
   verb->add_option("--budget-ms", options->budget_ms,
-                   "Time to spend, compiling included (default: FA2_TUNE_BUDGET_MS)")
+                   "Time to spend on a problem, compiling included (default: FA2_TUNE_BUDGET_MS)")
       ->check(CLI::Range(0, 3600 * 1000));
   verb->add_flag("--all", options->all,
                  "Measure every valid configuration, not the 24 likely ones: give it minutes by --budget-ms");
-  return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
+  return {verb, [verb, options, of_one_problem] {
+            if (!options->matrix.empty()) require_none(of_one_problem);
+            return run(*options, wants_json(*verb));
+          }};
 }
 
 }  // namespace fa2::tools

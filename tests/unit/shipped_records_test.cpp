@@ -1,19 +1,21 @@
-// The tuning records that ship with the library, and the script that collects them.
+// The tuning records that ship with the library.
 #include <autotune/tuning_store.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/embedded.h>
-#include <sys/wait.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
+#include <tools/record_file.h>
+#include <tools/tuning_matrix.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 using namespace fa2;
@@ -21,8 +23,8 @@ using namespace fa2::test;
 
 namespace {
 
-/// The inverse of to_string(AttentionTraits).
-const std::map<std::string, AttentionTraits>& all_traits() {
+/// Those without a variant, by their names.
+const std::map<std::string, AttentionTraits>& plain_traits() {
   static const auto all = [] {
     std::map<std::string, AttentionTraits> by_name;
     for (const DType dtype : {DType::f16, DType::bf16})
@@ -40,14 +42,44 @@ const std::map<std::string, AttentionTraits>& all_traits() {
   return all;
 }
 
+/// The inverse of to_string(AttentionTraits).
+std::optional<AttentionTraits> traits_named(const std::string& name) {
+  std::string plain = name;
+  const auto take = [&](const std::string& word) {
+    const std::size_t at = plain.find("_" + word);
+    if (at == plain.npos) return false;
+    plain.erase(at, word.size() + 1);
+    return true;
+  };
+  PlannedProblem variants;
+  const auto visit_variants = [](const auto& variant, auto&... problems) {
+    PlannedProblem::visit(
+        [&](const char* field, FieldRole, auto&... values) {
+          if constexpr ((kIsVariant<std::remove_cvref_t<decltype(values)>> && ...)) variant(field, values...);
+        },
+        problems...);
+  };
+  visit_variants(
+      [&](const char* field, auto& value) {
+        if (take(field)) value = 1;
+      },
+      variants);
+  const auto found = plain_traits().find(plain);
+  if (found == plain_traits().end()) return std::nullopt;
+  PlannedProblem problem = found->second;
+  visit_variants([](const char*, auto& value, const auto& wanted) { value = wanted; }, problem, variants);
+  const AttentionTraits traits = traits_of(problem);
+  return to_string(traits) == name ? std::optional(traits) : std::nullopt;
+}
+
 /// What keeps a record from being followed; empty if nothing does.
 std::string fault_of(const TuningRecord& record) {
-  const auto traits = all_traits().find(record.bucket.traits);
-  if (traits == all_traits().end()) return "no traits are named " + record.bucket.traits;
+  const auto traits = traits_named(record.bucket.traits);
+  if (!traits) return "no traits are named " + record.bucket.traits;
   const Arch* arch = find_arch(record.arch);
   if (arch == nullptr || record.arch != arch->name) return "no arch is named " + record.arch;
   if (record.device.empty() || record.sm_count <= 0 || !(record.us > 0)) return "incomplete";
-  return why_rejected({traits->second, record.config, *arch}).value_or("");
+  return why_rejected({*traits, record.config, *arch}).value_or("");
 }
 
 /// "file:line: what is wrong".
@@ -67,10 +99,8 @@ std::vector<std::string> faults_of(std::span<const EmbeddedFile> files) {
         continue;
       }
       if (const std::string fault = fault_of(*record); !fault.empty()) add(fault);
-      const Bucket& b = record->bucket;
-      const auto place =
-          fmt::format("{} {} {} {} {} {} {} {}", record->device, record->arch, record->sm_count, b.traits,
-                      b.group_log2, b.sizes[0].log2, b.sizes[1].log2, b.heads_log2);
+      const auto place = fmt::format("{} {} {} {}", record->device, record->arch, record->sm_count,
+                                     to_string(record->bucket));
       if (!known.insert(place).second) add("a second record of its bucket");
     }
   }
@@ -92,17 +122,6 @@ TuningRecord record(const std::string& traits = "f16_d64_none", int seqlen_log2 
   return made;
 }
 
-/// The lines that scripts/collect_records.py prints; nullopt if it refuses, with its words in `said`.
-std::optional<std::string> collect(const TemporaryDirectory& dir, const std::string& arguments,
-                                   std::string& said) {
-  const std::string command = fmt::format("python3 " FA2_SOURCE_DIR "/scripts/collect_records.py {} >{} 2>{}",
-                                          arguments, (dir / "out").string(), (dir / "err").string());
-  const int status = std::system(command.c_str());
-  said = read_text(dir / "err");
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
-  return read_text(dir / "out");
-}
-
 }  // namespace
 
 TEST_CASE("every shipped record parses, names a valid configuration and is the only one of its bucket") {
@@ -111,6 +130,14 @@ TEST_CASE("every shipped record parses, names a valid configuration and is the o
   for (const EmbeddedFile& file : embedded_records())
     lines += static_cast<std::size_t>(std::ranges::count(file.text, '\n'));
   CHECK(shipped_records().size() == lines);
+}
+
+TEST_CASE("whatever the standard matrix records may ship") {
+  for (const PlannedProblem& problem : tools::standard_matrix()) {
+    const AttentionTraits traits = traits_of(problem);
+    CAPTURE(to_string(traits));
+    CHECK(traits_named(to_string(traits)) == traits);
+  }
 }
 
 TEST_CASE("what must not ship is found, with file and line") {
@@ -133,26 +160,16 @@ TEST_CASE("what must not ship is found, with file and line") {
   CHECK(faults[5] == "b.jsonl:5: no record");
 }
 
-TEST_CASE("the script keeps one GPU's last record of each bucket, word for word, in a reader's order") {
-  if (std::system("python3 --version >/dev/null 2>&1") != 0) {
-    MESSAGE("skipped: there is no python3");
-    return;
-  }
+TEST_CASE("shipped records are in the order that fa2 tune --records keeps") {
   const TemporaryDirectory dir;
-  TuningRecord newer = record(), other_gpu = record();
-  newer.us = 80;
-  other_gpu.device = "GPU B";
-  const TuningRecord wide = record("f16_d128_none"), longer = record("f16_d64_none", 11);
-  const auto line = [](const TuningRecord& made) { return to_json_line(made) + "\n"; };
-  write_text(dir / "old", line(record()) + line(wide));
-  write_text(dir / "new", line(longer) + line(other_gpu) + "\n" + line(newer));
-
-  std::string said;
-  const std::string stores = (dir / "old").string() + " " + (dir / "new").string();
-  CHECK(collect(dir, stores + " --device 'GPU A'", said) == line(newer) + line(longer) + line(wide));
-  CHECK_FALSE(collect(dir, stores + " --device 'GPU C'", said).has_value());
-  CHECK(said.find("no record of \"GPU C\"; there are records of: GPU A, GPU B") == 0);
-  write_text(dir / "old", line(record()) + "{\"format\":1}\n");
-  CHECK_FALSE(collect(dir, stores + " --device 'GPU A'", said).has_value());
-  CHECK(said.find((dir / "old").string() + ":2: not a tuning record") == 0);
+  const auto lines = [](const std::vector<TuningRecord>& records) {
+    std::string text;
+    for (const TuningRecord& each : records) text += to_json_line(each) + "\n";
+    return text;
+  };
+  for (const EmbeddedFile& file : embedded_records()) {
+    CAPTURE(file.name);
+    write_text(dir / "records", std::string(file.text));
+    CHECK(lines(tools::read_records(dir / "records")) == lines(parse_json_lines(file.text, "")));
+  }
 }

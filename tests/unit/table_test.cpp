@@ -50,6 +50,16 @@ TEST_CASE("sizes in powers of 1024") {
   CHECK(bytes_text(std::uint64_t{5000} << 40) == "5000.0 TB");
 }
 
+TEST_CASE("times in the unit that a person would say") {
+  CHECK(duration_text(0) == "0 s");
+  CHECK(duration_text(99.4) == "99 s");
+  CHECK(duration_text(100) == "2 min");
+  CHECK(duration_text(14.4 * 60) == "14 min");
+  CHECK(duration_text(9000) == "2.5 h");
+  CHECK(us_text(436.84) == "436.8");
+  CHECK(us_text(0) == "-");
+}
+
 TEST_CASE("progress: count, rate and time left") {
   CHECK(progress_line("compiling", 0, 24, 0, "") == "compiling 0/24");
   CHECK(progress_line("compiling", 6, 24, 2, "x") == "compiling 6/24, 3/s, 6 s left: x");

@@ -1,0 +1,130 @@
+// Many problems, searched one after the other.
+#include <api/explanation.h>
+#include <fmt/format.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+#include <tools/table.h>
+#include <tools/tune_matrix.h>
+
+#include <algorithm>
+#include <map>
+
+namespace fa2::tools {
+namespace {
+
+std::optional<TuningRecord> current_record(const PlannedProblem& problem, const TuningStore& known,
+                                           const Target& target) {
+  const auto is_valid = [&](const KernelConfig& config) {
+    return !why_rejected(problem, config, target.arch).has_value();
+  };
+  const Lookup found =
+      known.find(target.device, std::string(target.arch.name), target.sm_count, bucket_of(problem), is_valid);
+  if (found.match != Match::exact) return std::nullopt;
+  if (found.record.templates != template_digest(found.record.config, target.arch)) return std::nullopt;
+  return found.record;
+}
+
+bool is_wanted(const MatrixPoint& point) {
+  return point.skipped.empty();
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+/// "[12/108] f16 d128 none batch 1 heads 16/16 seqlen 4096x4096".
+std::string label_of(const std::vector<MatrixPoint>& points, std::size_t i) {
+  return fmt::format("[{}/{}] {}", i + 1, points.size(), to_string(points[i].problem));
+}
+
+/// "1.04x"
+std::string gain_text(const TuningRecord& record) {
+  if (!(record.us > 0 && record.heuristic_us > 0)) return "-";
+  return fmt::format("{:.2f}x", record.heuristic_us / record.us);
+}
+
+std::string outcome_of(const MatrixPoint& point) {
+  if (!point.record) return "failed: " + first_line(point.error);
+  return fmt::format("{} us, the heuristic's {} us", us_text(point.record->us),
+                     us_text(point.record->heuristic_us));
+}
+
+std::vector<std::string> cells_of(const MatrixPoint& point) {
+  const std::string note = point.error.empty() ? point.skipped : "failed: " + first_line(point.error);
+  const std::string problem = to_string(point.problem);
+  if (!point.record) return {problem, "-", "-", "-", "-", note};
+  const TuningRecord& r = *point.record;
+  return {problem, us_text(r.heuristic_us), us_text(r.us), gain_text(r), to_string(r.config), note};
+}
+
+Json json_of(const MatrixPoint& point) {
+  return {{"problem", Json::parse(to_json(point.problem))},
+          {"bucket", to_string(bucket_of(point.problem))},
+          {"skipped", point.skipped},
+          {"record", point.record ? Json::parse(to_json_line(*point.record)) : Json(nullptr)},
+          {"error", point.error}};
+}
+
+}  // namespace
+
+std::vector<MatrixPoint> points_of(const std::vector<PlannedProblem>& problems,
+                                   const std::vector<TuningRecord>& known,
+                                   const std::optional<Target>& target) {
+  const TuningStore store("", {}, known);
+  std::map<std::string, std::size_t> first_of;  // bucket -> number of its first problem
+  std::vector<MatrixPoint> points;
+  for (const PlannedProblem& problem : problems) {
+    MatrixPoint point{problem, {}, {}, {}};
+    const auto [first, is_new] = first_of.try_emplace(to_string(bucket_of(problem)), points.size() + 1);
+    if (target) point.record = current_record(problem, store, *target);
+    if (point.record) point.skipped = "has a record";
+    if (!is_new) point.skipped = fmt::format("shares the bucket of problem {}", first->second);
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+void search(std::vector<MatrixPoint>& points, const MatrixSearch& matrix) {
+  const double start = matrix.now_seconds();
+  auto left = std::ranges::count_if(points, is_wanted);
+  int done = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    MatrixPoint& point = points[i];
+    if (!is_wanted(point)) continue;
+    try {
+      point.record = matrix.tune(point.problem);
+    } catch (const Error& error) {
+      point.error = error.what();
+    }
+    if (point.record) matrix.keep(*point.record);
+    const double each = (matrix.now_seconds() - start) / ++done;
+    --left;
+    matrix.say(fmt::format("{}: {}, {} left", label_of(points, i), outcome_of(point),
+                           duration_text(each * static_cast<double>(left))));
+  }
+}
+
+std::string list_of(const std::vector<MatrixPoint>& points) {
+  std::string list;
+  for (std::size_t i = 0; i < points.size(); ++i)
+    list += label_of(points, i) + (is_wanted(points[i]) ? "" : ": " + points[i].skipped) + "\n";
+  return list;
+}
+
+std::string text_of(const std::vector<MatrixPoint>& points) {
+  Table table({{"problem"}, number("heuristic us"), number("best us"), number("gain"), {"config"}, {"note"}});
+  for (const MatrixPoint& point : points) table.add(cells_of(point));
+  const auto failed = std::ranges::count_if(points, [](const MatrixPoint& p) { return !p.error.empty(); });
+  const auto skipped = std::ranges::count_if(points, [](const MatrixPoint& p) { return !is_wanted(p); });
+  const auto total = static_cast<std::ptrdiff_t>(points.size());
+  return table.text() + fmt::format("{} problems: {} searched, {} skipped, {} failed\n", total,
+                                    total - skipped - failed, skipped, failed);
+}
+
+Json json_of(const std::vector<MatrixPoint>& points) {
+  Json all = Json::array();
+  for (const MatrixPoint& point : points) all.push_back(json_of(point));
+  return all;
+}
+
+}  // namespace fa2::tools
