@@ -1,7 +1,9 @@
 // Attention on the CPU: one blocked implementation, in float64 or in the rounded steps of a framework in 16
 // bits.
 #include <fmt/format.h>
+#include <generator/sequences.h>
 #include <reference/attention_reference.h>
+#include <reference/sequences.h>
 
 #include <algorithm>
 #include <atomic>
@@ -218,6 +220,51 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
   return result;
 }
 
+/// What sequence `b` alone is computed by.
+ScoreRule rule_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t b) {
+  ScoreRule alone = rule;
+  if (p.alibi && rule.numbers.alibi_slopes_per_batch) alone.numbers.alibi_slopes += b * p.heads_q;
+  alone.numbers.alibi_slopes_per_batch = false;
+  return alone;
+}
+
+void put(const Result& part, const SequenceRows& rows, Result& all) {
+  const std::int64_t dim = all.o.dim;
+  for (std::int64_t h = 0; h < all.o.heads; ++h) {
+    const std::int64_t row = (rows.entry * all.o.heads + h) * all.o.rows + rows.begin, from = h * rows.count;
+    std::copy_n(part.o.values.begin() + from * dim, rows.count * dim, all.o.values.begin() + row * dim);
+    std::copy_n(part.lse.begin() + from, rows.count, all.lse.begin() + row);
+  }
+}
+
+/// Sequences one after the other, as batches of one.
+template <class Arithmetic>
+Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
+  const AttentionProblem& p = in.problem;
+  const Entries entries = q_entries(p);
+  const auto rows = static_cast<std::size_t>(entries.count * p.heads_q * entries.rows);
+  Result result;
+  result.o = {entries.count, p.heads_q, entries.rows, p.head_dim_v, {}};
+  result.o.values.assign(rows * static_cast<std::size_t>(p.head_dim_v), std::nanf(""));
+  result.lse.assign(rows, std::nan(""));
+  std::int64_t b = 0;
+  for (const Sequence& sequence : sequences_of(p, in.rule.numbers)) {
+    const AttentionProblem alone = problem_of(p, sequence);
+    const ScoreRule rule = rule_of(p, in.rule, b++);
+    const Tensor q = rows_of(in.q, sequence.q), k = rows_of(in.k, sequence.k), v = rows_of(in.v, sequence.k);
+    put(compute(Inputs{alone, q, k, v, rule}, arithmetic, empty_row_lse), sequence.q, result);
+  }
+  return result;
+}
+
+template <class Arithmetic>
+Result attention(const AttentionProblem& full, const Tensor& q, const Tensor& k, const Tensor& v,
+                 const ScoreRule& rule, Arithmetic arithmetic,
+                 EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity) {
+  const Inputs in{full, q, k, v, rule};
+  return full.varlen ? compute_each(in, arithmetic, empty_row_lse) : compute(in, arithmetic, empty_row_lse);
+}
+
 }  // namespace
 
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j) {
@@ -240,20 +287,17 @@ double score_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t b
 
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                      const ScoreRule& rule, EmptyRowLse empty_row_lse) {
-  const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, rule}, Exact{}, empty_row_lse);
+  return attention(problem.normalized(), q, k, v, rule, Exact{}, empty_row_lse);
 }
 
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                           const ScoreRule& rule) {
-  const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, rule}, Unfused{full.dtype}, EmptyRowLse::positive_infinity).o;
+  return attention(problem.normalized(), q, k, v, rule, Unfused{problem.dtype}).o;
 }
 
 Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
                                 const Tensor& v, const ScoreRule& rule) {
-  const AttentionProblem full = problem.normalized();
-  return compute(Inputs{full, q, k, v, rule}, Fused{full.dtype}, EmptyRowLse::positive_infinity).o;
+  return attention(problem.normalized(), q, k, v, rule, Fused{problem.dtype}).o;
 }
 
 }  // namespace fa2::reference

@@ -12,7 +12,7 @@
 namespace fa2::reference {
 
 /// A host tensor in logical (batch, head, row, dim) order, float32 values already rounded to the problem's
-/// dtype.
+/// dtype. Packed sequences are a batch of one.
 struct Tensor {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
   std::vector<float> values;  ///< contiguous, in that order
@@ -24,19 +24,21 @@ struct Tensor {
   }
 };
 
-/// Whether query i may see key j.
+/// Whether query i may see key j. Not of varlen: each of its sequences is a problem of its own (reference/sequences.h).
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
 
+/// With varlen, NaN in rows of no sequence.
 struct Result {
   Tensor o;
-  std::vector<double>
-      lse;  ///< (batch, heads_q, seqlen_q), natural log; empty_row_lse's infinity for a row without keys
+  /// (batch, heads_q, seqlen_q) or (heads_q, total_q), natural log; empty_row_lse's infinity for a row without keys.
+  std::vector<double> lse;
 };
 
 /// What turns Q K^T into scores.
 struct ScoreRule {
   double scale = 1;
-  AttentionArgs numbers = {};  ///< of the problem's variants, with host pointers; nothing else is read
+  AttentionArgs numbers =
+      {};  ///< of the problem's variants and sequences, host pointers; nothing else is read
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
 };
@@ -70,7 +72,7 @@ Errors errors_of(const Tensor& out, const Tensor& ref);
 
 /// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5, and lse within 1e-5 relative
 /// (absolute where |lse| < 1), infinities equal. Elements whose reference is not finite are not compared; where
-/// all are such, nothing is ok.
+/// all are such, nothing is ok. Rows of no sequence count as nothing.
 struct Verdict {
   bool ok = false;
   double error = 0;           ///< max|out - ref|

@@ -1,0 +1,65 @@
+// Cuts what would leave a tensor, as templates/attention/sequence.cuh does.
+#include <generator/sequences.h>
+#include <reference/sequences.h>
+
+#include <algorithm>
+
+namespace fa2::reference {
+namespace {
+
+/// One side of a problem.
+struct Side {
+  const std::int32_t* cu_seqlens;  ///< null: batched
+  const std::int32_t* seqused;     ///< or null
+  std::int64_t rows;               ///< of an entry
+  std::int64_t longest;
+};
+
+SequenceRows find(const Side& side, std::int64_t b) {
+  SequenceRows rows{.entry = b, .begin = 0, .count = side.longest};
+  if (side.cu_seqlens != nullptr) {
+    rows.entry = 0;
+    rows.begin = std::clamp<std::int64_t>(side.cu_seqlens[b], 0, side.rows);
+    const std::int64_t end = std::clamp<std::int64_t>(side.cu_seqlens[b + 1], rows.begin, side.rows);
+    rows.count = std::min(end - rows.begin, side.longest);
+  }
+  if (side.seqused != nullptr) rows.count = std::clamp<std::int64_t>(side.seqused[b], 0, rows.count);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Sequence> sequences_of(const AttentionProblem& p, const AttentionArgs& tables) {
+  Side q{nullptr, nullptr, q_entries(p).rows, p.seqlen_q}, k{nullptr, nullptr, k_entries(p).rows, p.seqlen_k};
+  if (p.varlen) {
+    if (p.total_q > 0) q.cu_seqlens = tables.cu_seqlens_q;
+    if (p.total_k > 0) k.cu_seqlens = tables.cu_seqlens_k;
+    q.seqused = tables.seqused_q;
+    k.seqused = tables.seqused_k;
+  }
+  std::vector<Sequence> sequences;
+  for (std::int64_t b = 0; b < p.batch; ++b) sequences.push_back({find(q, b), find(k, b)});
+  return sequences;
+}
+
+AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& sequence) {
+  AttentionProblem alone = problem;
+  alone.varlen = false;
+  alone.batch = 1;
+  alone.total_q = alone.total_k = 0;
+  alone.seqlen_q = sequence.q.count;
+  alone.seqlen_k = sequence.k.count;
+  return alone;
+}
+
+Tensor rows_of(const Tensor& tensor, const SequenceRows& rows) {
+  Tensor part{1, tensor.heads, rows.count, tensor.dim, {}};
+  for (std::int64_t h = 0; h < tensor.heads; ++h) {
+    const std::int64_t row = (rows.entry * tensor.heads + h) * tensor.rows + rows.begin;
+    const auto first = tensor.values.begin() + row * tensor.dim;
+    part.values.insert(part.values.end(), first, first + rows.count * tensor.dim);
+  }
+  return part;
+}
+
+}  // namespace fa2::reference

@@ -1,0 +1,32 @@
+// The sequences of a problem, found in host copies of its tables as the device finds them.
+#pragma once
+
+#include <reference/attention_reference.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace fa2::reference {
+
+/// The rows [begin, begin + count) of one entry of a tensor's batch.
+struct SequenceRows {
+  std::int64_t entry = 0;
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+struct Sequence {
+  SequenceRows q;  ///< of Q and O
+  SequenceRows k;  ///< of K and V
+};
+
+/// Those of every batch index, whatever the tables hold: begin = clamp(cu[b], 0, total), end = clamp(cu[b + 1], begin,
+/// total), count = clamp(seqused[b], 0, min(end - begin, longest)). `tables`: host pointers, nothing else is read.
+/// Without varlen, whole entries.
+std::vector<Sequence> sequences_of(const AttentionProblem& problem, const AttentionArgs& tables);
+
+/// The sequence by itself: a batch of one, of these rows of Q, K and V.
+AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& sequence);
+Tensor rows_of(const Tensor& tensor, const SequenceRows& rows);
+
+}  // namespace fa2::reference
