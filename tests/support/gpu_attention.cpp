@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/sequences.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -136,10 +137,10 @@ std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype)
 
 Layouts layouts_of(const AttentionProblem& problem, MakeLayout make) {
   const AttentionProblem p = problem.normalized();
-  return {make({p.batch, p.heads_q, p.seqlen_q, p.head_dim}),
-          make({p.batch, p.heads_kv, p.seqlen_k, p.head_dim}),
-          make({p.batch, p.heads_kv, p.seqlen_k, p.head_dim_v}),
-          make({p.batch, p.heads_q, p.seqlen_q, p.head_dim_v})};
+  const Entries q = q_entries(p), k = k_entries(p);
+  return {make({q.count, p.heads_q, q.rows, p.head_dim}), make({k.count, p.heads_kv, k.rows, p.head_dim}),
+          make({k.count, p.heads_kv, k.rows, p.head_dim_v}),
+          make({q.count, p.heads_q, q.rows, p.head_dim_v})};
 }
 
 GuardedCall::GuardedCall(const AttentionProblem& call_problem)
@@ -154,7 +155,8 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       o_(buffer_for(layouts.o)),
       lse_((lse_size() + 2 * kGuard) * sizeof(float)),
       slopes_(index(problem.batch * problem.heads_q) * sizeof(float)),
-      sinks_(index(problem.heads_q) * sizeof(float)) {
+      sinks_(index(problem.heads_q) * sizeof(float)),
+      tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0) {
   args.q = element(q_, layouts.q.first);
   args.k = element(k_, layouts.k.first);
   args.v = element(v_, layouts.v.first);
@@ -171,6 +173,8 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
     slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
     sinks.push_back(static_cast<float>(h % 3) - 0.5f);
   }
+  if (problem.total_q > 0) tables.cu_seqlens_q.assign(index(problem.batch + 1), 0);
+  if (problem.total_k > 0) tables.cu_seqlens_k.assign(index(problem.batch + 1), 0);
   randomize(7);
 }
 
@@ -187,46 +191,90 @@ void GuardedCall::upload() {
   send(v, layouts_.v, problem.dtype, v_);
   if (problem.alibi) slopes_.upload(slopes.data(), slopes.size() * sizeof(float));
   if (problem.sinks) sinks_.upload(sinks.data(), sinks.size() * sizeof(float));
+  if (problem.varlen) upload_tables();
   o_.upload(blank_o().data(), o_.size());
   lse_.upload(blank_lse().data(), lse_.size());
 }
 
+/// A table has the same address in every call of one problem.
+void GuardedCall::upload_tables() {
+  const std::size_t entries = index(problem.batch + 1);
+  std::size_t next = 0;
+  const auto upload = [&](const std::vector<std::int32_t>& table, const std::int32_t*& argument) {
+    const std::size_t first = entries * next++;
+    argument = table.empty() ? nullptr : static_cast<const std::int32_t*>(tables_.data()) + first;
+    if (!table.empty()) tables_.upload(table.data(), table.size() * sizeof table[0], first * sizeof table[0]);
+  };
+  upload(tables.cu_seqlens_q, args.cu_seqlens_q);
+  upload(tables.cu_seqlens_k, args.cu_seqlens_k);
+  upload(tables.seqused_q, args.seqused_q);
+  upload(tables.seqused_k, args.seqused_k);
+}
+
+AttentionArgs GuardedCall::host_numbers() const {
+  const auto data = [](const auto& table) { return table.empty() ? nullptr : table.data(); };
+  AttentionArgs numbers = args;
+  numbers.alibi_slopes = slopes.data();
+  numbers.sinks = sinks.data();
+  numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
+  numbers.cu_seqlens_k = data(tables.cu_seqlens_k);
+  numbers.seqused_q = data(tables.seqused_q);
+  numbers.seqused_k = data(tables.seqused_k);
+  return numbers;
+}
+
+std::vector<reference::Sequence> GuardedCall::sequences() const {
+  return reference::sequences_of(problem, host_numbers());
+}
+
+template <class Body>
+void GuardedCall::for_each_output(const Body& body) const {
+  const Layout& o = layouts_.o;
+  for (const reference::Sequence& sequence : sequences()) {
+    const auto& [entry, begin, count] = sequence.q;
+    for (std::int64_t h = 0; h < o.shape.heads; ++h) {
+      for (std::int64_t r = begin; r < begin + count; ++r) {
+        body(o.first + entry * o.strides.batch + h * o.strides.head + r * o.strides.row,
+             kGuard + (entry * o.shape.heads + h) * o.shape.rows + r);
+      }
+    }
+  }
+}
+
 std::vector<std::uint16_t> GuardedCall::blank_o() const {
   std::vector<std::uint16_t> image(index(layouts_.o.total), kPattern);
-  for_each_row(layouts_.o, [&](auto, auto, auto, auto offset) {
-    std::fill_n(image.begin() + offset, layouts_.o.shape.dim, kNaN);
-  });
+  for_each_output([&](auto first, auto) { std::fill_n(image.begin() + first, layouts_.o.shape.dim, kNaN); });
   return image;
 }
 
 std::vector<std::uint32_t> GuardedCall::blank_lse() const {
   std::vector<std::uint32_t> image(lse_size() + 2 * kGuard, kLsePattern);
-  std::fill_n(image.begin() + kGuard, lse_size(), kLseNaN);
+  for_each_output([&](auto, auto row) { image[index(row)] = kLseNaN; });
   return image;
 }
 
 std::string GuardedCall::stray_writes() const {
   std::vector<std::uint16_t> before = blank_o(), after = downloaded<std::uint16_t>(o_);
-  for_each_row(layouts_.o, [&](auto, auto, auto, auto offset) {
-    std::copy_n(after.begin() + offset, layouts_.o.shape.dim, before.begin() + offset);
+  for_each_output([&](auto first, auto) {
+    std::copy_n(after.begin() + first, layouts_.o.shape.dim, before.begin() + first);
   });
   const auto stray = std::mismatch(before.begin(), before.end(), after.begin()).first - before.begin();
   if (stray != layouts_.o.total)
-    return fmt::format("; element {} of {} around O was written", stray, layouts_.o.total);
+    return fmt::format("; element {} of {}, of no row that is computed, was written", stray,
+                       layouts_.o.total);
 
   const std::vector<std::uint32_t> lse_after = downloaded<std::uint32_t>(lse_);
   std::vector<std::uint32_t> lse_before = blank_lse();
-  if (args.lse != nullptr) std::copy_n(lse_after.begin() + kGuard, lse_size(), lse_before.begin() + kGuard);
-  return lse_before == lse_after ? "" : "; memory around LSE was written";
+  if (args.lse != nullptr)
+    for_each_output([&](auto, auto row) { lse_before[index(row)] = lse_after[index(row)]; });
+  return lse_before == lse_after ? "" : "; memory of no row's LSE was written";
 }
 
 reference::Verdict GuardedCall::check() const {
   const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
   const std::vector<float> sums = lse();
   reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
-  rule.numbers = args;
-  rule.numbers.alibi_slopes = slopes.data();
-  rule.numbers.sinks = sinks.data();
+  rule.numbers = host_numbers();
   reference::Verdict verdict = reference::check(problem, q, k, v, rule, o(),
                                                 args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
   const std::string stray = stray_writes();

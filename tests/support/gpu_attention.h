@@ -4,6 +4,7 @@
 
 #include <fa2/attention.h>
 #include <reference/attention_reference.h>
+#include <reference/sequences.h>
 #include <runtime/device_buffer.h>
 
 #include <cstdint>
@@ -79,8 +80,13 @@ using MakeLayout = Layout (*)(const Shape&);
 /// All four tensors of a problem laid out alike.
 Layouts layouts_of(const AttentionProblem& problem, MakeLayout make);
 
+/// Those that AttentionArgs has, on the host; empty: a null pointer.
+struct SequenceTables {
+  std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
+};
+
 /// One attention call with memory of its own. NaN lies around the elements of Q, K and V, a pattern around
-/// those of O and LSE; NaN in O and LSE themselves.
+/// those of O and LSE, and in their rows of no sequence; NaN in O and LSE themselves.
 class GuardedCall {
  public:
   explicit GuardedCall(const AttentionProblem& problem);  ///< contiguous (batch, heads, seqlen, dim)
@@ -90,6 +96,7 @@ class GuardedCall {
   reference::Tensor q, k, v;
   std::vector<float> slopes;  ///< of a problem with ALiBi: of every head, or of every batch and head
   std::vector<float> sinks;   ///< of one with sinks: of every head
+  SequenceTables tables;      ///< of one with varlen; at first packed sequences have no rows
   AttentionArgs args;         ///< pointers and strides of the tensors; the default scale, a softcap of 5
 
   /// Other random inputs, uploaded.
@@ -99,9 +106,14 @@ class GuardedCall {
   /// what is there.
   void upload();
 
+  std::vector<reference::Sequence> sequences() const;
+
   /// The numerics contract, nothing written outside of O and LSE, and no LSE if none was asked for. Reads
   /// through the default stream: synchronise others first.
   reference::Verdict check() const;
+
+  /// What was written where nothing may be, rows of no sequence included; empty if nothing was.
+  std::string stray_writes() const;
 
   reference::Tensor o() const;
   std::vector<float> lse() const;
@@ -109,16 +121,21 @@ class GuardedCall {
   bool is_untouched() const;
 
  private:
+  /// Those of its numbers and tables that are on the host.
+  AttentionArgs host_numbers() const;
+  /// Calls body(index of its first element in O's memory, index in LSE's) for every row that is written.
+  template <class Body>
+  void for_each_output(const Body& body) const;
+  void upload_tables();
   std::vector<std::uint16_t> blank_o() const;
   std::vector<std::uint32_t> blank_lse() const;
   std::size_t lse_size() const {
-    return static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seqlen_q);
+    const Shape& o = layouts_.o.shape;
+    return static_cast<std::size_t>(o.batch * o.heads * o.rows);
   }
-  /// What was written where nothing may be; empty if nothing was.
-  std::string stray_writes() const;
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_;
+  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_, tables_;
 };
 
 /// CHECKs call.check().

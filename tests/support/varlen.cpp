@@ -1,0 +1,93 @@
+// Tables of lengths, and NaN where nobody may look.
+#include "varlen.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace fa2::test {
+namespace {
+
+constexpr std::int32_t kBefore = 3, kAfter = 5;  ///< rows of no sequence
+
+std::int64_t longest(const std::vector<std::int32_t>& lengths) {
+  return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+}
+
+/// Rows of sequence `b` beyond those that count.
+std::int32_t room(Packing packing, std::size_t b) {
+  return packing == Packing::roomy ? static_cast<std::int32_t>(b % 3) : 0;
+}
+
+std::vector<std::int32_t> borders(const std::vector<std::int32_t>& lengths, Packing packing) {
+  std::vector<std::int32_t> all = {kBefore};
+  for (std::size_t b = 0; b < lengths.size(); ++b) all.push_back(all.back() + lengths[b] + room(packing, b));
+  return all;
+}
+
+/// NaN where `seen(entry, row)` is false.
+template <class Seen>
+void poison_rows(reference::Tensor& tensor, const Seen& seen) {
+  for (std::int64_t entry = 0; entry < tensor.batch; ++entry) {
+    for (std::int64_t r = 0; r < tensor.rows; ++r) {
+      if (!seen(entry, r)) poison(tensor, {entry, r, 1});
+    }
+  }
+}
+
+bool is_key_seen(const AttentionProblem& alone, std::int64_t j) {
+  for (std::int64_t i = 0; i < alone.seqlen_q; ++i) {
+    if (reference::is_visible(alone, i, j)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+AttentionProblem with_lengths(AttentionProblem problem, const Lengths& lengths, Packing packing) {
+  problem.varlen = true;
+  problem.batch = static_cast<std::int64_t>(lengths.q.size());
+  const bool is_exact = packing == Packing::packed;
+  problem.seqlen_q = longest(lengths.q) + (is_exact ? 0 : 7);
+  problem.seqlen_k = longest(lengths.k) + (is_exact ? 0 : 29);
+  if (packing != Packing::batched) problem.total_q = borders(lengths.q, packing).back() + kAfter;
+  if (packing == Packing::packed || packing == Packing::roomy)
+    problem.total_k = borders(lengths.k, packing).back() + kAfter;
+  return problem;
+}
+
+void set_lengths(GuardedCall& call, const Lengths& lengths, Packing packing) {
+  call.tables = {};
+  if (packing != Packing::batched) call.tables.cu_seqlens_q = borders(lengths.q, packing);
+  if (packing == Packing::packed || packing == Packing::roomy)
+    call.tables.cu_seqlens_k = borders(lengths.k, packing);
+  if (packing == Packing::roomy || packing == Packing::batched) call.tables.seqused_q = lengths.q;
+  if (packing != Packing::packed) call.tables.seqused_k = lengths.k;
+}
+
+void poison(reference::Tensor& tensor, const reference::SequenceRows& rows) {
+  for (std::int64_t h = 0; h < tensor.heads; ++h) {
+    for (std::int64_t r = rows.begin; r < rows.begin + rows.count; ++r) {
+      for (std::int64_t d = 0; d < tensor.dim; ++d)
+        tensor.at(rows.entry, h, r, d) = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+void poison_unseen(GuardedCall& call) {
+  const std::vector<reference::Sequence> sequences = call.sequences();
+  const auto is_in = [](const reference::SequenceRows& rows, std::int64_t entry, std::int64_t r) {
+    return entry == rows.entry && r >= rows.begin && r < rows.begin + rows.count;
+  };
+  poison_rows(call.q, [&](std::int64_t entry, std::int64_t r) {
+    return std::ranges::any_of(sequences, [&](const auto& s) { return is_in(s.q, entry, r); });
+  });
+  for (reference::Tensor* tensor : {&call.k, &call.v}) {
+    poison_rows(*tensor, [&](std::int64_t entry, std::int64_t r) {
+      return std::ranges::any_of(sequences, [&](const reference::Sequence& s) {
+        return is_in(s.k, entry, r) && is_key_seen(reference::problem_of(call.problem, s), r - s.k.begin);
+      });
+    });
+  }
+}
+
+}  // namespace fa2::test
