@@ -1,5 +1,6 @@
 // Bursts of launches between two events.
 #include <generator/visible_keys.h>
+#include <reference/sequences.h>
 #include <tools/measure.h>
 
 #include <algorithm>
@@ -35,8 +36,20 @@ double flops_of(const AttentionProblem& problem) {
   return 2.0 * static_cast<double>(p.batch * p.heads_q) * (p.head_dim + p.head_dim_v) * pairs_of(p);
 }
 
+double flops_of(const AttentionProblem& problem, const AttentionArgs& tables) {
+  if (!problem.varlen) return flops_of(problem);
+  double flops = 0;
+  for (const reference::Sequence& sequence : reference::sequences_of(problem, tables))
+    flops += flops_of(reference::problem_of(problem, sequence));
+  return flops;
+}
+
 double tflops(const AttentionProblem& problem, double us) {
-  return us > 0 ? flops_of(problem) / us * 1e-6 : 0;
+  return tflops(flops_of(problem), us);
+}
+
+double tflops(double flops, double us) {
+  return us > 0 ? flops / us * 1e-6 : 0;
 }
 
 LaunchTimer::LaunchTimer(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStream& stream)

@@ -10,11 +10,14 @@ namespace fa2::tools {
 
 /// Multiplications and additions of the two products: 4 * batch * heads * seqlen^2 * head_dim, half of that
 /// if causal (the convention of FlashAttention's tables); for causal problems that are not square, and with a
-/// window, the visible pairs are counted.
+/// window, the visible pairs are counted. Without a varlen problem's tables, those of mean lengths.
 double flops_of(const AttentionProblem& problem);
+/// With varlen, the sum over its sequences. `tables`: host pointers, nothing else is read.
+double flops_of(const AttentionProblem& problem, const AttentionArgs& tables);
 
 /// TFLOP/s at `us` microseconds per launch.
 double tflops(const AttentionProblem& problem, double us);
+double tflops(double flops, double us);
 
 /// One launch, repeated in bursts on a stream of its own. Needs the plan's context current.
 class LaunchTimer {

@@ -4,6 +4,7 @@
 #include <tools/npy.h>
 #include <tools/npy_header.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -75,15 +76,18 @@ NpyHeader read_header(Reader& file) {
   return parse_npy_header(text);
 }
 
-std::size_t element_bytes(const std::string& descr) {
-  if (descr == "<f2") return 2;
-  if (descr == "<f4") return 4;
-  if (descr == ">f2" || descr == ">f4") {
-    fail(fmt::format("dtype '{}' is big endian; save array.astype('<{}')", descr, descr.substr(1)));
-  }
-  fail(fmt::format(
-      "dtype '{}'; it must be float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32), for one",
-      descr));
+void require_dtype(const std::string& descr, NpyElements elements) {
+  const bool floats = elements == NpyElements::floats;
+  const auto is_known = [&](const std::string& type) {
+    return floats ? type == "f2" || type == "f4" : type == "i4";
+  };
+  const std::string type = descr.substr(std::min<std::size_t>(1, descr.size()));
+  if (is_known(type) && descr[0] == '<') return;
+  if (is_known(type) && descr[0] == '>')
+    fail(fmt::format("dtype '{}' is big endian; save array.astype('<{}')", descr, type));
+  fail(fmt::format("dtype '{}'; it must be {}", descr,
+                   floats ? "float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32), for one"
+                          : "int32 ('<i4'): save array.astype(numpy.int32)"));
 }
 
 std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
@@ -110,10 +114,10 @@ std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& sh
   return values;
 }
 
-NpyArray read(const std::filesystem::path& path, const Ranks& ranks) {
+NpyArray read(const std::filesystem::path& path, const Ranks& ranks, NpyElements elements) {
   Reader file(path);
   const NpyHeader header = read_header(file);
-  const std::size_t bytes = element_bytes(header.descr);
+  require_dtype(header.descr, elements);
   if (header.fortran_order) fail("Fortran order; save numpy.ascontiguousarray(array)");
   const std::size_t rank = header.shape.size();
   if (rank < ranks.least || rank > ranks.most) {
@@ -121,7 +125,8 @@ NpyArray read(const std::filesystem::path& path, const Ranks& ranks) {
     fail(fmt::format("shape {} has rank {}, it must be {}{}", shape_text(header.shape), rank, ranks.least,
                      others));
   }
-  if (bytes == 2) return {header.shape, read_values<std::uint16_t>(file, header.shape)};
+  if (elements == NpyElements::int32) return {header.shape, read_values<std::int32_t>(file, header.shape)};
+  if (header.descr == "<f2") return {header.shape, read_values<std::uint16_t>(file, header.shape)};
   return {header.shape, read_values<float>(file, header.shape)};
 }
 
@@ -138,16 +143,17 @@ std::string file_start(const NpyHeader& header) {
 
 }  // namespace
 
-NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks) {
+NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks, NpyElements elements) {
   try {
-    return read(path, ranks);
+    return read(path, ranks, elements);
   } catch (const Error& error) {
     fail(path.string() + ": " + error.what());
   }
 }
 
 void write_npy(OutputFile& file, const NpyArray& array) {
-  const NpyHeader header{array.is_float16() ? "<f2" : "<f4", false, array.shape};
+  constexpr const char* kDescrs[] = {"<f2", "<f4", "<i4"};  // as in NpyArray::values
+  const NpyHeader header{kDescrs[array.values.index()], false, array.shape};
   const auto write = [&](const auto& values) {
     if (values.size() != count_of(array.shape)) {
       throw Error(ErrorCode::internal,

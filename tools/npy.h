@@ -1,4 +1,4 @@
-// NumPy's .npy files: float16 and float32 arrays in C order.
+// NumPy's .npy files: float16, float32 and int32 arrays in C order.
 #pragma once
 
 #include <tools/output_file.h>
@@ -13,8 +13,8 @@ namespace fa2::tools {
 
 struct NpyArray {
   std::vector<std::int64_t> shape;
-  /// float16 bits or float32 values, in C order.
-  std::variant<std::vector<std::uint16_t>, std::vector<float>> values;
+  /// float16 bits, float32 or int32 values, in C order.
+  std::variant<std::vector<std::uint16_t>, std::vector<float>, std::vector<std::int32_t>> values;
 
   bool is_float16() const { return values.index() == 0; }
 };
@@ -25,11 +25,15 @@ struct Ranks {
   std::size_t most = 0;
 };
 
+/// What elements may be: float16 and float32, or int32.
+enum class NpyElements : std::uint8_t { floats, int32 };
+
 /// Reads format versions 1.0 and 2.0.
 /// @throws Error naming the file and what is wrong with it: missing, truncated, too long, malformed header,
 /// Fortran
 ///         order, big endian, another dtype, another rank.
-NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks);
+NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks,
+                  NpyElements elements = NpyElements::floats);
 
 /// Writes version 1.0, all but the file's commit(). @throws Error if it cannot be written, or if shape and
 /// number of values differ.

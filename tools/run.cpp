@@ -6,6 +6,7 @@
 #include <tools/measure.h>
 #include <tools/problem_options.h>
 #include <tools/progress.h>
+#include <tools/sequence_options.h>
 #include <tools/table.h>
 #include <tools/tensor_files.h>
 #include <tools/variant_options.h>
@@ -24,6 +25,7 @@ struct Options {
   std::string q, k, v, out, lse;
   MaskOptions mask;
   VariantOptions variants;
+  SequenceOptions sequences;
   std::optional<float> scale;
   std::string layout = "bshd";
   DType dtype = DType::f16;
@@ -34,6 +36,7 @@ struct Options {
 };
 
 struct Inputs {
+  SequenceTables tables;
   HostTensor q, k, v;
   AttentionProblem problem;
 };
@@ -41,18 +44,28 @@ struct Inputs {
 struct Outputs {
   HostTensor o;
   std::vector<float> lse;
+  double flops = 0;  ///< of one launch, over the pairs of its sequences
   Spread us;         ///< of one launch; 0 if there is nothing to compute
   int launches = 0;  ///< a burst
 };
 
 Inputs read_inputs(const Options& options) {
+  const Layout layout = options.file_layout();
   const DType dtype = options.dtype;
   Inputs in;
-  in.q = read_tensor(options.q, options.file_layout(), dtype);
-  in.k = read_tensor(options.k, options.file_layout(), dtype);
-  in.v = read_tensor(options.v, options.file_layout(), dtype);
-  in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask());
+  in.tables = options.sequences.tables();
+  const bool packed_q = !in.tables.cu_seqlens_q.empty(), packed_k = !in.tables.cu_seqlens_k.empty();
+  in.q = read_tensor(options.q, layout, dtype, packed_q);
+  in.k = read_tensor(options.k, layout, dtype, packed_k);
+  in.v = read_tensor(options.v, layout, dtype, packed_k);
+  in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask(), in.tables);
   return in;
+}
+
+/// (batch, heads, seqlen_q), or (heads, total_q).
+std::vector<std::int64_t> lse_shape(const HostTensor& q) {
+  if (q.extents.packed) return {q.extents.heads, q.extents.rows};
+  return {q.extents.batch, q.extents.heads, q.extents.rows};
 }
 
 DeviceBuffer uploaded(const HostTensor& tensor) {
@@ -86,9 +99,13 @@ void launch(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStr
 Outputs compute(const AttentionPlan& plan, const Inputs& in, const VariantInputs& variants,
                 const Options& options, bool json) {
   const AttentionProblem& problem = in.problem;
-  Outputs out{output_of(problem, options.file_layout()), {}, {}, 0};
+  Outputs out{.o = output_of(problem, in.q),
+              .lse = {},
+              .flops = flops_of(problem, in.tables.pointers(problem)),
+              .us = {}};
   if (options.check || !options.lse.empty()) {
-    out.lse.resize(static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seqlen_q));
+    const Extents& e = in.q.extents;
+    out.lse.resize(static_cast<std::size_t>(e.batch * e.heads * e.rows));
   }
   const OwnedStream stream;
   const DeviceBuffer q = uploaded(in.q), k = uploaded(in.k), v = uploaded(in.v);
@@ -101,6 +118,8 @@ Outputs compute(const AttentionPlan& plan, const Inputs& in, const VariantInputs
       make_args(problem, q.data(), k.data(), v.data(), o.data(), static_cast<float*>(lse.data()));
   args.softmax_scale = options.scale;
   variants.add_to(args);
+  const DeviceTables tables(in.tables);
+  tables.add_to(args, problem);
   launch(plan, args, stream, json);
   o.download(out.o.bits.data(), o.size());
   lse.download(out.lse.data(), lse.size());
@@ -115,6 +134,7 @@ std::optional<reference::Verdict> check(const Inputs& in, const VariantInputs& v
   const float scale =
       options.scale ? *options.scale : static_cast<float>(1 / std::sqrt(double(in.problem.head_dim)));
   reference::ScoreRule rule(double{scale});
+  rule.numbers = in.tables.pointers(in.problem);
   variants.add_to(rule);
   return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype), rule,
                           out.o.logical(dtype), &out.lse);
@@ -131,9 +151,8 @@ struct OutputFiles {
   }
 
   void write(const Inputs& in, const Outputs& out) {
-    const AttentionProblem& p = in.problem;
-    write_tensor(o, out.o, p.dtype, writes_float32(in));
-    if (lse) write_npy(*lse, {{p.batch, p.heads_q, p.seqlen_q}, out.lse});
+    write_tensor(o, out.o, in.problem.dtype, writes_float32(in));
+    if (lse) write_npy(*lse, {lse_shape(in.q), out.lse});
     o.commit();
     if (lse) lse->commit();
   }
@@ -147,7 +166,7 @@ Json json_of(const AttentionPlan& plan, const Outputs& out,
   Json json = {{"explanation", Json::parse(to_json(plan.explain()))}, {"time", nullptr}, {"check", nullptr}};
   if (out.launches > 0) {  // the interpreter is not timed
     json["time"] = {{"us", out.us.median},  {"p10_us", out.us.p10},
-                    {"p90_us", out.us.p90}, {"tflops", tflops(plan.problem(), out.us.median)},
+                    {"p90_us", out.us.p90}, {"tflops", tflops(out.flops, out.us.median)},
                     {"bursts", kBursts},    {"launches_per_burst", out.launches}};
   }
   if (verdict) {
@@ -162,10 +181,10 @@ Json json_of(const AttentionPlan& plan, const Outputs& out,
 }
 
 /// Nothing for the interpreter.
-std::string time_text(const AttentionProblem& problem, const Outputs& out) {
+std::string time_text(const Outputs& out) {
   if (out.launches == 0) return {};
   return fmt::format("{:.2f} us, {:.1f} TFLOP/s (median of {} bursts of {} launches)", out.us.median,
-                     tflops(problem, out.us.median), kBursts, out.launches);
+                     tflops(out.flops, out.us.median), kBursts, out.launches);
 }
 
 void print_result(const AttentionPlan& plan, const Outputs& out,
@@ -179,7 +198,7 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
                  {"config", to_string(kernel.config)},
                  {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
                  {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
-                 {"time", time_text(e.problem, out)},
+                 {"time", time_text(out)},
                  {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
                  {"lse", options.lse},
                  {"check", verdict ? verdict->message : ""},
@@ -208,21 +227,28 @@ int run(const Options& options, bool json) {
 
 Verb add_run(CLI::App& app) {
   CLI::App* verb = add_verb(
-      app, "run", "Compute attention on tensors in .npy files (float16 or float32, rank 4, C order)",
+      app, "run",
+      "Compute attention on tensors in .npy files (float16 or float32, rank 4, or 3 if packed, C order)",
       "fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --check\n"
-      "  fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --window-left 4096 --softcap 50");
+      "  fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --window-left 4096 --softcap 50\n"
+      "  fa2 run --q q.npy --k k.npy --v v.npy --cu-seqlens-q cq.npy --cu-seqlens-k ck.npy --out o.npy "
+      "--causal");
   const auto options = std::make_shared<Options>();
   verb->add_option("--q", options->q, "Queries; float32 is rounded to --dtype")->required();
   verb->add_option("--k", options->k, "Keys")->required();
   verb->add_option("--v", options->v, "Values")->required();
-  verb->add_option("--out", options->out, "Output: float16 if all inputs and --dtype are, else float32")
+  verb->add_option("--out", options->out,
+                   "Output: float16 if all inputs and --dtype are, else float32; NaN in rows of no sequence")
       ->required();
-  verb->add_option("--lse", options->lse, "Log-sum-exp: float32 (batch, heads, seqlen_q), natural logarithm");
+  verb->add_option(
+      "--lse", options->lse,
+      "Log-sum-exp: float32 (batch, heads, seqlen_q), or (heads, total) if packed, natural logarithm");
   options->mask.add_to(*verb);
   options->variants.add_to(*verb);
+  options->sequences.add_to(*verb);
   verb->add_option("--scale", options->scale, "Softmax scale (default: 1 / sqrt(head_dim))");
   verb->add_option("--layout", options->layout,
-                   "Dimensions of the files: batch, seqlen, heads, head_dim by letter")
+                   "Dimensions of the files: batch (none if packed), seqlen, heads, head_dim by letter")
       ->check(CLI::IsMember({"bshd", "bhsd"}))
       ->capture_default_str();
   add_word(*verb, "--dtype", options->dtype, "Element type to compute in");

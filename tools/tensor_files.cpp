@@ -43,8 +43,10 @@ std::vector<std::uint16_t> bits_of(const std::filesystem::path& path, NpyArray a
 }  // namespace
 
 std::vector<std::int64_t> Extents::shape(Layout layout) const {
-  if (layout == Layout::bshd) return {batch, rows, heads, dim};
-  return {batch, heads, rows, dim};
+  std::vector<std::int64_t> shape = {batch, rows, heads, dim};
+  if (layout == Layout::bhsd) std::swap(shape[1], shape[2]);
+  if (packed) shape.erase(shape.begin());
+  return shape;
 }
 
 reference::Tensor HostTensor::logical(DType dtype) const {
@@ -65,11 +67,14 @@ reference::Tensor HostTensor::logical(DType dtype) const {
   return tensor;
 }
 
-HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype) {
-  NpyArray array = read_npy(path, {4, 4});
-  const std::vector<std::int64_t> s = array.shape;
+HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType dtype, bool packed) {
+  const std::size_t rank = packed ? 3 : 4;
+  NpyArray array = read_npy(path, {rank, rank});
+  std::vector<std::int64_t> s = array.shape;
+  if (packed) s.insert(s.begin(), 1);
+  if (layout == Layout::bhsd) std::swap(s[1], s[2]);
   HostTensor tensor;
-  tensor.extents = layout == Layout::bshd ? Extents{s[0], s[1], s[2], s[3]} : Extents{s[0], s[2], s[1], s[3]};
+  tensor.extents = {.batch = s[0], .rows = s[1], .heads = s[2], .dim = s[3], .packed = packed};
   tensor.layout = layout;
   tensor.was_float32 = !array.is_float16();
   tensor.bits = bits_of(path, std::move(array), dtype);
@@ -77,15 +82,20 @@ HostTensor read_tensor(const std::filesystem::path& path, Layout layout, DType d
 }
 
 AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const HostTensor& v, DType dtype,
-                            MaskKind mask) {
+                            MaskKind mask, const SequenceTables& tables) {
   std::vector<Violation> found;
-  const auto same = [&](const char* field, std::int64_t value, const char* other, std::int64_t expected) {
+  const auto same = [&](const std::string& field, std::int64_t value, const char* other,
+                        std::int64_t expected) {
     if (value == expected) return;
     found.push_back(
         {field, fmt::format("{}", value), fmt::format("must be that of {}, {}", other, expected)});
   };
-  same("k's batch", k.extents.batch, "q", q.extents.batch);
-  same("v's batch", v.extents.batch, "q", q.extents.batch);
+  const SequenceCount batch = tables.count().value_or(SequenceCount{"q", q.extents.batch});
+  for (const auto& [table, count] : tables.counts())
+    same(fmt::format("{}'s sequences", table), count, batch.name, batch.count);
+  if (!q.extents.packed) same("q's batch", q.extents.batch, batch.name, batch.count);
+  if (!k.extents.packed) same("k's batch", k.extents.batch, batch.name, batch.count);
+  if (!v.extents.packed) same("v's batch", v.extents.batch, batch.name, batch.count);
   same("k's head_dim", k.extents.dim, "q", q.extents.dim);
   same("v's seqlen", v.extents.rows, "k", k.extents.rows);
   same("v's heads", v.extents.heads, "k", k.extents.heads);
@@ -98,11 +108,10 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
   problem.mask = mask;
   problem.head_dim = narrow(q.extents.dim);
   problem.head_dim_v = narrow(v.extents.dim);
-  problem.batch = q.extents.batch;
   problem.heads_q = q.extents.heads;
   problem.heads_kv = k.extents.heads;
-  problem.seqlen_q = q.extents.rows;
-  problem.seqlen_k = k.extents.rows;
+  problem.batch = batch.count;
+  set_lengths(problem, tables, q.extents.rows, k.extents.rows);
   // 0 stands for a default in a problem, and for an empty tensor in a file.
   if (v.extents.dim == 0) found.push_back({"v's head_dim", "0", "must be a multiple of 8 in 8..256"});
   if (k.extents.heads == 0) found.push_back({"k's heads", "0", "must be at least 1"});
@@ -111,10 +120,11 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
   return problem;
 }
 
-HostTensor output_of(const AttentionProblem& problem, Layout layout) {
+HostTensor output_of(const AttentionProblem& problem, const HostTensor& q) {
   HostTensor tensor;
-  tensor.extents = {problem.batch, problem.seqlen_q, problem.heads_q, problem.head_dim_v};
-  tensor.layout = layout;
+  tensor.extents = q.extents;
+  tensor.extents.dim = problem.head_dim_v;
+  tensor.layout = q.layout;
   tensor.bits.resize(tensor.extents.count());
   return tensor;
 }

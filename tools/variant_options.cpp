@@ -52,9 +52,10 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value, const auto& given) {
         using Value = std::decay_t<decltype(value)>;
-        if constexpr (kIsVariant<Value>) value = given;
         if constexpr (std::is_same_v<Value, bool>)
-          value |= options.scalars.count(name) + options.files.count(name) > 0;
+          value |= given || options.scalars.count(name) + options.files.count(name) > 0;
+        else if constexpr (kIsVariant<Value>)
+          value = given;
       },
       problem, options.fields);
   AttentionArgs args;

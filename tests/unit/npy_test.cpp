@@ -81,6 +81,28 @@ TEST_CASE("npy: float16 and float32 survive a round trip") {
   CHECK(read_npy(dir / "f.npy", {2, 2}).values == floats.values);
 }
 
+TEST_CASE("npy: int32 where it is asked for, and nothing else there") {
+  const TemporaryDirectory dir;
+  const NpyArray table{{3}, std::vector<std::int32_t>{0, -7, 2147483647}};
+  write_npy(dir / "i.npy", table);
+  const NpyArray read = read_npy(dir / "i.npy", {1, 1}, NpyElements::int32);
+  CHECK(read.shape == table.shape);
+  CHECK(read.values == table.values);
+  CHECK_THROWS_WITH_AS(read_npy(dir / "i.npy", {1, 1}), doctest::Contains("dtype '<i4'; it must be float16"),
+                       fa2::Error);
+  for (const auto& [descr, message] :
+       {std::pair{"<f4", "dtype '<f4'; it must be int32 ('<i4'): save array.astype(numpy.int32)"},
+        {"<i8", "dtype '<i8'; it must be int32"},
+        {">i4", "dtype '>i4' is big endian; save array.astype('<i4')"},
+        {"", "dtype ''; it must be int32"}}) {
+    const std::string header =
+        std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (3,)}";
+    write_bytes(dir / "i.npy", npy_bytes(1, header, kData));
+    CHECK_THROWS_WITH_AS(read_npy(dir / "i.npy", {1, 1}, NpyElements::int32), doctest::Contains(message),
+                         fa2::Error);
+  }
+}
+
 TEST_CASE("npy: shapes with zeros, of rank 1 and of rank 0") {
   const TemporaryDirectory dir;
   for (const auto& shape : {std::vector<std::int64_t>{3, 0, 2}, {0}, {1}, {}}) {

@@ -57,6 +57,41 @@ TEST_CASE("tensor files: both layouts name the same elements") {
   CHECK(std::get<1>(read_npy(dir / "back.npy", {4, 4}).values) == bhsd);
 }
 
+TEST_CASE("tensor files: packed ones have no batch") {
+  const test::TemporaryDirectory dir;
+  write_npy(dir / "x.npy", {{3, 2, 1}, std::vector<float>{1, 2, 3, 4, 5, 6}});
+  const HostTensor rows_first = read_tensor(dir / "x.npy", Layout::bshd, DType::f16, true);
+  CHECK(rows_first.extents.rows == 3);
+  CHECK(rows_first.logical(DType::f16).at(0, 1, 2, 0) == 6);
+  const HostTensor heads_first = read_tensor(dir / "x.npy", Layout::bhsd, DType::f16, true);
+  CHECK(heads_first.extents.heads == 3);
+  CHECK(heads_first.logical(DType::f16).at(0, 2, 0, 0) == 5);
+  write(dir / "back.npy", heads_first, true);
+  CHECK(read_npy(dir / "back.npy", {3, 3}).shape == std::vector<std::int64_t>{3, 2, 1});
+}
+
+TEST_CASE("tensor files: tables of lengths make a problem varlen") {
+  HostTensor q = zeros(1, 11, 6, 64), k = zeros(1, 13, 3, 64);
+  q.extents.packed = k.extents.packed = true;
+  const SequenceTables tables{
+      .cu_seqlens_q = {0, 4, 4, 10}, .cu_seqlens_k = {0, 9, 5, 13}, .seqused_q = {}, .seqused_k = {1, 2, 3}};
+  const AttentionProblem p = problem_of(q, k, k, DType::f16, MaskKind::none, tables);
+  CHECK(p.varlen);
+  CHECK(p.batch == 3);
+  CHECK(p.total_q == 11);
+  CHECK(p.total_k == 13);
+  CHECK(p.seqlen_q == 6);
+  CHECK(p.seqlen_k == 9);
+  const AttentionArgs pointers = tables.pointers(p);
+  CHECK(pointers.cu_seqlens_k == tables.cu_seqlens_k.data());
+  CHECK(pointers.seqused_q == nullptr);
+  q.extents.rows = 0;  // then there are no borders
+  const AttentionProblem empty = problem_of(q, k, k, DType::f16, MaskKind::none, tables);
+  CHECK(tables.pointers(empty).cu_seqlens_q == nullptr);
+  CHECK(empty.seqlen_q == 0);
+  CHECK(output_of(empty, q).extents.shape(Layout::bshd) == std::vector<std::int64_t>{0, 6, 64});
+}
+
 TEST_CASE("tensor files: inputs are rounded, and refused where they overflow") {
   const test::TemporaryDirectory dir;
   const float infinity = std::numeric_limits<float>::infinity();

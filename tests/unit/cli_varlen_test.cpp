@@ -1,0 +1,142 @@
+// Sequences with lengths of their own in the words of the fa2 command.
+#include <doctest/doctest.h>
+#include <tests/support/command.h>
+#include <tests/support/sanitizers.h>
+#include <tools/npy.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#ifdef FA2_COMMAND
+
+namespace {
+
+using namespace fa2::test;
+using fa2::tools::read_npy;
+using fa2::tools::write_npy;
+
+using Shape = std::vector<std::int64_t>;
+
+/// Different everywhere, between -1 and 1.
+void write(const Command& fa2, const std::string& name, const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(std::sin(static_cast<float>(name[0]) + 1.7f * static_cast<float>(i)));
+  write_npy(fa2.file(name), {shape, values});
+}
+
+void write_table(const Command& fa2, const std::string& name, const std::vector<std::int32_t>& table) {
+  write_npy(fa2.file(name), {{static_cast<std::int64_t>(table.size())}, table});
+}
+
+/// "run ..." of three packed sequences of 4, 0 and 5 queries, 3, 2 and 8 keys. (total, heads, dim).
+std::string run_of(const Command& fa2) {
+  write(fa2, "q", {11, 4, 16});
+  for (const std::string name : {"k", "v"}) write(fa2, name, {13, 2, 16});
+  write_table(fa2, "cq", {1, 5, 5, 10});
+  write_table(fa2, "ck", {0, 3, 5, 13});
+  return "run --device interpreter" + fa2.option("--q", "q") + fa2.option("--k", "k") +
+         fa2.option("--v", "v") + fa2.option("--out", "o.npy");
+}
+
+std::string tables_of(const Command& fa2) {
+  return fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "ck");
+}
+
+bool cannot_interpret() {
+  if (!FA2_SANITIZES_ADDRESSES && !FA2_SANITIZES_THREADS) return false;
+  MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
+  return true;
+}
+
+const std::vector<float>& floats(const fa2::tools::NpyArray& array) {
+  return std::get<std::vector<float>>(array.values);
+}
+
+}  // namespace
+
+TEST_CASE("cli varlen: run computes packed sequences as the reference does") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = run_of(fa2) + tables_of(fa2) + " --check --json" + fa2.option("--lse", "lse.npy");
+  const Result result = fa2.run(run + " --causal");
+  CAPTURE(result.err);
+  REQUIRE(result.status == 0);
+  CHECK(result.json().at("check").at("ok") == true);
+  const Json problem = result.json().at("explanation").at("problem");
+  CHECK(problem.at("varlen") == true);
+  CHECK(problem.at("batch") == 3);
+  CHECK(problem.at("seqlen_q") == 5);
+  CHECK(problem.at("seqlen_k") == 8);
+  CHECK(problem.at("total_q") == 11);
+  CHECK(problem.at("total_k") == 13);
+
+  const auto o = read_npy(fa2.file("o.npy"), {3, 3});
+  CHECK(o.shape == Shape{11, 4, 16});
+  const auto lse = read_npy(fa2.file("lse.npy"), {2, 2});
+  CHECK(lse.shape == Shape{4, 11});
+  for (std::size_t row = 0; row < 11; ++row) {
+    CAPTURE(row);
+    CHECK(std::isnan(floats(o)[row * 64]) == (row == 0 || row == 10));  // of no sequence
+    CHECK(std::isnan(floats(lse)[row]) == (row == 0 || row == 10));
+  }
+}
+
+TEST_CASE("cli varlen: run takes heads first, fewer rows that count, and batched keys") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  std::string run = run_of(fa2) + tables_of(fa2) + " --check --json";
+  write_table(fa2, "uq", {4, 0, 2});
+  write_table(fa2, "uk", {1, 0, 8});
+  const std::string used = fa2.option("--seqused-q", "uq") + fa2.option("--seqused-k", "uk");
+  CHECK(fa2.run(run + used + " --window-left 2").status == 0);
+
+  write(fa2, "q", {4, 11, 16});
+  for (const std::string name : {"k", "v"}) write(fa2, name, {2, 13, 16});
+  CHECK(fa2.run(run + " --layout bhsd").status == 0);
+  CHECK(read_npy(fa2.file("o.npy"), {3, 3}).shape == Shape{4, 11, 16});
+
+  run =
+      run_of(fa2) + fa2.option("--cu-seqlens-q", "cq") + fa2.option("--seqused-k", "uk") + " --check --json";
+  for (const std::string name : {"k", "v"}) write(fa2, name, {3, 9, 2, 16});
+  const Result batched_keys = fa2.run(run);
+  CAPTURE(batched_keys.err);
+  REQUIRE(batched_keys.status == 0);
+  CHECK(batched_keys.json().at("explanation").at("problem").at("total_k") == 0);
+}
+
+TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that they are for") {
+  const Command fa2;
+  const std::string run = run_of(fa2);
+  const auto says = [&](const std::string& words, const std::string& text) {
+    const Result result = fa2.run(run + words);
+    CAPTURE(result.err);
+    CHECK(result.status == 1);
+    CHECK(result.says(text));
+  };
+  says("", "q: shape (11, 4, 16) has rank 3, it must be 4");
+  says(fa2.option("--cu-seqlens-q", "none"), fa2.file("none").string() + ": No such file");
+  says(fa2.option("--cu-seqlens-q", "cq"), "k: shape (13, 2, 16) has rank 3, it must be 4");
+  says(fa2.option("--cu-seqlens-q", "q"),
+       "q: dtype '<f4'; it must be int32 ('<i4'): save array.astype(numpy.int32)");
+  write_table(fa2, "empty", {});
+  says(fa2.option("--cu-seqlens-q", "empty"), "empty: shape (0,), must be (batch + 1,)");
+  write_table(fa2, "long", {0, 1, 2, 3, 4});
+  says(fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "long"),
+       "cu_seqlens_k's sequences = 4, must be that of cu_seqlens_q, 3");
+  says(tables_of(fa2) + fa2.option("--seqused-k", "long"),
+       "seqused_k's sequences = 5, must be that of cu_seqlens_q, 3");
+  write(fa2, "k", {2, 9, 2, 16});
+  write(fa2, "v", {3, 9, 2, 16});
+  says(fa2.option("--cu-seqlens-q", "cq"), "k's batch = 2, must be that of cu_seqlens_q, 3");
+}
+
+#else
+TEST_CASE("cli varlen") {
+  MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");
+}
+#endif

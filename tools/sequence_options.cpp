@@ -1,0 +1,46 @@
+// Tables of lengths from .npy files.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <tools/npy.h>
+#include <tools/sequence_options.h>
+
+#include <utility>
+
+namespace fa2::tools {
+namespace {
+
+/// Empty where no file is named.
+std::vector<std::int32_t> read_table(const std::string& path) {
+  if (path.empty()) return {};
+  return std::get<std::vector<std::int32_t>>(read_npy(path, {1, 1}, NpyElements::int32).values);
+}
+
+std::vector<std::int32_t> read_borders(const std::string& path) {
+  std::vector<std::int32_t> borders = read_table(path);
+  if (borders.empty() && !path.empty())
+    throw Error(
+        ErrorCode::invalid_request,
+        fmt::format("{}: shape (0,), must be (batch + 1,): where sequences begin, and where the last ends",
+                    path));
+  return borders;
+}
+
+}  // namespace
+
+void SequenceOptions::add_to(CLI::App& verb) {
+  verb.add_option(
+      "--cu-seqlens-q", cu_seqlens_q,
+      "Packed queries, --q of rank 3: where sequences begin and the last ends, int32 (batch + 1)");
+  verb.add_option("--cu-seqlens-k", cu_seqlens_k, "The same of packed keys and values, --k and --v");
+  verb.add_option("--seqused-q", seqused_q, "How many of each sequence's queries count, int32 (batch)");
+  verb.add_option("--seqused-k", seqused_k, "The same of keys and values");
+}
+
+SequenceTables SequenceOptions::tables() const {
+  return {.cu_seqlens_q = read_borders(cu_seqlens_q),
+          .cu_seqlens_k = read_borders(cu_seqlens_k),
+          .seqused_q = read_table(seqused_q),
+          .seqused_k = read_table(seqused_k)};
+}
+
+}  // namespace fa2::tools
