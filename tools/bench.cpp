@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <generator/problem_text.h>
 #include <tools/bench_inputs.h>
+#include <tools/length_options.h>
 #include <tools/measure.h>
 #include <tools/problem_options.h>
 #include <tools/progress.h>
@@ -20,6 +21,7 @@ namespace {
 
 struct Options {
   MatrixOptions matrix;
+  LengthOptions lengths;
   int rounds = 9;
   std::string tune;
   GpuOption device;
@@ -28,26 +30,64 @@ struct Options {
 /// One cell of the table.
 struct Point {
   AttentionProblem problem;
+  double flops = 0;
   std::optional<AttentionPlan> plan;
   std::optional<LaunchTimer> timer;
   std::vector<double> samples;  ///< microseconds per launch, one a round
   std::string error;            ///< why it could not be measured
 
   Spread us() const { return samples.empty() ? Spread{} : spread_of(samples); }
+  double tflops() const { return tools::tflops(flops, us().median); }
 };
 
-/// Row by row of the table. @throws CLI::ValidationError.
-std::vector<Point> points_of(const Options& options) {
-  std::vector<Point> points;
-  for (const AttentionProblem& problem : options.matrix.problems())
-    points.push_back({problem, {}, {}, {}, {}});
-  return points;
+/// What is measured: the matrix at every length, or of one mix of lengths.
+struct Workload {
+  std::vector<AttentionProblem> problems;  ///< row by row of the table
+  std::vector<std::string> columns;
+  SequenceTables tables;  ///< none without a mix
+  std::string text;       ///< "16384 tokens, hidden 2048"
+};
+
+Workload batched(const MatrixOptions& matrix) {
+  Workload work{.problems = matrix.problems(), .columns = {}, .tables = {}, .text = {}};
+  for (const std::int64_t seqlen : matrix.seqlens) work.columns.push_back(fmt::format("{}", seqlen));
+  work.text = fmt::format("by sequence length: {} tokens, hidden {}", matrix.tokens, matrix.hidden);
+  return work;
 }
 
-std::vector<AttentionProblem> problems_of(const std::vector<Point>& points) {
-  std::vector<AttentionProblem> problems;
-  for (const Point& point : points) problems.push_back(point.problem);
-  return problems;
+std::string text(const LengthSummary& lengths, const char* of) {
+  return fmt::format("{} {}, longest {}, mean {:.1f}", lengths.total, of, lengths.longest, lengths.mean);
+}
+
+/// Each problem of the matrix once, of packed sequences.
+Workload packed(MatrixOptions matrix, const LengthOptions& options) {
+  Workload work{
+      .problems = {}, .columns = {options.lengths}, .tables = options.tables(matrix.tokens), .text = {}};
+  const LengthSummary q = summary_of(work.tables.cu_seqlens_q), k = summary_of(work.tables.cu_seqlens_k);
+  matrix.seqlens = {1};
+  for (AttentionProblem problem : matrix.problems()) {
+    problem.batch = q.batch;
+    set_lengths(problem, work.tables, q.total, k.total);
+    require_valid_flags(problem);
+    work.problems.push_back(problem);
+  }
+  work.text = fmt::format("of {} packed sequences: {}{}, hidden {}", q.batch, text(q, "tokens"),
+                          options.lengths_k.empty() ? "" : ", " + text(k, "keys"), matrix.hidden);
+  return work;
+}
+
+/// @throws CLI::ValidationError.
+Workload workload_of(const Options& options) {
+  return options.lengths.given() ? packed(options.matrix, options.lengths) : batched(options.matrix);
+}
+
+std::vector<Point> points_of(const Workload& work) {
+  std::vector<Point> points;
+  for (const AttentionProblem& problem : work.problems) {
+    points.emplace_back().problem = problem;
+    points.back().flops = flops_of(problem, work.tables.pointers(problem));
+  }
+  return points;
 }
 
 /// Runs a step of one point; an error costs that point only.
@@ -61,7 +101,21 @@ void attempt(Point& point, const Step& step) {
   }
 }
 
-void prepare(std::vector<Point>& points, Context& context, const Device& gpu, const BenchInputs& inputs,
+/// Device memory that all points share.
+struct Memory {
+  explicit Memory(const Workload& work) : inputs(work.problems), tables(work.tables) {}
+
+  AttentionArgs args(const AttentionProblem& problem) const {
+    AttentionArgs args = inputs.args(problem);
+    tables.add_to(args, problem);
+    return args;
+  }
+
+  BenchInputs inputs;
+  DeviceTables tables;
+};
+
+void prepare(std::vector<Point>& points, Context& context, const Device& gpu, const Memory& memory,
              const OwnedStream& stream, bool json) {
   Progress progress("preparing", points.size(), json);
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -69,7 +123,7 @@ void prepare(std::vector<Point>& points, Context& context, const Device& gpu, co
     progress.update(i, to_string(point.problem));
     attempt(point, [&] {
       point.plan = context.plan(point.problem, gpu.ordinal);
-      point.timer.emplace(*point.plan, inputs.args(point.problem), stream);
+      point.timer.emplace(*point.plan, memory.args(point.problem), stream);
     });
   }
 }
@@ -94,7 +148,7 @@ void measure(std::vector<Point>& points, int rounds, bool json) {
 Json json_of(const Point& point) {
   const Spread us = point.us();
   Json json = {{"problem", to_string(point.problem)},
-               {"tflops", tflops(point.problem, us.median)},
+               {"tflops", point.tflops()},
                {"median_us", us.median},
                {"p10_us", us.p10},
                {"p90_us", us.p90},
@@ -105,13 +159,26 @@ Json json_of(const Point& point) {
   return json;
 }
 
-Json document_of(const std::vector<Point>& points, const Options& options, const Device& gpu) {
+/// null without a mix.
+Json lengths_of(const std::vector<std::int32_t>& cu_seqlens) {
+  if (cu_seqlens.empty()) return nullptr;
+  const LengthSummary lengths = summary_of(cu_seqlens);
+  return {{"total", lengths.total},
+          {"longest", lengths.longest},
+          {"mean", lengths.mean},
+          {"cu_seqlens", cu_seqlens}};
+}
+
+Json document_of(const std::vector<Point>& points, const Workload& work, const Options& options,
+                 const Device& gpu) {
   Json json = {{"version", version()},
                {"device", gpu.name},
                {"arch", gpu.arch.name},
                {"driver", driver_version()},
                {"tokens", options.matrix.tokens},
                {"hidden", options.matrix.hidden},
+               {"lengths", lengths_of(work.tables.cu_seqlens_q)},
+               {"lengths_k", lengths_of(work.tables.cu_seqlens_k)},
                {"rounds", options.rounds},
                {"points", Json::array()}};
   for (const Point& point : points) json["points"].push_back(json_of(point));
@@ -135,40 +202,40 @@ std::string spread_text(const std::vector<Point>& points) {
                      spread_of(widths).median, *std::max_element(widths.begin(), widths.end()));
 }
 
-void print_table(const std::vector<Point>& points, const Options& options, const Device& gpu) {
+void print_table(const std::vector<Point>& points, const Workload& work, const Options& options,
+                 const Device& gpu) {
   std::vector<Column> columns = {{"dtype"}, number("head_dim"), {"mask"}};
-  for (const std::int64_t seqlen : options.matrix.seqlens)
-    columns.push_back(number(fmt::format("{}", seqlen)));
+  for (const std::string& column : work.columns) columns.push_back(number(column));
   Table table(std::move(columns));
-  const std::size_t width = options.matrix.seqlens.size();
+  const std::size_t width = work.columns.size();
   for (std::size_t first = 0; first < points.size(); first += width) {
     const AttentionProblem& p = points[first].problem;
     std::vector<std::string> cells = {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim),
                                       mask_text(p)};
     for (std::size_t i = first; i < first + width; ++i) {
-      const double us = points[i].us().median;
-      cells.push_back(us > 0 ? fmt::format("{:.1f}", tflops(points[i].problem, us)) : "failed");
+      const bool is_measured = !points[i].samples.empty();
+      cells.push_back(is_measured ? fmt::format("{:.1f}", points[i].tflops()) : "failed");
     }
     table.add(std::move(cells));
   }
-  fmt::print("Forward TFLOP/s by sequence length: {} tokens, hidden {}; {}, driver {}\n",
-             options.matrix.tokens, options.matrix.hidden, gpu.name, driver_version());
+  fmt::print("Forward TFLOP/s {}; {}, driver {}\n", work.text, gpu.name, driver_version());
   print(table);
   fmt::print("Medians of {} rounds of bursts. {}\n", options.rounds, spread_text(points));
 }
 
 int run(const Options& options, bool json) {
-  std::vector<Point> points = points_of(options);
+  const Workload work = workload_of(options);
+  std::vector<Point> points = points_of(work);
   const Device& gpu = options.device.gpu();
   const ScopedContext device_context(gpu.ordinal);
   ContextOptions settings;
   settings.tune = enumerator_of<TuneMode>(options.tune);
   Context context(settings);
-  const BenchInputs inputs(problems_of(points));
+  const Memory memory(work);
   const OwnedStream stream;
-  prepare(points, context, gpu, inputs, stream, json);
+  prepare(points, context, gpu, memory, stream, json);
   measure(points, options.rounds, json);
-  json ? print_json(document_of(points, options, gpu)) : print_table(points, options, gpu);
+  json ? print_json(document_of(points, work, options, gpu)) : print_table(points, work, options, gpu);
   std::fflush(stdout);
   int status = kOk;
   for (const Point& point : points) {
@@ -182,14 +249,16 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 Verb add_bench(CLI::App& app) {
-  CLI::App* verb =
-      add_verb(app, "bench", "Measure forward speed in TFLOP/s; FlashAttention's matrix by default",
-               "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes\n"
-               "  fa2 bench --head-dim 128 --causal yes --window-left 4096 --softcap",
-               "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window,\n"
-               "4 * head_dim for each pair of a query and a key that it sees.");
+  CLI::App* verb = add_verb(
+      app, "bench", "Measure forward speed in TFLOP/s; FlashAttention's matrix by default",
+      "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes\n"
+      "  fa2 bench --head-dim 128 --causal yes --window-left 4096 --softcap\n"
+      "  fa2 bench --head-dim 128 --causal yes --lengths lognormal:512 --batch 64",
+      "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window,\n"
+      "4 * head_dim for each pair of a query and a key that it sees; of packed sequences, their sum.");
   const auto options = std::make_shared<Options>();
   options->matrix.add_to(*verb);
+  options->lengths.add_to(*verb);
   verb->add_option("--rounds", options->rounds, "Bursts of every point")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -135,6 +135,25 @@ TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that t
   says(fa2.option("--cu-seqlens-q", "cq"), "k's batch = 2, must be that of cu_seqlens_q, 3");
 }
 
+TEST_CASE("cli varlen: bench takes lengths, and says what is wrong with them") {
+  const Command fa2;
+  const std::string help = fa2.run("bench --help").out;
+  for (const std::string word : {"--lengths", "--lengths-k", "--batch", "lognormal:512 --batch 64"})
+    CHECK(help.find(word) != std::string::npos);
+  const auto refuses = [&](const std::string& words, const std::string& text) {
+    const Result result = fa2.run("bench " + words);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    CHECK(result.says(text));
+  };
+  refuses("--lengths normal:4", "\"normal:4\" is none of equal:N");
+  refuses("--lengths 1,2 --batch 3", "2 lengths for 3 sequences");
+  refuses("--lengths equal:8 --lengths-k 1,2 --batch 3", "--lengths-k: 2 lengths for 3 sequences");
+  refuses("--lengths equal:8 --seqlen 512", "--seqlen excludes --lengths");
+  refuses("--batch 3", "--batch requires --lengths");
+  CHECK(fa2.run("bench --lengths lognormal:512 --batch 64").says("no GPU was found"));
+}
+
 #else
 TEST_CASE("cli varlen") {
   MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");

@@ -1,0 +1,33 @@
+// Packed sequences of a benchmark.
+#pragma once
+
+#include <tools/sequence_tables.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa2::tools {
+
+/// `--lengths SPEC --lengths-k SPEC --batch N`; SPEC as LengthSpec takes it.
+struct LengthOptions {
+  std::string lengths, lengths_k;
+  std::optional<std::int64_t> batch;
+
+  /// After `--seqlen`, which they exclude.
+  void add_to(CLI::App& verb);
+  bool given() const { return !lengths.empty(); }
+  /// Of as many sequences as `--batch`, or the list, or `tokens` says. @throws CLI::ValidationError.
+  SequenceTables tables(std::int64_t tokens) const;
+};
+
+/// Of sequences, one after the other.
+struct LengthSummary {
+  std::int64_t batch = 0, total = 0, longest = 0;
+  double mean = 0;
+};
+LengthSummary summary_of(const std::vector<std::int32_t>& cu_seqlens);
+
+}  // namespace fa2::tools
