@@ -47,8 +47,10 @@ void check_resources(const KernelKind& kind, const KernelSpec& spec, BrokenRules
 
 void check_config(const KernelSpec& spec, BrokenRules& rules) {
   const KernelKind* kind = find_kind(spec.config);
-  rules.expect(kind != nullptr, "mainloop = {}, {}", spec.config.mainloop, known_kinds_rule());
-  if (kind == nullptr) return;
+  if (kind == nullptr) {
+    rules.expect(false, "mainloop = {}, {}", spec.config.mainloop, known_kinds_rule());
+    return;
+  }
   check_ranges(*kind, spec.config, rules);
   const bool is_in_range = rules.empty();
   check_multiples(*kind, spec.config, rules);
