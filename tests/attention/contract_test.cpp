@@ -20,14 +20,19 @@ struct Case {
   float scale;
 };
 
+/// The interpreter computes half of them: head dims and masks alternate between the dtypes.
 std::vector<Case> cases() {
+  const bool halved = device_under_test() == kInterpreterDevice;
   const std::vector<std::pair<int, int>> lengths = {{1, 129}, {127, 113}, {65, 64}, {251, 333}, {64, 0}};
   const std::vector<std::pair<int, int>> head_dims = {{8, 8},     {64, 64},   {72, 40},
                                                       {128, 128}, {192, 128}, {256, 256}};
   std::vector<Case> list;
   for (const DType dtype : {DType::f16, DType::bf16}) {
+    bool is_other_half = dtype == DType::bf16;
     for (const auto& [d, dv] : head_dims) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+        is_other_half = !is_other_half;
+        if (halved && is_other_half) continue;
         for (const auto& [sq, sk] : lengths) {
           const std::size_t i = list.size();
           AttentionProblem p;
