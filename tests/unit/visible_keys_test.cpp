@@ -223,11 +223,16 @@ TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all 
   args.q_strides.batch = args.k_strides.batch = -1;  // which says nothing
   AttentionParamsSm90 params{};
   fill_tensor_maps(p, config, operands_of(p, args), params);
-  for (const TensorMap* map : {&params.k, &params.v}) {
-    CHECK(interpreted(*map).data == tensor);
-    CHECK(interpreted(*map).size[1] == 700);
-    CHECK(interpreted(*map).size[4] == 1);
-  }
+  CHECK(interpreted(params.k).data == tensor);
+  CHECK(interpreted(params.k).size[1] == 700);
+  CHECK(interpreted(params.k).size[4] == 1);
+  // V's end with a sequence: a row is the sum of two coordinates, of which the first ends with the longest sequence.
+  const InterpretedTensorMap v = interpreted(params.v);
+  CHECK(static_cast<std::byte*>(tensor) - v.data == 200 * v.stride[1]);
+  CHECK(v.size[1] == 200);
+  CHECK(v.size[2] == 701);
+  CHECK(v.stride[1] == v.stride[2]);
+  CHECK(v.size[4] == 1);
   CHECK(interpreted(params.q).size[1] == 300);
   CHECK(interpreted(params.o).size[1] == 300);
 }
