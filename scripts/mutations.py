@@ -13,6 +13,10 @@ def hopper(*mutation):
     return Mutation(*mutation, first="main loop 90")
 
 
+def varlen(*mutation):
+    return Mutation(*mutation, first="varlen")
+
+
 RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
 MAINLOOP = "attention/mainloop_sm80.cuh"
@@ -27,6 +31,7 @@ SOFTMAX = "attention/softmax.cuh"
 QUERY = "attention/query_operand.cuh"
 EPILOGUE = "attention/epilogue.cuh"
 SCHEDULER = "attention/scheduler.cuh"
+TILES = "attention/varlen_tiles.cuh"
 COPY = "tile/copy.cuh"
 GEMM = "tile/gemm.cuh"
 REGISTERS = "tile/register_tile.cuh"
@@ -35,6 +40,7 @@ MAINLOOP90 = "attention/mainloop_sm90.cuh"
 FORWARD90 = "attention/forward_sm90.cuh"
 PIPELINE = "attention/pipeline_sm90.cuh"
 PRODUCER = "attention/producer_sm90.cuh"
+CONSUMER = "attention/consumer_sm90.cuh"
 STORE = "attention/epilogue_sm90.cuh"
 SCHEDULE = "attention/tile_schedule_sm90.cuh"
 SWIZZLED = "tile/swizzled_tile.cuh"
@@ -234,4 +240,27 @@ MUTATIONS = [
     hopper(SOFTMAX, "speculation: correction not applied to the block's sum", "      partial[m][half] *= correction[m][half];\n", ""),
     hopper(SOFTMAX, "speculation: each lane of a quad raises to a maximum of its own", "quad_maximum(largest[m][half])", "largest[m][half]"),
     hopper(SOFTMAX, "speculation: the unit forgotten", "largest[m][half] * (1.0f / Unit::value)", "largest[m][half]"),
+    # Packed sequences.
+    varlen(SEQUENCE, "seqused is not looked at", "  if (seqused != nullptr) span.length = clamp(ptx::ld_global_s32(seqused + batch), 0, span.length);\n", ""),
+    varlen(SEQUENCE, "a sequence ends where the next one does", "cu_seqlens + batch + 1)", "cu_seqlens + batch + 2)"),
+    varlen(SEQUENCE, "a sequence longer than the longest is not cut", "clamp(end - span.begin, 0, longest)", "end - span.begin"),
+    varlen(SEQUENCE, "keys of packed queries are taken to be packed too", "tables.cu_seqlens_k != nullptr ? 0 : batch", "tables.cu_seqlens_q != nullptr ? 0 : batch"),
+    varlen(TILES, "sums over 16 lanes alone", "distance < 32", "distance < 16"),
+    varlen(TILES, "a tile after a sequence's last is taken for its", "end_ <= tile", "end_ < tile"),
+    varlen(TILES, "only the first 32 sequences are looked at", "    for (int first = 0; first < params.sequences.batch; first += 32) {", "    for (int first = 0; first < 1; first += 32) {"),
+    varlen(TILES, "tiles of every class are counted in each", "sequence.size_class == size_class_ ? sequence.tiles : 0", "sequence.tiles"),
+    varlen(TILES, "the numbers of a class begin at 0", "last_lane(end_) + inclusive_sum", "inclusive_sum"),
+    varlen(FORWARD, "blocks without a tile compute one", "  if (Config::varlen && ptx::block_index() >= tiles.count()) return;\n", ""),
+    varlen(FORWARD, "values of the tensor's first sequence", "params.v_strides, shape.k_entry, kv_head, shape.k_begin)", "params.v_strides, shape.k_entry, kv_head, 0)"),
+    varlen(EPILOGUE, "LSE of packed sequences as of a batch", "entry_rows + shape.q_begin + Rows", "entry_rows + Rows"),
+    varlen(EPILOGUE, "rows of O by the longest sequence's length", "tile, warp_row, shape.rows - first_row", "tile, warp_row, params.seqlen_q - first_row"),
+    varlen(PRODUCER, "values end where the tensor does", "from.row = params.attention.seqlen_k - seen.end;", "from.row = params.attention.seqlen_k - Config::tile_n;"),
+    varlen(PRODUCER, "values before a window are not cleared", "if (Config::window_left && seen.begin > 0)", "if (Config::window_left && seen.begin > Config::tile_n)"),
+    varlen(PRODUCER, "cleared values are handed on without their barrier's phase", "    edge_phase ^= 1;\n", ""),
+    varlen(TMA, "cleared rows are not seen by wgmma", "  ptx::fence_proxy_async_shared();\n}\n\n/// Starts storing", "}\n\n/// Starts storing"),
+    varlen(CONSUMER, "queries of the next sequence take part", "Config::varlen && group_row + 64 > mask.shape.rows", "false"),
+    varlen(CONSUMER, "queries are read while they are being cleared", "      ptx::bar_sync(own_barrier(warpgroup), 128);\n", ""),
+    varlen(STORE, "the last rows are stored over the next sequence", "Config::varlen && first_row + 64 > shape.rows", "false"),
+    varlen(STORE, "no barrier after the last rows are read", "    ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on\n", ""),
+    varlen(SCHEDULE, "consumers are not told of the head", "static_cast<u32>(at.q_tile), static_cast<u32>(at.head)", "static_cast<u32>(at.q_tile), static_cast<u32>(at.batch)"),
 ]

@@ -124,11 +124,10 @@ struct MainloopSm90 {
     ring.consumer_release(first);
     round_probabilities();
     while (n-- > lowest) {
-      const State keys = ring.take();
+      const State keys = ring.take(), values = ring.take();
       ring.consumer_wait(keys);
       order.wait();
       issue_scores(keys);
-      const State values = ring.take();
       issue_output(values);
       order.arrive();
       ptx::wgmma_wait_group<1>();

@@ -48,9 +48,10 @@ FA2_DEVICE float ld_global_f32(const float* address) {
   return value;
 }
 
+/// The same. Volatile: the compiler must not move it before the check of a pointer that may be null.
 FA2_DEVICE int ld_global_s32(const int* address) {
   int value;
-  asm("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(address));
+  asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(address));
   return value;
 }
 
