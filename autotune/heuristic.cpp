@@ -72,13 +72,11 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
     };
     const Range any{kMostQueries, {three, safe}};
     if (causal) return {few, {1536, {two(64), three, safe}}, any};
-    // Looking for tiles takes the registers that wider ones need.
     return {few, {768, {two(64), three, safe}}, {1536, {two(traits.varlen ? 64 : 80), three, safe}}, any};
   }
   const KernelConfig wide = with(8, 128, guessing);
   if (head_dim <= 96) return {few, {kMostQueries, {with(12, 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
-    // Of packed sequences under a mask, turns cost 2% more than they bring (docs/measurements).
     const KernelConfig three = with(12, 80, traits.varlen && causal ? guessing : in_turns);
     const Range any{kMostQueries, {three, wide, safe}};
     if (causal) return {few, {3072, {with(12, 64, guessing), three, wide, safe}}, any};

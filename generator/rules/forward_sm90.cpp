@@ -66,7 +66,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
-  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(c, spec.arch);
+  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(spec);
   rules.expect(shares.at_launch <= shares.consumer,
                "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take "
                "more warps or blocks per SM",
@@ -120,7 +120,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 }
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
-  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(spec.config, spec.arch);
+  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(spec);
   return {{"producer_registers", shares.producer}, {"consumer_registers", shares.consumer}};
 }
 
@@ -156,11 +156,14 @@ int most_stages(const AttentionTraits& traits, const KernelConfig& config, const
   return c.stages;
 }
 
-RegisterShares register_shares(const KernelConfig& c, const Arch& arch) {
-  constexpr int kLeast = 24, kMost = 240;
-  const int at_launch = std::min(256, arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
+RegisterShares register_shares(const KernelSpec& spec) {
+  constexpr int kMost = 240;
+  const KernelConfig& c = spec.config;
+  // A producer that looks for its tiles takes more.
+  const int least = spec.traits.varlen && warpgroups(c) == 2 && c.ctas_per_sm == 1 ? 40 : 24;
+  const int at_launch = std::min(256, spec.arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
   const int total = at_launch * (warpgroups(c) + 1);
-  const int consumer = std::min(kMost, (total - kLeast) / warpgroups(c) / 8 * 8);
+  const int consumer = std::min(kMost, (total - least) / warpgroups(c) / 8 * 8);
   return {at_launch, std::min(kMost, total - consumer * warpgroups(c)), consumer};
 }
 

@@ -18,7 +18,7 @@ struct RegisterShares {
   int producer;
   int consumer;
 };
-RegisterShares register_shares(const KernelConfig& config, const Arch& arch);
+RegisterShares register_shares(const KernelSpec& spec);
 
 }  // namespace forward_sm90
 }  // namespace fa2

@@ -49,34 +49,35 @@ struct Producer {
   /// What no query of the sequence sees may be anything, and 0 * NaN is NaN. In a batch of equal lengths the tensor map
   /// ends where the keys do.
   FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
+    if constexpr (Config::varlen) return load_seen_values(mask, at, n);
+    load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, key_rows(mask.shape, at, n));
+  }
+
+  /// Those after a sequence's last one TMA leaves out; those before a window's first are cleared before the slot counts
+  /// as full.
+  FA2_DEVICE void load_seen_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
+    const RowsWithin seen = mask.seen_rows(n * Config::tile_n);
     TensorRows from = key_rows(mask.shape, at, n);
-    if constexpr (!Config::varlen) {
-      load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, from);
-    } else {
-      const RowsWithin seen = mask.seen_rows(n * Config::tile_n);
-      from.row = params.attention.seqlen_k - seen.end;
-      from.begin += n * Config::tile_n + seen.end;
-      if (Config::window_left && seen.begin > 0) return load_edge(from, seen);
-      load<RaggedShape<Config::head_dim_v>>(shared.values(state.index), params.v, from);
+    from.row = params.attention.seqlen_k - seen.end;
+    from.begin += n * Config::tile_n + seen.end;
+    const bool clears = Config::window_left && seen.begin > 0;
+    const typename Layout::ValueTile tile = shared.values(state.index);
+    start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from,
+                                                clears ? shared.edge_full() : shared.slot_full(state.index));
+    if (clears) {
+      ptx::mbarrier_wait(shared.edge_full(), edge_phase);
+      edge_phase ^= 1;
+      clear_rows_outside<32>(tile, seen, ptx::lane_index());
+      ptx::bar_warp_sync();
+      if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
+      ptx::bar_warp_sync();
     }
+    state.advance();
   }
 
   template <class Shape, class Tile>
   FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
     start_load<Shape>(tile, map, from, shared.slot_full(state.index));
-    state.advance();
-  }
-
-  /// Of values, the first of whose rows consumers must not get: they are cleared before the slot counts as full.
-  FA2_DEVICE void load_edge(const TensorRows& from, const RowsWithin& seen) {
-    const typename Layout::ValueTile tile = shared.values(state.index);
-    start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from, shared.edge_full());
-    ptx::mbarrier_wait(shared.edge_full(), edge_phase);
-    edge_phase ^= 1;
-    clear_rows_outside<32>(tile, seen, ptx::lane_index());
-    ptx::bar_warp_sync();
-    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
-    ptx::bar_warp_sync();
     state.advance();
   }
 

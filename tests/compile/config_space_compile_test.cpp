@@ -153,7 +153,7 @@ void check_binary(const KernelSpec& spec, const KernelBinary& binary) {
   CHECK(r.dynamic_shared_bytes == kind.shared_bytes(spec.traits, spec.config));
   CHECK(r.static_shared_bytes == 0);
   if (&kind == &kForwardSm90) {
-    CHECK(r.registers <= forward_sm90::register_shares(spec.config, spec.arch).at_launch);
+    CHECK(r.registers <= forward_sm90::register_shares(spec).at_launch);
   } else {
     CHECK(r.registers >= kind.estimated_registers(spec.traits, spec.config));
   }
