@@ -123,7 +123,8 @@ TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean 
       packed.total_q = packed.total_k = 16 * mean;
       CAPTURE(to_string(packed));
       const HeuristicChoice choice = heuristic(packed, arch);
-      CHECK(choice.config == heuristic(long_problem(dim, mean), arch).config);
+      CHECK(choice.config.tile_m == heuristic(long_problem(dim, mean), arch).config.tile_m);
+      CHECK(choice.config.tile_n == heuristic(long_problem(dim, mean), arch).config.tile_n);
       CHECK(choice.reason.find(", mean seqlen_q " + std::to_string(mean) + ", ") != std::string::npos);
     }
   }
