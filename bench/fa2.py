@@ -12,6 +12,8 @@ class Problem(C.Structure):
     _fields_ += [(n, C.c_int64) for n in ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")]
     _fields_ += [(n, C.c_int32) for n in ("has_window_left", "has_window_right")]
     _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
+    _fields_ += [(n, C.c_int32) for n in ("varlen", "reserved")]
+    _fields_ += [(n, C.c_int64) for n in ("total_q", "total_k")]
 
 
 class Tensor(C.Structure):
@@ -28,6 +30,7 @@ class Args(C.Structure):
     _fields_ += [(n, Tensor) for n in ("q", "k", "v", "o")] + [("lse", C.c_void_p)]
     _fields_ += [("softcap", C.c_float), ("alibi_slopes_per_batch", C.c_int32)]
     _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks", "workspace")]
+    _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")]
 
 
 class Options(C.Structure):
@@ -54,7 +57,7 @@ class Library:
         if status != 0:
             raise RuntimeError(self.lib.fa2_last_error().decode())
 
-    def problem(self, q, k, v, causal, variant=None):
+    def problem(self, q, k, v, causal, variant=None, packed=None):
         import torch
 
         p = Problem(C.sizeof(Problem), BF16 if q.dtype == torch.bfloat16 else F16)
@@ -66,13 +69,17 @@ class Library:
             p.has_window_left, p.window_left = variant.window_left is not None, variant.window_left or 0
             p.has_window_right, p.window_right = variant.window_right is not None, variant.window_right or 0
             p.softcap, p.alibi, p.sinks = variant.softcap != 0, variant.slopes is not None, variant.sinks is not None
+        if packed is not None:
+            p.varlen, p.batch, p.total_q, p.total_k = 1, len(packed.lengths), q.shape[2], k.shape[2]
+            p.seqlen_q = p.seqlen_k = max(packed.lengths)
         return p
 
-    def plan(self, q, k, v, o, causal, lse=None, variant=None):
-        """Returns (run, explanation): run() launches on PyTorch's current stream. `variant`: variants.Variants."""
+    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None):
+        """Returns (run, explanation): run() launches on PyTorch's current stream. `variant`: variants.Variants. `packed`:
+        of (1, heads, total, dim) tensors, has `lengths` and `cu_seqlens`, an int32 tensor."""
         import torch
 
-        problem, plan, text = self.problem(q, k, v, causal, variant), C.c_void_p(), C.c_char_p()
+        problem, plan = self.problem(q, k, v, causal, variant, packed), C.c_void_p()
         self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, None, C.byref(plan)))
         raw = C.c_void_p()
         self.check(self.lib.fa2_plan_explain(plan, C.byref(raw)))
@@ -84,8 +91,10 @@ class Library:
             args.softcap = variant.softcap
             args.alibi_slopes = variant.slopes.data_ptr() if variant.slopes is not None else None
             args.sinks = variant.sinks.data_ptr() if variant.sinks is not None else None
+        if packed is not None:
+            args.cu_seqlens_q = args.cu_seqlens_k = packed.cu_seqlens.data_ptr()
 
-        def run(keep=(q, k, v, o, lse, variant)):
+        def run(keep=(q, k, v, o, lse, variant, packed)):
             stream = torch.cuda.current_stream().cuda_stream
             self.check(self.lib.fa2_plan_run(plan, C.byref(args), C.c_void_p(stream)))
 
