@@ -3,7 +3,6 @@
 
 #include "attention/params.cuh"
 #include "attention/scheduler.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/keywords.cuh"
 #include "ptx/memory.cuh"
 
@@ -43,7 +42,8 @@ FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch,
 
 /// Of any batch entry, which may be another in each lane.
 template <class Config>
-FA2_DEVICE SequenceShape lane_shape_of(const AttentionParams& params, int batch) {
+FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
+  if constexpr (!Config::varlen) return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
   const SequenceTables& tables = params.sequences;
   const RowSpan q = span_of(tables.cu_seqlens_q, tables.seqused_q, batch, tables.total_q, params.seqlen_q);
   const RowSpan k = span_of(tables.cu_seqlens_k, tables.seqused_k, batch, tables.total_k, params.seqlen_k);
@@ -54,16 +54,6 @@ FA2_DEVICE SequenceShape lane_shape_of(const AttentionParams& params, int batch)
           tables.cu_seqlens_k != nullptr ? 0 : batch,
           q.begin,
           k.begin};
-}
-
-/// Of one that is the same in every lane.
-template <class Config>
-FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
-  if constexpr (!Config::varlen) {
-    return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
-  } else {
-    return lane_shape_of<Config>(params, batch);
-  }
 }
 
 /// A row for each of the packed heads of the first query, then those of the next.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/sequence.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 
 namespace fa2 {
@@ -78,7 +79,7 @@ class VarlenTiles {
   FA2_DEVICE Sequence sequence_at(int first_batch) const {
     const int batch = first_batch + ptx::lane_index();
     if (batch >= params_.sequences.batch) return {0, 0};
-    const SequenceShape shape = lane_shape_of<Config>(params_, batch);
+    const SequenceShape shape = shape_of<Config>(params_, batch);
     const int halvings =
         ptx::clz(static_cast<u32>(shape.seqlen_k)) - ptx::clz(static_cast<u32>(params_.seqlen_k));
     return {static_cast<u32>(shape.rows + Config::tile_m - 1) / Config::tile_m, 0x80000000u >> halvings};
