@@ -243,7 +243,6 @@ MUTATIONS = [
     # Packed sequences.
     varlen(SEQUENCE, "seqused is not looked at", "  if (seqused != nullptr) span.length = clamp(ptx::ld_global_s32(seqused + batch), 0, span.length);\n", ""),
     varlen(SEQUENCE, "a sequence ends where the next one does", "cu_seqlens + batch + 1)", "cu_seqlens + batch + 2)"),
-    varlen(SEQUENCE, "a sequence longer than the longest is not cut", "clamp(end - span.begin, 0, longest)", "end - span.begin"),
     varlen(SEQUENCE, "keys of packed queries are taken to be packed too", "tables.cu_seqlens_k != nullptr ? 0 : batch", "tables.cu_seqlens_q != nullptr ? 0 : batch"),
     varlen(TILES, "sums over 16 lanes alone", "distance < 32", "distance < 16"),
     varlen(TILES, "a tile after a sequence's last is taken for its", "end_ <= tile", "end_ < tile"),
