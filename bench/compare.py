@@ -45,11 +45,14 @@ def arguments():
     return p.parse_args()
 
 
+def masks_of(a):
+    return {"both": [False, True], "yes": [True], "no": [False]}[a.causal]
+
+
 def points(a):
-    masks = {"both": [False, True], "yes": [True], "no": [False]}[a.causal]
     for d in a.head_dim:
         hq, hk = (int(x) for x in a.heads.split("/")) if a.heads else [max(1, a.hidden // d)] * 2
-        for causal in masks:
+        for causal in masks_of(a):
             for s in a.seqlen:
                 yield dict(d=d, causal=causal, seqlen=s, batch=max(1, a.tokens // s), heads_q=hq, heads_kv=hk)
 
@@ -229,6 +232,14 @@ def machine_facts(library, a):
     }
 
 
+def write(out, facts, rows, text):
+    """OUT.json of the rows, and OUT.md of the text."""
+    with open(out + ".json", "w") as f:
+        json.dump(dict(facts=facts, rows=rows), f, indent=1)
+    with open(out + ".md", "w") as f:
+        f.write(text)
+
+
 def main():
     a = arguments()
     todo = list(points(a))
@@ -248,10 +259,7 @@ def main():
               + f"  [{row['origin']}] {row['dropped'] or ''}", flush=True)
     print("\n".join(summary(rows)))
     if a.out:
-        with open(a.out + ".json", "w") as f:
-            json.dump(dict(facts=facts, rows=rows), f, indent=1)
-        with open(a.out + ".md", "w") as f:
-            f.write(markdown(rows, facts))
+        write(a.out, facts, rows, markdown(rows, facts))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ process, CUDA graphs of short bursts, an order shuffled every round, medians. TF
   python3 bench/varlen.py --mix 512x128 --mix lognormal:64:32768:1 --causal yes --peers
 """
 import argparse
-import json
 import math
 import os
 import random
@@ -151,8 +150,7 @@ def main():
     library = binding.Library(a.library, a.tune)
     facts, rng, rows = compare.machine_facts(library, a), random.Random(1), []
     mixes = a.mix or [f"{16384 // n}x{n}" for n in (2048, 4096, 8192, 16384)]
-    points = [(mix, d, causal) for d in a.head_dim for causal in {"both": [False, True], "yes": [True], "no": [False]}[a.causal]
-              for mix in mixes]
+    points = [(mix, d, causal) for d in a.head_dim for causal in compare.masks_of(a) for mix in mixes]
     if not a.mix:
         points += [(mix, 128, True) for mix in SKEWED + ["512x128"]]
     for mix, d, causal in points:
@@ -161,10 +159,7 @@ def main():
         print(f"d {d:3} {'causal' if causal else 'full':6} {mix:24} " + "  ".join(f"{n} {x:4.0f}" for n, x in t.items())
               + f"  of batched {t['fa2'] / t['batched']:.3f}  {rows[-1]['dropped'] or ''}", flush=True)
     if a.out:
-        with open(a.out + ".json", "w") as f:
-            json.dump(dict(facts=facts, rows=rows), f, indent=1)
-        with open(a.out + ".md", "w") as f:
-            f.write(markdown(rows, facts))
+        compare.write(a.out, facts, rows, markdown(rows, facts))
 
 
 if __name__ == "__main__":
