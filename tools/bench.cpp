@@ -101,21 +101,7 @@ void attempt(Point& point, const Step& step) {
   }
 }
 
-/// Device memory that all points share.
-struct Memory {
-  explicit Memory(const Workload& work) : inputs(work.problems), tables(work.tables) {}
-
-  AttentionArgs args(const AttentionProblem& problem) const {
-    AttentionArgs args = inputs.args(problem);
-    tables.add_to(args, problem);
-    return args;
-  }
-
-  BenchInputs inputs;
-  DeviceTables tables;
-};
-
-void prepare(std::vector<Point>& points, Context& context, const Device& gpu, const Memory& memory,
+void prepare(std::vector<Point>& points, Context& context, const Device& gpu, const BenchInputs& inputs,
              const OwnedStream& stream, bool json) {
   Progress progress("preparing", points.size(), json);
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -123,7 +109,7 @@ void prepare(std::vector<Point>& points, Context& context, const Device& gpu, co
     progress.update(i, to_string(point.problem));
     attempt(point, [&] {
       point.plan = context.plan(point.problem, gpu.ordinal);
-      point.timer.emplace(*point.plan, memory.args(point.problem), stream);
+      point.timer.emplace(*point.plan, inputs.args(point.problem), stream);
     });
   }
 }
@@ -231,9 +217,9 @@ int run(const Options& options, bool json) {
   ContextOptions settings;
   settings.tune = enumerator_of<TuneMode>(options.tune);
   Context context(settings);
-  const Memory memory(work);
+  const BenchInputs inputs(work.problems, work.tables);
   const OwnedStream stream;
-  prepare(points, context, gpu, memory, stream, json);
+  prepare(points, context, gpu, inputs, stream, json);
   measure(points, options.rounds, json);
   json ? print_json(document_of(points, work, options, gpu)) : print_table(points, work, options, gpu);
   std::fflush(stdout);

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <set>
 #include <type_traits>
-#include <utility>
 
 namespace fa2::tools {
 namespace {
@@ -67,15 +66,13 @@ Sizes sizes_of(const std::vector<AttentionProblem>& problems) {
 
 }  // namespace
 
-BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems)
-    : o_(sizes_of(problems).o * sizeof(std::uint16_t)), of_heads_(slopes_of(most_heads_of(problems))) {
+BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables)
+    : o_(sizes_of(problems).o * sizeof(std::uint16_t)),
+      of_heads_(slopes_of(most_heads_of(problems))),
+      tables_(tables) {
   const Sizes sizes = sizes_of(problems);
   std::set<DType> dtypes;
-  for (const AttentionProblem& p : problems) {
-    dtypes.insert(p.dtype);
-    add_borders({p.batch, p.total_q, p.seqlen_q});
-    add_borders({p.batch, p.total_k, p.seqlen_k});
-  }
+  for (const AttentionProblem& problem : problems) dtypes.insert(problem.dtype);
   for (const DType dtype : dtypes) {
     const std::vector<std::uint16_t> block = normal_values(kBlock, dtype);
     inputs_.emplace(dtype, Tensors{repeated(block, 0, sizes.q), repeated(block, kShift, sizes.k),
@@ -83,25 +80,10 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems)
   }
 }
 
-void BenchInputs::add_borders(const Side& side) {
-  const auto [batch, total, longest] = side;
-  if (total == 0 || borders_.contains(side)) return;
-  const std::vector<std::int32_t> borders = fa2::borders_of(mix_of(batch, total, longest));
-  DeviceBuffer buffer(borders.size() * sizeof borders[0]);
-  buffer.upload(borders.data(), buffer.size());
-  borders_.emplace(side, std::move(buffer));
-}
-
-const std::int32_t* BenchInputs::borders_of(const Side& side) const {
-  const auto found = borders_.find(side);
-  return found == borders_.end() ? nullptr : static_cast<const std::int32_t*>(found->second.data());
-}
-
 AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
   const Tensors& in = inputs_.at(problem.dtype);
   AttentionArgs args = bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data());
-  args.cu_seqlens_q = borders_of({problem.batch, problem.total_q, problem.seqlen_q});
-  args.cu_seqlens_k = borders_of({problem.batch, problem.total_k, problem.seqlen_k});
+  tables_.add_to(args, problem);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if (!is_used) return;
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {

@@ -22,7 +22,9 @@ TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory
     if (p.varlen && variants % 3 > 1) p.total_k = 50;
     problems.push_back(p.normalized());
   }
-  const tools::BenchInputs inputs(problems);
+  // Two sequences a side.
+  const tools::BenchInputs inputs(
+      problems, {.cu_seqlens_q = {0, 15, 40}, .cu_seqlens_k = {0, 32, 50}, .seqused_q = {}, .seqused_k = {}});
   const float* of_heads = nullptr;
   for (const AttentionProblem& p : problems) {
     CAPTURE(to_string(p));
