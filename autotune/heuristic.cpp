@@ -77,7 +77,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const KernelConfig wide = with(8, 128, guessing);
   if (head_dim <= 96) return {few, {kMostQueries, {with(12, 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
-    const KernelConfig three = with(12, 80, traits.varlen && causal ? guessing : in_turns);
+    const KernelConfig three = with(12, 80, in_turns);
     const Range any{kMostQueries, {three, wide, safe}};
     if (causal) return {few, {3072, {with(12, 64, guessing), three, wide, safe}}, any};
     return {few, {1536, {wide, three, safe}}, any};

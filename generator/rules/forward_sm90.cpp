@@ -37,7 +37,7 @@ bool runs_on(const Arch& arch) {
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int row = wider_dim(traits) * 2;
-  const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 8 : 0);
+  const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 40 : 0);
   return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers;
 }
 

@@ -16,10 +16,11 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
   TileFollower<Config> tiles{params, shared, 0};
   OutputStore<Config> store{params, shared, tiles.turn, warpgroup};
   order.start();
-  for (TileCoordinates at = tiles.first(); at.exist(); at = tiles.next()) {
+  for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
+    const TileCoordinates& at = tile.at;
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
     const int warp_row = group_row + ptx::warp_index() % 4 * 16;
-    const Mask<Config> mask = mask_of<Config>(attention, at.batch);
+    const Mask<Config> mask = mask_of<Config>(attention, tile.shape);
     const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));

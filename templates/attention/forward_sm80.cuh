@@ -44,7 +44,7 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   auto tiles = tiles_of<Config>(params);
   if (Config::varlen && ptx::block_index() >= tiles.count()) return;
   const TileCoordinates at = tiles.at(ptx::block_index());
-  const Mask<Config> mask = mask_of<Config>(params, at.batch);
+  const Mask<Config> mask = mask_of<Config>(params, shape_of<Config>(params, at.batch));
   const SequenceShape& shape = mask.shape;
   const ScoreMod<Config> score_mod = score_mod_of<Config>(params, shape, at);
   const int tile_row = at.q_tile * Config::tile_m;

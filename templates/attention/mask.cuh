@@ -76,8 +76,8 @@ struct Mask {
 };
 
 template <class Config>
-FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, int batch) {
-  return {shape_of<Config>(params, batch), params.window_left, params.window_right};
+FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, const SequenceShape& shape) {
+  return {shape, params.window_left, params.window_right};
 }
 
 }  // namespace fa2

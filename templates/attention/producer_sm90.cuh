@@ -20,8 +20,9 @@ struct Producer {
 
   FA2_DEVICE void run() {
     TileScheduler<Config> tiles{params, shared, 0};
-    for (TileCoordinates at = tiles.first(); at.exist(); at = tiles.next()) {
-      const Mask<Config> mask = mask_of<Config>(params.attention, at.batch);
+    for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
+      const TileCoordinates& at = tile.at;
+      const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
       const KeyBlocks<Config> blocks = key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m);
       const int last = blocks.end - 1;
       if (!blocks.is_empty()) load_keys(mask, at, last);

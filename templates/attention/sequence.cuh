@@ -40,13 +40,10 @@ FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch,
   return span;
 }
 
-/// Of any batch entry, which may be another in each lane.
+/// Of the batch entry whose queries and keys are these rows.
 template <class Config>
-FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
-  if constexpr (!Config::varlen) return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
+FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch, RowSpan q, RowSpan k) {
   const SequenceTables& tables = params.sequences;
-  const RowSpan q = span_of(tables.cu_seqlens_q, tables.seqused_q, batch, tables.total_q, params.seqlen_q);
-  const RowSpan k = span_of(tables.cu_seqlens_k, tables.seqused_k, batch, tables.total_k, params.seqlen_k);
   return {q.length,
           k.length,
           q.length * Config::packed_heads,
@@ -55,6 +52,24 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
           q.begin,
           k.begin};
 }
+
+/// Of any batch entry, which may be another in each lane.
+template <class Config>
+FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
+  if constexpr (!Config::varlen) return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
+  const SequenceTables& tables = params.sequences;
+  return shape_of<Config>(
+      params, batch, span_of(tables.cu_seqlens_q, tables.seqused_q, batch, tables.total_q, params.seqlen_q),
+      span_of(tables.cu_seqlens_k, tables.seqused_k, batch, tables.total_k, params.seqlen_k));
+}
+
+/// A tile and the sequence it is of.
+struct SequenceTile {
+  TileCoordinates at;
+  SequenceShape shape;
+
+  FA2_DEVICE bool exist() const { return at.exist(); }
+};
 
 /// A row for each of the packed heads of the first query, then those of the next.
 template <class Config>

@@ -25,9 +25,11 @@ struct SharedLayoutSm90 {
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;
+  /// What a tile is announced by: its coordinates, and where only tables say them, its sequence's rows.
+  static constexpr int tile_bytes = Config::varlen ? 32 : 16;
   /// Two mbarriers a slot, two a buffer of queries, four for the schedule, and its two tiles; one for an edge.
-  static constexpr int bytes =
-      mbarrier_start + 16 * (Config::stages + Config::q_buffers + 4) + (Config::varlen ? 8 : 0);
+  static constexpr int bytes = mbarrier_start + 16 * (Config::stages + Config::q_buffers + 2) +
+                               2 * tile_bytes + (Config::varlen ? 8 : 0);
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 
@@ -54,7 +56,9 @@ struct SharedLayoutSm90 {
     return mbarrier(2 * (Config::stages + Config::q_buffers) + turn);
   }
   FA2_DEVICE SharedAddress tile_empty(int turn) const { return tile_full(turn) + 16; }
-  FA2_DEVICE SharedAddress tile(int turn) const { return tile_full(0) + 32 + static_cast<u32>(16 * turn); }
+  FA2_DEVICE SharedAddress tile(int turn) const {
+    return tile_full(0) + 32 + static_cast<u32>(tile_bytes * turn);
+  }
   /// Of values that are not handed on as they are loaded; only with varlen.
   FA2_DEVICE SharedAddress edge_full() const { return tile(2); }
 

@@ -22,14 +22,14 @@ struct TileScheduler {
   TileTurn turn;
   decltype(tiles_of<Config>(params.attention)) tiles = tiles_of<Config>(params.attention);
 
-  FA2_DEVICE TileCoordinates first() {
+  FA2_DEVICE SequenceTile first() {
     tile = ptx::block_index();
     return announced();
   }
 
   /// Taken as late as possible: tiles are handed out from the longest to the shortest.
-  FA2_DEVICE TileCoordinates next() {
-    if constexpr (Config::schedule == kOneTileEach) return kNoTile;
+  FA2_DEVICE SequenceTile next() {
+    if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
     if constexpr (Config::schedule == kStaticPersistent) tile += params.block_count;
     if constexpr (Config::schedule == kDynamicPersistent) {
       u32 taken = 0;
@@ -41,19 +41,30 @@ struct TileScheduler {
   }
 
  private:
-  FA2_DEVICE TileCoordinates announced() {
-    const TileCoordinates at = tile < tiles.count() ? tiles.at(tile) : kNoTile;
+  FA2_DEVICE SequenceTile announced() {
+    const SequenceTile found = tile < tiles.count() ? in_sequence(tiles.at(tile)) : SequenceTile{kNoTile, {}};
     if constexpr (announces_tiles<Config>) {
       const int place = turn.place(2);
       ptx::mbarrier_wait(shared.tile_empty(place), turn.parity(2) ^ 1);
       if (ptx::elect_one()) {
-        ptx::st_shared_v4(shared.tile(place), {{static_cast<u32>(at.q_tile), static_cast<u32>(at.head),
-                                                static_cast<u32>(at.batch), 0}});
+        const auto words = [](int a, int b, int c, int d) {
+          return ptx::Vector16{
+              {static_cast<u32>(a), static_cast<u32>(b), static_cast<u32>(c), static_cast<u32>(d)}};
+        };
+        const SequenceShape& shape = found.shape;
+        ptx::st_shared_v4(shared.tile(place),
+                          words(found.at.q_tile, found.at.head, found.at.batch, shape.seqlen_q));
+        if constexpr (Config::varlen)
+          ptx::st_shared_v4(shared.tile(place) + 16, words(shape.q_begin, shape.k_begin, shape.seqlen_k, 0));
         ptx::mbarrier_arrive(shared.tile_full(place));
       }
       ptx::bar_warp_sync();
     }
-    return at;
+    return found;
+  }
+
+  FA2_DEVICE SequenceTile in_sequence(const TileCoordinates& at) const {
+    return {at, shape_of<Config>(params.attention, at.batch)};
   }
 };
 
@@ -65,36 +76,44 @@ struct TileFollower {
   u32 tile;
   TileTurn turn;
 
-  FA2_DEVICE TileCoordinates first() {
+  FA2_DEVICE SequenceTile first() {
     tile = ptx::block_index();
     return followed();
   }
 
-  FA2_DEVICE TileCoordinates next() {
-    if constexpr (Config::schedule == kOneTileEach) return kNoTile;
+  FA2_DEVICE SequenceTile next() {
+    if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
     ++turn.count;
     tile += params.block_count;
     return followed();
   }
 
  private:
-  FA2_DEVICE TileCoordinates followed() const {
+  FA2_DEVICE SequenceTile followed() const {
     if constexpr (announces_tiles<Config>) return heard();
     const BatchedTiles tiles{params.attention};
-    return tile < tiles.count() ? tiles.at(tile) : kNoTile;
+    if (tile >= tiles.count()) return {kNoTile, {}};
+    const TileCoordinates at = tiles.at(tile);
+    return {at, shape_of<Config>(params.attention, at.batch)};
   }
 
-  FA2_DEVICE TileCoordinates heard() const {
+  FA2_DEVICE SequenceTile heard() const {
     const int place = turn.place(2);
     ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));
-    ptx::Vector16 at{};
+    ptx::Vector16 tile_words{}, sequence_words{};
     if (ptx::lane_index() == 0) {
-      at = ptx::ld_shared_v4(shared.tile(place));
+      tile_words = ptx::ld_shared_v4(shared.tile(place));
+      if constexpr (Config::varlen) sequence_words = ptx::ld_shared_v4(shared.tile(place) + 16);
       ptx::mbarrier_arrive(shared.tile_empty(place));
     }
     // The same in every lane, and known to be: what follows from it stays in uniform registers.
     const auto uniform = [](u32 word) { return ptx::shfl_idx(static_cast<int>(word), 0); };
-    return {uniform(at.word[0]), uniform(at.word[1]), uniform(at.word[2])};
+    const TileCoordinates at{uniform(tile_words.word[0]), uniform(tile_words.word[1]),
+                             uniform(tile_words.word[2])};
+    if constexpr (!Config::varlen) return {at, shape_of<Config>(params.attention, at.batch)};
+    const RowSpan q{uniform(sequence_words.word[0]), uniform(tile_words.word[3])};
+    const RowSpan k{uniform(sequence_words.word[1]), uniform(sequence_words.word[2])};
+    return {at, shape_of<Config>(params.attention, at.batch, q, k)};
   }
 };
 
