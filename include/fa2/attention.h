@@ -23,6 +23,9 @@
 
 namespace fa2 {
 
+struct BackwardArgs;
+class BackwardPlan;
+
 /// Where a kernel's binary came from.
 enum class KernelOrigin : std::uint8_t { memory, read_only_cache, disk_cache, compiled };
 /// Who chose the configuration. The `tuned_*` values say how well the tuning record matched. `fallback`: nothing
@@ -228,6 +231,14 @@ class FA2_API Context {
   /// Makes a problem ready on `device` (-1: the current one; kInterpreterDevice), for calls that keep what `options`
   /// promise. May compile, load and search; never while a stream captures.
   AttentionPlan plan(const AttentionProblem& problem, int device = -1, const PlanOptions& options = {});
+
+  /// The gradients of attention(), the same way (fa2/backward.h).
+  /// @throws as attention().
+  void attention_backward(const AttentionProblem& problem, const BackwardArgs& args, Stream stream = nullptr);
+
+  /// Makes the backward of a problem ready, as plan() does its forward.
+  BackwardPlan backward_plan(const AttentionProblem& problem, int device = -1,
+                             const PlanOptions& options = {});
 
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the
   /// kernel.

@@ -1,0 +1,74 @@
+// The gradients of attention (FlashAttention-2, arXiv 2307.08691, section 3.1.2).
+//
+//   fa2::attention(problem, forward, stream);            // with forward.lse
+//   fa2::BackwardArgs args = fa2::backward_args(forward);
+//   args.d_o = d_o, args.d_o_strides = forward.o_strides;
+//   args.dq = dq, args.dq_strides = forward.q_strides;   // and dk, dv
+//   fa2::attention_backward(problem, args, stream);
+#pragma once
+
+#include <fa2/attention.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace fa2 {
+
+/// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
+struct BackwardArgs {
+  /// What the forward was called with, and what it left: `o` and `lse`, which is not null, are inputs here. Numbers of
+  /// variants and tables of sequences as in the forward. `workspace`: BackwardPlan::workspace_bytes() bytes at a multiple
+  /// of 256, whatever they hold; they belong to one launch at a time. Null: memory of the stream's is taken and given
+  /// back.
+  AttentionArgs forward;
+
+  const void* d_o = nullptr;  ///< the gradient of O, shaped like O
+  /// Optional: the gradient of LSE, float32 and shaped like LSE.
+  const float* d_lse = nullptr;
+
+  /// The gradients of Q, K and V, shaped like them. Each is optional: nothing is computed for what is null. Rows that take
+  /// no part in any score, those of no sequence apart, get 0.
+  void* dq = nullptr;
+  void* dk = nullptr;
+  void* dv = nullptr;
+
+  TensorStrides d_o_strides;  ///< any, as those of inputs
+  TensorStrides dq_strides;   ///< of rows that do not overlap; slices of one packed dQKV tensor are fine
+  TensorStrides dk_strides;
+  TensorStrides dv_strides;
+};
+
+/// The forward's arguments, and nothing else yet.
+FA2_API BackwardArgs backward_args(const AttentionArgs& forward);
+
+/// The backward of a problem made ready on one device. Immutable, cheap to copy, usable from any thread. Of graphs and of
+/// what has to outlive them the same holds as of an AttentionPlan.
+///
+/// Gradients have the same bits in every run, and those of a sequence do not depend on what else is in the batch. With
+/// grouped heads dK and dV are summed over the group in float32.
+class FA2_API BackwardPlan {
+ public:
+  /// Validates the arguments and launches. No synchronisation; no lock and no allocation but of the stream's memory where
+  /// the arguments bring no workspace.
+  /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
+  void run(const BackwardArgs& args, Stream stream = nullptr) const;
+
+  /// How many bytes AttentionArgs::workspace has, if it is given: 4 a row of Q and head, to a multiple of 256.
+  std::size_t workspace_bytes() const;
+
+  const AttentionProblem& problem() const;
+  const Explanation& explain() const;  ///< every kernel that a call may launch
+
+  struct Impl;
+  explicit BackwardPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Context::default_context().attention_backward(...).
+FA2_API void attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
+                                Stream stream = nullptr);
+
+}  // namespace fa2
