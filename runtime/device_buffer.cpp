@@ -6,7 +6,6 @@
 #include <runtime/driver.h>
 
 #include <cstring>
-#include <new>
 #include <utility>
 
 namespace fa2 {
@@ -21,9 +20,6 @@ void check_range(const char* what, std::size_t offset, std::size_t bytes, std::s
   throw Error(ErrorCode::internal, fmt::format("{} of {} bytes at offset {} leaves a buffer of {} bytes",
                                                what, bytes, offset, size));
 }
-
-/// As a GPU's allocations are.
-constexpr std::align_val_t kHostAlignment{256};
 
 CUevent event(void* handle) {
   return static_cast<CUevent>(handle);

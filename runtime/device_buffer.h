@@ -7,8 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 namespace fa2 {
+
+/// Of host memory in the place of a GPU's, which is aligned as much.
+inline constexpr std::align_val_t kHostAlignment{256};
 
 /// Owns device memory of the current context.
 class DeviceBuffer {

@@ -7,47 +7,53 @@
 #include <string>
 
 /// X(field, driver function, CUDA version whose signature is used). Everything is there in CUDA 12.0.
-#define FA2_DRIVER_FUNCTIONS(X)                               \
-  X(get_error_name, cuGetErrorName, 6000)                     \
-  X(get_error_string, cuGetErrorString, 6000)                 \
-  X(init, cuInit, 2000)                                       \
-  X(device_get, cuDeviceGet, 2000)                            \
-  X(device_get_count, cuDeviceGetCount, 2000)                 \
-  X(device_get_name, cuDeviceGetName, 2000)                   \
-  X(device_get_attribute, cuDeviceGetAttribute, 2000)         \
-  X(device_total_mem, cuDeviceTotalMem, 3020)                 \
-  X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000)       \
-  X(ctx_get_current, cuCtxGetCurrent, 4000)                   \
-  X(ctx_push_current, cuCtxPushCurrent, 4000)                 \
-  X(ctx_pop_current, cuCtxPopCurrent, 4000)                   \
-  X(ctx_get_device, cuCtxGetDevice, 2000)                     \
-  X(pointer_get_attributes, cuPointerGetAttributes, 7000)     \
-  X(mem_alloc, cuMemAlloc, 3020)                              \
-  X(mem_free, cuMemFree, 3020)                                \
-  X(memcpy_htod, cuMemcpyHtoD, 3020)                          \
-  X(memcpy_dtoh, cuMemcpyDtoH, 3020)                          \
-  X(memcpy_async, cuMemcpyAsync, 4000)                        \
-  X(memset_d8_async, cuMemsetD8Async, 3020)                   \
-  X(stream_create, cuStreamCreate, 2000)                      \
-  X(stream_destroy, cuStreamDestroy, 4000)                    \
-  X(stream_synchronize, cuStreamSynchronize, 2000)            \
-  X(stream_is_capturing, cuStreamIsCapturing, 10000)          \
-  X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030)   \
-  X(user_object_create, cuUserObjectCreate, 11030)            \
-  X(user_object_release, cuUserObjectRelease, 11030)          \
-  X(graph_retain_user_object, cuGraphRetainUserObject, 11030) \
-  X(event_create, cuEventCreate, 2000)                        \
-  X(event_destroy, cuEventDestroy, 4000)                      \
-  X(event_record, cuEventRecord, 2000)                        \
-  X(event_synchronize, cuEventSynchronize, 2000)              \
-  X(event_elapsed_time, cuEventElapsedTime, 2000)             \
-  X(library_load_data, cuLibraryLoadData, 12000)              \
-  X(library_unload, cuLibraryUnload, 12000)                   \
-  X(library_get_kernel, cuLibraryGetKernel, 12000)            \
-  X(kernel_get_function, cuKernelGetFunction, 12000)          \
-  X(kernel_set_attribute, cuKernelSetAttribute, 12000)        \
-  X(func_get_attribute, cuFuncGetAttribute, 2020)             \
-  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled, 12000)   \
+#define FA2_DRIVER_FUNCTIONS(X)                                                    \
+  X(get_error_name, cuGetErrorName, 6000)                                          \
+  X(get_error_string, cuGetErrorString, 6000)                                      \
+  X(init, cuInit, 2000)                                                            \
+  X(device_get, cuDeviceGet, 2000)                                                 \
+  X(device_get_count, cuDeviceGetCount, 2000)                                      \
+  X(device_get_name, cuDeviceGetName, 2000)                                        \
+  X(device_get_attribute, cuDeviceGetAttribute, 2000)                              \
+  X(device_total_mem, cuDeviceTotalMem, 3020)                                      \
+  X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000)                            \
+  X(ctx_get_current, cuCtxGetCurrent, 4000)                                        \
+  X(ctx_push_current, cuCtxPushCurrent, 4000)                                      \
+  X(ctx_pop_current, cuCtxPopCurrent, 4000)                                        \
+  X(ctx_get_device, cuCtxGetDevice, 2000)                                          \
+  X(pointer_get_attributes, cuPointerGetAttributes, 7000)                          \
+  X(mem_alloc, cuMemAlloc, 3020)                                                   \
+  X(mem_free, cuMemFree, 3020)                                                     \
+  X(mem_pool_create, cuMemPoolCreate, 11020)                                       \
+  X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                     \
+  X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                          \
+  X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                     \
+  X(mem_free_async, cuMemFreeAsync, 11020)                                         \
+  X(memcpy_htod, cuMemcpyHtoD, 3020)                                               \
+  X(memcpy_dtoh, cuMemcpyDtoH, 3020)                                               \
+  X(memcpy_async, cuMemcpyAsync, 4000)                                             \
+  X(memset_d8_async, cuMemsetD8Async, 3020)                                        \
+  X(stream_create, cuStreamCreate, 2000)                                           \
+  X(stream_destroy, cuStreamDestroy, 4000)                                         \
+  X(stream_synchronize, cuStreamSynchronize, 2000)                                 \
+  X(stream_is_capturing, cuStreamIsCapturing, 10000)                               \
+  X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030)                        \
+  X(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, 10010) \
+  X(user_object_create, cuUserObjectCreate, 11030)                                 \
+  X(user_object_release, cuUserObjectRelease, 11030)                               \
+  X(graph_retain_user_object, cuGraphRetainUserObject, 11030)                      \
+  X(event_create, cuEventCreate, 2000)                                             \
+  X(event_destroy, cuEventDestroy, 4000)                                           \
+  X(event_record, cuEventRecord, 2000)                                             \
+  X(event_synchronize, cuEventSynchronize, 2000)                                   \
+  X(event_elapsed_time, cuEventElapsedTime, 2000)                                  \
+  X(library_load_data, cuLibraryLoadData, 12000)                                   \
+  X(library_unload, cuLibraryUnload, 12000)                                        \
+  X(library_get_kernel, cuLibraryGetKernel, 12000)                                 \
+  X(kernel_get_function, cuKernelGetFunction, 12000)                               \
+  X(kernel_set_attribute, cuKernelSetAttribute, 12000)                             \
+  X(func_get_attribute, cuFuncGetAttribute, 2020)                                  \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled, 12000)                        \
   X(launch_kernel_ex, cuLaunchKernelEx, 11060)
 
 namespace fa2 {
