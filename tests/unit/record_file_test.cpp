@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
+#include <tests/support/tuning_record.h>
 #include <tools/record_file.h>
 
 #include <string>
@@ -12,20 +13,6 @@ using tools::add_record;
 using tools::read_records;
 
 namespace {
-
-TuningRecord record(const std::string& traits = "f16_d64_none", int seqlen_log2 = 10, double us = 90) {
-  TuningRecord made;
-  made.device = "GPU A";
-  made.arch = "sm_80";
-  made.sm_count = 108;
-  made.bucket = {.traits = traits,
-                 .group_log2 = 0,
-                 .heads_log2 = 6,
-                 .sizes = {{"seqlen_q", seqlen_log2}, {"seqlen_k", seqlen_log2}}};
-  made.us = us;
-  made.heuristic_us = 100;
-  return made;
-}
 
 std::string line(const TuningRecord& made) {
   return to_json_line(made) + "\n";

@@ -6,6 +6,7 @@
 #include <generator/embedded.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
+#include <tests/support/tuning_record.h>
 #include <tools/record_file.h>
 #include <tools/tuning_matrix.h>
 
@@ -105,21 +106,6 @@ std::vector<std::string> faults_of(std::span<const EmbeddedFile> files) {
     }
   }
   return faults;
-}
-
-TuningRecord record(const std::string& traits = "f16_d64_none", int seqlen_log2 = 10) {
-  TuningRecord made;
-  made.device = "GPU A";
-  made.arch = "sm_80";
-  made.sm_count = 108;
-  made.bucket = {.traits = traits,
-                 .group_log2 = 0,
-                 .heads_log2 = 6,
-                 .sizes = {{"seqlen_q", seqlen_log2}, {"seqlen_k", seqlen_log2}}};
-  made.us = 90;
-  made.heuristic_us = 100;
-  made.date = "2026-01-01T00:00:00Z";
-  return made;
 }
 
 }  // namespace
