@@ -59,6 +59,7 @@ Inputs read_inputs(const Options& options) {
   in.k = read_tensor(options.k, layout, dtype, packed_k);
   in.v = read_tensor(options.v, layout, dtype, packed_k);
   in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask(), in.tables);
+  require_sound(in.tables, in.problem);
   return in;
 }
 

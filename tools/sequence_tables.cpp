@@ -1,7 +1,10 @@
 // Tables of lengths: host vectors, one block of device memory, the fields of a problem.
+#include <operation/check_sequences.h>
 #include <tools/sequence_tables.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace fa2::tools {
 namespace {
@@ -61,6 +64,21 @@ void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::i
   problem.total_k = tables.cu_seqlens_k.empty() ? 0 : rows_k;
   problem.seqlen_q = longest_of(tables.cu_seqlens_q, rows_q);
   problem.seqlen_k = longest_of(tables.cu_seqlens_k, rows_k);
+}
+
+void require_sound(const SequenceTables& tables, const AttentionProblem& problem) {
+  std::vector<Violation> found = violations_of({.name = 'q',
+                                                .total = problem.total_q,
+                                                .longest = problem.seqlen_q,
+                                                .cu_seqlens = tables.cu_seqlens_q,
+                                                .seqused = tables.seqused_q});
+  std::ranges::move(violations_of({.name = 'k',
+                                   .total = problem.total_k,
+                                   .longest = problem.seqlen_k,
+                                   .cu_seqlens = tables.cu_seqlens_k,
+                                   .seqused = tables.seqused_k}),
+                    std::back_inserter(found));
+  if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 DeviceTables::DeviceTables(const SequenceTables& tables) : host_(tables), memory_(0) {

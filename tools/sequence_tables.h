@@ -34,6 +34,10 @@ struct SequenceTables {
 void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::int64_t rows_q,
                  std::int64_t rows_k);
 
+/// Judges tables as FA2_CHECK=1 does those of a call. `problem`: a valid one that set_lengths() gave its lengths.
+/// @throws InvalidRequest listing what is wrong with them.
+void require_sound(const SequenceTables& tables, const AttentionProblem& problem);
+
 /// Tables in memory of the context that is current when it is made.
 class DeviceTables {
  public:

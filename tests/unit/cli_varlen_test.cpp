@@ -135,6 +135,26 @@ TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that t
   says(fa2.option("--cu-seqlens-q", "cq"), "k's batch = 2, must be that of cu_seqlens_q, 3");
 }
 
+TEST_CASE("cli varlen: run judges what tables hold, before it looks for a kernel") {
+  const Command fa2;
+  const std::string run = run_of(fa2);
+  write_table(fa2, "uq", {4, 0, 6});
+  write_table(fa2, "wrong", {0, 3, 2, 14});
+  const auto says = [&](const std::string& words, const std::string& text) {
+    const Result result = fa2.run(run + words, "FA2_JIT=off");
+    CAPTURE(result.err);
+    CHECK(result.status == 1);
+    CHECK(result.says(text));
+  };
+  says(tables_of(fa2), "FA2_JIT");  // sound ones
+  const std::string wrong_k = fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "wrong") +
+                              fa2.option("--seqused-q", "uq");
+  says(wrong_k, "seqused_q[2] = 6, must be in 0..5, the length of its sequence");
+  says(wrong_k, "cu_seqlens_k[2] = 2, must be at least cu_seqlens_k[1] = 3; 1 more is wrong");
+  write(fa2, "q", {0, 4, 16});
+  says(tables_of(fa2), "cu_seqlens_q[0] = 1, must be at most total_q = 0; 3 more are wrong");
+}
+
 TEST_CASE("cli varlen: bench takes lengths, and says what is wrong with them") {
   const Command fa2;
   const std::string help = fa2.run("bench --help").out;
