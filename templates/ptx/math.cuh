@@ -61,7 +61,6 @@ FA2_DEVICE float abs_f32(float x) {
   return y;
 }
 
-/// min.u32: the smaller one.
 /// clz.b32: zeros above the highest bit; 32 of 0.
 FA2_DEVICE int clz(u32 x) {
   int zeros;
@@ -76,6 +75,7 @@ FA2_DEVICE int popc(u32 x) {
   return bits;
 }
 
+/// min.u32: the smaller one.
 FA2_DEVICE u32 min_u32(u32 a, u32 b) {
   u32 c;
   asm("min.u32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
