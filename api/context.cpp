@@ -67,24 +67,6 @@ bool has_output(const AttentionProblem& problem) {
   return problem.batch > 0 && problem.seqlen_q > 0;
 }
 
-/// Why another than the fast kernel runs a call whose arguments keep no more than `options`; empty if none does.
-std::string_view reason_for(const PlanOptions& options) {
-  if (options.row_alignment == RowAlignment::element)
-    return "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs";
-  if (options.row_alignment == RowAlignment::bytes16_any_order)
-    return "a stride of an argument is not positive, which TMA cannot load: the kernel of "
-           "RowAlignment::bytes16_any_order runs";
-  return {};
-}
-
-/// What attention() says on a miss under capture.
-[[noreturn]] void throw_capturing(const AttentionProblem& problem) {
-  throw Unavailable(
-      fmt::format("there is no plan yet for \"{}\", and the stream is capturing: make the plan first, by "
-                  "Context::plan() or one attention() call before the capture begins",
-                  to_string(problem)));
-}
-
 /// Says now, not after minutes of compiling, that a directory cannot be written to. @throws FileError.
 void require_writable(const std::filesystem::path& directory) {
   make_private_directories(directory);
@@ -112,14 +94,11 @@ KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
 
 Explanation explained(const PlannedProblem& problem, const Target& target, KernelReport kernel,
                       const ConfigChoice& choice, std::string notes) {
-  kernel.config = choice.config;
-  kernel.config_origin = choice.origin;
-  kernel.config_reason = choice.reason;
   return {.problem = problem,
           .options = problem,
           .arch = std::string(target.arch.name),
           .device = target.device,
-          .kernels = {std::move(kernel)},
+          .kernels = {reported(std::move(kernel), choice)},
           .notes = std::move(notes)};
 }
 
@@ -138,6 +117,33 @@ std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& g
 }
 
 }  // namespace
+
+std::string_view reason_for(const PlanOptions& options) {
+  if (options.row_alignment == RowAlignment::element)
+    return "rows of an argument are not 16-byte aligned: the slower RowAlignment::element kernel runs";
+  if (options.row_alignment == RowAlignment::bytes16_any_order)
+    return "a stride of an argument is not positive, which TMA cannot load: the kernel of "
+           "RowAlignment::bytes16_any_order runs";
+  return {};
+}
+
+[[noreturn]] void throw_capturing(const AttentionProblem& problem) {
+  throw Unavailable(
+      fmt::format("there is no plan yet for \"{}\", and the stream is capturing: make the plan first, by "
+                  "Context::plan() or one attention() call before the capture begins",
+                  to_string(problem)));
+}
+
+std::string joined_notes(const std::string& notes, const std::string& more) {
+  return notes + (notes.empty() || more.empty() ? "" : "\n") + more;
+}
+
+KernelReport reported(KernelReport kernel, const ConfigChoice& choice) {
+  kernel.config = choice.config;
+  kernel.config_origin = choice.origin;
+  kernel.config_reason = choice.reason;
+  return kernel;
+}
 
 Context::Impl::Impl(const ContextOptions& options)
     : settings(settings_of(options)),
@@ -169,32 +175,34 @@ std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice
   return cached_choices(choice, std::move(others), kernels.specs(target.arch.name), problem, target.arch);
 }
 
-AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const PlannedProblem& problem,
-                                       const Device& gpu, const std::string& notes) {
-  const KernelSpec spec{traits_of(problem), choice.config, gpu.arch};
+LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gpu) {
   const std::string name =
       fmt::format("{} {} on {}", to_string(spec.traits), to_string(spec.config), gpu.ordinal);
   bool is_new = false;
-  const auto kernel = loaded.get(name, [&] {
+  LoadedKernel kernel = *loaded.get(name, [&] {
     is_new = true;
     return load(spec, gpu, kernels);
   });
+  if (!is_new) {
+    kernel.report.origin = KernelOrigin::memory;
+    kernel.report.load_ms = 0;
+  }
+  return kernel;
+}
+
+AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const PlannedProblem& problem,
+                                       const Device& gpu, const std::string& notes) {
+  LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = problem;
   plan->device = gpu.ordinal;
   plan->checks_tables = problem.varlen && (settings.check || gpu.arch.interpreted);
   if (has_output(problem)) {
     plan->add(
-        forward_step(problem, choice.config, kernel->kernel, gpu.sm_count, counters_for(choice.config, gpu)));
+        forward_step(problem, choice.config, kernel.kernel, gpu.sm_count, counters_for(choice.config, gpu)));
   }
-  KernelReport report = kernel->report;
-  if (!is_new) {
-    report.origin = KernelOrigin::memory;
-    report.load_ms = 0;
-  }
-  const std::string separator = notes.empty() || kernel->notes.empty() ? "" : "\n";
   plan->explanation =
-      explained(problem, target_of(gpu), std::move(report), choice, notes + separator + kernel->notes);
+      explained(problem, target_of(gpu), std::move(kernel.report), choice, joined_notes(notes, kernel.notes));
   return AttentionPlan(std::move(plan));
 }
 
@@ -203,6 +211,13 @@ std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& 
   return counters.get(gpu.ordinal, [&] {
     const ScopedContext current(gpu.ordinal);
     return std::make_shared<LaunchCounters>();
+  });
+}
+
+std::shared_ptr<const ScratchPool> Context::Impl::scratch_pool(const Device& gpu) {
+  return scratch_pools.get(gpu.ordinal, [&] {
+    const ScopedContext current(gpu.ordinal);
+    return std::make_shared<const ScratchPool>();
   });
 }
 

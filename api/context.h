@@ -6,17 +6,20 @@
 #include <autotune/config_choice.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
+#include <fa2/backward.h>
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/launch_counters.h>
+#include <runtime/stream_memory.h>
 
 #include <cstddef>
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fa2 {
@@ -35,6 +38,33 @@ struct PlanKeyHash {
   }
 };
 
+/// The same with which gradients are computed.
+struct BackwardKey {
+  PlanKey plan;
+  Gradients gradients;
+
+  friend bool operator==(const BackwardKey&, const BackwardKey&) = default;
+};
+
+struct BackwardKeyHash {
+  std::size_t operator()(const BackwardKey& key) const {
+    const Gradients& g = key.gradients;
+    return PlanKeyHash{}(key.plan) * 8 + g.dq * 4u + g.dk * 2u + g.dv;
+  }
+};
+
+/// Why another than the fast kernel runs a call whose arguments keep no more than `options`; empty if none does.
+std::string_view reason_for(const PlanOptions& options);
+
+/// What a call says on a miss under capture. @throws Unavailable.
+[[noreturn]] void throw_capturing(const AttentionProblem& problem);
+
+/// A line each; either may be empty.
+std::string joined_notes(const std::string& notes, const std::string& more);
+
+/// With the choice that it comes from.
+KernelReport reported(KernelReport kernel, const ConfigChoice& choice);
+
 /// A kernel on a device, and what every plan that runs it says of it.
 struct LoadedKernel {
   std::shared_ptr<const Kernel> kernel;
@@ -48,6 +78,10 @@ struct Context::Impl {
 
   /// The memoised plan of a valid, normalized problem, made now if need be. `notes`: see Explanation.
   AttentionPlan plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
+
+  /// The same of a backward, whose problem is valid for one.
+  BackwardPlan backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
+                             const std::string& notes);
 
   /// build() of what was chosen for `problem`, or of what serves in its place.
   template <class Build>
@@ -69,13 +103,21 @@ struct Context::Impl {
   /// Serving meets ever new lengths: what has long not been asked for is forgotten. It costs a new plan, no
   /// load.
   Memo<PlanKey, AttentionPlan, PlanKeyHash> plans{4096};
+  Memo<BackwardKey, BackwardPlan, BackwardKeyHash> backward_plans{4096};
   /// By spec and device. Never forgotten: there are few, and loading is dear.
   Memo<std::string, std::shared_ptr<const LoadedKernel>> loaded{std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<LaunchCounters>> counters{
       std::numeric_limits<std::size_t>::max()};  ///< by device
+  Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{
+      std::numeric_limits<std::size_t>::max()};  ///< by device
 
  private:
   std::shared_ptr<LaunchCounters> counters_for(const KernelConfig& config, const Device& gpu);
+  std::shared_ptr<const ScratchPool> scratch_pool(const Device& gpu);
+  /// Loaded now, or before.
+  LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
+  BackwardPlan make_backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
+                                  const std::string& notes);
   AttentionPlan make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
   /// What may run in place of `choice`; read from the caches where nothing may be compiled.
   std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,

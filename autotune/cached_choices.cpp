@@ -32,7 +32,8 @@ std::vector<KernelConfig> usable_configs(const std::vector<std::string>& cached,
   for (const std::string_view spec : cached) {
     if (!spec.starts_with(common)) continue;
     const auto config = parsed(spec.substr(common.size()));
-    if (!config || *config == chosen || why_rejected(problem, *config, arch)) continue;
+    if (!config || *config == chosen || config->pass != chosen.pass || why_rejected(problem, *config, arch))
+      continue;
     if (std::ranges::find(configs, *config) == configs.end()) configs.push_back(*config);
   }
   return configs;

@@ -1,4 +1,5 @@
 // The ladder from a pinned configuration down to the heuristic.
+#include <autotune/backward_heuristic.h>
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <fa2/errors.h>
@@ -111,7 +112,7 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& pr
     const auto same = [&](const PossibleChoice& known) { return known.choice.config == choice.config; };
     if (choice.record || std::ranges::none_of(all, same)) all.push_back({p, std::move(choice)});
   };
-  if (settings_.pinned) {
+  if (pins(KernelPass::forward)) {
     PlannedProblem p = problem.normalized();
     p.heads_q = p.heads_kv * std::max(1, settings_.pinned->packed_heads);
     add(p, pinned(p, target));
@@ -157,6 +158,19 @@ ConfigChoice ConfigChooser::pinned(const PlannedProblem& problem, const Target& 
   return {config, ConfigOrigin::pinned, "pinned by " + settings_.pinned_by, std::nullopt};
 }
 
+bool ConfigChooser::pins(KernelPass pass) const {
+  return settings_.pinned && settings_.pinned->pass == static_cast<std::int32_t>(pass);
+}
+
+std::vector<ConfigChoice> ConfigChooser::choose_backward(const PlannedProblem& problem, KernelPass pass,
+                                                         const Target& target) const {
+  if (pins(pass)) return {pinned(problem, target)};
+  std::vector<ConfigChoice> choices;
+  for (HeuristicChoice& choice : backward_choices(problem, pass, target.arch))
+    choices.push_back({choice.config, ConfigOrigin::heuristic, std::move(choice.reason), std::nullopt});
+  return choices;
+}
+
 Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& target) const {
   const auto is_valid = [&](const KernelConfig& config) {
     return !why_rejected(problem, config, target.arch).has_value();
@@ -167,7 +181,7 @@ Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& targe
 
 ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& target,
                                    const Search& search) {
-  if (settings_.pinned) return pinned(problem, target);
+  if (pins(KernelPass::forward)) return pinned(problem, target);
   if (settings_.tune == TuneMode::off) return guess(problem, target, "tuning is off");
   Lookup lookup = look_up(problem, target);
   std::string obstacle;

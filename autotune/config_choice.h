@@ -5,6 +5,7 @@
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <generator/arch.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>
 
@@ -77,6 +78,12 @@ class ConfigChooser {
   /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
   ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {});
 
+  /// The kernels that may compute a pass of the backward, best first: the pinned one alone if it is of that pass, else the
+  /// heuristic's. Empty if none can: of dK and dV together.
+  /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
+  std::vector<ConfigChoice> choose_backward(const PlannedProblem& problem, KernelPass pass,
+                                            const Target& target) const;
+
   /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
   /// traits of this one: each configuration once, and every record of the user's.
   /// @throws InvalidRequest if the pinned config cannot compute any of them.
@@ -92,6 +99,7 @@ class ConfigChooser {
 
  private:
   static ConfigChoice guess(const PlannedProblem& problem, const Target& target, const std::string& because);
+  bool pins(KernelPass pass) const;
   ConfigChoice pinned(const PlannedProblem& problem, const Target& target) const;
   Lookup look_up(const PlannedProblem& problem, const Target& target) const;
   std::optional<ConfigChoice> measure(const PlannedProblem& problem, const Target& target,

@@ -54,8 +54,8 @@ void parse_item(std::string_view item, Given& given, std::vector<Violation>& vio
 
 }  // namespace
 
-KernelConfig default_config(std::int32_t mainloop) {
-  const KernelConfig fallback{.mainloop = mainloop};
+KernelConfig default_config(std::int32_t mainloop, std::int32_t pass) {
+  const KernelConfig fallback{.mainloop = mainloop, .pass = pass};
   const KernelKind* kind = find_kind(fallback);
   return kind == nullptr ? fallback : kind->default_config;
 }
@@ -81,8 +81,12 @@ KernelConfig parse_config(std::string_view text) {
     begin = end + 1;
   }
 
-  const auto mainloop = given.find("mainloop");
-  KernelConfig config = default_config(mainloop == given.end() ? KernelConfig{}.mainloop : mainloop->second);
+  const auto number = [&](std::string_view name, std::int32_t otherwise) {
+    const auto found = given.find(name);
+    return found == given.end() ? otherwise : found->second;
+  };
+  KernelConfig config =
+      default_config(number("mainloop", KernelConfig{}.mainloop), number("pass", KernelConfig{}.pass));
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t& value) {
     const auto found = given.find(name);
     if (found == given.end()) return;

@@ -13,7 +13,7 @@ namespace {
 /// Every field by itself.
 void check_ranges(const KernelKind& kind, const KernelConfig& config, BrokenRules& rules) {
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
-    if (name == "mainloop") return;
+    if (name == "mainloop" || name == "pass") return;
     if (const Tunable* tunable = kind.tunable(name)) {
       rules.expect(value >= tunable->least && value <= tunable->most, "{} = {}, must be {}..{}", name, value,
                    tunable->least, tunable->most);
@@ -48,7 +48,8 @@ void check_resources(const KernelKind& kind, const KernelSpec& spec, BrokenRules
 void check_config(const KernelSpec& spec, BrokenRules& rules) {
   const KernelKind* kind = find_kind(spec.config);
   if (kind == nullptr) {
-    rules.expect(false, "mainloop = {}, {}", spec.config.mainloop, known_kinds_rule());
+    const Violation unknown = unknown_kind(spec.config);
+    rules.expect(false, "{} = {}, {}", unknown.field, unknown.value, unknown.rule);
     return;
   }
   check_ranges(*kind, spec.config, rules);
@@ -95,10 +96,10 @@ std::optional<std::string> why_rejected(const PlannedProblem& problem, const Ker
   return text_of(rules);
 }
 
-ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch) {
+ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch, KernelPass pass) {
   ConfigSpace space;
   for (const KernelKind* kind : kernel_kinds()) {
-    if (!kind->runs_on(arch)) continue;
+    if (kind->pass != pass || !kind->runs_on(arch)) continue;
     for (const KernelConfig& config : kind->configs(traits, arch)) {
       if (auto reason = why_rejected({traits, config, arch})) {
         space.rejected.push_back({config, std::move(*reason)});

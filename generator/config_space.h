@@ -1,6 +1,7 @@
 // Which configurations can compute a problem on an arch, and why the others cannot.
 #pragma once
 
+#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 
 #include <optional>
@@ -26,8 +27,9 @@ struct ConfigSpace {
   std::vector<Rejection> rejected;
 };
 
-/// Every combination of the tunables' values, sorted into valid and rejected.
-ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch);
+/// Every combination of the tunables' values of the kinds that compute `pass`, sorted into valid and rejected.
+ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch,
+                         KernelPass pass = KernelPass::forward);
 
 /// Dynamic shared memory of the kernel, bytes per block.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config);

@@ -1,15 +1,34 @@
 // The table of kernel kinds; the rows stand with their rules.
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <generator/rules/backward_sm80.h>
 #include <generator/rules/forward_sm80.h>
 #include <generator/rules/forward_sm90.h>
 
 #include <algorithm>
+#include <set>
 
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {&kForwardSm80, &kForwardSm90};
+constexpr const KernelKind* kKinds[] = {&kForwardSm80,  &kForwardSm90, &kBackwardDelta, &kBackwardQueries,
+                                        &kBackwardKeys, &kBackwardDk,  &kBackwardDv};
+
+/// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
+template <class Member, class IsMeant>
+std::string rule_of_kinds(const Member& member, const IsMeant& is_meant) {
+  std::set<std::int32_t> numbers;
+  for (const KernelKind* kind : kKinds) {
+    if (is_meant(*kind)) numbers.insert(member(*kind));
+  }
+  std::string rule = "must be ";
+  std::size_t i = 0;
+  for (const std::int32_t number : numbers) {
+    rule += fmt::format("{}{}", i == 0 ? "" : i + 1 < numbers.size() ? ", " : " or ", number);
+    ++i;
+  }
+  return rule;
+}
 
 }  // namespace
 
@@ -24,23 +43,30 @@ std::span<const KernelKind* const> kernel_kinds() {
 
 const KernelKind* find_kind(const KernelConfig& config) {
   for (const KernelKind* kind : kKinds) {
-    if (kind->mainloop == config.mainloop) return kind;
+    if (kind->mainloop == config.mainloop && static_cast<std::int32_t>(kind->pass) == config.pass)
+      return kind;
   }
   return nullptr;
 }
 
 std::string known_kinds_rule() {
-  std::string rule = "must be ";
-  for (std::size_t i = 0; i < std::size(kKinds); ++i) {
-    const char* separator = i == 0 ? "" : i + 1 < std::size(kKinds) ? ", " : " or ";
-    rule += fmt::format("{}{}", separator, kKinds[i]->mainloop);
-  }
-  return rule;
+  return rule_of_kinds([](const KernelKind& kind) { return kind.mainloop; },
+                       [](const KernelKind&) { return true; });
+}
+
+Violation unknown_kind(const KernelConfig& config) {
+  const auto of_its_main_loop = [&](const KernelKind& kind) { return kind.mainloop == config.mainloop; };
+  if (!std::ranges::any_of(kKinds, of_its_main_loop,
+                           [](const KernelKind* kind) -> const KernelKind& { return *kind; }))
+    return {"mainloop", std::to_string(config.mainloop), known_kinds_rule()};
+  const std::string passes = rule_of_kinds(
+      [](const KernelKind& kind) { return static_cast<std::int32_t>(kind.pass); }, of_its_main_loop);
+  return {"pass", std::to_string(config.pass), fmt::format("{} with main loop {}", passes, config.mainloop)};
 }
 
 const KernelKind& kind_of(const KernelConfig& config) {
   if (const KernelKind* kind = find_kind(config)) return *kind;
-  throw InvalidRequest({{"mainloop", std::to_string(config.mainloop), known_kinds_rule()}});
+  throw InvalidRequest({unknown_kind(config)});
 }
 
 std::int32_t neutral_value(std::string_view field) {

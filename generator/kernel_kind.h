@@ -32,12 +32,16 @@ struct RenderedConstant {
 };
 
 /// The struct that an entry takes (templates/attention/params.cuh).
-enum class KernelParams : std::uint8_t { attention, attention_sm90 };
+enum class KernelParams : std::uint8_t { attention, attention_sm90, backward };
+
+/// The values of KernelConfig::pass.
+enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv };
 
 /// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
 /// of `tunables`, except for `check`.
 struct KernelKind {
-  std::int32_t mainloop;   ///< KernelConfig::mainloop of its configs, and of no other kind's
+  std::int32_t mainloop;   ///< KernelConfig::mainloop of its configs
+  KernelPass pass;         ///< KernelConfig::pass of them; no other kind has both
   std::string_view name;   ///< "forward_sm80"
   std::string_view main;   ///< the template that is the translation unit
   std::string_view entry;  ///< extern "C" name in it
@@ -45,7 +49,7 @@ struct KernelKind {
   /// Under a causal mask tiles of several heads are interleaved: of as many as have so many bytes of keys and values
   /// (what L2 holds). 0: bytes do not matter.
   std::int64_t section_bytes;
-  /// All fields but `mainloop`, in the order of KernelConfig::visit. Fields left out must be as in KernelConfig{}.
+  /// All fields but `mainloop` and `pass`, in the order of KernelConfig::visit. Fields left out must be as in KernelConfig{}.
   std::span<const Tunable> tunables;
   /// Computes every problem that the kind computes at all.
   KernelConfig default_config;
@@ -77,6 +81,9 @@ const KernelKind* find_kind(const KernelConfig& config);
 
 /// Says which numbers KernelConfig::mainloop may have: "must be 80 or 90".
 std::string known_kinds_rule();
+
+/// What is wrong with a config of which there is no kind, and its field.
+Violation unknown_kind(const KernelConfig& config);
 
 /// @throws InvalidRequest if no kind has such configs.
 const KernelKind& kind_of(const KernelConfig& config);

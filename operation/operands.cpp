@@ -3,6 +3,8 @@
 #include <operation/operands.h>
 #include <operation/workspace.h>
 
+#include <algorithm>
+
 namespace fa2 {
 namespace {
 
@@ -84,6 +86,28 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::
       optional("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
   }};
   add_variants(operands, p, args);
+  return operands;
+}
+
+BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardArgs& args,
+                                      std::size_t workspace_bytes) {
+  const Operands forward = operands_of(p, args.forward, workspace_bytes);
+  BackwardOperands operands;
+  std::ranges::copy(forward, operands.list.begin());
+  const auto at = [&](Role role) -> Operand& { return operands.list[static_cast<std::size_t>(role)]; };
+  at(Role::o).access = at(Role::lse).access = Access::read;
+  at(Role::lse).optional = false;
+  const auto shaped_like = [&](Role like, std::string_view name, Access access, const void* data,
+                               const TensorStrides& strides) {
+    const Operand& of = forward[like];
+    return rows_of(name, access, data, of.element, of.extents, strides);
+  };
+  at(Role::d_o) = shaped_like(Role::o, "d_o", Access::read, args.d_o, args.d_o_strides);
+  at(Role::d_lse) = optional("d_lse", Access::read, args.d_lse, ElementType::f32, forward[Role::lse].extents);
+  at(Role::dq) = shaped_like(Role::q, "dq", Access::write, args.dq, args.dq_strides);
+  at(Role::dk) = shaped_like(Role::k, "dk", Access::write, args.dk, args.dk_strides);
+  at(Role::dv) = shaped_like(Role::v, "dv", Access::write, args.dv, args.dv_strides);
+  for (const Role role : {Role::dq, Role::dk, Role::dv}) at(role).optional = true;
   return operands;
 }
 

@@ -2,31 +2,18 @@
 #pragma once
 
 #include <fa2/args.h>
+#include <fa2/backward.h>
 #include <fa2/problem.h>
 #include <runtime/element_type.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
 namespace fa2 {
-
-/// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order.
-enum class Role : std::uint8_t {
-  q,
-  k,
-  v,
-  o,
-  lse,
-  workspace,
-  cu_seqlens_q,
-  cu_seqlens_k,
-  seqused_q,
-  seqused_k,
-  variants
-};
 
 /// How many of the variants' numbers are tensors.
 constexpr std::size_t variant_operand_count() {
@@ -39,8 +26,30 @@ constexpr std::size_t variant_operand_count() {
       AttentionProblem{}, none);
   return count;
 }
-inline constexpr std::size_t kOperandCount =
-    static_cast<std::size_t>(Role::variants) + variant_operand_count();
+/// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order; after them
+/// those that the backward alone has.
+enum class Role : std::uint8_t {
+  q,
+  k,
+  v,
+  o,
+  lse,
+  workspace,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  seqused_q,
+  seqused_k,
+  variants,
+  d_o = variants + variant_operand_count(),
+  d_lse,
+  dq,
+  dk,
+  dv
+};
+
+/// Of a forward's call, and of a backward's.
+inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::d_o);
+inline constexpr std::size_t kBackwardOperandCount = static_cast<std::size_t>(Role::dv) + 1;
 
 /// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
 /// column); packed sequences are a batch of one.
@@ -65,24 +74,40 @@ struct Operand {
   }
 };
 
-/// One operand a role, in the order of the roles.
-struct Operands {
-  std::array<Operand, kOperandCount> list;
+/// A call's operands, one a role, in the order of the roles.
+class OperandList : public std::span<const Operand> {
+ public:
+  using std::span<const Operand>::span;
+  const Operand& operator[](Role role) const { return data()[static_cast<std::size_t>(role)]; }
+};
+
+/// Those that somebody made.
+template <std::size_t kCount>
+struct MadeOperands {
+  std::array<Operand, kCount> list;
 
   const Operand& operator[](Role role) const { return list[static_cast<std::size_t>(role)]; }
   /// Once the plan is known.
   void set_workspace_bytes(std::size_t bytes) {
     list[static_cast<std::size_t>(Role::workspace)].extents[3] = static_cast<std::int64_t>(bytes);
   }
+  const Operand* data() const { return list.data(); }
+  std::size_t size() const { return kCount; }
   auto begin() const { return list.begin(); }
   auto end() const { return list.end(); }
 };
+using Operands = MadeOperands<kOperandCount>;
+using BackwardOperands = MadeOperands<kBackwardOperandCount>;
 
 /// All that is said of an operand: validation, residency, overlaps, the interpreter, a search's buffers and
 /// tensor maps ask here. Nothing is allocated: every call makes the list. `problem` need not be normalized, or
 /// valid. `workspace_bytes`: of the plan.
 Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args,
                      std::size_t workspace_bytes = 0);
+
+/// The same of a backward, whose forward's results are inputs.
+BackwardOperands backward_operands_of(const AttentionProblem& problem, const BackwardArgs& args,
+                                      std::size_t workspace_bytes = 0);
 
 /// Of the elements alone, for an operand of a valid problem.
 std::size_t size_in_bytes(const Operand& operand);

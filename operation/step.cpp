@@ -36,7 +36,8 @@ class StepMemory final : public LaunchMemory {
       ranges.push_back({.name = "workspace",
                         .begin = workspace,
                         .bytes = step_.workspace.bytes,
-                        .access = Access::read_write});
+                        .access = step_.workspace.access,
+                        .initialised = !step_.workspace.is_scratch});
     } else if (step_.counters) {
       ranges.push_back(step_.counters->memory());
     }

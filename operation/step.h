@@ -20,10 +20,11 @@ namespace fa2 {
 
 /// What a plan's steps compute on; all of it outlives the call.
 struct Call {
-  const AttentionProblem& problem;  ///< the plan's
-  const AttentionArgs& args;        ///< valid for it
-  const Operands& operands;         ///< of both
-  WrittenBytes* written = nullptr;  ///< by the steps of this run so far; null for a step of its own
+  const AttentionProblem& problem;         ///< the plan's
+  const AttentionArgs& args;               ///< valid for it
+  OperandList operands;                    ///< of both
+  WrittenBytes* written = nullptr;         ///< by the steps of this run so far; null for a step of its own
+  const BackwardArgs* backward = nullptr;  ///< whose forward `args` are, where the plan is a backward's
 };
 
 /// The one parameter struct of a launch, whichever kernel's it is.

@@ -69,7 +69,7 @@ TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box
 
 }  // namespace
 
-void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, const Operands& operands,
+void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params) {
   constexpr std::int32_t kQueriesOfWarpgroup = 64;
   const std::int64_t queries = q_entries(p).rows;

@@ -12,7 +12,7 @@ namespace fa2 {
 /// Fills in params.q, k, v and o: boxes of 64 query rows (config.packed_heads heads' together) and of
 /// config.tile_n keys, as tile/tma_copy.cuh takes them. The current device's. `operands` are valid for
 /// `problem`, which has at least one query and RowAlignment::bytes16.
-void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, const Operands& operands,
+void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params);
 
 }  // namespace fa2

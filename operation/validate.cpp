@@ -122,21 +122,46 @@ void check_written_rows(Violations& found, const Operand& t) {
            overlap.least, t.name)});
 }
 
-using Ranges = std::array<ByteRange, kOperandCount>;
+using Ranges = std::array<ByteRange, kBackwardOperandCount>;
 
 /// Every written operand against the inputs and against those that are written before it in the list.
-void check_overlaps(Violations& found, const Operands& operands, const Ranges& ranges) {
-  for (std::size_t i = 0; i < kOperandCount; ++i) {
-    const Operand& written = operands.list[i];
+void check_overlaps(Violations& found, OperandList operands, const Ranges& ranges) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& written = operands.data()[i];
     if (!written.is_written() || ranges[i].begin == ranges[i].end) continue;
-    for (std::size_t j = 0; j < kOperandCount; ++j) {
-      const Operand& other = operands.list[j];
+    for (std::size_t j = 0; j < operands.size(); ++j) {
+      const Operand& other = operands.data()[j];
       if (j == i || (j > i && other.is_written()) || !ranges[i].touches(ranges[j])) continue;
       if (written.strided && other.strided && disjoint_columns(written, other)) continue;
       found.push_back({std::string(written.name), text_of(ranges[i]),
                        fmt::format("must not overlap {} at {}", other.name, text_of(ranges[j]))});
     }
   }
+}
+
+/// Each by itself, rows that are written, and all against each other.
+void check_operands(Violations& found, OperandList operands, RowAlignment alignment) {
+  Ranges ranges;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    ranges[i] = check_operand(found, operands.data()[i], alignment);
+  for (const Operand& operand : operands) {
+    if (operand.is_written() && operand.strided && operand.data != nullptr && !operand.is_absent())
+      check_written_rows(found, operand);
+  }
+  check_overlaps(found, operands, ranges);
+}
+
+/// A gradient is given exactly if the plan computes it.
+void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
+  const bool has_elements = gradient.extents[0] > 0 && gradient.extents[2] > 0;
+  if (is_wanted == (gradient.data != nullptr) || (is_wanted && !has_elements)) return;
+  found.push_back({std::string(gradient.name), is_wanted ? "null" : "given",
+                   is_wanted
+                       ? fmt::format("must point to the tensor: the plan computes it; or make it without, by "
+                                     "Gradients::{}",
+                                     gradient.name)
+                       : fmt::format("must be null: the plan does not compute it; make it with Gradients::{}",
+                                     gradient.name)});
 }
 
 void check_scalars(Violations& found, const AttentionArgs& args) {
@@ -200,21 +225,27 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
 }
 
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args,
-                                     const Operands& operands) {
+                                     OperandList operands) {
   Violations found;
   check_scalars(found, args);
   check_variants(found, problem, args);
   if (computes_nothing(problem)) return found;
   check_tables(found, problem, args);
+  check_operands(found, operands, problem.row_alignment);
+  return found;
+}
 
-  Ranges ranges;
-  for (std::size_t i = 0; i < kOperandCount; ++i)
-    ranges[i] = check_operand(found, operands.list[i], problem.row_alignment);
-  for (const Operand& operand : operands) {
-    if (operand.is_written() && operand.strided && operand.data != nullptr)
-      check_written_rows(found, operand);
-  }
-  check_overlaps(found, operands, ranges);
+std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradients& gradients,
+                                     const BackwardArgs& args, OperandList operands) {
+  Violations found;
+  check_scalars(found, args.forward);
+  check_variants(found, problem, args.forward);
+  if (problem.batch == 0) return found;
+  check_tables(found, problem, args.forward);
+  check_wanted(found, operands[Role::dq], gradients.dq);
+  check_wanted(found, operands[Role::dk], gradients.dk);
+  check_wanted(found, operands[Role::dv], gradients.dv);
+  check_operands(found, operands, problem.row_alignment);
   return found;
 }
 
@@ -229,7 +260,7 @@ std::vector<Violation> violations_of_call(const AttentionProblem& problem, const
   return found;
 }
 
-std::vector<Violation> violations_of_residency(const Operands& operands, int device,
+std::vector<Violation> violations_of_residency(OperandList operands, int device,
                                                PointerFacts (*facts_of)(const void*)) {
   Violations found;
   for (const Operand& t : operands) {
@@ -246,8 +277,8 @@ std::vector<Violation> violations_of_residency(const Operands& operands, int dev
   return found;
 }
 
-PlanOptions options_kept_by(const AttentionProblem& problem, const Operands& operands) {
-  if (computes_nothing(problem)) return {};
+PlanOptions options_kept_by(const AttentionProblem& problem, OperandList operands) {
+  if (problem.batch == 0) return {};
   bool aligned = true, ascending = true;
   for (const Operand& t : operands) {
     if (!t.strided || t.is_absent()) continue;

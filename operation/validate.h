@@ -31,7 +31,14 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
 
 /// The same of operands that were made before.
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args,
-                                     const Operands& operands);
+                                     OperandList operands);
+
+/// The same of a backward that computes `gradients`. Its problem need have keys or queries to compute anything.
+std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradients& gradients,
+                                     const BackwardArgs& args, OperandList operands);
+
+/// What no backward computes of a valid problem.
+std::vector<Violation> violations_of_backward(const AttentionProblem& problem);
 
 /// Every rule that a call of attention() breaks, which promises nothing: of a problem that is not valid too, as far as
 /// its shapes can be told.
@@ -44,12 +51,12 @@ std::vector<Violation> violations_of(const std::vector<AttentionProblem>& proble
 
 /// Every operand with elements that points to what a kernel on `device` may not use. Device memory of that
 /// device, managed memory and pinned host memory are fine. `facts_of` is asked once per pointer.
-std::vector<Violation> violations_of_residency(const Operands& operands, int device,
+std::vector<Violation> violations_of_residency(OperandList operands, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
 
 /// What holds of one call, and a plan for it may be promised: RowAlignment looks at every pointer and used stride
 /// (extent > 1) of the strided operands that a kernel touches.
-PlanOptions options_kept_by(const AttentionProblem& problem, const Operands& operands);
+PlanOptions options_kept_by(const AttentionProblem& problem, OperandList operands);
 
 /// @throws InvalidRequest with everything that violations_of() finds.
 void require_valid(const PlannedProblem& problem);

@@ -60,7 +60,26 @@ void check_grid(Violations& found, const AttentionProblem& p) {
                  fmt::format("{} * {} * {}", p.batch, p.heads_q, tiles));
 }
 
+/// Of the kernel whose tiles are keys.
+void check_key_grid(Violations& found, const AttentionProblem& p) {
+  const std::int64_t tiles = (p.seqlen_k + kSmallestTile - 1) / kSmallestTile;
+  std::int64_t heads = 0, blocks = 0;
+  const bool overflows =
+      __builtin_mul_overflow(p.batch, p.heads_kv, &heads) || __builtin_mul_overflow(heads, tiles, &blocks);
+  if (!overflows && blocks <= kLargestGrid) return;
+  add_large_grid(found, "batch * heads_kv * ceil(seqlen_k / 16)",
+                 fmt::format("{} * {} * {}", p.batch, p.heads_kv, tiles));
+}
+
 }  // namespace
+
+std::vector<Violation> violations_of_backward(const AttentionProblem& problem) {
+  Violations found;
+  if (problem.varlen)
+    found.push_back({"varlen", "true", "must be false: there is no backward of packed sequences yet"});
+  check_key_grid(found, problem.normalized());
+  return found;
+}
 
 std::vector<Violation> violations_of(const AttentionProblem& problem) {
   const AttentionProblem p = problem.normalized();

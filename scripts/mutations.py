@@ -19,6 +19,7 @@ def varlen(*mutation):
 
 RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
+HEAD_ROWS = "attention/head_rows.cuh"
 MAINLOOP = "attention/mainloop_sm80.cuh"
 MASK = "attention/mask.cuh"
 BLOCKS = "attention/key_blocks.cuh"
@@ -86,18 +87,18 @@ MUTATIONS = [
     Mutation(MASK, "bottom-right offset lost", "query : query - shape.seqlen_q + shape.seqlen_k", "query : query"),
     Mutation(MASK, "bottom-right offset in a top-left mask", "? query : query -", "? query - shape.seqlen_q + shape.seqlen_k : query -"),
     Mutation(REGISTERS, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
-    Mutation(MASK, "mask ignores the fragment's column", "visible_end(row) - first_col;", "visible_end(row) - first_key;"),
+    Mutation(MASK, "mask ignores the fragment's column", "end_of(row) - first_col - fragment_col();", "end_of(row) - first_col;"),
     Mutation(MAINLOOP, "mask in the last key block only", "      blocks.hide_keys(", "      if (n == blocks.end - 1) blocks.hide_keys("),
     Mutation(FORWARD, "mask without the warp's rows", "run(mask, score_mod, tile_row + warp_row,", "run(mask, score_mod, tile_row,"),
     Mutation(BLOCKS, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
     Mutation(BLOCKS, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
     Mutation(BLOCKS, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
     Mutation(BLOCKS, "last key of a tile's range lost", "mask.visible_end(next_row - 1) : 0", "mask.visible_end(next_row - 1) - 1 : 0"),
-    Mutation(BLOCKS, "keys of rows beyond seqlen_q are loaded", "first_row + rows < mask.shape.rows ? first_row + rows : mask.shape.rows",
+    Mutation(BLOCKS, "keys of rows beyond seqlen_q are loaded", "first_row + rows < mask.rows() ? first_row + rows : mask.rows()",
              "first_row + rows"),
     Mutation(FORWARD, "key head = query head modulo the group", "at.head / params.queries_per_kv", "at.head % params.queries_per_kv"),
-    Mutation(FORWARD, "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
-    Mutation(FORWARD, "offset of a batch in 32 bits", "+ batch * strides.batch_stride +", "+ static_cast<int>(batch * strides.batch_stride) +"),
+    Mutation(HEAD_ROWS, "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
+    Mutation(HEAD_ROWS, "offset of a batch in 32 bits", "+ batch * strides.batch_stride +", "+ static_cast<int>(batch * strides.batch_stride) +"),
     Mutation(RING, "offset of a block's rows in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride",
              "n * Config::tile_n * static_cast<int>(rows.stride)"),
     Mutation(SCHEDULER, "last section as wide as the others", "left < heads_per_section ? left : heads_per_section",
@@ -118,7 +119,7 @@ MUTATIONS = [
     Mutation(GEMM, "K's blocks numbered down the rows", "BlockOrder::across", "BlockOrder::down"),
     Mutation(GEMM, "V's blocks numbered across the columns", "BlockOrder::down", "BlockOrder::across"),
     Mutation(REGISTERS, "registers of the A operand swapped", "2 * step + i / 2]", "2 * step + i % 2]"),
-    Mutation(EPILOGUE, "lower half of O's fragment written over the upper", "chunk_address(row + 8, 8 * n)", "chunk_address(row, 8 * n)"),
+    Mutation(REGISTERS, "lower half of O's fragment written over the upper", "chunk_address(row + 8, 8 * n)", "chunk_address(row, 8 * n)"),
     # Softmax and numerics.
     Mutation(MAINLOOP, "scores are not cleared", "      scores.clear();\n", ""),
     Mutation(FORWARD, "the output is not cleared", "  mainloop.output.clear();\n", ""),
@@ -165,7 +166,7 @@ MUTATIONS = [
     variant(ALIBI, "ALiBi: slope of the key/value head's first query head", "slope_of_head(query_head<Config>(at, 0))",
             "slope_of_head(at.head / params.queries_per_kv * Config::packed_heads)"),
     variant(ALIBI, "ALiBi: slopes of the first batch for all", "at.batch * params.alibi_batch_stride + head", "head"),
-    variant(ALIBI, "ALiBi: signed distance", "ptx::abs_f32(distance - static_cast<float>(col))", "(distance - static_cast<float>(col))"),
+    variant(ALIBI, "ALiBi: signed distance", "ptx::abs_f32(distance), s", "distance, s"),
     variant(ALIBI, "ALiBi: distance from the beginnings' diagonal", "(row) + shape.seqlen_k -", "(row) + shape.seqlen_q -"),
     variant(ALIBI, "ALiBi: a block that the diagonal crosses is taken for one before it", "first_key + 8 * kN - 1 <= diagonal", "first_key <= diagonal"),
     variant(ALIBI, "ALiBi: a block that the diagonal crosses is taken for one after it", "diagonal(first_row + 16 * kM - 1)", "diagonal(first_row)"),
@@ -247,7 +248,6 @@ MUTATIONS = [
     varlen(TILES, "sums over 16 lanes alone", "distance < 32", "distance < 16"),
     varlen(TILES, "a tile after a sequence's last is taken for its", "end_ <= tile", "end_ < tile"),
     varlen(TILES, "only the first 32 sequences are looked at", "    for (int first = 0; first < params.sequences.batch; first += 32) {", "    for (int first = 0; first < 1; first += 32) {"),
-    varlen(TILES, "tiles of every class are counted in each", "sequence.size_class == size_class_ ? sequence.tiles : 0", "sequence.tiles"),
     varlen(TILES, "the numbers of a class begin at 0", "last_lane(end_) + inclusive_sum", "inclusive_sum"),
     varlen(FORWARD, "blocks without a tile compute one", "  if (Config::varlen && ptx::block_index() >= tiles.count()) return;\n", ""),
     varlen(FORWARD, "values of the tensor's first sequence", "params.v_strides, shape.k_entry, kv_head, shape.k_begin)", "params.v_strides, shape.k_entry, kv_head, 0)"),

@@ -84,6 +84,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, kMost
 
 constexpr KernelKind kForwardSm80 = {
     .mainloop = 80,
+    .pass = KernelPass::forward,
     .name = "forward_sm80",
     .main = "attention_forward_sm80.cu",
     .entry = "fa2_attention_forward",

@@ -171,6 +171,7 @@ RegisterShares register_shares(const KernelSpec& spec) {
 
 constexpr KernelKind kForwardSm90 = {
     .mainloop = 90,
+    .pass = KernelPass::forward,
     .name = "forward_sm90",
     .main = "attention_forward_sm90.cu",
     .entry = "fa2_attention_forward",

@@ -24,6 +24,7 @@
 namespace fa2 {
 
 struct BackwardArgs;
+struct Gradients;
 class BackwardPlan;
 
 /// Where a kernel's binary came from.
@@ -232,12 +233,11 @@ class FA2_API Context {
   /// promise. May compile, load and search; never while a stream captures.
   AttentionPlan plan(const AttentionProblem& problem, int device = -1, const PlanOptions& options = {});
 
-  /// The gradients of attention(), the same way (fa2/backward.h).
-  /// @throws as attention().
+  /// The gradients of attention(), the same way (fa2/backward.h): of those that `args` point to. @throws as attention().
   void attention_backward(const AttentionProblem& problem, const BackwardArgs& args, Stream stream = nullptr);
 
   /// Makes the backward of a problem ready, as plan() does its forward.
-  BackwardPlan backward_plan(const AttentionProblem& problem, int device = -1,
+  BackwardPlan backward_plan(const AttentionProblem& problem, int device, const Gradients& gradients,
                              const PlanOptions& options = {});
 
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the

@@ -26,8 +26,8 @@ struct BackwardArgs {
   /// Optional: the gradient of LSE, float32 and shaped like LSE.
   const float* d_lse = nullptr;
 
-  /// The gradients of Q, K and V, shaped like them. Each is optional: nothing is computed for what is null. Rows that take
-  /// no part in any score, those of no sequence apart, get 0.
+  /// The gradients of Q, K and V, shaped like them: those that the plan computes, the others null. Rows that take no part
+  /// in any score get 0.
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;
@@ -36,6 +36,15 @@ struct BackwardArgs {
   TensorStrides dq_strides;   ///< of rows that do not overlap; slices of one packed dQKV tensor are fine
   TensorStrides dk_strides;
   TensorStrides dv_strides;
+};
+
+/// Which gradients a plan computes; nothing is computed, or read, for the others alone.
+struct Gradients {
+  bool dq = true;
+  bool dk = true;
+  bool dv = true;
+
+  friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 
 /// The forward's arguments, and nothing else yet.
@@ -53,11 +62,12 @@ class FA2_API BackwardPlan {
   /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
   void run(const BackwardArgs& args, Stream stream = nullptr) const;
 
-  /// How many bytes AttentionArgs::workspace has, if it is given: 4 a row of Q and head, to a multiple of 256.
+  /// How many bytes AttentionArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256;
+  /// 0 for dV alone.
   std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;
-  const Explanation& explain() const;  ///< every kernel that a call may launch
+  const Explanation& explain() const;
 
   struct Impl;
   explicit BackwardPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -67,7 +77,7 @@ class FA2_API BackwardPlan {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Context::default_context().attention_backward(...).
+/// Context::default_context().attention_backward(...): of those gradients that `args` point to.
 FA2_API void attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
                                 Stream stream = nullptr);
 

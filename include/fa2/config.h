@@ -16,6 +16,9 @@ struct KernelConfig {
   /// 80: mma.sync fed by cp.async, on every GPU. 90: wgmma fed by TMA, on Hopper; a warp loads and the others
   /// compute.
   std::int32_t mainloop = 80;
+  /// What the kernel computes. 0: the forward. Of the backward, 1: delta, 2: dQ, 3: dK and dV, 4: dK, 5: dV; their tiles
+  /// are named from the side of what they compute: `tile_m` rows of Q or K a thread block, `tile_n` of the other a step.
+  std::int32_t pass = 0;
   std::int32_t tile_m = 64;  ///< query rows per thread block
   std::int32_t tile_n = 32;  ///< keys per step of the main loop
   std::int32_t warps = 4;    ///< that compute; each owns tile_m / warps query rows (split-Q)
@@ -39,6 +42,7 @@ struct KernelConfig {
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& field) {
     field("mainloop", self.mainloop);
+    field("pass", self.pass);
     field("tile_m", self.tile_m);
     field("tile_n", self.tile_n);
     field("warps", self.warps);
@@ -63,11 +67,11 @@ struct KernelConfig {
 FA2_API std::string to_string(const KernelConfig&);
 
 /// What pinning a main loop alone comes to: a config that can compute every problem which `mainloop` (80 or 90)
-/// computes at all. Any other number: the defaults above, with it.
-FA2_API KernelConfig default_config(std::int32_t mainloop);
+/// computes at all in this pass. Any other numbers: the defaults above, with them.
+FA2_API KernelConfig default_config(std::int32_t mainloop, std::int32_t pass = 0);
 
-/// The inverse of to_string. Fields left out are those of default_config() for the main loop that the text
-/// names, else for 80. Throws InvalidRequest naming every unknown field, bad number and repeated field.
+/// The inverse of to_string. Fields left out are those of default_config() for the main loop and the pass that the text
+/// names, else for 80 and the forward. Throws InvalidRequest naming every unknown field, bad number and repeated field.
 FA2_API KernelConfig parse_config(std::string_view);
 
 }  // namespace fa2

@@ -14,6 +14,11 @@ FA2_DEVICE void cp_async_16_zfill(SharedAddress destination, const void* source,
   machine->cp_async(destination, source, 16, source_bytes, site);
 }
 
+FA2_DEVICE void cp_async_4_zfill(SharedAddress destination, const void* source, int source_bytes,
+                                 Site site = {}) {
+  machine->cp_async(destination, source, 4, source_bytes, site);
+}
+
 FA2_DEVICE void cp_async_commit_group() {
   machine->cp_async_commit_group();
 }

@@ -70,4 +70,14 @@ FA2_DEVICE u32 cvt_rn_x2(float low, float high) {
   return rounded<Element>(low) | static_cast<u32>(rounded<Element>(high)) << 16;
 }
 
+struct Pair {
+  float low;
+  float high;
+};
+
+template <class Element>
+FA2_DEVICE Pair cvt_f32_x2(u32 packed) {
+  return {value_of<Element>(static_cast<u16>(packed)), value_of<Element>(static_cast<u16>(packed >> 16))};
+}
+
 }  // namespace fa2::ptx

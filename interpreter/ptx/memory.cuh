@@ -19,6 +19,10 @@ FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value, Site site = {}) 
   machine->store_shared(address, &value, 4, site);
 }
 
+FA2_DEVICE void ld_shared_f32_x2(SharedAddress address, float (&value)[2], Site site = {}) {
+  machine->load_shared(address, value, 8, site);
+}
+
 FA2_DEVICE Vector16 ld_shared_v4(SharedAddress address, Site site = {}) {
   Vector16 v;
   machine->load_shared(address, &v, 16, site);
@@ -45,6 +49,12 @@ FA2_DEVICE int ld_global_s32(const int* address, Site site = {}) {
   int value;
   machine->load_global(address, &value, 4, site);
   return value;
+}
+
+FA2_DEVICE Vector16 ld_global_v4(const void* address, Site site = {}) {
+  Vector16 v;
+  machine->load_global(address, &v, 16, site);
+  return v;
 }
 
 FA2_DEVICE void st_global_u16(void* address, u16 value, Site site = {}) {

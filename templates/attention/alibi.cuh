@@ -39,6 +39,10 @@ struct Alibi {
     return first_key >= diagonal(first_row + 16 * kM - 1) ? Side::after : Side::both;
   }
 
+  FA2_DEVICE float biased(float s, float slope, float distance) const {
+    return ptx::fma_rn(-slope, ptx::abs_f32(distance), s * params.scale);
+  }
+
   /// Scores are scaled too, an instruction with the bias.
   template <int kM, int kN>
   FA2_DEVICE void scale_and_bias(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
@@ -47,9 +51,7 @@ struct Alibi {
     if (side == Side::both) {
       for_each_score(scores, first_row, [&](int row) {
         const float slope = slope_of(row), distance = static_cast<float>(diagonal(row) - first_col);
-        return [=](float& s, int col) {
-          s = ptx::fma_rn(-slope, ptx::abs_f32(distance - static_cast<float>(col)), s * params.scale);
-        };
+        return [=](float& s, int col) { s = biased(s, slope, distance - static_cast<float>(col)); };
       });
     } else {
       for_each_score(scores, first_row, [&](int row) {
@@ -60,6 +62,17 @@ struct Alibi {
         };
       });
     }
+  }
+
+  /// The same of a tile whose rows are keys and whose columns are queries.
+  template <int kM, int kN>
+  FA2_DEVICE void scale_and_bias_keys(AccumulatorTile<kM, kN>& scores, int first_key, int first_query) const {
+    const float slope = slope_of(first_query);
+    const int first_diagonal = diagonal(first_query + fragment_col());
+    for_each_score(scores, first_key, [&](int key) {
+      const float distance = static_cast<float>(key - first_diagonal);
+      return [=](float& s, int col) { s = biased(s, slope, distance - static_cast<float>(col)); };
+    });
   }
 
   /// From key to key, on one side.

@@ -28,19 +28,7 @@ FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape&
                              SharedAddress shared) {
   const typename SharedLayout<Config>::OutputTile tile{shared};
   ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
-  FA2_UNROLL
-  for (int m = 0; m < kM; ++m) {
-    FA2_UNROLL
-    for (int n = 0; n < kN; ++n) {
-      const float(&v)[4] = output.value[m][n];
-      const int row = warp_row + 16 * m + fragment_row();
-      const u32 in_chunk = static_cast<u32>(fragment_col() * 2);
-      ptx::st_shared_u32(tile.chunk_address(row, 8 * n) + in_chunk,
-                         ptx::cvt_rn_x2<typename Config::Element>(v[0], v[1]));
-      ptx::st_shared_u32(tile.chunk_address(row + 8, 8 * n) + in_chunk,
-                         ptx::cvt_rn_x2<typename Config::Element>(v[2], v[3]));
-    }
-  }
+  round_into_tile<typename Config::Element>(tile, warp_row, output);
   ptx::bar_warp_sync();
   const int first_row = at.q_tile * Config::tile_m;
   store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(

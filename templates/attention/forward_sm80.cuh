@@ -2,19 +2,11 @@
 #pragma once
 
 #include "attention/epilogue.cuh"
+#include "attention/head_rows.cuh"
 #include "attention/mainloop_sm80.cuh"
 #include "attention/varlen_tiles.cuh"
 
 namespace fa2 {
-
-/// The rows of one head of a tensor, starting at `row`.
-template <int kCols>
-FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const Strides& strides, int batch, int head,
-                                       i64 row) {
-  return {static_cast<const u16*>(data) + batch * strides.batch_stride + head * strides.head_stride +
-              row * strides.row_stride,
-          strides.row_stride};
-}
 
 /// Q into shared memory, and on into registers where the config says so; the ring's first loads are under way
 /// on return.

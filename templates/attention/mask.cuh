@@ -9,6 +9,30 @@ namespace fa2 {
 
 enum class MaskKind { none, causal_bottom_right, causal_top_left };
 
+/// Sets columns at and after end_of(row) to `value`. of[0][0] stands in row `first_row` and column `first_col`.
+template <int kM, int kN, class EndOf>
+FA2_DEVICE void set_columns_from(AccumulatorTile<kM, kN>& of, int first_row, int first_col, float value,
+                                 const EndOf& end_of) {
+  for_each_score(of, first_row, [&](int row) {
+    const int end = end_of(row) - first_col - fragment_col();
+    return [=](float& score, int col) {
+      if (col >= end) score = value;
+    };
+  });
+}
+
+/// The same of columns before begin_of(row).
+template <int kM, int kN, class BeginOf>
+FA2_DEVICE void set_columns_before(AccumulatorTile<kM, kN>& of, int first_row, int first_col, float value,
+                                   const BeginOf& begin_of) {
+  for_each_score(of, first_row, [&](int row) {
+    const int begin = begin_of(row) - first_col - fragment_col();
+    return [=](float& score, int col) {
+      if (col < begin) score = value;
+    };
+  });
+}
+
 /// A row sees exactly the keys [visible_begin(row), visible_end(row)). Neither decreases with the row.
 template <class Config>
 struct Mask {
@@ -18,6 +42,8 @@ struct Mask {
 
   /// Whether visible_begin is ever above 0.
   static constexpr bool has_begin = Config::window_left;
+
+  FA2_DEVICE int rows() const { return shape.rows; }
 
   FA2_DEVICE int visible_begin(int row) const {
     if constexpr (!has_begin) return 0;
@@ -46,28 +72,17 @@ struct Mask {
   /// `first_key`.
   template <int kM, int kN>
   FA2_DEVICE void hide_last(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
-    const int first_col = first_key + fragment_col();
-    for_each_score(scores, first_row, [&](int row) {
-      const int end = visible_end(row) - first_col;
-      return [=](float& score, int col) {
-        if (col >= end) score = -ptx::infinity();
-      };
-    });
+    set_columns_from(scores, first_row, first_key, -ptx::infinity(),
+                     [&](int row) { return visible_end(row); });
   }
 
   /// The same of keys before visible_begin.
   template <int kM, int kN>
   FA2_DEVICE void hide_first(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
-    const int first_col = first_key + fragment_col();
-    for_each_score(scores, first_row, [&](int row) {
-      const int begin = visible_begin(row) - first_col;
-      return [=](float& score, int col) {
-        if (col < begin) score = -ptx::infinity();
-      };
-    });
+    set_columns_before(scores, first_row, first_key, -ptx::infinity(),
+                       [&](int row) { return visible_begin(row); });
   }
 
- private:
   /// The last key that a causal mask leaves to a row.
   FA2_DEVICE int diagonal_of(int row) const {
     const int query = RowMap<Config>::query(row);

@@ -81,4 +81,23 @@ struct AttentionParamsSm90 {
   unsigned* next_tile;   ///< 0 between launches; only for the dynamic scheduler
 };
 
+/// For the kernels of the backward.
+struct BackwardParams {
+  AttentionParams attention;  ///< of the forward; its O and LSE are inputs
+  const void* d_o;
+  const float* d_lse;  ///< shaped like LSE, or null
+  void* dq;
+  void* dk;
+  void* dv;
+  Strides d_o_strides;
+  Strides dq_strides;
+  Strides dk_strides;
+  Strides dv_strides;
+  float* delta;       ///< shaped like LSE: the sum of dO * O over a row, less dLSE
+  int k_tiles;        ///< ceil(seqlen_k / tile_m) of the kernel whose rows are keys
+  int kv_head_count;  ///< batch * heads_kv
+  int heads_kv;
+  int kv_heads_per_section;
+};
+
 }  // namespace fa2

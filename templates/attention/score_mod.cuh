@@ -14,7 +14,11 @@ struct ScorePosition {
   int key;
 };
 
-/// Of the rows of one tile. A variant that is a function of the score is its name in `modifies` and a line in modified().
+/// What the rows and the columns of a tile of scores are; the backward has both.
+enum class ScoreTile { queries_by_keys, keys_by_queries };
+
+/// Of the rows of one tile. A variant that is a function of the score is its name in `modifies`, a line in modified() and
+/// one in derivative().
 template <class Config>
 struct ScoreMod {
   static constexpr bool modifies = false;
@@ -34,29 +38,65 @@ struct ScoreMod {
   /// Of a scaled score, after softcap and ALiBi.
   FA2_DEVICE float modified(float score, const ScorePosition& /*position*/) const { return score; }
 
+  /// d modified() / d score, of the score that modified() takes.
+  FA2_DEVICE float derivative(float /*score*/, const ScorePosition& /*position*/) const { return 1.0f; }
+
   /// Scores stay without the scale, but negated where it is negative, so that a maximum stays one. With a bias or
   /// modified() they are scaled.
-  template <int kM, int kN>
-  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+  template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
+  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
     if constexpr (Config::softcap) softcap().apply(scores);
-    if constexpr (Config::alibi) {
-      alibi.scale_and_bias(scores, first_row, first_key);
+    scale_and_bias<kTile>(scores, first_row, first_col);
+    if constexpr (modifies)
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const ScorePosition& position) { s = modified(s, position); });
+  }
+
+  /// The same; and gradients with respect to what it leaves, in units of score, become those with respect to raw scores
+  /// times scale.
+  template <ScoreTile kTile, int kM, int kN>
+  FA2_DEVICE void apply_with_gradients(AccumulatorTile<kM, kN>& scores, AccumulatorTile<kM, kN>& gradients,
+                                       int first_row, int first_col) const {
+    if constexpr (Config::softcap) {
+      softcap().apply(scores);
+      softcap().apply_derivative(scores, gradients);
+    }
+    scale_and_bias<kTile>(scores, first_row, first_col);
+    if constexpr (modifies) {
+      AccumulatorTile<kM, kN> derivatives = scores;
+      for_each_position<kTile>(derivatives, first_row, first_col,
+                               [&](float& s, const ScorePosition& position) { s = derivative(s, position); });
+      for_each_pair(gradients, derivatives, [](float& gradient, float factor) { gradient *= factor; });
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const ScorePosition& position) { s = modified(s, position); });
+    }
+  }
+
+ private:
+  template <ScoreTile kTile, int kM, int kN>
+  FA2_DEVICE void scale_and_bias(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
+    if constexpr (Config::alibi && kTile == ScoreTile::queries_by_keys) {
+      alibi.scale_and_bias(scores, first_row, first_col);
+    } else if constexpr (Config::alibi) {
+      alibi.scale_and_bias_keys(scores, first_row, first_col);
     } else if constexpr (modifies) {
       for_each_score(scores, [&](float& s) { s *= params.scale; });
     } else if (params.scale < 0.0f) {
       scores.negate();
     }
-    if constexpr (modifies) modify(scores, first_row, first_key);
   }
 
- private:
-  template <int kM, int kN>
-  FA2_DEVICE void modify(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
-    const int first_col = first_key + fragment_col();
+  template <ScoreTile kTile, int kM, int kN, class F>
+  FA2_DEVICE void for_each_position(AccumulatorTile<kM, kN>& scores, int first_row, int first_col,
+                                    const F& f) const {
+    const int lane_col = first_col + fragment_col();
     for_each_score(scores, first_row, [&](int row) {
-      const int head = query_head<Config>(at, row);
-      const int query = RowMap<Config>::query(row);
-      return [=](float& s, int col) { s = modified(s, {at.batch, head, query, first_col + col}); };
+      return [=](float& s, int col) {
+        const bool rows_are_queries = kTile == ScoreTile::queries_by_keys;
+        const int query_row = rows_are_queries ? row : lane_col + col;
+        f(s, {at.batch, query_head<Config>(at, query_row), RowMap<Config>::query(query_row),
+              rows_are_queries ? lane_col + col : row});
+      };
     });
   }
 };

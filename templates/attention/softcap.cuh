@@ -28,6 +28,17 @@ struct Softcap {
       for_each_score(scores, [&](float& s) { s = params.factor * series(s, term(s)); });
     }
   }
+
+  /// Of gradients with respect to capped scores those with respect to the scores: times 1 - tanh^2.
+  template <int kM, int kN>
+  FA2_DEVICE void apply_derivative(const AccumulatorTile<kM, kN>& capped,
+                                   AccumulatorTile<kM, kN>& gradients) const {
+    const float per_limit = ptx::rcp_rn(params.limit);
+    for_each_pair(gradients, capped, [&](float& gradient, float s) {
+      const float tanh = s * per_limit;
+      gradient *= ptx::fma_rn(-tanh, tanh, 1.0f);
+    });
+  }
 };
 
 }  // namespace fa2

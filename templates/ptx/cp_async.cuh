@@ -18,6 +18,13 @@ FA2_DEVICE void cp_async_16_zfill(SharedAddress destination, const void* source,
                : "memory");
 }
 
+/// cp.async.ca 4 bytes, or zeros in their place. Both addresses are 4-byte aligned.
+FA2_DEVICE void cp_async_4_zfill(SharedAddress destination, const void* source, int source_bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(destination), "l"(source),
+               "r"(source_bytes)
+               : "memory");
+}
+
 FA2_DEVICE void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -113,4 +113,34 @@ FA2_DEVICE u32 cvt_rn_x2<BFloat16>(float low, float high) {
   return packed;
 }
 
+/// Two packed elements as floats.
+struct Pair {
+  float low;
+  float high;
+};
+
+/// cvt.f32.{f16,bf16}, exact. A bfloat16 is the upper half of a float.
+template <class Element>
+FA2_DEVICE Pair cvt_f32_x2(u32 packed);
+
+template <>
+FA2_DEVICE Pair cvt_f32_x2<Half>(u32 packed) {
+  Pair pair;
+  asm("{ .reg .b16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.f32.f16 %0, low;\n"
+      "cvt.f32.f16 %1, high; }"
+      : "=f"(pair.low), "=f"(pair.high)
+      : "r"(packed));
+  return pair;
+}
+
+template <>
+FA2_DEVICE Pair cvt_f32_x2<BFloat16>(u32 packed) {
+  Pair pair;
+  asm("mov.b32 %0, %1;" : "=f"(pair.low) : "r"(packed << 16));
+  asm("mov.b32 %0, %1;" : "=f"(pair.high) : "r"(packed & 0xffff0000u));
+  return pair;
+}
+
 }  // namespace fa2::ptx

@@ -20,6 +20,11 @@ FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+/// A float from each of two neighbouring words; 8-byte aligned.
+FA2_DEVICE void ld_shared_f32_x2(SharedAddress address, float (&value)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value[0]), "=f"(value[1]) : "r"(address) : "memory");
+}
+
 FA2_DEVICE Vector16 ld_shared_v4(SharedAddress address) {
   Vector16 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -53,6 +58,15 @@ FA2_DEVICE int ld_global_s32(const int* address) {
   int value;
   asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(address));
   return value;
+}
+
+FA2_DEVICE Vector16 ld_global_v4(const void* address) {
+  Vector16 v;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+               : "l"(address)
+               : "memory");
+  return v;
 }
 
 FA2_DEVICE void st_global_u16(void* address, u16 value) {

@@ -39,4 +39,18 @@ FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
   }
 }
 
+/// c += A B^T, A being rows [row, row + 16 kM) of a shared tile.
+template <class Element, int kM, int kN, class TileA, class TileB>
+FA2_DEVICE void gemm_nt(AccumulatorTile<kM, kN>& c, TileA a, int row, TileB b) {
+  FA2_UNROLL
+  for (int k = 0; k < TileA::cols; k += 16) gemm_nt_step<Element>(c, load_operand_a<kM>(a, row, k), b, k);
+}
+
+/// c += A B, A being accumulators that are rounded to Element.
+template <class Element, int kM, int kN, int kSteps, class Tile>
+FA2_DEVICE void gemm_nn(AccumulatorTile<kM, kN>& c, const AccumulatorTile<kM, kSteps>& a, Tile b) {
+  FA2_UNROLL
+  for (int k = 0; k < kSteps / 2; ++k) gemm_nn_step<Element>(c, round_to_operand_a<Element>(a, k), b, 16 * k);
+}
+
 }  // namespace fa2

@@ -3,6 +3,7 @@
 
 #include "ptx/ldmatrix.cuh"
 #include "ptx/math.cuh"
+#include "ptx/memory.cuh"
 #include "tile/shared_tile.cuh"
 
 namespace fa2 {
@@ -68,6 +69,19 @@ FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, const F& f) {
   for_each_score(scores, 0, [&](int) { return [&](float& score, int) { f(score); }; });
 }
 
+/// Calls f(a's, b's) with every two that stand in the same place.
+template <int kM, int kN, class F>
+FA2_DEVICE void for_each_pair(AccumulatorTile<kM, kN>& a, const AccumulatorTile<kM, kN>& b, const F& f) {
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) f(a.value[m][n][i], b.value[m][n][i]);
+    }
+  }
+}
+
 /// Of this lane's.
 template <int kM, int kN>
 FA2_DEVICE float largest_magnitude(AccumulatorTile<kM, kN>& scores) {
@@ -106,6 +120,22 @@ FA2_DEVICE OperandA<kM> round_to_operand_a(const AccumulatorTile<kM, kN>& tile, 
     }
   }
   return a;
+}
+
+/// Accumulators rounded to Element into a shared tile, from its row `first_row` on.
+template <class Element, int kM, int kN, class Tile>
+FA2_DEVICE void round_into_tile(Tile tile, int first_row, const AccumulatorTile<kM, kN>& values) {
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int n = 0; n < kN; ++n) {
+      const float(&v)[4] = values.value[m][n];
+      const int row = first_row + 16 * m + fragment_row();
+      const u32 in_chunk = static_cast<u32>(fragment_col() * 2);
+      ptx::st_shared_u32(tile.chunk_address(row, 8 * n) + in_chunk, ptx::cvt_rn_x2<Element>(v[0], v[1]));
+      ptx::st_shared_u32(tile.chunk_address(row + 8, 8 * n) + in_chunk, ptx::cvt_rn_x2<Element>(v[2], v[3]));
+    }
+  }
 }
 
 }  // namespace fa2

@@ -1,5 +1,6 @@
 // The grid and the parameters of a forward.
 #include <doctest/doctest.h>
+#include <operation/attention_params.h>
 #include <operation/forward_step.h>
 
 #include <cfloat>

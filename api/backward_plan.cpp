@@ -1,0 +1,64 @@
+// BackwardPlan: validate once, launch each step.
+#include <api/backward_plan.h>
+#include <api/boundary.h>
+#include <operation/validate.h>
+#include <runtime/device.h>
+#include <runtime/written_bytes.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace fa2 {
+namespace {
+
+/// Everything wrong with the arguments; the device's context is current.
+void require_usable(const BackwardPlan::Impl& plan, const BackwardArgs& args, OperandList operands) {
+  std::vector<Violation> found = violations_of(plan.problem, plan.gradients, args, operands);
+  std::vector<Violation> elsewhere;
+  if (plan.device != kInterpreterDevice) elsewhere = violations_of_residency(operands, plan.device);
+  if (found.empty() && elsewhere.empty()) return;
+  std::ranges::move(elsewhere, std::back_inserter(found));
+  throw InvalidRequest(std::move(found));
+}
+
+}  // namespace
+
+void BackwardPlan::Impl::run(const BackwardArgs& args, OperandList operands, Stream stream) const {
+  const ScopedContext context(device);
+  require_usable(*this, args, operands);
+  if (steps.empty()) return;
+  AttentionArgs forward = args.forward;
+  const bool borrows = forward.workspace == nullptr;
+  const StreamMemory lent = scratch->take(borrows ? scratch_bytes : 0, stream);
+  if (borrows) forward.workspace = lent.data();
+  WrittenBytes written;
+  const Call call{
+      .problem = problem, .args = forward, .operands = operands, .written = &written, .backward = &args};
+  for (const Step& step : steps) launch(step, call, stream);
+}
+
+void BackwardPlan::run(const BackwardArgs& args, Stream stream) const try {
+  impl_->run(args, backward_operands_of(impl_->problem, args, impl_->scratch_bytes), stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+std::size_t BackwardPlan::workspace_bytes() const {
+  return impl_->scratch_bytes;
+}
+const AttentionProblem& BackwardPlan::problem() const {
+  return impl_->problem;
+}
+const Explanation& BackwardPlan::explain() const {
+  return impl_->explanation;
+}
+
+BackwardArgs backward_args(const AttentionArgs& forward) {
+  BackwardArgs args;
+  args.forward = forward;
+  return args;
+}
+
+}  // namespace fa2

@@ -1,0 +1,14 @@
+// The kernels of the backward on mma.sync, fed by cp.async.
+#pragma once
+
+#include <generator/kernel_kind.h>
+
+namespace fa2 {
+
+extern const KernelKind kBackwardDelta;    ///< rowsum(dO * O)
+extern const KernelKind kBackwardQueries;  ///< dQ
+extern const KernelKind kBackwardKeys;     ///< dK and dV
+extern const KernelKind kBackwardDk;       ///< dK alone
+extern const KernelKind kBackwardDv;       ///< dV alone
+
+}  // namespace fa2

@@ -1,0 +1,115 @@
+// The numbers of an AttentionParams.
+#include <generator/kernel_kind.h>
+#include <generator/sequences.h>
+#include <generator/visible_keys.h>
+#include <operation/attention_params.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace fa2 {
+namespace {
+
+/// A window's width, as far as it makes a difference: sums with rows and keys stay below 2^31.
+int width_of(const std::optional<std::int64_t>& width, std::int64_t longest) {
+  return static_cast<int>(std::min(width.value_or(0), longest));
+}
+
+/// tanh(x) = x (1 + x^2 (kCubic + kQuintic x^2)) up to |x| = kSeriesEnd: relative error 4.9e-7, a least-squares fit weighted
+/// until its largest error is as small as it gets. The kernel takes the square completed, which needs an instruction less.
+SoftcapParams softcap_params(float softcap, float scale) {
+  constexpr double kCubic = -0.333245713, kQuintic = 0.128764193, kSeriesEnd = 0.25;
+  const double per_score = double{scale} / softcap;  // x of a score before the scale
+  const double x = std::max(std::fabs(per_score), 1e-9),
+               x2 = x * x;  // below that every finite score is in the series
+  const double shift = kCubic / (2 * kQuintic * x2), factor = kQuintic * x2 * x2;
+  const auto narrow = [](double value) {
+    return static_cast<float>(std::clamp<double>(value, -FLT_MAX, FLT_MAX));
+  };
+  return {.series_end = narrow(kSeriesEnd / x),
+          .last_term = narrow(kSeriesEnd * kSeriesEnd / x2 + shift),
+          .shift = narrow(shift),
+          .constant = narrow(1 / factor - shift * shift),
+          .factor = narrow(factor),
+          .factor_log2 = narrow(factor * scale * std::numbers::log2e),
+          .exponent = narrow(2 * std::numbers::log2e * per_score),
+          .limit = narrow(1 / per_score)};
+}
+
+}  // namespace
+
+AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& config) {
+  const std::int64_t heads = p.heads_q / config.packed_heads;
+  const std::int64_t q_rows = p.seqlen_q * config.packed_heads;
+  AttentionParams params{};
+  params.seqlen_q = static_cast<int>(p.seqlen_q);
+  params.q_rows = static_cast<int>(q_rows);
+  params.seqlen_k = static_cast<int>(p.seqlen_k);
+  params.heads_q = static_cast<int>(heads);
+  params.queries_per_kv = static_cast<int>(heads / p.heads_kv);
+  params.q_tiles = static_cast<int>((q_rows + config.tile_m - 1) / config.tile_m);
+  params.head_count = static_cast<int>(p.batch * heads);
+  params.heads_per_section = heads_per_section(p, config);
+  params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
+  params.window_right = width_of(p.window_right, p.seqlen_q);
+  params.first_key = static_cast<int>(visible_keys(p).first);
+  params.sequences.total_q = static_cast<int>(q_entries(p).rows);
+  params.sequences.total_k = static_cast<int>(k_entries(p).rows);
+  params.sequences.batch = static_cast<int>(p.batch);
+  return params;
+}
+
+Strides ref(const TensorStrides& strides) {
+  return {strides.batch, strides.head, strides.row};
+}
+
+void add_call(AttentionParams& params, const AttentionProblem& p, const AttentionArgs& args) {
+  params.q = args.q;
+  params.k = args.k;
+  params.v = args.v;
+  params.o = args.o;
+  params.lse = args.lse;
+  params.q_strides = ref(args.q_strides);
+  params.k_strides = ref(args.k_strides);
+  params.v_strides = ref(args.v_strides);
+  params.o_strides = ref(args.o_strides);
+  params.scale =
+      args.softmax_scale ? *args.softmax_scale : static_cast<float>(1 / std::sqrt(double(p.head_dim)));
+  params.scale_log2 = scale_log2(params.scale);
+  params.signed_scale_log2 = std::copysign(params.scale_log2, params.scale);
+  if (p.softcap) params.softcap = softcap_params(args.softcap, params.scale);
+  params.alibi_slopes = args.alibi_slopes;
+  params.alibi_batch_stride = args.alibi_slopes_per_batch ? p.heads_q : 0;
+  params.sinks = args.sinks;
+  params.sequences.cu_seqlens_q = args.cu_seqlens_q;
+  params.sequences.cu_seqlens_k = args.cu_seqlens_k;
+  params.sequences.seqused_q = args.seqused_q;
+  params.sequences.seqused_k = args.seqused_k;
+  const float infinity = std::numeric_limits<float>::infinity();
+  params.empty_row_lse = args.empty_row_lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
+}
+
+int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
+  if (p.mask == MaskKind::none) return 1;
+  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads,
+                     groups = p.varlen ? p.heads_kv : p.batch * p.heads_kv;
+  std::int64_t most_heads = 64;
+  if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {
+    const std::int64_t head_bytes =
+        std::max<std::int64_t>(1, p.seqlen_k * (p.head_dim + p.head_dim_v) * 2 / group);
+    most_heads = std::clamp<std::int64_t>(section_bytes / head_bytes, 16, 32);
+  }
+  const std::int64_t most = std::max<std::int64_t>(1, most_heads / group);
+  const std::int64_t sections = std::max<std::int64_t>(1, (groups + most - 1) / most);
+  return static_cast<int>((groups + sections - 1) / sections * group);
+}
+
+float scale_log2(float scale) {
+  const double exact = std::fabs(static_cast<double>(scale)) * std::numbers::log2e;
+  return static_cast<float>(std::clamp<double>(exact, FLT_MIN, FLT_MAX));
+}
+
+}  // namespace fa2

@@ -1,0 +1,107 @@
+// dK and dV of one tile of keys, on mma.sync and cp.async (FlashAttention-2, Algorithm 2). Rows are keys and columns
+// queries: P^T and dS^T are operands as they stand in registers.
+#pragma once
+
+#include "attention/backward_ring.cuh"
+#include "attention/backward_store.cuh"
+#include "attention/head_rows.cuh"
+#include "attention/queries_of_keys.cuh"
+#include "attention/score_gradient.cuh"
+#include "tile/gemm.cuh"
+
+namespace fa2 {
+
+/// The tile that a block computes: the first keys are seen by most queries, and come first.
+template <class Config>
+FA2_DEVICE TileCoordinates key_tile_of(const BackwardParams& params, u32 block) {
+  const TileCoordinates found =
+      tile_in_sections(block, params.k_tiles, params.kv_head_count, params.kv_heads_per_section);
+  return {params.k_tiles - 1 - found.q_tile, found.head % params.heads_kv, found.head / params.heads_kv};
+}
+
+/// One warp's rows of dK and dV over every query of a group's heads.
+template <class Config>
+struct KeyGradients {
+  using Element = typename Config::Element;
+  using Layout = BackwardLayout<Config>;
+  static constexpr int m_tiles = Config::tile_m / (16 * Config::warps);
+  // What is not computed is not touched.
+  AccumulatorTile<m_tiles, Layout::padded_dim / 8> dk;
+  AccumulatorTile<m_tiles, Layout::padded_dim_v / 8> dv;
+
+  /// Of one query head.
+  template <class Ring>
+  FA2_DEVICE void add_head(const QueriesOfKeys<Config>& queries, const ScoreMod<Config>& score_mod,
+                           Ring& ring, typename Layout::OwnTile k, typename Layout::OwnTileV v, int tile_row,
+                           int warp_row) {
+    for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
+      ring.await(n);
+      AccumulatorTile<m_tiles, Config::tile_n / 8> scores, gradients;
+      scores.clear();
+      gradients.clear();
+      gemm_nt<Element>(scores, k, warp_row, ring.first_tile());  // S^T = K Q^T
+      if constexpr (Config::computes_ds)
+        gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
+      const ColumnStatistics<m_tiles, Config::tile_n> statistics{ring.statistics_tile()};
+      to_probabilities_and_gradients<ScoreTile::keys_by_queries>(scores, gradients, score_mod, ring.blocks,
+                                                                 queries, statistics, tile_row + warp_row, n);
+      if constexpr (Config::computes_dv) gemm_nn<Element>(dv, scores, ring.second_tile());    // dV += P^T dO
+      if constexpr (Config::computes_dk) gemm_nn<Element>(dk, gradients, ring.first_tile());  // dK += dS^T Q
+      ring.pop(n);
+    }
+  }
+};
+
+template <class Config>
+FA2_DEVICE void backward_keys(const BackwardParams& params) {
+  using Layout = BackwardLayout<Config>;
+  const AttentionParams& attention = params.attention;
+  TileCoordinates at = key_tile_of<Config>(params, ptx::block_index());
+  const int kv_head = at.head;
+  const Mask<Config> mask = mask_of<Config>(attention, shape_of<Config>(attention, at.batch));
+  const SequenceShape& shape = mask.shape;
+  const QueriesOfKeys<Config> queries{mask};
+  const int tile_row = at.q_tile * Config::tile_m;
+  const int warp_row = ptx::warp_index() * 16 * KeyGradients<Config>::m_tiles;
+  const i64 first_row = static_cast<i64>(shape.k_begin) + tile_row;
+
+  const SharedAddress shared = ptx::dynamic_shared();
+  const typename Layout::OwnTile k{shared};
+  const typename Layout::OwnTileV v{shared + Layout::OwnTile::bytes};
+  load_own_tile<Config>(
+      k, head_rows<Config::head_dim>(attention.k, attention.k_strides, shape.k_entry, kv_head, first_row),
+      shape.seqlen_k - tile_row);
+  load_own_tile<Config>(
+      v, head_rows<Config::head_dim_v>(attention.v, attention.v_strides, shape.k_entry, kv_head, first_row),
+      shape.seqlen_k - tile_row);
+
+  KeyGradients<Config> gradients;
+  if constexpr (Config::computes_dk) gradients.dk.clear();
+  if constexpr (Config::computes_dv) gradients.dv.clear();
+  for (int i = 0; i < attention.queries_per_kv; ++i) {
+    at.head = kv_head * attention.queries_per_kv + i;
+    const i64 statistics = first_statistic<Config>(attention, shape, at.head);
+    BackwardRing<Config, QueryBlocks<Config>> ring{
+        head_rows<Config::head_dim>(attention.q, attention.q_strides, shape.q_entry, at.head, shape.q_begin),
+        head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape.q_entry, at.head, shape.q_begin),
+        {attention.lse + statistics, params.delta + statistics},
+        key_blocks(queries, tile_row, Config::tile_m),
+        shared + Layout::ring_start,
+        0};
+    if (i > 0) ptx::bar_sync();  // others may still read the last head's last block
+    ring.start();
+    gradients.add_head(queries, score_mod_of<Config>(attention, shape, at), ring, k, v, tile_row, warp_row);
+  }
+  await_own_tiles();
+  const int rows = shape.seqlen_k - tile_row;
+  if constexpr (Config::computes_dk)
+    store_gradient<Config>(
+        k, warp_row, gradients.dk, attention.scale,
+        head_rows<Config::head_dim>(params.dk, params.dk_strides, shape.k_entry, kv_head, first_row), rows);
+  if constexpr (Config::computes_dv)
+    store_gradient<Config>(
+        v, warp_row, gradients.dv, 1.0f,
+        head_rows<Config::head_dim_v>(params.dv, params.dv_strides, shape.k_entry, kv_head, first_row), rows);
+}
+
+}  // namespace fa2

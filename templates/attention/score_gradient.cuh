@@ -1,0 +1,112 @@
+// From scores and dP to P and dS (FlashAttention-2, Algorithm 2, lines 11 to 14).
+#pragma once
+
+#include "attention/key_blocks.cuh"
+#include "attention/score_mod.cuh"
+
+namespace fa2 {
+
+/// LSE as the exponents of P take it: in units of log2(e), +inf for a row that sees no key, whichever infinity stands for
+/// it.
+FA2_DEVICE float exponent_offset(float lse) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  return lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E;
+}
+
+/// LSE and delta where queries are the rows: in registers.
+template <int kM>
+struct RowStatistics {
+  float offset[kM][2];  ///< exponent_offset() of LSE
+  float delta[kM][2];
+
+  /// Calls f(m, i, offset) for what this lane has of the columns of block n of 8.
+  template <class F>
+  FA2_DEVICE void for_each_offset(int, const F& f) const {
+    visit(offset, f);
+  }
+  template <class F>
+  FA2_DEVICE void for_each_delta(int, const F& f) const {
+    visit(delta, f);
+  }
+
+ private:
+  template <class F>
+  FA2_DEVICE static void visit(const float (&of)[kM][2], const F& f) {
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) f(m, i, of[m][i / 2]);
+    }
+  }
+};
+
+/// Where queries are the kColumns columns: in shared memory, LSE and after it delta.
+template <int kM, int kColumns>
+struct ColumnStatistics {
+  SharedAddress base;
+
+  template <class F>
+  FA2_DEVICE void for_each_offset(int n, const F& f) const {
+    visit(
+        base, n, [](float lse) { return exponent_offset(lse); }, f);
+  }
+  template <class F>
+  FA2_DEVICE void for_each_delta(int n, const F& f) const {
+    visit(
+        base + 4 * kColumns, n, [](float delta) { return delta; }, f);
+  }
+
+ private:
+  template <class Of, class F>
+  FA2_DEVICE static void visit(SharedAddress of_columns, int n, const Of& of, const F& f) {
+    float value[2];
+    ptx::ld_shared_f32_x2(of_columns + static_cast<u32>((8 * n + fragment_col()) * 4), value);
+    value[0] = of(value[0]);
+    value[1] = of(value[1]);
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) f(m, i, value[i % 2]);
+    }
+  }
+};
+
+/// In place: of raw scores P, and of dP = dO V^T the gradients with respect to raw scores, but for the scale.
+/// `statistics`: of the queries, as rows or as columns.
+template <ScoreTile kTile, class Config, class Visible, class Statistics, int kM, int kN>
+FA2_DEVICE void to_probabilities_and_gradients(AccumulatorTile<kM, kN>& scores,
+                                               AccumulatorTile<kM, kN>& gradients,
+                                               const ScoreMod<Config>& score_mod,
+                                               const KeyBlocks<Config, Visible>& blocks,
+                                               const Visible& visible, const Statistics& statistics,
+                                               int first_row, int n) {
+  const int first_col = n * Config::tile_n;
+  if constexpr (Config::computes_ds) {
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c)
+      statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
+  }
+  score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col);
+  // An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
+  if (blocks.hides_last_keys(n)) {
+    const auto end_of = [&](int row) { return visible.visible_end(row); };
+    set_columns_from(scores, first_row, first_col, -ptx::infinity(), end_of);
+    set_columns_from(gradients, first_row, first_col, 0.0f, end_of);
+  }
+  if (blocks.hides_first_keys(n)) {
+    const auto begin_of = [&](int row) { return visible.visible_begin(row); };
+    set_columns_before(scores, first_row, first_col, -ptx::infinity(), begin_of);
+    set_columns_before(gradients, first_row, first_col, 0.0f, begin_of);
+  }
+  const float scale_log2 = score_mod.scale_log2();
+  FA2_UNROLL
+  for (int c = 0; c < kN; ++c) {
+    statistics.for_each_offset(c, [&](int m, int i, float offset) {
+      float& score = scores.value[m][c][i];
+      score = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, -offset));
+      gradients.value[m][c][i] *= score;
+    });
+  }
+}
+
+}  // namespace fa2
