@@ -27,6 +27,11 @@ SequenceRows find(const Side& side, std::int64_t b) {
   return rows;
 }
 
+/// A sequence's first row of head h, counting those of all entries and heads.
+std::int64_t first_row(const Tensor& t, const SequenceRows& rows, std::int64_t h) {
+  return (rows.entry * t.heads + h) * t.rows + rows.begin;
+}
+
 }  // namespace
 
 std::vector<Sequence> sequences_of(const AttentionProblem& p, const AttentionArgs& tables) {
@@ -52,14 +57,44 @@ AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& seq
   return alone;
 }
 
+ScoreRule rule_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t b) {
+  ScoreRule alone = rule;
+  if (p.alibi && rule.numbers.alibi_slopes_per_batch) alone.numbers.alibi_slopes += b * p.heads_q;
+  alone.numbers.alibi_slopes_per_batch = false;
+  return alone;
+}
+
 Tensor rows_of(const Tensor& tensor, const SequenceRows& rows) {
   Tensor part{1, tensor.heads, rows.count, tensor.dim, {}};
   for (std::int64_t h = 0; h < tensor.heads; ++h) {
-    const std::int64_t row = (rows.entry * tensor.heads + h) * tensor.rows + rows.begin;
-    const auto first = tensor.values.begin() + row * tensor.dim;
+    const auto first = tensor.values.begin() + first_row(tensor, rows, h) * tensor.dim;
     part.values.insert(part.values.end(), first, first + rows.count * tensor.dim);
   }
   return part;
+}
+
+std::vector<double> rows_of(const std::vector<double>& numbers, const Tensor& like,
+                            const SequenceRows& rows) {
+  std::vector<double> part;
+  for (std::int64_t h = 0; h < like.heads; ++h) {
+    const auto first = numbers.begin() + first_row(like, rows, h);
+    part.insert(part.end(), first, first + rows.count);
+  }
+  return part;
+}
+
+void put_rows(const Tensor& part, const SequenceRows& rows, Tensor& tensor) {
+  const std::int64_t size = rows.count * tensor.dim;
+  for (std::int64_t h = 0; h < tensor.heads; ++h) {
+    std::copy_n(part.values.begin() + h * size, size,
+                tensor.values.begin() + first_row(tensor, rows, h) * tensor.dim);
+  }
+}
+
+void put_rows(const std::vector<double>& part, const SequenceRows& rows, const Tensor& like,
+              std::vector<double>& numbers) {
+  for (std::int64_t h = 0; h < like.heads; ++h)
+    std::copy_n(part.begin() + h * rows.count, rows.count, numbers.begin() + first_row(like, rows, h));
 }
 
 }  // namespace fa2::reference

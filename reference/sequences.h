@@ -25,8 +25,16 @@ struct Sequence {
 /// Without varlen, whole entries.
 std::vector<Sequence> sequences_of(const AttentionProblem& problem, const AttentionArgs& tables);
 
-/// The sequence by itself: a batch of one, of these rows of Q, K and V.
+/// Sequence `b` by itself: a batch of one, of these rows of Q, K and V, by its own numbers.
 AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& sequence);
+ScoreRule rule_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t b);
 Tensor rows_of(const Tensor& tensor, const SequenceRows& rows);
+/// Numbers of rows, one a row: `like` has their entries, heads and rows.
+std::vector<double> rows_of(const std::vector<double>& numbers, const Tensor& like, const SequenceRows& rows);
+
+/// The inverse of rows_of().
+void put_rows(const Tensor& part, const SequenceRows& rows, Tensor& tensor);
+void put_rows(const std::vector<double>& part, const SequenceRows& rows, const Tensor& like,
+              std::vector<double>& numbers);
 
 }  // namespace fa2::reference

@@ -1,0 +1,201 @@
+// What attention and its gradients share: the probabilities of a few rows, in float64 or in the rounded steps of a
+// framework in 16 bits.
+#pragma once
+
+#include <generator/float_bits.h>
+#include <reference/attention_reference.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace fa2::reference {
+
+constexpr std::int64_t kRows = 16;  ///< query rows per unit of work
+constexpr std::int64_t kKeys = 64;  ///< keys per inner loop
+
+/// Query i sees the keys [begin, end).
+struct KeyRange {
+  std::int64_t begin, end;
+};
+KeyRange visible_keys(const AttentionProblem& problem, std::int64_t i);
+
+/// Arithmetic of the reference: nothing is rounded on the way.
+struct Exact {
+  using Real = double;
+  double stored(double x) const { return x; }
+  double score(double s) const { return s; }
+  double probability(double p, double sum) const { return p / sum; }
+  double output(double o, double /*sum*/) const { return o; }
+};
+
+/// Arithmetic of the unfused baseline: float32 inside an operation, its result stored in 16 bits.
+struct Unfused {
+  using Real = float;
+  DType dtype;
+  float stored(float x) const { return round_to(x, dtype); }
+  float score(float s) const { return stored(s); }
+  float probability(float p, float sum) const { return stored(p / sum); }
+  float output(float o, float /*sum*/) const { return stored(o); }
+};
+
+struct Inputs {
+  const AttentionProblem& problem;  ///< normalized, without varlen
+  const Tensor& q;
+  const Tensor& k;
+  const Tensor& v;
+  const ScoreRule& rule;
+};
+
+inline std::size_t offset_of(const Tensor& t, std::int64_t batch, std::int64_t head, std::int64_t row) {
+  return static_cast<std::size_t>(((batch * t.heads + head) * t.rows + row) * t.dim);
+}
+
+/// sums += factor * row.
+template <class Real>
+void add(Real factor, const float* row, std::int64_t dim, Real* sums) {
+  for (std::int64_t d = 0; d < dim; ++d) sums[d] += factor * static_cast<Real>(row[d]);
+}
+
+/// products (rows, keys) = A (rows, dim) times the transpose of B (keys, dim). B goes through a transposed block so
+/// that the inner loop runs over neighbouring keys.
+template <class Real>
+void multiply(const float* a, std::int64_t rows, const float* b, std::int64_t keys, std::int64_t dim,
+              std::vector<Real>& products) {
+  products.resize(static_cast<std::size_t>(rows * keys));
+  std::vector<Real> transposed(static_cast<std::size_t>(dim * kKeys));
+  for (std::int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+    const std::int64_t width = std::min(kKeys, keys - j0);
+    for (std::int64_t j = 0; j < width; ++j) {
+      for (std::int64_t d = 0; d < dim; ++d)
+        transposed[static_cast<std::size_t>(d * kKeys + j)] = static_cast<Real>(b[(j0 + j) * dim + d]);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Real sums[kKeys] = {};
+      for (std::int64_t d = 0; d < dim; ++d) {
+        const Real factor = static_cast<Real>(a[r * dim + d]);
+        const Real* neighbours = transposed.data() + d * kKeys;
+        for (std::int64_t j = 0; j < kKeys; ++j) sums[j] += factor * neighbours[j];
+      }
+      std::copy_n(sums, width, products.data() + r * keys + j0);
+    }
+  }
+}
+
+/// Probabilities of rows [first, first + count()) of one batch and query head. The buffers live as long as their
+/// thread.
+template <class Arithmetic>
+class RowBlock {
+ public:
+  using Real = typename Arithmetic::Real;
+
+  RowBlock(const Inputs& in, Arithmetic arithmetic) : in_(in), arithmetic_(arithmetic) {}
+
+  void compute(std::int64_t batch, std::int64_t head, std::int64_t first) {
+    const AttentionProblem& p = in_.problem;
+    const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
+    first_ = first;
+    count_ = std::min(kRows, p.seqlen_q - first);
+    begin_ = visible_keys(p, first).begin;
+    keys_ = std::max<std::int64_t>(visible_keys(p, first + count_ - 1).end - begin_, 0);
+    sink_ = p.sinks ? double{in_.rule.numbers.sinks[head]} : -kInfinity;
+    rows_.assign(static_cast<std::size_t>(count_), {});
+    multiply(in_.q.values.data() + offset_of(in_.q, batch, head, first), count_,
+             in_.k.values.data() + offset_of(in_.k, batch, kv_head, begin_), keys_, p.head_dim, products_);
+    probabilities_.resize(static_cast<std::size_t>(count_ * keys_));
+    for (std::int64_t r = 0; r < count_; ++r) {
+      score(batch, head, r);
+      softmax(r);
+    }
+  }
+
+  std::int64_t count() const { return count_; }  ///< of rows
+  std::int64_t begin() const { return begin_; }  ///< the first key that some row sees
+  std::int64_t keys() const { return keys_; }    ///< how many from there on some row sees
+
+  /// Those that row r sees, from begin() on.
+  KeyRange keys_of(std::int64_t r) const {
+    const KeyRange keys = visible_keys(in_.problem, first_ + r);
+    return {keys.begin - begin_, keys.end - begin_};
+  }
+  /// Of the keys from begin() on. What row r does not see has none.
+  const Real* probabilities(std::int64_t r) const { return probabilities_.data() + r * keys_; }
+  /// Q K^T.
+  const Real* products(std::int64_t r) const { return products_.data() + r * keys_; }
+  /// Of probabilities before they are divided by it; 1 without a key.
+  Real sum(std::int64_t r) const { return rows_[static_cast<std::size_t>(r)].sum; }
+  double lse(std::int64_t r, double empty_row_lse) const {
+    if (has_sink() || keys_of(r).begin != keys_of(r).end) return rows_[static_cast<std::size_t>(r)].lse;
+    return empty_row_lse;
+  }
+  double sink_probability(std::int64_t r) const {
+    return has_sink() ? std::exp(sink_ - rows_[static_cast<std::size_t>(r)].lse) : 0;
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  struct Row {
+    Real sum = 1;
+    double lse = 0;
+  };
+
+  bool has_sink() const { return sink_ > -kInfinity; }
+
+  /// Products of row r become scores.
+  void score(std::int64_t batch, std::int64_t head, std::int64_t r) {
+    Real* const scores = probabilities_.data() + r * keys_;
+    for (std::int64_t j = 0; j < keys_; ++j) {
+      const double product = static_cast<double>(products(r)[j]);
+      scores[j] = arithmetic_.score(
+          static_cast<Real>(score_of(in_.problem, in_.rule, batch, head, first_ + r, begin_ + j, product)));
+    }
+  }
+
+  /// Scores of row r become probabilities.
+  void softmax(std::int64_t r) {
+    const KeyRange keys = keys_of(r);
+    auto& [sum, lse] = rows_[static_cast<std::size_t>(r)];
+    lse = sink_;
+    if (keys.begin == keys.end) return;
+    Real* const p = probabilities_.data() + r * keys_ + keys.begin;
+    Real* const end = p + (keys.end - keys.begin);
+    const Real maximum = std::max(*std::max_element(p, end), static_cast<Real>(sink_));
+    sum = has_sink() ? std::exp(static_cast<Real>(sink_) - maximum) : Real{0};
+    for (Real* s = p; s != end; ++s) sum += * s = std::exp(*s - maximum);
+    for (Real* s = p; s != end; ++s) *s = arithmetic_.probability(*s, sum);
+    lse = static_cast<double>(maximum) + std::log(static_cast<double>(sum));
+  }
+
+  const Inputs in_;
+  const Arithmetic arithmetic_;
+  std::int64_t first_ = 0, count_ = 0, begin_ = 0, keys_ = 0;
+  double sink_ = 0;
+  std::vector<Real> products_, probabilities_;
+  std::vector<Row> rows_;
+};
+
+/// O = P V of a block's rows, unseen keys skipped: whatever lies there must not matter.
+template <class Arithmetic>
+void weigh(const RowBlock<Arithmetic>& block, const Tensor& v, std::int64_t batch, std::int64_t kv_head,
+           Arithmetic arithmetic, std::vector<typename Arithmetic::Real>& o) {
+  const std::int64_t dim = v.dim;
+  const float* const first = v.values.data() + offset_of(v, batch, kv_head, block.begin());
+  o.assign(static_cast<std::size_t>(block.count() * dim), 0);
+  for (std::int64_t j0 = 0; j0 < block.keys(); j0 += kKeys) {  // the block of V stays in cache for all rows
+    for (std::int64_t r = 0; r < block.count(); ++r) {
+      const KeyRange keys = block.keys_of(r);
+      const std::int64_t end = std::min(j0 + kKeys, keys.end);
+      for (std::int64_t j = std::max(j0, keys.begin); j < end; ++j)
+        add(block.probabilities(r)[j], first + j * dim, dim, o.data() + r * dim);
+    }
+  }
+  for (std::int64_t i = 0; i < block.count() * dim; ++i) {
+    auto& x = o[static_cast<std::size_t>(i)];
+    x = arithmetic.output(x, block.sum(i / dim));
+  }
+}
+
+}  // namespace fa2::reference
