@@ -120,6 +120,12 @@ double score_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t b
   return score;
 }
 
+double score_slope_of(const AttentionProblem& p, const ScoreRule& rule, double product) {
+  if (!p.softcap) return 1;
+  const double capped = std::tanh(product * rule.scale / double{rule.numbers.softcap});
+  return 1 - capped * capped;
+}
+
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                      const ScoreRule& rule, EmptyRowLse empty_row_lse) {
   return attention(problem.normalized(), q, k, v, rule, Exact{}, empty_row_lse);

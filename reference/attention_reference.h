@@ -47,6 +47,9 @@ struct ScoreRule {
 double score_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
                 std::int64_t i, std::int64_t j, double product);
 
+/// Its derivative by scale * product.
+double score_slope_of(const AttentionProblem& problem, const ScoreRule& rule, double product);
+
 /// float64 throughout. All cores.
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                      const ScoreRule& rule, EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);

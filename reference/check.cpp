@@ -1,6 +1,7 @@
 // The numerics contract: how far an output may be from the float64 reference.
 #include <fmt/format.h>
 #include <reference/attention_reference.h>
+#include <reference/gradients.h>
 #include <reference/sequences.h>
 
 #include <algorithm>
@@ -101,6 +102,40 @@ void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdic
                   worst.index / rows % heads, worst.index % rows, lse[worst.index], ref.lse[worst.index]);
 }
 
+/// A contract: of a dtype's baseline, `factor` times whose error is allowed, for so many elements.
+struct Allowance {
+  DType dtype;
+  int factor;
+  std::size_t elements;  ///< that there are to compare
+};
+
+/// The verdict without the word that its message begins with.
+Verdict compare(const Tensor& out, const Tensor& ref, const Tensor& baseline, const Allowance& allowance) {
+  Verdict verdict;
+  if (!same_shape(out, ref)) {
+    verdict.message = fmt::format("output has shape {}, expected {}", shape_text(out), shape_text(ref));
+    return verdict;
+  }
+  const auto& [dtype, factor, elements] = allowance;
+  verdict.baseline_error = baseline_error_of(baseline, ref, dtype);
+  verdict.limit = factor * verdict.baseline_error + 1e-5;
+  const Worst worst = worst_error(out, ref);
+  verdict.error = worst.error;
+  const std::size_t skipped = worst.skipped - (ref.values.size() - elements);
+  const bool compared = elements == 0 || skipped < elements;
+  verdict.ok = compared && worst.error <= verdict.limit;
+  verdict.message = fmt::format("error {:.3g}, limit {:.3g} ({} x {:.3g} of the {} baseline + 1e-5)",
+                                worst.error, verdict.limit, factor, verdict.baseline_error, to_string(dtype));
+  if (!compared) {
+    verdict.message += "; nothing was compared";
+  } else if (!verdict.ok) {
+    verdict.message += fmt::format(", worst first at {}: {} instead of {}", index_text(out, worst.index),
+                                   out.values[worst.index], ref.values[worst.index]);
+  }
+  if (skipped != 0) verdict.message += fmt::format("; {} elements without a finite reference", skipped);
+  return verdict;
+}
+
 }  // namespace
 
 Errors errors_of(const Tensor& out, const Tensor& ref) {
@@ -118,33 +153,18 @@ Errors errors_of(const Tensor& out, const Tensor& ref) {
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
               const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,
               EmptyRowLse empty_row_lse) {
-  Verdict verdict;
   const Result ref = attention_f64(problem, q, k, v, rule, empty_row_lse);
-  if (!same_shape(out, ref.o)) {
-    verdict.message =
-        fmt::format("FAILED: output has shape {}, expected {}", shape_text(out), shape_text(ref.o));
-    return verdict;
-  }
-  verdict.baseline_error =
-      baseline_error_of(attention_baseline(problem, q, k, v, rule), ref.o, problem.dtype);
-  verdict.limit = 2 * verdict.baseline_error + 1e-5;
-  const Worst worst = worst_error(out, ref.o);
-  verdict.error = worst.error;
-  const std::size_t elements = elements_of_sequences(problem, rule, ref.o),
-                    skipped = worst.skipped - (ref.o.values.size() - elements);
-  const bool compared = elements == 0 || skipped < elements;
-  verdict.ok = compared && worst.error <= verdict.limit;
-  verdict.message = fmt::format("error {:.3g}, limit {:.3g} (2 x {:.3g} of the {} baseline + 1e-5)",
-                                worst.error, verdict.limit, verdict.baseline_error, to_string(problem.dtype));
-  if (!compared) {
-    verdict.message += "; nothing was compared";
-  } else if (!verdict.ok) {
-    verdict.message += fmt::format(", worst first at {}: {} instead of {}", index_text(out, worst.index),
-                                   out.values[worst.index], ref.o.values[worst.index]);
-  }
-  if (skipped != 0) verdict.message += fmt::format("; {} elements without a finite reference", skipped);
-  if (lse != nullptr) check_lse(*lse, ref, verdict);
+  Verdict verdict = compare(out, ref.o, attention_baseline(problem, q, k, v, rule),
+                            {problem.dtype, 2, elements_of_sequences(problem, rule, ref.o)});
+  if (lse != nullptr && same_shape(out, ref.o)) check_lse(*lse, ref, verdict);
   verdict.message = (verdict.ok ? "ok: " : "FAILED: ") + verdict.message;
+  return verdict;
+}
+
+Verdict check_gradient(const std::string& name, DType dtype, const Tensor& out, const Tensor& ref,
+                       const Tensor& baseline) {
+  Verdict verdict = compare(out, ref, baseline, {dtype, 3, ref.values.size()});
+  verdict.message = fmt::format("{} {}: {}", name, verdict.ok ? "ok" : "FAILED", verdict.message);
   return verdict;
 }
 
