@@ -18,35 +18,10 @@
 namespace fa2::test {
 namespace {
 
-constexpr std::uint16_t kNaN = 0xffff;  // in either dtype
-constexpr std::uint16_t kPattern = 0xa5a5;
 constexpr std::uint32_t kLseNaN = 0xffffffff, kLsePattern = 0xa5a5a5a5;
 
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
-}
-
-template <class Word>
-std::vector<Word> downloaded(const DeviceBuffer& buffer) {
-  std::vector<Word> image(buffer.size() / sizeof(Word));
-  buffer.download(image.data(), buffer.size());
-  return image;
-}
-
-/// The tensor becomes what the memory holds.
-void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer) {
-  std::vector<std::uint16_t> image(index(layout.total), kNaN);
-  scatter(tensor, layout, dtype, image);
-  tensor = gather(image, layout, dtype);
-  buffer.upload(image.data(), buffer.size());
-}
-
-DeviceBuffer buffer_for(const Layout& layout) {
-  return DeviceBuffer(index(layout.total) * 2);
-}
-
-std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset) {
-  return static_cast<std::uint16_t*>(buffer.data()) + offset;
 }
 
 }  // namespace
@@ -114,6 +89,21 @@ reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& 
       tensor.at(b, h, r, d) = from_bits(image[index(offset + d)], dtype);
   });
   return tensor;
+}
+
+void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer) {
+  std::vector<std::uint16_t> image(index(layout.total), kNaNBits);
+  scatter(tensor, layout, dtype, image);
+  tensor = gather(image, layout, dtype);
+  buffer.upload(image.data(), buffer.size());
+}
+
+DeviceBuffer buffer_for(const Layout& layout) {
+  return DeviceBuffer(index(layout.total) * sizeof(std::uint16_t));
+}
+
+std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset) {
+  return static_cast<std::uint16_t*>(buffer.data()) + offset;
 }
 
 reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) {
@@ -211,20 +201,22 @@ void GuardedCall::upload_tables() {
   upload(tables.seqused_k, args.seqused_k);
 }
 
-AttentionArgs GuardedCall::host_numbers() const {
+reference::ScoreRule GuardedCall::rule() const {
   const auto data = [](const auto& table) { return table.empty() ? nullptr : table.data(); };
-  AttentionArgs numbers = args;
-  numbers.alibi_slopes = slopes.data();
-  numbers.sinks = sinks.data();
-  numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
-  numbers.cu_seqlens_k = data(tables.cu_seqlens_k);
-  numbers.seqused_q = data(tables.seqused_q);
-  numbers.seqused_k = data(tables.seqused_k);
-  return numbers;
+  const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
+  reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
+  rule.numbers = args;
+  rule.numbers.alibi_slopes = slopes.data();
+  rule.numbers.sinks = sinks.data();
+  rule.numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
+  rule.numbers.cu_seqlens_k = data(tables.cu_seqlens_k);
+  rule.numbers.seqused_q = data(tables.seqused_q);
+  rule.numbers.seqused_k = data(tables.seqused_k);
+  return rule;
 }
 
 std::vector<reference::Sequence> GuardedCall::sequences() const {
-  return reference::sequences_of(problem, host_numbers());
+  return reference::sequences_of(problem, rule().numbers);
 }
 
 template <class Body>
@@ -242,8 +234,9 @@ void GuardedCall::for_each_output(const Body& body) const {
 }
 
 std::vector<std::uint16_t> GuardedCall::blank_o() const {
-  std::vector<std::uint16_t> image(index(layouts_.o.total), kPattern);
-  for_each_output([&](auto first, auto) { std::fill_n(image.begin() + first, layouts_.o.shape.dim, kNaN); });
+  std::vector<std::uint16_t> image(index(layouts_.o.total), kPatternBits);
+  for_each_output(
+      [&](auto first, auto) { std::fill_n(image.begin() + first, layouts_.o.shape.dim, kNaNBits); });
   return image;
 }
 
@@ -271,11 +264,8 @@ std::string GuardedCall::stray_writes() const {
 }
 
 reference::Verdict GuardedCall::check() const {
-  const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
   const std::vector<float> sums = lse();
-  reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
-  rule.numbers = host_numbers();
-  reference::Verdict verdict = reference::check(problem, q, k, v, rule, o(),
+  reference::Verdict verdict = reference::check(problem, q, k, v, rule(), o(),
                                                 args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
   const std::string stray = stray_writes();
   verdict.ok &= stray.empty();

@@ -32,6 +32,9 @@ struct Shape {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
 };
 
+/// What memory is filled with: NaN in either dtype where nothing may be read, a pattern where nothing may be written.
+constexpr std::uint16_t kNaNBits = 0xffff, kPatternBits = 0xa5a5;
+
 /// Where the elements of a tensor lie in an allocation. Numbers of elements.
 struct Layout {
   Shape shape;
@@ -64,6 +67,21 @@ void for_each_row(const Layout& layout, const Body& body) {
 void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
              std::vector<std::uint16_t>& image);
 reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype);
+
+/// Memory of the default device for a layout's elements, and the address of one of them.
+DeviceBuffer buffer_for(const Layout& layout);
+std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset);
+
+/// Sends a tensor, NaN around its elements. It becomes what the memory holds: elements may share memory.
+void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer);
+
+/// What a buffer holds.
+template <class Word>
+std::vector<Word> downloaded(const DeviceBuffer& buffer) {
+  std::vector<Word> image(buffer.size() / sizeof(Word));
+  buffer.download(image.data(), buffer.size());
+  return image;
+}
 
 /// Normally distributed, rounded to dtype; the same for the same seed.
 reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed);
@@ -108,6 +126,9 @@ class GuardedCall {
 
   std::vector<reference::Sequence> sequences() const;
 
+  /// The scale, and the numbers and tables that are on the host.
+  reference::ScoreRule rule() const;
+
   /// The numerics contract, nothing written outside of O and LSE, and no LSE if none was asked for. Reads
   /// through the default stream: synchronise others first.
   reference::Verdict check() const;
@@ -121,8 +142,6 @@ class GuardedCall {
   bool is_untouched() const;
 
  private:
-  /// Those of its numbers and tables that are on the host.
-  AttentionArgs host_numbers() const;
   /// Calls body(index of its first element in O's memory, index in LSE's) for every row that is written.
   template <class Body>
   void for_each_output(const Body& body) const;
