@@ -48,7 +48,7 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
   const int tiles_of_scores = computed.scores_gradients() ? 2 : 1;
   const int columns =
       (computed.scores_gradients() ? d : 0) + (computed.dv ? dv : 0) + tiles_of_scores * config.tile_n;
-  constexpr int kAddressesAndOperands = 32;
+  constexpr int kAddressesAndOperands = 56;
   return m_tiles(config) * (columns / 2 + 8) + kAddressesAndOperands;
 }
 

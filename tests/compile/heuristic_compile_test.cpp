@@ -1,5 +1,6 @@
 // Every kernel the heuristic picks for common head dims compiles for every GPU family without spilling a
 // register; with variants for two of them.
+#include <autotune/backward_heuristic.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -24,7 +25,10 @@ class Kernels {
  public:
   void add(const PlannedProblem& problem, const Arch& arch) {
     const PlannedProblem p = problem.normalized();
-    KernelSource source = render({traits_of(p), heuristic(p, arch).config, arch});
+    add(p, heuristic(p, arch).config, arch);
+  }
+  void add(const PlannedProblem& problem, const KernelConfig& config, const Arch& arch) {
+    KernelSource source = render({traits_of(problem.normalized()), config, arch});
     by_key_.try_emplace(source.key, std::move(source));
   }
 
@@ -77,6 +81,28 @@ std::vector<KernelSource> variant_kernels() {
   return std::move(kernels).list();
 }
 
+/// Each pass of the backward, with masks, variants and GPUs that differ from one to the next.
+std::vector<KernelSource> backward_kernels() {
+  Kernels kernels;
+  int i = 0;
+  for (const char* name : {"sm_80", "sm_89", "sm_90a"}) {
+    const Arch& arch = *find_arch(name);
+    for (const int head_dim : {64, 128, 256}) {
+      for (const KernelPass pass :
+           {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv, KernelPass::dk, KernelPass::dv}) {
+        PlannedProblem p =
+            square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none, 4096);
+        if (i % 3 == 0) p.window_left = 1024;
+        p.softcap = i % 4 == 1, p.alibi = i % 5 == 2;
+        const auto choices = backward_choices(p, pass, arch);
+        if (!choices.empty()) kernels.add(p, choices.front().config, arch);
+        ++i;
+      }
+    }
+  }
+  return std::move(kernels).list();
+}
+
 void check_that_they_compile_without_spills(const std::vector<KernelSource>& kernels) {
   const auto compiler = make_nvrtc_compiler();
   std::vector<std::string> errors(kernels.size());
@@ -107,4 +133,9 @@ TEST_CASE("the heuristic's kernels compile for every GPU family without spills")
 TEST_CASE("the heuristic's kernels with variants compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(variant_kernels());
+}
+
+TEST_CASE("the heuristic's kernels of the backward compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(backward_kernels());
 }

@@ -83,11 +83,14 @@ TEST_CASE("config: fields left out are the defaults of the main loop that is nam
   KernelConfig hopper = default_config(90);
   hopper.tile_n = 96;
   CHECK(parse_config("tile_n=96,mainloop=90") == hopper);
+  CHECK(parse_config("pass=2") == default_config(80, 2));
+  CHECK(to_string(default_config(80, 2)).starts_with("mainloop=80,pass=2,tile_m="));
+  CHECK(to_string(default_config(80)).find("pass") == std::string::npos);
 }
 
 TEST_CASE("config: errors name the field and the value") {
   CHECK(mentions(error_of("tile_q=3"),
-                 "\"tile_q\" = \"3\", must be one of the tunables mainloop, tile_m, tile_n"));
+                 "\"tile_q\" = \"3\", must be one of the tunables mainloop, pass, tile_m, tile_n"));
   CHECK(mentions(error_of("tile_m=12x"), "\"tile_m\" = \"12x\", must be a decimal integer"));
   CHECK(mentions(error_of("tile_m="), "\"tile_m\" = \"\", must be a decimal integer"));
   CHECK(mentions(error_of("tile_m"), "\"tile_m\" = \"\", must be a decimal integer"));

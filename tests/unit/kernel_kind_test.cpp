@@ -65,6 +65,17 @@ TEST_CASE("kernel kinds: a main loop that is none is an error that names those t
   }
 }
 
+TEST_CASE("kernel kinds: a pass that a main loop does not have is an error that names those it has") {
+  CHECK(find_kind({.mainloop = 90, .pass = 9}) == nullptr);
+  try {
+    kind_of({.mainloop = 80, .pass = 9});
+    FAIL("there is a pass 9");
+  } catch (const InvalidRequest& error) {
+    REQUIRE(error.violations().size() == 1);
+    CHECK(to_string(error.violations()[0]) == "pass = 9, must be 0, 1, 2, 3, 4 or 5 with main loop 80");
+  }
+}
+
 TEST_CASE("kernel kinds: the entry is in the main template") {
   for (const KernelKind* kind : kernel_kinds())
     CHECK(embedded_template(kind->main).find(std::string(kind->entry) + "(") != std::string_view::npos);
@@ -121,7 +132,8 @@ TEST_CASE("kernel kinds: a kernel is rendered with its own tunables, so that ano
     for (const std::string_view field : fields()) {
       CAPTURE(std::string(field));
       const bool is_constant = std::ranges::count(constants, field, &RenderedConstant::name) == 1;
-      const bool is_own = field == "mainloop" || kind->tunable(field) != nullptr || is_constant;
+      const bool names_kind = field == "mainloop" || (field == "pass" && kind->pass != KernelPass::forward);
+      const bool is_own = names_kind || kind->tunable(field) != nullptr || is_constant;
       CHECK((text.find("int " + std::string(field) + " = ") != std::string::npos) == is_own);
     }
   }
