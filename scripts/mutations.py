@@ -262,8 +262,6 @@ MUTATIONS = [
     varlen(STORE, "the last rows are stored over the next sequence", "Config::varlen && first_row + 64 > shape.rows", "false"),
     varlen(STORE, "no barrier after the last rows are read", "    ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on\n", ""),
     varlen(SCHEDULE, "consumers are not told of the head", "words(found.at.q_tile, found.at.head,", "words(found.at.q_tile, found.at.batch,"),
-    varlen(SCHEDULE, "consumers are told where the queries begin for where the keys do", "const RowSpan k{uniform(sequence_words.word[1])",
-           "const RowSpan k{uniform(sequence_words.word[0])"),
     varlen(SCHEDULE, "a tile's lengths are announced in the place of the tile before", "ptx::st_shared_v4(shared.tile(place) + 16",
            "ptx::st_shared_v4(shared.tile(place ^ 1) + 16"),
 ]
