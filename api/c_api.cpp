@@ -1,4 +1,5 @@
 // The C interface over the C++ one: handles, and exceptions turned into codes.
+#include <api/backward_plan.h>
 #include <api/boundary.h>
 #include <api/c_structs.h>
 #include <api/explanation.h>
@@ -21,6 +22,10 @@ struct fa2_context {
 
 struct fa2_plan {
   fa2::AttentionPlan plan;
+};
+
+struct fa2_backward_plan {
+  fa2::BackwardPlan plan;
 };
 
 namespace {
@@ -82,6 +87,16 @@ Context& context_of(fa2_context* context) {
 
 Stream stream_of(void* stream) {
   return static_cast<Stream>(stream);
+}
+
+/// What a backward of the problem breaks; if nothing, what the arguments break that promise nothing.
+Found violations_of_backward_call(const AttentionProblem& problem, const BackwardArgs& args) {
+  Found found = violations_of(problem);
+  if (found.empty()) found = violations_of_backward(problem);
+  if (!found.empty()) return found;
+  const PlannedProblem promising_nothing{problem, {RowAlignment::element}};
+  const Gradients gradients{args.dq != nullptr, args.dk != nullptr, args.dv != nullptr};
+  return violations_of(promising_nothing, gradients, args, backward_operands_of(problem, args));
 }
 
 void throw_failures(const std::vector<PrecompiledKernel>& kernels) {
@@ -173,6 +188,66 @@ fa2_status fa2_plan_explain(const fa2_plan* plan, char** json) {
 }
 
 fa2_status fa2_plan_destroy(fa2_plan* plan) {
+  return guarded([&] { delete plan; });
+}
+
+fa2_status fa2_attention_backward(fa2_context* context, const fa2_problem* problem,
+                                  const fa2_backward_args* args, void* stream) {
+  return guarded([&] {
+    Found found;
+    const auto what = problem_of(problem, found);
+    const auto with = args_of(args, found);
+    if (!found.empty() && what && with) append(found, violations_of_backward_call(*what, *with));
+    if (!found.empty() && what && !with) append(found, violations_of(*what));
+    if (!found.empty() && !what && with) append(found, violations_of(PlannedProblem(), with->forward));
+    require_none(found);
+    context_of(context).attention_backward(*what, *with, stream_of(stream));
+  });
+}
+
+fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
+                                    int32_t gradients, const fa2_plan_options* options,
+                                    fa2_backward_plan** plan) {
+  return guarded([&] {
+    required(plan, "plan") = nullptr;
+    Found found;
+    const Gradients which = gradients_of(gradients, found);
+    const PlanOptions how = options_of(options, found);
+    const AttentionProblem what = problem_on(problem, device, std::move(found));
+    *plan = new fa2_backward_plan{context_of(context).backward_plan(what, device, which, how)};
+  });
+}
+
+fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const fa2_backward_args* args, void* stream) {
+  return guarded([&] {
+    Found found;
+    is_given(plan, "plan", found);
+    const auto with = args_of(args, found);
+    if (!found.empty() && plan && with) {
+      const BackwardPlan::Impl& impl = plan->plan.impl();
+      append(found, violations_of(impl.problem, impl.gradients, *with,
+                                  backward_operands_of(impl.problem, *with, impl.scratch_bytes)));
+    }
+    require_none(found);
+    plan->plan.run(*with, stream_of(stream));
+  });
+}
+
+fa2_status fa2_backward_plan_workspace_bytes(const fa2_backward_plan* plan, size_t* bytes) {
+  return guarded([&] {
+    required(bytes, "bytes") = 0;
+    *bytes = required(plan, "plan").plan.workspace_bytes();
+  });
+}
+
+fa2_status fa2_backward_plan_explain(const fa2_backward_plan* plan, char** json) {
+  return guarded([&] {
+    required(json, "json") = nullptr;
+    *json = allocate_copy(to_json(required(plan, "plan").plan.explain()));
+  });
+}
+
+fa2_status fa2_backward_plan_destroy(fa2_backward_plan* plan) {
   return guarded([&] { delete plan; });
 }
 

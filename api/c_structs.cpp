@@ -33,6 +33,9 @@ constexpr std::size_t first_size(const fa2_problem*) {
 constexpr std::size_t first_size(const fa2_args*) {
   return 176;
 }
+constexpr std::size_t first_size(const fa2_backward_args*) {
+  return 152;
+}
 constexpr std::size_t first_size(const fa2_context_options*) {
   return 40;
 }
@@ -131,6 +134,33 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   return problem;
 }
 
+std::optional<AttentionArgs> read_args(const fa2_args* pointer, const std::string& name, Found& found) {
+  const auto from = read_struct(pointer, name, found);
+  if (!from) return std::nullopt;
+  AttentionArgs args;
+  args.q = from->q.data;
+  args.k = from->k.data;
+  args.v = from->v.data;
+  args.o = from->o.data;
+  args.lse = from->lse;
+  args.q_strides = strides_of(from->q);
+  args.k_strides = strides_of(from->k);
+  args.v_strides = strides_of(from->v);
+  args.o_strides = strides_of(from->o);
+  args.softcap = from->softcap;
+  args.alibi_slopes = from->alibi_slopes;
+  args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
+  args.sinks = from->sinks;
+  args.workspace = from->workspace;
+  args.cu_seqlens_q = from->cu_seqlens_q;
+  args.cu_seqlens_k = from->cu_seqlens_k;
+  args.seqused_q = from->seqused_q;
+  args.seqused_k = from->seqused_k;
+  if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
+  args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
+  return args;
+}
+
 /// The part that several structs have.
 template <class Struct>
 PlanOptions plan_options_of(const Struct& from, Found& found) {
@@ -163,30 +193,33 @@ std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& fo
 }
 
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
+  return read_args(pointer, "args", found);
+}
+
+std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found) {
   const auto from = read_struct(pointer, "args", found);
   if (!from) return std::nullopt;
-  AttentionArgs args;
-  args.q = from->q.data;
-  args.k = from->k.data;
-  args.v = from->v.data;
-  args.o = from->o.data;
-  args.lse = from->lse;
-  args.q_strides = strides_of(from->q);
-  args.k_strides = strides_of(from->k);
-  args.v_strides = strides_of(from->v);
-  args.o_strides = strides_of(from->o);
-  args.softcap = from->softcap;
-  args.alibi_slopes = from->alibi_slopes;
-  args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
-  args.sinks = from->sinks;
-  args.workspace = from->workspace;
-  args.cu_seqlens_q = from->cu_seqlens_q;
-  args.cu_seqlens_k = from->cu_seqlens_k;
-  args.seqused_q = from->seqused_q;
-  args.seqused_k = from->seqused_k;
-  if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
-  args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
+  check_reserved(from->reserved, "reserved", found);
+  const auto forward = read_args(from->forward, "forward", found);
+  if (!forward) return std::nullopt;
+  BackwardArgs args = backward_args(*forward);
+  args.d_o = from->d_o.data;
+  args.d_lse = from->d_lse;
+  args.dq = from->dq.data;
+  args.dk = from->dk.data;
+  args.dv = from->dv.data;
+  args.d_o_strides = strides_of(from->d_o);
+  args.dq_strides = strides_of(from->dq);
+  args.dk_strides = strides_of(from->dk);
+  args.dv_strides = strides_of(from->dv);
   return args;
+}
+
+Gradients gradients_of(std::int32_t flags, Found& found) {
+  if (flags < 0 || flags > FA2_ALL_GRADIENTS)
+    found.push_back({"gradients", fmt::format("{}", flags),
+                     "must be FA2_DQ (1), FA2_DK (2), FA2_DV (4) or a sum of them"});
+  return {.dq = (flags & FA2_DQ) != 0, .dk = (flags & FA2_DK) != 0, .dv = (flags & FA2_DV) != 0};
 }
 
 ContextOptions options_of(const fa2_context_options* pointer) {

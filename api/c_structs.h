@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/attention.h>
+#include <fa2/backward.h>
 #include <fa2/c_api.h>
 
 #include <cstddef>
@@ -27,6 +28,9 @@ bool is_given(const void* pointer, const std::string& name, Found& found);
 /// would lose.
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
+std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found);
+/// Of FA2_DQ and its like, or'ed together.
+Gradients gradients_of(std::int32_t flags, Found& found);
 
 /// NULL: no options. @throws InvalidRequest with everything that a Context would refuse too.
 ContextOptions options_of(const fa2_context_options* pointer);

@@ -199,7 +199,7 @@ typedef struct fa2_context_options {
   int32_t tune_budget_ms;       /* FA2_TUNE_BUDGET_MS; up to an hour */
   const char* cache_dir;        /* FA2_CACHE_DIR */
   const char* read_only_caches; /* FA2_CACHE_PATH: directories separated by ':' */
-  const char* config;           /* FA2_CONFIG: "tile_m=128,tile_n=64,...", pins every kernel's config */
+  const char* config;           /* FA2_CONFIG: "tile_m=128,tile_n=64,...", pins the kernels of its pass */
 } fa2_context_options;
 
 #define FA2_CONTEXT_OPTIONS_INIT \
@@ -265,6 +265,70 @@ FA2_C_API fa2_status fa2_plan_explain(const fa2_plan* plan, char** json);
 
 /* NULL is fine. Wait for the work that the plan enqueued first; no other thread may use the plan any more. */
 FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
+
+/* ---- gradients ---- */
+
+/* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
+ *
+ *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
+ *   args.forward = &forward;  with lse
+ *   args.d_o.data = d_o, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four
+ *   if (fa2_attention_backward(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error()); */
+typedef struct fa2_backward_args {
+  uint32_t struct_size; /* sizeof(fa2_backward_args) */
+  int32_t reserved;     /* 0 */
+
+  /* What the forward was called with, and what it left: o and lse, which is not NULL, are inputs here. workspace:
+   * optional, fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold; they belong to one
+   * launch at a time. NULL: memory of the stream's is taken and given back. */
+  const fa2_args* forward;
+
+  fa2_tensor d_o; /* the gradient of O, shaped like O; any strides */
+
+  /* Shaped like Q, K and V: those that the plan computes, the data of the others NULL. Rows must not overlap; slices of
+   * one packed dQKV buffer are fine. Rows that take no part in any score get 0. */
+  fa2_tensor dq;
+  fa2_tensor dk;
+  fa2_tensor dv;
+
+  const float* d_lse; /* optional: the gradient of LSE, float32 and shaped like LSE */
+} fa2_backward_args;
+
+/* clang-format off */
+#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0}
+/* clang-format on */
+
+/* The gradients of fa2_attention(), the same way: of those that `args` point to. Thread-safe. */
+FA2_C_API fa2_status fa2_attention_backward(fa2_context* context, const fa2_problem* problem,
+                                            const fa2_backward_args* args, void* stream);
+
+/* The backward of a problem made ready on one device. Immutable: usable from any thread and while a stream captures.
+ * Of graphs and of what has to outlive them the same holds as of a fa2_plan. Gradients have the same bits in every
+ * run. */
+typedef struct fa2_backward_plan fa2_backward_plan;
+
+/* Which gradients a plan computes, or'ed together; nothing is computed, or read, for the others alone. */
+enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7 };
+
+/* As fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV. */
+FA2_C_API fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem,
+                                              int32_t device, int32_t gradients,
+                                              const fa2_plan_options* options, fa2_backward_plan** plan);
+
+/* Checks the arguments and launches: no synchronisation; no lock and no allocation but of the stream's memory where the
+ * arguments bring no workspace. `args` must obey the plan's row_alignment, the gradients' rows too. */
+FA2_C_API fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const fa2_backward_args* args,
+                                           void* stream);
+
+/* How many bytes fa2_args.workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256; 0 for
+ * FA2_DV alone. */
+FA2_C_API fa2_status fa2_backward_plan_workspace_bytes(const fa2_backward_plan* plan, size_t* bytes);
+
+/* As fa2_plan_explain(); "kernels" are in the order of their launches. */
+FA2_C_API fa2_status fa2_backward_plan_explain(const fa2_backward_plan* plan, char** json);
+
+/* As fa2_plan_destroy(). */
+FA2_C_API fa2_status fa2_backward_plan_destroy(fa2_backward_plan* plan);
 
 /* ---- ahead of time ---- */
 

@@ -1,0 +1,166 @@
+// The backward through the C interface has the C++ one's bits.
+#include <doctest/doctest.h>
+#include <fa2/backward.h>
+#include <fa2/c_api.h>
+#include <runtime/device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../support/device_under_test.h"
+#include "../support/gpu_backward.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+fa2_tensor tensor(const void* data, const TensorStrides& strides) {
+  return {const_cast<void*>(data), {strides.batch, strides.head, strides.row}};
+}
+
+/// What `args` hold of a problem without variants.
+struct CCall {
+  explicit CCall(const BackwardArgs& from) {
+    forward.q = tensor(from.forward.q, from.forward.q_strides);
+    forward.k = tensor(from.forward.k, from.forward.k_strides);
+    forward.v = tensor(from.forward.v, from.forward.v_strides);
+    forward.o = tensor(from.forward.o, from.forward.o_strides);
+    forward.lse = from.forward.lse;
+    args.forward = &forward;
+    args.d_o = tensor(from.d_o, from.d_o_strides);
+    args.dq = tensor(from.dq, from.dq_strides);
+    args.dk = tensor(from.dk, from.dk_strides);
+    args.dv = tensor(from.dv, from.dv_strides);
+    args.d_lse = from.d_lse;
+  }
+  CCall(const CCall&) = delete;
+  CCall& operator=(const CCall&) = delete;
+
+  fa2_args forward = FA2_ARGS_INIT;
+  fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
+};
+
+using CContext = std::unique_ptr<fa2_context, decltype(&fa2_context_destroy)>;
+using CPlan = std::unique_ptr<fa2_backward_plan, decltype(&fa2_backward_plan_destroy)>;
+
+CContext c_context() {
+  const ContextOptions like = untuned();
+  fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
+  options.cache_dir = like.cache_dir->c_str();
+  options.read_only_caches = "";
+  options.tune = FA2_TUNE_OFF;
+  fa2_context* context = nullptr;
+  REQUIRE_MESSAGE(fa2_context_create(&options, &context) == FA2_OK, fa2_last_error());
+  return {context, fa2_context_destroy};
+}
+
+CPlan c_plan(const CContext& context, const fa2_problem& problem, std::int32_t gradients) {
+  fa2_backward_plan* plan = nullptr;
+  REQUIRE_MESSAGE(fa2_backward_plan_create(context.get(), &problem, device_under_test(), gradients, nullptr,
+                                           &plan) == FA2_OK,
+                  fa2_last_error());
+  return {plan, fa2_backward_plan_destroy};
+}
+
+std::size_t workspace_bytes(const CPlan& plan) {
+  std::size_t bytes = 0;
+  REQUIRE(fa2_backward_plan_workspace_bytes(plan.get(), &bytes) == FA2_OK);
+  return bytes;
+}
+
+/// The tensors' bits, one after the other.
+std::vector<std::uint16_t> bits(const GuardedBackward& call) {
+  std::vector<std::uint16_t> all;
+  for (const reference::Tensor& gradient : {call.dq(), call.dk(), call.dv()}) {
+    const std::vector<std::uint16_t> its = bits_of(gradient, call.forward.problem.dtype);
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  return all;
+}
+
+/// A problem in both interfaces.
+struct Problem {
+  AttentionProblem cpp{.head_dim = 64,
+                       .mask = MaskKind::causal_bottom_right,
+                       .batch = 2,
+                       .heads_q = 2,
+                       .heads_kv = 1,
+                       .seqlen_q = 33,
+                       .seqlen_k = 40};
+  fa2_problem c = FA2_PROBLEM_INIT;
+
+  Problem() {
+    c.head_dim = 64;
+    c.mask = FA2_CAUSAL_BOTTOM_RIGHT;
+    c.batch = 2;
+    c.heads_q = 2, c.heads_kv = 1;
+    c.seqlen_q = 33, c.seqlen_k = 40;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("c backward: calls and plans have the bits of the C++ ones") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const Problem problem;
+  GuardedBackward call(problem.cpp);
+  call.give_d_lse();
+  call.upload();
+  Context context(untuned());
+  context.attention_backward(problem.cpp, call.args());
+  expect_gradients(call);
+  const std::vector<std::uint16_t> expected = bits(call);
+
+  const CContext in_c = c_context();
+  const CPlan plan = c_plan(in_c, problem.c, FA2_ALL_GRADIENTS);
+  const CCall same(call.args());
+  call.upload();
+  CHECK_MESSAGE(fa2_backward_plan_run(plan.get(), &same.args, nullptr) == FA2_OK, fa2_last_error());
+  CHECK(bits(call) == expected);
+
+  call.upload();
+  CHECK_MESSAGE(fa2_attention_backward(in_c.get(), &problem.c, &same.args, nullptr) == FA2_OK,
+                fa2_last_error());
+  CHECK(bits(call) == expected);
+}
+
+TEST_CASE("c backward: a plan of some gradients, with a workspace") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const Problem problem;
+  GuardedBackward call(problem.cpp);
+  call.wanted = {.dq = true, .dk = false, .dv = false};
+  call.upload();
+  const CContext context = c_context();
+  const CPlan plan = c_plan(context, problem.c, FA2_DQ);
+  CHECK(workspace_bytes(plan) == 768);  // 4 bytes * 2 * 2 * 33 rows, rounded up
+  const DeviceBuffer workspace(workspace_bytes(plan));
+  CCall with(call.args());
+  with.forward.workspace = workspace.data();
+  CHECK_MESSAGE(fa2_backward_plan_run(plan.get(), &with.args, nullptr) == FA2_OK, fa2_last_error());
+  expect_gradients(call);
+
+  with.args.dk = with.args.dq;
+  CHECK(fa2_backward_plan_run(plan.get(), &with.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(std::strstr(fa2_last_error(), "dk = given, must be null") != nullptr);
+}
+
+TEST_CASE("c backward: a plan explains each of its kernels") {
+  if (cannot_run()) return;
+  const CContext context = c_context();
+  const CPlan plan = c_plan(context, Problem().c, FA2_DQ);
+  char* json = nullptr;
+  REQUIRE(fa2_backward_plan_explain(plan.get(), &json) == FA2_OK);
+  const std::string text = json;
+  fa2_string_free(json);
+  CAPTURE(text);
+  CHECK(text.find("\"pass\": 1") < text.find("\"pass\": 2"));
+  CHECK(text.find("\"pass\": 2") != std::string::npos);
+  CHECK(text.find("\"pass\": 3") == std::string::npos);
+}

@@ -1,0 +1,184 @@
+// The C interface of the backward: layouts, codes and messages. No GPU is needed; tests/attention has its bits.
+#include <api/c_structs.h>
+#include <doctest/doctest.h>
+#include <fa2/backward.h>
+#include <fa2/c_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "../support/temporary_directory.h"
+
+namespace {
+
+static_assert(std::is_standard_layout_v<fa2_backward_args>);
+static_assert(sizeof(fa2_backward_args) == 152 && offsetof(fa2_backward_args, forward) == 8 &&
+              offsetof(fa2_backward_args, d_o) == 16 && offsetof(fa2_backward_args, dq) == 48 &&
+              offsetof(fa2_backward_args, dv) == 112 && offsetof(fa2_backward_args, d_lse) == 144);
+static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV));
+
+fa2_problem example() {
+  fa2_problem problem = FA2_PROBLEM_INIT;
+  problem.head_dim = 64;
+  problem.seqlen_q = problem.seqlen_k = 16;
+  return problem;
+}
+
+bool says(const char* part) {
+  return std::strstr(fa2_last_error(), part) != nullptr;
+}
+
+/// A call of nothing but pointers that differ.
+struct Call {
+  fa2_args forward = FA2_ARGS_INIT;
+  fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
+
+  Call() { args.forward = &forward; }
+};
+
+}  // namespace
+
+TEST_CASE("c backward: what the structs hold arrives") {
+  Call call;
+  float numbers[6] = {};
+  call.forward.lse = &numbers[0];
+  call.forward.softcap = 3;
+  fa2_tensor* const tensors[] = {&call.args.d_o, &call.args.dq, &call.args.dk, &call.args.dv};
+  for (int i = 0; i < 4; ++i) *tensors[i] = {&numbers[i + 1], {10 * i + 1, 10 * i + 2, 10 * i + 3}};
+  call.args.d_lse = &numbers[5];
+
+  fa2::Found found;
+  const fa2::BackwardArgs args = fa2::args_of(&call.args, found).value();
+  CHECK(found.empty());
+  CHECK(args.forward.lse == &numbers[0]);
+  CHECK(args.forward.softcap == 3);
+  CHECK(args.d_o == &numbers[1]);
+  CHECK(args.dq == &numbers[2]);
+  CHECK(args.dk == &numbers[3]);
+  CHECK(args.dv == &numbers[4]);
+  CHECK(args.d_lse == &numbers[5]);
+  const fa2::TensorStrides strides[] = {args.d_o_strides, args.dq_strides, args.dk_strides, args.dv_strides};
+  for (int i = 0; i < 4; ++i) {
+    CAPTURE(i);
+    CHECK(strides[i].batch == 10 * i + 1);
+    CHECK(strides[i].head == 10 * i + 2);
+    CHECK(strides[i].row == 10 * i + 3);
+  }
+}
+
+TEST_CASE("c backward: flags are gradients") {
+  fa2::Found found;
+  for (std::int32_t flags = 0; flags <= FA2_ALL_GRADIENTS; ++flags) {
+    CAPTURE(flags);
+    const fa2::Gradients expected = {
+        .dq = flags % 2 == 1, .dk = flags == 2 || flags == 3 || flags >= 6, .dv = flags >= 4};
+    CHECK(fa2::gradients_of(flags, found) == expected);
+  }
+  CHECK(found.empty());
+}
+
+TEST_CASE("c backward: NULL where something is needed is an error that names it") {
+  const fa2_problem problem = example();
+  Call call;
+  CHECK(fa2_attention_backward(nullptr, nullptr, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("problem = NULL"));
+  CHECK(fa2_attention_backward(nullptr, &problem, nullptr, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("args = NULL"));
+  call.args.forward = nullptr;
+  CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("forward = NULL"));
+  CHECK(fa2_backward_plan_run(nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("plan = NULL"));
+  CHECK(says("args = NULL"));
+
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -2, FA2_ALL_GRADIENTS, nullptr, nullptr) ==
+        FA2_INVALID_REQUEST);
+  CHECK(says("plan = NULL"));
+  std::size_t bytes = 1;
+  CHECK(fa2_backward_plan_workspace_bytes(nullptr, &bytes) == FA2_INVALID_REQUEST);
+  CHECK(says("plan = NULL"));
+  CHECK(bytes == 0);
+  char* json = const_cast<char*>("untouched");
+  CHECK(fa2_backward_plan_explain(nullptr, &json) == FA2_INVALID_REQUEST);
+  CHECK(says("plan = NULL"));
+  CHECK(json == nullptr);
+  CHECK(fa2_backward_plan_destroy(nullptr) == FA2_OK);
+}
+
+TEST_CASE("c backward: struct sizes") {
+  const fa2::test::TemporaryDirectory directory;
+  fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
+  const std::string cache = directory.path();
+  options.cache_dir = cache.c_str();
+  fa2_context* made = nullptr;
+  REQUIRE(fa2_context_create(&options, &made) == FA2_OK);
+  const std::unique_ptr<fa2_context, decltype(&fa2_context_destroy)> context(made, fa2_context_destroy);
+  fa2_problem problem = example();
+  problem.batch = 0;
+  struct Newer {  // as a later header might declare it
+    fa2_backward_args known;
+    std::int64_t later;
+  };
+  Call call;
+  Newer newer = {call.args, 0};
+  newer.known.struct_size = sizeof(Newer);
+  CHECK(fa2_attention_backward(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
+  newer.later = 1;
+  CHECK(fa2_attention_backward(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("from byte 152 on"));
+
+  call.forward.struct_size = 176;  // of a header without workspace and tables
+  CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_OK);
+  call.forward.struct_size = 8;
+  CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("forward = a struct with struct_size 8, must have 176 to 4096"));
+  call.args.struct_size = 144;
+  CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("args = a struct with struct_size 144, must have 152 to 4096"));
+}
+
+TEST_CASE("c backward: what is wrong with the problem, the arguments and their structs comes at once") {
+  fa2_problem problem = example();
+  Call call;
+  call.args.reserved = 1;
+  call.args.dq.data = &call;
+  call.forward.empty_row_lse = 2;
+  call.forward.has_softmax_scale = 1;
+  call.forward.softmax_scale = std::strtof("inf", nullptr);
+  CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  for (const char* part : {"reserved = 1, must be 0", "empty_row_lse = 2", "softmax_scale = inf", "q = null",
+                           "lse = null", "d_o = null"}) {
+    CAPTURE(part);
+    CHECK(says(part));
+  }
+  problem.varlen = 1;
+  CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("reserved = 1"));
+  CHECK(says("there is no backward of packed sequences yet"));
+  problem.struct_size = 1;
+  CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("problem = a struct with struct_size 1"));
+  CHECK(says("softmax_scale = inf"));
+}
+
+TEST_CASE("c backward: a plan that cannot be is refused with all that is wrong") {
+  fa2_problem problem = example();
+  problem.head_dim = 7;
+  fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;
+  options.row_alignment = 3;
+  fa2_backward_plan* plan = nullptr;
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -5, 8, &options, &plan) == FA2_INVALID_REQUEST);
+  CHECK(plan == nullptr);
+  for (const char* part : {"head_dim = 7", "device = -5", "row_alignment = 3",
+                           "gradients = 8, must be FA2_DQ (1), FA2_DK (2), FA2_DV (4) or a sum of them"}) {
+    CAPTURE(part);
+    CHECK(says(part));
+  }
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -2, -1, nullptr, &plan) == FA2_INVALID_REQUEST);
+  CHECK(says("gradients = -1"));
+}
