@@ -14,6 +14,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import compare  # noqa: E402
 import fa2 as binding  # noqa: E402
+import variants  # noqa: E402
 
 
 def arguments():
@@ -69,7 +70,7 @@ def outputs(pt, q, k, v, libraries):
         run, _ = library.plan(q, k, v, o, pt["causal"])
         run()
         yield name, o
-    for name, run in compare.torch_systems(pt, q, k, v, False).items():
+    for name, run in compare.torch_systems(pt, q, k, v, False, variants.Variants()).items():
         try:
             o = run()
         except RuntimeError:
