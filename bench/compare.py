@@ -5,6 +5,7 @@ each counted by its own visible pairs. Writes JSON and Markdown.
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
+  python3 bench/compare.py --backward --config pass=2,tile_m=64,tile_n=64   # beside what is chosen
 """
 import argparse
 import json
@@ -15,6 +16,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import backward  # noqa: E402
 import fa2 as binding  # noqa: E402
 import variants  # noqa: E402
 
@@ -25,6 +27,9 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--library", default=os.path.join(here, "../build/libfa2.so"))
     p.add_argument("--beside", default="", help="another build of libfa2.so, timed in the same rounds as \"beside\"")
+    p.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
+    p.add_argument("--config", action="append", default=[], help="pins the kernels of the pass that it names: timed as \"fa2 CONFIG\" in "
+                   "the same rounds; repeatable")
     p.add_argument("--head-dim", type=ints, default=[64, 128, 256])
     p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
@@ -127,6 +132,10 @@ def capture(run, burst_ms):
     return graph, count
 
 
+def reason_of(error):
+    return " ".join(str(error).split())[:240]
+
+
 def measure(systems, a, rng):
     """name -> sorted milliseconds per launch; a system that raises is dropped with its reason."""
     import torch
@@ -136,7 +145,7 @@ def measure(systems, a, rng):
         try:
             bursts[name] = capture(run, a.burst_ms)
         except Exception as error:  # a backend may refuse a shape in its own way
-            dropped[name] = str(error).splitlines()[0][:160]
+            dropped[name] = reason_of(error)
             torch.cuda.synchronize()
     times = {name: [] for name in bursts}
     for _ in range(a.rounds):
@@ -153,6 +162,53 @@ def measure(systems, a, rng):
     return {name: sorted(t) for name, t in times.items()}, dropped
 
 
+class Forward:
+    """What is computed and checked at a point, and by whom else."""
+
+    def __init__(self, pt, q, k, v, variant, a):
+        self.pt, self.inputs, self.variant, self.with_flex = pt, (q, k, v), variant, a.flex
+        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale)
+        self.errors, self.refusals = {}, {}
+
+    def peers(self, library):
+        """name -> function."""
+        systems = torch_systems(self.pt, *self.inputs, self.with_flex, self.variant)
+        if self.variant.any():
+            systems["plain"], _ = self.plan(library, variants.Variants())
+        return systems
+
+    def plan(self, library, variant=None):
+        import torch
+
+        self.o = torch.full_like(self.inputs[0], math.nan)
+        return library.plan(*self.inputs, self.o, self.pt["causal"], variant=variant or self.variant)
+
+    def check(self, name):
+        """Of the last plan, which has run."""
+        self.errors[name] = error_against_float32(self.pt, *self.inputs, self.o, self.variant)
+        if not self.errors[name] <= self.limit:
+            raise SystemExit(f"{name} is wrong at {self.pt}: error {self.errors[name]}, limit {self.limit}; nothing is timed")
+
+
+def checked_systems(libraries, task):
+    """name -> function, of right results alone, and the kernels of "fa2"."""
+    systems = {}
+    for name, library in libraries.items():
+        try:
+            run, explained = task.plan(library)
+        except RuntimeError as error:  # a pinned configuration may not be able to compute this
+            if name == "fa2":
+                raise
+            task.refusals[name] = error
+            continue
+        run()
+        task.check(name)
+        systems[name] = run
+        if name == "fa2":
+            kernels = explained["kernels"]
+    return systems, kernels
+
+
 def measure_point(libraries, pt, a, rng):
     import torch
 
@@ -160,24 +216,16 @@ def measure_point(libraries, pt, a, rng):
     if a.q_scale != 1:
         q = (q.float() * a.q_scale).to(q.dtype)
     variant = variants.Variants.of(a, pt["heads_q"])
-    systems, errors = {}, {}
-    for name, library in libraries.items():
-        o = torch.full_like(q, math.nan)
-        systems[name], explained = library.plan(q, k, v, o, pt["causal"], variant=variant)
-        systems[name]()
-        errors[name] = error_against_float32(pt, q, k, v, o, variant)
-        limit = 2e-3 if a.dtype == "f16" else 1.6e-2
-        if not errors[name] <= limit * max(1, a.q_scale):
-            raise SystemExit(f"{name} is wrong at {pt}: error {errors[name]}, limit {limit}; nothing is timed")
-        if name == "fa2":
-            kernel = explained["kernels"][0]
-    if variant.any():
-        systems["plain"], _ = libraries["fa2"].plan(q, k, v, torch.empty_like(q), pt["causal"], variant=variants.Variants())
-    error = errors["fa2"]
-    times, dropped = measure({**systems, **torch_systems(pt, q, k, v, a.flex, variant)}, a, rng)
-    flops = lambda of: 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
-    row = dict(pt, error=error, dropped=dropped, config=kernel["config"], origin=kernel["config_origin"])
-    row["compile_ms"], row["registers"] = kernel["compile_ms"], kernel["resources"]["registers"]
+    task = (backward.Backward if a.backward else Forward)(pt, q, k, v, variant, a)
+    systems, kernels = checked_systems(libraries, task)
+    times, dropped = measure({**systems, **task.peers(libraries["fa2"])}, a, rng)
+    dropped.update({name: reason_of(error) for name, error in task.refusals.items()})
+    forwards = backward.FORWARDS if a.backward else 1
+    flops = lambda of: forwards * 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
+    row = dict(pt, error=task.errors["fa2"], errors=task.errors, dropped=dropped, config="; ".join(map(config_text, kernels)))
+    row["origin"] = " ".join(dict.fromkeys(kernel["config_origin"] for kernel in kernels))
+    row["compile_ms"] = sum(kernel["compile_ms"] for kernel in kernels)
+    row["registers"] = max(kernel["resources"]["registers"] for kernel in kernels)
     row["tflops"] = {n: flops(variants.Variants() if n == "plain" else variant) / t[len(t) // 2] / 1e9 for n, t in times.items()}
     row["spread"] = {n: t[-1] / t[0] for n, t in times.items()}
     return row
@@ -191,7 +239,7 @@ def summary(rows):
     """Per head dim and over all: the geometric mean and the worst point of fa2 over each peer."""
     lines = []
     for d in sorted({r["d"] for r in rows}) + ["all"]:
-        for peer in ("plain", "FLASH", "CUDNN", "EFFICIENT", "FLEX", "beside"):
+        for peer in names_of(rows)[1:]:
             ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows if d in (r["d"], "all") and peer in r["tflops"]]
             if ratios:
                 lines.append(f"d {d}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, "
@@ -199,20 +247,28 @@ def summary(rows):
     return lines
 
 
-def markdown(rows, facts):
-    names = [n for n in ("fa2", "plain", "beside", "FLASH", "CUDNN", "EFFICIENT", "FLEX") if any(n in r["tflops"] for r in rows)]
-    text = ["# Forward, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
-    text += ["4 batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible pairs. Medians; spread is slowest / fastest"
-             " burst of fa2.", ""]
+def config_text(kernel):
+    return ",".join(f"{name}={value}" for name, value in kernel["config"].items())
+
+
+def names_of(rows):
+    return list(dict.fromkeys(name for row in rows for name in row["tflops"]))
+
+
+def markdown(rows, facts, is_backward):
+    names = names_of(rows)
+    title, factor = ("Backward", 4 * backward.FORWARDS) if is_backward else ("Forward", 4)
+    text = [f"# {title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
+    text += [f"{factor:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible pairs. Medians; spread is"
+             " slowest / fastest burst of fa2.", ""]
     text.append("| d | mask | seqlen | heads | " + " | ".join(names) + " | fa2/FLASH | fa2/CUDNN | spread | config |")
     text.append("|" + "---|" * (len(names) + 8))
     for r in rows:
         t = r["tflops"]
         ratio = lambda peer: f"{t['fa2'] / t[peer]:.2f}" if peer in t else "-"  # noqa: E731
-        config = r["config"] if isinstance(r["config"], str) else ",".join(f"{k}={v}" for k, v in r["config"].items())
         text.append(f"| {r['d']} | {'causal' if r['causal'] else 'full'} | {r['seqlen']} | {r['heads_q']}/{r['heads_kv']} | "
                     + " | ".join(f"{t[n]:.0f}" if n in t else "-" for n in names)
-                    + f" | {ratio('FLASH')} | {ratio('CUDNN')} | {r['spread']['fa2']:.2f} | {config} |")
+                    + f" | {ratio('FLASH')} | {ratio('CUDNN')} | {r['spread']['fa2']:.2f} | {r['config']} |")
     return "\n".join(text + [""] + [f"- {line}" for line in summary(rows)]) + "\n"
 
 
@@ -250,6 +306,8 @@ def main():
     libraries = {"fa2": library}
     if a.beside:
         libraries["beside"] = binding.Library(a.beside, a.tune, a.tune_budget_ms)
+    for config in a.config:
+        libraries["fa2 " + config] = binding.Library(a.library, a.tune, a.tune_budget_ms, config=config)
     facts, rng, rows = machine_facts(library, a), random.Random(1), []
     for pt in todo:
         row = measure_point(libraries, pt, a, rng)
@@ -259,7 +317,7 @@ def main():
               + f"  [{row['origin']}] {row['dropped'] or ''}", flush=True)
     print("\n".join(summary(rows)))
     if a.out:
-        write(a.out, facts, rows, markdown(rows, facts))
+        write(a.out, facts, rows, markdown(rows, facts, a.backward))
 
 
 if __name__ == "__main__":

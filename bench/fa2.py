@@ -4,6 +4,7 @@ import json
 
 F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
+DQ, DK, DV = 1, 2, 4
 
 
 class Problem(C.Structure):
@@ -31,6 +32,11 @@ class Args(C.Structure):
     _fields_ += [("softcap", C.c_float), ("alibi_slopes_per_batch", C.c_int32)]
     _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks", "workspace")]
     _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")]
+
+
+class BackwardArgs(C.Structure):
+    _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32), ("forward", C.POINTER(Args))]
+    _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [("d_lse", C.c_void_p)]
 
 
 class Options(C.Structure):
@@ -74,17 +80,7 @@ class Library:
             p.seqlen_q = p.seqlen_k = max(packed.lengths)
         return p
 
-    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None):
-        """Returns (run, explanation): run() launches on PyTorch's current stream. `variant`: variants.Variants. `packed`:
-        of (1, heads, total, dim) tensors, has `lengths` and `cu_seqlens`, an int32 tensor."""
-        import torch
-
-        problem, plan = self.problem(q, k, v, causal, variant, packed), C.c_void_p()
-        self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, None, C.byref(plan)))
-        raw = C.c_void_p()
-        self.check(self.lib.fa2_plan_explain(plan, C.byref(raw)))
-        explanation = json.loads(C.string_at(raw))
-        self.lib.fa2_string_free(raw)
+    def args(self, q, k, v, o, lse=None, variant=None, packed=None):
         args = Args(C.sizeof(Args), 0, 0, 0.0, *(Tensor.of(t) for t in (q, k, v, o)))
         args.lse = lse.data_ptr() if lse is not None else None
         if variant is not None:
@@ -93,9 +89,48 @@ class Library:
             args.sinks = variant.sinks.data_ptr() if variant.sinks is not None else None
         if packed is not None:
             args.cu_seqlens_q = args.cu_seqlens_k = packed.cu_seqlens.data_ptr()
+        return args
 
-        def run(keep=(q, k, v, o, lse, variant, packed)):
+    def explained(self, explain, plan):
+        raw = C.c_void_p()
+        self.check(explain(plan, C.byref(raw)))
+        explanation = json.loads(C.string_at(raw))
+        self.lib.fa2_string_free(raw)
+        return explanation
+
+    def launcher(self, run, plan, args, keep):
+        """A function that launches on PyTorch's current stream, and keeps what the arguments point to."""
+        import torch
+
+        def launch(keep=keep):
             stream = torch.cuda.current_stream().cuda_stream
-            self.check(self.lib.fa2_plan_run(plan, C.byref(args), C.c_void_p(stream)))
+            self.check(run(plan, C.byref(args), C.c_void_p(stream)))
 
-        return run, explanation
+        return launch
+
+    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None):
+        """Returns (run, explanation). `variant`: variants.Variants. `packed`: of (1, heads, total, dim) tensors, has
+        `lengths` and `cu_seqlens`, an int32 tensor."""
+        problem, plan = self.problem(q, k, v, causal, variant, packed), C.c_void_p()
+        self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, None, C.byref(plan)))
+        args = self.args(q, k, v, o, lse, variant, packed)
+        run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed))
+        return run, self.explained(self.lib.fa2_plan_explain, plan)
+
+    def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None):
+        """Returns (run, explanation). `o`, `lse`: the forward's. `gradients`: dq, dk and dv, or None in place of those that
+        nobody wants. The plan has a workspace of its own."""
+        import torch
+
+        problem, plan, size = self.problem(q, k, v, causal, variant), C.c_void_p(), C.c_size_t()
+        which = sum(flag for flag, gradient in zip((DQ, DK, DV), gradients) if gradient is not None)
+        self.check(self.lib.fa2_backward_plan_create(self.context, C.byref(problem), -1, which, None, C.byref(plan)))
+        self.check(self.lib.fa2_backward_plan_workspace_bytes(plan, C.byref(size)))
+        workspace = torch.empty(size.value, device="cuda", dtype=torch.uint8)
+        forward = self.args(q, k, v, o, lse, variant)
+        forward.workspace = workspace.data_ptr() or None
+        given = (Tensor.of(t) if t is not None else Tensor() for t in (d_o, *gradients))
+        args = BackwardArgs(C.sizeof(BackwardArgs), 0, C.pointer(forward), *given)
+        keep = (q, k, v, o, lse, d_o, gradients, variant, workspace, forward)
+        run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
+        return run, self.explained(self.lib.fa2_backward_plan_explain, plan)

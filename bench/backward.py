@@ -1,0 +1,108 @@
+"""The gradients of Q, K and V, for bench/compare.py --backward: fa2's and those of PyTorch's backends, whose backward operators are called as
+autograd calls them, with what their own forwards saved. d_o is N(0,1)."""
+import math
+
+import variants
+
+FORWARDS = 2.5  # the operations of a backward in those of a forward: five products in place of two
+
+
+def flash(q, k, v, d_o, causal):
+    import torch
+
+    aten = torch.ops.aten
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
+    backward = aten._scaled_dot_product_flash_attention_backward
+    return lambda: backward(d_o, q, k, v, o, lse, cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset)
+
+
+def cudnn(q, k, v, d_o, causal):
+    import torch
+
+    aten = torch.ops.aten
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False)
+    backward = aten._scaled_dot_product_cudnn_attention_backward
+    return lambda: backward(d_o, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal)
+
+
+class Maths:
+    """Gradients by autograd through plain maths, and errors against those in float32, of the first and the last key/value head."""
+
+    def __init__(self, pt, q, k, v, d_o, variant):
+        import torch
+
+        self.pt, self.tensors, self.variant = pt, (q, k, v, d_o), variant
+        self.group = pt["heads_q"] // pt["heads_kv"]
+        self.expected = {at: self.gradients(*at, torch.float32) for at in {(0, 0), (pt["batch"] - 1, pt["heads_kv"] - 1)}}
+
+    def gradients(self, b, head, dtype):
+        """(dq, dk, dv) of a key/value head and of the query heads that read it."""
+        import torch
+
+        leaf = lambda t: t.detach().to(dtype).requires_grad_()  # noqa: E731
+        q, k, v, d_o = (t[b] for t in self.tensors)
+        keys, values, dq = leaf(k[head]), leaf(v[head]), []
+        for h in range(head * self.group, (head + 1) * self.group):
+            queries = leaf(q[h])
+            scores = queries @ keys.T / math.sqrt(self.pt["d"])
+            p = self.variant.probabilities(scores, h, slice(None), self.pt["causal"]).to(dtype)
+            (p @ values).backward(d_o[h].to(dtype))
+            dq.append(queries.grad)
+        return torch.stack(dq), keys.grad, values.grad
+
+    def worst(self, of):
+        """The largest errors of dq, dk and dv; NaN where an element is. `of`: (batch, head) -> their gradients."""
+        import torch
+
+        errors = [[(g.float() - e).abs().max().item() for g, e in zip(of(*at), expected)] for at, expected in self.expected.items()]
+        return torch.tensor(errors).amax(0).tolist()
+
+    def errors(self, dq, dk, dv):
+        return self.worst(lambda b, h: (dq[b, h * self.group:(h + 1) * self.group], dk[b, h], dv[b, h]))
+
+    def errors_in_16_bits(self):
+        return self.worst(lambda b, h: self.gradients(b, h, self.tensors[0].dtype))
+
+
+class Backward:
+    """What compare.Forward is to the forward."""
+
+    def __init__(self, pt, q, k, v, variant, a):
+        import torch
+
+        shape = (pt["batch"], pt["seqlen"], pt["heads_q"], pt["d"])
+        self.pt, self.inputs, self.variant = pt, (q, k, v), variant
+        self.d_o = torch.randn(shape, device="cuda", dtype=q.dtype).transpose(1, 2)
+        self.maths, self.systems, self.errors, self.refusals = Maths(pt, q, k, v, self.d_o, variant), {}, {}, {}
+        for name, system in {} if variant.any() else {"FLASH": flash, "CUDNN": cudnn}.items():
+            try:
+                run = system(q, k, v, self.d_o, pt["causal"])
+                self.errors[name] = self.maths.errors(*run())
+                self.systems[name] = run
+            except RuntimeError as error:  # a backend may refuse a shape in its own way
+                self.refusals[name] = error
+        self.yardsticks = list(self.errors.values()) or [self.maths.errors_in_16_bits()]
+
+    def peers(self, library):
+        if self.variant.any():
+            self.systems["plain"], _ = self.plan(library, variants.Variants())
+        return self.systems
+
+    def plan(self, library, variant=None):
+        import torch
+
+        variant = variant or self.variant
+        q, k, v = self.inputs
+        o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
+        forward, _ = library.plan(q, k, v, o, self.pt["causal"], lse=lse, variant=variant)
+        forward()
+        self.gradients = [torch.full_like(t, math.nan) for t in self.inputs]
+        return library.backward_plan(q, k, v, o, lse, self.d_o, self.gradients, self.pt["causal"], variant=variant)
+
+    def check(self, name):
+        """Each gradient's error may be three times the smallest of the peers', without any of plain 16-bit maths."""
+        self.errors[name] = self.maths.errors(*self.gradients)
+        for gradient, error, *others in zip(("dq", "dk", "dv"), self.errors[name], *self.yardsticks):
+            limit = 3 * min(e for e in others if e == e)
+            if not error <= limit:
+                raise SystemExit(f"{name} is wrong at {self.pt}: error of {gradient} {error}, limit {limit}; nothing is timed")
