@@ -1,0 +1,35 @@
+// Backward requests, which nobody follows, and what they are called in tests.
+#pragma once
+
+#include <fa2/backward.h>
+#include <operation/operands.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fa2::test {
+
+/// Contiguous (batch, seqlen, heads, dim) tensors, each in 16 GB of its own; all gradients, and that of LSE.
+inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
+  const auto at = [](std::uintptr_t place) { return reinterpret_cast<void*>(place << 34); };
+  const auto floats = [&](std::uintptr_t place) { return static_cast<float*>(at(place)); };
+  BackwardArgs args = backward_args(bshd_args(problem, at(1), at(2), at(3), at(4), floats(5)));
+  args.d_o = at(6), args.d_o_strides = args.forward.o_strides;
+  args.d_lse = floats(7);
+  args.dq = at(8), args.dq_strides = args.forward.q_strides;
+  args.dk = at(9), args.dk_strides = args.forward.k_strides;
+  args.dv = at(10), args.dv_strides = args.forward.v_strides;
+  if (problem.alibi) args.forward.alibi_slopes = floats(11);
+  if (problem.sinks) args.forward.sinks = floats(12);
+  if (problem.softcap) args.forward.softcap = 30;
+  return args;
+}
+
+/// "NAME:ACCESS".
+inline std::string use_text(std::string_view name, Access access) {
+  constexpr const char* kAccesses[] = {"read", "write", "read_write"};
+  return std::string(name) + ":" + kAccesses[static_cast<std::size_t>(access)];
+}
+
+}  // namespace fa2::test

@@ -1,0 +1,210 @@
+// What is said once of a backward's operand holds everywhere: these cases go over the list.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <operation/operands.h>
+#include <operation/overlap.h>
+#include <operation/validate.h>
+#include <tests/support/backward_request.h>
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// With every tensor that a batched problem can have.
+AttentionProblem problem() {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.head_dim_v = 32;
+  p.batch = 5;
+  p.heads_q = 8;
+  p.heads_kv = 2;
+  p.seqlen_q = 16;
+  p.seqlen_k = 24;
+  p.alibi = p.sinks = true;
+  return p;
+}
+
+const void* at(std::uintptr_t address) {
+  return reinterpret_cast<const void*>(address);
+}
+
+/// Each in 16 MB of its own.
+BackwardOperands operands() {
+  constexpr std::size_t kWorkspace = 512;
+  BackwardOperands all = backward_operands_of(problem(), backward_arguments(problem()), kWorkspace);
+  for (std::size_t i = 0; i < kBackwardOperandCount; ++i) all.list[i].data = at((i + 1) << 24);
+  return all;
+}
+
+/// Those that a batched problem has, by their indices.
+std::vector<std::size_t> present() {
+  std::vector<std::size_t> list;
+  for (std::size_t i = 0; i < kBackwardOperandCount; ++i) {
+    if (!operands().list[i].is_absent()) list.push_back(i);
+  }
+  return list;
+}
+
+/// "FIELD = VALUE, RULE" lines.
+std::string broken(const BackwardOperands& all, RowAlignment alignment = RowAlignment::bytes16) {
+  const PlannedProblem p(problem(), {alignment});
+  const Gradients wanted{all[Role::dq].data != nullptr, all[Role::dk].data != nullptr,
+                         all[Role::dv].data != nullptr};
+  std::string text;
+  for (const Violation& v : violations_of(p, wanted, BackwardArgs{}, all)) text += to_string(v) + "\n";
+  return text;
+}
+
+/// With operand `i` moved.
+std::string broken_with(std::size_t i, const void* data, RowAlignment alignment = RowAlignment::bytes16) {
+  BackwardOperands all = operands();
+  all.list[i].data = data;
+  return broken(all, alignment);
+}
+
+/// Whether the first line is of a field of operand `i`.
+bool names(const std::string& text, std::size_t i) {
+  return text.rfind(std::string(operands().list[i].name), 0) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("backward operands: one a role, each with a name of its own") {
+  std::set<std::string_view> found;
+  for (const Operand& t : operands()) {
+    CHECK(!t.name.empty());
+    found.insert(t.name);
+  }
+  CHECK(found.size() == kBackwardOperandCount);
+  const BackwardOperands all = operands();
+  const Operands forward = operands_of(problem(), {});
+  for (std::size_t i = 0; i < kOperandCount; ++i) CHECK(all.list[i].name == forward.list[i].name);
+  CHECK(present().size() == 13);  // all but the four tables of sequences
+  CHECK(broken(all).empty());
+}
+
+TEST_CASE("backward operands: gradients are shaped like what they are of, and may be left out") {
+  const BackwardOperands all = operands();
+  for (const auto& [gradient, of] : {std::pair{Role::d_o, Role::o},
+                                     {Role::d_lse, Role::lse},
+                                     {Role::dq, Role::q},
+                                     {Role::dk, Role::k},
+                                     {Role::dv, Role::v}}) {
+    const Operand &d = all[gradient], &x = all[of];
+    INFO(d.name);
+    CHECK(d.extents == x.extents);
+    CHECK(d.element == x.element);
+    CHECK(d.strided == x.strided);
+    CHECK(d.optional == (gradient != Role::d_o));
+  }
+  CHECK(all[Role::d_o].name == "d_o");
+  CHECK(all[Role::d_lse].name == "d_lse");
+  CHECK(all[Role::dq].name == "dq");
+  CHECK(all[Role::dk].name == "dk");
+  CHECK(all[Role::dv].name == "dv");
+}
+
+TEST_CASE("backward operands: what the forward left is read, and its LSE must be there") {
+  const BackwardOperands all = operands();
+  std::string written;
+  for (const std::size_t i : present()) {
+    const Operand& t = all.list[i];
+    if (t.is_written()) written += use_text(t.name, t.access) + " ";
+  }
+  CHECK(written == "workspace:read_write dq:write dk:write dv:write ");
+  CHECK_FALSE(all[Role::lse].optional);
+  CHECK_FALSE(all[Role::o].optional);
+}
+
+TEST_CASE("backward operands: each has the strides that the call gives it") {
+  BackwardArgs args = backward_arguments(problem());
+  args.d_o_strides = {1, 2, 3};
+  args.dq_strides = {4, 5, 6};
+  args.dk_strides = {7, 8, 9};
+  args.dv_strides = {10, 11, 12};
+  const BackwardOperands all = backward_operands_of(problem(), args);
+  using Strides = std::array<std::int64_t, 3>;
+  CHECK((all[Role::d_o].strides == Strides{1, 2, 3}));
+  CHECK((all[Role::dq].strides == Strides{4, 5, 6}));
+  CHECK((all[Role::dk].strides == Strides{7, 8, 9}));
+  CHECK((all[Role::dv].strides == Strides{10, 11, 12}));
+  CHECK(all[Role::d_o].data == args.d_o);
+  CHECK(all[Role::d_lse].data == args.d_lse);
+  CHECK(all[Role::dq].data == args.dq);
+  CHECK(all[Role::dk].data == args.dk);
+  CHECK(all[Role::dv].data == args.dv);
+}
+
+TEST_CASE("backward operands: each is asked for its pointer, alignment and place") {
+  for (const std::size_t i : present()) {
+    const Operand t = operands().list[i];
+    INFO(t.name);
+    CHECK(broken_with(i, nullptr) ==
+          (t.optional ? "" : fmt::format("{} = null, must point to the tensor: it has elements\n", t.name)));
+    const std::uintptr_t next = t.address() + static_cast<std::uintptr_t>(t.least_alignment());
+    for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
+      CHECK(names(broken_with(i, at(next - 1), alignment), i));
+      CHECK(names(broken_with(i, at(~std::uintptr_t{15}), alignment), i));
+    }
+    CHECK(broken_with(i, at(next), RowAlignment::element).empty());
+    CHECK(broken_with(i, at(next)).empty() == !t.strided);
+  }
+}
+
+TEST_CASE("backward operands: whatever is written shares no byte with another") {
+  const BackwardOperands all = operands();
+  for (const std::size_t i : present()) {
+    for (const std::size_t j : present()) {
+      if (i == j) continue;
+      const Operand &a = all.list[i], &b = all.list[j];
+      INFO(a.name, " and ", b.name);
+      const std::string text = broken_with(i, b.data);
+      CHECK(text.empty() == !(a.is_written() || b.is_written()));
+      const std::size_t alignment = 256, size = (size_in_bytes(b) + alignment - 1) / alignment * alignment;
+      CHECK(broken_with(i, at(b.address() + size)).empty());
+      if (text.empty()) continue;
+      CHECK(text.find('\n') == text.size() - 1);  // told once
+      CHECK((names(text, i) || names(text, j)));
+    }
+  }
+}
+
+TEST_CASE("backward operands: the rows of each written one lie apart") {
+  for (const std::size_t i : present()) {
+    BackwardOperands all = operands();
+    Operand& t = all.list[i];
+    if (!t.strided) continue;
+    INFO(t.name);
+    t.strides[2] -= 8;
+    CHECK(broken(all, RowAlignment::element).empty() == !t.is_written());
+  }
+}
+
+TEST_CASE("backward operands: each is asked where it lives, unless nobody touches it") {
+  static std::uintptr_t elsewhere = 0;
+  const auto facts = [](const void* pointer) -> PointerFacts {
+    return {PointerKind::device, reinterpret_cast<std::uintptr_t>(pointer) == elsewhere ? 1 : 0};
+  };
+  for (const std::size_t i : present()) {
+    const Operand t = operands().list[i];
+    INFO(t.name);
+    elsewhere = t.address();
+    const std::vector<Violation> found = violations_of_residency(operands(), 0, facts);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].field == t.name);
+  }
+  BackwardOperands no_keys = operands();
+  for (const Role role : {Role::k, Role::v, Role::dk, Role::dv}) {
+    Operand& t = no_keys.list[static_cast<std::size_t>(role)];
+    t.extents[2] = 0;
+    elsewhere = t.address();
+    CHECK(violations_of_residency(no_keys, 0, facts).empty());
+  }
+}

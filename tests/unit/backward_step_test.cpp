@@ -1,0 +1,310 @@
+// The grids, the parameters and the memory of a backward's launches.
+#include <api/backward_plan.h>
+#include <doctest/doctest.h>
+#include <operation/backward_step.h>
+#include <runtime/device.h>
+#include <tests/support/backward_request.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <templates/attention/params.cuh>
+#include <utility>
+#include <vector>
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv, KernelPass::dk,
+                                  KernelPass::dv};
+
+AttentionProblem causal_gqa() {
+  AttentionProblem p;
+  p.mask = MaskKind::causal_bottom_right;
+  p.head_dim = 128;
+  p.batch = 2;
+  p.heads_q = 32;
+  p.heads_kv = 8;
+  p.seqlen_q = 1000;
+  p.seqlen_k = 4000;
+  return p.normalized();
+}
+
+KernelConfig config_of(KernelPass pass, int tile_m = 64) {
+  KernelConfig config = default_config(80, static_cast<std::int32_t>(pass));
+  config.tile_m = tile_m;
+  return config;
+}
+
+Step step_of(const AttentionProblem& p, KernelPass pass, int tile_m = 64,
+             std::shared_ptr<const Kernel> kernel = nullptr) {
+  return backward_step(p, config_of(pass, tile_m), std::move(kernel));
+}
+
+BackwardParams constants_of(const AttentionProblem& p, KernelPass pass, int tile_m = 64) {
+  return step_of(p, pass, tile_m).constants.as<BackwardParams>();
+}
+
+std::uint32_t grid_of(const AttentionProblem& p, KernelPass pass, int tile_m) {
+  return step_of(p, pass, tile_m).shape.grid;
+}
+
+/// "NAME:ACCESS" of each operand.
+std::string uses_of(KernelPass pass) {
+  const BackwardOperands operands = backward_operands_of(causal_gqa(), {});
+  std::string text;
+  for (const OperandUse& use : step_of(causal_gqa(), pass).uses)
+    text += (text.empty() ? "" : " ") + use_text(operands[use.role].name, use.access);
+  return text;
+}
+
+BackwardParams filled(const Step& step, const AttentionProblem& p, const BackwardArgs& args) {
+  ParamsBuffer buffer;
+  const BackwardOperands operands = backward_operands_of(p, args);
+  step.fill(step, {.problem = p, .args = args.forward, .operands = operands, .backward = &args}, buffer);
+  CHECK(buffer.size() == sizeof(BackwardParams));
+  return buffer.as<BackwardParams>();
+}
+
+struct Launch {
+  std::int32_t pass = 0;
+  const float* delta = nullptr;
+  std::vector<MemoryRange> ranges;
+};
+
+class RecordingKernel final : public Kernel {
+ public:
+  RecordingKernel(KernelPass pass, std::vector<Launch>& launches)
+      : pass_(static_cast<std::int32_t>(pass)), launches_(launches) {}
+
+  void launch(const LaunchShape&, const void* params, std::size_t params_size, Stream,
+              const LaunchMemory* memory) const override {
+    BackwardParams sent;
+    REQUIRE(params_size == sizeof sent);
+    std::memcpy(&sent, params, sizeof sent);
+    launches_.push_back({pass_, sent.delta, memory->ranges()});
+  }
+
+ private:
+  std::int32_t pass_;
+  std::vector<Launch>& launches_;
+};
+
+/// On the interpreter.
+BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gradients,
+                     std::vector<Launch>& launches) {
+  auto plan = std::make_shared<BackwardPlan::Impl>();
+  plan->problem = {causal_gqa(), {}};
+  plan->gradients = gradients;
+  plan->device = kInterpreterDevice;
+  const ScopedContext current(kInterpreterDevice);
+  plan->scratch = std::make_shared<const ScratchPool>();
+  plan->scratch_bytes = delta_bytes(causal_gqa());
+  for (const KernelPass pass : passes)
+    plan->steps.push_back(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>(pass, launches)));
+  return BackwardPlan(std::move(plan));
+}
+
+/// "NAME:ACCESS" of each, "!" after what no launch before has filled.
+std::string text_of(const std::vector<MemoryRange>& ranges) {
+  std::string text;
+  for (const MemoryRange& range : ranges)
+    text += (text.empty() ? "" : " ") + use_text(range.name, range.access) + (range.initialised ? "" : "!");
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("backward steps: one block for each tile of queries or of keys, of each head that they have") {
+  const AttentionProblem p = causal_gqa();
+  for (const KernelPass pass : {KernelPass::delta, KernelPass::dq}) {
+    CHECK(grid_of(p, pass, 64) == 16 * 64);  // tiles of 1000 rows, heads
+    CHECK(grid_of(p, pass, 128) == 8 * 64);
+  }
+  for (const KernelPass pass : {KernelPass::dk_dv, KernelPass::dk, KernelPass::dv}) {
+    CHECK(grid_of(p, pass, 64) == 63 * 16);  // tiles of 4000 keys, heads of K and V
+    CHECK(grid_of(p, pass, 128) == 32 * 16);
+  }
+}
+
+TEST_CASE("backward steps: parameters tell tiles and heads of both sides") {
+  const BackwardParams keys = constants_of(causal_gqa(), KernelPass::dk_dv, 128);
+  CHECK(keys.k_tiles == 32);
+  CHECK(keys.kv_head_count == 16);
+  CHECK(keys.heads_kv == 8);
+  CHECK(keys.attention.queries_per_kv == 4);
+  CHECK(keys.attention.heads_q == 32);
+  CHECK(keys.attention.seqlen_q == 1000);
+  CHECK(keys.attention.seqlen_k == 4000);
+  const BackwardParams queries = constants_of(causal_gqa(), KernelPass::dq, 128);
+  CHECK(queries.attention.q_tiles == 8);
+  CHECK(queries.attention.head_count == 64);
+}
+
+TEST_CASE("backward steps: sections hold the key/value heads of the forward's query heads, one at least") {
+  AttentionProblem p = causal_gqa();
+  const auto section = [&] { return constants_of(p, KernelPass::dk_dv).kv_heads_per_section; };
+  CHECK(section() == 16);  // of 64 query heads
+  p.heads_q = p.heads_kv = 65;
+  p.batch = 1;
+  CHECK(section() == 33);
+  p.heads_kv = 1;  // its group is a section
+  CHECK(section() == 1);
+  p = causal_gqa();
+  p.mask = MaskKind::none;
+  CHECK(section() == 1);
+}
+
+TEST_CASE("backward steps: a pass without tiles is none") {
+  AttentionProblem p = causal_gqa();
+  for (const KernelPass pass : kPasses) CHECK(has_tiles(p, pass));
+  p.seqlen_k = 0;  // dQ is 0, which somebody must write
+  CHECK(has_tiles(p, KernelPass::delta));
+  CHECK(has_tiles(p, KernelPass::dq));
+  for (const KernelPass pass : {KernelPass::dk_dv, KernelPass::dk, KernelPass::dv})
+    CHECK_FALSE(has_tiles(p, pass));
+  p = causal_gqa();
+  p.seqlen_q = 0;
+  CHECK_FALSE(has_tiles(p, KernelPass::delta));
+  CHECK_FALSE(has_tiles(p, KernelPass::dq));
+  for (const KernelPass pass : {KernelPass::dk_dv, KernelPass::dk, KernelPass::dv}) CHECK(has_tiles(p, pass));
+  p = causal_gqa();
+  p.batch = 0;
+  for (const KernelPass pass : kPasses) CHECK_FALSE(has_tiles(p, pass));
+}
+
+TEST_CASE("backward steps: without queries or keys the other side's grid is what it always is") {
+  AttentionProblem p = causal_gqa();
+  p.seqlen_q = 0;
+  CHECK(grid_of(p, KernelPass::dk_dv, 128) == 32 * 16);
+  CHECK(constants_of(p, KernelPass::dk_dv).attention.seqlen_q == 0);
+  p = causal_gqa();
+  p.seqlen_k = 0;
+  CHECK(grid_of(p, KernelPass::dq, 128) == 8 * 64);
+  CHECK(constants_of(p, KernelPass::dq).attention.seqlen_k == 0);
+}
+
+TEST_CASE("backward steps: parameters carry the call's pointers, strides and scalars") {
+  const AttentionProblem p = causal_gqa();
+  BackwardArgs args = backward_arguments(p);
+  args.forward.q_strides = {1, 2, 3};
+  args.d_o_strides = {-4, 5, 6};
+  args.dq_strides = {7, 8, 9};
+  args.dk_strides = {std::int64_t{1} << 40, 11, 12};
+  args.dv_strides = {13, 0, 15};
+  args.forward.softmax_scale = -0.5f;
+  args.forward.empty_row_lse = EmptyRowLse::negative_infinity;
+  for (const KernelPass pass : kPasses) {
+    const BackwardParams params = filled(step_of(p, pass), p, args);
+    CHECK(params.attention.q == args.forward.q);
+    CHECK(params.attention.k == args.forward.k);
+    CHECK(params.attention.v == args.forward.v);
+    CHECK(params.attention.o == args.forward.o);
+    CHECK(params.attention.lse == args.forward.lse);
+    CHECK(params.attention.q_strides.row_stride == 3);
+    CHECK(params.attention.scale == -0.5f);
+    CHECK(params.attention.empty_row_lse == -std::numeric_limits<float>::infinity());
+    CHECK(params.d_o == args.d_o);
+    CHECK(params.d_lse == args.d_lse);
+    CHECK(params.dq == args.dq);
+    CHECK(params.dk == args.dk);
+    CHECK(params.dv == args.dv);
+    CHECK(params.d_o_strides.batch_stride == -4);
+    CHECK(params.dq_strides.head_stride == 8);
+    CHECK(params.dk_strides.batch_stride == 1ll << 40);
+    CHECK(params.dv_strides.row_stride == 15);
+    CHECK(params.k_tiles == constants_of(p, pass).k_tiles);
+  }
+}
+
+TEST_CASE("backward steps: each uses what it reads, and writes its own gradients alone") {
+  CHECK(uses_of(KernelPass::delta) == "o:read d_o:read d_lse:read");
+  const std::string inputs = "q:read k:read v:read lse:read d_o:read alibi_slopes:read sinks:read ";
+  CHECK(uses_of(KernelPass::dq) == inputs + "dq:write");
+  CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
+  CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");
+  CHECK(uses_of(KernelPass::dv) == inputs + "dv:write");
+}
+
+TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in whole units of alignment") {
+  AttentionProblem p = causal_gqa();
+  CHECK(delta_bytes(p) == 4 * 2 * 32 * 1000);
+  p.seqlen_q = 1001;
+  CHECK(delta_bytes(p) == 4 * 2 * 32 * 1001);
+  p.batch = 1, p.heads_q = p.heads_kv = 3, p.seqlen_q = 21;  // 252 bytes
+  CHECK(delta_bytes(p) == 256);
+  p.seqlen_q = 22;
+  CHECK(delta_bytes(p) == 512);
+  p.seqlen_q = 0;
+  CHECK(delta_bytes(p) == 0);
+  p.batch = 1 << 20, p.heads_q = 64, p.seqlen_q = 1 << 10;
+  CHECK(delta_bytes(p) == std::size_t{1} << 38);
+}
+
+TEST_CASE("backward steps: one writes delta, others read it, and dV alone does without") {
+  for (const KernelPass pass : kPasses) {
+    const WorkspacePart part = step_of(causal_gqa(), pass).workspace;
+    CHECK(part.bytes == (pass == KernelPass::dv ? 0 : delta_bytes(causal_gqa())));
+    if (pass == KernelPass::dv) continue;
+    CHECK(part.is_scratch);
+    CHECK(part.begin == 0);
+    CHECK(part.access == (pass == KernelPass::delta ? Access::write : Access::read));
+  }
+}
+
+TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV alone in none") {
+  std::vector<Launch> launches;
+  const BackwardPlan plan =
+      plan_of({KernelPass::delta, KernelPass::dq, KernelPass::dk, KernelPass::dv}, {}, launches);
+  CHECK(plan.workspace_bytes() == delta_bytes(causal_gqa()));
+  BackwardArgs args = backward_arguments(causal_gqa());
+  args.forward.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
+  plan.run(args);
+  REQUIRE(launches.size() == 4);
+  const std::string inputs = "q:read k:read v:read lse:read d_o:read ";
+  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read workspace:write!");
+  CHECK(text_of(launches[1].ranges) == inputs + "dq:write! workspace:read!");
+  CHECK(text_of(launches[2].ranges) == inputs + "dk:write! workspace:read!");
+  CHECK(text_of(launches[3].ranges) == inputs + "dv:write!");
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(launches[i].delta == args.forward.workspace);
+    const MemoryRange& scratch = launches[i].ranges.back();
+    CHECK(static_cast<const void*>(scratch.begin) == args.forward.workspace);
+    CHECK(scratch.bytes == delta_bytes(causal_gqa()));
+  }
+  CHECK(launches[3].delta == nullptr);
+}
+
+TEST_CASE("backward steps: without a workspace a run takes the stream's memory, the same for all of them") {
+  std::vector<Launch> launches;
+  const BackwardPlan plan =
+      plan_of({KernelPass::delta, KernelPass::dq}, {.dk = false, .dv = false}, launches);
+  BackwardArgs args = backward_arguments(causal_gqa());
+  args.dk = args.dv = nullptr;
+  plan.run(args);
+  REQUIRE(launches.size() == 2);
+  CHECK(launches[0].delta != nullptr);
+  CHECK(reinterpret_cast<std::uintptr_t>(launches[0].delta) % 256 == 0);
+  CHECK(launches[1].delta == launches[0].delta);
+  CHECK(text_of(launches[1].ranges).ends_with("workspace:read!"));
+}
+
+TEST_CASE("backward steps: arguments that are wrong launch none of them") {
+  std::vector<Launch> launches;
+  const BackwardPlan plan = plan_of({KernelPass::delta, KernelPass::dq, KernelPass::dk_dv}, {}, launches);
+  BackwardArgs args = backward_arguments(causal_gqa());
+  args.forward.lse = nullptr;
+  args.dq = nullptr;
+  CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("dq = null"), InvalidRequest);
+  CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("lse = null"), InvalidRequest);
+  args = backward_arguments(causal_gqa());
+  args.forward.workspace =
+      reinterpret_cast<std::byte*>(args.dk) - 256;  // whose end is dK's beginning and more
+  CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must not overlap workspace"), InvalidRequest);
+  args.forward.workspace = reinterpret_cast<void*>((std::uintptr_t{13} << 34) + 128);
+  CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must be a multiple of 256 bytes"), InvalidRequest);
+  CHECK(launches.empty());
+}

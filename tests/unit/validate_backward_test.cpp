@@ -1,0 +1,256 @@
+// The rules of a backward's calls, and of problems that have a backward.
+#include <api/context.h>
+#include <doctest/doctest.h>
+#include <operation/validate.h>
+#include <runtime/device.h>
+#include <tests/support/backward_request.h>
+#include <tests/support/request.h>
+#include <tests/support/temporary_directory.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+AttentionProblem problem() {
+  AttentionProblem p;
+  p.head_dim = 64;
+  p.batch = 2;
+  p.heads_q = 4;
+  p.heads_kv = 2;
+  p.seqlen_q = 16;
+  p.seqlen_k = 24;
+  return p.normalized();
+}
+
+/// A call that keeps every rule, until a test breaks one.
+struct Request {
+  PlannedProblem problem{::problem(), {}};
+  Gradients gradients;
+  BackwardArgs args = backward_arguments(::problem());
+
+  std::vector<Violation> violations() const {
+    const BackwardOperands operands = backward_operands_of(problem, args, 0);
+    return violations_of(problem, gradients, args, operands);
+  }
+};
+
+/// "FIELD: VALUE" lines of what `change` breaks.
+std::string broken(const std::function<void(Request&)>& change) {
+  Request request;
+  change(request);
+  return fields(request.violations());
+}
+
+/// The rule of the only violation.
+std::string rule(const std::function<void(Request&)>& change) {
+  Request request;
+  change(request);
+  const std::vector<Violation> found = request.violations();
+  REQUIRE(found.size() == 1);
+  return found[0].rule;
+}
+
+/// Slices of one tensor whose rows hold all heads of Q, K and V.
+void pack(Request& r, const void* qkv, void* d_qkv) {
+  AttentionProblem p = ::problem();
+  p.heads_kv = p.heads_q, p.seqlen_k = p.seqlen_q;
+  r.problem = {p, {}};
+  r.args = backward_arguments(p);
+  const std::int64_t slice = p.heads_q * p.head_dim, row = 3 * slice;
+  const TensorStrides strides{p.seqlen_q * row, p.head_dim, row};
+  const auto* const in = static_cast<const std::uint16_t*>(qkv);
+  auto* const out = static_cast<std::uint16_t*>(d_qkv);
+  r.args.forward.q = in, r.args.forward.k = in + slice, r.args.forward.v = in + 2 * slice;
+  r.args.dq = out, r.args.dk = out + slice, r.args.dv = out + 2 * slice;
+  r.args.forward.q_strides = r.args.forward.k_strides = r.args.forward.v_strides = strides;
+  r.args.dq_strides = r.args.dk_strides = r.args.dv_strides = strides;
+}
+
+}  // namespace
+
+TEST_CASE("validate backward: whatever it reads or writes must be there, but for dLSE") {
+  CHECK(broken([](Request&) {}) == "");
+  CHECK(broken([](Request& r) { r.args.forward.q = nullptr; }) == "q: null");
+  CHECK(broken([](Request& r) { r.args.forward.k = r.args.forward.v = nullptr; }) == "k: null\nv: null");
+  CHECK(broken([](Request& r) { r.args.forward.o = nullptr; }) == "o: null");
+  CHECK(broken([](Request& r) { r.args.forward.lse = nullptr; }) == "lse: null");
+  CHECK(broken([](Request& r) { r.args.d_o = nullptr; }) == "d_o: null");
+  CHECK(broken([](Request& r) { r.args.d_lse = nullptr; }) == "");
+  CHECK(broken([](Request& r) { r.args = {}; }) ==
+        "dq: null\ndk: null\ndv: null\nq: null\nk: null\nv: null\no: null\nlse: null\nd_o: null");
+}
+
+TEST_CASE("validate backward: a gradient is given exactly if the plan computes it") {
+  CHECK(broken([](Request& r) { r.args.dq = nullptr; }) == "dq: null");
+  CHECK(broken([](Request& r) { r.args.dk = r.args.dv = nullptr; }) == "dk: null\ndv: null");
+  CHECK(rule([](Request& r) { r.args.dk = nullptr; }) ==
+        "must point to the tensor: the plan computes it; or make it without, by Gradients::dk");
+  CHECK(broken([](Request& r) { r.gradients.dq = false; }) == "dq: given");
+  CHECK(broken([](Request& r) { r.gradients = {false, false, false}; }) == "dq: given\ndk: given\ndv: given");
+  CHECK(rule([](Request& r) { r.gradients.dv = false; }) ==
+        "must be null: the plan does not compute it; make it with Gradients::dv");
+  CHECK(broken([](Request& r) {
+          r.gradients = {true, false, true};
+          r.args.dk = nullptr;
+          r.args.dk_strides = {1, 1, 1};  // nobody looks at them
+        }) == "");
+}
+
+TEST_CASE("validate backward: what has no elements is not asked for, and everything else still is") {
+  const auto no_keys = [](Request& r) {
+    r.problem.seqlen_k = 0;
+    r.args.forward.k = r.args.forward.v = r.args.dk = r.args.dv = nullptr;
+  };
+  CHECK(broken(no_keys) == "");
+  CHECK(broken([&](Request& r) { no_keys(r), r.args.dq = nullptr; }) == "dq: null");
+  CHECK(broken([&](Request& r) { no_keys(r), r.args.d_o = nullptr; }) == "d_o: null");
+  const auto no_queries = [](Request& r) {
+    r.problem.seqlen_q = 0;
+    r.args.forward.q = r.args.forward.o = r.args.forward.lse = nullptr;
+    r.args.d_o = r.args.dq = nullptr;
+  };
+  CHECK(broken(no_queries) == "");
+  CHECK(broken([&](Request& r) { no_queries(r), r.args.dv = nullptr; }) == "dv: null");
+  CHECK(broken([](Request& r) { r.problem.batch = 0, r.args = {}; }) == "");
+  CHECK(broken([](Request& r) {
+          r.problem.batch = 0;
+          r.args.forward.softmax_scale = HUGE_VALF;
+        }) == "softmax_scale: inf");
+}
+
+TEST_CASE("validate backward: the forward's scalars, variants and tables are judged as in the forward") {
+  CHECK(broken([](Request& r) { r.args.forward.softmax_scale = std::nanf(""); }) == "softmax_scale: nan");
+  CHECK(broken([](Request& r) { r.problem.softcap = true; }) == "softcap: 0");
+  CHECK(broken([](Request& r) { r.args.forward.softcap = 2; }) == "softcap: 2");
+  CHECK(broken([](Request& r) { r.problem.alibi = true; }) == "alibi_slopes: null");
+  CHECK(broken([](Request& r) { r.args.forward.sinks = r.args.d_lse; }) == "sinks: given");
+  static const std::int32_t kTable[1] = {};
+  CHECK(broken([](Request& r) { r.args.forward.seqused_k = kTable; }) == "seqused_k: given");
+}
+
+TEST_CASE("validate backward: gradients overlap neither what is read nor each other") {
+  const auto overlap = [](const char* with, const std::function<void(Request&)>& change) {
+    INFO(with);
+    CHECK(rule(change).find("must not overlap " + std::string(with) + " at ") == 0);
+  };
+  const auto moved = [](const void* to) { return const_cast<void*>(to); };
+  overlap("q", [&](Request& r) { r.args.dq = moved(r.args.forward.q); });
+  overlap("k", [&](Request& r) { r.args.dk = moved(r.args.forward.k); });
+  overlap("v", [&](Request& r) { r.args.dv = moved(r.args.forward.v); });
+  overlap("o", [&](Request& r) { r.args.dq = r.args.forward.o; });
+  overlap("d_o", [&](Request& r) { r.args.dq = moved(r.args.d_o); });
+  overlap("lse", [&](Request& r) { r.args.dv = r.args.forward.lse; });
+  overlap("d_lse", [&](Request& r) { r.args.dv = const_cast<float*>(r.args.d_lse); });
+  overlap("dq", [](Request& r) { r.args.dk = r.args.dq; });
+  overlap("dk", [](Request& r) { r.args.dv = r.args.dk; });
+  // Inputs may: dO is O where a loss is half the sum of squares.
+  CHECK(broken([](Request& r) { r.args.d_o = r.args.forward.o; }) == "");
+  CHECK(broken([](Request& r) { r.args.d_lse = r.args.forward.lse; }) == "");
+}
+
+TEST_CASE("validate backward: dQ, dK and dV may be slices of one packed tensor, and no more than that") {
+  void *const qkv = test::at(1 << 24), *const d_qkv = test::at(2 << 24);
+  CHECK(broken([&](Request& r) { pack(r, qkv, d_qkv); }) == "");
+  CHECK(rule([&](Request& r) {
+          pack(r, qkv, d_qkv);
+          r.args.dv = static_cast<std::uint16_t*>(r.args.dv) - 8;
+        }).find("must not overlap dk at ") == 0);
+  // In place: each gradient over its own input.
+  CHECK(broken([&](Request& r) { pack(r, qkv, qkv); }).find("dq: ") == 0);
+}
+
+TEST_CASE("validate backward: rows of gradients neither overlap nor lie where bytes16 does not allow") {
+  const auto of_elements = [](const std::function<void(BackwardArgs&)>& change) {
+    return broken([&](Request& r) {
+      r.problem.row_alignment = RowAlignment::element;
+      change(r.args);
+    });
+  };
+  CHECK(of_elements([](BackwardArgs& a) { a.dq_strides.row = 0; }) == "dq_strides.row: 0");
+  CHECK(of_elements([](BackwardArgs& a) { a.dk_strides.head = 56; }) == "dk_strides.head: 56");
+  CHECK(of_elements([](BackwardArgs& a) { a.d_o_strides = {0, 0, 0}; }) == "");  // an input's may
+  CHECK(broken([](Request& r) { r.args.d_o_strides.row += 4; }) == "d_o_strides.row: 260");
+  CHECK(broken([](Request& r) { r.args.dv_strides.row += 4, r.args.dv_strides.batch *= 2; }) ==
+        "dv_strides.row: 132");
+  CHECK(rule([](Request& r) {
+          r.args.dq = static_cast<std::uint16_t*>(r.args.dq) + 4;
+        }).find("must be a multiple of 16 bytes for RowAlignment::bytes16") == 0);
+  CHECK(of_elements([](BackwardArgs& a) {
+          a.dq = static_cast<std::uint16_t*>(a.dq) + 1;
+          a.d_o_strides.row += 4;
+        }) == "");
+}
+
+TEST_CASE("validate backward: a plan may be promised what holds of the gradients too") {
+  const auto promised = [](const std::function<void(Request&)>& change) {
+    Request request;
+    change(request);
+    return options_kept_by(request.problem, backward_operands_of(request.problem, request.args))
+        .row_alignment;
+  };
+  CHECK(promised([](Request&) {}) == RowAlignment::bytes16);
+  CHECK(promised([](Request& r) { r.args.d_o_strides.row += 4; }) == RowAlignment::element);
+  CHECK(promised([](Request& r) { r.args.dv = static_cast<std::uint16_t*>(r.args.dv) + 4; }) ==
+        RowAlignment::element);
+  CHECK(promised([](Request& r) { r.args.dk_strides.row *= -1; }) == RowAlignment::bytes16_any_order);
+  CHECK(promised([](Request& r) { r.args.dk = nullptr, r.args.dk_strides.row = 1; }) ==
+        RowAlignment::bytes16);
+}
+
+TEST_CASE("validate backward: packed sequences have none yet") {
+  AttentionProblem p = problem();
+  CHECK(violations_of_backward(p).empty());
+  p.varlen = true;
+  const std::vector<Violation> found = violations_of_backward(p);
+  REQUIRE(found.size() == 1);
+  CHECK(to_string(found[0]) == "varlen = true, must be false: there is no backward of packed sequences yet");
+}
+
+TEST_CASE("validate backward: the grid of the smallest tile of keys fits one launch") {
+  AttentionProblem p = problem();
+  p.heads_kv = 1, p.heads_q = 1;
+  p.batch = (std::int64_t{1} << 30) - 1;
+  p.seqlen_k = 32;
+  CHECK(violations_of_backward(p).empty());
+  p.seqlen_k = 33;
+  CHECK(fields(violations_of_backward(p)) == "batch * heads_kv * ceil(seqlen_k / 16): 1073741823 * 1 * 3");
+  p.batch = p.heads_kv = p.heads_q = std::int64_t{1} << 62;
+  CHECK(violations_of_backward(p).size() == 1);
+  p = problem();
+  p.heads_kv = 0;  // as many as heads_q
+  p.heads_q = std::int64_t{1} << 30;
+  p.batch = 1;
+  p.seqlen_k = 32;
+  CHECK(violations_of_backward(p).size() == 1);
+}
+
+TEST_CASE("validate backward: a context refuses problems and calls before it compiles anything") {
+  const TemporaryDirectory cache;
+  ContextOptions options;
+  options.cache_dir = cache.path();
+  Context context(options);
+  const ScopedContext current(kInterpreterDevice);
+  AttentionProblem p = problem();
+  BackwardArgs args = backward_arguments(p);
+  args.dq = args.forward.o;
+  CHECK_THROWS_WITH_AS(context.attention_backward(p, args), doctest::Contains("must not overlap o"),
+                       InvalidRequest);
+  p.varlen = true;
+  CHECK_THROWS_WITH_AS(context.attention_backward(p, args), doctest::Contains("varlen = true"),
+                       InvalidRequest);
+  CHECK_THROWS_WITH_AS(context.backward_plan(p, -1, {}, {}), doctest::Contains("varlen = true"),
+                       InvalidRequest);
+  p.head_dim = 7;
+  CHECK_THROWS_WITH_AS(context.backward_plan(p, -1, {}, {}), doctest::Contains("head_dim = 7"),
+                       InvalidRequest);
+  CHECK(context.impl().backward_plans.size() == 0);
+  CHECK(context.impl().loaded.size() == 0);
+}
