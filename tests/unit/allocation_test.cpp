@@ -1,13 +1,16 @@
 // A call in steady use allocates nothing, whichever main loop it runs. Kernels do nothing here: launching is
 // the driver's business on a GPU, and interpreting one is no part of the promise.
+#include <api/backward_plan.h>
 #include <api/context.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
+#include <operation/backward_step.h>
 #include <operation/forward_step.h>
 #include <runtime/device.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <new>
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "../support/allocations.h"
+#include "../support/backward_request.h"
 #include "../support/temporary_directory.h"
 
 using namespace fa2;
@@ -107,6 +111,64 @@ void for_each_plan(const Test& test) {
   CHECK(plans == static_cast<int>(kConfigs.size() * problems().size()));
 }
 
+/// Every choice of gradients, and dK and dV of one kernel and of two.
+const std::vector<std::vector<KernelPass>> kPasses = {
+    {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv},
+    {KernelPass::delta, KernelPass::dq, KernelPass::dk, KernelPass::dv},
+    {KernelPass::delta, KernelPass::dq},
+    {KernelPass::dv}};
+
+bool computes(const std::vector<KernelPass>& passes, KernelPass pass) {
+  return std::ranges::find(passes, pass) != passes.end();
+}
+
+Gradients gradients_of(const std::vector<KernelPass>& passes) {
+  const bool both = computes(passes, KernelPass::dk_dv);
+  return {.dq = computes(passes, KernelPass::dq),
+          .dk = both || computes(passes, KernelPass::dk),
+          .dv = both || computes(passes, KernelPass::dv)};
+}
+
+/// Nobody follows them. With a workspace: without one the driver, or on the interpreter the host, is asked for memory.
+BackwardArgs backward_args_of(const AttentionProblem& problem, const Gradients& gradients) {
+  BackwardArgs args = backward_arguments(problem);
+  if (!gradients.dq) args.dq = nullptr;
+  if (!gradients.dk) args.dk = nullptr;
+  if (!gradients.dv) args.dv = nullptr;
+  args.forward.workspace = reinterpret_cast<void*>(std::uintptr_t{20} << 34);
+  return args;
+}
+
+/// On the interpreter, which is current.
+BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector<KernelPass>& passes,
+                              const std::shared_ptr<const Kernel>& kernel) {
+  auto plan = std::make_shared<BackwardPlan::Impl>();
+  plan->problem = {problem, {}};
+  plan->gradients = gradients_of(passes);
+  plan->device = kInterpreterDevice;
+  plan->scratch = std::make_shared<const ScratchPool>();
+  plan->scratch_bytes = delta_bytes(problem);
+  for (const KernelPass pass : passes)
+    plan->steps.push_back(
+        backward_step(problem, default_config(80, static_cast<std::int32_t>(pass)), kernel));
+  return BackwardPlan(std::move(plan));
+}
+
+/// Calls test(problem, gradients, plan, kernel) for every batched problem with every choice of gradients.
+template <class Test>
+void for_each_backward(const Test& test) {
+  const ScopedContext current(kInterpreterDevice);
+  for (const std::vector<KernelPass>& passes : kPasses) {
+    for (const AttentionProblem& problem : problems()) {
+      if (problem.varlen || problem.seqlen_k == 0) continue;
+      INFO(to_string(problem), ", ", passes.size(), " kernels");
+      const auto kernel = std::make_shared<const IdleKernel>();
+      test(problem, gradients_of(passes), backward_plan_of(problem, passes, kernel), *kernel);
+      CHECK(kernel->launches == static_cast<int>(passes.size()));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("allocations are counted, of every form and of this thread") {
@@ -138,5 +200,26 @@ TEST_CASE("a memoised attention() allocates nothing") {
     const AttentionArgs args = args_of(problem);
     CHECK(allocations_of([&] { context.attention(problem, args); }) == 0);
     CHECK(kernel.launches == 1);
+  });
+}
+
+TEST_CASE("a backward's run() allocates nothing where it has a workspace") {
+  for_each_backward([](const AttentionProblem& problem, const Gradients& gradients, const BackwardPlan& plan,
+                       const IdleKernel&) {
+    const BackwardArgs args = backward_args_of(problem, gradients);
+    CHECK(allocations_of([&] { plan.run(args); }) == 0);
+  });
+}
+
+TEST_CASE("a memoised attention_backward() allocates nothing where it has a workspace") {
+  const TemporaryDirectory cache;
+  for_each_backward([&](const AttentionProblem& problem, const Gradients& gradients, const BackwardPlan& plan,
+                        const IdleKernel&) {
+    ContextOptions options;
+    options.cache_dir = cache.path();
+    Context context(options);
+    context.impl().backward_plans.get({{{problem, {}}, kInterpreterDevice}, gradients}, [&] { return plan; });
+    const BackwardArgs args = backward_args_of(problem, gradients);
+    CHECK(allocations_of([&] { context.attention_backward(problem, args); }) == 0);
   });
 }

@@ -1,0 +1,189 @@
+// The configurations of a backward: for every problem and GPU there is, for its passes alone.
+#include <autotune/backward_heuristic.h>
+#include <autotune/cached_choices.h>
+#include <autotune/config_choice.h>
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <generator/config_space.h>
+#include <generator/kernel_source.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv, KernelPass::dk,
+                                  KernelPass::dv};
+
+PlannedProblem problem_of(int head_dim, int head_dim_v) {
+  PlannedProblem p({.head_dim = head_dim, .head_dim_v = head_dim_v, .heads_q = 8, .heads_kv = 2}, {});
+  p.mask = MaskKind::causal_bottom_right;
+  p.seqlen_q = p.seqlen_k = 4096;
+  return p.normalized();
+}
+
+std::vector<Arch> archs() {
+  std::vector<Arch> all(known_archs().begin(), known_archs().end());
+  all.push_back(interpreter_arch());
+  return all;
+}
+
+/// CHECKs each choice, and that there are some; but of dK and dV together.
+void check_choices(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
+  const std::vector<HeuristicChoice> choices = backward_choices(problem, pass, arch);
+  const std::string text = to_string(problem) + ", pass " + std::to_string(static_cast<int>(pass)) + " on " +
+                           std::string(arch.name);
+  CHECK_MESSAGE((!choices.empty() || pass == KernelPass::dk_dv), text);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const KernelConfig& config = choices[i].config;
+    const std::string broken = why_rejected(problem, config, arch).value_or("");
+    CHECK_MESSAGE(broken.empty(), text, ": ", broken);
+    CHECK_MESSAGE(config.pass == static_cast<std::int32_t>(pass), text);
+    CHECK_FALSE(choices[i].reason.empty());
+    const auto is_same = [&](const HeuristicChoice& other) { return other.config == config; };
+    CHECK_MESSAGE(std::ranges::count_if(choices, is_same) == 1, text, ": twice ", to_string(config));
+  }
+}
+
+bool keys_fit(int head_dim, const Arch& arch) {
+  return !backward_choices(problem_of(head_dim, head_dim), KernelPass::dk_dv, arch).empty();
+}
+
+Target some_gpu() {
+  return {*find_arch("sm_80"), "Some GPU", 108};
+}
+
+/// What is chosen first.
+KernelConfig guess(KernelPass pass) {
+  return backward_choices(problem_of(64, 64), pass, some_gpu().arch).at(0).config;
+}
+
+/// Valid, and of no heuristic.
+KernelConfig another(KernelPass pass) {
+  return default_config(80, static_cast<std::int32_t>(pass));
+}
+
+std::string spec_of(const KernelConfig& config) {
+  return render({traits_of(problem_of(64, 64)), config, some_gpu().arch}).spec;
+}
+
+/// What of `cached` serves in place of `wanted`.
+std::vector<KernelConfig> serving(const KernelConfig& wanted, const std::vector<std::string>& cached) {
+  const ConfigChoice choice{wanted, ConfigOrigin::heuristic, "", std::nullopt};
+  std::vector<KernelConfig> configs;
+  for (const ConfigChoice& other : cached_choices(choice, {}, cached, problem_of(64, 64), some_gpu().arch))
+    configs.push_back(other.config);
+  return configs;
+}
+
+}  // namespace
+
+TEST_CASE("backward heuristic: every pass of every head dim has valid choices on every arch") {
+  for (const Arch& arch : archs()) {
+    for (const KernelPass pass : kPasses) {
+      for (int dim = 8; dim <= 256; dim += 8) {
+        check_choices(problem_of(dim, dim), pass, arch);
+        check_choices(problem_of(dim, 256), pass, arch);
+        check_choices(problem_of(256, dim), pass, arch);
+      }
+    }
+  }
+}
+
+TEST_CASE("backward heuristic: every variant and alignment has choices too") {
+  for (const RowAlignment alignment :
+       {RowAlignment::bytes16, RowAlignment::bytes16_any_order, RowAlignment::element}) {
+    for (int variants = 0; variants < 16; ++variants) {
+      PlannedProblem p(problem_of(128, 128), {alignment});
+      if (variants & 1) p.window_left = 500;
+      p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+      for (const KernelPass pass : kPasses) check_choices(p, pass, some_gpu().arch);
+    }
+  }
+}
+
+TEST_CASE("backward heuristic: dK and dV are computed together up to head dim 128, and not at 256") {
+  for (const Arch& arch : archs()) {
+    INFO(arch.name);
+    CHECK_FALSE(keys_fit(256, arch));
+    for (int dim = 8; dim <= 256; dim += 8) {
+      if (dim <= 128) CHECK(keys_fit(dim, arch));
+      if (dim > 8 && keys_fit(dim, arch)) CHECK(keys_fit(dim - 8, arch));  // no gaps
+    }
+  }
+}
+
+TEST_CASE("backward heuristic: nothing computes packed sequences") {
+  PlannedProblem p = problem_of(64, 64);
+  p.varlen = true;
+  for (const KernelPass pass : kPasses) CHECK(backward_choices(p, pass, some_gpu().arch).empty());
+}
+
+TEST_CASE("a pinned config of the backward is that of its pass alone") {
+  ChoiceSettings settings;
+  settings.tune = TuneMode::off;
+  settings.pinned_by = "FA2_CONFIG";
+  TuningStore store("");
+  const PlannedProblem problem = problem_of(64, 64);
+  for (const KernelPass pinned : kPasses) {
+    if (pinned == KernelPass::delta) continue;  // of which there is one
+    settings.pinned = another(pinned);
+    ConfigChooser chooser(settings, store);
+    for (const KernelPass pass : kPasses) {
+      const std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, some_gpu());
+      REQUIRE(!choices.empty());
+      const bool is_pinned = pass == pinned;
+      CHECK((choices.size() == 1) == (is_pinned || pass == KernelPass::delta));
+      CHECK(choices[0].config == (is_pinned ? another(pass) : guess(pass)));
+      CHECK(choices[0].origin == (is_pinned ? ConfigOrigin::pinned : ConfigOrigin::heuristic));
+      CHECK((choices[0].reason == "pinned by FA2_CONFIG") == is_pinned);
+    }
+    CHECK(chooser.choose(problem, some_gpu()).origin == ConfigOrigin::heuristic);
+    for (const PossibleChoice& possible : chooser.every_choice(problem, some_gpu()))
+      CHECK(possible.choice.origin == ConfigOrigin::heuristic);
+  }
+}
+
+TEST_CASE("a pinned config of the forward leaves the backward to the heuristic") {
+  ChoiceSettings settings;
+  settings.pinned = KernelConfig{};
+  settings.pinned_by = "FA2_CONFIG";
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  CHECK(chooser.choose(problem_of(64, 64), some_gpu()).origin == ConfigOrigin::pinned);
+  for (const KernelPass pass : kPasses) {
+    const std::vector<ConfigChoice> choices = chooser.choose_backward(problem_of(64, 64), pass, some_gpu());
+    REQUIRE(!choices.empty());
+    CHECK(choices[0].config == guess(pass));
+    CHECK(choices[0].origin == ConfigOrigin::heuristic);
+  }
+}
+
+TEST_CASE("a pinned config of the backward must be able to compute the problem") {
+  ChoiceSettings settings;
+  settings.pinned = another(KernelPass::dq);
+  settings.pinned->tile_m = 40;
+  settings.pinned_by = "FA2_CONFIG";
+  TuningStore store("");
+  const ConfigChooser chooser(settings, store);
+  CHECK_THROWS_WITH_AS(chooser.choose_backward(problem_of(64, 64), KernelPass::dq, some_gpu()),
+                       doctest::Contains("tile_m = 40"), InvalidRequest);
+  CHECK_FALSE(chooser.choose_backward(problem_of(64, 64), KernelPass::dk, some_gpu()).empty());
+}
+
+TEST_CASE("cached kernels of one pass never serve in place of another's") {
+  const KernelConfig forward, other_forward{.tile_m = 128, .warps = 8};
+  std::vector<std::string> backward;
+  for (const KernelPass pass : kPasses) backward.push_back(spec_of(another(pass)));
+  CHECK(serving(forward, backward).empty());
+  std::vector<std::string> all = backward;
+  all.push_back(spec_of(other_forward));
+  CHECK(serving(forward, all) == std::vector{other_forward});
+  for (const KernelPass pass : kPasses) {
+    if (pass == KernelPass::delta) continue;
+    CHECK(serving(guess(pass), all) == std::vector{another(pass)});
+  }
+}
