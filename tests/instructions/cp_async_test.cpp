@@ -56,6 +56,24 @@ TEST_CASE("cp.async that reads nothing writes zeros, whatever was there") {
   }
 }
 
+TEST_CASE("cp.async brings 4 bytes, or zeros and reads nothing, whatever was there") {
+  if (cannot_run()) return;
+  const auto in = numbers(64);
+  const auto out = run_over<std::uint32_t>(
+      in, in.size(),
+      kBegin +
+          "st_shared_u32(s + 4 * t, ~0u);\nbar_sync();\n"
+          "const bool reads = t % 3 != 0;\n"
+          "cp_async_4_zfill(s + 4 * t, reads ? p.in + t : p.in + p.count + t, reads ? 4 : 0);\n"
+          "cp_async_commit_group();\ncp_async_wait_group<0>();\nbar_sync();\n"
+          "p.out[t] = ld_shared_u32(s + 4 * (t ^ 33));",
+      64);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t from = i ^ 33;
+    CHECK(out[i] == (from % 3 == 0 ? 0 : in[from]));
+  }
+}
+
 TEST_CASE("waiting for all groups but one completes the older ones") {
   if (cannot_run()) return;
   const auto in = numbers(3 * 4);

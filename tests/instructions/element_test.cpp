@@ -115,6 +115,30 @@ TEST_CASE("every 16-bit value that is not NaN comes back from cvt.rn") {
   }
 }
 
+TEST_CASE("every 16-bit value becomes its float, of either half of a pair") {
+  if (cannot_run()) return;
+  for (const ElementFormat& type : kElementFormats) {
+    std::vector<std::uint32_t> pairs;
+    for (std::uint32_t bits = 0; bits < 65536; ++bits) pairs.push_back(bits | (65535 - bits) << 16);
+    const auto floats = run_over<float>(pairs, 2 * pairs.size(),
+                                        std::string("for (int i = thread_index(); i < p.count; i += 128) {\n"
+                                                    "  const Pair pair = cvt_f32_x2<") +
+                                            type.name +
+                                            ">(p.in[i]);\n"
+                                            "  p.out[2 * i] = pair.low;\n  p.out[2 * i + 1] = pair.high;\n}",
+                                        128);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      const std::uint32_t pair = pairs[i / 2];
+      const auto exact =
+          static_cast<float>(value_of(static_cast<std::uint16_t>(i % 2 == 0 ? pair : pair >> 16), type));
+      const bool same_bits = std::bit_cast<std::uint32_t>(floats[i]) == std::bit_cast<std::uint32_t>(exact);
+      wrong += std::isnan(exact) ? !std::isnan(floats[i]) : !same_bits;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("every finite 16-bit value passes through mma with the identity unchanged") {
   if (cannot_run()) return;
   for (const ElementFormat& type : kElementFormats) {

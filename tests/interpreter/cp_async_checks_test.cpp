@@ -20,6 +20,13 @@ TEST_CASE("destinations of asynchronous copies touched too early") {
        "cp_async_wait_group<0>();",
        {"load of shared address 1024, to which an asynchronous copy of thread 0 is in flight",
         "thread 0 (warp 0, lane 0), at body:4"}},
+      {"a load of 4 copied bytes before the wait",
+       "cp_async_4_zfill(s + 4 * t, p.input + 4 * t, 4);\ncp_async_commit_group();\n"
+       "if (mended) cp_async_wait_group<0>();\n"
+       "ld_shared_u32(s + 4 * t);\n"
+       "cp_async_wait_group<0>();",
+       {"load of shared address 1024, to which an asynchronous copy of thread 0 is in flight",
+        "thread 0 (warp 0, lane 0), at body:4"}},
       {"ldmatrix before the wait",
        "cp_async_16(s + 16 * t, p.input + 16 * t);\ncp_async_commit_group();\n"
        "if (mended) cp_async_wait_group<0>();\n"

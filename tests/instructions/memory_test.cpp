@@ -1,0 +1,47 @@
+// Loads of several words: which stands where, bit for bit.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "array_kernel.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+/// The bits of floats of every kind: each sign and exponent, NaNs with payloads, subnormals.
+std::vector<std::uint32_t> words() {
+  std::vector<std::uint32_t> list;
+  for (std::uint32_t high = 0; high < 512; ++high) list.push_back(high << 23 | (high * 2654435761u >> 9));
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("ld.global.v4 brings four words in order") {
+  if (cannot_run()) return;
+  const auto in = words();
+  CHECK(run_over<std::uint32_t>(in, in.size(),
+                                "for (int i = 4 * thread_index(); i < p.count; i += 4 * 32) {\n"
+                                "  const Vector16 v = ld_global_v4(p.in + i);\n"
+                                "  for (int j = 0; j < 4; ++j) p.out[i + j] = v.word[j];\n}") == in);
+}
+
+TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
+  if (cannot_run()) return;
+  const auto in = words();
+  const auto out = run_over<std::uint32_t>(
+      in, in.size(),
+      "const SharedAddress s = dynamic_shared();\n"
+      "for (int i = thread_index(); i < p.count; i += 32) st_shared_u32(s + 4 * i, p.in[i]);\n"
+      "bar_warp_sync();\n"
+      "for (int i = 2 * (thread_index() ^ 5); i < p.count; i += 2 * 32) {\n"
+      "  float value[2];\n"
+      "  ld_shared_f32_x2(s + 4 * i, value);\n"
+      "  p.out[i] = bits_of(value[0]);\n  p.out[i + 1] = bits_of(value[1]);\n}",
+      32, 4 * 512);
+  CHECK(out == in);
+}
