@@ -1,0 +1,117 @@
+// Plans of attention_backward(): their kernels, their workspace, and configurations that nobody guesses.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/backward.h>
+#include <runtime/device.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../support/gpu_backward.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+AttentionProblem problem_of(int head_dim) {
+  return {.dtype = DType::bf16,
+          .head_dim = head_dim,
+          .mask = MaskKind::causal_bottom_right,
+          .heads_q = 4,
+          .heads_kv = 2,
+          .seqlen_q = 77,
+          .seqlen_k = 129};
+}
+
+BackwardPlan plan_of(Context& context, const AttentionProblem& problem, const Gradients& gradients = {}) {
+  return context.backward_plan(problem, device_under_test(), gradients, {});
+}
+
+/// KernelConfig::pass of each kernel, in order.
+std::vector<int> passes_of(const BackwardPlan& plan) {
+  std::vector<int> passes;
+  for (const KernelReport& kernel : plan.explain().kernels) passes.push_back(kernel.config.pass);
+  return passes;
+}
+
+ContextOptions pinning(const std::string& config) {
+  ContextOptions options = untuned();
+  options.config = parse_config(config);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("backward plan: explains each of its kernels, in the order of their launches") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const AttentionProblem problem = problem_of(64);
+  using Passes = std::vector<int>;
+  CHECK(passes_of(plan_of(context, problem)) == Passes{1, 2, 3});
+  CHECK(passes_of(plan_of(context, problem, {.dk = false, .dv = false})) == Passes{1, 2});
+  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dv = false})) == Passes{1, 4});
+  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false})) == Passes{5});
+  CHECK(passes_of(plan_of(context, problem, {.dk = false})) == Passes{1, 2, 5});
+  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false, .dv = false})).empty());
+  CHECK(passes_of(plan_of(context, problem_of(256))) == Passes{1, 2, 4, 5});  // too wide for both at once
+
+  const Explanation& e = plan_of(context, problem).explain();
+  CHECK(e.problem == problem.normalized());
+  for (const KernelReport& kernel : e.kernels) {
+    CHECK(kernel.config_origin == ConfigOrigin::heuristic);
+    CHECK_FALSE(kernel.config_reason.empty());
+    CHECK_FALSE(kernel.key.empty());
+    CHECK(kernel.resources.threads == 32 * kernel.config.warps);
+  }
+}
+
+TEST_CASE("backward plan: a side without rows has no kernel") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  AttentionProblem problem = problem_of(64);
+  problem.seqlen_k = 0;
+  CHECK(passes_of(plan_of(context, problem)) == std::vector{1, 2});
+  problem.seqlen_k = 129, problem.seqlen_q = 0;
+  CHECK(passes_of(plan_of(context, problem)) == std::vector{3});
+  CHECK(plan_of(context, problem).workspace_bytes() == 0);
+}
+
+TEST_CASE("backward plan: works in the workspace that it is given, whatever that holds") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  GuardedBackward call(problem_of(64));
+  const BackwardPlan plan = plan_of(context, call.forward.problem);
+  CHECK(plan.workspace_bytes() == 1280);  // 4 * 4 * 77 = 1232
+  CHECK(plan_of(context, call.forward.problem, {.dq = false, .dk = false}).workspace_bytes() == 0);
+  DeviceBuffer workspace(plan.workspace_bytes());
+  for (const std::uint8_t garbage : {std::uint8_t{0xff}, std::uint8_t{0x3c}}) {  // NaN, and numbers
+    call.upload();
+    workspace.fill(garbage);
+    call.forward.args.workspace = workspace.data();
+    plan.run(call.args());
+    expect_gradients(call);
+  }
+}
+
+TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const GuardedBackward call(problem_of(72));
+  for (const char* config :
+       {"pass=2,stages=1,tile_n=32", "pass=2,stages=3", "pass=2,tile_m=128,warps=4,stages=2",
+        "pass=3,stages=1,tile_n=32", "pass=3,stages=3", "pass=3,tile_m=16,warps=1,tile_n=64"}) {
+    INFO(config);
+    Context context(pinning(config));
+    run_and_expect_gradients(context, call);
+    const BackwardPlan plan = plan_of(context, call.forward.problem);
+    const auto pass = static_cast<std::size_t>(parse_config(config).pass);
+    const KernelReport& kernel = plan.explain().kernels.at(pass - 1);  // delta, dQ, dK and dV
+    CHECK(kernel.config == parse_config(config));
+    CHECK(kernel.config_origin == ConfigOrigin::pinned);
+  }
+}
