@@ -58,6 +58,7 @@ const Explanation& BackwardPlan::explain() const {
 BackwardArgs backward_args(const AttentionArgs& forward) {
   BackwardArgs args;
   args.forward = forward;
+  args.forward.workspace = nullptr;
   return args;
 }
 

@@ -202,7 +202,8 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   check_reserved(from->reserved, "reserved", found);
   const auto forward = read_args(from->forward, "forward", found);
   if (!forward) return std::nullopt;
-  BackwardArgs args = backward_args(*forward);
+  BackwardArgs args;
+  args.forward = *forward;  // its workspace too, which is the backward's here
   args.d_o = from->d_o.data;
   args.d_lse = from->d_lse;
   args.dq = from->dq.data;

@@ -47,7 +47,7 @@ struct Gradients {
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 
-/// The forward's arguments, and nothing else yet.
+/// The forward's arguments, and nothing else yet; not its workspace, which is of another size and must keep its zeros.
 FA2_API BackwardArgs backward_args(const AttentionArgs& forward);
 
 /// The backward of a problem made ready on one device. Immutable, cheap to copy, usable from any thread. Of graphs and of

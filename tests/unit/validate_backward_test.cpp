@@ -76,6 +76,20 @@ void pack(Request& r, const void* qkv, void* d_qkv) {
 
 }  // namespace
 
+TEST_CASE("backward arguments begin as the forward's, but without the memory that it must keep at zero") {
+  AttentionArgs forward = backward_arguments(problem()).forward;
+  forward.workspace = test::at(1 << 20);
+  forward.softmax_scale = 0.5f;
+  const BackwardArgs args = backward_args(forward);
+  CHECK(args.forward.q == forward.q);
+  CHECK(args.forward.lse == forward.lse);
+  CHECK(args.forward.v_strides.row == forward.v_strides.row);
+  CHECK(args.forward.softmax_scale == 0.5f);
+  CHECK(args.forward.workspace == nullptr);
+  CHECK(args.d_o == nullptr);
+  CHECK(args.dq == nullptr);
+}
+
 TEST_CASE("validate backward: whatever it reads or writes must be there, but for dLSE") {
   CHECK(broken([](Request&) {}) == "");
   CHECK(broken([](Request& r) { r.args.forward.q = nullptr; }) == "q: null");
