@@ -22,13 +22,13 @@ void require_valid_backward(const PlannedProblem& problem) {
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
-/// In the order of their launches. `keys_fit`: whether one kernel may compute dK and dV together.
+/// In the order of their launches. `together`: whether one kernel computes dK and dV.
 std::vector<KernelPass> passes_of(const AttentionProblem& problem, const Gradients& gradients,
-                                  bool keys_fit) {
+                                  bool together) {
   std::vector<KernelPass> passes;
   if (gradients.dq || gradients.dk) passes.push_back(KernelPass::delta);
   if (gradients.dq) passes.push_back(KernelPass::dq);
-  if (gradients.dk && gradients.dv && keys_fit) {
+  if (together) {
     passes.push_back(KernelPass::dk_dv);
   } else {
     if (gradients.dk) passes.push_back(KernelPass::dk);
@@ -62,8 +62,9 @@ BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, in
                        .device = target.device,
                        .kernels = {},
                        .notes = notes};
-  const bool keys_fit = !chooser.choose_backward(problem, KernelPass::dk_dv, target).empty();
-  for (const KernelPass pass : passes_of(problem, gradients, keys_fit)) {
+  const bool together =
+      gradients.dk && gradients.dv && !chooser.choose_backward(problem, KernelPass::dk_dv, target).empty();
+  for (const KernelPass pass : passes_of(problem, gradients, together)) {
     const std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
     if (choices.empty())
       throw Unavailable(fmt::format("no kernel of pass {} computes \"{}\" on {}", static_cast<int>(pass),

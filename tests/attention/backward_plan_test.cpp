@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <fa2/errors.h>
 #include <runtime/device.h>
 
 #include <cstdint>
@@ -115,4 +116,14 @@ TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
     CHECK(kernel.config == parse_config(config));
     CHECK(kernel.config_origin == ConfigOrigin::pinned);
   }
+}
+
+TEST_CASE("backward plan: a pinned kernel that does not fit is an error of plans that would run it alone") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(pinning("pass=3"));
+  const AttentionProblem wide = problem_of(256);
+  CHECK(passes_of(plan_of(context, wide, {.dk = false, .dv = false})) == std::vector{1, 2});
+  CHECK(passes_of(plan_of(context, wide, {.dq = false, .dk = false})) == std::vector{5});
+  CHECK_THROWS_WITH_AS(plan_of(context, wide), doctest::Contains("needs about"), InvalidRequest);
 }
