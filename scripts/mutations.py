@@ -17,6 +17,10 @@ def varlen(*mutation):
     return Mutation(*mutation, first="varlen")
 
 
+def backward(*mutation):
+    return Mutation(*mutation, first="backward")
+
+
 RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
 HEAD_ROWS = "attention/head_rows.cuh"
@@ -46,6 +50,13 @@ STORE = "attention/epilogue_sm90.cuh"
 SCHEDULE = "attention/tile_schedule_sm90.cuh"
 SWIZZLED = "tile/swizzled_tile.cuh"
 TMA = "tile/tma_copy.cuh"
+DELTA = "attention/backward_delta.cuh"
+BACKWARD_RING = "attention/backward_ring.cuh"
+BACKWARD_STORE = "attention/backward_store.cuh"
+DQ = "attention/backward_queries_sm80.cuh"
+DK_DV = "attention/backward_keys_sm80.cuh"
+QUERIES_OF_KEYS = "attention/queries_of_keys.cuh"
+SCORE_GRADIENT = "attention/score_gradient.cuh"
 WGMMA = "tile/wgmma_gemm.cuh"
 
 TRUNCATE = """    for (int i = 0; i < 4; ++i) {
@@ -264,4 +275,44 @@ MUTATIONS = [
     varlen(SCHEDULE, "consumers are not told of the head", "words(found.at.q_tile, found.at.head,", "words(found.at.q_tile, found.at.batch,"),
     varlen(SCHEDULE, "a tile's lengths are announced in the place of the tile before", "ptx::st_shared_v4(shared.tile(place) + 16",
            "ptx::st_shared_v4(shared.tile(place ^ 1) + 16"),
+    # The backward: its formulas.
+    backward(SCORE_GRADIENT, "dS without delta", "gradients.value[m][c][i] -= delta;", "gradients.value[m][c][i] -= 0.0f * delta;"),
+    backward(SCORE_GRADIENT, "LSE in units of e, exponents in those of 2", ": lse * kLog2E;", ": lse;"),
+    backward(SCORE_GRADIENT, "NaN for a row whose LSE is -inf", "lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E", "lse * kLog2E"),
+    backward(SCORE_GRADIENT, "exponents without the scale", "score_mod.scale_log2();", "score_mod.kLog2E;"),
+    backward(SCORE_GRADIENT, "keys hidden behind: dP times a probability of 0", "    set_columns_from(gradients, first_row, first_col, 0.0f, end_of);\n", ""),
+    backward(SCORE_GRADIENT, "keys hidden before: dP times a probability of 0", "    set_columns_before(gradients, first_row, first_col, 0.0f, begin_of);\n", ""),
+    backward(SCORE_GRADIENT, "LSE and delta of the neighbouring queries, in columns", "(8 * n + fragment_col()) * 4", "(8 * n + (fragment_col() ^ 2)) * 4"),
+    backward(DQ, "delta of the row 8 before", "ptx::ld_global_f32(params.delta + statistics + row)", "ptx::ld_global_f32(params.delta + statistics + row - 8 * half)"),
+    backward(DQ, "dQ without the scale", "dq, attention.scale,", "dq, 1.0f,"),
+    backward(DK_DV, "dK without the scale", "gradients.dk, attention.scale,", "gradients.dk, 1.0f,"),
+    backward(DK_DV, "dV with the scale", "gradients.dv, 1.0f,", "gradients.dv, attention.scale,"),
+    backward(DK_DV, "dV of dS, not of P", "gemm_nn<Element>(dv, scores,", "gemm_nn<Element>(dv, gradients,"),
+    backward(DELTA, "delta summed over half a row's lanes", "distance < kLanes;", "distance < kLanes / 2;"),
+    backward(DELTA, "dLSE added, not subtracted", "sum - d_lse", "sum + d_lse"),
+    # The backward: masks and variants, seen from the keys.
+    backward(QUERIES_OF_KEYS, "the first query after a key's diagonal", "diagonal_query(key) - (Config", "diagonal_query(key) + 1 - (Config"),
+    backward(QUERIES_OF_KEYS, "window: queries after its end see the key", "    if (unseen <= 0) return queries;\n", "    if (unseen <= queries) return queries;\n"),
+    backward(QUERIES_OF_KEYS, "window: queries before the diagonal do not see the key", "Config::window_right ? mask.window_right : 0", "0"),
+    backward(SCORE_MOD, "softcap: its derivative is forgotten", "      softcap().apply_derivative(scores, gradients);\n", ""),
+    backward(SOFTCAP, "softcap: the derivative of 1 - tanh", "ptx::fma_rn(-tanh, tanh, 1.0f)", "1.0f - tanh"),
+    backward(ALIBI, "ALiBi: the distance of the first column for all, where queries are columns",
+             "distance - static_cast<float>(col)); };\n    });\n  }\n\n  /// From", "distance); };\n    });\n  }\n\n  /// From"),
+    # The backward: heads, rows, offsets.
+    backward(DQ, "keys of another query group's head", "at.head / attention.queries_per_kv", "at.head % (attention.heads_q / attention.queries_per_kv)"),
+    backward(DK_DV, "groups of every n-th query head", "kv_head * attention.queries_per_kv + i", "kv_head + i * params.heads_kv"),
+    backward(DK_DV, "the group is not summed", "i < attention.queries_per_kv;", "i < 1;"),
+    backward(DK_DV, "rows after the last key are stored", "const int rows = shape.seqlen_k - tile_row;", "const int rows = Config::tile_m;"),
+    backward(HEAD_ROWS, "LSE and delta of the first batch", "(static_cast<i64>(shape.q_entry) * params.heads_q + head)", "static_cast<i64>(head)"),
+    backward(BACKWARD_RING, "rows after the last are loaded", "blocks.key_end - begin}", "Config::tile_n}"),
+    backward(BACKWARD_RING, "LSE and delta after the last query are loaded", "seen.has(row) ? 4 : 0", "4"),
+    backward(BACKWARD_RING, "offset of a block in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride", "static_cast<int>(n * Config::tile_n * rows.stride)"),
+    # The backward: its pipeline.
+    backward(BACKWARD_RING, "the wait leaves one group too many", "cp_async_wait_group<ahead - 1>", "cp_async_wait_group<ahead>"),
+    backward(BACKWARD_RING, "no barrier between the wait and the use", "<ahead - 1>();\n    ptx::bar_sync();", "<ahead - 1>();"),
+    backward(BACKWARD_RING, "one slot: loaded while others read it", "      ptx::bar_sync();\n      fetch(n - 1, 0);", "      fetch(n - 1, 0);"),
+    backward(DK_DV, "no barrier between two heads", "    if (i > 0) ptx::bar_sync();  // others may still read the last head's last block\n", ""),
+    backward(DK_DV, "dK and dV written over tiles that are still being loaded", "  await_own_tiles();\n", ""),
+    backward(DQ, "dQ written over a tile that is still being loaded", "  await_own_tiles();\n", ""),
+    backward(BACKWARD_STORE, "a warp's rows read before its lanes have written them", "gradient);\n  ptx::bar_warp_sync();\n", "gradient);\n"),
 ]
