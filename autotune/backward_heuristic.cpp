@@ -1,8 +1,10 @@
-// Lists by pass, of what the registers of wider head dims leave room for; not measured against each other yet.
+// Two small blocks an SM, or else a large one.
 #include <autotune/backward_heuristic.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
+#include <generator/rules/rules.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace fa2 {
@@ -12,10 +14,34 @@ struct Tiles {
   int tile_m, tile_n, warps, stages;
 };
 
-/// From the largest tiles to those that fit everywhere.
-std::vector<Tiles> tiles_of(KernelPass pass) {
-  if (pass == KernelPass::delta) return {{64, KernelConfig{}.tile_n, 4, 1}};
-  return {{128, 64, 8, 2}, {64, 64, 4, 2}, {128, 32, 8, 2}, {64, 32, 4, 2}, {64, 32, 4, 1}, {64, 16, 4, 1}};
+constexpr Tiles kSmall[] = {{64, 64, 4, 2}, {64, 32, 4, 2}, {64, 32, 4, 1}, {64, 16, 4, 1}};
+constexpr Tiles kLarge[] = {{128, 64, 8, 2}, {128, 32, 8, 2}};
+
+KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
+  return {.mainloop = 80,
+          .pass = static_cast<std::int32_t>(pass),
+          .tile_m = tiles.tile_m,
+          .tile_n = tiles.tile_n,
+          .warps = tiles.warps,
+          .stages = tiles.stages};
+}
+
+/// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
+/// (docs/kernel-notes.md). A large one is no worse than two that load without a second stage.
+std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
+  if (pass == KernelPass::delta) return {default_config(80, static_cast<std::int32_t>(pass))};
+  std::vector<KernelConfig> configs;
+  for (const Tiles& tiles : kSmall) {
+    const KernelConfig small = config_of(pass, tiles);
+    const SharedMemoryNeed two{arch, shared_bytes(traits_of(problem), small), 2};
+    if (tiles.stages > 1 && two.fits()) configs.push_back(small);
+  }
+  for (const Tiles& tiles : kLarge) configs.push_back(config_of(pass, tiles));
+  for (const Tiles& tiles : kSmall) {
+    const KernelConfig small = config_of(pass, tiles);
+    if (std::ranges::find(configs, small) == configs.end()) configs.push_back(small);
+  }
+  return configs;
 }
 
 }  // namespace
@@ -23,16 +49,10 @@ std::vector<Tiles> tiles_of(KernelPass pass) {
 std::vector<HeuristicChoice> backward_choices(const PlannedProblem& problem, KernelPass pass,
                                               const Arch& arch) {
   std::vector<HeuristicChoice> choices;
-  for (const Tiles& tiles : tiles_of(pass)) {
-    const KernelConfig config{.mainloop = 80,
-                              .pass = static_cast<std::int32_t>(pass),
-                              .tile_m = tiles.tile_m,
-                              .tile_n = tiles.tile_n,
-                              .warps = tiles.warps,
-                              .stages = tiles.stages};
+  for (const KernelConfig& config : configs_of(problem, pass, arch)) {
     if (why_rejected(problem, config, arch)) continue;
     choices.push_back(
-        {config, fmt::format("heuristic: the largest tiles that fit, choice {}", choices.size() + 1)});
+        {config, fmt::format("heuristic: choice {} of those that fit this pass", choices.size() + 1)});
   }
   return choices;
 }
