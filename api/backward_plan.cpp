@@ -30,9 +30,9 @@ void BackwardPlan::Impl::run(const BackwardArgs& args, OperandList operands, Str
   require_usable(*this, args, operands);
   if (steps.empty()) return;
   AttentionArgs forward = args.forward;
-  const bool borrows = forward.workspace == nullptr;
+  const bool borrows = args.workspace == nullptr;
   const StreamMemory lent = scratch->take(borrows ? scratch_bytes : 0, stream);
-  if (borrows) forward.workspace = lent.data();
+  forward.workspace = borrows ? lent.data() : args.workspace;
   WrittenBytes written;
   const Call call{
       .problem = problem, .args = forward, .operands = operands, .written = &written, .backward = &args};
@@ -58,7 +58,6 @@ const Explanation& BackwardPlan::explain() const {
 BackwardArgs backward_args(const AttentionArgs& forward) {
   BackwardArgs args;
   args.forward = forward;
-  args.forward.workspace = nullptr;
   return args;
 }
 

@@ -34,7 +34,7 @@ constexpr std::size_t first_size(const fa2_args*) {
   return 176;
 }
 constexpr std::size_t first_size(const fa2_backward_args*) {
-  return 152;
+  return 160;
 }
 constexpr std::size_t first_size(const fa2_context_options*) {
   return 40;
@@ -203,7 +203,7 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   const auto forward = read_args(from->forward, "forward", found);
   if (!forward) return std::nullopt;
   BackwardArgs args;
-  args.forward = *forward;  // its workspace too, which is the backward's here
+  args.forward = *forward;
   args.d_o = from->d_o.data;
   args.d_lse = from->d_lse;
   args.dq = from->dq.data;
@@ -213,6 +213,7 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   args.dq_strides = strides_of(from->dq);
   args.dk_strides = strides_of(from->dk);
   args.dv_strides = strides_of(from->dv);
+  args.workspace = from->workspace;
   return args;
 }
 

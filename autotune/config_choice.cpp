@@ -165,6 +165,7 @@ bool ConfigChooser::pins(KernelPass pass) const {
 std::vector<ConfigChoice> ConfigChooser::choose_backward(const PlannedProblem& problem, KernelPass pass,
                                                          const Target& target) const {
   if (pins(pass)) return {pinned(problem, target)};
+  if (pass == KernelPass::dk_dv && (pins(KernelPass::dk) || pins(KernelPass::dv))) return {};
   std::vector<ConfigChoice> choices;
   for (HeuristicChoice& choice : backward_choices(problem, pass, target.arch))
     choices.push_back({choice.config, ConfigOrigin::heuristic, std::move(choice.reason), std::nullopt});

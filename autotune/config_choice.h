@@ -79,7 +79,7 @@ class ConfigChooser {
   ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {});
 
   /// The kernels that may compute a pass of the backward, best first: the pinned one alone if it is of that pass, else the
-  /// heuristic's. Empty if none can: of dK and dV together.
+  /// heuristic's. Empty if none can, or one of dK or of dV alone is pinned: of dK and dV together.
   /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
   std::vector<ConfigChoice> choose_backward(const PlannedProblem& problem, KernelPass pass,
                                             const Target& target) const;

@@ -36,7 +36,7 @@ class Args(C.Structure):
 
 class BackwardArgs(C.Structure):
     _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32), ("forward", C.POINTER(Args))]
-    _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [("d_lse", C.c_void_p)]
+    _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [(n, C.c_void_p) for n in ("d_lse", "workspace")]
 
 
 class Options(C.Structure):
@@ -128,9 +128,8 @@ class Library:
         self.check(self.lib.fa2_backward_plan_workspace_bytes(plan, C.byref(size)))
         workspace = torch.empty(size.value, device="cuda", dtype=torch.uint8)
         forward = self.args(q, k, v, o, lse, variant)
-        forward.workspace = workspace.data_ptr() or None
         given = (Tensor.of(t) if t is not None else Tensor() for t in (d_o, *gradients))
-        args = BackwardArgs(C.sizeof(BackwardArgs), 0, C.pointer(forward), *given)
+        args = BackwardArgs(C.sizeof(BackwardArgs), 0, C.pointer(forward), *given, None, workspace.data_ptr() or None)
         keep = (q, k, v, o, lse, d_o, gradients, variant, workspace, forward)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)

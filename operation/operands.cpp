@@ -91,7 +91,8 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::
 
 BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardArgs& args,
                                       std::size_t workspace_bytes) {
-  const Operands forward = operands_of(p, args.forward, workspace_bytes);
+  Operands forward = operands_of(p, args.forward, workspace_bytes);
+  forward.list[static_cast<std::size_t>(Role::workspace)].data = args.workspace;
   BackwardOperands operands;
   std::ranges::copy(forward, operands.list.begin());
   const auto at = [&](Role role) -> Operand& { return operands.list[static_cast<std::size_t>(role)]; };

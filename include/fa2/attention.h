@@ -139,7 +139,7 @@ struct ContextOptions {
   std::optional<std::vector<std::string>> read_only_caches;  ///< FA2_CACHE_PATH, ':' separated
   std::optional<TuneMode> tune;                              ///< FA2_TUNE
   std::optional<std::int64_t> tune_budget_ms;                ///< FA2_TUNE_BUDGET_MS, 3000
-  std::optional<KernelConfig> config;                        ///< FA2_CONFIG: pins every kernel's config
+  std::optional<KernelConfig> config;                        ///< FA2_CONFIG: pins the kernels of its pass
   std::optional<JitMode> jit;                                ///< FA2_JIT
 };
 

@@ -17,9 +17,7 @@ namespace fa2 {
 /// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
   /// What the forward was called with, and what it left: `o` and `lse`, which is not null, are inputs here. Numbers of
-  /// variants and tables of sequences as in the forward. `workspace`: BackwardPlan::workspace_bytes() bytes at a multiple
-  /// of 256, whatever they hold; they belong to one launch at a time. Null: memory of the stream's is taken and given
-  /// back.
+  /// variants as in the forward; sinks and slopes get no gradient. Its workspace is not looked at.
   AttentionArgs forward;
 
   const void* d_o = nullptr;  ///< the gradient of O, shaped like O
@@ -36,6 +34,11 @@ struct BackwardArgs {
   TensorStrides dq_strides;   ///< of rows that do not overlap; slices of one packed dQKV tensor are fine
   TensorStrides dk_strides;
   TensorStrides dv_strides;
+
+  /// Optional: BackwardPlan::workspace_bytes() bytes at a multiple of 256, whatever they hold, which overlap nothing else.
+  /// They belong to one launch at a time. Null: memory of the stream's is taken and given back; a captured launch's is then
+  /// the graph's own, which can have one executable at a time and cannot be cloned.
+  void* workspace = nullptr;
 };
 
 /// Which gradients a plan computes; nothing is computed, or read, for the others alone.
@@ -47,7 +50,7 @@ struct Gradients {
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
 
-/// The forward's arguments, and nothing else yet; not its workspace, which is of another size and must keep its zeros.
+/// The forward's arguments, and nothing else yet.
 FA2_API BackwardArgs backward_args(const AttentionArgs& forward);
 
 /// The backward of a problem made ready on one device. Immutable, cheap to copy, usable from any thread. Of graphs and of
@@ -62,7 +65,7 @@ class FA2_API BackwardPlan {
   /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
   void run(const BackwardArgs& args, Stream stream = nullptr) const;
 
-  /// How many bytes AttentionArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256;
+  /// How many bytes BackwardArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256;
   /// 0 for dV alone.
   std::size_t workspace_bytes() const;
 

@@ -278,9 +278,8 @@ typedef struct fa2_backward_args {
   uint32_t struct_size; /* sizeof(fa2_backward_args) */
   int32_t reserved;     /* 0 */
 
-  /* What the forward was called with, and what it left: o and lse, which is not NULL, are inputs here. workspace:
-   * optional, fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold; they belong to one
-   * launch at a time. NULL: memory of the stream's is taken and given back. */
+  /* What the forward was called with, and what it left: o and lse, which is not NULL, are inputs here. Its workspace is
+   * not looked at. */
   const fa2_args* forward;
 
   fa2_tensor d_o; /* the gradient of O, shaped like O; any strides */
@@ -292,10 +291,14 @@ typedef struct fa2_backward_args {
   fa2_tensor dv;
 
   const float* d_lse; /* optional: the gradient of LSE, float32 and shaped like LSE */
+
+  /* Optional: fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold; they belong to one
+   * launch at a time. NULL: memory of the stream's is taken and given back. */
+  void* workspace;
 } fa2_backward_args;
 
 /* clang-format off */
-#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0}
+#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0}
 /* clang-format on */
 
 /* The gradients of fa2_attention(), the same way: of those that `args` point to. Thread-safe. */

@@ -24,7 +24,6 @@ template <class Config, class Tile, int kM, int kN, int kCols>
 FA2_DEVICE void store_gradient(Tile tile, int warp_row, AccumulatorTile<kM, kN>& gradient, float scale,
                                GlobalRows<kCols> destination, int row_count) {
   for_each_score(gradient, [&](float& value) { value *= scale; });
-  ptx::bar_warp_sync();
   round_into_tile<typename Config::Element>(tile, warp_row, gradient);
   ptx::bar_warp_sync();
   store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(destination, tile, warp_row, row_count);

@@ -94,7 +94,7 @@ TEST_CASE("backward plan: works in the workspace that it is given, whatever that
     call.upload();
     workspace.fill(garbage);
     BackwardArgs args = call.args();
-    args.forward.workspace = workspace.data();
+    args.workspace = workspace.data();
     plan.run(args);
     expect_gradients(call);
   }

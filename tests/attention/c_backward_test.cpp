@@ -142,7 +142,7 @@ TEST_CASE("c backward: a plan of some gradients, with a workspace") {
   CHECK(workspace_bytes(plan) == 768);  // 4 bytes * 2 * 2 * 33 rows, rounded up
   const DeviceBuffer workspace(workspace_bytes(plan));
   CCall with(call.args());
-  with.forward.workspace = workspace.data();
+  with.args.workspace = workspace.data();
   CHECK_MESSAGE(fa2_backward_plan_run(plan.get(), &with.args, nullptr) == FA2_OK, fa2_last_error());
   expect_gradients(call);
 

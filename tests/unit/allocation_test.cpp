@@ -135,7 +135,7 @@ BackwardArgs backward_args_of(const AttentionProblem& problem, const Gradients& 
   if (!gradients.dq) args.dq = nullptr;
   if (!gradients.dk) args.dk = nullptr;
   if (!gradients.dv) args.dv = nullptr;
-  args.forward.workspace = reinterpret_cast<void*>(std::uintptr_t{20} << 34);
+  args.workspace = reinterpret_cast<void*>(std::uintptr_t{20} << 34);
   return args;
 }
 

@@ -261,7 +261,7 @@ TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV a
       plan_of({KernelPass::delta, KernelPass::dq, KernelPass::dk, KernelPass::dv}, {}, launches);
   CHECK(plan.workspace_bytes() == delta_bytes(causal_gqa()));
   BackwardArgs args = backward_arguments(causal_gqa());
-  args.forward.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
+  args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
   plan.run(args);
   REQUIRE(launches.size() == 4);
   const std::string inputs = "q:read k:read v:read lse:read d_o:read ";
@@ -270,9 +270,9 @@ TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV a
   CHECK(text_of(launches[2].ranges) == inputs + "dk:write! workspace:read!");
   CHECK(text_of(launches[3].ranges) == inputs + "dv:write!");
   for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(launches[i].delta == args.forward.workspace);
+    CHECK(launches[i].delta == args.workspace);
     const MemoryRange& scratch = launches[i].ranges.back();
-    CHECK(static_cast<const void*>(scratch.begin) == args.forward.workspace);
+    CHECK(static_cast<const void*>(scratch.begin) == args.workspace);
     CHECK(scratch.bytes == delta_bytes(causal_gqa()));
   }
   CHECK(launches[3].delta == nullptr);
@@ -301,10 +301,9 @@ TEST_CASE("backward steps: arguments that are wrong launch none of them") {
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("dq = null"), InvalidRequest);
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("lse = null"), InvalidRequest);
   args = backward_arguments(causal_gqa());
-  args.forward.workspace =
-      reinterpret_cast<std::byte*>(args.dk) - 256;  // whose end is dK's beginning and more
+  args.workspace = reinterpret_cast<std::byte*>(args.dk) - 256;  // whose end is dK's beginning and more
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must not overlap workspace"), InvalidRequest);
-  args.forward.workspace = reinterpret_cast<void*>((std::uintptr_t{13} << 34) + 128);
+  args.workspace = reinterpret_cast<void*>((std::uintptr_t{13} << 34) + 128);
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must be a multiple of 256 bytes"), InvalidRequest);
   CHECK(launches.empty());
 }

@@ -17,7 +17,7 @@
 namespace {
 
 static_assert(std::is_standard_layout_v<fa2_backward_args>);
-static_assert(sizeof(fa2_backward_args) == 152 && offsetof(fa2_backward_args, forward) == 8 &&
+static_assert(sizeof(fa2_backward_args) == 160 && offsetof(fa2_backward_args, forward) == 8 &&
               offsetof(fa2_backward_args, d_o) == 16 && offsetof(fa2_backward_args, dq) == 48 &&
               offsetof(fa2_backward_args, dv) == 112 && offsetof(fa2_backward_args, d_lse) == 144);
 static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV));
@@ -130,7 +130,7 @@ TEST_CASE("c backward: struct sizes") {
   CHECK(fa2_attention_backward(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention_backward(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 152 on"));
+  CHECK(says("from byte 160 on"));
 
   call.forward.struct_size = 176;  // of a header without workspace and tables
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_OK);
@@ -139,7 +139,7 @@ TEST_CASE("c backward: struct sizes") {
   CHECK(says("forward = a struct with struct_size 8, must have 176 to 4096"));
   call.args.struct_size = 144;
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("args = a struct with struct_size 144, must have 152 to 4096"));
+  CHECK(says("args = a struct with struct_size 144, must have 160 to 4096"));
 }
 
 TEST_CASE("c backward: what is wrong with the problem, the arguments and their structs comes at once") {

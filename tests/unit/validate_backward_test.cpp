@@ -76,7 +76,7 @@ void pack(Request& r, const void* qkv, void* d_qkv) {
 
 }  // namespace
 
-TEST_CASE("backward arguments begin as the forward's, but without the memory that it must keep at zero") {
+TEST_CASE("backward arguments begin as the forward's, and its workspace is nobody's") {
   AttentionArgs forward = backward_arguments(problem()).forward;
   forward.workspace = test::at(1 << 20);
   forward.softmax_scale = 0.5f;
@@ -85,7 +85,8 @@ TEST_CASE("backward arguments begin as the forward's, but without the memory tha
   CHECK(args.forward.lse == forward.lse);
   CHECK(args.forward.v_strides.row == forward.v_strides.row);
   CHECK(args.forward.softmax_scale == 0.5f);
-  CHECK(args.forward.workspace == nullptr);
+  CHECK(args.workspace == nullptr);
+  CHECK(backward_operands_of(problem(), args)[Role::workspace].data == nullptr);
   CHECK(args.d_o == nullptr);
   CHECK(args.dq == nullptr);
 }
