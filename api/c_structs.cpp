@@ -257,6 +257,10 @@ PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found
   options.jobs = from->jobs;
   if (from->jobs < 0) found.push_back({"jobs", fmt::format("{}", from->jobs), "must be at least 0"});
   options.plans = {plan_options_of(*from, found)};
+  check_reserved(from->reserved, "reserved", found);
+  if (from->backward != 0 && from->backward != 1)
+    found.push_back({"backward", fmt::format("{}", from->backward), "must be 0 or 1"});
+  options.backward = from->backward == 1;
   if (from->out != nullptr) options.out = from->out;
   return options;
 }

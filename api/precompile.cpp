@@ -6,6 +6,7 @@
 #include <runtime/parallel.h>
 
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -14,35 +15,61 @@
 namespace fa2 {
 namespace {
 
-/// What each of the requested kernels is for.
-std::vector<PossibleChoice> choices_of(const PlannedProblem& problem, const Target& target,
-                                       PrecompileScope scope, ConfigChooser& chooser) {
-  if (scope == PrecompileScope::any_size) return chooser.every_choice(problem, target);
-  return {{problem, chooser.choose(problem, target)}};
+/// A kernel that is asked for, and what serves if it is refused.
+struct Wanted {
+  PlannedProblem problem;
+  ConfigChoice choice;
+  std::vector<ConfigChoice> alternatives;
+};
+
+std::vector<Wanted> forward_of(const PlannedProblem& problem, const Target& target, PrecompileScope scope,
+                               ConfigChooser& chooser) {
+  const std::vector<PossibleChoice> choices =
+      scope == PrecompileScope::any_size
+          ? chooser.every_choice(problem, target)
+          : std::vector<PossibleChoice>{{problem, chooser.choose(problem, target)}};
+  std::vector<Wanted> wanted;
+  for (const auto& [of, choice] : choices)
+    wanted.push_back({of, choice, ConfigChooser::alternatives(choice, of, target)});
+  return wanted;
 }
 
-void add_request(const PossibleChoice& possible, const Target& target, KernelRequests& requests,
-                 std::set<std::string>& seen) {
-  const auto& [problem, choice] = possible;
+/// A kernel a pass: no size chooses among them.
+std::vector<Wanted> backward_of(const PlannedProblem& problem, const Target& target,
+                                const ConfigChooser& chooser) {
+  std::vector<Wanted> wanted;
+  for (const KernelPass pass : kBackwardPasses) {
+    std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
+    if (choices.empty()) continue;
+    wanted.push_back({problem, choices.front(), {std::next(choices.begin()), choices.end()}});
+  }
+  return wanted;
+}
+
+void add_request(Wanted wanted, const Target& target, KernelRequests& requests, std::set<std::string>& seen) {
+  const ConfigChoice& choice = wanted.choice;
   if (choice.record) requests.records.push_back(*choice.record);
   KernelRequest request;
-  request.row.problem = problem;
-  request.row.options = problem;
+  request.row.problem = wanted.problem;
+  request.row.options = wanted.problem;
   request.row.arch = target.arch.name;
   request.row.config = choice.config;
-  request.row.key = render({traits_of(problem), choice.config, target.arch}).key;
+  request.row.key = render({traits_of(wanted.problem), choice.config, target.arch}).key;
   if (!seen.insert(request.row.key).second) return;
-  request.choice = choice;
-  request.alternatives = ConfigChooser::alternatives(choice, problem, target);
+  request.choice = std::move(wanted.choice);
+  request.alternatives = std::move(wanted.alternatives);
   requests.kernels.push_back(std::move(request));
 }
 
-void add_requests(const PlannedProblem& problem, const Arch& arch, PrecompileScope scope,
+void add_requests(const PlannedProblem& problem, const Arch& arch, const PrecompileOptions& options,
                   ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
   const Target target{arch, "", 0};
   try {
-    for (const PossibleChoice& possible : choices_of(problem, target, scope, chooser))
-      add_request(possible, target, requests, seen);
+    for (Wanted& wanted : forward_of(problem, target, options.scope, chooser))
+      add_request(std::move(wanted), target, requests, seen);
+    if (!options.backward) return;
+    for (Wanted& wanted : backward_of(problem, target, chooser))
+      add_request(std::move(wanted), target, requests, seen);
   } catch (const Error& error) {
     KernelRequest failed;
     failed.row.problem = problem;
@@ -93,7 +120,7 @@ KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
   for (const std::string& arch : archs) {
     for (const AttentionProblem& problem : problems) {
       for (const PlanOptions& plan : options.plans)
-        add_requests({problem.normalized(), plan}, *find_arch(arch), options.scope, chooser, requests, seen);
+        add_requests({problem.normalized(), plan}, *find_arch(arch), options, chooser, requests, seen);
     }
   }
   return requests;

@@ -112,7 +112,7 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& pr
     const auto same = [&](const PossibleChoice& known) { return known.choice.config == choice.config; };
     if (choice.record || std::ranges::none_of(all, same)) all.push_back({p, std::move(choice)});
   };
-  if (pins(KernelPass::forward)) {
+  if (settings_.pinned) {
     PlannedProblem p = problem.normalized();
     p.heads_q = p.heads_kv * std::max(1, settings_.pinned->packed_heads);
     add(p, pinned(p, target));

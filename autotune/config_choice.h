@@ -85,7 +85,8 @@ class ConfigChooser {
                                             const Target& target) const;
 
   /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
-  /// traits of this one: each configuration once, and every record of the user's.
+  /// traits of this one: each configuration once, and every record of the user's. Of a pinned config that one alone, of
+  /// whichever pass it is.
   /// @throws InvalidRequest if the pinned config cannot compute any of them.
   std::vector<PossibleChoice> every_choice(const PlannedProblem& problem, const Target& target) const;
 

@@ -37,6 +37,9 @@ enum class KernelParams : std::uint8_t { attention, attention_sm90, backward };
 /// The values of KernelConfig::pass.
 enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv };
 
+inline constexpr KernelPass kBackwardPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv,
+                                                 KernelPass::dk, KernelPass::dv};
+
 /// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
 /// of `tunables`, except for `check`.
 struct KernelKind {

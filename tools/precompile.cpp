@@ -23,6 +23,7 @@ struct Options {
   TraitOptions traits;
   std::string out;
   int jobs = 0;
+  bool backward = false;
 };
 
 class Observer final : public PrecompileObserver {
@@ -115,6 +116,7 @@ std::vector<PrecompiledKernel> precompile(const Options& options, bool json) {
   settings.out = options.out;
   settings.jobs = options.jobs;
   settings.plans = options.traits.plans();
+  settings.backward = options.backward;
   settings.observer = &observer;
   return fa2::precompile(problems, archs, settings);
 }
@@ -162,12 +164,14 @@ Verb add_precompile(CLI::App& app) {
       "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for "
       "each number\n"
       "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch 1 or 2.\n"
-      "FA2_CONFIG makes one kernel of each combination instead.\n"
+      "--backward adds up to 5: gradients have kernels of their own. FA2_CONFIG makes one kernel of each "
+      "combination instead.\n"
       "A variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
       "call.");
   const auto options = std::make_shared<Options>();
   add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
   options->traits.add_to(*verb);
+  verb->add_flag("--backward", options->backward, "Also the kernels of the backward: dQ, dK and dV");
   verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
   verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
       ->check(CLI::Range(0, 1024))

@@ -345,10 +345,12 @@ typedef struct fa2_precompile_options {
   int32_t jobs;          /* compiling threads; 0: one per core */
   int32_t row_alignment; /* FA2_ROWS_...: of the plans that the kernels are for */
   const char* out;       /* the cache directory to fill; NULL: the context's own */
+  int32_t backward; /* 1: also their backward, whichever gradients are wanted; packed sequences have none */
+  int32_t reserved; /* 0 */
 } fa2_precompile_options;
 
 #define FA2_PRECOMPILE_OPTIONS_INIT \
-  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0 }
+  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0 }
 
 /* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options`
  * (optional) say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first

@@ -4,6 +4,7 @@
 #include <fa2/backward.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
+#include <tests/support/temporary_directory.h>
 
 #include <cstdint>
 #include <string>
@@ -97,6 +98,30 @@ TEST_CASE("backward plan: works in the workspace that it is given, whatever that
     args.workspace = workspace.data();
     plan.run(args);
     expect_gradients(call);
+  }
+}
+
+TEST_CASE("backward plan: a pack has every kernel that it may need") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory pack;
+  const AttentionProblem problem = problem_of(64);
+  PrecompileOptions options;
+  options.out = pack.path();
+  options.backward = true;
+  for (const PrecompiledKernel& kernel : Context(untuned()).precompile(
+           {problem}, {std::string(device(device_under_test()).arch.name)}, options))
+    CHECK_MESSAGE(kernel.error.empty(), kernel.error);
+
+  // As the context's own cache: interpreted kernels of another's are not trusted.
+  ContextOptions serving = untuned(pack.path());
+  serving.jit = JitMode::off;
+  Context context(serving);
+  for (const Wanted wanted : {Wanted{}, Wanted{.dk = false}, Wanted{.dv = false}}) {
+    GuardedBackward call(problem);
+    call.wanted = wanted;
+    call.upload();
+    run_and_expect_gradients(context, call);
   }
 }
 

@@ -27,7 +27,7 @@ static_assert(sizeof(fa2_args) == 216 && offsetof(fa2_args, softmax_scale) == 12
               offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
               offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176 &&
               offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208);
-static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 24 &&
+static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 32 &&
               sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);

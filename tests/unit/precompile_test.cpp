@@ -1,6 +1,7 @@
 // Precompilation with a compiler that only pretends.
 #include <api/precompile.h>
 #include <api/settings.h>
+#include <autotune/backward_heuristic.h>
 #include <autotune/candidates.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -233,4 +234,36 @@ TEST_CASE("shipped configs are precompiled too; their records stay in the librar
   REQUIRE(requests.kernels.size() == 1);
   CHECK(requests.kernels[0].row.config == config);
   CHECK(requests.records.empty());
+}
+
+TEST_CASE("the backward is precompiled on request: a kernel a pass, and none of packed sequences") {
+  Setup setup;
+  CHECK(setup.run({problem_of(64, 128)}, {"sm_80"}).size() == 1);
+  setup.options.backward = true;
+  const auto passes_of = [&](const AttentionProblem& problem) {
+    std::set<int> passes;
+    for (const PrecompiledKernel& kernel : setup.run({problem}, {"sm_80"})) {
+      CHECK(kernel.error.empty());
+      passes.insert(kernel.config.pass);
+    }
+    return passes;
+  };
+  CHECK(passes_of(problem_of(64, 128)) == std::set{0, 1, 2, 3, 4, 5});
+  CHECK(passes_of(problem_of(256, 128)) == std::set{0, 1, 2, 4, 5});  // dK and dV apart
+  AttentionProblem packed = problem_of(64, 128);
+  packed.varlen = true;
+  CHECK(passes_of(packed) == std::set{0});
+}
+
+TEST_CASE("a refused kernel of the backward is replaced by the heuristic's next") {
+  Setup setup;
+  setup.options.backward = true;
+  const PlannedProblem problem = PlannedProblem(problem_of(64, 128), {}).normalized();
+  const auto choices = backward_choices(problem, KernelPass::dq, *find_arch("sm_80"));
+  REQUIRE(choices.size() > 1);
+  setup.compiler->refuses = to_string(choices[0].config);
+  const auto kernels = setup.run({problem}, {"sm_80"});
+  const auto found = std::ranges::find(kernels, choices[1].config, &PrecompiledKernel::config);
+  REQUIRE(found != kernels.end());
+  CHECK(found->error.empty());
 }
