@@ -1,8 +1,6 @@
 // What the backward on mma.sync and cp.async can be asked for.
 #include <generator/rules/backward_sm80.h>
-#include <generator/rules/rules.h>
-
-#include <algorithm>
+#include <generator/rules/mma_rules.h>
 
 namespace fa2 {
 namespace {
@@ -28,14 +26,6 @@ bool runs_on(const Arch&) {
   return true;
 }
 
-int m_tiles(const KernelConfig& config) {
-  return config.tile_m / (16 * config.warps);
-}
-
-int threads(const KernelConfig& config) {
-  return config.warps * 32;
-}
-
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
   const int row = (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) * 2;
   const int statistics = computed_by(config).owns_keys() ? 8 : 0;
@@ -49,27 +39,20 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
   const int columns =
       (computed.scores_gradients() ? d : 0) + (computed.dv ? dv : 0) + tiles_of_scores * config.tile_n;
   constexpr int kAddressesAndOperands = 56;
-  return m_tiles(config) * (columns / 2 + 8) + kAddressesAndOperands;
+  return mma_rules::m_tiles(config) * (columns / 2 + 8) + kAddressesAndOperands;
 }
 
-void check(const KernelSpec& spec, BrokenRules& rules) {
-  const KernelConfig& c = spec.config;
-  const std::int64_t rows = std::int64_t{16} * c.warps;
-  rules.expect(c.warps < 1 || c.tile_m % rows == 0,
-               "tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles", c.tile_m,
-               rows);
+void refuse_packed_sequences(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(!spec.traits.varlen, "there is no backward of packed sequences yet");
 }
 
+void check(const KernelSpec& spec, BrokenRules& rules) {
+  mma_rules::check_tiles(spec.config, rules);
+  refuse_packed_sequences(spec, rules);
+}
+
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
-  constexpr int kMaxRegisters = 255;
-  const KernelConfig& c = spec.config;
-  const int available =
-      std::min(kMaxRegisters, spec.arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
-  const int registers = estimated_registers(spec.traits, c);
-  rules.expect(registers <= available,
-               "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM",
-               registers, available, c.ctas_per_sm, threads(c));
+  mma_rules::check_registers(spec, estimated_registers(spec.traits, spec.config), rules);
 }
 
 /// Every combination of the tunables' values.
@@ -132,7 +115,7 @@ constexpr KernelKind of_products(KernelPass pass, std::string_view name, std::st
           .runs_on = runs_on,
           .check = check,
           .check_registers = check_registers,
-          .threads = threads,
+          .threads = mma_rules::threads,
           .shared_bytes = shared_bytes,
           .estimated_registers = estimated_registers,
           .configs = configs_of,
@@ -171,12 +154,9 @@ constexpr KernelKind kBackwardDelta = {
     .tunables = kTunablesOfDelta,
     .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::delta)},
     .runs_on = runs_on,
-    .check =
-        [](const KernelSpec& spec, BrokenRules& rules) {
-          rules.expect(!spec.traits.varlen, "there is no backward of packed sequences yet");
-        },
+    .check = refuse_packed_sequences,
     .check_registers = [](const KernelSpec&, BrokenRules&) {},
-    .threads = threads,
+    .threads = mma_rules::threads,
     .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },
     .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 32; },
     .configs = [](const AttentionTraits&, const Arch&) { return std::vector{kBackwardDelta.default_config}; },

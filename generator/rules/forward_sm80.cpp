@@ -1,20 +1,11 @@
 // What the main loop on mma.sync and cp.async can be asked for.
 #include <generator/rules/forward_sm80.h>
-#include <generator/rules/rules.h>
+#include <generator/rules/mma_rules.h>
 
 #include <algorithm>
 
 namespace fa2 {
 namespace {
-
-/// m16 tiles that one warp owns.
-int m_tiles(const KernelConfig& config) {
-  return config.tile_m / (16 * config.warps);
-}
-
-int threads(const KernelConfig& config) {
-  return config.warps * 32;
-}
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
@@ -24,7 +15,7 @@ int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
 }
 
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& config) {
-  const int m = m_tiles(config);
+  const int m = mma_rules::m_tiles(config);
   const int accumulators = m * (padded_dim(traits.head_dim_v) / 8 + config.tile_n / 8) * 4;
   const int queries = m * 4 * (config.q_in_registers ? padded_dim(traits.head_dim) / 16 : 1);
   const int softmax = m * 4;
@@ -33,22 +24,11 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
 }
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
-  const KernelConfig& c = spec.config;
-  const std::int64_t rows = std::int64_t{16} * c.warps;
-  rules.expect(c.warps < 1 || c.tile_m % rows == 0,
-               "tile_m = {} is no multiple of 16 * warps = {}: every warp owns whole mma tiles", c.tile_m,
-               rows);
+  mma_rules::check_tiles(spec.config, rules);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
-  constexpr int kMaxRegisters = 255;
-  const KernelConfig& c = spec.config;
-  const int available =
-      std::min(kMaxRegisters, spec.arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
-  const int registers = estimated_registers(spec.traits, c);
-  rules.expect(registers <= available,
-               "needs about {} registers a thread, {} are available with {} blocks of {} threads per SM",
-               registers, available, c.ctas_per_sm, threads(c));
+  mma_rules::check_registers(spec, estimated_registers(spec.traits, spec.config), rules);
 }
 
 /// Every combination of the tunables' values.
@@ -95,7 +75,7 @@ constexpr KernelKind kForwardSm80 = {
     .runs_on = [](const Arch&) { return true; },
     .check = check,
     .check_registers = check_registers,
-    .threads = threads,
+    .threads = mma_rules::threads,
     .shared_bytes = shared_bytes,
     .estimated_registers = estimated_registers,
     .configs = configs,
