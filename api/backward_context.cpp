@@ -86,7 +86,7 @@ void Context::attention_backward(const AttentionProblem& problem, const Backward
   require_valid_backward({problem, {}});
   BackwardOperands operands = backward_operands_of(problem, args);
   const PlannedProblem p(problem.normalized(), options_kept_by(problem, operands));
-  const Gradients gradients{args.dq != nullptr, args.dk != nullptr, args.dv != nullptr};
+  const Gradients gradients = given_gradients(args);
   const int ordinal = p.batch > 0 ? current_device() : 0;
   auto plan = impl_->backward_plans.find({{p, ordinal}, gradients});
   if (!plan) {

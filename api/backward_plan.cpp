@@ -5,29 +5,11 @@
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 
-#include <algorithm>
-#include <iterator>
-#include <utility>
-#include <vector>
-
 namespace fa2 {
-namespace {
-
-/// Everything wrong with the arguments; the device's context is current.
-void require_usable(const BackwardPlan::Impl& plan, const BackwardArgs& args, OperandList operands) {
-  std::vector<Violation> found = violations_of(plan.problem, plan.gradients, args, operands);
-  std::vector<Violation> elsewhere;
-  if (plan.device != kInterpreterDevice) elsewhere = violations_of_residency(operands, plan.device);
-  if (found.empty() && elsewhere.empty()) return;
-  std::ranges::move(elsewhere, std::back_inserter(found));
-  throw InvalidRequest(std::move(found));
-}
-
-}  // namespace
 
 void BackwardPlan::Impl::run(const BackwardArgs& args, OperandList operands, Stream stream) const {
   const ScopedContext context(device);
-  require_usable(*this, args, operands);
+  require_usable(violations_of(problem, gradients, args, operands), operands, device);
   if (steps.empty()) return;
   AttentionArgs forward = args.forward;
   const bool borrows = args.workspace == nullptr;

@@ -95,8 +95,7 @@ Found violations_of_backward_call(const AttentionProblem& problem, const Backwar
   if (found.empty()) found = violations_of_backward(problem);
   if (!found.empty()) return found;
   const PlannedProblem promising_nothing{problem, {RowAlignment::element}};
-  const Gradients gradients{args.dq != nullptr, args.dk != nullptr, args.dv != nullptr};
-  return violations_of(promising_nothing, gradients, args, backward_operands_of(problem, args));
+  return violations_of(promising_nothing, given_gradients(args), args, backward_operands_of(problem, args));
 }
 
 void throw_failures(const std::vector<PrecompiledKernel>& kernels) {

@@ -6,31 +6,11 @@
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 
-#include <algorithm>
-#include <iterator>
-#include <utility>
-#include <vector>
-
 namespace fa2 {
-namespace {
-
-/// Everything wrong with the arguments, where the driver knows their addresses: the device's context is
-/// current.
-void require_usable(const AttentionPlan::Impl& plan, const AttentionArgs& args, const Operands& operands) {
-  std::vector<Violation> found = violations_of(plan.problem, args, operands);
-  std::vector<Violation> elsewhere;
-  if (plan.device != kInterpreterDevice) elsewhere = violations_of_residency(operands, plan.device);
-  if (found.empty() && elsewhere.empty()) return;
-  std::ranges::move(elsewhere, std::back_inserter(found));
-  throw InvalidRequest(std::move(found));
-}
-
-}  // namespace
-
 void AttentionPlan::Impl::run(const AttentionArgs& args, const Operands& operands, Stream stream) const {
   if (steps.empty()) return require_valid(problem, args);
   const ScopedContext context(device);
-  require_usable(*this, args, operands);
+  require_usable(violations_of(problem, args, operands), operands, device);
   if (checks_tables) require_sound_tables(problem, args, device, stream);
   WrittenBytes written;
   const Call call{.problem = problem, .args = args, .operands = operands, .written = &written};

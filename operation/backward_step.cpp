@@ -62,8 +62,7 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
 }  // namespace
 
 std::size_t delta_bytes(const AttentionProblem& p) {
-  const auto bytes = static_cast<std::size_t>(4 * p.batch * p.heads_q * p.seqlen_q);
-  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  return whole_part(static_cast<std::size_t>(4 * p.batch * p.heads_q * p.seqlen_q));
 }
 
 bool has_tiles(const AttentionProblem& p, KernelPass pass) {

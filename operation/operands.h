@@ -26,6 +26,7 @@ constexpr std::size_t variant_operand_count() {
       AttentionProblem{}, none);
   return count;
 }
+
 /// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order; after them
 /// those that the backward alone has.
 enum class Role : std::uint8_t {
@@ -108,6 +109,11 @@ Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args,
 /// The same of a backward, whose forward's results are inputs.
 BackwardOperands backward_operands_of(const AttentionProblem& problem, const BackwardArgs& args,
                                       std::size_t workspace_bytes = 0);
+
+/// Those that the arguments point to.
+inline Gradients given_gradients(const BackwardArgs& args) {
+  return {.dq = args.dq != nullptr, .dk = args.dk != nullptr, .dv = args.dv != nullptr};
+}
 
 /// Of the elements alone, for an operand of a valid problem.
 std::size_t size_in_bytes(const Operand& operand);

@@ -277,6 +277,14 @@ std::vector<Violation> violations_of_residency(OperandList operands, int device,
   return found;
 }
 
+void require_usable(std::vector<Violation> found, OperandList operands, int device) {
+  if (device != kInterpreterDevice) {
+    std::vector<Violation> elsewhere = violations_of_residency(operands, device);
+    std::ranges::move(elsewhere, std::back_inserter(found));
+  }
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
 PlanOptions options_kept_by(const AttentionProblem& problem, OperandList operands) {
   if (problem.batch == 0) return {};
   bool aligned = true, ascending = true;

@@ -33,7 +33,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args,
                                      OperandList operands);
 
-/// The same of a backward that computes `gradients`. Its problem need have keys or queries to compute anything.
+/// The same of a backward that computes `gradients`.
 std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradients& gradients,
                                      const BackwardArgs& args, OperandList operands);
 
@@ -53,6 +53,10 @@ std::vector<Violation> violations_of(const std::vector<AttentionProblem>& proble
 /// device, managed memory and pinned host memory are fine. `facts_of` is asked once per pointer.
 std::vector<Violation> violations_of_residency(OperandList operands, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
+
+/// @throws InvalidRequest with what was `found`, and what lies where no kernel on `device`, whose context is current,
+/// may use it.
+void require_usable(std::vector<Violation> found, OperandList operands, int device);
 
 /// What holds of one call, and a plan for it may be promised: RowAlignment looks at every pointer and used stride
 /// (extent > 1) of the strided operands that a kernel touches.

@@ -10,6 +10,11 @@ namespace fa2 {
 /// Of a workspace and of every part, in bytes.
 inline constexpr int kWorkspaceAlignment = 256;
 
+/// Of a part, that the next begins where it may.
+constexpr std::size_t whole_part(std::size_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 /// What a step works in: zeros when a launch begins, and when it ends; unless it is scratch, which one step writes and
 /// others read.
 struct WorkspacePart {
@@ -26,7 +31,7 @@ struct WorkspaceLayout {
 
   void add(WorkspacePart& part) {
     part.begin = bytes;
-    bytes += (part.bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    bytes += whole_part(part.bytes);
   }
 };
 

@@ -84,7 +84,7 @@ struct Explanation {
   PlanOptions options;                ///< what the plan counts on
   std::string arch;                   ///< "sm_90a"
   std::string device;                 ///< device name; empty when asked for an arch without a device
-  std::vector<KernelReport> kernels;  ///< in the order of their launches; one, the forward
+  std::vector<KernelReport> kernels;  ///< in the order of their launches; of a forward one
   std::string notes;  ///< anything that differs from the default path, and why; empty otherwise
 };
 
