@@ -22,21 +22,32 @@ void require_valid_backward(const PlannedProblem& problem) {
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
-/// In the order of their launches. `together`: whether one kernel computes dK and dV.
-std::vector<KernelPass> passes_of(const AttentionProblem& problem, const Gradients& gradients,
-                                  bool together) {
+/// In the order of their launches.
+std::vector<KernelPass> passes_of(const PlannedProblem& problem, const Gradients& gradients,
+                                  const ConfigChooser& chooser, const Target& target) {
+  const auto can = [&](KernelPass pass) { return !chooser.choose_backward(problem, pass, target).empty(); };
   std::vector<KernelPass> passes;
   if (gradients.dq || gradients.dk) passes.push_back(KernelPass::delta);
-  if (gradients.dq) passes.push_back(KernelPass::dq);
-  if (together) {
-    passes.push_back(KernelPass::dk_dv);
+  if (gradients.dq && gradients.dk && gradients.dv && gradients.determinism == Determinism::fastest &&
+      can(KernelPass::dq_dk_dv)) {
+    passes.insert(passes.end(), {KernelPass::dq_dk_dv, KernelPass::dq_convert});
   } else {
-    if (gradients.dk) passes.push_back(KernelPass::dk);
-    if (gradients.dv) passes.push_back(KernelPass::dv);
+    if (gradients.dq) passes.push_back(KernelPass::dq);
+    if (gradients.dk && gradients.dv && can(KernelPass::dk_dv)) {
+      passes.push_back(KernelPass::dk_dv);
+    } else {
+      if (gradients.dk) passes.push_back(KernelPass::dk);
+      if (gradients.dv) passes.push_back(KernelPass::dv);
+    }
   }
   std::erase_if(passes, [&](KernelPass pass) { return !has_tiles(problem, pass); });
   return passes;
 }
+
+struct BuiltKernel {
+  KernelConfig config;
+  std::shared_ptr<const Kernel> kernel;
+};
 
 }  // namespace
 
@@ -55,29 +66,32 @@ BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, in
   plan->gradients = gradients;
   plan->device = ordinal;
   plan->scratch = scratch_pool(gpu);
-  if (gradients.dq || gradients.dk) plan->scratch_bytes = delta_bytes(problem);
   plan->explanation = {.problem = problem,
                        .options = problem,
                        .arch = std::string(gpu.arch.name),
                        .device = target.device,
                        .kernels = {},
                        .notes = notes};
-  const bool together =
-      gradients.dk && gradients.dv && !chooser.choose_backward(problem, KernelPass::dk_dv, target).empty();
-  for (const KernelPass pass : passes_of(problem, gradients, together)) {
-    const std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
+  std::vector<BuiltKernel> built;
+  BackwardScratch scratch = scratch_for(problem);
+  for (const KernelPass pass : passes_of(problem, gradients, chooser, target)) {
+    std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
+    if (pass == KernelPass::dq_convert) choices = {conversion_of(built.back().config)};
     if (choices.empty())
       throw Unavailable(fmt::format("no kernel of pass {} computes \"{}\" on {}", static_cast<int>(pass),
                                     to_string(problem), gpu.arch.name));
     const auto alternatives = [&] { return std::vector(std::next(choices.begin()), choices.end()); };
-    plan->steps.push_back(
-        build_first(problem, choices.front(), alternatives, [&](const ConfigChoice& choice) {
-          LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
-          plan->explanation.notes = joined_notes(plan->explanation.notes, kernel.notes);
-          plan->explanation.kernels.push_back(reported(std::move(kernel.report), choice));
-          return backward_step(problem, choice.config, std::move(kernel.kernel));
-        }));
+    built.push_back(build_first(problem, choices.front(), alternatives, [&](const ConfigChoice& choice) {
+      LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
+      plan->explanation.notes = joined_notes(plan->explanation.notes, kernel.notes);
+      plan->explanation.kernels.push_back(reported(std::move(kernel.report), choice));
+      return BuiltKernel{choice.config, std::move(kernel.kernel)};
+    }));
+    if (pass == KernelPass::dq_dk_dv) scratch = scratch_for(problem, built.back().config);
   }
+  if (gradients.dq || gradients.dk) plan->scratch_bytes = scratch.bytes(problem);
+  for (BuiltKernel& step : built)
+    plan->steps.push_back(backward_step(problem, step.config, std::move(step.kernel), scratch));
   return BackwardPlan(std::move(plan));
 }
 

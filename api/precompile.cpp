@@ -41,6 +41,9 @@ std::vector<Wanted> backward_of(const PlannedProblem& problem, const Target& tar
   for (const KernelPass pass : kBackwardPasses) {
     std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
     if (choices.empty()) continue;
+    if (pass == KernelPass::dq_dk_dv)
+      for (const ConfigChoice& choice : choices)
+        wanted.push_back({problem, conversion_of(choice.config), {}});
     wanted.push_back({problem, choices.front(), {std::next(choices.begin()), choices.end()}});
   }
   return wanted;

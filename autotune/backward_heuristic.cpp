@@ -26,10 +26,26 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
           .stages = tiles.stages};
 }
 
+/// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
+std::vector<KernelConfig> fused_configs(const PlannedProblem& problem) {
+  const bool is_small = problem.head_dim <= 64;
+  std::vector<KernelConfig> configs;
+  for (const int stages : {2, 1}) {
+    KernelConfig config = default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+    config.tile_n = is_small ? 128 : 64;
+    config.pingpong = is_small ? 1 : 0;
+    config.stages = stages;
+    configs.push_back(config);
+  }
+  return configs;
+}
+
 /// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
 /// (docs/kernel-notes.md). A large one is no worse than two that load without a second stage.
 std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
   if (pass == KernelPass::delta) return {default_config(80, static_cast<std::int32_t>(pass))};
+  if (pass == KernelPass::dq_dk_dv) return fused_configs(problem);
+  if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {
     const KernelConfig small = config_of(pass, tiles);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
+#include <generator/rules/backward_sm90.h>
 #include <runtime/log.h>
 
 #include <algorithm>
@@ -98,6 +99,11 @@ std::string summary(const Error& error) {
   return std::string(message.substr(0, message.find('\n')));
 }
 
+ConfigChoice conversion_of(const KernelConfig& summing) {
+  return {backward_sm90::convert_config(summing), ConfigOrigin::heuristic, "goes with the kernel that sums",
+          std::nullopt};
+}
+
 void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted,
                          const ConfigChoice& runs) {
   const std::string kernel = fmt::format("{} with {}", to_string(traits_of(problem)), to_string(runs.config));
@@ -165,7 +171,10 @@ bool ConfigChooser::pins(KernelPass pass) const {
 std::vector<ConfigChoice> ConfigChooser::choose_backward(const PlannedProblem& problem, KernelPass pass,
                                                          const Target& target) const {
   if (pins(pass)) return {pinned(problem, target)};
-  if (pass == KernelPass::dk_dv && (pins(KernelPass::dk) || pins(KernelPass::dv))) return {};
+  const bool pins_half = pins(KernelPass::dk) || pins(KernelPass::dv);
+  if (pass == KernelPass::dk_dv && pins_half) return {};
+  if (pass == KernelPass::dq_dk_dv && (pins_half || pins(KernelPass::dk_dv) || pins(KernelPass::dq)))
+    return {};
   std::vector<ConfigChoice> choices;
   for (HeuristicChoice& choice : backward_choices(problem, pass, target.arch))
     choices.push_back({choice.config, ConfigOrigin::heuristic, std::move(choice.reason), std::nullopt});

@@ -62,6 +62,9 @@ bool is_obstacle(const Error& error);
 /// The rule that a refused kernel broke, else the first line of the message.
 std::string summary(const Error& error);
 
+/// The kernel of pass dq_convert that goes with one of pass dq_dk_dv.
+ConfigChoice conversion_of(const KernelConfig& summing);
+
 /// Once for each kernel that is not what was wanted.
 void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted, const ConfigChoice& runs);
 
@@ -79,7 +82,7 @@ class ConfigChooser {
   ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {});
 
   /// The kernels that may compute a pass of the backward, best first: the pinned one alone if it is of that pass, else the
-  /// heuristic's. Empty if none can, or one of dK or of dV alone is pinned: of dK and dV together.
+  /// heuristic's. Empty if none can, or one is pinned that computes a part of it.
   /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
   std::vector<ConfigChoice> choose_backward(const PlannedProblem& problem, KernelPass pass,
                                             const Target& target) const;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
 #include <generator/rules/backward_sm80.h>
+#include <generator/rules/backward_sm90.h>
 #include <generator/rules/forward_sm80.h>
 #include <generator/rules/forward_sm90.h>
 
@@ -11,8 +12,9 @@
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {&kForwardSm80,  &kForwardSm90, &kBackwardDelta, &kBackwardQueries,
-                                        &kBackwardKeys, &kBackwardDk,  &kBackwardDv};
+constexpr const KernelKind* kKinds[] = {&kForwardSm80,     &kForwardSm90,  &kBackwardDelta,
+                                        &kBackwardQueries, &kBackwardKeys, &kBackwardDk,
+                                        &kBackwardDv,      &kBackwardSm90, &kBackwardConvert};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>

@@ -32,13 +32,14 @@ struct RenderedConstant {
 };
 
 /// The struct that an entry takes (templates/attention/params.cuh).
-enum class KernelParams : std::uint8_t { attention, attention_sm90, backward };
+enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90 };
 
 /// The values of KernelConfig::pass.
-enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv };
+enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert };
 
-inline constexpr KernelPass kBackwardPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv,
-                                                 KernelPass::dk, KernelPass::dv};
+inline constexpr KernelPass kBackwardPasses[] = {KernelPass::delta,     KernelPass::dq, KernelPass::dk_dv,
+                                                 KernelPass::dk,        KernelPass::dv, KernelPass::dq_dk_dv,
+                                                 KernelPass::dq_convert};
 
 /// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
 /// of `tunables`, except for `check`.

@@ -81,6 +81,7 @@ class Block final : public Machine {
   unsigned atomic_add(unsigned* address, unsigned value, Site site) override;
   unsigned atomic_inc(unsigned* address, unsigned limit, Site site) override;
   float atomic_add(float* address, float value, Site site) override;
+  void atomic_add_v4(float* address, const float* values, Site site) override;
 
  private:
   enum class State : std::uint8_t { ready, in_warp, at_barrier, at_mbarrier, for_registers, done };
@@ -134,7 +135,7 @@ class Block final : public Machine {
   void land(const Copy& copy);
   void require_all_waited_for();
   void require(const std::string& broken_rule, Site site) const;
-  void require_atomic(const void* address, Site site);
+  void require_atomic(const void* address, int bytes, Site site);
   void follow_warpgroup(int first, const WarpgroupStep& step);
   [[noreturn]] void fault(int thread, Site site, const std::string& what) const;
   [[noreturn]] void fault(Site site, const std::string& what) const;

@@ -124,19 +124,19 @@ void Block::bulk_wait_group(int pending, bool read_only) {
   copies_.wait_group(current_, pending, read_only);
 }
 
-void Block::require_atomic(const void* address, Site site) {
+void Block::require_atomic(const void* address, int bytes, Site site) {
   if (!options_.checks) return;
-  require(global_->check_atomic(address, 4, 4), site);
-  global_->note_store(address, 4);
+  require(global_->check_atomic(address, bytes, bytes), site);
+  global_->note_store(address, bytes);
 }
 
 unsigned Block::atomic_add(unsigned* address, unsigned value, Site site) {
-  require_atomic(address, site);
+  require_atomic(address, 4, site);
   return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
 }
 
 unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
-  require_atomic(address, site);
+  require_atomic(address, 4, site);
   const std::atomic_ref counter(*address);
   unsigned old = counter.load(std::memory_order_relaxed);
   while (!counter.compare_exchange_weak(old, old >= limit ? 0 : old + 1, std::memory_order_relaxed)) continue;
@@ -144,8 +144,13 @@ unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
 }
 
 float Block::atomic_add(float* address, float value, Site site) {
-  require_atomic(address, site);
+  require_atomic(address, 4, site);
   return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
+}
+
+void Block::atomic_add_v4(float* address, const float* values, Site site) {
+  require_atomic(address, 16, site);
+  for (int i = 0; i < 4; ++i) std::atomic_ref(address[i]).fetch_add(values[i], std::memory_order_relaxed);
 }
 
 }  // namespace fa2::interpreter

@@ -1,6 +1,8 @@
 // The arithmetic of a backward's launches.
+#include <generator/rules/backward_sm90.h>
 #include <operation/attention_params.h>
 #include <operation/backward_step.h>
+#include <operation/tensor_maps.h>
 
 #include <cstddef>
 #include <templates/attention/params.cuh>
@@ -15,10 +17,12 @@ KernelPass pass_of(const KernelConfig& config) {
 }
 
 bool owns_keys(KernelPass pass) {
-  return pass == KernelPass::dk_dv || pass == KernelPass::dk || pass == KernelPass::dv;
+  return pass == KernelPass::dk_dv || pass == KernelPass::dk || pass == KernelPass::dv ||
+         pass == KernelPass::dq_dk_dv;
 }
 
-BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig& config) {
+BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig& config,
+                                  const BackwardScratch& scratch) {
   BackwardParams params{};
   params.attention = constants_of(p, config);
   params.k_tiles = static_cast<int>((p.seqlen_k + config.tile_m - 1) / config.tile_m);
@@ -26,12 +30,15 @@ BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig&
   params.heads_kv = static_cast<int>(p.heads_kv);
   params.kv_heads_per_section = params.attention.heads_per_section / params.attention.queries_per_kv;
   if (params.kv_heads_per_section < 1) params.kv_heads_per_section = 1;
+  params.statistic_rows = static_cast<int>(scratch.statistic_rows);
+  params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
+  if (pass_of(config) == KernelPass::delta)  // writes what fills up the last tile, too
+    params.attention.q_tiles = static_cast<int>((scratch.statistic_rows + config.tile_m - 1) / config.tile_m);
   return params;
 }
 
 /// All but delta, which is the workspace.
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
-  BackwardParams& params = buffer.emplace(step.constants.as<BackwardParams>());
+void add_call(BackwardParams& params, const Call& call) {
   const BackwardArgs& args = *call.backward;
   add_call(params.attention, call.problem, call.args);
   params.d_o = args.d_o;
@@ -45,24 +52,58 @@ void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
   params.dv_strides = ref(args.dv_strides);
 }
 
+void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  add_call(buffer.emplace(step.constants.as<BackwardParams>()), call);
+}
+
+void fill_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  BackwardParamsSm90& params = buffer.emplace(step.constants.as<BackwardParamsSm90>());
+  add_call(params.backward, call);
+  fill_tensor_maps(call.problem, step.config, call.operands, params);
+}
+
 std::vector<OperandUse> uses_of(KernelPass pass) {
   if (pass == KernelPass::delta)
-    return {{Role::o, Access::read}, {Role::d_o, Access::read}, {Role::d_lse, Access::read}};
+    return {{Role::o, Access::read},
+            {Role::d_o, Access::read},
+            {Role::d_lse, Access::read},
+            {Role::lse, Access::read}};
+  if (pass == KernelPass::dq_convert) return {{Role::dq, Access::write}};
   std::vector<OperandUse> uses;
   for (const Role role : {Role::q, Role::k, Role::v, Role::lse, Role::d_o})
     uses.push_back({role, Access::read});
   for (std::size_t i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
     uses.push_back({static_cast<Role>(i), Access::read});
   if (pass == KernelPass::dq) uses.push_back({Role::dq, Access::write});
-  if (pass == KernelPass::dk_dv || pass == KernelPass::dk) uses.push_back({Role::dk, Access::write});
-  if (pass == KernelPass::dk_dv || pass == KernelPass::dv) uses.push_back({Role::dv, Access::write});
+  if (owns_keys(pass) && pass != KernelPass::dv) uses.push_back({Role::dk, Access::write});
+  if (owns_keys(pass) && pass != KernelPass::dk) uses.push_back({Role::dv, Access::write});
   return uses;
+}
+
+Access access_of_scratch(KernelPass pass) {
+  if (pass == KernelPass::delta) return Access::write;
+  return pass == KernelPass::dq_dk_dv ? Access::read_write : Access::read;
 }
 
 }  // namespace
 
-std::size_t delta_bytes(const AttentionProblem& p) {
-  return whole_part(static_cast<std::size_t>(4 * p.batch * p.heads_q * p.seqlen_q));
+std::int64_t BackwardScratch::statistics(const AttentionProblem& p) const {
+  constexpr std::int64_t kWhole = kWorkspaceAlignment / 4;
+  return (p.batch * p.heads_q * statistic_rows + kWhole - 1) / kWhole * kWhole;
+}
+
+std::size_t BackwardScratch::bytes(const AttentionProblem& p) const {
+  const std::int64_t count = statistics(p), sums = p.batch * p.heads_q * statistic_rows * sum_cols;
+  return whole_part(static_cast<std::size_t>(4 * (count + (sum_cols > 0 ? count + sums : 0))));
+}
+
+BackwardScratch scratch_for(const AttentionProblem& p) {
+  return {p.seqlen_q, 0};
+}
+
+BackwardScratch scratch_for(const AttentionProblem& p, const KernelConfig& summing) {
+  const std::int64_t tile = summing.tile_n;
+  return {(p.seqlen_q + tile - 1) / tile * tile, backward_sm90::sum_cols(traits_of({p, {}}))};
 }
 
 bool has_tiles(const AttentionProblem& p, KernelPass pass) {
@@ -70,9 +111,9 @@ bool has_tiles(const AttentionProblem& p, KernelPass pass) {
 }
 
 Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
-                   std::shared_ptr<const Kernel> kernel) {
+                   std::shared_ptr<const Kernel> kernel, const BackwardScratch& scratch) {
   const KernelPass pass = pass_of(config);
-  const BackwardParams constants = backward_constants(problem, config);
+  const BackwardParams constants = backward_constants(problem, config, scratch);
   const AttentionParams& attention = constants.attention;
   const std::int64_t tiles = owns_keys(pass) ? std::int64_t{constants.k_tiles} * constants.kv_head_count
                                              : std::int64_t{attention.q_tiles} * attention.head_count;
@@ -81,13 +122,22 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
   step.config = config;
   step.shape = {static_cast<std::uint32_t>(tiles)};
   step.uses = uses_of(pass);
-  step.constants.emplace(constants);
-  step.fill = fill;
+  std::size_t delta = offsetof(BackwardParams, delta);
+  if (kind_of(config).params == KernelParams::backward_sm90) {
+    BackwardParamsSm90 params{};
+    params.backward = constants;
+    step.constants.emplace(params);
+    step.fill = fill_sm90;
+    delta += offsetof(BackwardParamsSm90, backward);
+  } else {
+    step.constants.emplace(constants);
+    step.fill = fill;
+  }
   if (pass != KernelPass::dv)
-    step.workspace = {.bytes = delta_bytes(problem),
+    step.workspace = {.bytes = scratch.bytes(problem),
                       .is_scratch = true,
-                      .access = pass == KernelPass::delta ? Access::write : Access::read,
-                      .param = offsetof(BackwardParams, delta)};
+                      .access = access_of_scratch(pass),
+                      .param = delta};
   return step;
 }
 

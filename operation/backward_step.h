@@ -8,19 +8,34 @@
 #include <runtime/kernel.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace fa2 {
 
-/// Of delta, float32 a row of Q and head: a multiple of kWorkspaceAlignment.
-std::size_t delta_bytes(const AttentionProblem& problem);
+/// What the steps of a plan share: delta, and if dQ is summed over tiles of keys, exponents' offsets and these sums
+/// (BackwardParams::delta).
+struct BackwardScratch {
+  std::int64_t statistic_rows;  ///< of a head
+  std::int64_t sum_cols;        ///< floats a row of the sums; 0: there are none
+
+  /// Floats of delta, and of the offsets: a whole part of a workspace.
+  std::int64_t statistics(const AttentionProblem& problem) const;
+  /// A multiple of kWorkspaceAlignment.
+  std::size_t bytes(const AttentionProblem& problem) const;
+};
+
+/// Of delta alone.
+BackwardScratch scratch_for(const AttentionProblem& problem);
+/// With sums, in tiles as the kernel of `summing` makes them.
+BackwardScratch scratch_for(const AttentionProblem& problem, const KernelConfig& summing);
 
 /// Whether a pass of the backward has a tile.
 bool has_tiles(const AttentionProblem& problem, KernelPass pass);
 
 /// `problem` is valid for a backward and normalized, `config` of a pass that has tiles, and why_rejected() does not refuse
-/// it. Parameters: BackwardParams. Its scratch is delta, at the beginning of the workspace.
+/// it. Parameters: BackwardParams, or BackwardParamsSm90.
 Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
-                   std::shared_ptr<const Kernel> kernel);
+                   std::shared_ptr<const Kernel> kernel, const BackwardScratch& scratch);
 
 }  // namespace fa2

@@ -112,7 +112,10 @@ BackwardOperands backward_operands_of(const AttentionProblem& problem, const Bac
 
 /// Those that the arguments point to.
 inline Gradients given_gradients(const BackwardArgs& args) {
-  return {.dq = args.dq != nullptr, .dk = args.dk != nullptr, .dv = args.dv != nullptr};
+  return {.dq = args.dq != nullptr,
+          .dk = args.dk != nullptr,
+          .dv = args.dv != nullptr,
+          .determinism = args.determinism};
 }
 
 /// Of the elements alone, for an operand of a valid problem.

@@ -52,7 +52,7 @@ class ParamsBuffer {
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBytes = 1024, kAlignment = 64;
+  static constexpr std::size_t kBytes = 1536, kAlignment = 64;
 
   alignas(kAlignment) std::byte bytes_[kBytes];  // not initialised: one is made by every call
   std::size_t size_ = 0;

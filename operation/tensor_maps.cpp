@@ -82,4 +82,17 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
                       : map_of(operands[Role::v], {first, count}, config.tile_n);
 }
 
+void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
+                      BackwardParamsSm90& params) {
+  constexpr std::int32_t kKeysOfWarpgroup = 64;
+  const RowRange keys{0, k_entries(p).rows}, queries{0, q_entries(p).rows};
+  params.k = map_of(operands[Role::k], keys, kKeysOfWarpgroup);
+  params.v = map_of(operands[Role::v], keys, kKeysOfWarpgroup);
+  params.dk = map_of(operands[Role::dk], keys, kKeysOfWarpgroup);
+  params.dv = map_of(operands[Role::dv], keys, kKeysOfWarpgroup);
+  if (p.seqlen_q == 0) return;  // nobody loads them, and they may be null
+  params.q = map_of(operands[Role::q], queries, config.tile_n);
+  params.d_o = map_of(operands[Role::d_o], queries, config.tile_n);
+}
+
 }  // namespace fa2

@@ -15,4 +15,9 @@ namespace fa2 {
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params);
 
+/// Fills in those of a backward: boxes of 64 rows of K, V, dK and dV and of config.tile_n rows of Q and dO. `operands` are a
+/// backward's, and `problem` has at least one key.
+void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
+                      BackwardParamsSm90& params);
+
 }  // namespace fa2

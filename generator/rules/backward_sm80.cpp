@@ -80,11 +80,9 @@ std::vector<KernelConfig> configs(KernelPass pass) {
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   const Computed computed = computed_by(spec.config);
-  return {{"packed_heads", 1},
-          {"owns_keys", computed.owns_keys()},
-          {"computes_ds", computed.scores_gradients()},
-          {"computes_dk", computed.dk},
-          {"computes_dv", computed.dv}};
+  return {
+      {"packed_heads", 1}, {"owns_keys", computed.owns_keys()}, {"computes_ds", computed.scores_gradients()},
+      {"sums_dq", 0},      {"computes_dk", computed.dk},        {"computes_dv", computed.dv}};
 }
 
 std::vector<WgmmaShape> no_wgmma(const KernelSpec&) {

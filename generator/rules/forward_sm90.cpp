@@ -10,29 +10,15 @@
 namespace fa2 {
 namespace {
 
+using wgmma_rules::aligned;
+using wgmma_rules::runs_on;
+using wgmma_rules::threads;
+using wgmma_rules::warpgroups;
+
 constexpr int kMostStages = 8;
-constexpr int kMostColumns = 256;  // of a wgmma
-
-int warpgroups(const KernelConfig& config) {
-  return config.warps / 4;
-}
-
-/// The loading warp has a warpgroup of its own: registers move in units of warpgroups.
-int threads(const KernelConfig& config) {
-  return config.warps * 32 + 128;
-}
-
-/// Tiles start where the pattern of the widest swizzle does.
-int aligned(int bytes) {
-  return (bytes + 1023) / 1024 * 1024;
-}
 
 int wider_dim(const AttentionTraits& traits) {
   return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v));
-}
-
-bool runs_on(const Arch& arch) {
-  return arch.compute_capability == 90;
 }
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
@@ -66,7 +52,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
-  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(spec);
+  const wgmma_rules::RegisterShares shares = forward_sm90::register_shares(spec);
   rules.expect(shares.at_launch <= shares.consumer,
                "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take "
                "more warps or blocks per SM",
@@ -120,7 +106,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
 }
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
-  const forward_sm90::RegisterShares shares = forward_sm90::register_shares(spec);
+  const wgmma_rules::RegisterShares shares = forward_sm90::register_shares(spec);
   return {{"producer_registers", shares.producer}, {"consumer_registers", shares.consumer}};
 }
 
@@ -132,7 +118,7 @@ std::vector<WgmmaShape> wgmma_shapes(const KernelSpec& spec) {
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
-                                 {"tile_n", 16, kMostColumns, 16},
+                                 {"tile_n", 16, wgmma_rules::kMostColumns, 16},
                                  {"warps", 4, 12},
                                  {"stages", 2, kMostStages},
                                  {"ctas_per_sm", 1, kMostBlocks},
@@ -156,15 +142,11 @@ int most_stages(const AttentionTraits& traits, const KernelConfig& config, const
   return c.stages;
 }
 
-RegisterShares register_shares(const KernelSpec& spec) {
-  constexpr int kMost = 240;
+wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
   // A producer that looks for its tiles takes more.
-  const int least = spec.traits.varlen && warpgroups(c) == 2 && c.ctas_per_sm == 1 ? 40 : 24;
-  const int at_launch = std::min(256, spec.arch.registers_per_sm / (threads(c) * c.ctas_per_sm) / 8 * 8);
-  const int total = at_launch * (warpgroups(c) + 1);
-  const int consumer = std::min(kMost, (total - least) / warpgroups(c) / 8 * 8);
-  return {at_launch, std::min(kMost, total - consumer * warpgroups(c)), consumer};
+  const int least = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1 ? 40 : 24;
+  return wgmma_rules::register_shares(c, spec.arch, least);
 }
 
 }  // namespace forward_sm90

@@ -10,9 +10,15 @@
 #include <fa2/attention.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace fa2 {
+
+/// Of gradients, from run to run.
+///   fastest: float32 sums may be added up in any order. Only dQ is, on a Hopper GPU.
+///   bitwise: the same bits in every run, and those of a sequence do not depend on what else is in the batch.
+enum class Determinism : std::uint8_t { fastest, bitwise };
 
 /// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
@@ -30,6 +36,9 @@ struct BackwardArgs {
   void* dk = nullptr;
   void* dv = nullptr;
 
+  /// What attention_backward() runs. A plan has its own.
+  Determinism determinism = Determinism::fastest;
+
   TensorStrides d_o_strides;  ///< any, as those of inputs
   TensorStrides dq_strides;   ///< of rows that do not overlap; slices of one packed dQKV tensor are fine
   TensorStrides dk_strides;
@@ -41,11 +50,12 @@ struct BackwardArgs {
   void* workspace = nullptr;
 };
 
-/// Which gradients a plan computes; nothing is computed, or read, for the others alone.
+/// Which gradients a plan computes, and how; nothing is computed, or read, for the others alone.
 struct Gradients {
   bool dq = true;
   bool dk = true;
   bool dv = true;
+  Determinism determinism = Determinism::fastest;
 
   friend bool operator==(const Gradients&, const Gradients&) = default;
 };
@@ -56,8 +66,7 @@ FA2_API BackwardArgs backward_args(const AttentionArgs& forward);
 /// The backward of a problem made ready on one device. Immutable, cheap to copy, usable from any thread. Of graphs and of
 /// what has to outlive them the same holds as of an AttentionPlan.
 ///
-/// Gradients have the same bits in every run, and those of a sequence do not depend on what else is in the batch. With
-/// grouped heads dK and dV are summed over the group in float32.
+/// With grouped heads dK and dV are summed over the group in float32.
 class FA2_API BackwardPlan {
  public:
   /// Validates the arguments and launches. No synchronisation; no lock and no allocation but of the stream's memory where
@@ -65,8 +74,8 @@ class FA2_API BackwardPlan {
   /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
   void run(const BackwardArgs& args, Stream stream = nullptr) const;
 
-  /// How many bytes BackwardArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256;
-  /// 0 for dV alone.
+  /// How many bytes BackwardArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256, or
+  /// 0 for dV alone; where dQ is summed over tiles of keys, some more than dQ has in float32, below twice as much.
   std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;

@@ -17,4 +17,8 @@ FA2_DEVICE void red_add_global_f32(float* address, float value, Site site = {}) 
   machine->atomic_add(address, value, site);
 }
 
+FA2_DEVICE void red_add_global_v4_f32(float* address, const float (&value)[4], Site site = {}) {
+  machine->atomic_add_v4(address, value, site);
+}
+
 }  // namespace fa2::ptx

@@ -57,6 +57,10 @@ FA2_DEVICE Vector16 ld_global_v4(const void* address, Site site = {}) {
   return v;
 }
 
+FA2_DEVICE void ld_global_v4_f32(const float* address, float (&value)[4], Site site = {}) {
+  machine->load_global(address, value, 16, site);
+}
+
 FA2_DEVICE void st_global_u16(void* address, u16 value, Site site = {}) {
   machine->store_global(address, &value, 2, site);
 }

@@ -1,7 +1,9 @@
 // delta = rowsum(dO * O) - dLSE, which both other kernels of the backward read (FlashAttention-2, Algorithm 2, line 4).
 #pragma once
 
+#include "attention/backward_sums.cuh"
 #include "attention/head_rows.cuh"
+#include "attention/score_gradient.cuh"
 #include "attention/varlen_tiles.cuh"
 #include "ptx/math.cuh"
 
@@ -37,7 +39,17 @@ FA2_DEVICE float dot_of_rows(const u16* a, const u16* b) {
   return sum;
 }
 
-/// A block's rows are Config::tile_m of one head.
+/// Zeros where the dQ of rows [first_row, end_row) of a head will be summed.
+template <class Config>
+FA2_DEVICE void clear_sums(const BackwardParams& params, i64 head, int first_row, int end_row) {
+  constexpr int kCols = sum_cols<(Config::head_dim + 15) / 16 * 16>;
+  float* const sums =
+      params.delta + 2 * params.statistic_count + (head * params.statistic_rows + first_row) * kCols;
+  for (int i = 4 * ptx::thread_index(); i < (end_row - first_row) * kCols; i += 4 * Config::warps * 32)
+    ptx::st_global_v4(sums + i, ptx::Vector16{});
+}
+
+/// A block's rows are Config::tile_m of one head. Rows that fill up the last tile of a sum have P = 0.
 template <class Config>
 FA2_DEVICE void backward_delta(const BackwardParams& params) {
   constexpr int kLanes = 8;
@@ -50,16 +62,26 @@ FA2_DEVICE void backward_delta(const BackwardParams& params) {
   const auto d_o =
       head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape.q_entry, at.head, first_row);
   const i64 statistics = first_statistic<Config>(attention, shape, at.head);
-  const int end = (at.q_tile + 1) * Config::tile_m;
-  for (int first = at.q_tile * Config::tile_m; first < end; first += Config::warps * 32 / kLanes) {
+  float* const delta = params.delta + first_delta(params, shape, at.head);
+  const bool sums_dq = params.statistic_count != 0;
+  const int rows = sums_dq ? params.statistic_rows : shape.seqlen_q;
+  const int begin = at.q_tile * Config::tile_m;
+  const int end = begin + Config::tile_m < rows ? begin + Config::tile_m : rows;
+  if (sums_dq)
+    clear_sums<Config>(params, static_cast<i64>(shape.q_entry) * attention.heads_q + at.head, begin, end);
+  for (int first = begin; first < end; first += Config::warps * 32 / kLanes) {
     const int row = first + ptx::thread_index() / kLanes;
     const bool exists = row < shape.seqlen_q;
     // The lanes of a warp sum together, those beyond the last row what nobody stores.
     const int read = exists ? row : 0;
     const float sum = dot_of_rows<Config, kLanes>(o.data + read * o.stride, d_o.data + read * d_o.stride);
-    if (!exists || ptx::lane_index() % kLanes != 0) continue;
-    const float d_lse = params.d_lse == nullptr ? 0.0f : ptx::ld_global_f32(params.d_lse + statistics + row);
-    ptx::st_global_f32(params.delta + statistics + row, sum - d_lse);
+    if (row >= end || ptx::lane_index() % kLanes != 0) continue;
+    const float d_lse =
+        params.d_lse == nullptr || !exists ? 0.0f : ptx::ld_global_f32(params.d_lse + statistics + row);
+    ptx::st_global_f32(delta + row, exists ? sum - d_lse : 0.0f);
+    if (!sums_dq) continue;
+    const float lse = exists ? ptx::ld_global_f32(attention.lse + statistics + row) : ptx::infinity();
+    ptx::st_global_f32(delta + params.statistic_count + row, exponent_offset(lse));
   }
 }
 

@@ -42,9 +42,11 @@ struct KeyGradients {
       gemm_nt<Element>(scores, k, warp_row, ring.first_tile());  // S^T = K Q^T
       if constexpr (Config::computes_ds)
         gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
-      const ColumnStatistics<m_tiles, Config::tile_n> statistics{ring.statistics_tile()};
-      to_probabilities_and_gradients<ScoreTile::keys_by_queries>(scores, gradients, score_mod, ring.blocks,
-                                                                 queries, statistics, tile_row + warp_row, n);
+      const ColumnStatistics<m_tiles> statistics{ring.statistics_tile(),
+                                                 ring.statistics_tile() + 4 * Config::tile_n};
+      score_gradients<ScoreTile::keys_by_queries>(score_mod, ring.blocks, queries, statistics,
+                                                  tile_row + warp_row, n)
+          .to_probabilities_and_gradients(scores, gradients);
       if constexpr (Config::computes_dv) gemm_nn<Element>(dv, scores, ring.second_tile());    // dV += P^T dO
       if constexpr (Config::computes_dk) gemm_nn<Element>(dk, gradients, ring.first_tile());  // dK += dS^T Q
       ring.pop(n);
@@ -80,11 +82,11 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
   if constexpr (Config::computes_dv) gradients.dv.clear();
   for (int i = 0; i < attention.queries_per_kv; ++i) {
     at.head = kv_head * attention.queries_per_kv + i;
-    const i64 statistics = first_statistic<Config>(attention, shape, at.head);
     BackwardRing<Config, QueryBlocks<Config>> ring{
         head_rows<Config::head_dim>(attention.q, attention.q_strides, shape.q_entry, at.head, shape.q_begin),
         head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape.q_entry, at.head, shape.q_begin),
-        {attention.lse + statistics, params.delta + statistics},
+        {attention.lse + first_statistic<Config>(attention, shape, at.head),
+         params.delta + first_delta(params, shape, at.head)},
         key_blocks(queries, tile_row, Config::tile_m),
         shared + Layout::ring_start,
         0};

@@ -15,7 +15,8 @@ namespace fa2 {
 template <class Config, int kM>
 FA2_DEVICE RowStatistics<kM> load_row_statistics(const BackwardParams& params, const SequenceShape& shape,
                                                  int head, int first_row) {
-  const i64 statistics = first_statistic<Config>(params.attention, shape, head);
+  const float* const lse = params.attention.lse + first_statistic<Config>(params.attention, shape, head);
+  const float* const delta = params.delta + first_delta(params, shape, head);
   RowStatistics<kM> of;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
@@ -23,10 +24,8 @@ FA2_DEVICE RowStatistics<kM> load_row_statistics(const BackwardParams& params, c
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
       const bool exists = row < shape.seqlen_q;
-      of.offset[m][half] = exists
-                               ? exponent_offset(ptx::ld_global_f32(params.attention.lse + statistics + row))
-                               : ptx::infinity();
-      of.delta[m][half] = exists ? ptx::ld_global_f32(params.delta + statistics + row) : 0.0f;
+      of.offset[m][half] = exists ? exponent_offset(ptx::ld_global_f32(lse + row)) : ptx::infinity();
+      of.delta[m][half] = exists ? ptx::ld_global_f32(delta + row) : 0.0f;
     }
   }
   return of;
@@ -74,8 +73,9 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
     gradients.clear();
     gemm_nt<Element>(scores, q, warp_row, ring.first_tile());        // S = Q K^T
     gemm_nt<Element>(gradients, d_o, warp_row, ring.second_tile());  // dP = dO V^T
-    to_probabilities_and_gradients<ScoreTile::queries_by_keys>(scores, gradients, score_mod, ring.blocks,
-                                                               mask, statistics, tile_row + warp_row, n);
+    score_gradients<ScoreTile::queries_by_keys>(score_mod, ring.blocks, mask, statistics, tile_row + warp_row,
+                                                n)
+        .to_probabilities_and_gradients(scores, gradients);
     gemm_nn<Element>(dq, gradients, ring.first_tile());  // dQ += dS K
     ring.pop(n);
   }

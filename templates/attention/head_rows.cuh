@@ -15,11 +15,17 @@ FA2_DEVICE GlobalRows<kCols> head_rows(const void* data, const Strides& strides,
           strides.row_stride};
 }
 
-/// Where LSE and delta of a sequence's queries begin.
+/// Where LSE of a sequence's queries begins.
 template <class Config>
 FA2_DEVICE i64 first_statistic(const AttentionParams& params, const SequenceShape& shape, int head) {
   const int entry_rows = Config::varlen ? params.sequences.total_q : params.seqlen_q;
   return (static_cast<i64>(shape.q_entry) * params.heads_q + head) * entry_rows + shape.q_begin;
+}
+
+/// Where their delta does.
+FA2_DEVICE i64 first_delta(const BackwardParams& params, const SequenceShape& shape, int head) {
+  return (static_cast<i64>(shape.q_entry) * params.attention.heads_q + head) * params.statistic_rows +
+         shape.q_begin;
 }
 
 }  // namespace fa2

@@ -11,6 +11,7 @@ namespace fa2 {
 template <class Config, class Visible = Mask<Config>>
 struct KeyBlocks {
   static constexpr bool has_begin = Visible::has_begin;
+  static constexpr bool has_end = Visible::has_end;
 
   int begin;
   int end;
@@ -24,7 +25,7 @@ struct KeyBlocks {
   FA2_DEVICE bool is_empty() const { return end <= begin; }
   /// Whether block `n` lies before the first.
   FA2_DEVICE bool is_below(int n) const { return has_begin && n < begin; }
-  FA2_DEVICE bool hides_last_keys(int n) const { return n >= whole_end; }
+  FA2_DEVICE bool hides_last_keys(int n) const { return has_end && n >= whole_end; }
   FA2_DEVICE bool hides_first_keys(int n) const { return has_begin && n < whole_begin; }
 
   /// Sets the scores of block `n` that some of these rows do not see to -inf.

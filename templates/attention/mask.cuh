@@ -42,6 +42,8 @@ struct Mask {
 
   /// Whether visible_begin is ever above 0.
   static constexpr bool has_begin = Config::window_left;
+  /// Whether the last block may hold keys that some row does not see.
+  static constexpr bool has_end = true;
 
   FA2_DEVICE int rows() const { return shape.rows; }
 

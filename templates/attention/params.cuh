@@ -93,11 +93,26 @@ struct BackwardParams {
   Strides dq_strides;
   Strides dk_strides;
   Strides dv_strides;
-  float* delta;       ///< shaped like LSE: the sum of dO * O over a row, less dLSE
+  float* delta;        ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
+  int statistic_rows;  ///< that a head has: its queries, and where dQ is summed what fills up their last tile
+  /// 0, or dQ is summed over tiles of keys, and after delta come so many exponent_offset() of LSE, shaped like it, and the
+  /// sums: float32 tiles of queries, as they lie in registers (backward_sums.cuh).
+  long long statistic_count;
   int k_tiles;        ///< ceil(seqlen_k / tile_m) of the kernel whose rows are keys
   int kv_head_count;  ///< batch * heads_kv
   int heads_kv;
   int kv_heads_per_section;
+};
+
+/// For the sm_90 kernels of the backward: tensors as TMA sees them, one box a step's queries or a warpgroup's keys.
+struct BackwardParamsSm90 {
+  TensorMap q;
+  TensorMap d_o;
+  TensorMap k;
+  TensorMap v;
+  TensorMap dk;
+  TensorMap dv;
+  BackwardParams backward;
 };
 
 }  // namespace fa2

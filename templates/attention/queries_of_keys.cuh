@@ -6,16 +6,25 @@
 namespace fa2 {
 
 /// Row j, a key, is seen by exactly the queries [visible_begin(j), visible_end(j)). Neither decreases with the row.
+///
+/// Where dQ is summed over keys, the rows of a tile beyond the last key are keys that nobody sees: their probability is
+/// 2^-LSE, which may be inf.
 template <class Config>
 struct QueriesOfKeys {
   Mask<Config> mask;
 
-  static constexpr bool has_begin = Config::mask != MaskKind::none || Config::window_right;
+  static constexpr bool hides_missing_keys = Config::sums_dq;
+  static constexpr bool has_begin =
+      Config::mask != MaskKind::none || Config::window_right || hides_missing_keys;
+  /// Rows that fill up the last tile of queries have P = 0.
+  static constexpr bool has_end = Config::window_left || !hides_missing_keys;
+  static constexpr int kBeyond = 1 << 30;
 
-  FA2_DEVICE int rows() const { return mask.shape.seqlen_k; }
+  FA2_DEVICE int rows() const { return hides_missing_keys ? kBeyond : mask.shape.seqlen_k; }
 
   FA2_DEVICE int visible_begin(int key) const {
-    if constexpr (!has_begin) return 0;
+    if (hides_missing_keys && key >= mask.shape.seqlen_k) return kBeyond;
+    if constexpr (Config::mask == MaskKind::none && !Config::window_right) return 0;
     const int begin = diagonal_query(key) - (Config::window_right ? mask.window_right : 0);
     return begin > 0 ? begin : 0;
   }

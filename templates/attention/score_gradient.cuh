@@ -40,20 +40,21 @@ struct RowStatistics {
   }
 };
 
-/// Where queries are the kColumns columns: in shared memory, LSE and after it delta.
-template <int kM, int kColumns>
+/// Where queries are columns: in shared memory. `kPrepared`: the offsets of exponents, else LSE.
+template <int kM, bool kPrepared = false>
 struct ColumnStatistics {
-  SharedAddress base;
+  SharedAddress lse;
+  SharedAddress delta;
 
   template <class F>
   FA2_DEVICE void for_each_offset(int n, const F& f) const {
     visit(
-        base, n, [](float lse) { return exponent_offset(lse); }, f);
+        lse, n, [](float value) { return kPrepared ? value : exponent_offset(value); }, f);
   }
   template <class F>
   FA2_DEVICE void for_each_delta(int n, const F& f) const {
     visit(
-        base + 4 * kColumns, n, [](float delta) { return delta; }, f);
+        delta, n, [](float value) { return value; }, f);
   }
 
  private:
@@ -71,42 +72,92 @@ struct ColumnStatistics {
   }
 };
 
-/// In place: of raw scores P, and of dP = dO V^T the gradients with respect to raw scores, but for the scale.
-/// `statistics`: of the queries, as rows or as columns.
-template <ScoreTile kTile, class Config, class Visible, class Statistics, int kM, int kN>
-FA2_DEVICE void to_probabilities_and_gradients(AccumulatorTile<kM, kN>& scores,
-                                               AccumulatorTile<kM, kN>& gradients,
-                                               const ScoreMod<Config>& score_mod,
-                                               const KeyBlocks<Config, Visible>& blocks,
-                                               const Visible& visible, const Statistics& statistics,
-                                               int first_row, int n) {
-  const int first_col = n * Config::tile_n;
-  if constexpr (Config::computes_ds) {
+/// A tile of scores and of dP = dO V^T. `Statistics`: of the queries, as rows or as columns.
+template <ScoreTile kTile, class Config, class Visible, class Statistics>
+struct ScoreGradients {
+  const ScoreMod<Config>& score_mod;
+  const KeyBlocks<Config, Visible>& blocks;
+  const Visible& visible;
+  const Statistics& statistics;
+  int first_row;
+  int n;  ///< the block
+
+  /// Whether gradients can only be had while the scores are not yet probabilities.
+  static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::modifies;
+
+  /// In place: of raw scores P, and of dP the gradients with respect to raw scores, but for the scale.
+  template <int kM, int kN>
+  FA2_DEVICE void to_probabilities_and_gradients(AccumulatorTile<kM, kN>& scores,
+                                                 AccumulatorTile<kM, kN>& gradients) const {
+    if constexpr (Config::computes_ds) subtract_delta(gradients);
+    score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col());
+    hide(scores, -ptx::infinity());
+    hide(gradients, 0.0f);
+    exponentiate(scores);
+    multiply(scores, gradients);
+  }
+
+  /// The first half, unless needs_scores.
+  template <int kM, int kN>
+  FA2_DEVICE void to_probabilities(AccumulatorTile<kM, kN>& scores) const {
+    score_mod.template apply<kTile>(scores, first_row, first_col());
+    hide(scores, -ptx::infinity());
+    exponentiate(scores);
+  }
+
+  /// The second half.
+  template <int kM, int kN>
+  FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
+                               AccumulatorTile<kM, kN>& gradients) const {
+    subtract_delta(gradients);
+    hide(gradients, 0.0f);
+    multiply(probabilities, gradients);
+  }
+
+ private:
+  FA2_DEVICE int first_col() const { return n * Config::tile_n; }
+
+  template <int kM, int kN>
+  FA2_DEVICE void subtract_delta(AccumulatorTile<kM, kN>& gradients) const {
     FA2_UNROLL
     for (int c = 0; c < kN; ++c)
       statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
   }
-  score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col);
-  // An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
-  if (blocks.hides_last_keys(n)) {
-    const auto end_of = [&](int row) { return visible.visible_end(row); };
-    set_columns_from(scores, first_row, first_col, -ptx::infinity(), end_of);
-    set_columns_from(gradients, first_row, first_col, 0.0f, end_of);
+
+  /// An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
+  template <int kM, int kN>
+  FA2_DEVICE void hide(AccumulatorTile<kM, kN>& of, float value) const {
+    if (blocks.hides_last_keys(n))
+      set_columns_from(of, first_row, first_col(), value, [&](int row) { return visible.visible_end(row); });
+    if (blocks.hides_first_keys(n))
+      set_columns_before(of, first_row, first_col(), value,
+                         [&](int row) { return visible.visible_begin(row); });
   }
-  if (blocks.hides_first_keys(n)) {
-    const auto begin_of = [&](int row) { return visible.visible_begin(row); };
-    set_columns_before(scores, first_row, first_col, -ptx::infinity(), begin_of);
-    set_columns_before(gradients, first_row, first_col, 0.0f, begin_of);
+
+  template <int kM, int kN>
+  FA2_DEVICE void exponentiate(AccumulatorTile<kM, kN>& scores) const {
+    const float scale_log2 = score_mod.scale_log2();
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c) {
+      statistics.for_each_offset(c, [&](int m, int i, float offset) {
+        float& score = scores.value[m][c][i];
+        score = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, -offset));
+      });
+    }
   }
-  const float scale_log2 = score_mod.scale_log2();
-  FA2_UNROLL
-  for (int c = 0; c < kN; ++c) {
-    statistics.for_each_offset(c, [&](int m, int i, float offset) {
-      float& score = scores.value[m][c][i];
-      score = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, -offset));
-      gradients.value[m][c][i] *= score;
-    });
+
+  template <int kM, int kN>
+  FA2_DEVICE static void multiply(const AccumulatorTile<kM, kN>& probabilities,
+                                  AccumulatorTile<kM, kN>& gradients) {
+    for_each_pair(gradients, probabilities, [](float& gradient, float p) { gradient *= p; });
   }
+};
+
+template <ScoreTile kTile, class Config, class Visible, class Statistics>
+FA2_DEVICE ScoreGradients<kTile, Config, Visible, Statistics> score_gradients(
+    const ScoreMod<Config>& score_mod, const KeyBlocks<Config, Visible>& blocks, const Visible& visible,
+    const Statistics& statistics, int first_row, int n) {
+  return {score_mod, blocks, visible, statistics, first_row, n};
 }
 
 }  // namespace fa2

@@ -29,4 +29,11 @@ FA2_DEVICE void red_add_global_f32(float* address, float value) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
 
+/// To four neighbours, each atomically (sm_90); 16-byte aligned.
+FA2_DEVICE void red_add_global_v4_f32(float* address, const float (&value)[4]) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(value[0]),
+               "f"(value[1]), "f"(value[2]), "f"(value[3])
+               : "memory");
+}
+
 }  // namespace fa2::ptx

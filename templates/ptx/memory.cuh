@@ -69,6 +69,13 @@ FA2_DEVICE Vector16 ld_global_v4(const void* address) {
   return v;
 }
 
+FA2_DEVICE void ld_global_v4_f32(const float* address, float (&value)[4]) {
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "l"(address)
+               : "memory");
+}
+
 FA2_DEVICE void st_global_u16(void* address, u16 value) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
 }

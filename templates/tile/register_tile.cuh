@@ -82,6 +82,16 @@ FA2_DEVICE void for_each_pair(AccumulatorTile<kM, kN>& a, const AccumulatorTile<
   }
 }
 
+/// Calls f with the four accumulators of every 16 x 8 block, and its number.
+template <int kM, int kN, class F>
+FA2_DEVICE void for_each_four(AccumulatorTile<kM, kN>& of, const F& f) {
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int n = 0; n < kN; ++n) f(of.value[m][n], m * kN + n);
+  }
+}
+
 /// Of this lane's.
 template <int kM, int kN>
 FA2_DEVICE float largest_magnitude(AccumulatorTile<kM, kN>& scores) {

@@ -26,17 +26,17 @@ struct SwizzledTile {
 
   SharedAddress base;
 
-  /// As an operand that is summed over its columns, 16 a step.
-  FA2_DEVICE ptx::MatrixDescriptor by_columns(int step) const {
+  /// As an operand that is summed over its columns, 16 a step, from a row on that is a multiple of 8.
+  FA2_DEVICE ptx::MatrixDescriptor by_columns(int step, int first_row = 0) const {
     const int byte = step * 32;
     return ptx::matrix_descriptor<swizzle>(base, 16, 8 * span)
-        .advanced(static_cast<u32>(byte / span * group_bytes + byte % span));
+        .advanced(static_cast<u32>(byte / span * group_bytes + byte % span + first_row * span));
   }
 
-  /// As an operand that is summed over its rows, 16 a step.
-  FA2_DEVICE ptx::MatrixDescriptor by_rows(int step) const {
+  /// As an operand that is summed over its rows, 16 a step, from a column on that begins a group.
+  FA2_DEVICE ptx::MatrixDescriptor by_rows(int step, int first_col = 0) const {
     return ptx::matrix_descriptor<swizzle>(base, group_bytes, 8 * span)
-        .advanced(static_cast<u32>(step * 16 * span));
+        .advanced(static_cast<u32>(first_col / group_cols * group_bytes + step * 16 * span));
   }
 
   /// Of the eight elements at (row, col), a multiple of 8.

@@ -36,6 +36,41 @@ FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, const OperandA<1> (&a)[kStep
     ptx::wgmma_rs<Element, kCols, ptx::Major::mn>(flat(c), a[k].pair[0], b.by_rows(k), true);
 }
 
+/// c = A B, or with `accumulate` c += A B, summed over B's rows; A: 64 rows of `a` from `first_row` on.
+template <class Element, int kN, int kRowsA, int kInner, int kCols>
+FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, SwizzledTile<kRowsA, kInner> a, int first_row,
+                         SwizzledTile<kInner, kCols> b, bool accumulate) {
+  using ptx::Major;
+  static_assert(kN * 8 == kCols, "B's columns are the accumulator's");
+  FA2_UNROLL
+  for (int k = 0; k < kInner / 16; ++k) {
+    if (k > 0 || accumulate) {
+      ptx::wgmma_ss<Element, kCols, Major::k, Major::mn>(flat(c), a.by_columns(k, first_row), b.by_rows(k),
+                                                         true);
+    } else {
+      ptx::wgmma_ss<Element, kCols, Major::k, Major::mn>(flat(c), a.by_columns(k, first_row), b.by_rows(k));
+    }
+  }
+}
+
+/// c = A^T B^T, or with `accumulate` c += A^T B^T, summed over A's rows; A: 64 columns of `a` from `first_col` on. Rows of
+/// c whose column `a` does not have are of what lies behind it.
+template <class Element, int kN, int kInner, int kColsA, int kRows>
+FA2_DEVICE void wgmma_tt(AccumulatorTile<1, kN>& c, SwizzledTile<kInner, kColsA> a, int first_col,
+                         SwizzledTile<kRows, kInner> b, bool accumulate) {
+  using ptx::Major;
+  static_assert(kN * 8 == kRows, "B's rows are the accumulator's columns");
+  FA2_UNROLL
+  for (int k = 0; k < kInner / 16; ++k) {
+    if (k > 0 || accumulate) {
+      ptx::wgmma_ss<Element, kRows, Major::mn, Major::k>(flat(c), a.by_rows(k, first_col), b.by_columns(k),
+                                                         true);
+    } else {
+      ptx::wgmma_ss<Element, kRows, Major::mn, Major::k>(flat(c), a.by_rows(k, first_col), b.by_columns(k));
+    }
+  }
+}
+
 /// No use of these registers moves across: before a fence what a wgmma will use, after a wait what it has
 /// made.
 template <int kN>

@@ -1,0 +1,198 @@
+// What the backward on wgmma and TMA can be asked for.
+#include <generator/rules/backward_sm90.h>
+#include <generator/rules/rules.h>
+#include <generator/rules/wgmma_rules.h>
+
+namespace fa2 {
+namespace {
+
+using wgmma_rules::aligned;
+
+constexpr int kMostDim = 128;
+constexpr int kMostStages = 4;
+
+/// Whether dQ is summed as its transpose.
+bool is_transposed(const AttentionTraits& traits) {
+  return padded_dim(traits.head_dim) > 64;
+}
+
+int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
+  const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
+  constexpr int kScorePlaces = 2;
+  const int own = c.tile_m * (d + dv) * 2;
+  const int slot = aligned(c.tile_n * d * 2) + aligned(c.tile_n * dv * 2) + 8 * c.tile_n;
+  return own + c.stages * slot + kScorePlaces * c.tile_n * c.tile_m * 2 + 8 * (4 * c.stages + 6);
+}
+
+/// Scores, their gradients, and dK and dV; dQ takes the registers of scores.
+int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
+  constexpr int kAddressesAndOperands = 28;
+  return c.tile_n + (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) / 2 + kAddressesAndOperands;
+}
+
+void check_of_both(const KernelSpec& spec, BrokenRules& rules) {
+  rules.expect(wgmma_rules::runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
+  rules.expect(!spec.traits.varlen, "main loop 90 has no backward of packed sequences yet");
+  rules.expect(spec.traits.head_dim <= kMostDim && spec.traits.head_dim_v <= kMostDim,
+               "main loop 90 has no backward of head dims above {}", kMostDim);
+}
+
+/// `queries` of a tile whose dQ is summed by `warps`.
+void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
+  const int warps = spec.config.warps;
+  if (is_transposed(spec.traits)) {
+    rules.expect(warps == 8, "warps = {}, must be 8 with head dims above 64", warps);
+  } else {
+    rules.expect(queries == 16 * warps, "{} queries, must be 16 * warps = {} with head dims up to 64",
+                 queries, 16 * warps);
+  }
+}
+
+void check(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  check_of_both(spec, rules);
+  check_sums(spec, c.tile_n, rules);
+  rules.expect(spec.traits.row_alignment == RowAlignment::bytes16,
+               "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
+  const std::int64_t rows = std::int64_t{16} * c.warps;
+  rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
+  rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
+  rules.expect(c.pingpong == 0 || c.warps == 8, "pingpong needs two warpgroups: warps = 8");
+  // What a product of the transpose reads behind the keys' columns are values.
+  const int behind = 64 * 2 * (128 - padded_dim(spec.traits.head_dim));
+  rules.expect(!is_transposed(spec.traits) || behind <= c.tile_m * padded_dim(spec.traits.head_dim_v) * 2,
+               "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
+               spec.traits.head_dim);
+}
+
+void check_registers(const KernelSpec& spec, BrokenRules& rules) {
+  const wgmma_rules::RegisterShares shares = wgmma_rules::register_shares(spec.config, spec.arch);
+  const int registers = estimated_registers(spec.traits, spec.config);
+  rules.expect(registers <= shares.consumer, "needs about {} registers a thread, a consumer warp has {}",
+               registers, shares.consumer);
+}
+
+std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
+  std::vector<KernelConfig> all;
+  for (const int tile_n : {48, 64, 80, 96, 128}) {
+    for (const int stages : {1, 2, 3}) {
+      for (const int pingpong : {0, 1}) {
+        all.push_back({.mainloop = 90,
+                       .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
+                       .tile_m = 128,
+                       .tile_n = tile_n,
+                       .warps = 8,
+                       .stages = stages,
+                       .pingpong = pingpong});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<RenderedConstant> constants(const KernelSpec& spec) {
+  const wgmma_rules::RegisterShares shares = wgmma_rules::register_shares(spec.config, spec.arch);
+  return {{"packed_heads", 1},
+          {"computes_ds", 1},
+          {"sums_dq", 1},
+          {"producer_registers", shares.producer},
+          {"consumer_registers", shares.consumer}};
+}
+
+std::vector<WgmmaShape> wgmma_shapes(const KernelSpec& spec) {
+  using enum WgmmaOperand;
+  const DType dtype = spec.traits.dtype;
+  const std::int32_t queries = spec.config.tile_n, d = padded_dim(spec.traits.head_dim);
+  const WgmmaShape dq = is_transposed(spec.traits) ? WgmmaShape{dtype, queries, mn_major, k_major}
+                                                   : WgmmaShape{dtype, d, k_major, mn_major};
+  return {{dtype, queries, k_major, k_major},                                // S and dP
+          {dtype, padded_dim(spec.traits.head_dim_v), registers, mn_major},  // dV
+          {dtype, d, registers, mn_major},                                   // dK
+          dq};
+}
+
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma_rules::kMostColumns, 16},
+                                 {"warps", 4, 12},          {"stages", 1, kMostStages},
+                                 {"ctas_per_sm", 1, 1},     {"pingpong", 0, 1}};
+constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
+
+}  // namespace
+
+namespace backward_sm90 {
+
+int sum_cols(const AttentionTraits& traits) {
+  return is_transposed(traits) ? 128 : padded_dim(traits.head_dim);
+}
+
+KernelConfig convert_config(const KernelConfig& summing) {
+  KernelConfig config = kBackwardConvert.default_config;
+  config.tile_m = summing.tile_n;
+  config.warps = summing.warps;
+  return config;
+}
+
+}  // namespace backward_sm90
+
+constexpr KernelKind kBackwardSm90 = {
+    .mainloop = 90,
+    .pass = KernelPass::dq_dk_dv,
+    .name = "backward_sm90",
+    .main = "attention_backward_sm90.cu",
+    .entry = "fa2_backward",
+    .params = KernelParams::backward_sm90,
+    .section_bytes = 0,
+    .tunables = kTunables,
+    .default_config = {.mainloop = 90,
+                       .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
+                       .tile_m = 128,
+                       .tile_n = 64,
+                       .warps = 8,
+                       .stages = 2},
+    .runs_on = wgmma_rules::runs_on,
+    .check = check,
+    .check_registers = check_registers,
+    .threads = wgmma_rules::threads,
+    .shared_bytes = shared_bytes,
+    .estimated_registers = estimated_registers,
+    .configs = configs,
+    .constants = constants,
+    .wgmma_shapes = wgmma_shapes,
+};
+
+constexpr KernelKind kBackwardConvert = {
+    .mainloop = 90,
+    .pass = KernelPass::dq_convert,
+    .name = "backward_convert",
+    .main = "attention_backward_convert.cu",
+    .entry = "fa2_backward_convert",
+    .params = KernelParams::backward,
+    .section_bytes = 0,
+    .tunables = kTunablesOfConvert,
+    .default_config = {.mainloop = 90,
+                       .pass = static_cast<std::int32_t>(KernelPass::dq_convert),
+                       .tile_m = 64,
+                       .warps = 8},
+    .runs_on = wgmma_rules::runs_on,
+    .check =
+        [](const KernelSpec& spec, BrokenRules& rules) {
+          check_of_both(spec, rules);
+          check_sums(spec, spec.config.tile_m, rules);
+        },
+    .check_registers = [](const KernelSpec&, BrokenRules&) {},
+    .threads = [](const KernelConfig& config) { return config.warps * 32; },
+    .shared_bytes =
+        [](const AttentionTraits& traits, const KernelConfig& config) {
+          return config.tile_m * padded_dim(traits.head_dim) * 2;
+        },
+    .estimated_registers = [](const AttentionTraits&,
+                              const KernelConfig& config) { return config.tile_m / 2 + 32; },
+    .configs = [](const AttentionTraits&,
+                  const Arch&) { return std::vector{kBackwardConvert.default_config}; },
+    .constants =
+        [](const KernelSpec&) {
+          return std::vector<RenderedConstant>{{"packed_heads", 1}};
+        },
+    .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
+};
+
+}  // namespace fa2

@@ -1,0 +1,70 @@
+// Where a backward block's tiles and mbarriers lie in shared memory: main loop 90.
+#pragma once
+
+#include "tile/swizzled_tile.cuh"
+
+namespace fa2 {
+
+/// Each warpgroup owns 64 keys. A ring of Q and one of dO, whose slots carry their rows' statistics, and two places for
+/// dS, which all warpgroups read.
+template <class Config>
+struct BackwardLayoutSm90 {
+  static constexpr int warpgroups = Config::warps / 4;
+  static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
+  static constexpr int padded_dim_v = (Config::head_dim_v + 15) / 16 * 16;
+  using KeyTile = SwizzledTile<64, padded_dim>;
+  using ValueTile = SwizzledTile<64, padded_dim_v>;
+  using QueryTile = SwizzledTile<Config::tile_n, padded_dim>;
+  using OutputTile = SwizzledTile<Config::tile_n, padded_dim_v>;
+  using ScoreTile = SwizzledTile<Config::tile_n, 64>;  ///< a row a query
+
+  /// The pattern of the widest swizzle repeats every 1024 bytes.
+  static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
+  static constexpr int score_places = Config::sums_dq ? 2 : 0;
+  static constexpr int value_start = warpgroups * KeyTile::bytes;
+  static constexpr int query_start = value_start + warpgroups * ValueTile::bytes;
+  static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
+  static constexpr int score_start = output_start + Config::stages * aligned(OutputTile::bytes);
+  static constexpr int statistics_start = score_start + score_places * warpgroups * ScoreTile::bytes;
+  static constexpr int mbarrier_start = statistics_start + Config::stages * 2 * 4 * Config::tile_n;
+  static constexpr int bytes = mbarrier_start + 8 * (4 * Config::stages + 6);
+  static_assert(bytes == Config::shared_bytes,
+                "the host launches with exactly the memory that the kernel lays out");
+
+  SharedAddress base;
+
+  FA2_DEVICE KeyTile keys(int warpgroup) const { return {at(warpgroup * KeyTile::bytes)}; }
+  FA2_DEVICE ValueTile values(int warpgroup) const {
+    return {at(value_start + warpgroup * ValueTile::bytes)};
+  }
+  FA2_DEVICE QueryTile queries(int slot) const {
+    return {at(query_start + slot * aligned(QueryTile::bytes))};
+  }
+  FA2_DEVICE OutputTile d_output(int slot) const {
+    return {at(output_start + slot * aligned(OutputTile::bytes))};
+  }
+  /// dS of a warpgroup's keys.
+  FA2_DEVICE ScoreTile scores(int place, int warpgroup) const {
+    return {at(score_start + (place * warpgroups + warpgroup) * ScoreTile::bytes)};
+  }
+  FA2_DEVICE SharedAddress offsets(int slot) const {
+    return at(statistics_start + slot * 4 * Config::tile_n);
+  }
+  FA2_DEVICE SharedAddress deltas(int slot) const { return offsets(Config::stages + slot); }
+
+  /// Complete when a slot is loaded, and when it may be loaded again.
+  FA2_DEVICE SharedAddress queries_full(int slot) const { return mbarrier(slot); }
+  FA2_DEVICE SharedAddress queries_empty(int slot) const { return mbarrier(Config::stages + slot); }
+  FA2_DEVICE SharedAddress d_output_full(int slot) const { return mbarrier(2 * Config::stages + slot); }
+  FA2_DEVICE SharedAddress d_output_empty(int slot) const { return mbarrier(3 * Config::stages + slot); }
+  FA2_DEVICE SharedAddress scores_full(int place) const { return mbarrier(4 * Config::stages + place); }
+  FA2_DEVICE SharedAddress scores_empty(int place) const { return mbarrier(4 * Config::stages + 2 + place); }
+  FA2_DEVICE SharedAddress keys_full() const { return mbarrier(4 * Config::stages + 4); }
+  FA2_DEVICE SharedAddress values_full() const { return mbarrier(4 * Config::stages + 5); }
+
+ private:
+  FA2_DEVICE SharedAddress at(int offset) const { return base + static_cast<u32>(offset); }
+  FA2_DEVICE SharedAddress mbarrier(int index) const { return at(mbarrier_start + 8 * index); }
+};
+
+}  // namespace fa2

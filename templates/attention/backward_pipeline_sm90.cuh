@@ -1,0 +1,78 @@
+// What the producer and the consumers of a backward block go through together: main loop 90.
+#pragma once
+
+#include "attention/backward_layout_sm90.cuh"
+#include "attention/pipeline_sm90.cuh"
+#include "attention/queries_of_keys.cuh"
+
+namespace fa2 {
+
+/// Makes every mbarrier of the block; all threads may use them on return.
+template <class Config>
+FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared) {
+  if (ptx::thread_index() == 0) {
+    FA2_UNROLL
+    for (int slot = 0; slot < Config::stages; ++slot) {
+      ptx::mbarrier_init(shared.queries_full(slot), 1);
+      ptx::mbarrier_init(shared.queries_empty(slot), Config::warps);
+      ptx::mbarrier_init(shared.d_output_full(slot), 1);
+      ptx::mbarrier_init(shared.d_output_empty(slot), Config::warps);
+    }
+    FA2_UNROLL
+    for (int place = 0; place < 2; ++place) {
+      ptx::mbarrier_init(shared.scores_full(place), Config::warps);
+      ptx::mbarrier_init(shared.scores_empty(place), Config::warps);
+    }
+    ptx::mbarrier_init(shared.keys_full(), 1);
+    ptx::mbarrier_init(shared.values_full(), 1);
+    ptx::fence_mbarrier_init();
+  }
+  ptx::bar_sync();
+}
+
+/// A tile of keys, and the queries that see them.
+template <class Config>
+struct KeyWork {
+  TileCoordinates at;  ///< of the key/value head
+  QueriesOfKeys<Config> queries;
+  QueryBlocks<Config> blocks;
+  int group;  ///< query heads of the key/value head
+
+  FA2_DEVICE int first_key() const { return at.q_tile * Config::tile_m; }
+  FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
+  FA2_DEVICE int steps() const { return blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group; }
+};
+
+template <class Config>
+FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) {
+  const TileCoordinates found =
+      tile_in_sections(block, params.k_tiles, params.kv_head_count, params.kv_heads_per_section);
+  // The first keys are seen by most queries, and come first.
+  const TileCoordinates at{params.k_tiles - 1 - found.q_tile, found.head % params.heads_kv,
+                           found.head / params.heads_kv};
+  const QueriesOfKeys<Config> queries{
+      mask_of<Config>(params.attention, shape_of<Config>(params.attention, at.batch))};
+  return {at, queries, key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m),
+          params.attention.queries_per_kv};
+}
+
+/// One block of queries of one head.
+struct QueryStep {
+  int head;
+  int n;
+
+  /// Of a head the blocks from the last to the first, then those of the group's next.
+  template <class Config>
+  FA2_DEVICE static QueryStep first(const KeyWork<Config>& work) {
+    return {work.at.head * work.group, work.blocks.end - 1};
+  }
+  template <class Config>
+  FA2_DEVICE void advance(const KeyWork<Config>& work) {
+    if (--n < work.blocks.begin) {
+      n = work.blocks.end - 1;
+      ++head;
+    }
+  }
+};
+
+}  // namespace fa2

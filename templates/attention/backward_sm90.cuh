@@ -1,0 +1,61 @@
+// dK and dV of one tile of keys and their share of dQ, on wgmma and TMA: one warp loads, warpgroups compute.
+#pragma once
+
+#include "attention/backward_mainloop_sm90.cuh"
+#include "attention/backward_producer_sm90.cuh"
+#include "attention/epilogue_sm90.cuh"
+#include "ptx/register_budget.cuh"
+
+namespace fa2 {
+
+/// A warpgroup's rows of dK or dV, scaled and rounded, through `tile`.
+template <class Config, int kCols, class Tile, int kN>
+FA2_DEVICE void store_key_gradient(Tile tile, AccumulatorTile<1, kN>& gradient, float scale,
+                                   const TensorMap& map, const TensorRows& to, int warpgroup) {
+  for_each_score(gradient, [&](float& value) { value *= scale; });
+  stage_output<typename Config::Element>(tile, gradient);
+  ptx::fence_proxy_async_shared();
+  ptx::bar_sync(own_barrier(warpgroup), 128);
+  if (ptx::thread_index() % 128 == 0) tma_store_tile<TensorShape<kCols>>(map, to, tile);
+}
+
+template <class Config>
+FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
+                                      const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
+                                      int warpgroup) {
+  const int first_key = work.first_key() + 64 * warpgroup;
+  BackwardMainloopSm90<Config> mainloop{params.backward, shared, work, warpgroup,
+                                        first_key + ptx::warp_index() % 4 * 16};
+  mainloop.run();
+  if (work.steps() == 0) {  // K and V are on their way to where gradients leave from
+    ptx::mbarrier_wait(shared.keys_full(), 0);
+    ptx::mbarrier_wait(shared.values_full(), 0);
+  }
+  // All keys are read by every warpgroup.
+  if constexpr (Config::sums_dq)
+    ptx::bar_sync(1 + BackwardLayoutSm90<Config>::warpgroups, 32 * Config::warps);
+  if (first_key >= work.shape().seqlen_k) return;
+  const TensorRows to{work.shape().k_begin, first_key, work.at.head, work.shape().k_entry};
+  store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, 1.0f, params.dv, to,
+                                                 warpgroup);
+  store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk,
+                                               params.backward.attention.scale, params.dk, to, warpgroup);
+  if (ptx::thread_index() % 128 == 0) ptx::bulk_wait_group<0>();
+}
+
+template <class Config>
+FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
+  const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
+  start_backward_pipeline<Config>(shared);
+  const KeyWork<Config> work = key_work_of<Config>(params.backward, ptx::block_index());
+  const int warpgroup = ptx::warpgroup_index();
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<Config::producer_registers>();
+    if (ptx::warp_index() == 0) BackwardProducer<Config>{params, shared, work}.run();
+  } else {
+    ptx::setmaxnreg_inc<Config::consumer_registers>();
+    compute_key_gradients<Config>(params, shared, work, warpgroup - 1);
+  }
+}
+
+}  // namespace fa2
