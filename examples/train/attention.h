@@ -1,0 +1,127 @@
+// What the model asks of attention, and attention by the textbook: scores and probabilities as whole matrices.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "matrix.h"
+#include "shape.h"
+
+namespace train {
+
+/// Causal, with grouped heads. A row is a token: of QKV its query heads, then key heads, then value heads; of O its heads. Each
+/// layer has one, which keeps of forward() what backward() needs.
+template <class Real>
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  virtual Matrix<Real> forward(const Matrix<Real>& qkv) = 0;
+  /// The gradient of O to that of QKV.
+  virtual Matrix<Real> backward(const Matrix<Real>& d_o) = 0;
+};
+
+template <class Real>
+class MaterialisedAttention final : public Attention<Real> {
+ public:
+  explicit MaterialisedAttention(const Shape& shape) : shape_(shape) {}
+
+  Matrix<Real> forward(const Matrix<Real>& qkv) override {
+    qkv_ = qkv;
+    p_.assign(static_cast<std::size_t>(shape_.batch * shape_.heads_q), {});
+    Matrix<Real> o(shape_.tokens(), shape_.width());
+    for_each_group([&](std::int64_t sequence, std::int64_t head_kv) {
+      const Matrix<Real> k_t = transposed(part(qkv_, sequence, k_head(head_kv)));
+      const Matrix<Real> v = part(qkv_, sequence, v_head(head_kv));
+      for_each_query_head(head_kv, [&](std::int64_t head) {
+        Matrix<Real>& p = probabilities(sequence, head);
+        p = product(part(qkv_, sequence, head), k_t);
+        causal_softmax(p);
+        add_part(product(p, v), o, sequence, head);
+      });
+    });
+    return o;
+  }
+
+  Matrix<Real> backward(const Matrix<Real>& d_o) override {
+    Matrix<Real> d_qkv(qkv_.rows, qkv_.columns);
+    for_each_group([&](std::int64_t sequence, std::int64_t head_kv) {
+      const Matrix<Real> k = part(qkv_, sequence, k_head(head_kv));
+      const Matrix<Real> v_t = transposed(part(qkv_, sequence, v_head(head_kv)));
+      for_each_query_head(head_kv, [&](std::int64_t head) {
+        const Matrix<Real>& p = probabilities(sequence, head);
+        const Matrix<Real> d = part(d_o, sequence, head);
+        Matrix<Real> d_s = product(d, v_t);  // dP so far
+        to_score_gradient(p, d_s);
+        add_part(product(d_s, k), d_qkv, sequence, head);
+        add_part(product(transposed(d_s), part(qkv_, sequence, head)), d_qkv, sequence, k_head(head_kv));
+        add_part(product(transposed(p), d), d_qkv, sequence, v_head(head_kv));
+      });
+    });
+    return d_qkv;
+  }
+
+ private:
+  Real scale() const { return 1 / std::sqrt(static_cast<Real>(shape_.head_dim)); }
+  std::int64_t k_head(std::int64_t head_kv) const { return shape_.heads_q + head_kv; }
+  std::int64_t v_head(std::int64_t head_kv) const { return shape_.heads_q + shape_.heads_kv + head_kv; }
+  Matrix<Real>& probabilities(std::int64_t sequence, std::int64_t head) {
+    return p_[static_cast<std::size_t>(sequence * shape_.heads_q + head)];
+  }
+
+  /// Those of different groups write different columns or rows.
+  template <class Body>
+  void for_each_group(const Body& body) const {
+    parallel_for(shape_.batch * shape_.heads_kv,
+                 [&](std::int64_t i) { body(i / shape_.heads_kv, i % shape_.heads_kv); });
+  }
+  template <class Body>
+  void for_each_query_head(std::int64_t head_kv, const Body& body) const {
+    const std::int64_t group = shape_.heads_q / shape_.heads_kv;
+    for (std::int64_t head = head_kv * group; head < (head_kv + 1) * group; ++head) body(head);
+  }
+
+  /// The rows of a sequence and the columns of a head.
+  Matrix<Real> part(const Matrix<Real>& all, std::int64_t sequence, std::int64_t head) const {
+    Matrix<Real> result(shape_.context, shape_.head_dim);
+    for (std::int64_t i = 0; i < result.rows; ++i)
+      std::copy_n(all.row(sequence * shape_.context + i) + head * shape_.head_dim, result.columns,
+                  result.row(i));
+    return result;
+  }
+  void add_part(const Matrix<Real>& part, Matrix<Real>& all, std::int64_t sequence, std::int64_t head) const {
+    for (std::int64_t i = 0; i < part.rows; ++i) {
+      Real* const to = all.row(sequence * shape_.context + i) + head * shape_.head_dim;
+      for (std::int64_t j = 0; j < part.columns; ++j) to[j] += part.row(i)[j];
+    }
+  }
+
+  /// P of Q K^T, in place: row i sees the keys 0 .. i.
+  void causal_softmax(Matrix<Real>& s) const {
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      Real *const row = s.row(i), *const end = row + i + 1;
+      const Real most = *std::max_element(row, end);
+      Real sum = 0;
+      for (Real* x = row; x != end; ++x) {
+        *x = std::exp(scale() * (*x - most));
+        sum += *x;
+      }
+      for (Real* x = row; x != end; ++x) *x /= sum;
+      std::fill(end, row + s.columns, Real(0));
+    }
+  }
+  /// Of Q K^T, from P and dP, in place of dP: scale P (dP - rowsum(P dP)).
+  void to_score_gradient(const Matrix<Real>& p, Matrix<Real>& d_p) const {
+    for (std::int64_t i = 0; i < p.rows; ++i) {
+      Real delta = 0;
+      for (std::int64_t j = 0; j < p.columns; ++j) delta += p.row(i)[j] * d_p.row(i)[j];
+      for (std::int64_t j = 0; j < p.columns; ++j)
+        d_p.row(i)[j] = scale() * p.row(i)[j] * (d_p.row(i)[j] - delta);
+    }
+  }
+
+  Shape shape_;
+  Matrix<Real> qkv_;
+  std::vector<Matrix<Real>> p_;  ///< a matrix a sequence and query head
+};
+
+}  // namespace train

@@ -1,0 +1,73 @@
+// The few functions of the driver that copying takes.
+#include "device_memory.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace train {
+namespace {
+
+using Address = unsigned long long;  // CUdeviceptr
+
+/// Calls the driver's function `name`.
+template <class... Arguments>
+void call(const char* name, Arguments... arguments) {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  void* const function = driver == nullptr ? nullptr : dlsym(driver, name);
+  if (function == nullptr) throw std::runtime_error(std::string("the CUDA driver has no ") + name);
+  const int result = reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
+  if (result != 0)
+    throw std::runtime_error(std::string(name) + " failed: CUresult " + std::to_string(result));
+}
+
+/// The context that fa2 uses where none is current: device 0's primary one.
+void make_context_current() {
+  int device = 0;
+  void* context = nullptr;
+  call("cuInit", 0u);
+  call("cuDeviceGet", &device, 0);
+  call("cuDevicePrimaryCtxRetain", &context, device);
+  call("cuCtxSetCurrent", context);
+}
+
+Address address_of(void* pointer) {
+  return reinterpret_cast<Address>(pointer);
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(std::size_t bytes, bool on_gpu) : bytes_(bytes), on_gpu_(on_gpu) {
+  if (!on_gpu) {
+    host_.resize(bytes);
+    address_ = host_.data();
+    return;
+  }
+  static const bool is_current = (make_context_current(), true);
+  static_cast<void>(is_current);
+  Address address = 0;
+  call("cuMemAlloc_v2", &address, bytes);
+  address_ = reinterpret_cast<void*>(address);
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (!on_gpu_) return;
+  try {
+    call("cuMemFree_v2", address_of(address_));
+  } catch (const std::runtime_error&) {  // nothing that a destructor could do about it
+  }
+}
+
+void DeviceMemory::upload(const void* host) {
+  on_gpu_ ? call("cuMemcpyHtoD_v2", address_of(address_), host, bytes_)
+          : static_cast<void>(std::memcpy(address_, host, bytes_));
+}
+
+void DeviceMemory::download(void* host) const {
+  on_gpu_ ? call("cuMemcpyDtoH_v2", host, address_of(address_), bytes_)
+          : static_cast<void>(std::memcpy(host, address_, bytes_));
+}
+
+}  // namespace train

@@ -1,0 +1,38 @@
+// Memory where fa2 computes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace train {
+
+/// GPU memory by the driver alone, opened at run time as fa2 opens it; on the interpreter, whose memory is the host's, a buffer
+/// there. Any other device pointer will do as well: cudaMalloc's, a framework's.
+class DeviceMemory {
+ public:
+  /// @throws std::runtime_error naming the driver's function that fails, as the others do.
+  DeviceMemory(std::size_t bytes, bool on_gpu);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  /// Of the whole memory; both wait until it is done, the download for the launches before it, too.
+  void upload(const void* host);
+  void download(void* host) const;
+
+  std::size_t size() const { return bytes_; }
+  /// The address of an element.
+  template <class T>
+  T* at(std::int64_t index) const {
+    return static_cast<T*>(address_) + index;
+  }
+
+ private:
+  std::size_t bytes_;
+  bool on_gpu_;
+  std::vector<std::byte> host_;
+  void* address_ = nullptr;
+};
+
+}  // namespace train

@@ -1,0 +1,104 @@
+// Plans, arguments and copies: all that training takes of fa2.
+#include "fa2_attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace train {
+namespace {
+
+using Bfloat16 = std::uint16_t;  // its bits
+
+fa2::AttentionProblem problem_of(const Shape& shape) {
+  fa2::AttentionProblem problem;
+  problem.dtype = fa2::DType::bf16;  // float32's range: gradients do not vanish, and losses need no scaling
+  problem.mask = fa2::MaskKind::causal_bottom_right;
+  problem.head_dim = static_cast<std::int32_t>(shape.head_dim);
+  problem.batch = shape.batch;
+  problem.heads_q = shape.heads_q;
+  problem.heads_kv = shape.heads_kv;
+  problem.seqlen_q = problem.seqlen_k = shape.context;
+  return problem;
+}
+
+/// To the nearest, ties to even.
+Bfloat16 rounded(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<Bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+float widened(Bfloat16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+}
+
+void upload(const Matrix<float>& matrix, DeviceMemory& memory) {
+  std::vector<Bfloat16> values(matrix.values.size());
+  std::transform(matrix.values.begin(), matrix.values.end(), values.begin(), rounded);
+  memory.upload(values.data());
+}
+
+Matrix<float> downloaded(const DeviceMemory& memory, std::int64_t rows, std::int64_t columns) {
+  Matrix<float> matrix(rows, columns);
+  std::vector<Bfloat16> values(matrix.values.size());
+  memory.download(values.data());
+  std::transform(values.begin(), values.end(), matrix.values.begin(), widened);
+  return matrix;
+}
+
+std::size_t bytes(std::int64_t rows, std::int64_t columns, std::size_t size = sizeof(Bfloat16)) {
+  return static_cast<std::size_t>(rows * columns) * size;
+}
+
+}  // namespace
+
+AttentionPlans::AttentionPlans(const Shape& shape)
+    : forward(fa2::Context::default_context().plan(problem_of(shape))),
+      backward(fa2::Context::default_context().backward_plan(problem_of(shape), -1, fa2::Gradients{})),
+      on_gpu(forward.explain().arch != "interpreter") {}
+
+Fa2Attention::Fa2Attention(const Shape& shape, const AttentionPlans& plans)
+    : shape_(shape),
+      plans_(plans),
+      qkv_(bytes(shape.tokens(), shape.qkv_width()), plans.on_gpu),
+      o_(bytes(shape.tokens(), shape.width()), plans.on_gpu),
+      lse_(bytes(shape.tokens(), shape.heads_q, sizeof(float)), plans.on_gpu),
+      d_o_(o_.size(), plans.on_gpu),
+      d_qkv_(qkv_.size(), plans.on_gpu) {
+  fill_in_arguments();
+}
+
+void Fa2Attention::fill_in_arguments() {
+  // Q, K and V are slices of one tensor, and so are their gradients: strides of its rows, from three places on.
+  const fa2::TensorStrides of_qkv = {shape_.context * shape_.qkv_width(), shape_.head_dim,
+                                     shape_.qkv_width()};
+  const std::int64_t k = shape_.width(), v = k + shape_.heads_kv * shape_.head_dim;
+
+  forward_.q = qkv_.at<Bfloat16>(0), forward_.q_strides = of_qkv;
+  forward_.k = qkv_.at<Bfloat16>(k), forward_.k_strides = of_qkv;
+  forward_.v = qkv_.at<Bfloat16>(v), forward_.v_strides = of_qkv;
+  forward_.o = o_.at<Bfloat16>(0);
+  forward_.o_strides = fa2::TensorStrides::bshd(shape_.context, shape_.heads_q, shape_.head_dim);
+  forward_.lse = lse_.at<float>(0);  // from which the backward recomputes the probabilities
+
+  backward_ = fa2::backward_args(forward_);
+  backward_.d_o = d_o_.at<Bfloat16>(0), backward_.d_o_strides = forward_.o_strides;
+  backward_.dq = d_qkv_.at<Bfloat16>(0), backward_.dq_strides = of_qkv;
+  backward_.dk = d_qkv_.at<Bfloat16>(k), backward_.dk_strides = of_qkv;
+  backward_.dv = d_qkv_.at<Bfloat16>(v), backward_.dv_strides = of_qkv;
+}
+
+Matrix<float> Fa2Attention::forward(const Matrix<float>& qkv) {
+  upload(qkv, qkv_);
+  plans_.forward.run(forward_);
+  return downloaded(o_, shape_.tokens(), shape_.width());
+}
+
+Matrix<float> Fa2Attention::backward(const Matrix<float>& d_o) {
+  upload(d_o, d_o_);
+  plans_.backward.run(backward_);
+  return downloaded(d_qkv_, shape_.tokens(), shape_.qkv_width());
+}
+
+}  // namespace train

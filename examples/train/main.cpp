@@ -1,0 +1,143 @@
+// Trains a small transformer with fa2, and beside it the same one with materialised attention in float32.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "comparison.h"
+#include "parallel.h"
+#include "text.h"
+
+namespace {
+
+using train::Comparison;
+
+struct Options {
+  std::vector<std::string> text;
+  train::Schedule schedule;
+  bool tiny = false;
+  bool check = false;
+  std::string json;
+};
+
+/// Some ten seconds for an interpreted run.
+constexpr train::Shape kTiny = {
+    .layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 16, .hidden = 128, .context = 40, .batch = 2};
+constexpr int kTinySteps = 30;
+constexpr int kUsage = 2;  // the exit status of a wrong command line
+
+/// A row of the table every so often; in between a line on a terminal's stderr.
+void show(const Comparison& done, int steps) {
+  const int step = static_cast<int>(done.fa2.size());
+  const bool on_terminal = isatty(STDERR_FILENO) == 1;
+  if (on_terminal) std::fprintf(stderr, "\r\x1b[K");
+  if (step == 1 || step == steps || step % std::max(1, steps / 20) == 0) {
+    std::printf("%4d  %7.4f  %7.4f  %10.6f\n", step, static_cast<double>(done.fa2.back()),
+                static_cast<double>(done.float32.back()), static_cast<double>(done.loss_difference()));
+    std::fflush(stdout);
+  }
+  if (on_terminal && step < steps) std::fprintf(stderr, "step %d/%d", step, steps);
+}
+
+nlohmann::ordered_json document(const Comparison& done, const Options& options,
+                                const train::AttentionPlans& plans, const train::Shape& shape,
+                                double seconds) {
+  const fa2::Explanation& explanation = plans.forward.explain();
+  return {{"facts",
+           {{"device", explanation.device},
+            {"arch", explanation.arch},
+            {"fa2", fa2::version()},
+            {"attention", to_string(plans.forward.problem())},
+            {"layers", shape.layers},
+            {"hidden", shape.hidden},
+            {"text", options.text},
+            {"seed", options.schedule.seed},
+            {"seconds", seconds}}},
+          {"gradient_difference", done.gradient_difference},
+          {"losses", {{"fa2", done.fa2}, {"float32", done.float32}}}};
+}
+
+/// Open before training, so that a path that cannot be written is known in time.
+std::ofstream opened(const std::string& path) {
+  std::ofstream file(path);
+  if (!file) throw std::runtime_error("cannot write " + path);
+  return file;
+}
+
+void require_enough(const std::vector<std::uint8_t>& text, const train::Shape& shape) {
+  if (static_cast<std::int64_t>(text.size()) > shape.context) return;
+  throw std::runtime_error("--text has " + std::to_string(text.size()) + " bytes, a sequence " +
+                           std::to_string(shape.context) + ": give more");
+}
+
+/// The exit status: of --check.
+int judge(const Comparison& done) {
+  const std::vector<std::string> complaints = train::complaints_about(done);
+  for (const std::string& complaint : complaints) std::fprintf(stderr, "fa2_train: %s\n", complaint.c_str());
+  return complaints.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int run(const Options& options) {
+  const train::Shape shape = options.tiny ? kTiny : train::Shape{};
+  const std::vector<std::uint8_t> text = train::read_text(options.text);
+  require_enough(text, shape);
+  std::ofstream json;
+  if (!options.json.empty()) json = opened(options.json);
+  const train::AttentionPlans plans(shape);
+  train::Workers workers;
+  const auto start = std::chrono::steady_clock::now();
+  std::printf("step      fa2  float32  difference\n");
+  const Comparison done =
+      train::train_both(shape, plans, text, options.schedule,
+                        [&](const Comparison& so_far) { show(so_far, options.schedule.steps); });
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  std::printf("%.1f s on %s; the first gradients differ by %.2f%%\n", taken.count(),
+              plans.forward.explain().device.c_str(), 100 * done.gradient_difference);
+  if (json.is_open()) json << document(done, options, plans, shape, taken.count()).dump(1) << std::endl;
+  if (!json) throw std::runtime_error("cannot write " + options.json);
+  return options.check ? judge(done) : EXIT_SUCCESS;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--text", options.text, "Files to learn")->required()->check(CLI::ExistingFile);
+  app.add_option("--steps", options.schedule.steps, "Steps of Adam; 30 with --tiny, unless given")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--seed", options.schedule.seed, "Of weights and batches")->capture_default_str();
+  app.add_flag("--tiny", options.tiny, "A model and batches that the interpreter trains in seconds");
+  app.add_flag("--check", options.check,
+               "Fail unless the losses at the end differ by at most 0.01, the\n"
+               "gradients of the first step by 1%, and the loss fell by a fifth");
+  app.add_option("--json", options.json, "File for every loss of both; bench/plot_loss.py draws it");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Trains a transformer over bytes twice, from the same weights on the same batches: with fa2's\n"
+      "attention in bfloat16, on the GPU or the interpreter, and with materialised attention in float32.\n"
+      "Everything else is computed on the CPU.",
+      "fa2_train");
+  app.footer("Example:\n  fa2_train --text README.md docs/*.md --check --json loss.json");
+  Options options;
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+    if (options.tiny && app.count("--steps") == 0) options.schedule.steps = kTinySteps;
+    return run(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fa2_train: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

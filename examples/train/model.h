@@ -1,0 +1,117 @@
+// A decoder-only transformer over bytes: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "attention.h"
+#include "layers.h"
+#include "rotary.h"
+#include "shape.h"
+
+namespace train {
+
+constexpr std::int64_t kBytes = 256;  // entries of the vocabulary
+
+/// Tokens of `batch` sequences one after the other; the target of each is the token that follows it.
+struct Batch {
+  std::vector<std::uint8_t> tokens;
+  std::vector<std::uint8_t> targets;
+};
+
+template <class Real>
+using MakeAttention = std::function<std::unique_ptr<Attention<Real>>()>;
+
+/// x + out(attention(rotated(qkv(norm(x))))), then of that x + down(SwiGLU(up(norm(x)))).
+template <class Real>
+class Block {
+ public:
+  Block(const std::string& name, const Shape& shape, std::unique_ptr<Attention<Real>> attention,
+        Random& random)
+      : attention_norm_(name + "attention_norm", shape.width()),
+        qkv_(name + "qkv", shape.width(), shape.qkv_width(), random),
+        rotary_(shape),
+        attention_(std::move(attention)),
+        out_(name + "out", shape.width(), shape.width(), random),
+        feed_forward_norm_(name + "feed_forward_norm", shape.width()),
+        up_(name + "up", shape.width(), 2 * shape.hidden, random),
+        down_(name + "down", shape.hidden, shape.width(), random) {}
+
+  Matrix<Real> forward(Matrix<Real> x) {
+    Matrix<Real> qkv = qkv_.forward(attention_norm_.forward(x));
+    rotary_.rotate(qkv);
+    add(x, out_.forward(attention_->forward(qkv)));
+    add(x, down_.forward(swiglu_.forward(up_.forward(feed_forward_norm_.forward(x)))));
+    return x;
+  }
+
+  Matrix<Real> backward(Matrix<Real> d_x) {
+    add(d_x, feed_forward_norm_.backward(up_.backward(swiglu_.backward(down_.backward(d_x)))));
+    Matrix<Real> d_qkv = attention_->backward(out_.backward(d_x));
+    rotary_.rotate_back(d_qkv);
+    add(d_x, attention_norm_.backward(qkv_.backward(d_qkv)));
+    return d_x;
+  }
+
+  std::vector<Parameter<Real>*> parameters() {
+    return {&attention_norm_.gain,    &qkv_.weight, &out_.weight,
+            &feed_forward_norm_.gain, &up_.weight,  &down_.weight};
+  }
+
+ private:
+  RmsNorm<Real> attention_norm_;
+  Linear<Real> qkv_;
+  Rotary<Real> rotary_;
+  std::unique_ptr<Attention<Real>> attention_;
+  Linear<Real> out_;
+  RmsNorm<Real> feed_forward_norm_;
+  Linear<Real> up_;
+  SwiGlu<Real> swiglu_;
+  Linear<Real> down_;
+};
+
+template <class Real>
+class Model {
+ public:
+  /// The same seed gives the same weights, whatever computes attention.
+  Model(const Shape& shape, std::uint64_t seed, const MakeAttention<Real>& make_attention)
+      : random_(seed),
+        embedding_("embedding", kBytes, shape.width(), random_),
+        norm_("norm", shape.width()),
+        logits_("logits", shape.width(), kBytes, random_) {
+    for (std::int64_t i = 0; i < shape.layers; ++i)
+      blocks_.emplace_back("block " + std::to_string(i) + " ", shape, make_attention(), random_);
+  }
+
+  /// The loss, in nats a byte. Leaves the gradient of every parameter.
+  Real loss_and_gradients(const Batch& batch) {
+    Matrix<Real> x = embedding_.forward(batch.tokens);
+    for (Block<Real>& block : blocks_) x = block.forward(std::move(x));
+    Matrix<Real> logits = logits_.forward(norm_.forward(x));
+    const Real loss = cross_entropy(logits, batch.targets);
+    Matrix<Real> d_x = norm_.backward(logits_.backward(logits));
+    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block)
+      d_x = block->backward(std::move(d_x));
+    embedding_.backward(d_x);
+    return loss;
+  }
+
+  /// They stay where they are as long as the model does.
+  std::vector<Parameter<Real>*> parameters() {
+    std::vector<Parameter<Real>*> all = {&embedding_.table, &norm_.gain, &logits_.weight};
+    for (Block<Real>& block : blocks_) {
+      for (Parameter<Real>* parameter : block.parameters()) all.push_back(parameter);
+    }
+    return all;
+  }
+
+ private:
+  Random random_;
+  Embedding<Real> embedding_;
+  std::vector<Block<Real>> blocks_;
+  RmsNorm<Real> norm_;
+  Linear<Real> logits_;
+};
+
+}  // namespace train

@@ -1,0 +1,52 @@
+// Rotary position embedding (arXiv 2104.09864).
+#pragma once
+
+#include <cmath>
+
+#include "matrix.h"
+#include "shape.h"
+
+namespace train {
+
+/// Turns, in every query and key head of QKV, the pair of columns (j, j + head_dim / 2) by an angle that grows with the
+/// token's position and falls with j. What a gradient takes is the same turn back.
+template <class Real>
+class Rotary {
+ public:
+  explicit Rotary(const Shape& shape)
+      : shape_(shape), cosines_(shape.context, shape.head_dim / 2), sines_(cosines_) {
+    for (std::int64_t i = 0; i < cosines_.rows; ++i) {
+      for (std::int64_t j = 0; j < cosines_.columns; ++j) {
+        const double share = static_cast<double>(j) / static_cast<double>(cosines_.columns);
+        const double angle = static_cast<double>(i) * std::pow(10000.0, -share);
+        cosines_.row(i)[j] = static_cast<Real>(std::cos(angle));
+        sines_.row(i)[j] = static_cast<Real>(std::sin(angle));
+      }
+    }
+  }
+
+  void rotate(Matrix<Real>& qkv) const { turn(qkv, 1); }
+  void rotate_back(Matrix<Real>& d_qkv) const { turn(d_qkv, -1); }
+
+ private:
+  void turn(Matrix<Real>& qkv, Real direction) const {
+    const std::int64_t half = shape_.head_dim / 2;
+    parallel_for(qkv.rows, [&](std::int64_t i) {
+      const Real *const cosine = cosines_.row(i % shape_.context), *const sine =
+                                                                       sines_.row(i % shape_.context);
+      for (std::int64_t head = 0; head < shape_.heads_q + shape_.heads_kv; ++head) {
+        Real *const left = qkv.row(i) + head * shape_.head_dim, *const right = left + half;
+        for (std::int64_t j = 0; j < half; ++j) {
+          const Real x = left[j], y = right[j], s = direction * sine[j];
+          left[j] = x * cosine[j] - y * s;
+          right[j] = x * s + y * cosine[j];
+        }
+      }
+    });
+  }
+
+  Shape shape_;
+  Matrix<Real> cosines_, sines_;  ///< a row a position
+};
+
+}  // namespace train

@@ -1,0 +1,31 @@
+// Files and batches.
+#include "text.h"
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace train {
+
+std::vector<std::uint8_t> read_text(const std::vector<std::string>& files) {
+  std::vector<std::uint8_t> text;
+  for (const std::string& name : files) {
+    std::ifstream file(name, std::ios::binary);
+    text.insert(text.end(), std::istreambuf_iterator<char>(file), {});
+    if (!file) throw std::runtime_error("cannot read " + name);
+  }
+  return text;
+}
+
+Batch random_batch(const std::vector<std::uint8_t>& text, const Shape& shape, Random& random) {
+  Batch batch;
+  for (std::int64_t i = 0; i < shape.batch; ++i) {
+    const auto begin = text.begin() + static_cast<std::int64_t>(
+                                          random() % (text.size() - static_cast<std::size_t>(shape.context)));
+    batch.tokens.insert(batch.tokens.end(), begin, begin + shape.context);
+    batch.targets.insert(batch.targets.end(), begin + 1, begin + 1 + shape.context);
+  }
+  return batch;
+}
+
+}  // namespace train

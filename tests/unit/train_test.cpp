@@ -1,0 +1,52 @@
+// The example's model: its gradients are those of finite differences, in float64.
+#include <doctest/doctest.h>
+#include <examples/train/model.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace {
+
+constexpr train::Shape kShape = {
+    .layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 4, .hidden = 6, .context = 5, .batch = 2};
+
+train::Batch random_bytes(train::Random& random) {
+  train::Batch batch;
+  for (std::int64_t i = 0; i < kShape.tokens(); ++i) {
+    batch.tokens.push_back(static_cast<std::uint8_t>(random() % 4));
+    batch.targets.push_back(static_cast<std::uint8_t>(random() % train::kBytes));
+  }
+  return batch;
+}
+
+}  // namespace
+
+TEST_CASE("train: gradients of every parameter are those of finite differences") {
+  train::Model<double> model(kShape, 1,
+                             [] { return std::make_unique<train::MaterialisedAttention<double>>(kShape); });
+  train::Random random(2);
+  const train::Batch batch = random_bytes(random);
+  for (train::Parameter<double>* parameter : model.parameters()) {
+    model.loss_and_gradients(batch);
+    const std::vector<double> gradient = parameter->gradient.values;
+    double largest = 0;
+    for (int i = 0; i < 8; ++i) {
+      // Of an embedding, entries that the batch has.
+      const std::size_t at = random() % std::min<std::size_t>(gradient.size(), 4 * kShape.width());
+      double& value = parameter->value.values[at];
+      const double kept = value, step = 1e-5;
+      value = kept + step;
+      const double above = model.loss_and_gradients(batch);
+      value = kept - step;
+      const double below = model.loss_and_gradients(batch);
+      value = kept;
+      CHECK_MESSAGE(gradient[at] == doctest::Approx((above - below) / (2 * step)).epsilon(1e-6).scale(0.01),
+                    parameter->name);
+      largest = std::max(largest, std::abs(gradient[at]));
+    }
+    CHECK_MESSAGE(largest > 1e-4, parameter->name);  // else nothing was compared
+  }
+}
