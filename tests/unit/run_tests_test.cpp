@@ -30,6 +30,7 @@ struct Fixture {
     fs::create_directories(dir / "scripts");
     fs::copy_file(FA2_SOURCE_DIR "/scripts/run_tests.sh", dir / "scripts/run_tests.sh");
     write_program(dir / "tests/package/run.sh", "exit 0");
+    write_program(dir / "build/examples/fa2_train", "exit 0");
     suite("unit", kDoctest + "3 0");
     suite("golden", kDoctest + "3 0");
     suite("gpu", kTwoSkipped + kDoctest + "3 0");
@@ -79,7 +80,7 @@ TEST_CASE("a test binary counts the cases that say they are skipped, and did not
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases are not passed ones, and each reason is said once") {
   const std::string text = run();
-  CHECK(last_line(text) == "8 passed, 2 skipped, 0 failed");
+  CHECK(last_line(text) == "9 passed, 2 skipped, 0 failed");
   CHECK(text.find("\nskipped: no moon\n") != std::string::npos);
   CHECK(text.find("no moon") == text.rfind("no moon"));
   CHECK(status == 0);
@@ -87,7 +88,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases are not passed ones, and
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite whose every case is skipped has not failed") {
   suite("golden", "echo 'a.cpp:1: MESSAGE: skipped: no moon'; echo 'skipped here: 3'; " + kDoctest + "3 0");
-  CHECK(last_line(run()) == "5 passed, 5 skipped, 0 failed");
+  CHECK(last_line(run()) == "6 passed, 5 skipped, 0 failed");
   CHECK(status == 0);
 }
 
@@ -95,6 +96,6 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: what fails, ends early, or has no case
   suite("unit", kDoctest + "2 1; exit 1");
   suite("golden", kTwoSkipped + "exit 3");
   suite("gpu", kDoctest + "0 0");
-  CHECK(last_line(run()) == "3 passed, 0 skipped, 3 failed");
+  CHECK(last_line(run()) == "4 passed, 0 skipped, 3 failed");
   CHECK(status == 1);
 }
