@@ -18,10 +18,11 @@ bool is_transposed(const AttentionTraits& traits) {
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
-  constexpr int kScorePlaces = 2;
+  const int score_places = c.pingpong + 2;
   const int own = c.tile_m * (d + dv) * 2;
   const int slot = aligned(c.tile_n * d * 2) + aligned(c.tile_n * dv * 2) + 8 * c.tile_n;
-  return own + c.stages * slot + kScorePlaces * c.tile_n * c.tile_m * 2 + 8 * (4 * c.stages + 6);
+  return own + c.stages * slot + score_places * c.tile_n * c.tile_m * 2 +
+         8 * (4 * c.stages + 2 * score_places + 2);
 }
 
 /// Scores, their gradients, and dK and dV; dQ takes the registers of scores.

@@ -5,8 +5,8 @@
 
 namespace fa2 {
 
-/// Each warpgroup owns 64 keys. A ring of Q and one of dO, whose slots carry their rows' statistics, and two places for
-/// dS, which all warpgroups read.
+/// Each warpgroup owns 64 keys. A ring of Q and one of dO, whose slots carry their rows' statistics, and places for dS,
+/// which all warpgroups read: in turns one writes while the other reads the two before.
 template <class Config>
 struct BackwardLayoutSm90 {
   static constexpr int warpgroups = Config::warps / 4;
@@ -20,14 +20,14 @@ struct BackwardLayoutSm90 {
 
   /// The pattern of the widest swizzle repeats every 1024 bytes.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  static constexpr int score_places = Config::sums_dq ? 2 : 0;
+  static constexpr int score_places = Config::sums_dq ? Config::pingpong + 2 : 0;
   static constexpr int value_start = warpgroups * KeyTile::bytes;
   static constexpr int query_start = value_start + warpgroups * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
   static constexpr int score_start = output_start + Config::stages * aligned(OutputTile::bytes);
   static constexpr int statistics_start = score_start + score_places * warpgroups * ScoreTile::bytes;
   static constexpr int mbarrier_start = statistics_start + Config::stages * 2 * 4 * Config::tile_n;
-  static constexpr int bytes = mbarrier_start + 8 * (4 * Config::stages + 6);
+  static constexpr int bytes = mbarrier_start + 8 * (4 * Config::stages + 2 * score_places + 2);
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 
@@ -58,9 +58,9 @@ struct BackwardLayoutSm90 {
   FA2_DEVICE SharedAddress d_output_full(int slot) const { return mbarrier(2 * Config::stages + slot); }
   FA2_DEVICE SharedAddress d_output_empty(int slot) const { return mbarrier(3 * Config::stages + slot); }
   FA2_DEVICE SharedAddress scores_full(int place) const { return mbarrier(4 * Config::stages + place); }
-  FA2_DEVICE SharedAddress scores_empty(int place) const { return mbarrier(4 * Config::stages + 2 + place); }
-  FA2_DEVICE SharedAddress keys_full() const { return mbarrier(4 * Config::stages + 4); }
-  FA2_DEVICE SharedAddress values_full() const { return mbarrier(4 * Config::stages + 5); }
+  FA2_DEVICE SharedAddress scores_empty(int place) const { return scores_full(score_places + place); }
+  FA2_DEVICE SharedAddress keys_full() const { return scores_full(2 * score_places); }
+  FA2_DEVICE SharedAddress values_full() const { return scores_full(2 * score_places + 1); }
 
  private:
   FA2_DEVICE SharedAddress at(int offset) const { return base + static_cast<u32>(offset); }

@@ -18,12 +18,14 @@ struct BackwardMainloopSm90 {
   using Layout = BackwardLayoutSm90<Config>;
   using Sums = QuerySums<Config::tile_n, Layout::padded_dim>;
   using State = PipelineState<Config::stages>;
+  using ScoreState = PipelineState<Layout::score_places>;
   static constexpr int k_steps = Config::tile_n / 16;
 
   const BackwardParams& params;
   const Layout& shared;
   const KeyWork<Config>& work;
   int warpgroup;
+  int warp;       ///< of its four
   int first_row;  ///< of this warp, among the keys of the sequence
 
   AccumulatorTile<1, Config::tile_n / 8> scores;
@@ -51,10 +53,10 @@ struct BackwardMainloopSm90 {
     while (at.count < steps) run_step<false>(order, at);
     if (warpgroup == 0) order.skip();
     if constexpr (Config::sums_dq) {
-      issue_dq(at.count - 1);
+      issue_dq(at.last_place);
       ptx::wgmma_wait_group<0>();
       hold(dq);
-      finish_dq(at.last_tile, at.count - 1);
+      add_dq(at.last_tile);
     }
   }
 
@@ -62,8 +64,11 @@ struct BackwardMainloopSm90 {
   struct Progress {
     QueryStep step;
     State state;
-    int count = 0;      ///< of the steps before
-    int last_tile = 0;  ///< of queries, whose dQ is not yet computed
+    ScoreState place;
+    int count = 0;  ///< of the steps before
+    // Of the step before, whose dQ is not yet computed.
+    ScoreState last_place;
+    int last_tile = 0;  ///< of queries
   };
 
   template <bool kFirst>
@@ -74,10 +79,10 @@ struct BackwardMainloopSm90 {
     issue_score_gradients(at.state);
     order.arrive();
     to_operands(at.step, at.state);
-    if constexpr (Config::sums_dq) publish_score_gradients(at.count);
+    if constexpr (Config::sums_dq) publish_score_gradients(at.place);
     order.wait();
     issue_dv(at.state);
-    if constexpr (finishes_dq) issue_dq(at.count - 1);
+    if constexpr (finishes_dq) issue_dq(at.last_place);
     issue_dk(at.state);
     order.arrive();
     ptx::wgmma_wait_group<1>();
@@ -86,15 +91,18 @@ struct BackwardMainloopSm90 {
     release(shared.d_output_empty(at.state.index));
     if constexpr (finishes_dq) {
       hold(dq);
-      finish_dq(at.last_tile, at.count - 1);
+      release(shared.scores_empty(at.last_place.index));
+      add_dq(at.last_tile);
     }
     ptx::wgmma_wait_group<0>();
     hold(dk);
     hold(score_gradients);
     release(shared.queries_empty(at.state.index));
+    at.last_place = at.place;
     at.last_tile = tile_of(at.step);
     at.step.advance(work);
     at.state.advance();
+    at.place.advance();
     ++at.count;
   }
 
@@ -160,29 +168,26 @@ struct BackwardMainloopSm90 {
   }
 
   /// dS, a row a query, to where all warpgroups read it.
-  FA2_DEVICE void publish_score_gradients(int step) {
-    const int place = step & 1;
-    ptx::mbarrier_wait(shared.scores_empty(place), phase_of(step) ^ 1);
-    const typename Layout::ScoreTile tile = shared.scores(place, warpgroup);
+  FA2_DEVICE void publish_score_gradients(const ScoreState& at) {
+    ptx::mbarrier_wait(shared.scores_empty(at.index), at.phase ^ 1);
+    const typename Layout::ScoreTile tile = shared.scores(at.index, warpgroup);
     FA2_UNROLL
     for (int k = 0; k < k_steps; ++k) {
-      ptx::stmatrix_x4_trans(
-          tile.template block_address<BlockOrder::across>(16 * k, ptx::warp_index() % 4 * 16),
-          score_gradients[k].pair[0]);
+      ptx::stmatrix_x4_trans(tile.template block_address<BlockOrder::across>(16 * k, warp * 16),
+                             score_gradients[k].pair[0]);
     }
     ptx::fence_proxy_async_shared();
     ptx::bar_warp_sync();
-    release(shared.scores_full(place));
+    release(shared.scores_full(at.index));
   }
 
   /// dQ = dS K over all keys of the block, of this warpgroup's share.
-  FA2_DEVICE void issue_dq(int step) {
-    const int place = step & 1;
-    ptx::mbarrier_wait(shared.scores_full(place), phase_of(step));
+  FA2_DEVICE void issue_dq(const ScoreState& at) {
+    ptx::mbarrier_wait(shared.scores_full(at.index), at.phase);
     ptx::wgmma_fence();
     FA2_UNROLL
     for (int w = 0; w < Layout::warpgroups; ++w) {
-      const typename Layout::ScoreTile scores_of = shared.scores(place, w);
+      const typename Layout::ScoreTile scores_of = shared.scores(at.index, w);
       if constexpr (Sums::transposed) {
         wgmma_tt<Element>(dq, shared.keys(w), 64 * warpgroup, scores_of, w > 0);
       } else {
@@ -192,9 +197,9 @@ struct BackwardMainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  FA2_DEVICE void finish_dq(int tile, int step) {
-    release(shared.scores_empty(step & 1));
-    if (Sums::transposed && 64 * warpgroup + ptx::warp_index() % 4 * 16 >= Layout::padded_dim) return;
+  /// To the sums of a tile of queries.
+  FA2_DEVICE void add_dq(int tile) {
+    if (Sums::transposed && 64 * warpgroup + warp * 16 >= Layout::padded_dim) return;
     float* const to = Sums::address(params, tile, warpgroup);
     for_each_four(
         dq, [&](const float(&value)[4], int j) { ptx::red_add_global_v4_f32(to + j * Sums::stride, value); });
@@ -204,9 +209,6 @@ struct BackwardMainloopSm90 {
     const int head = work.shape().q_entry * params.attention.heads_q + step.head;
     return head * Sums::tiles(params.statistic_rows) + step.n;
   }
-
-  /// Of the two places for dS.
-  FA2_DEVICE static u32 phase_of(int step) { return static_cast<u32>(step) >> 1 & 1; }
 
   /// By every warp.
   FA2_DEVICE static void release(SharedAddress mbarrier) {

@@ -19,7 +19,7 @@ FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared
       ptx::mbarrier_init(shared.d_output_empty(slot), Config::warps);
     }
     FA2_UNROLL
-    for (int place = 0; place < 2; ++place) {
+    for (int place = 0; place < BackwardLayoutSm90<Config>::score_places; ++place) {
       ptx::mbarrier_init(shared.scores_full(place), Config::warps);
       ptx::mbarrier_init(shared.scores_empty(place), Config::warps);
     }

@@ -24,8 +24,9 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
                                       const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
                                       int warpgroup) {
   const int first_key = work.first_key() + 64 * warpgroup;
-  BackwardMainloopSm90<Config> mainloop{params.backward, shared, work, warpgroup,
-                                        first_key + ptx::warp_index() % 4 * 16};
+  const int warp = ptx::warp_index() % 4;
+  BackwardMainloopSm90<Config> mainloop{params.backward, shared, work,
+                                        warpgroup,       warp,   first_key + 16 * warp};
   mainloop.run();
   if (work.steps() == 0) {  // K and V are on their way to where gradients leave from
     ptx::mbarrier_wait(shared.keys_full(), 0);
