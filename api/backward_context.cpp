@@ -65,6 +65,7 @@ BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, in
   plan->problem = problem;
   plan->gradients = gradients;
   plan->device = ordinal;
+  plan->checks_tables = checks_tables(problem, gpu);
   plan->scratch = scratch_pool(gpu);
   plan->explanation = {.problem = problem,
                        .options = problem,

@@ -1,6 +1,7 @@
 // BackwardPlan: validate once, launch each step.
 #include <api/backward_plan.h>
 #include <api/boundary.h>
+#include <operation/check_sequences.h>
 #include <operation/validate.h>
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
@@ -11,6 +12,7 @@ void BackwardPlan::Impl::run(const BackwardArgs& args, OperandList operands, Str
   const ScopedContext context(device);
   require_usable(violations_of(problem, gradients, args, operands), operands, device);
   if (steps.empty()) return;
+  if (checks_tables) require_sound_tables(problem, args.forward, device, stream);
   AttentionArgs forward = args.forward;
   const bool borrows = args.workspace == nullptr;
   const StreamMemory lent = scratch->take(borrows ? scratch_bytes : 0, stream);

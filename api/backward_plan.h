@@ -19,6 +19,7 @@ struct BackwardPlan::Impl {
   std::vector<Step> steps;        ///< in the order of their launches; none: no gradient has an element
   std::size_t scratch_bytes = 0;  ///< delta's, which all steps share
   std::shared_ptr<const ScratchPool> scratch;  ///< of the device, for calls without a workspace
+  bool checks_tables = false;  ///< of sequences, before it launches; which waits for the stream
   Explanation explanation;
 
   /// What BackwardPlan::run() does. `operands`: of the plan's problem and `args`.

@@ -190,13 +190,17 @@ LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gp
   return kernel;
 }
 
+bool Context::Impl::checks_tables(const AttentionProblem& problem, const Device& gpu) const {
+  return problem.varlen && (settings.check || gpu.arch.interpreted);
+}
+
 AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const PlannedProblem& problem,
                                        const Device& gpu, const std::string& notes) {
   LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = problem;
   plan->device = gpu.ordinal;
-  plan->checks_tables = problem.varlen && (settings.check || gpu.arch.interpreted);
+  plan->checks_tables = checks_tables(problem, gpu);
   if (has_output(problem)) {
     plan->add(
         forward_step(problem, choice.config, kernel.kernel, gpu.sm_count, counters_for(choice.config, gpu)));

@@ -114,6 +114,8 @@ struct Context::Impl {
  private:
   std::shared_ptr<LaunchCounters> counters_for(const KernelConfig& config, const Device& gpu);
   std::shared_ptr<const ScratchPool> scratch_pool(const Device& gpu);
+  /// Whether runs of a plan read what tables of sequences hold.
+  bool checks_tables(const AttentionProblem& problem, const Device& gpu) const;
   /// Loaded now, or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
   BackwardPlan make_backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,

@@ -39,7 +39,28 @@ SoftcapParams softcap_params(float softcap, float scale) {
           .limit = narrow(1 / per_score)};
 }
 
+/// What a side's tiles have to cover of a head.
+struct Rows {
+  std::int64_t longest = 0;  ///< of a sequence
+  std::int64_t total = 0;    ///< of all sequences; 0: they are batched
+};
+
+/// Of one head.
+std::int64_t most_tiles(const Rows& rows, std::int64_t batch, std::int64_t tile_m) {
+  const std::int64_t of_longest = batch * ((rows.longest + tile_m - 1) / tile_m);
+  return rows.total == 0 ? of_longest : std::min(of_longest, rows.total / tile_m + batch);
+}
+
 }  // namespace
+
+std::int64_t most_query_tiles(const AttentionProblem& p, const KernelConfig& config) {
+  const Rows rows{p.seqlen_q * config.packed_heads, p.total_q * config.packed_heads};
+  return p.heads_q / config.packed_heads * most_tiles(rows, p.batch, config.tile_m);
+}
+
+std::int64_t most_key_tiles(const AttentionProblem& p, const KernelConfig& config) {
+  return p.heads_kv * most_tiles({p.seqlen_k, p.total_k}, p.batch, config.tile_m);
+}
 
 AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& config) {
   const std::int64_t heads = p.heads_q / config.packed_heads;

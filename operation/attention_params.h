@@ -5,6 +5,7 @@
 #include <fa2/config.h>
 #include <fa2/problem.h>
 
+#include <cstdint>
 #include <templates/attention/params.cuh>
 
 namespace fa2 {
@@ -12,6 +13,10 @@ namespace fa2 {
 /// All but pointers, strides, scale and empty_row_lse. Validation keeps batch * heads_q * q_tiles below 2^31, and what
 /// packed sequences have of tiles.
 AttentionParams constants_of(const AttentionProblem& problem, const KernelConfig& config);
+
+/// How many tiles of `config` there can be of queries, and of keys, by all heads: of packed sequences each may end inside one.
+std::int64_t most_query_tiles(const AttentionProblem& problem, const KernelConfig& config);
+std::int64_t most_key_tiles(const AttentionProblem& problem, const KernelConfig& config);
 
 /// What constants_of() leaves out.
 void add_call(AttentionParams& params, const AttentionProblem& problem, const AttentionArgs& args);

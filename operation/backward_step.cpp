@@ -1,10 +1,12 @@
 // The arithmetic of a backward's launches.
 #include <generator/rules/backward_sm90.h>
+#include <generator/sequences.h>
 #include <operation/attention_params.h>
 #include <operation/backward_step.h>
 #include <operation/tensor_maps.h>
 
 #include <cstddef>
+#include <initializer_list>
 #include <templates/attention/params.cuh>
 #include <utility>
 #include <vector>
@@ -32,7 +34,7 @@ BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig&
   if (params.kv_heads_per_section < 1) params.kv_heads_per_section = 1;
   params.statistic_rows = static_cast<int>(scratch.statistic_rows);
   params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
-  if (pass_of(config) == KernelPass::delta)  // writes what fills up the last tile, too
+  if (params.statistic_count > 0 && pass_of(config) == KernelPass::delta)  // what fills up the last tile, too
     params.attention.q_tiles = static_cast<int>((scratch.statistic_rows + config.tile_m - 1) / config.tile_m);
   return params;
 }
@@ -62,16 +64,22 @@ void fill_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
   fill_tensor_maps(call.problem, step.config, call.operands, params);
 }
 
+void add_reads(std::vector<OperandUse>& uses, std::initializer_list<Role> roles) {
+  for (const Role role : roles) uses.push_back({role, Access::read});
+}
+
 std::vector<OperandUse> uses_of(KernelPass pass) {
-  if (pass == KernelPass::delta)
-    return {{Role::o, Access::read},
-            {Role::d_o, Access::read},
-            {Role::d_lse, Access::read},
-            {Role::lse, Access::read}};
-  if (pass == KernelPass::dq_convert) return {{Role::dq, Access::write}};
   std::vector<OperandUse> uses;
-  for (const Role role : {Role::q, Role::k, Role::v, Role::lse, Role::d_o})
-    uses.push_back({role, Access::read});
+  add_reads(uses, {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k});
+  if (pass == KernelPass::delta) {
+    add_reads(uses, {Role::o, Role::d_o, Role::d_lse, Role::lse});
+    return uses;
+  }
+  if (pass == KernelPass::dq_convert) {
+    uses.push_back({Role::dq, Access::write});
+    return uses;
+  }
+  add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o});
   for (std::size_t i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
     uses.push_back({static_cast<Role>(i), Access::read});
   if (pass == KernelPass::dq) uses.push_back({Role::dq, Access::write});
@@ -89,7 +97,7 @@ Access access_of_scratch(KernelPass pass) {
 
 std::int64_t BackwardScratch::statistics(const AttentionProblem& p) const {
   constexpr std::int64_t kWhole = kWorkspaceAlignment / 4;
-  return (p.batch * p.heads_q * statistic_rows + kWhole - 1) / kWhole * kWhole;
+  return (q_entries(p).count * p.heads_q * statistic_rows + kWhole - 1) / kWhole * kWhole;
 }
 
 std::size_t BackwardScratch::bytes(const AttentionProblem& p) const {
@@ -98,7 +106,7 @@ std::size_t BackwardScratch::bytes(const AttentionProblem& p) const {
 }
 
 BackwardScratch scratch_for(const AttentionProblem& p) {
-  return {p.seqlen_q, 0};
+  return {q_entries(p).rows, 0};
 }
 
 BackwardScratch scratch_for(const AttentionProblem& p, const KernelConfig& summing) {
@@ -115,8 +123,9 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
   const KernelPass pass = pass_of(config);
   const BackwardParams constants = backward_constants(problem, config, scratch);
   const AttentionParams& attention = constants.attention;
-  const std::int64_t tiles = owns_keys(pass) ? std::int64_t{constants.k_tiles} * constants.kv_head_count
-                                             : std::int64_t{attention.q_tiles} * attention.head_count;
+  std::int64_t tiles = owns_keys(pass) ? most_key_tiles(problem, config) : most_query_tiles(problem, config);
+  if (constants.statistic_count > 0 && pass == KernelPass::delta)
+    tiles = std::int64_t{attention.q_tiles} * attention.head_count;
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;

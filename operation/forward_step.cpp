@@ -17,15 +17,6 @@ bool is_persistent(const KernelConfig& config) {
   return config.schedule != kOneTileEach;
 }
 
-/// As many as there can be: of packed sequences, each may end inside a tile.
-std::int64_t most_tiles(const AttentionProblem& p, const AttentionParams& constants,
-                        const KernelConfig& config) {
-  const std::int64_t of_longest = std::int64_t{constants.q_tiles} * constants.head_count;
-  if (p.total_q == 0) return of_longest;
-  const std::int64_t packed = p.total_q * config.packed_heads / config.tile_m + p.batch;
-  return std::min(of_longest, packed * constants.heads_q);
-}
-
 LaunchShape shape_of(std::int64_t tiles, const KernelConfig& config, int sm_count) {
   std::int64_t blocks = tiles;
   if (is_persistent(config))
@@ -65,11 +56,10 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count,
                   std::shared_ptr<LaunchCounters> counters) {
   const AttentionParams constants = constants_of(problem, config);
-  const std::int64_t tiles = most_tiles(problem, constants, config);
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;
-  step.shape = shape_of(tiles, config, sm_count);
+  step.shape = shape_of(most_query_tiles(problem, config), config, sm_count);
   step.uses = every_operand(problem);
   if (kind_of(config).params == KernelParams::attention) {
     step.constants.emplace(constants);

@@ -34,50 +34,54 @@ bool is_seqlen(std::int64_t length) {
   return length >= 0 && length <= kLongestSequence;
 }
 
-void add_large_grid(Violations& found, const char* what, const std::string& value) {
+void add_large_grid(Violations& found, const std::string& what, const std::string& value) {
   found.push_back(
       {what, value, "must be at most 2147483647, the largest grid of one launch; split the batch"});
 }
 
+/// What the tiles of a grid are of, and what its fields are called: queries, or keys.
+struct Side {
+  const char* heads_name;
+  char suffix;
+  std::int64_t heads, length, total;
+};
+
+Side query_side(const AttentionProblem& p) {
+  return {
+      .heads_name = "heads_q", .suffix = 'q', .heads = p.heads_q, .length = p.seqlen_q, .total = p.total_q};
+}
+Side key_side(const AttentionProblem& p) {
+  return {
+      .heads_name = "heads_kv", .suffix = 'k', .heads = p.heads_kv, .length = p.seqlen_k, .total = p.total_k};
+}
+
 /// Each sequence may end inside a tile.
-void check_packed_grid(Violations& found, const AttentionProblem& p) {
-  const std::int64_t whole_tiles = p.total_q / kSmallestTile;
-  if (p.batch <= kLargestGrid / p.heads_q - whole_tiles) return;
-  add_large_grid(found, "heads_q * (total_q / 16 + batch)",
-                 fmt::format("{} * ({} + {})", p.heads_q, whole_tiles, p.batch));
+void check_packed_grid(Violations& found, std::int64_t batch, const Side& side) {
+  const std::int64_t whole_tiles = side.total / kSmallestTile;
+  if (batch <= kLargestGrid / side.heads - whole_tiles) return;
+  add_large_grid(found, fmt::format("{} * (total_{} / 16 + batch)", side.heads_name, side.suffix),
+                 fmt::format("{} * ({} + {})", side.heads, whole_tiles, batch));
 }
 
-void check_grid(Violations& found, const AttentionProblem& p) {
-  if (p.batch <= 0 || p.heads_q < 1 || p.seqlen_q == 0) return;  // nothing is launched
-  if (!is_seqlen(p.seqlen_q) || !is_seqlen(p.total_q)) return;
-  if (p.total_q > 0) return check_packed_grid(found, p);
-  const std::int64_t tiles = (p.seqlen_q + kSmallestTile - 1) / kSmallestTile;
+void check_grid(Violations& found, std::int64_t batch, const Side& side) {
+  if (batch <= 0 || side.heads < 1 || side.length == 0) return;  // nothing is launched
+  if (!is_seqlen(side.length) || !is_seqlen(side.total)) return;
+  if (side.total > 0) return check_packed_grid(found, batch, side);
+  const std::int64_t tiles = (side.length + kSmallestTile - 1) / kSmallestTile;
   std::int64_t heads = 0, blocks = 0;
   const bool overflows =
-      __builtin_mul_overflow(p.batch, p.heads_q, &heads) || __builtin_mul_overflow(heads, tiles, &blocks);
+      __builtin_mul_overflow(batch, side.heads, &heads) || __builtin_mul_overflow(heads, tiles, &blocks);
   if (!overflows && blocks <= kLargestGrid) return;
-  add_large_grid(found, "batch * heads_q * ceil(seqlen_q / 16)",
-                 fmt::format("{} * {} * {}", p.batch, p.heads_q, tiles));
-}
-
-/// Of the kernel whose tiles are keys.
-void check_key_grid(Violations& found, const AttentionProblem& p) {
-  const std::int64_t tiles = (p.seqlen_k + kSmallestTile - 1) / kSmallestTile;
-  std::int64_t heads = 0, blocks = 0;
-  const bool overflows =
-      __builtin_mul_overflow(p.batch, p.heads_kv, &heads) || __builtin_mul_overflow(heads, tiles, &blocks);
-  if (!overflows && blocks <= kLargestGrid) return;
-  add_large_grid(found, "batch * heads_kv * ceil(seqlen_k / 16)",
-                 fmt::format("{} * {} * {}", p.batch, p.heads_kv, tiles));
+  add_large_grid(found, fmt::format("batch * {} * ceil(seqlen_{} / 16)", side.heads_name, side.suffix),
+                 fmt::format("{} * {} * {}", batch, side.heads, tiles));
 }
 
 }  // namespace
 
 std::vector<Violation> violations_of_backward(const AttentionProblem& problem) {
+  const AttentionProblem p = problem.normalized();
   Violations found;
-  if (problem.varlen)
-    found.push_back({"varlen", "true", "must be false: there is no backward of packed sequences yet"});
-  check_key_grid(found, problem.normalized());
+  check_grid(found, p.batch, key_side(p));
   return found;
 }
 
@@ -109,7 +113,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
     check_number(found, name, total, is_seqlen(total), "must be in 0..2147482624");
     if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
   }
-  check_grid(found, p);
+  check_grid(found, p.batch, query_side(p));
   return found;
 }
 

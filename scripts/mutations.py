@@ -37,6 +37,7 @@ QUERY = "attention/query_operand.cuh"
 EPILOGUE = "attention/epilogue.cuh"
 SCHEDULER = "attention/scheduler.cuh"
 TILES = "attention/varlen_tiles.cuh"
+SIDES = "attention/tile_sides.cuh"
 COPY = "tile/copy.cuh"
 GEMM = "tile/gemm.cuh"
 REGISTERS = "tile/register_tile.cuh"
@@ -258,7 +259,7 @@ MUTATIONS = [
     varlen(SEQUENCE, "keys of packed queries are taken to be packed too", "tables.cu_seqlens_k != nullptr ? 0 : batch", "tables.cu_seqlens_q != nullptr ? 0 : batch"),
     varlen(TILES, "sums over 16 lanes alone", "distance < 32", "distance < 16"),
     varlen(TILES, "a tile after a sequence's last is taken for its", "end_ <= tile", "end_ < tile"),
-    varlen(TILES, "only the first 32 sequences are looked at", "    for (int first = 0; first < params.sequences.batch; first += 32) {", "    for (int first = 0; first < 1; first += 32) {"),
+    varlen(TILES, "only the first 32 sequences are looked at", "    for (int first = 0; first < sequences(); first += 32) {", "    for (int first = 0; first < 1; first += 32) {"),
     varlen(TILES, "the numbers of a class begin at 0", "last_lane(end_) + inclusive_sum", "inclusive_sum"),
     varlen(FORWARD, "blocks without a tile compute one", "  if (Config::varlen && ptx::block_index() >= tiles.count()) return;\n", ""),
     varlen(FORWARD, "values of the tensor's first sequence", "params.v_strides, shape.k_entry, kv_head, shape.k_begin)", "params.v_strides, shape.k_entry, kv_head, 0)"),
@@ -315,4 +316,11 @@ MUTATIONS = [
     backward(DK_DV, "dK and dV written over tiles that are still being loaded", "  await_own_tiles();\n", ""),
     backward(DQ, "dQ written over a tile that is still being loaded", "  await_own_tiles();\n", ""),
     backward(BACKWARD_STORE, "a warp's rows read before its lanes have written them", "gradient);\n  ptx::bar_warp_sync();\n", "gradient);\n"),
+    # The backward: packed sequences.
+    backward(SIDES, "keys: tiles of as many rows as there are queries", "return shape.seqlen_k; }\n  FA2_DEVICE static int length_of_other(const SequenceShape& shape) { return shape.seqlen_q;",
+             "return shape.seqlen_q; }\n  FA2_DEVICE static int length_of_other(const SequenceShape& shape) { return shape.seqlen_q;"),
+    backward(SIDES, "keys: tiles of every query head", "return params.heads_kv;", "return params.attention.heads_q;"),
+    backward(HEAD_ROWS, "LSE and delta of the tensor's first sequence", "* entry_rows + shape.q_begin;", "* entry_rows;"),
+    backward(DK_DV, "dK and dV of the tensor's first sequence", "static_cast<i64>(shape.k_begin) + tile_row;", "tile_row;"),
+    backward(DK_DV, "dK and dV stored over the next sequence", "const int rows = shape.seqlen_k - tile_row;", "const int rows = attention.seqlen_k - tile_row;"),
 ]

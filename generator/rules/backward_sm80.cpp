@@ -42,13 +42,8 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
   return mma_rules::m_tiles(config) * (columns / 2 + 8) + kAddressesAndOperands;
 }
 
-void refuse_packed_sequences(const KernelSpec& spec, BrokenRules& rules) {
-  rules.expect(!spec.traits.varlen, "there is no backward of packed sequences yet");
-}
-
 void check(const KernelSpec& spec, BrokenRules& rules) {
   mma_rules::check_tiles(spec.config, rules);
-  refuse_packed_sequences(spec, rules);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -152,7 +147,7 @@ constexpr KernelKind kBackwardDelta = {
     .tunables = kTunablesOfDelta,
     .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::delta)},
     .runs_on = runs_on,
-    .check = refuse_packed_sequences,
+    .check = [](const KernelSpec&, BrokenRules&) {},
     .check_registers = [](const KernelSpec&, BrokenRules&) {},
     .threads = mma_rules::threads,
     .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },

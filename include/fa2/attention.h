@@ -177,8 +177,8 @@ struct PrecompileOptions {
   int jobs = 0;     ///< compiling threads; 0: one per core
   PrecompileScope scope = PrecompileScope::any_size;
   std::vector<PlanOptions> plans =
-      std::vector<PlanOptions>(1);  ///< of each problem, a plan with each of these
-  bool backward = false;  ///< also their backward, whichever gradients are wanted; packed sequences have none
+      std::vector<PlanOptions>(1);         ///< of each problem, a plan with each of these
+  bool backward = false;                   ///< also their backward, whichever gradients are wanted
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 

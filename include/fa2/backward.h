@@ -23,7 +23,8 @@ enum class Determinism : std::uint8_t { fastest, bitwise };
 /// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
   /// What the forward was called with, and what it left: `o` and `lse`, which is not null, are inputs here. Numbers of
-  /// variants as in the forward; sinks and slopes get no gradient. Its workspace is not looked at.
+  /// variants and tables of sequences as in the forward; sinks and slopes get no gradient. Its workspace is not looked
+  /// at.
   AttentionArgs forward;
 
   const void* d_o = nullptr;  ///< the gradient of O, shaped like O
@@ -31,7 +32,7 @@ struct BackwardArgs {
   const float* d_lse = nullptr;
 
   /// The gradients of Q, K and V, shaped like them: those that the plan computes, the others null. Rows that take no part
-  /// in any score get 0.
+  /// in any score get 0; rows of no sequence keep what they hold.
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;

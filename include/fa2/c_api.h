@@ -285,7 +285,8 @@ typedef struct fa2_backward_args {
   fa2_tensor d_o; /* the gradient of O, shaped like O; any strides */
 
   /* Shaped like Q, K and V: those that the plan computes, the data of the others NULL. Rows must not overlap; slices of
-   * one packed dQKV buffer are fine. Rows that take no part in any score get 0. */
+   * one packed dQKV buffer are fine. Rows that take no part in any score get 0; rows of no sequence keep what they
+   * hold. */
   fa2_tensor dq;
   fa2_tensor dk;
   fa2_tensor dv;
@@ -345,8 +346,8 @@ typedef struct fa2_precompile_options {
   int32_t jobs;          /* compiling threads; 0: one per core */
   int32_t row_alignment; /* FA2_ROWS_...: of the plans that the kernels are for */
   const char* out;       /* the cache directory to fill; NULL: the context's own */
-  int32_t backward; /* 1: also their backward, whichever gradients are wanted; packed sequences have none */
-  int32_t reserved; /* 0 */
+  int32_t backward;      /* 1: also their backward, whichever gradients are wanted */
+  int32_t reserved;      /* 0 */
 } fa2_precompile_options;
 
 #define FA2_PRECOMPILE_OPTIONS_INIT \

@@ -4,6 +4,7 @@
 #include "attention/backward_sums.cuh"
 #include "attention/head_rows.cuh"
 #include "attention/scheduler.cuh"
+#include "attention/tile_sides.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/stmatrix.cuh"
 
@@ -16,7 +17,7 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   using Sums = QuerySums<Config::tile_m, kCols>;
   static_assert(Sums::warpgroups * 4 == Config::warps, "threads are those that summed");
   const AttentionParams& attention = params.attention;
-  const TileCoordinates at = BatchedTiles{attention}.at(ptx::block_index());
+  const TileCoordinates at = BatchedTiles<QuerySide>{{attention}}.at(ptx::block_index());
   const SequenceShape shape = shape_of<Config>(attention, at.batch);
   const i64 head = static_cast<i64>(shape.q_entry) * attention.heads_q + at.head;
   const int warp_row = ptx::warp_index() * 16, tile_row = at.q_tile * Config::tile_m;

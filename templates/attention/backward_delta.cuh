@@ -54,7 +54,9 @@ template <class Config>
 FA2_DEVICE void backward_delta(const BackwardParams& params) {
   constexpr int kLanes = 8;
   const AttentionParams& attention = params.attention;
-  const TileCoordinates at = tiles_of<Config>(attention).at(ptx::block_index());
+  auto tiles = tiles_of<Config>(attention);
+  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(ptx::block_index());
   const SequenceShape shape = shape_of<Config>(attention, at.batch);
   const i64 first_row = shape.q_begin;
   const auto o =

@@ -7,17 +7,10 @@
 #include "attention/head_rows.cuh"
 #include "attention/queries_of_keys.cuh"
 #include "attention/score_gradient.cuh"
+#include "attention/varlen_tiles.cuh"
 #include "tile/gemm.cuh"
 
 namespace fa2 {
-
-/// The tile that a block computes: the first keys are seen by most queries, and come first.
-template <class Config>
-FA2_DEVICE TileCoordinates key_tile_of(const BackwardParams& params, u32 block) {
-  const TileCoordinates found =
-      tile_in_sections(block, params.k_tiles, params.kv_head_count, params.kv_heads_per_section);
-  return {params.k_tiles - 1 - found.q_tile, found.head % params.heads_kv, found.head / params.heads_kv};
-}
 
 /// One warp's rows of dK and dV over every query of a group's heads.
 template <class Config>
@@ -58,9 +51,11 @@ template <class Config>
 FA2_DEVICE void backward_keys(const BackwardParams& params) {
   using Layout = BackwardLayout<Config>;
   const AttentionParams& attention = params.attention;
-  TileCoordinates at = key_tile_of<Config>(params, ptx::block_index());
+  auto tiles = key_tiles_of<Config>(params);
+  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+  TileCoordinates at = tiles.at(ptx::block_index());
   const int kv_head = at.head;
-  const Mask<Config> mask = mask_of<Config>(attention, shape_of<Config>(attention, at.batch));
+  const Mask<Config> mask = mask_of<Config>(attention, uniform_shape_of<Config>(attention, at.batch));
   const SequenceShape& shape = mask.shape;
   const QueriesOfKeys<Config> queries{mask};
   const int tile_row = at.q_tile * Config::tile_m;

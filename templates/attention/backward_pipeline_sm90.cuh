@@ -4,6 +4,7 @@
 #include "attention/backward_layout_sm90.cuh"
 #include "attention/pipeline_sm90.cuh"
 #include "attention/queries_of_keys.cuh"
+#include "attention/varlen_tiles.cuh"
 
 namespace fa2 {
 
@@ -45,11 +46,7 @@ struct KeyWork {
 
 template <class Config>
 FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) {
-  const TileCoordinates found =
-      tile_in_sections(block, params.k_tiles, params.kv_head_count, params.kv_heads_per_section);
-  // The first keys are seen by most queries, and come first.
-  const TileCoordinates at{params.k_tiles - 1 - found.q_tile, found.head % params.heads_kv,
-                           found.head / params.heads_kv};
+  const TileCoordinates at = key_tiles_of<Config>(params).at(block);
   const QueriesOfKeys<Config> queries{
       mask_of<Config>(params.attention, shape_of<Config>(params.attention, at.batch))};
   return {at, queries, key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m),

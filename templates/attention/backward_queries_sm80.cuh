@@ -37,8 +37,10 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
   using Layout = BackwardLayout<Config>;
   constexpr int kM = Config::tile_m / (16 * Config::warps);
   const AttentionParams& attention = params.attention;
-  const TileCoordinates at = tiles_of<Config>(attention).at(ptx::block_index());
-  const Mask<Config> mask = mask_of<Config>(attention, shape_of<Config>(attention, at.batch));
+  auto tiles = tiles_of<Config>(attention);
+  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(ptx::block_index());
+  const Mask<Config> mask = mask_of<Config>(attention, uniform_shape_of<Config>(attention, at.batch));
   const SequenceShape& shape = mask.shape;
   const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, shape, at);
   const int tile_row = at.q_tile * Config::tile_m, warp_row = ptx::warp_index() * 16 * kM;

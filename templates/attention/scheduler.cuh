@@ -6,6 +6,7 @@
 
 namespace fa2 {
 
+/// Of a tile of queries; where rows are keys, of a tile of keys and a key/value head.
 struct TileCoordinates {
   int q_tile;  ///< below 0: there is no tile
   int head;    ///< query head
@@ -29,17 +30,19 @@ FA2_DEVICE TileCoordinates tile_in_sections(u32 tile, int q_tiles, int head_coun
           first_head + static_cast<int>(in_section % heads), 0};
 }
 
-/// The tiles of a batch whose sequences are equally long: heads of every entry make up the sections.
+/// The tiles of a batch whose sequences are equally long: heads of every entry make up the sections. `Side`: see
+/// tile_sides.cuh.
+template <class Side>
 struct BatchedTiles {
-  const AttentionParams& params;
+  Side side;
 
   FA2_DEVICE u32 count() const {
-    return static_cast<u32>(params.q_tiles) * static_cast<u32>(params.head_count);
+    return static_cast<u32>(side.tiles()) * static_cast<u32>(side.head_count());
   }
   FA2_DEVICE TileCoordinates at(u32 tile) const {
     const TileCoordinates found =
-        tile_in_sections(tile, params.q_tiles, params.head_count, params.heads_per_section);
-    return {found.q_tile, found.head % params.heads_q, found.head / params.heads_q};
+        tile_in_sections(tile, side.tiles(), side.head_count(), side.heads_per_section());
+    return {Side::in_order(found.q_tile, side.tiles()), found.head % side.heads(), found.head / side.heads()};
   }
 };
 

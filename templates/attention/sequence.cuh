@@ -3,6 +3,7 @@
 
 #include "attention/params.cuh"
 #include "attention/scheduler.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/keywords.cuh"
 #include "ptx/memory.cuh"
 
@@ -61,6 +62,16 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
   return shape_of<Config>(
       params, batch, span_of(tables.cu_seqlens_q, tables.seqused_q, batch, tables.total_q, params.seqlen_q),
       span_of(tables.cu_seqlens_k, tables.seqused_k, batch, tables.total_k, params.seqlen_k));
+}
+
+/// Of a batch entry that is the same in every lane, and known to be: what follows from it stays in uniform registers.
+template <class Config>
+FA2_DEVICE SequenceShape uniform_shape_of(const AttentionParams& params, int batch) {
+  const SequenceShape shape = shape_of<Config>(params, batch);
+  if constexpr (!Config::varlen) return shape;
+  const auto uniform = [](int value) { return ptx::shfl_idx(value, 0); };
+  return {uniform(shape.seqlen_q), uniform(shape.seqlen_k), uniform(shape.rows),   uniform(shape.q_entry),
+          uniform(shape.k_entry),  uniform(shape.q_begin),  uniform(shape.k_begin)};
 }
 
 /// A tile and the sequence it is of.

@@ -91,7 +91,7 @@ struct TileFollower {
  private:
   FA2_DEVICE SequenceTile followed() const {
     if constexpr (announces_tiles<Config>) return heard();
-    const BatchedTiles tiles{params.attention};
+    const BatchedTiles<QuerySide> tiles{{params.attention}};
     if (tile >= tiles.count()) return {kNoTile, {}};
     const TileCoordinates at = tiles.at(tile);
     return {at, shape_of<Config>(params.attention, at.batch)};

@@ -1,38 +1,62 @@
 // FA2_CHECK=1, and the interpreter without it: what tables of sequences hold is judged before a launch.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
+#include <fa2/backward.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
-#include "../support/gpu_attention.h"
+#include "../support/gpu_backward.h"
 
 using namespace fa2;
 using namespace fa2::test;
 
 namespace {
 
-/// Batched sequences, as many rows of which count as a table says.
-class UsedRows {
- public:
-  UsedRows() {
-    call.randomize(1);
-    call.args.seqused_q = static_cast<const std::int32_t*>(table_.data());
-  }
+constexpr AttentionProblem kProblem{
+    .head_dim = 64, .varlen = true, .batch = 3, .seqlen_q = 20, .seqlen_k = 30};
 
+/// How many rows of each batched sequence count.
+class UsedTable {
+ public:
+  const std::int32_t* data() const { return static_cast<const std::int32_t*>(table_.data()); }
   void set(const std::vector<std::int32_t>& used) { table_.upload(used.data(), table_.size()); }
   /// To -1, once `stream` comes to it.
   void break_all(Stream stream) { table_.fill(0xff, stream); }
 
-  GuardedCall call{{.head_dim = 64, .varlen = true, .batch = 3, .seqlen_q = 20, .seqlen_k = 30}};
-
  private:
   DeviceBuffer table_{3 * sizeof(std::int32_t)};
 };
+
+struct UsedRows : UsedTable {
+  UsedRows() {
+    call.randomize(1);
+    call.args.seqused_q = data();
+  }
+
+  GuardedCall call{kProblem};
+};
+
+/// Contexts that are made while it lives read tables before each launch; the interpreter's do anyway.
+class ScopedCheck {
+ public:
+  ScopedCheck() {
+    if (device_under_test() != kInterpreterDevice) setenv("FA2_CHECK", "1", 1);
+  }
+  ~ScopedCheck() { unsetenv("FA2_CHECK"); }
+  ScopedCheck(const ScopedCheck&) = delete;
+  ScopedCheck& operator=(const ScopedCheck&) = delete;
+};
+
+bool is_untouched(const reference::Tensor& gradient) {
+  return std::ranges::all_of(gradient.values, [](float x) { return std::isnan(x); });
+}
 
 void expect_refused(Context& context, const UsedRows& rows, const char* message, Stream stream = nullptr) {
   CHECK_THROWS_WITH_AS(context.attention(rows.call.problem, rows.call.args, stream),
@@ -45,9 +69,8 @@ void expect_refused(Context& context, const UsedRows& rows, const char* message,
 TEST_CASE("checked tables: what is wrong in them is told before anything is written") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  if (device_under_test() != kInterpreterDevice) setenv("FA2_CHECK", "1", 1);
+  const ScopedCheck check;
   Context context(untuned());
-  unsetenv("FA2_CHECK");
   UsedRows rows;
   rows.set({0, 20, 21});
   expect_refused(context, rows, "seqused_q[2] = 21, must be in 0..20, the length of its sequence");
@@ -57,4 +80,25 @@ TEST_CASE("checked tables: what is wrong in them is told before anything is writ
   rows.set({0, 20, 1});
   CHECK_NOTHROW(context.attention(rows.call.problem, rows.call.args, stream.get()));
   stream.synchronize();
+}
+
+TEST_CASE("checked tables: a backward tells what is wrong in them before anything is written") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const ScopedCheck check;
+  Context context(untuned());
+  UsedTable used;
+  const GuardedBackward call(kProblem);
+  BackwardArgs args = call.args();
+  args.forward.seqused_k = used.data();
+  used.set({30, 31, 0});
+  CHECK_THROWS_WITH_AS(context.attention_backward(kProblem, args),
+                       doctest::Contains("seqused_k[1] = 31, must be in 0..30, the length of its sequence"),
+                       InvalidRequest);
+  CHECK(is_untouched(call.dq()));
+  CHECK(is_untouched(call.dk()));
+  CHECK(call.stray_writes().empty());
+  used.set({30, 30, 30});
+  context.attention_backward(kProblem, args);
+  expect_gradients(call);
 }

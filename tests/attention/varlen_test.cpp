@@ -37,24 +37,6 @@ const std::vector<std::string> kConfigs90 = {
     "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1",
     "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=0,overlap=1"};
 
-/// 1 .. 9 and again, of more sequences than a warp has lanes.
-std::vector<std::int32_t> many(std::int32_t first) {
-  std::vector<std::int32_t> lengths;
-  for (std::int32_t b = 0; b < 34; ++b) lengths.push_back((first + 5 * b) % 9 + 1);
-  return lengths;
-}
-
-/// Around tiles of 64, one long among short ones, many, empty ones, as many queries as keys and not.
-const std::vector<Lengths> kMixes = {Lengths({1}),
-                                     Lengths({0, 5, 0}),
-                                     Lengths({63, 64, 65}),
-                                     Lengths({3, 1, 200, 2, 7, 5, 1}),
-                                     Lengths(many(0)),
-                                     {{5, 70, 3, 20, 0, 33}, {0, 10, 90, 128, 8, 33}},
-                                     {many(2), many(7)},
-                                     Lengths({129, 0, 127}),
-                                     {{1, 1, 1, 1}, {130, 64, 0, 17}}};
-
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40}, {128, 128}, {64, 32}};
 constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {4, 1}, {2, 2}};
@@ -99,18 +81,6 @@ GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Pac
   return call;
 }
 
-/// Numbers of the variants, other ones for other `i`.
-void vary_numbers(GuardedCall& call, std::size_t i) {
-  if (i % 4 == 1) call.args.softmax_scale = -0.3f;
-  if (call.problem.alibi && i % 2 == 1) {
-    call.args.alibi_slopes_per_batch = true;
-    const auto count = static_cast<std::size_t>(call.problem.batch * call.problem.heads_q);
-    call.slopes.clear();
-    for (std::size_t n = 0; n < count; ++n) call.slopes.push_back(static_cast<float>(n % 7) * 0.1f - 0.2f);
-  }
-  call.upload();
-}
-
 /// Each kernel that the pairs ask for, on two mixes of lengths and as many packings.
 void expect_contracts(const std::vector<std::string>& configs) {
   std::size_t i = 0;
@@ -120,10 +90,12 @@ void expect_contracts(const std::vector<std::string>& configs) {
     Context context(pinned(configs[c[0]], problem));
     for (std::size_t n = 0; n < 2; ++n, ++i) {
       std::tie(problem.heads_q, problem.heads_kv) = kHeads[(i + i / 9) % std::size(kHeads)];
-      GuardedCall call = call_of(problem, kMixes[i % kMixes.size()], kPackings[i % 4],
+      const std::size_t mix = i % length_mixes().size();
+      GuardedCall call = call_of(problem, length_mixes()[mix], kPackings[i % 4],
                                  i / 4 % 2 == 0 ? guarded_bshd : guarded_bhsd);
       vary_numbers(call, i);
-      INFO(configs[c[0]], ", mix ", i % kMixes.size());
+      call.upload();
+      INFO(configs[c[0]], ", mix ", mix);
       run_and_expect_contract(context, call);
     }
   }
@@ -191,7 +163,7 @@ TEST_CASE("varlen: rows that are aligned to one element only") {
   problem.head_dim = 24;
   Context context(pinned(kConfigs80[0], problem));
   for (const Packing packing : kPackings) {
-    const GuardedCall call = call_of(problem, kMixes[5], packing, misaligned);
+    const GuardedCall call = call_of(problem, length_mixes()[5], packing, misaligned);
     run_and_expect_contract(context, call);
   }
 }
@@ -207,7 +179,7 @@ TEST_CASE("varlen computes the bits of batched attention of each sequence") {
     if (i % 2 == 1) problem.window_left = 30;
     problem.alibi = i % 2 == 0;
     Context context(pinned(config, problem));
-    const GuardedCall call = call_of(problem, kMixes[i % 2 == 0 ? 7 : 8], kPackings[i % 4]);
+    const GuardedCall call = call_of(problem, length_mixes()[i % 2 == 0 ? 7 : 8], kPackings[i % 4]);
     context.attention(call.problem, call.args);
     for (std::size_t b = 0; b < call.sequences().size(); ++b) {
       INFO("sequence ", b);

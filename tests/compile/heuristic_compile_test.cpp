@@ -93,7 +93,7 @@ std::vector<KernelSource> backward_kernels() {
         PlannedProblem p =
             square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none, 4096);
         if (i % 3 == 0) p.window_left = 1024;
-        p.softcap = i % 4 == 1, p.alibi = i % 5 == 2;
+        p.softcap = i % 4 == 1, p.alibi = i % 5 == 2, p.varlen = i % 7 < 3;
         const auto choices = backward_choices(p, pass, arch);
         if (!choices.empty()) kernels.add(p, choices.front().config, arch);
         ++i;

@@ -88,6 +88,24 @@ TEST_CASE("bad tables of lengths write rows of sequences, cut at the tensor's en
   }
 }
 
+TEST_CASE("bad tables of lengths write gradients of sequences' rows, and nothing else") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const Lengths good({30, 50, 20});
+  const AttentionProblem problem = with_lengths(plain(), good, Packing::packed);
+  Context context(untuned());
+  GuardedBackward call(problem);
+  for (const SequenceTables& bad : kBadTables) {
+    call.forward.tables = bad;
+    call.upload();
+    context.attention_backward(problem, call.args());
+    CHECK(call.stray_writes().empty());
+  }
+  set_lengths(call.forward, good, Packing::packed);
+  call.upload();
+  run_and_expect_gradients(context, call);
+}
+
 TEST_CASE("one captured graph serves any lengths in the same tables") {
   if (cannot_run()) return;
   const ScopedContext current(0);

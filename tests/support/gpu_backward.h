@@ -68,6 +68,8 @@ class GuardedBackward {
   std::size_t allocation_of(std::size_t gradient) const { return layouts_.is_packed ? 0 : gradient; }
   const Layout& layout_of(std::size_t gradient) const;
   bool is_wanted(std::size_t gradient) const;
+  /// Whether a row of it is of a sequence.
+  bool has_rows(std::size_t gradient) const;
   void* pointer_to(std::size_t gradient) const;
   reference::Tensor gradient(std::size_t gradient) const;
   /// Calls body(index of its first element in its allocation) for every row that is written.

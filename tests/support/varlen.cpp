@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace fa2::test {
 namespace {
@@ -24,6 +25,17 @@ std::vector<std::int32_t> borders(const std::vector<std::int32_t>& lengths, Pack
   return all;
 }
 
+/// 1 .. 9 and again, of more sequences than a warp has lanes.
+std::vector<std::int32_t> many(std::int32_t first) {
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t b = 0; b < 34; ++b) lengths.push_back((first + 5 * b) % 9 + 1);
+  return lengths;
+}
+
+bool is_in(const reference::SequenceRows& rows, std::int64_t entry, std::int64_t r) {
+  return entry == rows.entry && r >= rows.begin && r < rows.begin + rows.count;
+}
+
 /// NaN where `seen(entry, row)` is false.
 template <class Seen>
 void poison_rows(reference::Tensor& tensor, const Seen& seen) {
@@ -32,6 +44,13 @@ void poison_rows(reference::Tensor& tensor, const Seen& seen) {
       if (!seen(entry, r)) poison(tensor, {entry, r, 1});
     }
   }
+}
+
+/// Of a tensor that is shaped like Q or O.
+void poison_queries(reference::Tensor& tensor, const std::vector<reference::Sequence>& sequences) {
+  poison_rows(tensor, [&](std::int64_t entry, std::int64_t r) {
+    return std::ranges::any_of(sequences, [&](const auto& s) { return is_in(s.q, entry, r); });
+  });
 }
 
 bool is_key_seen(const AttentionProblem& alone, std::int64_t j) {
@@ -64,6 +83,28 @@ void set_lengths(GuardedCall& call, const Lengths& lengths, Packing packing) {
   if (packing != Packing::packed) call.tables.seqused_k = lengths.k;
 }
 
+const std::vector<Lengths>& length_mixes() {
+  static const std::vector<Lengths> kMixes = {Lengths({1}),
+                                              Lengths({0, 5, 0}),
+                                              Lengths({63, 64, 65}),
+                                              Lengths({3, 1, 200, 2, 7, 5, 1}),
+                                              Lengths(many(0)),
+                                              {{5, 70, 3, 20, 0, 33}, {0, 10, 90, 128, 8, 33}},
+                                              {many(2), many(7)},
+                                              Lengths({129, 0, 127}),
+                                              {{1, 1, 1, 1}, {130, 64, 0, 17}}};
+  return kMixes;
+}
+
+void vary_numbers(GuardedCall& call, std::size_t i) {
+  if (i % 4 == 1) call.args.softmax_scale = -0.3f;
+  if (!call.problem.alibi || i % 2 == 0) return;
+  call.args.alibi_slopes_per_batch = true;
+  call.slopes.clear();
+  for (std::int64_t n = 0; n < call.problem.batch * call.problem.heads_q; ++n)
+    call.slopes.push_back(static_cast<float>(n % 7) * 0.1f - 0.2f);
+}
+
 void poison(reference::Tensor& tensor, const reference::SequenceRows& rows) {
   for (std::int64_t h = 0; h < tensor.heads; ++h) {
     for (std::int64_t r = rows.begin; r < rows.begin + rows.count; ++r) {
@@ -75,12 +116,7 @@ void poison(reference::Tensor& tensor, const reference::SequenceRows& rows) {
 
 void poison_unseen(GuardedCall& call) {
   const std::vector<reference::Sequence> sequences = call.sequences();
-  const auto is_in = [](const reference::SequenceRows& rows, std::int64_t entry, std::int64_t r) {
-    return entry == rows.entry && r >= rows.begin && r < rows.begin + rows.count;
-  };
-  poison_rows(call.q, [&](std::int64_t entry, std::int64_t r) {
-    return std::ranges::any_of(sequences, [&](const auto& s) { return is_in(s.q, entry, r); });
-  });
+  poison_queries(call.q, sequences);
   for (reference::Tensor* tensor : {&call.k, &call.v}) {
     poison_rows(*tensor, [&](std::int64_t entry, std::int64_t r) {
       return std::ranges::any_of(sequences, [&](const reference::Sequence& s) {
@@ -88,6 +124,16 @@ void poison_unseen(GuardedCall& call) {
       });
     });
   }
+}
+
+void poison_unseen(GuardedBackward& call) {
+  poison_unseen(call.forward);
+  const std::vector<reference::Sequence> sequences = call.forward.sequences();
+  poison_queries(call.d_o, sequences);
+  if (call.d_lse.empty()) return;
+  reference::Tensor d_lse{call.d_o.batch, call.d_o.heads, call.d_o.rows, 1, std::move(call.d_lse)};
+  poison_queries(d_lse, sequences);
+  call.d_lse = std::move(d_lse.values);
 }
 
 }  // namespace fa2::test

@@ -1,10 +1,12 @@
 // Calls of sequences with lengths of their own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "gpu_attention.h"
+#include "gpu_backward.h"
 
 namespace fa2::test {
 
@@ -32,9 +34,17 @@ AttentionProblem with_lengths(AttentionProblem problem, const Lengths& lengths, 
 /// Tables of these lengths, to be uploaded, for a call that has room for them.
 void set_lengths(GuardedCall& call, const Lengths& lengths, Packing packing);
 
+/// Around tiles of 64, one long among short ones, more than a warp has lanes, empty ones, as many queries as keys and not.
+const std::vector<Lengths>& length_mixes();
+
+/// Numbers of the variants, other ones for other `i`. To be uploaded.
+void vary_numbers(GuardedCall& call, std::size_t i);
+
 /// NaN in every row that no query looks at: those of no sequence, and keys and values that no query of their own
 /// sequence sees. To be uploaded.
 void poison_unseen(GuardedCall& call);
+/// Of a backward's dO and dLSE too: those of no sequence.
+void poison_unseen(GuardedBackward& call);
 
 /// NaN in these rows of every head.
 void poison(reference::Tensor& tensor, const reference::SequenceRows& rows);

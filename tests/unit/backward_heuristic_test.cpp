@@ -116,10 +116,18 @@ TEST_CASE("backward heuristic: dK and dV are computed together up to head dim 12
   }
 }
 
-TEST_CASE("backward heuristic: nothing computes packed sequences") {
-  PlannedProblem p = problem_of(64, 64);
-  p.varlen = true;
-  for (const KernelPass pass : kPasses) CHECK(backward_choices(p, pass, some_gpu().arch).empty());
+TEST_CASE("backward heuristic: packed sequences have the kernels of batched ones") {
+  for (const std::int32_t dim : {64, 128, 256}) {
+    const PlannedProblem batched = problem_of(dim, dim);
+    PlannedProblem packed = batched;
+    packed.varlen = true, packed.total_q = packed.total_k = 1000;
+    for (const KernelPass pass : kPasses) {
+      const auto expected = backward_choices(batched, pass, some_gpu().arch),
+                 choices = backward_choices(packed, pass, some_gpu().arch);
+      REQUIRE(choices.size() == expected.size());
+      for (std::size_t i = 0; i < choices.size(); ++i) CHECK(choices[i].config == expected[i].config);
+    }
+  }
 }
 
 TEST_CASE("a pinned config of the backward is that of its pass alone") {

@@ -130,6 +130,27 @@ TEST_CASE("backward steps: one block for each tile of queries or of keys, of eac
   }
 }
 
+TEST_CASE("backward steps: packed sequences have as many tiles of a side as there can be") {
+  AttentionProblem p = causal_gqa();
+  p.varlen = true;
+  p.batch = 64;
+  CHECK(grid_of(p, KernelPass::dq, 64) == 16 * 64 * 32);  // batched: each may be the longest
+  CHECK(grid_of(p, KernelPass::dk_dv, 64) == 63 * 64 * 8);
+  p.total_q = 6400, p.total_k = 100000;
+  for (const KernelPass pass : {KernelPass::delta, KernelPass::dq})
+    CHECK(grid_of(p, pass, 64) == (6400 / 64 + 64) * 32);  // each may end inside a tile
+  for (const KernelPass pass : {KernelPass::dk_dv, KernelPass::dk, KernelPass::dv})
+    CHECK(grid_of(p, pass, 128) == (100000 / 128 + 64) * 8);
+  p.seqlen_k = 128;
+  CHECK(grid_of(p, KernelPass::dk_dv, 128) == 64 * 8);  // of the longest that a sequence may be, no more
+  const BackwardParams params = constants_of(p, KernelPass::dk_dv);
+  CHECK(params.attention.sequences.total_q == 6400);
+  CHECK(params.attention.sequences.total_k == 100000);
+  CHECK(params.attention.sequences.batch == 64);
+  CHECK(params.heads_kv == 8);
+  CHECK(params.kv_heads_per_section == 8);  // of one sequence
+}
+
 TEST_CASE("backward steps: parameters tell tiles and heads of both sides") {
   const BackwardParams keys = constants_of(causal_gqa(), KernelPass::dk_dv, 128);
   CHECK(keys.k_tiles == 32);
@@ -221,8 +242,9 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
 }
 
 TEST_CASE("backward steps: each uses what it reads, and writes its own gradients alone") {
-  CHECK(uses_of(KernelPass::delta) == "o:read d_o:read d_lse:read");
-  const std::string inputs = "q:read k:read v:read lse:read d_o:read alibi_slopes:read sinks:read ";
+  const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
+  CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read");
+  const std::string inputs = tables + "q:read k:read v:read lse:read d_o:read alibi_slopes:read sinks:read ";
   CHECK(uses_of(KernelPass::dq) == inputs + "dq:write");
   CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");
@@ -242,6 +264,11 @@ TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in w
   CHECK(delta_bytes(p) == 0);
   p.batch = 1 << 20, p.heads_q = 64, p.seqlen_q = 1 << 10;
   CHECK(delta_bytes(p) == std::size_t{1} << 38);
+  p = causal_gqa();
+  p.varlen = true;
+  CHECK(delta_bytes(p) == 4 * 2 * 32 * 1000);
+  p.total_q = 1300;  // (heads_q, total_q)
+  CHECK(delta_bytes(p) == 4 * 32 * 1300);
 }
 
 TEST_CASE("backward steps: one writes delta, others read it, and dV alone does without") {

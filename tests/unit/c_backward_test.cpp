@@ -157,9 +157,10 @@ TEST_CASE("c backward: what is wrong with the problem, the arguments and their s
     CHECK(says(part));
   }
   problem.varlen = 1;
+  problem.total_k = 16;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("reserved = 1"));
-  CHECK(says("there is no backward of packed sequences yet"));
+  CHECK(says("cu_seqlens_k = null"));
   problem.struct_size = 1;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = a struct with struct_size 1"));

@@ -220,13 +220,37 @@ TEST_CASE("validate backward: a plan may be promised what holds of the gradients
         RowAlignment::bytes16);
 }
 
-TEST_CASE("validate backward: packed sequences have none yet") {
-  AttentionProblem p = problem();
-  CHECK(violations_of_backward(p).empty());
-  p.varlen = true;
-  const std::vector<Violation> found = violations_of_backward(p);
-  REQUIRE(found.size() == 1);
-  CHECK(to_string(found[0]) == "varlen = true, must be false: there is no backward of packed sequences yet");
+TEST_CASE("validate backward: gradients of packed tensors are packed") {
+  const auto packed = [](const std::function<void(Request&)>& change) {
+    return broken([&](Request& r) {
+      AttentionProblem p = problem();
+      p.varlen = true;
+      p.total_q = 40, p.total_k = 80;
+      r.problem = {p, {}};
+      r.args = backward_arguments(p);
+      r.args.forward.cu_seqlens_q = r.args.forward.cu_seqlens_k =
+          static_cast<const std::int32_t*>(test::at(std::uintptr_t{13} << 34));
+      change(r);
+    });
+  };
+  CHECK(packed([](Request&) {}) == "");
+  CHECK(packed([](Request& r) { r.args.forward.cu_seqlens_k = nullptr; }) == "cu_seqlens_k: null");
+  CHECK(packed([](Request& r) { r.args.dq_strides.batch = r.args.d_o_strides.batch = 3; }) == "");
+  CHECK(packed([](Request& r) { r.args.dk_strides.row = 8; }) == "dk_strides.row: 8");
+  // LSE and its gradient are (heads_q, total_q): what comes after 4 * 40 floats is another's.
+  const auto behind_lse = [](Request& r, std::ptrdiff_t floats) {
+    r.args.dv = const_cast<float*>(r.args.d_lse) + floats;
+  };
+  CHECK(packed([&](Request& r) { behind_lse(r, 4 * 40); }) == "");
+  CHECK(packed([&](Request& r) { behind_lse(r, 4 * 40 - 4); }).starts_with("dv: "));
+  // The last row of dK is the last of all sequences.
+  const std::ptrdiff_t bytes = 80 * 2 * 64 * 2;
+  const auto before_dv = [](Request& r, std::ptrdiff_t n) { r.args.dk = static_cast<char*>(r.args.dv) - n; };
+  CHECK(packed([&](Request& r) { before_dv(r, bytes); }) == "");
+  CHECK(packed([&](Request& r) { before_dv(r, bytes - 16); }).starts_with("dv: "));
+  CHECK(packed([](Request& r) {
+          r.args.dk = const_cast<std::int32_t*>(r.args.forward.cu_seqlens_q);
+        }).starts_with("dk: "));
 }
 
 TEST_CASE("validate backward: the grid of the smallest tile of keys fits one launch") {
@@ -247,6 +271,20 @@ TEST_CASE("validate backward: the grid of the smallest tile of keys fits one lau
   CHECK(violations_of_backward(p).size() == 1);
 }
 
+TEST_CASE("validate backward: tiles of packed keys fit one launch, each of which may end inside one") {
+  AttentionProblem p = problem();
+  p.varlen = true;
+  p.seqlen_k = 1 << 30;
+  p.total_k = 1600;
+  p.batch = (std::int64_t{1} << 30) - 101;
+  CHECK(violations_of_backward(p).empty());
+  p.batch += 1;
+  CHECK(fields(violations_of_backward(p)) == "heads_kv * (total_k / 16 + batch): 2 * (100 + 1073741724)");
+  p.total_k = 0;
+  CHECK(fields(violations_of_backward(p)) ==
+        "batch * heads_kv * ceil(seqlen_k / 16): 1073741724 * 2 * 67108864");
+}
+
 TEST_CASE("validate backward: a context refuses problems and calls before it compiles anything") {
   const TemporaryDirectory cache;
   ContextOptions options;
@@ -259,9 +297,8 @@ TEST_CASE("validate backward: a context refuses problems and calls before it com
   CHECK_THROWS_WITH_AS(context.attention_backward(p, args), doctest::Contains("must not overlap o"),
                        InvalidRequest);
   p.varlen = true;
-  CHECK_THROWS_WITH_AS(context.attention_backward(p, args), doctest::Contains("varlen = true"),
-                       InvalidRequest);
-  CHECK_THROWS_WITH_AS(context.backward_plan(p, -1, {}, {}), doctest::Contains("varlen = true"),
+  p.total_q = 100;
+  CHECK_THROWS_WITH_AS(context.attention_backward(p, args), doctest::Contains("cu_seqlens_q = null"),
                        InvalidRequest);
   p.head_dim = 7;
   CHECK_THROWS_WITH_AS(context.backward_plan(p, -1, {}, {}), doctest::Contains("head_dim = 7"),
