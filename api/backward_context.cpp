@@ -16,10 +16,14 @@ namespace fa2 {
 namespace {
 
 /// @throws InvalidRequest with all that is wrong with the problem, its options, and of it for a backward.
-void require_valid_backward(const PlannedProblem& problem) {
+void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients = {}) {
   std::vector<Violation> found = violations_of(problem);
-  if (found.empty()) found = violations_of_backward(problem);
+  if (found.empty()) found = violations_of_backward(problem, gradients);
   if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
+bool needs_delta(const Gradients& gradients) {
+  return gradients.dq || gradients.dk || gradients.d_sinks;
 }
 
 /// In the order of their launches.
@@ -27,7 +31,7 @@ std::vector<KernelPass> passes_of(const PlannedProblem& problem, const Gradients
                                   const ConfigChooser& chooser, const Target& target) {
   const auto can = [&](KernelPass pass) { return !chooser.choose_backward(problem, pass, target).empty(); };
   std::vector<KernelPass> passes;
-  if (gradients.dq || gradients.dk) passes.push_back(KernelPass::delta);
+  if (needs_delta(gradients)) passes.push_back(KernelPass::delta);
   if (gradients.dq && gradients.dk && gradients.dv && gradients.determinism == Determinism::fastest &&
       can(KernelPass::dq_dk_dv)) {
     passes.insert(passes.end(), {KernelPass::dq_dk_dv, KernelPass::dq_convert});
@@ -40,6 +44,7 @@ std::vector<KernelPass> passes_of(const PlannedProblem& problem, const Gradients
       if (gradients.dv) passes.push_back(KernelPass::dv);
     }
   }
+  if (gradients.d_sinks) passes.push_back(KernelPass::d_sinks);
   std::erase_if(passes, [&](KernelPass pass) { return !has_tiles(problem, pass); });
   return passes;
 }
@@ -90,7 +95,7 @@ BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, in
     }));
     if (pass == KernelPass::dq_dk_dv) scratch = scratch_for(problem, built.back().config);
   }
-  if (gradients.dq || gradients.dk) plan->scratch_bytes = scratch.bytes(problem);
+  if (needs_delta(gradients)) plan->scratch_bytes = scratch.bytes(problem);
   for (BuiltKernel& step : built)
     plan->steps.push_back(backward_step(problem, step.config, std::move(step.kernel), scratch));
   return BackwardPlan(std::move(plan));
@@ -120,7 +125,7 @@ void Context::attention_backward(const AttentionProblem& problem, const Backward
 BackwardPlan Context::backward_plan(const AttentionProblem& problem, int device, const Gradients& gradients,
                                     const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
-  require_valid_backward(planned);
+  require_valid_backward(planned, gradients);
   return impl_->backward_plan(planned.normalized(), device == -1 ? current_device() : device, gradients, "");
 } catch (...) {
   rethrow_as_error();

@@ -209,6 +209,7 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   args.dq = from->dq.data;
   args.dk = from->dk.data;
   args.dv = from->dv.data;
+  args.d_sinks = from->d_sinks;
   args.d_o_strides = strides_of(from->d_o);
   args.dq_strides = strides_of(from->dq);
   args.dk_strides = strides_of(from->dk);
@@ -218,10 +219,13 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
 }
 
 Gradients gradients_of(std::int32_t flags, Found& found) {
-  if (flags < 0 || flags > FA2_ALL_GRADIENTS)
+  if (flags < 0 || flags > (FA2_ALL_GRADIENTS | FA2_D_SINKS))
     found.push_back({"gradients", fmt::format("{}", flags),
-                     "must be FA2_DQ (1), FA2_DK (2), FA2_DV (4) or a sum of them"});
-  return {.dq = (flags & FA2_DQ) != 0, .dk = (flags & FA2_DK) != 0, .dv = (flags & FA2_DV) != 0};
+                     "must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them"});
+  return {.dq = (flags & FA2_DQ) != 0,
+          .dk = (flags & FA2_DK) != 0,
+          .dv = (flags & FA2_DV) != 0,
+          .d_sinks = (flags & FA2_D_SINKS) != 0};
 }
 
 ContextOptions options_of(const fa2_context_options* pointer) {

@@ -49,7 +49,7 @@ struct BackwardKey {
 struct BackwardKeyHash {
   std::size_t operator()(const BackwardKey& key) const {
     const Gradients& g = key.gradients;
-    return PlanKeyHash{}(key.plan) * 8 + g.dq * 4u + g.dk * 2u + g.dv;
+    return PlanKeyHash{}(key.plan) * 16 + g.d_sinks * 8u + g.dq * 4u + g.dk * 2u + g.dv;
   }
 };
 

@@ -43,7 +43,8 @@ std::vector<KernelConfig> fused_configs(const PlannedProblem& problem) {
 /// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
 /// (docs/kernel-notes.md). A large one is no worse than two that load without a second stage.
 std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
-  if (pass == KernelPass::delta) return {default_config(80, static_cast<std::int32_t>(pass))};
+  if (pass == KernelPass::delta || pass == KernelPass::d_sinks)
+    return {default_config(80, static_cast<std::int32_t>(pass))};
   if (pass == KernelPass::dq_dk_dv) return fused_configs(problem);
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;

@@ -35,11 +35,11 @@ struct RenderedConstant {
 enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90 };
 
 /// The values of KernelConfig::pass.
-enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert };
+enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv, d_sinks, dq_dk_dv, dq_convert };
 
-inline constexpr KernelPass kBackwardPasses[] = {KernelPass::delta,     KernelPass::dq, KernelPass::dk_dv,
-                                                 KernelPass::dk,        KernelPass::dv, KernelPass::dq_dk_dv,
-                                                 KernelPass::dq_convert};
+inline constexpr KernelPass kBackwardPasses[] = {
+    KernelPass::delta, KernelPass::dq,      KernelPass::dk_dv,    KernelPass::dk,
+    KernelPass::dv,    KernelPass::d_sinks, KernelPass::dq_dk_dv, KernelPass::dq_convert};
 
 /// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
 /// of `tunables`, except for `check`.

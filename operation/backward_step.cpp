@@ -48,6 +48,7 @@ void add_call(BackwardParams& params, const Call& call) {
   params.dq = args.dq;
   params.dk = args.dk;
   params.dv = args.dv;
+  params.d_sinks = args.d_sinks;
   params.d_o_strides = ref(args.d_o_strides);
   params.dq_strides = ref(args.dq_strides);
   params.dk_strides = ref(args.dk_strides);
@@ -79,9 +80,14 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
     uses.push_back({Role::dq, Access::write});
     return uses;
   }
-  add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o});
+  if (pass == KernelPass::d_sinks) {
+    add_reads(uses, {Role::lse});
+  } else {
+    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o});
+  }
   for (std::size_t i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
     uses.push_back({static_cast<Role>(i), Access::read});
+  if (pass == KernelPass::d_sinks) uses.push_back({Role::d_sinks, Access::write});
   if (pass == KernelPass::dq) uses.push_back({Role::dq, Access::write});
   if (owns_keys(pass) && pass != KernelPass::dv) uses.push_back({Role::dk, Access::write});
   if (owns_keys(pass) && pass != KernelPass::dk) uses.push_back({Role::dv, Access::write});
@@ -91,6 +97,16 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
 Access access_of_scratch(KernelPass pass) {
   if (pass == KernelPass::delta) return Access::write;
   return pass == KernelPass::dq_dk_dv ? Access::read_write : Access::read;
+}
+
+/// A head's sum is one block's.
+std::int64_t most_blocks(const AttentionProblem& p, const KernelConfig& config,
+                         const BackwardParams& constants) {
+  const KernelPass pass = pass_of(config);
+  if (constants.statistic_count > 0 && pass == KernelPass::delta)
+    return std::int64_t{constants.attention.q_tiles} * constants.attention.head_count;
+  if (pass == KernelPass::d_sinks) return p.heads_q;
+  return owns_keys(pass) ? most_key_tiles(p, config) : most_query_tiles(p, config);
 }
 
 }  // namespace
@@ -115,6 +131,7 @@ BackwardScratch scratch_for(const AttentionProblem& p, const KernelConfig& summi
 }
 
 bool has_tiles(const AttentionProblem& p, KernelPass pass) {
+  if (pass == KernelPass::d_sinks) return p.batch > 0;
   return p.batch > 0 && (owns_keys(pass) ? p.seqlen_k : p.seqlen_q) > 0;
 }
 
@@ -122,14 +139,10 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
                    std::shared_ptr<const Kernel> kernel, const BackwardScratch& scratch) {
   const KernelPass pass = pass_of(config);
   const BackwardParams constants = backward_constants(problem, config, scratch);
-  const AttentionParams& attention = constants.attention;
-  std::int64_t tiles = owns_keys(pass) ? most_key_tiles(problem, config) : most_query_tiles(problem, config);
-  if (constants.statistic_count > 0 && pass == KernelPass::delta)
-    tiles = std::int64_t{attention.q_tiles} * attention.head_count;
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;
-  step.shape = {static_cast<std::uint32_t>(tiles)};
+  step.shape = {static_cast<std::uint32_t>(most_blocks(problem, config, constants))};
   step.uses = uses_of(pass);
   std::size_t delta = offsetof(BackwardParams, delta);
   if (kind_of(config).params == KernelParams::backward_sm90) {

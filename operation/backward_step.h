@@ -30,7 +30,7 @@ BackwardScratch scratch_for(const AttentionProblem& problem);
 /// With sums, in tiles as the kernel of `summing` makes them.
 BackwardScratch scratch_for(const AttentionProblem& problem, const KernelConfig& summing);
 
-/// Whether a pass of the backward has a tile.
+/// Whether a pass of the backward has something to write.
 bool has_tiles(const AttentionProblem& problem, KernelPass pass);
 
 /// `problem` is valid for a backward and normalized, `config` of a pass that has tiles, and why_rejected() does not refuse

@@ -108,7 +108,9 @@ BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardA
   at(Role::dq) = shaped_like(Role::q, "dq", Access::write, args.dq, args.dq_strides);
   at(Role::dk) = shaped_like(Role::k, "dk", Access::write, args.dk, args.dk_strides);
   at(Role::dv) = shaped_like(Role::v, "dv", Access::write, args.dv, args.dv_strides);
-  for (const Role role : {Role::dq, Role::dk, Role::dv}) at(role).optional = true;
+  at(Role::d_sinks) = numbers_of_heads("d_sinks", p, p.sinks, args.d_sinks);
+  at(Role::d_sinks).access = Access::write;
+  for (const Role role : {Role::dq, Role::dk, Role::dv, Role::d_sinks}) at(role).optional = true;
   return operands;
 }
 

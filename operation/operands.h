@@ -45,12 +45,13 @@ enum class Role : std::uint8_t {
   d_lse,
   dq,
   dk,
-  dv
+  dv,
+  d_sinks
 };
 
 /// Of a forward's call, and of a backward's.
 inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::d_o);
-inline constexpr std::size_t kBackwardOperandCount = static_cast<std::size_t>(Role::dv) + 1;
+inline constexpr std::size_t kBackwardOperandCount = static_cast<std::size_t>(Role::d_sinks) + 1;
 
 /// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
 /// column); packed sequences are a batch of one.
@@ -115,6 +116,7 @@ inline Gradients given_gradients(const BackwardArgs& args) {
   return {.dq = args.dq != nullptr,
           .dk = args.dk != nullptr,
           .dv = args.dv != nullptr,
+          .d_sinks = args.d_sinks != nullptr,
           .determinism = args.determinism};
 }
 

@@ -164,6 +164,13 @@ void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
                                      gradient.name)});
 }
 
+void check_sinks_gradient(Violations& found, const AttentionProblem& problem, const Operand& gradient,
+                          bool is_wanted) {
+  if (problem.sinks) return check_wanted(found, gradient, is_wanted);
+  if (gradient.data != nullptr)
+    found.push_back({"d_sinks", "given", "must be null, or the problem's sinks true"});
+}
+
 void check_scalars(Violations& found, const AttentionArgs& args) {
   check_enum(found, "empty_row_lse", args.empty_row_lse);
   if (args.softmax_scale && !std::isfinite(*args.softmax_scale)) {
@@ -245,6 +252,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   check_wanted(found, operands[Role::dq], gradients.dq);
   check_wanted(found, operands[Role::dk], gradients.dk);
   check_wanted(found, operands[Role::dv], gradients.dv);
+  check_sinks_gradient(found, problem, operands[Role::d_sinks], gradients.d_sinks);
   check_operands(found, operands, problem.row_alignment);
   return found;
 }

@@ -37,8 +37,9 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
 std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradients& gradients,
                                      const BackwardArgs& args, OperandList operands);
 
-/// What no backward computes of a valid problem.
-std::vector<Violation> violations_of_backward(const AttentionProblem& problem);
+/// What no backward computes of a valid problem, or not these gradients.
+std::vector<Violation> violations_of_backward(const AttentionProblem& problem,
+                                              const Gradients& gradients = {});
 
 /// Every rule that a call of attention() breaks, which promises nothing: of a problem that is not valid too, as far as
 /// its shapes can be told.

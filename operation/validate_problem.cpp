@@ -78,10 +78,12 @@ void check_grid(Violations& found, std::int64_t batch, const Side& side) {
 
 }  // namespace
 
-std::vector<Violation> violations_of_backward(const AttentionProblem& problem) {
+std::vector<Violation> violations_of_backward(const AttentionProblem& problem, const Gradients& gradients) {
   const AttentionProblem p = problem.normalized();
   Violations found;
   check_grid(found, p.batch, key_side(p));
+  if (gradients.d_sinks && !problem.sinks)
+    found.push_back({"d_sinks", "true", "must be false, or the problem's sinks true"});
   return found;
 }
 

@@ -54,6 +54,7 @@ TMA = "tile/tma_copy.cuh"
 DELTA = "attention/backward_delta.cuh"
 BACKWARD_RING = "attention/backward_ring.cuh"
 BACKWARD_STORE = "attention/backward_store.cuh"
+D_SINKS = "attention/backward_sinks.cuh"
 DQ = "attention/backward_queries_sm80.cuh"
 DK_DV = "attention/backward_keys_sm80.cuh"
 QUERIES_OF_KEYS = "attention/queries_of_keys.cuh"
@@ -323,4 +324,11 @@ MUTATIONS = [
     backward(HEAD_ROWS, "LSE and delta of the tensor's first sequence", "* entry_rows + shape.q_begin;", "* entry_rows;"),
     backward(DK_DV, "dK and dV of the tensor's first sequence", "static_cast<i64>(shape.k_begin) + tile_row;", "tile_row;"),
     backward(DK_DV, "dK and dV stored over the next sequence", "const int rows = shape.seqlen_k - tile_row;", "const int rows = attention.seqlen_k - tile_row;"),
+    # The backward: sinks.
+    backward(D_SINKS, "dSinks with the sign of delta", ": -ptx::ex2_approx(", ": ptx::ex2_approx("),
+    backward(D_SINKS, "a sink's probability in the wrong base", "(sink - lse) * kLog2E", "(sink - lse)"),
+    backward(D_SINKS, "a head without a sink: -inf + inf", "sink == -ptx::infinity() ? 0.0f : -ptx", "-ptx"),
+    backward(D_SINKS, "the last row counts for those that are missing", "row < end ? part : 0.0f", "part"),
+    backward(D_SINKS, "a warp's turn is counted from the batch's first row", "    turn -= turns;\n", ""),
+    backward(D_SINKS, "no barrier before the sums of other warps are read", "  ptx::bar_sync();\n", ""),
 ]

@@ -84,12 +84,15 @@ std::vector<WgmmaShape> no_wgmma(const KernelSpec&) {
   return {};
 }
 
+constexpr int kMostWarps = 16;
+
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
                                  {"tile_n", 16, kMostTile, 16},
-                                 {"warps", 1, 16},
+                                 {"warps", 1, kMostWarps},
                                  {"stages", 1, 4},
                                  {"ctas_per_sm", 1, kMostBlocks}};
-constexpr Tunable kTunablesOfDelta[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 1, 16}};
+constexpr Tunable kTunablesOfDelta[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 1, kMostWarps}};
+constexpr Tunable kTunablesOfSinks[] = {{"warps", 2, kMostWarps, 2}};
 
 /// All but `pass`, `name`, `main`, `entry` and `configs`.
 constexpr KernelKind of_products(KernelPass pass, std::string_view name, std::string_view main,
@@ -116,6 +119,32 @@ constexpr KernelKind of_products(KernelPass pass, std::string_view name, std::st
           .wgmma_shapes = no_wgmma};
 }
 
+/// Of the kernels that go over rows once: all but what is worth a word of its own.
+template <KernelPass kPass>
+constexpr KernelKind of_rows(std::string_view name, std::string_view main, std::string_view entry) {
+  return {.mainloop = 80,
+          .pass = kPass,
+          .name = name,
+          .main = main,
+          .entry = entry,
+          .params = KernelParams::backward,
+          .section_bytes = 0,
+          .tunables = {},
+          .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(kPass)},
+          .runs_on = runs_on,
+          .check = [](const KernelSpec&, BrokenRules&) {},
+          .check_registers = [](const KernelSpec&, BrokenRules&) {},
+          .threads = mma_rules::threads,
+          .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },
+          .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 32; },
+          .configs =
+              [](const AttentionTraits&, const Arch&) {
+                return std::vector{default_config(80, static_cast<std::int32_t>(kPass))};
+              },
+          .constants = constants,
+          .wgmma_shapes = no_wgmma};
+}
+
 template <KernelPass kPass>
 std::vector<KernelConfig> configs_of(const AttentionTraits&, const Arch&) {
   return configs(kPass);
@@ -136,24 +165,23 @@ constexpr KernelKind kBackwardKeys =
 constexpr KernelKind kBackwardDk = of_keys(KernelPass::dk, "backward_dk_sm80", configs_of<KernelPass::dk>);
 constexpr KernelKind kBackwardDv = of_keys(KernelPass::dv, "backward_dv_sm80", configs_of<KernelPass::dv>);
 
-constexpr KernelKind kBackwardDelta = {
-    .mainloop = 80,
-    .pass = KernelPass::delta,
-    .name = "backward_delta",
-    .main = "attention_backward_delta.cu",
-    .entry = "fa2_backward_delta",
-    .params = KernelParams::backward,
-    .section_bytes = 0,
-    .tunables = kTunablesOfDelta,
-    .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::delta)},
-    .runs_on = runs_on,
-    .check = [](const KernelSpec&, BrokenRules&) {},
-    .check_registers = [](const KernelSpec&, BrokenRules&) {},
-    .threads = mma_rules::threads,
-    .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },
-    .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 32; },
-    .configs = [](const AttentionTraits&, const Arch&) { return std::vector{kBackwardDelta.default_config}; },
-    .constants = constants,
-    .wgmma_shapes = no_wgmma};
+constexpr KernelKind kBackwardDelta = [] {
+  KernelKind kind =
+      of_rows<KernelPass::delta>("backward_delta", "attention_backward_delta.cu", "fa2_backward_delta");
+  kind.tunables = kTunablesOfDelta;
+  return kind;
+}();
+
+constexpr KernelKind kBackwardSinks = [] {
+  KernelKind kind =
+      of_rows<KernelPass::d_sinks>("backward_sinks", "attention_backward_sinks.cu", "fa2_backward_sinks");
+  kind.tunables = kTunablesOfSinks;
+  kind.default_config.warps = kMostWarps;
+  kind.check = [](const KernelSpec& spec, BrokenRules& rules) {
+    rules.expect(spec.traits.sinks, "there are no sinks");
+  };
+  kind.shared_bytes = [](const AttentionTraits&, const KernelConfig& config) { return 4 * config.warps; };
+  return kind;
+}();
 
 }  // namespace fa2

@@ -10,5 +10,6 @@ extern const KernelKind kBackwardQueries;  ///< dQ
 extern const KernelKind kBackwardKeys;     ///< dK and dV
 extern const KernelKind kBackwardDk;       ///< dK alone
 extern const KernelKind kBackwardDv;       ///< dV alone
+extern const KernelKind kBackwardSinks;    ///< dSinks
 
 }  // namespace fa2

@@ -23,8 +23,7 @@ enum class Determinism : std::uint8_t { fastest, bitwise };
 /// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
   /// What the forward was called with, and what it left: `o` and `lse`, which is not null, are inputs here. Numbers of
-  /// variants and tables of sequences as in the forward; sinks and slopes get no gradient. Its workspace is not looked
-  /// at.
+  /// variants and tables of sequences as in the forward; slopes get no gradient. Its workspace is not looked at.
   AttentionArgs forward;
 
   const void* d_o = nullptr;  ///< the gradient of O, shaped like O
@@ -36,6 +35,8 @@ struct BackwardArgs {
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;
+  /// The gradient of sinks, float32 (heads_q), if the plan computes it, else null: summed over all rows of the batch.
+  float* d_sinks = nullptr;
 
   /// What attention_backward() runs. A plan has its own.
   Determinism determinism = Determinism::fastest;
@@ -56,6 +57,7 @@ struct Gradients {
   bool dq = true;
   bool dk = true;
   bool dv = true;
+  bool d_sinks = false;  ///< only of a problem with sinks
   Determinism determinism = Determinism::fastest;
 
   friend bool operator==(const Gradients&, const Gradients&) = default;

@@ -296,10 +296,12 @@ typedef struct fa2_backward_args {
   /* Optional: fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold; they belong to one
    * launch at a time. NULL: memory of the stream's is taken and given back. */
   void* workspace;
+
+  float* d_sinks; /* float32 (heads_q), if the plan computes it, else NULL: the gradient of sinks */
 } fa2_backward_args;
 
 /* clang-format off */
-#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0}
+#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
 /* clang-format on */
 
 /* The gradients of fa2_attention(), the same way: of those that `args` point to. Thread-safe. */
@@ -311,10 +313,11 @@ FA2_C_API fa2_status fa2_attention_backward(fa2_context* context, const fa2_prob
  * run. */
 typedef struct fa2_backward_plan fa2_backward_plan;
 
-/* Which gradients a plan computes, or'ed together; nothing is computed, or read, for the others alone. */
-enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7 };
+/* Which gradients a plan computes, or'ed together; nothing is computed, or read, for the others alone. FA2_D_SINKS: only
+ * of a problem with sinks. FA2_ALL_GRADIENTS: those that every problem has. */
+enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8 };
 
-/* As fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV. */
+/* As fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS. */
 FA2_C_API fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem,
                                               int32_t device, int32_t gradients,
                                               const fa2_plan_options* options, fa2_backward_plan** plan);

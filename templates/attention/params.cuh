@@ -89,6 +89,7 @@ struct BackwardParams {
   void* dq;
   void* dk;
   void* dv;
+  float* d_sinks;  ///< (heads_q)
   Strides d_o_strides;
   Strides dq_strides;
   Strides dk_strides;

@@ -59,6 +59,15 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   CHECK(passes_of(plan_of(context, problem, {.dk = false})) == Passes{1, 2, 5});
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false, .dv = false})).empty());
   CHECK(passes_of(plan_of(context, problem_of(256))) == Passes{1, 2, 4, 5});  // too wide for both at once
+  AttentionProblem with_sinks = problem;
+  with_sinks.sinks = true;
+  CHECK(passes_of(plan_of(context, with_sinks)) == Passes{1, 2, 3});
+  CHECK(passes_of(plan_of(context, with_sinks, {.d_sinks = true})) == Passes{1, 2, 3, 6});
+  const Gradients sinks_alone{.dq = false, .dk = false, .dv = false, .d_sinks = true};
+  CHECK(passes_of(plan_of(context, with_sinks, sinks_alone)) == Passes{1, 6});
+  CHECK_THROWS_WITH_AS(plan_of(context, problem, sinks_alone),
+                       doctest::Contains("d_sinks = true, must be false, or the problem's sinks true"),
+                       InvalidRequest);
 
   const Explanation& e = plan_of(context, problem).explain();
   CHECK(e.problem == problem.normalized());
@@ -80,6 +89,8 @@ TEST_CASE("backward plan: a side without rows has no kernel") {
   problem.seqlen_k = 129, problem.seqlen_q = 0;
   CHECK(passes_of(plan_of(context, problem)) == std::vector{3});
   CHECK(plan_of(context, problem).workspace_bytes() == 0);
+  problem.sinks = true;
+  CHECK(passes_of(plan_of(context, problem, {.d_sinks = true})) == std::vector{3, 6});
 }
 
 TEST_CASE("backward plan: works in the workspace that it is given, whatever that holds") {
@@ -90,6 +101,10 @@ TEST_CASE("backward plan: works in the workspace that it is given, whatever that
   const BackwardPlan plan = plan_of(context, call.forward.problem);
   CHECK(plan.workspace_bytes() == 1280);  // 4 * 4 * 77 = 1232
   CHECK(plan_of(context, call.forward.problem, {.dq = false, .dk = false}).workspace_bytes() == 0);
+  AttentionProblem with_sinks = call.forward.problem;
+  with_sinks.sinks = true;
+  const Gradients sinks_alone{.dq = false, .dk = false, .dv = false, .d_sinks = true};
+  CHECK(plan_of(context, with_sinks, sinks_alone).workspace_bytes() == 1280);
   DeviceBuffer workspace(plan.workspace_bytes());
   for (const std::uint8_t garbage : {std::uint8_t{0xff}, std::uint8_t{0x3c}}) {  // NaN, and numbers
     call.upload();

@@ -88,12 +88,12 @@ std::vector<KernelSource> backward_kernels() {
   for (const char* name : {"sm_80", "sm_89", "sm_90a"}) {
     const Arch& arch = *find_arch(name);
     for (const int head_dim : {64, 128, 256}) {
-      for (const KernelPass pass :
-           {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv, KernelPass::dk, KernelPass::dv}) {
+      for (const KernelPass pass : kBackwardPasses) {
         PlannedProblem p =
             square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none, 4096);
         if (i % 3 == 0) p.window_left = 1024;
         p.softcap = i % 4 == 1, p.alibi = i % 5 == 2, p.varlen = i % 7 < 3;
+        p.sinks = pass == KernelPass::d_sinks;
         const auto choices = backward_choices(p, pass, arch);
         if (!choices.empty()) kernels.add(p, choices.front().config, arch);
         ++i;

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kGradients = 3;
 constexpr const char* kNames[kGradients] = {"dQ", "dK", "dV"};
 
+constexpr std::uint32_t kFloatNaN = 0xffffffff, kFloatPattern = 0xa5a5a5a5;
+
 std::size_t lse_size(const Shape& o) {
   return static_cast<std::size_t>(o.batch * o.heads * o.rows);
 }
@@ -79,7 +81,8 @@ GuardedBackward::GuardedBackward(const AttentionProblem& problem, const Backward
       o_(buffer_for(layouts.forward.o)),
       lse_((lse_size(layouts.forward.o.shape) + 2 * kGuard) * sizeof(float)),
       d_o_(buffer_for(layouts.d_o)),
-      d_lse_(lse_.size()) {
+      d_lse_(lse_.size()),
+      d_sinks_((static_cast<std::size_t>(forward.problem.heads_q) + 2 * kGuard) * sizeof(float)) {
   for (std::size_t i = 0; i < (layouts.is_packed ? 1 : kGradients); ++i)
     gradients_.push_back(buffer_for(layout_of(i)));
   randomize(7);
@@ -102,6 +105,7 @@ void GuardedBackward::upload() {
   upload_outputs();
   send(d_o, layouts_.d_o, forward.problem.dtype, d_o_);
   send_guarded(d_lse, d_lse_);
+  d_sinks_.upload(blank_sinks().data(), d_sinks_.size());
   for (std::size_t i = 0; i < gradients_.size(); ++i)
     gradients_[i].upload(blank(i).data(), gradients_[i].size());
 }
@@ -123,6 +127,7 @@ BackwardArgs GuardedBackward::args() const {
   args.dq = pointer_to(0);
   args.dk = pointer_to(1);
   args.dv = pointer_to(2);
+  args.d_sinks = wanted.d_sinks ? first_of(d_sinks_) : nullptr;
   args.d_o_strides = layouts_.d_o.strides;
   args.dq_strides = layouts_.dq.strides;
   args.dk_strides = layouts_.dk.strides;
@@ -145,11 +150,67 @@ std::string GuardedBackward::complaints() const {
                              baseline = reference::gradients_baseline(in.problem, in.q, in.k, in.v, d_o,
                                                                       given, in.rule());
   const std::string all = judge(0, ref.dq, baseline.dq) + judge(1, ref.dk, baseline.dk) +
-                          judge(2, ref.dv, baseline.dv) + stray_writes();
+                          judge(2, ref.dv, baseline.dv) + sinks_complaints(ref.dsinks) + stray_writes();
   return all.empty() ? "" : to_string(in.problem) + all;
 }
 
+/// Of each head: what five standard deviations of O's rounding make of its sum, which no backward can avoid, and float32.
+std::vector<double> sinks_limits(const GuardedBackward& call) {
+  const GuardedCall& in = call.forward;
+  const reference::Result result =
+      reference::attention_f64(in.problem, in.q, in.k, in.v, in.rule(), in.args.empty_row_lse);
+  const double unit = in.problem.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  std::vector<double> limits;
+  for (std::int64_t h = 0; h < in.problem.heads_q; ++h) {
+    double squares = 0, magnitudes = 0;
+    const double sink = double{in.sinks[static_cast<std::size_t>(h)]};
+    for (const reference::Sequence& sequence : in.sequences()) {
+      const auto& [entry, begin, count] = sequence.q;
+      for (std::int64_t r = begin; r < begin + count; ++r) {
+        const auto row = static_cast<std::size_t>((entry * in.problem.heads_q + h) * result.o.rows + r);
+        const double p = std::isinf(sink) ? 0 : std::exp(sink - result.lse[row]);
+        for (std::int64_t d = 0; d < result.o.dim; ++d) {
+          const double term = p * double{result.o.at(entry, h, r, d)} * double{call.d_o.at(entry, h, r, d)};
+          squares += term * term;
+          magnitudes += std::abs(term);
+        }
+        if (!call.d_lse.empty()) magnitudes += std::abs(p * double{call.d_lse[row]});
+      }
+    }
+    limits.push_back(3 * unit * std::sqrt(squares) + 1e-5 * magnitudes + 1e-6);
+  }
+  return limits;
+}
+
+std::string GuardedBackward::sinks_complaints(const std::vector<double>& ref) const {
+  if (!wanted.d_sinks) return "";
+  const std::vector<double> limits = sinks_limits(*this);
+  const std::vector<float> sums = d_sinks();
+  for (std::size_t h = 0; h < sums.size(); ++h) {
+    if (!std::isfinite(ref[h]) || std::abs(double{sums[h]} - ref[h]) <= limits[h]) continue;
+    return fmt::format("; dSinks FAILED: {} instead of {} of head {}, limit {:.3g}", sums[h], ref[h], h,
+                       limits[h]);
+  }
+  return "";
+}
+
+std::vector<float> GuardedBackward::d_sinks() const {
+  const std::vector<float> image = downloaded<float>(d_sinks_);
+  return {image.begin() + kGuard, image.end() - kGuard};
+}
+
+std::vector<std::uint32_t> GuardedBackward::blank_sinks() const {
+  std::vector<std::uint32_t> image(d_sinks_.size() / sizeof(float), kFloatPattern);
+  std::fill(image.begin() + kGuard, image.end() - kGuard, kFloatNaN);
+  return image;
+}
+
 std::string GuardedBackward::stray_writes() const {
+  std::vector<std::uint32_t> sinks = blank_sinks();
+  const std::vector<std::uint32_t> sinks_after = downloaded<std::uint32_t>(d_sinks_);
+  if (wanted.d_sinks)
+    std::copy(sinks_after.begin() + kGuard, sinks_after.end() - kGuard, sinks.begin() + kGuard);
+  if (sinks != sinks_after) return "; memory of no sink's gradient was written";
   for (std::size_t a = 0; a < gradients_.size(); ++a) {
     std::vector<std::uint16_t> before = blank(a);
     const std::vector<std::uint16_t> after = downloaded<std::uint16_t>(gradients_[a]);

@@ -26,6 +26,7 @@ BackwardLayouts packed_layouts_of(const AttentionProblem& problem);
 /// Which gradients a call asks for.
 struct Wanted {
   bool dq = true, dk = true, dv = true;
+  bool d_sinks = false;
 };
 
 /// One backward call with memory of its own. Its O and LSE are the reference's, rounded once: no kernel of the forward
@@ -63,6 +64,7 @@ class GuardedBackward {
   reference::Tensor dq() const { return gradient(0); }
   reference::Tensor dk() const { return gradient(1); }
   reference::Tensor dv() const { return gradient(2); }
+  std::vector<float> d_sinks() const;
 
  private:
   std::size_t allocation_of(std::size_t gradient) const { return layouts_.is_packed ? 0 : gradient; }
@@ -76,10 +78,13 @@ class GuardedBackward {
   template <class Body>
   void for_each_written_row(std::size_t gradient, const Body& body) const;
   std::vector<std::uint16_t> blank(std::size_t allocation) const;
+  std::vector<std::uint32_t> blank_sinks() const;
+  /// What is wrong with dSinks, whose reference is `ref`.
+  std::string sinks_complaints(const std::vector<double>& ref) const;
   void upload_outputs();
 
   BackwardLayouts layouts_;
-  DeviceBuffer o_, lse_, d_o_, d_lse_;
+  DeviceBuffer o_, lse_, d_o_, d_lse_, d_sinks_;
   std::vector<DeviceBuffer> gradients_;  ///< allocations
 };
 

@@ -116,6 +116,16 @@ TEST_CASE("backward heuristic: dK and dV are computed together up to head dim 12
   }
 }
 
+TEST_CASE("backward heuristic: sinks have a gradient where there are some") {
+  PlannedProblem p = problem_of(64, 64);
+  for (const Arch& arch : archs()) {
+    p.sinks = false;
+    CHECK(backward_choices(p, KernelPass::d_sinks, arch).empty());
+    p.sinks = true;
+    check_choices(p, KernelPass::d_sinks, arch);
+  }
+}
+
 TEST_CASE("backward heuristic: packed sequences have the kernels of batched ones") {
   for (const std::int32_t dim : {64, 128, 256}) {
     const PlannedProblem batched = problem_of(dim, dim);

@@ -55,8 +55,11 @@ std::vector<std::size_t> present() {
 /// "FIELD = VALUE, RULE" lines.
 std::string broken(const BackwardOperands& all, RowAlignment alignment = RowAlignment::bytes16) {
   const PlannedProblem p(problem(), {alignment});
-  const Gradients wanted{all[Role::dq].data != nullptr, all[Role::dk].data != nullptr,
-                         all[Role::dv].data != nullptr};
+  const auto is_given = [&](Role role) { return all[role].data != nullptr; };
+  const Gradients wanted{.dq = is_given(Role::dq),
+                         .dk = is_given(Role::dk),
+                         .dv = is_given(Role::dv),
+                         .d_sinks = is_given(Role::d_sinks)};
   std::string text;
   for (const Violation& v : violations_of(p, wanted, BackwardArgs{}, all)) text += to_string(v) + "\n";
   return text;
@@ -86,7 +89,7 @@ TEST_CASE("backward operands: one a role, each with a name of its own") {
   const BackwardOperands all = operands();
   const Operands forward = operands_of(problem(), {});
   for (std::size_t i = 0; i < kOperandCount; ++i) CHECK(all.list[i].name == forward.list[i].name);
-  CHECK(present().size() == 13);  // all but the four tables of sequences
+  CHECK(present().size() == 14);  // all but the four tables of sequences
   CHECK(broken(all).empty());
 }
 
@@ -109,6 +112,16 @@ TEST_CASE("backward operands: gradients are shaped like what they are of, and ma
   CHECK(all[Role::dq].name == "dq");
   CHECK(all[Role::dk].name == "dk");
   CHECK(all[Role::dv].name == "dv");
+
+  const Operand& d_sinks = all[Role::d_sinks];
+  CHECK(d_sinks.extents == all[static_cast<Role>(static_cast<int>(Role::variants) + 1)].extents);  // of sinks
+  CHECK(d_sinks.element == ElementType::f32);
+  CHECK_FALSE(d_sinks.strided);
+  CHECK(d_sinks.optional);
+  CHECK(d_sinks.name == "d_sinks");
+  AttentionProblem sinkless = problem();
+  sinkless.sinks = false;
+  CHECK(backward_operands_of(sinkless, {})[Role::d_sinks].is_absent());
 }
 
 TEST_CASE("backward operands: what the forward left is read, and its LSE must be there") {
@@ -118,7 +131,7 @@ TEST_CASE("backward operands: what the forward left is read, and its LSE must be
     const Operand& t = all.list[i];
     if (t.is_written()) written += use_text(t.name, t.access) + " ";
   }
-  CHECK(written == "workspace:read_write dq:write dk:write dv:write ");
+  CHECK(written == "workspace:read_write dq:write dk:write dv:write d_sinks:write ");
   CHECK_FALSE(all[Role::lse].optional);
   CHECK_FALSE(all[Role::o].optional);
 }

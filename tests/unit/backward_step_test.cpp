@@ -18,8 +18,8 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv, KernelPass::dk,
-                                  KernelPass::dv};
+constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv,
+                                  KernelPass::dk,    KernelPass::dv, KernelPass::d_sinks};
 
 AttentionProblem causal_gqa() {
   AttentionProblem p;
@@ -130,6 +130,15 @@ TEST_CASE("backward steps: one block for each tile of queries or of keys, of eac
   }
 }
 
+TEST_CASE("backward steps: the gradient of a sink is one block's") {
+  AttentionProblem p = causal_gqa();
+  CHECK(grid_of(p, KernelPass::d_sinks, 64) == 32);
+  p.varlen = true, p.batch = 64, p.total_q = 6400;
+  CHECK(grid_of(p, KernelPass::d_sinks, 64) == 32);
+  p.seqlen_q = p.seqlen_k = 0;  // 0, which somebody must write
+  CHECK(has_tiles(p, KernelPass::d_sinks));
+}
+
 TEST_CASE("backward steps: packed sequences have as many tiles of a side as there can be") {
   AttentionProblem p = causal_gqa();
   p.varlen = true;
@@ -216,6 +225,8 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
   args.dq_strides = {7, 8, 9};
   args.dk_strides = {std::int64_t{1} << 40, 11, 12};
   args.dv_strides = {13, 0, 15};
+  float d_sinks = 0;
+  args.d_sinks = &d_sinks;
   args.forward.softmax_scale = -0.5f;
   args.forward.empty_row_lse = EmptyRowLse::negative_infinity;
   for (const KernelPass pass : kPasses) {
@@ -229,6 +240,7 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
     CHECK(params.attention.scale == -0.5f);
     CHECK(params.attention.empty_row_lse == -std::numeric_limits<float>::infinity());
     CHECK(params.d_o == args.d_o);
+    CHECK(params.d_sinks == args.d_sinks);
     CHECK(params.d_lse == args.d_lse);
     CHECK(params.dq == args.dq);
     CHECK(params.dk == args.dk);
@@ -249,6 +261,7 @@ TEST_CASE("backward steps: each uses what it reads, and writes its own gradients
   CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");
   CHECK(uses_of(KernelPass::dv) == inputs + "dv:write");
+  CHECK(uses_of(KernelPass::d_sinks) == tables + "lse:read alibi_slopes:read sinks:read d_sinks:write");
 }
 
 TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in whole units of alignment") {

@@ -17,9 +17,10 @@
 namespace {
 
 static_assert(std::is_standard_layout_v<fa2_backward_args>);
-static_assert(sizeof(fa2_backward_args) == 160 && offsetof(fa2_backward_args, forward) == 8 &&
+static_assert(sizeof(fa2_backward_args) == 168 && offsetof(fa2_backward_args, forward) == 8 &&
               offsetof(fa2_backward_args, d_o) == 16 && offsetof(fa2_backward_args, dq) == 48 &&
-              offsetof(fa2_backward_args, dv) == 112 && offsetof(fa2_backward_args, d_lse) == 144);
+              offsetof(fa2_backward_args, dv) == 112 && offsetof(fa2_backward_args, d_lse) == 144 &&
+              offsetof(fa2_backward_args, d_sinks) == 160);
 static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV));
 
 fa2_problem example() {
@@ -45,12 +46,13 @@ struct Call {
 
 TEST_CASE("c backward: what the structs hold arrives") {
   Call call;
-  float numbers[6] = {};
+  float numbers[7] = {};
   call.forward.lse = &numbers[0];
   call.forward.softcap = 3;
   fa2_tensor* const tensors[] = {&call.args.d_o, &call.args.dq, &call.args.dk, &call.args.dv};
   for (int i = 0; i < 4; ++i) *tensors[i] = {&numbers[i + 1], {10 * i + 1, 10 * i + 2, 10 * i + 3}};
   call.args.d_lse = &numbers[5];
+  call.args.d_sinks = &numbers[6];
 
   fa2::Found found;
   const fa2::BackwardArgs args = fa2::args_of(&call.args, found).value();
@@ -62,6 +64,7 @@ TEST_CASE("c backward: what the structs hold arrives") {
   CHECK(args.dk == &numbers[3]);
   CHECK(args.dv == &numbers[4]);
   CHECK(args.d_lse == &numbers[5]);
+  CHECK(args.d_sinks == &numbers[6]);
   const fa2::TensorStrides strides[] = {args.d_o_strides, args.dq_strides, args.dk_strides, args.dv_strides};
   for (int i = 0; i < 4; ++i) {
     CAPTURE(i);
@@ -73,10 +76,10 @@ TEST_CASE("c backward: what the structs hold arrives") {
 
 TEST_CASE("c backward: flags are gradients") {
   fa2::Found found;
-  for (std::int32_t flags = 0; flags <= FA2_ALL_GRADIENTS; ++flags) {
+  for (std::int32_t flags = 0; flags < 2 * FA2_D_SINKS; ++flags) {
     CAPTURE(flags);
     const fa2::Gradients expected = {
-        .dq = flags % 2 == 1, .dk = flags == 2 || flags == 3 || flags >= 6, .dv = flags >= 4};
+        .dq = flags % 2 == 1, .dk = flags / 2 % 2 == 1, .dv = flags / 4 % 2 == 1, .d_sinks = flags / 8 == 1};
     CHECK(fa2::gradients_of(flags, found) == expected);
   }
   CHECK(found.empty());
@@ -130,8 +133,10 @@ TEST_CASE("c backward: struct sizes") {
   CHECK(fa2_attention_backward(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention_backward(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 160 on"));
+  CHECK(says("from byte 168 on"));
 
+  call.args.struct_size = 160;  // of a header without the gradient of sinks
+  CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_OK);
   call.forward.struct_size = 176;  // of a header without workspace and tables
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_OK);
   call.forward.struct_size = 8;
@@ -173,13 +178,17 @@ TEST_CASE("c backward: a plan that cannot be is refused with all that is wrong")
   fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;
   options.row_alignment = 3;
   fa2_backward_plan* plan = nullptr;
-  CHECK(fa2_backward_plan_create(nullptr, &problem, -5, 8, &options, &plan) == FA2_INVALID_REQUEST);
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -5, 16, &options, &plan) == FA2_INVALID_REQUEST);
   CHECK(plan == nullptr);
-  for (const char* part : {"head_dim = 7", "device = -5", "row_alignment = 3",
-                           "gradients = 8, must be FA2_DQ (1), FA2_DK (2), FA2_DV (4) or a sum of them"}) {
+  for (const char* part :
+       {"head_dim = 7", "device = -5", "row_alignment = 3",
+        "gradients = 16, must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them"}) {
     CAPTURE(part);
     CHECK(says(part));
   }
   CHECK(fa2_backward_plan_create(nullptr, &problem, -2, -1, nullptr, &plan) == FA2_INVALID_REQUEST);
   CHECK(says("gradients = -1"));
+  problem.head_dim = 64;
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -2, FA2_D_SINKS, nullptr, &plan) == FA2_INVALID_REQUEST);
+  CHECK(says("d_sinks = true, must be false, or the problem's sinks true"));
 }

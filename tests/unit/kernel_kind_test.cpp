@@ -17,7 +17,8 @@ using namespace fa2;
 
 namespace {
 
-const AttentionTraits kTraits = traits_of({{.head_dim = 64, .mask = MaskKind::causal_bottom_right}, {}});
+const AttentionTraits kTraits =
+    traits_of({{.head_dim = 64, .mask = MaskKind::causal_bottom_right, .sinks = true}, {}});
 
 const Arch& arch_of(const KernelKind& kind) {
   const auto found =
@@ -72,7 +73,7 @@ TEST_CASE("kernel kinds: a pass that a main loop does not have is an error that 
     FAIL("there is a pass 9");
   } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
-    CHECK(to_string(error.violations()[0]) == "pass = 9, must be 0, 1, 2, 3, 4 or 5 with main loop 80");
+    CHECK(to_string(error.violations()[0]) == "pass = 9, must be 0, 1, 2, 3, 4, 5 or 6 with main loop 80");
   }
 }
 

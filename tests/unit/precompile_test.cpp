@@ -253,6 +253,8 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
   AttentionProblem packed = problem_of(64, 128);
   packed.varlen = true;
   CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5});
+  packed.sinks = true;
+  CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5, 6});
 }
 
 TEST_CASE("a refused kernel of the backward is replaced by the heuristic's next") {

@@ -220,6 +220,33 @@ TEST_CASE("validate backward: a plan may be promised what holds of the gradients
         RowAlignment::bytes16);
 }
 
+TEST_CASE(
+    "validate backward: the gradient of sinks is given exactly if there are some and the plan computes it") {
+  const auto with_sinks = [](bool is_wanted, float* d_sinks) {
+    return fields([&] {
+      Request r;
+      r.problem.sinks = true;
+      r.args = backward_arguments(r.problem);
+      r.args.d_sinks = d_sinks;
+      r.gradients.d_sinks = is_wanted;
+      return r.violations();
+    }());
+  };
+  float* const floats = static_cast<float*>(test::at(std::uintptr_t{14} << 34));
+  CHECK(with_sinks(true, floats) == "");
+  CHECK(with_sinks(false, nullptr) == "");
+  CHECK(with_sinks(false, floats) == "d_sinks: given");
+  CHECK(with_sinks(true, nullptr) == "d_sinks: null");
+  CHECK(with_sinks(true, static_cast<float*>(test::at(std::uintptr_t{12} << 34))).starts_with("d_sinks: "));
+  CHECK(rule([&](Request& r) { r.args.d_sinks = floats; }) == "must be null, or the problem's sinks true");
+  CHECK(rule([&](Request& r) { r.args.d_sinks = floats, r.gradients.d_sinks = true; }) ==
+        "must be null, or the problem's sinks true");
+  CHECK(fields(violations_of_backward(problem(), {.d_sinks = true})) == "d_sinks: true");
+  AttentionProblem p = problem();
+  p.sinks = true;
+  CHECK(violations_of_backward(p, {.d_sinks = true}).empty());
+}
+
 TEST_CASE("validate backward: gradients of packed tensors are packed") {
   const auto packed = [](const std::function<void(Request&)>& change) {
     return broken([&](Request& r) {
