@@ -29,9 +29,11 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
 /// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
 std::vector<KernelConfig> fused_configs(const PlannedProblem& problem) {
   const bool is_small = problem.head_dim <= 64;
+  const bool is_wide = problem.head_dim > 128 || problem.head_dim_v > 128;
   std::vector<KernelConfig> configs;
   for (const int stages : {2, 1}) {
     KernelConfig config = default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+    if (is_wide) config.tile_m = 64;
     config.tile_n = is_small ? 128 : 64;
     config.pingpong = is_small ? 1 : 0;
     config.stages = stages;

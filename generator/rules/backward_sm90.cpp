@@ -3,12 +3,15 @@
 #include <generator/rules/rules.h>
 #include <generator/rules/wgmma_rules.h>
 
+#include <algorithm>
+
 namespace fa2 {
 namespace {
 
 using wgmma_rules::aligned;
 
-constexpr int kMostDim = 128;
+constexpr int kMostDim = 128;       // of keys whose dK and dV one warpgroup owns
+constexpr int kMostSplitDim = 256;  // of keys whose dK and dV two own
 constexpr int kMostStages = 4;
 
 /// Whether dQ is summed as its transpose.
@@ -16,26 +19,36 @@ bool is_transposed(const AttentionTraits& traits) {
   return padded_dim(traits.head_dim) > 64;
 }
 
+/// Whether one warpgroup owns dV, and another dK.
+bool splits_gradients(const KernelConfig& config) {
+  return config.tile_m == 8 * config.warps;
+}
+
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
   const int score_places = c.pingpong + 2;
   const int own = c.tile_m * (d + dv) * 2;
   const int slot = aligned(c.tile_n * d * 2) + aligned(c.tile_n * dv * 2) + 8 * c.tile_n;
-  return own + c.stages * slot + score_places * c.tile_n * c.tile_m * 2 +
-         8 * (4 * c.stages + 2 * score_places + 2);
+  return own + c.stages * slot + (score_places + (splits_gradients(c) ? 2 : 0)) * c.tile_n * c.tile_m * 2 +
+         8 * (4 * c.stages + 2 * score_places + 2 + (splits_gradients(c) ? 4 : 0));
 }
 
 /// Scores, their gradients, and dK and dV; dQ takes the registers of scores.
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndOperands = 28;
+  if (splits_gradients(c)) {
+    const int sums = padded_dim(traits.head_dim) > 128 ? c.tile_n : c.tile_n / 2;
+    return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v)) / 2 + c.tile_n / 4 + sums +
+           kAddressesAndOperands;
+  }
   return c.tile_n + (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) / 2 + kAddressesAndOperands;
 }
 
 void check_of_both(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(wgmma_rules::runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
   rules.expect(!spec.traits.varlen, "main loop 90 has no backward of packed sequences yet");
-  rules.expect(spec.traits.head_dim <= kMostDim && spec.traits.head_dim_v <= kMostDim,
-               "main loop 90 has no backward of head dims above {}", kMostDim);
+  const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
+  rules.expect(most <= kMostSplitDim, "main loop 90 has no backward of head dims above {}", kMostSplitDim);
 }
 
 /// `queries` of a tile whose dQ is summed by `warps`.
@@ -57,10 +70,17 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
-  rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
-  rules.expect(c.pingpong == 0 || c.warps == 8, "pingpong needs two warpgroups: warps = 8");
+  rules.expect(c.tile_m == rows || (splits_gradients(c) && c.warps == 8),
+               "tile_m = {}, must be 16 * warps = {}, or 64 with warps = 8", c.tile_m, rows);
+  rules.expect(c.pingpong == 0 || (c.warps == 8 && !splits_gradients(c)),
+               "pingpong needs two warpgroups that do the same: warps = 8, tile_m = 128");
+  const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
+  rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
+               kMostDim);
+  rules.expect(!splits_gradients(c) || is_transposed(spec.traits),
+               "tile_m = 64 with warps = 8 is for head dims above 64");
   // What a product of the transpose reads behind the keys' columns are values.
-  const int behind = 64 * 2 * (128 - padded_dim(spec.traits.head_dim));
+  const int behind = 64 * 2 * (backward_sm90::sum_cols(spec.traits) - padded_dim(spec.traits.head_dim));
   rules.expect(!is_transposed(spec.traits) || behind <= c.tile_m * padded_dim(spec.traits.head_dim_v) * 2,
                "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
                spec.traits.head_dim);
@@ -75,16 +95,19 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
 
 std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   std::vector<KernelConfig> all;
-  for (const int tile_n : {48, 64, 80, 96, 128}) {
-    for (const int stages : {1, 2, 3}) {
-      for (const int pingpong : {0, 1}) {
-        all.push_back({.mainloop = 90,
-                       .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
-                       .tile_m = 128,
-                       .tile_n = tile_n,
-                       .warps = 8,
-                       .stages = stages,
-                       .pingpong = pingpong});
+  for (const int tile_m : {64, 128}) {
+    for (const int tile_n : {48, 64, 80, 96, 128}) {
+      for (const int stages : {1, 2, 3}) {
+        for (const int pingpong : {0, 1}) {
+          if (tile_m == 64 && pingpong == 1) continue;
+          all.push_back({.mainloop = 90,
+                         .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
+                         .tile_m = tile_m,
+                         .tile_n = tile_n,
+                         .warps = 8,
+                         .stages = stages,
+                         .pingpong = pingpong});
+        }
       }
     }
   }
@@ -96,6 +119,7 @@ std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   return {{"packed_heads", 1},
           {"computes_ds", 1},
           {"sums_dq", 1},
+          {"splits_gradients", splits_gradients(spec.config)},
           {"producer_registers", shares.producer},
           {"consumer_registers", shares.consumer}};
 }
@@ -122,7 +146,8 @@ constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps
 namespace backward_sm90 {
 
 int sum_cols(const AttentionTraits& traits) {
-  return is_transposed(traits) ? 128 : padded_dim(traits.head_dim);
+  const int d = padded_dim(traits.head_dim);
+  return d > 128 ? 256 : d > 64 ? 128 : d;
 }
 
 KernelConfig convert_config(const KernelConfig& summing) {

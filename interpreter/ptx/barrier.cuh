@@ -56,6 +56,10 @@ FA2_DEVICE int shfl_idx(int value, int lane, Site site = {}) {
   return shuffle("shfl.sync.idx", value, lane, site);
 }
 
+FA2_DEVICE u32 renewed(u32 value) {
+  return value;
+}
+
 FA2_DEVICE bool vote_any(bool predicate, Site site = {}) {
   bool vote = predicate;
   const auto count = [](Machine&, int, void* const* lanes, Site) {

@@ -20,27 +20,31 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   const TileCoordinates at = BatchedTiles<QuerySide>{{attention}}.at(ptx::block_index());
   const SequenceShape shape = shape_of<Config>(attention, at.batch);
   const i64 head = static_cast<i64>(shape.q_entry) * attention.heads_q + at.head;
-  const int warp_row = ptx::warp_index() * 16, tile_row = at.q_tile * Config::tile_m;
-
-  const float* const from =
-      Sums::address(params, head * Sums::tiles(params.statistic_rows) + at.q_tile, ptx::warp_index() / 4);
-  typename Sums::Accumulators dq;
-  for_each_four(dq, [&](float(&value)[4], int j) { ptx::ld_global_v4_f32(from + j * Sums::stride, value); });
-  for_each_score(dq, [&](float& value) { value *= attention.scale; });
-
+  const int warpgroup = ptx::warp_index() / 4, warp = ptx::warp_index() % 4;
+  const int tile_row = at.q_tile * Config::tile_m;
   const SharedTile<Config::tile_m, kCols> tile{ptx::dynamic_shared()};
-  if constexpr (!Sums::transposed) {
-    round_into_tile<Element>(tile, warp_row, dq);
-  } else if (warp_row < kCols) {
-    FA2_UNROLL
-    for (int k = 0; k < Config::tile_m / 16; ++k)
-      ptx::stmatrix_x4_trans(tile.template block_address<BlockOrder::across>(16 * k, warp_row),
-                             round_to_operand_a<Element>(dq, k).pair[0]);
+  FA2_UNROLL
+  for (int m = 0; m < Sums::m_tiles; ++m) {
+    const float* const from =
+        Sums::address(params, head * Sums::tiles(params.statistic_rows) + at.q_tile, warpgroup, m);
+    typename Sums::Accumulators dq;
+    for_each_four(dq,
+                  [&](float(&value)[4], int j) { ptx::ld_global_v4_f32(from + j * Sums::stride, value); });
+    for_each_score(dq, [&](float& value) { value *= attention.scale; });
+    const int warp_row = 64 * (warpgroup * Sums::m_tiles + m) + 16 * warp;
+    if constexpr (!Sums::transposed) {
+      round_into_tile<Element>(tile, warp_row, dq);
+    } else if (warp_row < kCols) {
+      FA2_UNROLL
+      for (int k = 0; k < Config::tile_m / 16; ++k)
+        ptx::stmatrix_x4_trans(tile.template block_address<BlockOrder::across>(16 * k, warp_row),
+                               round_to_operand_a<Element>(dq, k).pair[0]);
+    }
   }
   ptx::bar_sync();
   const auto destination = head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
                                                        static_cast<i64>(shape.q_begin) + tile_row);
-  for (int row = warp_row; row < Config::tile_m; row += 16 * Config::warps)
+  for (int row = 16 * ptx::warp_index(); row < Config::tile_m; row += 16 * Config::warps)
     store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row, shape.seqlen_q - tile_row);
 }
 

@@ -5,13 +5,14 @@
 
 namespace fa2 {
 
-/// Each warpgroup owns 64 keys. A ring of Q and one of dO, whose slots carry their rows' statistics, and places for dS,
+/// Keys lie in tiles of 64, of one warpgroup each unless gradients are split. A ring of Q and one of dO, whose slots carry their rows' statistics, and places for dS,
 /// which all warpgroups read: in turns one writes while the other reads the two before.
 template <class Config>
 struct BackwardLayoutSm90 {
   static constexpr int warpgroups = Config::warps / 4;
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
   static constexpr int padded_dim_v = (Config::head_dim_v + 15) / 16 * 16;
+  static constexpr int key_tiles = Config::tile_m / 64;
   using KeyTile = SwizzledTile<64, padded_dim>;
   using ValueTile = SwizzledTile<64, padded_dim_v>;
   using QueryTile = SwizzledTile<Config::tile_n, padded_dim>;
@@ -21,32 +22,36 @@ struct BackwardLayoutSm90 {
   /// The pattern of the widest swizzle repeats every 1024 bytes.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   static constexpr int score_places = Config::sums_dq ? Config::pingpong + 2 : 0;
-  static constexpr int value_start = warpgroups * KeyTile::bytes;
-  static constexpr int query_start = value_start + warpgroups * ValueTile::bytes;
+  static constexpr int value_start = key_tiles * KeyTile::bytes;
+  static constexpr int query_start = value_start + key_tiles * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);
   static constexpr int score_start = output_start + Config::stages * aligned(OutputTile::bytes);
-  static constexpr int statistics_start = score_start + score_places * warpgroups * ScoreTile::bytes;
+  static constexpr int weights_start = score_start + score_places * key_tiles * ScoreTile::bytes;
+  static constexpr int weights_bytes = Config::splits_gradients ? ScoreTile::bytes : 0;
+  static constexpr int statistics_start = weights_start + 2 * weights_bytes;
   static constexpr int mbarrier_start = statistics_start + Config::stages * 2 * 4 * Config::tile_n;
-  static constexpr int bytes = mbarrier_start + 8 * (4 * Config::stages + 2 * score_places + 2);
+  static constexpr int mbarriers =
+      4 * Config::stages + 2 * score_places + 2 + (Config::splits_gradients ? 4 : 0);
+  static constexpr int bytes = mbarrier_start + 8 * mbarriers;
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 
   SharedAddress base;
 
-  FA2_DEVICE KeyTile keys(int warpgroup) const { return {at(warpgroup * KeyTile::bytes)}; }
-  FA2_DEVICE ValueTile values(int warpgroup) const {
-    return {at(value_start + warpgroup * ValueTile::bytes)};
-  }
+  FA2_DEVICE KeyTile keys(int tile) const { return {at(tile * KeyTile::bytes)}; }
+  FA2_DEVICE ValueTile values(int tile) const { return {at(value_start + tile * ValueTile::bytes)}; }
   FA2_DEVICE QueryTile queries(int slot) const {
     return {at(query_start + slot * aligned(QueryTile::bytes))};
   }
   FA2_DEVICE OutputTile d_output(int slot) const {
     return {at(output_start + slot * aligned(OutputTile::bytes))};
   }
-  /// dS of a warpgroup's keys.
-  FA2_DEVICE ScoreTile scores(int place, int warpgroup) const {
-    return {at(score_start + (place * warpgroups + warpgroup) * ScoreTile::bytes)};
+  /// dS of a tile of keys.
+  FA2_DEVICE ScoreTile scores(int place, int tile) const {
+    return {at(score_start + (place * key_tiles + tile) * ScoreTile::bytes)};
   }
+  /// Of dP in dS, as they lie in registers; only where gradients are split.
+  FA2_DEVICE SharedAddress weights(int place) const { return at(weights_start + place * weights_bytes); }
   FA2_DEVICE SharedAddress offsets(int slot) const {
     return at(statistics_start + slot * 4 * Config::tile_n);
   }
@@ -61,6 +66,8 @@ struct BackwardLayoutSm90 {
   FA2_DEVICE SharedAddress scores_empty(int place) const { return scores_full(score_places + place); }
   FA2_DEVICE SharedAddress keys_full() const { return scores_full(2 * score_places); }
   FA2_DEVICE SharedAddress values_full() const { return scores_full(2 * score_places + 1); }
+  FA2_DEVICE SharedAddress weights_full(int place) const { return scores_full(2 * score_places + 2 + place); }
+  FA2_DEVICE SharedAddress weights_empty(int place) const { return weights_full(2 + place); }
 
  private:
   FA2_DEVICE SharedAddress at(int offset) const { return base + static_cast<u32>(offset); }

@@ -11,6 +11,7 @@ namespace fa2 {
 /// Makes every mbarrier of the block; all threads may use them on return.
 template <class Config>
 FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared) {
+  using Layout = BackwardLayoutSm90<Config>;
   if (ptx::thread_index() == 0) {
     FA2_UNROLL
     for (int slot = 0; slot < Config::stages; ++slot) {
@@ -20,15 +21,29 @@ FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared
       ptx::mbarrier_init(shared.d_output_empty(slot), Config::warps);
     }
     FA2_UNROLL
-    for (int place = 0; place < BackwardLayoutSm90<Config>::score_places; ++place) {
-      ptx::mbarrier_init(shared.scores_full(place), Config::warps);
+    for (int place = 0; place < Layout::score_places; ++place) {
+      ptx::mbarrier_init(shared.scores_full(place), 4 * Layout::key_tiles);
       ptx::mbarrier_init(shared.scores_empty(place), Config::warps);
+    }
+    FA2_UNROLL
+    for (int place = 0; place < (Config::splits_gradients ? 2 : 0); ++place) {
+      ptx::mbarrier_init(shared.weights_full(place), 4);
+      ptx::mbarrier_init(shared.weights_empty(place), 4);
     }
     ptx::mbarrier_init(shared.keys_full(), 1);
     ptx::mbarrier_init(shared.values_full(), 1);
     ptx::fence_mbarrier_init();
   }
   ptx::bar_sync();
+}
+
+/// A place for dS.
+template <class Config>
+using ScoreState = PipelineState<BackwardLayoutSm90<Config>::score_places>;
+
+/// By every warp.
+FA2_DEVICE void release(SharedAddress mbarrier) {
+  if (ptx::elect_one()) ptx::mbarrier_arrive(mbarrier);
 }
 
 /// A tile of keys, and the queries that see them.

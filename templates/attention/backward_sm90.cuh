@@ -3,6 +3,7 @@
 
 #include "attention/backward_mainloop_sm90.cuh"
 #include "attention/backward_producer_sm90.cuh"
+#include "attention/backward_split_sm90.cuh"
 #include "attention/epilogue_sm90.cuh"
 #include "ptx/register_budget.cuh"
 
@@ -19,28 +20,47 @@ FA2_DEVICE void store_key_gradient(Tile tile, AccumulatorTile<1, kN>& gradient, 
   if (ptx::thread_index() % 128 == 0) tma_store_tile<TensorShape<kCols>>(map, to, tile);
 }
 
+/// K and V are read by every warpgroup, and gradients leave from where they are.
+template <class Config>
+FA2_DEVICE void await_others() {
+  ptx::bar_sync(3, 32 * Config::warps);
+}
+
 template <class Config>
 FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
                                       const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
                                       int warpgroup) {
-  const int first_key = work.first_key() + 64 * warpgroup;
+  const BackwardParams& backward = params.backward;
   const int warp = ptx::warp_index() % 4;
-  BackwardMainloopSm90<Config> mainloop{params.backward, shared, work,
-                                        warpgroup,       warp,   first_key + 16 * warp};
-  mainloop.run();
-  if (work.steps() == 0) {  // K and V are on their way to where gradients leave from
-    ptx::mbarrier_wait(shared.keys_full(), 0);
-    ptx::mbarrier_wait(shared.values_full(), 0);
-  }
-  // All keys are read by every warpgroup.
-  if constexpr (Config::sums_dq)
-    ptx::bar_sync(1 + BackwardLayoutSm90<Config>::warpgroups, 32 * Config::warps);
-  if (first_key >= work.shape().seqlen_k) return;
+  const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
   const TensorRows to{work.shape().k_begin, first_key, work.at.head, work.shape().k_entry};
-  store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, 1.0f, params.dv, to,
+  const float scale = backward.attention.scale;
+  ptx::mbarrier_wait(shared.keys_full(), 0);
+  ptx::mbarrier_wait(shared.values_full(), 0);
+  if constexpr (Config::splits_gradients) {
+    SplitBackward<Config> of{backward, work, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+    if (warpgroup == 0) {
+      AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
+      of.sum_dv(dv);
+      await_others<Config>();
+      store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, 1.0f, params.dv, to, warpgroup);
+    } else {
+      AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
+      of.sum_dk(dk);
+      await_others<Config>();
+      store_key_gradient<Config, Config::head_dim>(shared.keys(0), dk, scale, params.dk, to, warpgroup);
+    }
+  } else {
+    BackwardMainloopSm90<Config> mainloop{
+        backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+    mainloop.run();
+    await_others<Config>();
+    if (first_key >= work.shape().seqlen_k) return;
+    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, 1.0f, params.dv, to,
+                                                   warpgroup);
+    store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk, scale, params.dk, to,
                                                  warpgroup);
-  store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk,
-                                               params.backward.attention.scale, params.dk, to, warpgroup);
+  }
   if (ptx::thread_index() % 128 == 0) ptx::bulk_wait_group<0>();
 }
 

@@ -10,7 +10,9 @@ namespace fa2 {
 
 /// Floats a query has, of which dQ has kCols columns.
 template <int kCols>
-constexpr int sum_cols = kCols > 64 ? 128 : kCols;
+constexpr int sum_cols = kCols > 128  ? 256
+                         : kCols > 64 ? 128
+                                      : kCols;
 
 /// Tiles of kQueries queries, by warpgroups of 64 rows of a wgmma: up to 64 columns those are queries; dQ with more is
 /// summed as its transpose, whose rows are columns of dQ: any number of queries is one instruction's then.
@@ -18,16 +20,18 @@ template <int kQueries, int kCols>
 struct QuerySums {
   static constexpr bool transposed = kCols > 64;
   static constexpr int warpgroups = transposed ? 2 : kQueries / 64;
+  static constexpr int m_tiles = kCols > 128 ? 2 : 1;  ///< of a warpgroup
   using Accumulators = AccumulatorTile<1, (transposed ? kQueries : kCols) / 8>;
-  static constexpr int floats_of_warpgroup = kQueries * sum_cols<kCols> / warpgroups;
+  static constexpr int floats_of_m_tile = kQueries * sum_cols<kCols> / (warpgroups * m_tiles);
 
   /// How many a head has of `rows`.
   FA2_DEVICE static int tiles(int rows) { return rows / kQueries; }
 
-  /// This thread's share of a warpgroup's.
-  FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int warpgroup) {
+  /// This thread's share of an m-tile of a warpgroup's.
+  FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int warpgroup, int m) {
     float* const sums = params.delta + 2 * params.statistic_count;
-    return sums + (tile * warpgroups + warpgroup) * floats_of_warpgroup + ptx::thread_index() % 128 * 4;
+    return sums + ((tile * warpgroups + warpgroup) * m_tiles + m) * floats_of_m_tile +
+           ptx::thread_index() % 128 * 4;
   }
 
   /// From one four of a thread's floats to the next: neighbouring threads' lie between.

@@ -19,6 +19,11 @@ struct PipelineState {
       phase ^= 1;
     }
   }
+  /// The place passed last.
+  FA2_DEVICE PipelineState before() const {
+    if (index == 0) return {kSlots - 1, phase ^ 1};
+    return {index - 1, phase};
+  }
 };
 
 /// How many tiles a block has begun, and the place of the newest in a ring of one or two.

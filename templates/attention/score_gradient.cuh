@@ -105,12 +105,29 @@ struct ScoreGradients {
     exponentiate(scores);
   }
 
+  /// The first half where it needs scores: what dP - delta is to be multiplied by, in place of the second.
+  template <int kM, int kN>
+  FA2_DEVICE void to_probabilities_and_weights(AccumulatorTile<kM, kN>& scores,
+                                               AccumulatorTile<kM, kN>& weights) const {
+    for_each_score(weights, [](float& weight) { weight = 1.0f; });
+    score_mod.template apply_with_gradients<kTile>(scores, weights, first_row, first_col());
+    hide(scores, -ptx::infinity());
+    exponentiate(scores);
+    multiply(scores, weights);
+  }
+
+  /// The second half, but for the product with P or these weights.
+  template <int kM, int kN>
+  FA2_DEVICE void to_unweighted_gradients(AccumulatorTile<kM, kN>& gradients) const {
+    subtract_delta(gradients);
+    hide(gradients, 0.0f);
+  }
+
   /// The second half.
   template <int kM, int kN>
   FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
                                AccumulatorTile<kM, kN>& gradients) const {
-    subtract_delta(gradients);
-    hide(gradients, 0.0f);
+    to_unweighted_gradients(gradients);
     multiply(probabilities, gradients);
   }
 

@@ -46,6 +46,14 @@ FA2_DEVICE int shfl_idx(int value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
 
+/// A value that is the same in every lane, as if it were a new one: what follows from it stays in uniform registers, and
+/// is computed again rather than kept.
+FA2_DEVICE u32 renewed(u32 value) {
+  u32 same;
+  asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(same) : "r"(value));
+  return same;
+}
+
 /// vote.sync.any: whether any lane of the warp says true; the same answer in every lane.
 FA2_DEVICE bool vote_any(bool predicate) {
   u32 any;
