@@ -50,8 +50,8 @@ struct KernelKind {
   std::string_view main;   ///< the template that is the translation unit
   std::string_view entry;  ///< extern "C" name in it
   KernelParams params;
-  /// Under a causal mask tiles of several heads are interleaved: of as many as have so many bytes of keys and values
-  /// (what L2 holds). 0: bytes do not matter.
+  /// Under a causal mask tiles of several heads are interleaved: of as many as have so many bytes that all tiles go over,
+  /// in the forward keys and values (what L2 holds). 0: bytes do not matter.
   std::int64_t section_bytes;
   /// All fields but `mainloop` and `pass`, in the order of KernelConfig::visit. Fields left out must be as in KernelConfig{}.
   std::span<const Tunable> tunables;

@@ -5,6 +5,7 @@
 #include <operation/backward_step.h>
 #include <operation/tensor_maps.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <initializer_list>
 #include <templates/attention/params.cuh>
@@ -23,6 +24,18 @@ bool owns_keys(KernelPass pass) {
          pass == KernelPass::dq_dk_dv;
 }
 
+/// Key/value heads whose tiles are interleaved: those whose queries, dO and sums of dQ stay in L2 while all their tiles go
+/// over them. On mma.sync, which is slow enough to wait for memory, as many as of the forward.
+int kv_heads_per_section(const AttentionProblem& p, const KernelConfig& config,
+                         const AttentionParams& attention) {
+  const int most = std::max(1, attention.heads_per_section / attention.queries_per_kv);
+  const std::int64_t section_bytes = kind_of(config).section_bytes;
+  if (section_bytes == 0 || most == 1) return most;
+  const std::int64_t head_bytes =
+      std::max<std::int64_t>(1, attention.queries_per_kv * p.seqlen_q * (6 * p.head_dim + 2 * p.head_dim_v));
+  return static_cast<int>(std::clamp<std::int64_t>(section_bytes / head_bytes, 1, most));
+}
+
 BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig& config,
                                   const BackwardScratch& scratch) {
   BackwardParams params{};
@@ -30,8 +43,7 @@ BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig&
   params.k_tiles = static_cast<int>((p.seqlen_k + config.tile_m - 1) / config.tile_m);
   params.kv_head_count = static_cast<int>(p.batch * p.heads_kv);
   params.heads_kv = static_cast<int>(p.heads_kv);
-  params.kv_heads_per_section = params.attention.heads_per_section / params.attention.queries_per_kv;
-  if (params.kv_heads_per_section < 1) params.kv_heads_per_section = 1;
+  params.kv_heads_per_section = kv_heads_per_section(p, config, params.attention);
   params.statistic_rows = static_cast<int>(scratch.statistic_rows);
   params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
   if (params.statistic_count > 0 && pass_of(config) == KernelPass::delta)  // what fills up the last tile, too

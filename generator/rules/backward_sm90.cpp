@@ -166,7 +166,7 @@ constexpr KernelKind kBackwardSm90 = {
     .main = "attention_backward_sm90.cu",
     .entry = "fa2_backward",
     .params = KernelParams::backward_sm90,
-    .section_bytes = 0,
+    .section_bytes = 16 << 20,
     .tunables = kTunables,
     .default_config = {.mainloop = 90,
                        .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),

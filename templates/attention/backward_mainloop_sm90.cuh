@@ -62,7 +62,8 @@ struct BackwardMainloopSm90 {
   template <bool kFirst>
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
     constexpr bool finishes_dq = Config::sums_dq && !kFirst;
-    dq.shared.base = ptx::renewed(dq.shared.base);
+    // Descriptors are computed while the other warpgroup has its turn, and take no registers from the scores.
+    if constexpr (Config::pingpong) dq.shared.base = ptx::renewed(dq.shared.base);
     order.wait();
     issue_scores(at.state);
     issue_score_gradients(at.state);
