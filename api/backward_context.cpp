@@ -32,8 +32,9 @@ std::vector<KernelPass> passes_of(const PlannedProblem& problem, const Gradients
   const auto can = [&](KernelPass pass) { return !chooser.choose_backward(problem, pass, target).empty(); };
   std::vector<KernelPass> passes;
   if (needs_delta(gradients)) passes.push_back(KernelPass::delta);
-  if (gradients.dq && gradients.dk && gradients.dv && gradients.determinism == Determinism::fastest &&
-      can(KernelPass::dq_dk_dv)) {
+  const bool may_sum =
+      gradients.determinism == Determinism::fastest && has_tiles(problem, KernelPass::dq_dk_dv);
+  if (gradients.dq && gradients.dk && gradients.dv && may_sum && can(KernelPass::dq_dk_dv)) {
     passes.insert(passes.end(), {KernelPass::dq_dk_dv, KernelPass::dq_convert});
   } else {
     if (gradients.dq) passes.push_back(KernelPass::dq);

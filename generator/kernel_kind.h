@@ -55,7 +55,7 @@ struct KernelKind {
   std::int64_t section_bytes;
   /// All fields but `mainloop` and `pass`, in the order of KernelConfig::visit. Fields left out must be as in KernelConfig{}.
   std::span<const Tunable> tunables;
-  /// Computes every problem that the kind computes at all.
+  /// Computes every problem that the kind computes at all; of the backward on wgmma, those of head dims from 72 to 128.
   KernelConfig default_config;
 
   bool (*runs_on)(const Arch& arch);

@@ -3,6 +3,7 @@
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <fa2/errors.h>
+#include <generator/kernel_kind.h>
 #include <runtime/device.h>
 #include <tests/support/temporary_directory.h>
 
@@ -27,6 +28,8 @@ AttentionProblem problem_of(int head_dim) {
           .seqlen_k = 129};
 }
 
+constexpr Gradients kBitwise{.determinism = Determinism::bitwise};
+
 BackwardPlan plan_of(Context& context, const AttentionProblem& problem, const Gradients& gradients = {}) {
   return context.backward_plan(problem, device_under_test(), gradients, {});
 }
@@ -36,6 +39,10 @@ std::vector<int> passes_of(const BackwardPlan& plan) {
   std::vector<int> passes;
   for (const KernelReport& kernel : plan.explain().kernels) passes.push_back(kernel.config.pass);
   return passes;
+}
+
+bool sums_dq() {
+  return device(device_under_test()).arch.compute_capability == 90;
 }
 
 ContextOptions pinning(const std::string& config) {
@@ -52,31 +59,52 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   Context context(untuned());
   const AttentionProblem problem = problem_of(64);
   using Passes = std::vector<int>;
-  CHECK(passes_of(plan_of(context, problem)) == Passes{1, 2, 3});
+  CHECK(passes_of(plan_of(context, problem)) == (sums_dq() ? Passes{1, 7, 8} : Passes{1, 2, 3}));
+  CHECK(passes_of(plan_of(context, problem, kBitwise)) == Passes{1, 2, 3});
   CHECK(passes_of(plan_of(context, problem, {.dk = false, .dv = false})) == Passes{1, 2});
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dv = false})) == Passes{1, 4});
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false})) == Passes{5});
   CHECK(passes_of(plan_of(context, problem, {.dk = false})) == Passes{1, 2, 5});
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false, .dv = false})).empty());
-  CHECK(passes_of(plan_of(context, problem_of(256))) == Passes{1, 2, 4, 5});  // too wide for both at once
+  CHECK(passes_of(plan_of(context, problem_of(256), kBitwise)) == Passes{1, 2, 4, 5});  // too wide for both at once
   AttentionProblem with_sinks = problem;
   with_sinks.sinks = true;
-  CHECK(passes_of(plan_of(context, with_sinks)) == Passes{1, 2, 3});
-  CHECK(passes_of(plan_of(context, with_sinks, {.d_sinks = true})) == Passes{1, 2, 3, 6});
+  CHECK(passes_of(plan_of(context, with_sinks, kBitwise)) == Passes{1, 2, 3});
+  CHECK(passes_of(plan_of(context, with_sinks, {.d_sinks = true})) ==
+        (sums_dq() ? Passes{1, 7, 8, 6} : Passes{1, 2, 3, 6}));
   const Gradients sinks_alone{.dq = false, .dk = false, .dv = false, .d_sinks = true};
   CHECK(passes_of(plan_of(context, with_sinks, sinks_alone)) == Passes{1, 6});
   CHECK_THROWS_WITH_AS(plan_of(context, problem, sinks_alone),
                        doctest::Contains("d_sinks = true, must be false, or the problem's sinks true"),
                        InvalidRequest);
 
-  const Explanation& e = plan_of(context, problem).explain();
-  CHECK(e.problem == problem.normalized());
-  for (const KernelReport& kernel : e.kernels) {
-    CHECK(kernel.config_origin == ConfigOrigin::heuristic);
-    CHECK_FALSE(kernel.config_reason.empty());
-    CHECK_FALSE(kernel.key.empty());
-    CHECK(kernel.resources.threads == 32 * kernel.config.warps);
+  for (const Gradients& gradients : {Gradients{}, kBitwise}) {
+    const BackwardPlan plan = plan_of(context, problem, gradients);
+    CHECK(plan.explain().problem == problem.normalized());
+    for (const KernelReport& kernel : plan.explain().kernels) {
+      CHECK(kernel.config_origin == ConfigOrigin::heuristic);
+      CHECK_FALSE(kernel.config_reason.empty());
+      CHECK_FALSE(kernel.key.empty());
+      CHECK(kernel.resources.threads == kind_of(kernel.config).threads(kernel.config));
+    }
   }
+}
+
+TEST_CASE(
+    "backward plan: one kernel sums dQ where TMA can load and nobody minds the order") {
+  if (cannot_run() || !sums_dq()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  const auto sums = [&](int head_dim, int head_dim_v, RowAlignment alignment) {
+    AttentionProblem problem = problem_of(head_dim);
+    problem.head_dim_v = head_dim_v;
+    return passes_of(context.backward_plan(problem, device_under_test(), {}, {alignment})).at(1) == 7;
+  };
+  CHECK(sums(128, 128, RowAlignment::bytes16));
+  CHECK(sums(72, 40, RowAlignment::bytes16));
+  CHECK(sums(256, 256, RowAlignment::bytes16));
+  CHECK_FALSE(sums(128, 128, RowAlignment::element));
+  CHECK_FALSE(sums(128, 128, RowAlignment::bytes16_any_order));
 }
 
 TEST_CASE("backward plan: a side without rows has no kernel") {
@@ -87,10 +115,11 @@ TEST_CASE("backward plan: a side without rows has no kernel") {
   problem.seqlen_k = 0;
   CHECK(passes_of(plan_of(context, problem)) == std::vector{1, 2});
   problem.seqlen_k = 129, problem.seqlen_q = 0;
-  CHECK(passes_of(plan_of(context, problem)) == std::vector{3});
+  CHECK(passes_of(plan_of(context, problem)) == std::vector{sums_dq() ? 7 : 3});
+  CHECK(passes_of(plan_of(context, problem, kBitwise)) == std::vector{3});
   CHECK(plan_of(context, problem).workspace_bytes() == 0);
   problem.sinks = true;
-  CHECK(passes_of(plan_of(context, problem, {.d_sinks = true})) == std::vector{3, 6});
+  CHECK(passes_of(plan_of(context, problem, {.d_sinks = true})) == std::vector{sums_dq() ? 7 : 3, 6});
 }
 
 TEST_CASE("backward plan: works in the workspace that it is given, whatever that holds") {
@@ -98,21 +127,25 @@ TEST_CASE("backward plan: works in the workspace that it is given, whatever that
   const ScopedContext current(device_under_test());
   Context context(untuned());
   GuardedBackward call(problem_of(64));
-  const BackwardPlan plan = plan_of(context, call.forward.problem);
-  CHECK(plan.workspace_bytes() == 1280);  // 4 * 4 * 77 = 1232
+  const std::size_t delta = 1280;  // 4 * 4 * 77 = 1232
+  CHECK(plan_of(context, call.forward.problem, kBitwise).workspace_bytes() == delta);
   CHECK(plan_of(context, call.forward.problem, {.dq = false, .dk = false}).workspace_bytes() == 0);
   AttentionProblem with_sinks = call.forward.problem;
   with_sinks.sinks = true;
   const Gradients sinks_alone{.dq = false, .dk = false, .dv = false, .d_sinks = true};
-  CHECK(plan_of(context, with_sinks, sinks_alone).workspace_bytes() == 1280);
-  DeviceBuffer workspace(plan.workspace_bytes());
-  for (const std::uint8_t garbage : {std::uint8_t{0xff}, std::uint8_t{0x3c}}) {  // NaN, and numbers
-    call.upload();
-    workspace.fill(garbage);
-    BackwardArgs args = call.args();
-    args.workspace = workspace.data();
-    plan.run(args);
-    expect_gradients(call);
+  CHECK(plan_of(context, with_sinks, sinks_alone).workspace_bytes() == delta);
+  for (const Gradients& gradients : {Gradients{}, kBitwise}) {
+    const BackwardPlan plan = plan_of(context, call.forward.problem, gradients);
+    if (sums_dq() && gradients == Gradients{}) CHECK(plan.workspace_bytes() > 2 * delta + 4 * 4 * 77 * 64);
+    DeviceBuffer workspace(plan.workspace_bytes());
+    for (const std::uint8_t garbage : {std::uint8_t{0xff}, std::uint8_t{0x3c}}) {  // NaN, and numbers
+      call.upload();
+      workspace.fill(garbage);
+      BackwardArgs args = call.args();
+      args.workspace = workspace.data();
+      plan.run(args);
+      expect_gradients(call);
+    }
   }
 }
 
@@ -133,10 +166,13 @@ TEST_CASE("backward plan: a pack has every kernel that it may need") {
   serving.jit = JitMode::off;
   Context context(serving);
   for (const Wanted wanted : {Wanted{}, Wanted{.dk = false}, Wanted{.dv = false}}) {
-    GuardedBackward call(problem);
-    call.wanted = wanted;
-    call.upload();
-    run_and_expect_gradients(context, call);
+    for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
+      GuardedBackward call(problem);
+      call.wanted = wanted;
+      call.determinism = determinism;
+      call.upload();
+      run_and_expect_gradients(context, call);
+    }
   }
 }
 

@@ -128,6 +128,7 @@ BackwardArgs GuardedBackward::args() const {
   args.dk = pointer_to(1);
   args.dv = pointer_to(2);
   args.d_sinks = wanted.d_sinks ? first_of(d_sinks_) : nullptr;
+  args.determinism = determinism;
   args.d_o_strides = layouts_.d_o.strides;
   args.dq_strides = layouts_.dq.strides;
   args.dk_strides = layouts_.dk.strides;

@@ -41,6 +41,7 @@ class GuardedBackward {
   reference::Tensor d_o;
   std::vector<float> d_lse;  ///< shaped like LSE; empty: a null pointer
   Wanted wanted;
+  Determinism determinism = Determinism::fastest;
 
   /// Other random inputs, uploaded. d_lse, if there is one, is random as well.
   void randomize(unsigned seed);

@@ -111,8 +111,9 @@ void for_each_plan(const Test& test) {
   CHECK(plans == static_cast<int>(kConfigs.size() * problems().size()));
 }
 
-/// Every choice of gradients, and dK and dV of one kernel and of two.
+/// Every choice of gradients, and all of one kernel, dK and dV of one and of two.
 const std::vector<std::vector<KernelPass>> kPasses = {
+    {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert},
     {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv},
     {KernelPass::delta, KernelPass::dq, KernelPass::dk, KernelPass::dv},
     {KernelPass::delta, KernelPass::dq},
@@ -123,8 +124,8 @@ bool computes(const std::vector<KernelPass>& passes, KernelPass pass) {
 }
 
 Gradients gradients_of(const std::vector<KernelPass>& passes) {
-  const bool both = computes(passes, KernelPass::dk_dv);
-  return {.dq = computes(passes, KernelPass::dq),
+  const bool all = computes(passes, KernelPass::dq_dk_dv), both = all || computes(passes, KernelPass::dk_dv);
+  return {.dq = all || computes(passes, KernelPass::dq),
           .dk = both || computes(passes, KernelPass::dk),
           .dv = both || computes(passes, KernelPass::dv)};
 }
@@ -139,6 +140,11 @@ BackwardArgs backward_args_of(const AttentionProblem& problem, const Gradients& 
   return args;
 }
 
+KernelConfig config_of(KernelPass pass) {
+  const bool is_hopper = pass == KernelPass::dq_dk_dv || pass == KernelPass::dq_convert;
+  return default_config(is_hopper ? 90 : 80, static_cast<std::int32_t>(pass));
+}
+
 /// On the interpreter, which is current.
 BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector<KernelPass>& passes,
                               const std::shared_ptr<const Kernel>& kernel) {
@@ -147,10 +153,12 @@ BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector
   plan->gradients = gradients_of(passes);
   plan->device = kInterpreterDevice;
   plan->scratch = std::make_shared<const ScratchPool>();
-  plan->scratch_bytes = delta_bytes(problem);
+  const BackwardScratch scratch = computes(passes, KernelPass::dq_dk_dv)
+                                      ? scratch_for(problem, config_of(KernelPass::dq_dk_dv))
+                                      : scratch_for(problem);
+  plan->scratch_bytes = scratch.bytes(problem);
   for (const KernelPass pass : passes)
-    plan->steps.push_back(
-        backward_step(problem, default_config(80, static_cast<std::int32_t>(pass)), kernel));
+    plan->steps.push_back(backward_step(problem, config_of(pass), kernel, scratch));
   return BackwardPlan(std::move(plan));
 }
 

@@ -41,7 +41,11 @@ KernelConfig config_of(KernelPass pass, int tile_m = 64) {
 
 Step step_of(const AttentionProblem& p, KernelPass pass, int tile_m = 64,
              std::shared_ptr<const Kernel> kernel = nullptr) {
-  return backward_step(p, config_of(pass, tile_m), std::move(kernel));
+  return backward_step(p, config_of(pass, tile_m), std::move(kernel), scratch_for(p));
+}
+
+std::size_t delta_bytes(const AttentionProblem& p) {
+  return scratch_for(p).bytes(p);
 }
 
 BackwardParams constants_of(const AttentionProblem& p, KernelPass pass, int tile_m = 64) {
@@ -255,7 +259,7 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
 
 TEST_CASE("backward steps: each uses what it reads, and writes its own gradients alone") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
-  CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read");
+  CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
   const std::string inputs = tables + "q:read k:read v:read lse:read d_o:read alibi_slopes:read sinks:read ";
   CHECK(uses_of(KernelPass::dq) == inputs + "dq:write");
   CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
@@ -305,7 +309,7 @@ TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV a
   plan.run(args);
   REQUIRE(launches.size() == 4);
   const std::string inputs = "q:read k:read v:read lse:read d_o:read ";
-  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read workspace:write!");
+  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write!");
   CHECK(text_of(launches[1].ranges) == inputs + "dq:write! workspace:read!");
   CHECK(text_of(launches[2].ranges) == inputs + "dk:write! workspace:read!");
   CHECK(text_of(launches[3].ranges) == inputs + "dv:write!");
