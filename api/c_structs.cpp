@@ -161,6 +161,10 @@ std::optional<AttentionArgs> read_args(const fa2_args* pointer, const std::strin
   return args;
 }
 
+Determinism determinism_of(std::int32_t flags) {
+  return (flags & FA2_BITWISE) != 0 ? Determinism::bitwise : Determinism::fastest;
+}
+
 /// The part that several structs have.
 template <class Struct>
 PlanOptions plan_options_of(const Struct& from, Found& found) {
@@ -199,7 +203,9 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found) {
   const auto from = read_struct(pointer, "args", found);
   if (!from) return std::nullopt;
-  check_reserved(from->reserved, "reserved", found);
+  if (from->determinism != FA2_FASTEST && from->determinism != FA2_BITWISE)
+    found.push_back({"determinism", fmt::format("{}", from->determinism),
+                     "must be FA2_FASTEST (0) or FA2_BITWISE (256)"});
   const auto forward = read_args(from->forward, "forward", found);
   if (!forward) return std::nullopt;
   BackwardArgs args;
@@ -210,6 +216,7 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   args.dk = from->dk.data;
   args.dv = from->dv.data;
   args.d_sinks = from->d_sinks;
+  args.determinism = determinism_of(from->determinism);
   args.d_o_strides = strides_of(from->d_o);
   args.dq_strides = strides_of(from->dq);
   args.dk_strides = strides_of(from->dk);
@@ -219,13 +226,15 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
 }
 
 Gradients gradients_of(std::int32_t flags, Found& found) {
-  if (flags < 0 || flags > (FA2_ALL_GRADIENTS | FA2_D_SINKS))
+  if ((flags & ~(FA2_ALL_GRADIENTS | FA2_D_SINKS | FA2_BITWISE)) != 0)
     found.push_back({"gradients", fmt::format("{}", flags),
-                     "must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them"});
+                     "must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them, and "
+                     "FA2_BITWISE (256)"});
   return {.dq = (flags & FA2_DQ) != 0,
           .dk = (flags & FA2_DK) != 0,
           .dv = (flags & FA2_DV) != 0,
-          .d_sinks = (flags & FA2_D_SINKS) != 0};
+          .d_sinks = (flags & FA2_D_SINKS) != 0,
+          .determinism = determinism_of(flags)};
 }
 
 ContextOptions options_of(const fa2_context_options* pointer) {

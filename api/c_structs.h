@@ -29,7 +29,7 @@ bool is_given(const void* pointer, const std::string& name, Found& found);
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found);
-/// Of FA2_DQ and its like, or'ed together.
+/// Of FA2_DQ and its like and FA2_BITWISE, or'ed together.
 Gradients gradients_of(std::int32_t flags, Found& found);
 
 /// NULL: no options. @throws InvalidRequest with everything that a Context would refuse too.

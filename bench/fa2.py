@@ -35,7 +35,7 @@ class Args(C.Structure):
 
 
 class BackwardArgs(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32), ("forward", C.POINTER(Args))]
+    _fields_ = [("struct_size", C.c_uint32), ("determinism", C.c_int32), ("forward", C.POINTER(Args))]
     _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [(n, C.c_void_p) for n in ("d_lse", "workspace")]
 
 

@@ -268,6 +268,21 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
 
 /* ---- gradients ---- */
 
+/* Which gradients a plan computes, or'ed together; nothing is computed, or read, for the others alone. FA2_D_SINKS: only
+ * of a problem with sinks. FA2_ALL_GRADIENTS: those that every problem has. And how they are computed.
+ * FA2_FASTEST: float32 sums may be added up in any order, which differs from run to run; only those of dQ are, on a Hopper
+ * GPU where all three gradients are computed. FA2_BITWISE: the same bits in every run, and those of a sequence do not
+ * depend on what else is in the batch. */
+enum {
+  FA2_DQ = 1,
+  FA2_DK = 2,
+  FA2_DV = 4,
+  FA2_ALL_GRADIENTS = 7,
+  FA2_D_SINKS = 8,
+  FA2_FASTEST = 0,
+  FA2_BITWISE = 256
+};
+
 /* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
  *
  *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
@@ -276,7 +291,7 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
  *   if (fa2_attention_backward(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error()); */
 typedef struct fa2_backward_args {
   uint32_t struct_size; /* sizeof(fa2_backward_args) */
-  int32_t reserved;     /* 0 */
+  int32_t determinism;  /* FA2_FASTEST or FA2_BITWISE, of fa2_attention_backward(); a plan has its own */
 
   /* What the forward was called with, and what it left: o and lse, which is not NULL, are inputs here. Its workspace is
    * not looked at. */
@@ -309,15 +324,10 @@ FA2_C_API fa2_status fa2_attention_backward(fa2_context* context, const fa2_prob
                                             const fa2_backward_args* args, void* stream);
 
 /* The backward of a problem made ready on one device. Immutable: usable from any thread and while a stream captures.
- * Of graphs and of what has to outlive them the same holds as of a fa2_plan. Gradients have the same bits in every
- * run. */
+ * Of graphs and of what has to outlive them the same holds as of a fa2_plan. */
 typedef struct fa2_backward_plan fa2_backward_plan;
 
-/* Which gradients a plan computes, or'ed together; nothing is computed, or read, for the others alone. FA2_D_SINKS: only
- * of a problem with sinks. FA2_ALL_GRADIENTS: those that every problem has. */
-enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8 };
-
-/* As fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS. */
+/* As fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS, and FA2_BITWISE. */
 FA2_C_API fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem,
                                               int32_t device, int32_t gradients,
                                               const fa2_plan_options* options, fa2_backward_plan** plan);
@@ -327,8 +337,9 @@ FA2_C_API fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_pr
 FA2_C_API fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const fa2_backward_args* args,
                                            void* stream);
 
-/* How many bytes fa2_args.workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256; 0 for
- * FA2_DV alone. */
+/* How many bytes fa2_backward_args.workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256,
+ * or 0 for FA2_DV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows filled up to
+ * whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128. */
 FA2_C_API fa2_status fa2_backward_plan_workspace_bytes(const fa2_backward_plan* plan, size_t* bytes);
 
 /* As fa2_plan_explain(); "kernels" are in the order of their launches. */

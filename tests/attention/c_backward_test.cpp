@@ -37,6 +37,7 @@ struct CCall {
     args.dk = tensor(from.dk, from.dk_strides);
     args.dv = tensor(from.dv, from.dv_strides);
     args.d_lse = from.d_lse;
+    args.determinism = from.determinism == Determinism::bitwise ? FA2_BITWISE : FA2_FASTEST;
   }
   CCall(const CCall&) = delete;
   CCall& operator=(const CCall&) = delete;
@@ -110,6 +111,7 @@ TEST_CASE("c backward: calls and plans have the bits of the C++ ones") {
   const ScopedContext current(device_under_test());
   const Problem problem;
   GuardedBackward call(problem.cpp);
+  call.determinism = Determinism::bitwise;
   call.give_d_lse();
   call.upload();
   Context context(untuned());
@@ -118,7 +120,7 @@ TEST_CASE("c backward: calls and plans have the bits of the C++ ones") {
   const std::vector<std::uint16_t> expected = bits(call);
 
   const CContext in_c = c_context();
-  const CPlan plan = c_plan(in_c, problem.c, FA2_ALL_GRADIENTS);
+  const CPlan plan = c_plan(in_c, problem.c, FA2_ALL_GRADIENTS | FA2_BITWISE);
   const CCall same(call.args());
   call.upload();
   CHECK_MESSAGE(fa2_backward_plan_run(plan.get(), &same.args, nullptr) == FA2_OK, fa2_last_error());

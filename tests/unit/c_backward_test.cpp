@@ -17,11 +17,11 @@
 namespace {
 
 static_assert(std::is_standard_layout_v<fa2_backward_args>);
-static_assert(sizeof(fa2_backward_args) == 168 && offsetof(fa2_backward_args, forward) == 8 &&
-              offsetof(fa2_backward_args, d_o) == 16 && offsetof(fa2_backward_args, dq) == 48 &&
-              offsetof(fa2_backward_args, dv) == 112 && offsetof(fa2_backward_args, d_lse) == 144 &&
-              offsetof(fa2_backward_args, d_sinks) == 160);
-static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV));
+static_assert(sizeof(fa2_backward_args) == 168 && offsetof(fa2_backward_args, determinism) == 4 &&
+              offsetof(fa2_backward_args, forward) == 8 && offsetof(fa2_backward_args, d_o) == 16 &&
+              offsetof(fa2_backward_args, dq) == 48 && offsetof(fa2_backward_args, dv) == 112 &&
+              offsetof(fa2_backward_args, d_lse) == 144 && offsetof(fa2_backward_args, d_sinks) == 160);
+static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV) && (FA2_ALL_GRADIENTS & FA2_BITWISE) == 0);
 
 fa2_problem example() {
   fa2_problem problem = FA2_PROBLEM_INIT;
@@ -74,13 +74,25 @@ TEST_CASE("c backward: what the structs hold arrives") {
   }
 }
 
-TEST_CASE("c backward: flags are gradients") {
+TEST_CASE("c backward: determinism arrives, and is fastest where nobody says") {
+  Call call;
+  fa2::Found found;
+  CHECK(fa2::args_of(&call.args, found).value().determinism == fa2::Determinism::fastest);
+  call.args.determinism = FA2_BITWISE;
+  CHECK(fa2::args_of(&call.args, found).value().determinism == fa2::Determinism::bitwise);
+  CHECK(found.empty());
+}
+
+TEST_CASE("c backward: flags are gradients and whether they are computed bitwise") {
   fa2::Found found;
   for (std::int32_t flags = 0; flags < 2 * FA2_D_SINKS; ++flags) {
     CAPTURE(flags);
     const fa2::Gradients expected = {
         .dq = flags % 2 == 1, .dk = flags / 2 % 2 == 1, .dv = flags / 4 % 2 == 1, .d_sinks = flags / 8 == 1};
     CHECK(fa2::gradients_of(flags, found) == expected);
+    fa2::Gradients bitwise = expected;
+    bitwise.determinism = fa2::Determinism::bitwise;
+    CHECK(fa2::gradients_of(flags | FA2_BITWISE, found) == bitwise);
   }
   CHECK(found.empty());
 }
@@ -150,21 +162,22 @@ TEST_CASE("c backward: struct sizes") {
 TEST_CASE("c backward: what is wrong with the problem, the arguments and their structs comes at once") {
   fa2_problem problem = example();
   Call call;
-  call.args.reserved = 1;
+  call.args.determinism = 1;
   call.args.dq.data = &call;
   call.forward.empty_row_lse = 2;
   call.forward.has_softmax_scale = 1;
   call.forward.softmax_scale = std::strtof("inf", nullptr);
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"reserved = 1, must be 0", "empty_row_lse = 2", "softmax_scale = inf", "q = null",
-                           "lse = null", "d_o = null"}) {
+  for (const char* part :
+       {"determinism = 1, must be FA2_FASTEST (0) or FA2_BITWISE (256)", "empty_row_lse = 2",
+        "softmax_scale = inf", "q = null", "lse = null", "d_o = null"}) {
     CAPTURE(part);
     CHECK(says(part));
   }
   problem.varlen = 1;
   problem.total_k = 16;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("reserved = 1"));
+  CHECK(says("determinism = 1"));
   CHECK(says("cu_seqlens_k = null"));
   problem.struct_size = 1;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
@@ -182,7 +195,8 @@ TEST_CASE("c backward: a plan that cannot be is refused with all that is wrong")
   CHECK(plan == nullptr);
   for (const char* part :
        {"head_dim = 7", "device = -5", "row_alignment = 3",
-        "gradients = 16, must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them"}) {
+        "gradients = 16, must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them, and "
+        "FA2_BITWISE (256)"}) {
     CAPTURE(part);
     CHECK(says(part));
   }
