@@ -1,0 +1,228 @@
+// What the backward on wgmma computes, what it takes of an SM and of the workspace, and where plans choose it.
+#include <autotune/backward_heuristic.h>
+#include <autotune/config_choice.h>
+#include <doctest/doctest.h>
+#include <generator/config_space.h>
+#include <generator/kernel_kind.h>
+#include <generator/rules/backward_sm90.h>
+#include <operation/backward_step.h>
+#include <operation/workspace.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+const Arch& hopper() {
+  return *find_arch("sm_90a");
+}
+
+AttentionTraits traits(int head_dim, int head_dim_v, RowAlignment alignment = RowAlignment::bytes16) {
+  return traits_of({{.head_dim = head_dim, .head_dim_v = head_dim_v}, {alignment}});
+}
+
+/// The rule that `config` breaks; empty if it is valid.
+std::string broken(const std::string& config, const AttentionTraits& of, const Arch& arch = hopper()) {
+  return why_rejected({of, parse_config("mainloop=90," + config), arch}).value_or("");
+}
+std::string broken(const std::string& config, int head_dim) {
+  return broken(config, traits(head_dim, head_dim));
+}
+
+int shared(const std::string& config, int head_dim, int head_dim_v) {
+  return shared_bytes(traits(head_dim, head_dim_v), parse_config("mainloop=90,pass=6," + config));
+}
+
+std::vector<KernelConfig> valid_configs(int head_dim, int head_dim_v) {
+  return config_space(traits(head_dim, head_dim_v), hopper(), KernelPass::dq_dk_dv).valid;
+}
+
+PlannedProblem problem_of(int head_dim, int head_dim_v, RowAlignment alignment = RowAlignment::bytes16) {
+  return PlannedProblem({.head_dim = head_dim,
+                         .head_dim_v = head_dim_v,
+                         .batch = 2,
+                         .heads_q = 12,
+                         .heads_kv = 4,
+                         .seqlen_q = 1000,
+                         .seqlen_k = 3000},
+                        {alignment})
+      .normalized();
+}
+
+bool is_computed(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
+  return !backward_choices(problem, pass, arch).empty();
+}
+
+constexpr KernelPass kEveryPass[] = {KernelPass::delta,     KernelPass::dq, KernelPass::dk_dv,
+                                     KernelPass::dk,        KernelPass::dv, KernelPass::dq_dk_dv,
+                                     KernelPass::dq_convert};
+
+/// The passes that have a choice where `pinned` is.
+std::vector<KernelPass> passes_beside(const std::string& pinned) {
+  ChoiceSettings settings;
+  settings.tune = TuneMode::off;
+  settings.pinned = parse_config(pinned);
+  settings.pinned_by = "FA2_CONFIG";
+  TuningStore store("");
+  const ConfigChooser chooser(settings, store);
+  std::vector<KernelPass> passes;
+  for (const KernelPass pass : kEveryPass)
+    if (!chooser.choose_backward(problem_of(128, 128), pass, {hopper(), "H200", 132}).empty())
+      passes.push_back(pass);
+  return passes;
+}
+
+}  // namespace
+
+TEST_CASE("backward on wgmma: Hopper's, and its rules") {
+  CHECK(broken("pass=6", 128) == "");
+  CHECK(broken("pass=6", traits(128, 128), *find_arch("interpreter")) == "");
+  for (const char* name : {"sm_80", "sm_100", "sm_120"})
+    CHECK(broken("pass=6", traits(128, 128), *find_arch(name))
+              .starts_with("main loop 90 needs an sm_90a GPU, not " + std::string(name)));
+  CHECK(broken("pass=6,warps=6,tile_m=96", 128).find("warps = 6 are no whole warpgroups of 4") !=
+        std::string::npos);
+  CHECK(broken("pass=6,tile_m=64", 128) == "tile_m = 64, must be 16 * warps = 128");
+  CHECK(broken("pass=6,warps=4,tile_m=64", 128) == "warps = 4, must be 8 with head dims above 64");
+  CHECK(broken("pass=6,stages=5", 128).starts_with("stages = 5, must be 1..4"));
+  CHECK(broken("pass=6,ctas_per_sm=2", 128).starts_with("ctas_per_sm = 2, must be 1..1"));
+  CHECK(broken("pass=6,tile_n=72", 128).starts_with("tile_n = 72 is no multiple of 16"));
+  CHECK(broken("pass=6,overlap=1", 128) == "overlap = 1, must be 0 with main loop 90");
+}
+
+TEST_CASE("backward on wgmma: head dims up to 128, whose rows TMA can load, of no packed sequences") {
+  CHECK(
+      broken("pass=6", traits(136, 128)).starts_with("main loop 90 has no backward of head dims above 128"));
+  CHECK(
+      broken("pass=6", traits(128, 136)).starts_with("main loop 90 has no backward of head dims above 128"));
+  for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
+    CHECK(broken("pass=6", traits(128, 128, alignment)) ==
+          "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
+  AttentionTraits packed = traits(128, 128);
+  packed.varlen = true;
+  CHECK(broken("pass=6", packed) == "main loop 90 has no backward of packed sequences yet");
+  CHECK(broken("pass=7", packed) == "main loop 90 has no backward of packed sequences yet");
+}
+
+TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their transpose") {
+  for (const int head_dim : {8, 40, 64}) {
+    CHECK(broken("pass=6,tile_n=128", head_dim) == "");
+    CHECK(broken("pass=6,tile_n=64", head_dim) ==
+          "64 queries, must be 16 * warps = 128 with head dims up to 64");
+    CHECK(broken("pass=7,tile_m=64", head_dim) ==
+          "64 queries, must be 16 * warps = 128 with head dims up to 64");
+  }
+  for (const int head_dim : {72, 96, 128}) {
+    CHECK(broken("pass=6,tile_n=64", head_dim) == "");
+    CHECK(broken("pass=7,tile_m=48", head_dim) == "");
+    CHECK(broken("pass=7,warps=4", head_dim) == "warps = 4, must be 8 with head dims above 64");
+  }
+}
+
+TEST_CASE("backward on wgmma: what a transposed product reads behind the keys is shared memory") {
+  // 64 * 2 bytes a column that keys have not, of 48; V of a warpgroup's 64 keys and of another's.
+  CHECK(broken("pass=6", traits(72, 8)) == "head_dim_v = 8 is too small beside head_dim = 72");
+  CHECK(broken("pass=6", traits(72, 24)) == "");
+  CHECK(broken("pass=6", traits(120, 8)) == "");
+  CHECK(broken("pass=6,tile_n=128", traits(64, 8)) == "");
+}
+
+TEST_CASE("backward on wgmma: what a block takes of an SM is refused where it does not fit") {
+  CHECK(broken("pass=6,tile_n=128", 128).find("registers a thread, a consumer warp has 240") !=
+        std::string::npos);
+  CHECK(broken("pass=6,tile_n=80,stages=4", 128).find("bytes of shared memory, sm_90a has") !=
+        std::string::npos);
+}
+
+TEST_CASE("backward on wgmma: shared memory of hand-computed cases") {
+  // K and V of 128 keys, two slots of 64 queries with two floats each, two places for dS, 4 * 2 + 6 mbarriers.
+  CHECK(shared("tile_n=64,stages=2", 128, 128) ==
+        2 * 128 * 128 * 2 + 2 * (2 * 64 * 128 * 2 + 8 * 64) + 2 * 64 * 128 * 2 + 8 * 14);
+  CHECK(shared("tile_n=128,stages=1", 64, 64) ==
+        2 * 128 * 64 * 2 + (2 * 128 * 64 * 2 + 8 * 128) + 2 * 128 * 128 * 2 + 8 * 10);
+  // 80 columns for 72 and 48 for 40; 48 queries of 80 columns are 7680 bytes, of 48 columns 4608, both rounded up.
+  CHECK(shared("tile_n=48,stages=3", 72, 40) ==
+        128 * (80 + 48) * 2 + 3 * (8192 + 5120 + 8 * 48) + 2 * 48 * 128 * 2 + 8 * 18);
+  CHECK(shared_bytes(traits(72, 40), parse_config("mainloop=90,pass=7,tile_m=48")) == 48 * 80 * 2);
+}
+
+TEST_CASE("backward on wgmma: sums are converted in the tiles that they were made in") {
+  for (int head_dim = 8; head_dim <= 128; head_dim += 8) {
+    const std::vector<KernelConfig> configs = valid_configs(head_dim, head_dim);
+    CHECK_FALSE(configs.empty());
+    for (const KernelConfig& config : configs) {
+      const KernelConfig convert = backward_sm90::convert_config(config);
+      CHECK(convert.pass == static_cast<std::int32_t>(KernelPass::dq_convert));
+      CHECK(convert.tile_m == config.tile_n);
+      CHECK(why_rejected({traits(head_dim, head_dim), convert, hopper()}).value_or("") == "");
+      CHECK(conversion_of(config).config == convert);
+    }
+  }
+}
+
+TEST_CASE("backward on wgmma: scratch is delta, offsets and float32 sums of whole tiles") {
+  for (int head_dim = 8; head_dim <= 128; head_dim += 8) {
+    for (const KernelConfig& config : valid_configs(head_dim, head_dim)) {
+      const PlannedProblem p = problem_of(head_dim, head_dim);
+      INFO(to_string(p), ", ", to_string(config));
+      const BackwardScratch scratch = scratch_for(p, config);
+      CHECK(scratch.statistic_rows % config.tile_n == 0);
+      CHECK(scratch.statistic_rows >= p.seqlen_q);
+      CHECK(scratch.statistic_rows < p.seqlen_q + config.tile_n);
+      CHECK(scratch.sum_cols == (head_dim > 64 ? 128 : (head_dim + 15) / 16 * 16));
+      const std::int64_t rows = p.batch * p.heads_q * scratch.statistic_rows;
+      CHECK(scratch.statistics(p) >= rows);
+      CHECK(scratch.statistics(p) < rows + kWorkspaceAlignment / 4);
+      const std::size_t bytes = scratch.bytes(p);
+      CHECK(bytes == static_cast<std::size_t>(4 * (2 * scratch.statistics(p) + rows * scratch.sum_cols)));
+      CHECK(bytes % kWorkspaceAlignment == 0);
+      const std::int64_t dq = 4 * p.batch * p.heads_q * p.seqlen_q * head_dim;
+      if (head_dim >= 64) CHECK(static_cast<std::int64_t>(bytes) <= 2 * dq + 8 * scratch.statistics(p));
+    }
+  }
+}
+
+TEST_CASE("backward on wgmma: scratch without rows is none, and that of delta alone is as large as LSE") {
+  AttentionProblem p = problem_of(128, 128);
+  CHECK(scratch_for(p).bytes(p) == 4 * 2 * 12 * 1000);
+  p.seqlen_q = 0;
+  CHECK(scratch_for(p).bytes(p) == 0);
+  CHECK(scratch_for(p, default_config(90, 6)).bytes(p) == 0);
+}
+
+TEST_CASE(
+    "backward on wgmma: the heuristic chooses it for every head dim up to 128, on Hopper and the "
+    "interpreter") {
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    const PlannedProblem p = problem_of(head_dim, head_dim);
+    INFO(to_string(p));
+    for (const char* name : {"sm_90a", "interpreter"})
+      CHECK(is_computed(p, KernelPass::dq_dk_dv, *find_arch(name)) == (head_dim <= 128));
+    for (const char* name : {"sm_80", "sm_100"})
+      CHECK_FALSE(is_computed(p, KernelPass::dq_dk_dv, *find_arch(name)));
+    // Bits that are the same in every run are to be had everywhere.
+    CHECK(is_computed(p, KernelPass::dq, hopper()));
+    CHECK(is_computed(p, KernelPass::dk, hopper()));
+  }
+  for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
+    CHECK_FALSE(is_computed(problem_of(128, 128, alignment), KernelPass::dq_dk_dv, hopper()));
+}
+
+TEST_CASE("backward on wgmma: a pinned kernel of a part keeps it from running, its own does not") {
+  using enum KernelPass;
+  const std::vector<KernelPass> all = {delta, dq, dk_dv, dk, dv, dq_dk_dv};
+  const std::vector<KernelPass> without = {delta, dq, dk_dv, dk, dv};
+  const std::vector<KernelPass> halves = {delta, dq, dk, dv};
+  CHECK(passes_beside("mainloop=80") == all);
+  CHECK(passes_beside("pass=1") == all);
+  CHECK(passes_beside("pass=2") == without);
+  CHECK(passes_beside("pass=3") == without);
+  CHECK(passes_beside("pass=4") == halves);
+  CHECK(passes_beside("pass=5") == halves);
+  CHECK(passes_beside("mainloop=90,pass=6,stages=1") == all);
+}

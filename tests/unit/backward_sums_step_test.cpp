@@ -1,0 +1,239 @@
+// The launches of a backward that sums dQ over tiles of keys: one kernel between delta and the conversion.
+#include <api/backward_plan.h>
+#include <doctest/doctest.h>
+#include <generator/rules/backward_sm90.h>
+#include <operation/backward_step.h>
+#include <runtime/device.h>
+#include <runtime/tensor_map.h>
+#include <tests/support/backward_request.h>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <templates/attention/params.cuh>
+#include <utility>
+#include <vector>
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert};
+
+AttentionProblem causal_gqa() {
+  AttentionProblem p;
+  p.mask = MaskKind::causal_bottom_right;
+  p.head_dim = 128;
+  p.batch = 2;
+  p.heads_q = 32;
+  p.heads_kv = 8;
+  p.seqlen_q = 1000;
+  p.seqlen_k = 4000;
+  return p.normalized();
+}
+
+/// Tiles of 64 queries.
+KernelConfig summing() {
+  return default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+}
+
+KernelConfig config_of(KernelPass pass) {
+  if (pass == KernelPass::delta) return default_config(80, static_cast<std::int32_t>(pass));
+  return pass == KernelPass::dq_dk_dv ? summing() : backward_sm90::convert_config(summing());
+}
+
+Step step_of(const AttentionProblem& p, KernelPass pass, std::shared_ptr<const Kernel> kernel = nullptr) {
+  return backward_step(p, config_of(pass), std::move(kernel), scratch_for(p, summing()));
+}
+
+const BackwardParams& constants_of(const Step& step) {
+  return kind_of(step.config).params == KernelParams::backward_sm90
+             ? step.constants.as<BackwardParamsSm90>().backward
+             : step.constants.as<BackwardParams>();
+}
+
+std::string uses_of(KernelPass pass) {
+  const BackwardOperands operands = backward_operands_of(causal_gqa(), {});
+  std::string text;
+  for (const OperandUse& use : step_of(causal_gqa(), pass).uses)
+    text += (text.empty() ? "" : " ") + use_text(operands[use.role].name, use.access);
+  return text;
+}
+
+/// On the interpreter.
+BackwardParamsSm90 filled(const AttentionProblem& p, const BackwardArgs& args) {
+  const ScopedContext current(kInterpreterDevice);
+  const Step step = step_of(p, KernelPass::dq_dk_dv);
+  ParamsBuffer buffer;
+  const BackwardOperands operands = backward_operands_of(p, args);
+  step.fill(step, {.problem = p, .args = args.forward, .operands = operands, .backward = &args}, buffer);
+  CHECK(buffer.size() == sizeof(BackwardParamsSm90));
+  return buffer.as<BackwardParamsSm90>();
+}
+
+InterpretedTensorMap described(const TensorMap& map) {
+  InterpretedTensorMap inside;
+  std::memcpy(&inside, &map, sizeof inside);
+  CHECK(inside.mark == InterpretedTensorMap::kMark);
+  return inside;
+}
+
+/// CHECKs where a map begins, and what its copies move.
+void check_map(const TensorMap& map, const void* data, std::int64_t rows, std::int32_t box_rows) {
+  const InterpretedTensorMap inside = described(map);
+  CHECK(inside.data == data);
+  CHECK(inside.size[1] == rows);
+  CHECK(inside.box[1] == box_rows);
+  CHECK(inside.swizzle == Swizzle::span128);
+}
+
+struct Launch {
+  std::size_t params_bytes = 0;
+  const float* delta = nullptr;
+  std::string ranges;
+};
+
+/// "NAME:ACCESS" of each.
+std::string text_of(const std::vector<MemoryRange>& ranges) {
+  std::string text;
+  for (const MemoryRange& range : ranges)
+    text += (text.empty() ? "" : " ") + use_text(range.name, range.access);
+  return text;
+}
+
+class RecordingKernel final : public Kernel {
+ public:
+  RecordingKernel(KernelPass pass, std::vector<Launch>& launches) : pass_(pass), launches_(launches) {}
+
+  void launch(const LaunchShape&, const void* params, std::size_t bytes, Stream,
+              const LaunchMemory* memory) const override {
+    const auto* begin = static_cast<const std::byte*>(params);
+    if (pass_ == KernelPass::dq_dk_dv) begin += offsetof(BackwardParamsSm90, backward);
+    BackwardParams sent;
+    std::memcpy(&sent, begin, sizeof sent);
+    launches_.push_back({bytes, sent.delta, text_of(memory->ranges())});
+  }
+
+ private:
+  KernelPass pass_;
+  std::vector<Launch>& launches_;
+};
+
+}  // namespace
+
+TEST_CASE("backward sums: a block a tile of keys, then one a tile of queries") {
+  const AttentionProblem p = causal_gqa();
+  CHECK(step_of(p, KernelPass::dq_dk_dv).shape.grid == 32 * 16);    // tiles of 4000 keys, heads of K and V
+  CHECK(step_of(p, KernelPass::dq_convert).shape.grid == 16 * 64);  // tiles of 1000 queries, heads
+  CHECK(has_tiles(p, KernelPass::dq_dk_dv));
+  CHECK(has_tiles(p, KernelPass::dq_convert));
+  AttentionProblem none = p;
+  none.seqlen_k = 0;
+  CHECK_FALSE(has_tiles(none, KernelPass::dq_dk_dv));
+  none = p;
+  none.seqlen_q = 0;
+  CHECK(has_tiles(none, KernelPass::dq_dk_dv));  // dK and dV are 0, which somebody must write
+  CHECK_FALSE(has_tiles(none, KernelPass::dq_convert));
+  CHECK(step_of(none, KernelPass::dq_dk_dv).shape.grid == 32 * 16);
+}
+
+TEST_CASE("backward sums: delta's blocks fill up the last tile, and every step knows where the sums lie") {
+  AttentionProblem p = causal_gqa();
+  p.seqlen_q = 65;  // 128 rows in tiles of 64
+  const std::int64_t tile = config_of(KernelPass::delta).tile_m;
+  CHECK(step_of(p, KernelPass::delta).shape.grid == (128 + tile - 1) / tile * 64);
+  for (const KernelPass pass : kPasses) {
+    const Step step = step_of(p, pass);
+    CHECK(constants_of(step).statistic_rows == 128);
+    CHECK(constants_of(step).statistic_count == 2 * 32 * 128);
+    CHECK(constants_of(step).attention.seqlen_q == 65);
+  }
+  // Delta alone has its rows one after the other.
+  const Step alone = backward_step(p, default_config(80, static_cast<std::int32_t>(KernelPass::dq)), nullptr,
+                                   scratch_for(p));
+  CHECK(constants_of(alone).statistic_rows == 65);
+  CHECK(constants_of(alone).statistic_count == 0);
+}
+
+TEST_CASE("backward sums: each step uses what it reads, and writes its own gradients alone") {
+  CHECK(uses_of(KernelPass::delta) == "o:read d_o:read d_lse:read lse:read");
+  CHECK(uses_of(KernelPass::dq_dk_dv) ==
+        "q:read k:read v:read lse:read d_o:read alibi_slopes:read sinks:read dk:write dv:write");
+  CHECK(uses_of(KernelPass::dq_convert) == "dq:write");
+}
+
+TEST_CASE("backward sums: one step writes the scratch, one adds to it, one reads it") {
+  const AttentionProblem p = causal_gqa();
+  for (const KernelPass pass : kPasses) {
+    const WorkspacePart part = step_of(p, pass).workspace;
+    CHECK(part.bytes == scratch_for(p, summing()).bytes(p));
+    CHECK(part.is_scratch);
+    CHECK(part.begin == 0);
+  }
+  CHECK(step_of(p, KernelPass::delta).workspace.access == Access::write);
+  CHECK(step_of(p, KernelPass::dq_dk_dv).workspace.access == Access::read_write);
+  CHECK(step_of(p, KernelPass::dq_convert).workspace.access == Access::read);
+}
+
+TEST_CASE("backward sums: parameters carry the call's pointers, strides and scalars beside the maps") {
+  const AttentionProblem p = causal_gqa();
+  BackwardArgs args = backward_arguments(p);
+  args.forward.softmax_scale = -0.5f;
+  const BackwardParamsSm90 params = filled(p, args);
+  CHECK(params.backward.attention.scale == -0.5f);
+  CHECK(params.backward.attention.lse == args.forward.lse);
+  CHECK(params.backward.attention.queries_per_kv == 4);
+  CHECK(params.backward.dq == args.dq);
+  CHECK(params.backward.dk_strides.row_stride == args.dk_strides.row);
+  CHECK(params.backward.k_tiles == 32);
+  CHECK(params.backward.kv_head_count == 16);
+}
+
+TEST_CASE("backward sums: maps are of a step's queries and of a warpgroup's keys") {
+  const AttentionProblem p = causal_gqa();
+  const BackwardArgs args = backward_arguments(p);
+  const BackwardParamsSm90 params = filled(p, args);
+  check_map(params.q, args.forward.q, 1000, 64);
+  check_map(params.d_o, args.d_o, 1000, 64);
+  check_map(params.k, args.forward.k, 4000, 64);
+  check_map(params.v, args.forward.v, 4000, 64);
+  check_map(params.dk, args.dk, 4000, 64);
+  check_map(params.dv, args.dv, 4000, 64);
+}
+
+TEST_CASE("backward sums: without queries what may be null is not described") {
+  AttentionProblem p = causal_gqa();
+  p.seqlen_q = 0;
+  BackwardArgs args = backward_arguments(p);
+  args.forward.q = args.d_o = nullptr;
+  const BackwardParamsSm90 params = filled(p, args);
+  check_map(params.dk, args.dk, 4000, 64);
+}
+
+TEST_CASE("backward sums: the steps of a plan work in one scratch, in order") {
+  const AttentionProblem p = causal_gqa();
+  const ScopedContext current(kInterpreterDevice);
+  std::vector<Launch> launches;
+  auto made = std::make_shared<BackwardPlan::Impl>();
+  made->problem = {p, {}};
+  made->device = kInterpreterDevice;
+  made->scratch = std::make_shared<const ScratchPool>();
+  made->scratch_bytes = scratch_for(p, summing()).bytes(p);
+  for (const KernelPass pass : kPasses)
+    made->steps.push_back(step_of(p, pass, std::make_shared<RecordingKernel>(pass, launches)));
+  const BackwardPlan plan(std::move(made));
+  BackwardArgs args = backward_arguments(p);
+  args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
+  plan.run(args);
+  REQUIRE(launches.size() == 3);
+  for (const Launch& launch : launches) CHECK(launch.delta == args.workspace);
+  CHECK(launches[0].params_bytes == sizeof(BackwardParams));
+  CHECK(launches[1].params_bytes == sizeof(BackwardParamsSm90));
+  CHECK(launches[2].params_bytes == sizeof(BackwardParams));
+  CHECK(launches[0].ranges == "o:read d_o:read d_lse:read lse:read workspace:write");
+  CHECK(launches[1].ranges ==
+        "q:read k:read v:read lse:read d_o:read dk:write dv:write workspace:read_write");
+  CHECK(launches[2].ranges == "dq:write workspace:read");
+}
