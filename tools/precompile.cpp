@@ -164,7 +164,7 @@ Verb add_precompile(CLI::App& app) {
       "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for "
       "each number\n"
       "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch 1 or 2.\n"
-      "--backward adds up to 5, with sinks 6: gradients have kernels of their own. FA2_CONFIG makes one "
+      "--backward adds up to 7, with sinks 8: gradients have kernels of their own. FA2_CONFIG makes one "
       "kernel of each combination instead.\n"
       "A variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
       "call.");

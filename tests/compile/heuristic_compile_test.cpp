@@ -1,6 +1,7 @@
 // Every kernel the heuristic picks for common head dims compiles for every GPU family without spilling a
 // register; with variants for two of them.
 #include <autotune/backward_heuristic.h>
+#include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -103,6 +104,39 @@ std::vector<KernelSource> backward_kernels() {
   return std::move(kernels).list();
 }
 
+/// The backward on wgmma and the conversion of what it sums: every choice, with each mask, and with variants for two head
+/// dims.
+std::vector<KernelSource> summing_kernels() {
+  Kernels kernels;
+  const Arch& hopper = *find_arch("sm_90a");
+  const auto add = [&](const PlannedProblem& p) {
+    const auto choices = backward_choices(p, KernelPass::dq_dk_dv, hopper);
+    CHECK_FALSE(choices.empty());
+    for (const HeuristicChoice& choice : choices) {
+      kernels.add(p, choice.config, hopper);
+      kernels.add(p, conversion_of(choice.config).config, hopper);
+    }
+  };
+  int i = 0;
+  for (const int head_dim : {64, 80, 96, 128}) {
+    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+      PlannedProblem p = square(head_dim, mask, 4096);
+      p.dtype = i++ % 2 == 0 ? DType::f16 : DType::bf16;
+      add(p);
+    }
+  }
+  for (const int head_dim : {64, 128}) {
+    for (const int variants : {1, 2, 4, 7}) {
+      PlannedProblem p = square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none, 4096);
+      p.dtype = i++ % 3 == 0 ? DType::f16 : DType::bf16;
+      if (variants & 1) p.window_left = p.window_right = 1024;
+      p.softcap = variants & 2, p.alibi = variants & 4;
+      add(p);
+    }
+  }
+  return std::move(kernels).list();
+}
+
 void check_that_they_compile_without_spills(const std::vector<KernelSource>& kernels) {
   const auto compiler = make_nvrtc_compiler();
   std::vector<std::string> errors(kernels.size());
@@ -138,4 +172,9 @@ TEST_CASE("the heuristic's kernels with variants compile without spills") {
 TEST_CASE("the heuristic's kernels of the backward compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(backward_kernels());
+}
+
+TEST_CASE("the heuristic's kernels that sum dQ compile without spills and with wgmmas side by side") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(summing_kernels());
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
+#include "../support/gpu_backward.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -67,6 +68,51 @@ void expect_the_same_bits_with_each_mask(int head_dim, const std::string& config
   expect_the_same_bits(ragged(head_dim, MaskKind::causal_bottom_right), config + ",skip_masked=1");
 }
 
+/// Memory for the gradients of a call, contiguous.
+struct GradientBuffers {
+  explicit GradientBuffers(const AttentionProblem& p)
+      : dq(bytes_of(p.heads_q * p.seqlen_q * p.head_dim, p)),
+        dk(bytes_of(p.heads_kv * p.seqlen_k * p.head_dim, p)),
+        dv(bytes_of(p.heads_kv * p.seqlen_k * p.head_dim_v, p)) {}
+
+  static std::size_t bytes_of(std::int64_t elements, const AttentionProblem& p) {
+    return static_cast<std::size_t>(p.batch * elements) * sizeof(std::uint16_t);
+  }
+  void give_to(BackwardArgs& args, const AttentionProblem& problem) {
+    const AttentionArgs strides = bshd_args(problem, nullptr, nullptr, nullptr, nullptr, nullptr);
+    args.dq = dq.data(), args.dq_strides = strides.q_strides;
+    args.dk = dk.data(), args.dk_strides = strides.k_strides;
+    args.dv = dv.data(), args.dv_strides = strides.v_strides;
+  }
+  /// What one call leaves, end to end.
+  std::vector<std::byte> after(Context& context, const AttentionProblem& problem, const BackwardArgs& args) {
+    for (DeviceBuffer* buffer : {&dq, &dk, &dv}) buffer->fill(0xff);
+    context.attention_backward(problem, args);
+    std::vector<std::byte> bytes(dq.size() + dk.size() + dv.size());
+    dq.download(bytes.data(), dq.size());
+    dk.download(bytes.data() + dq.size(), dk.size());
+    dv.download(bytes.data() + dq.size() + dk.size(), dv.size());
+    return bytes;
+  }
+
+  DeviceBuffer dq, dk, dv;
+};
+
+/// How many of kLaunches are not as the first.
+int differing_gradients(const AttentionProblem& problem, Determinism determinism) {
+  Context context(untuned());
+  GuardedBackward call(problem);
+  call.determinism = determinism;
+  run_and_expect_gradients(context, call);
+  GradientBuffers gradients(problem);
+  BackwardArgs args = call.args();
+  gradients.give_to(args, problem);
+  const std::vector<std::byte> first = gradients.after(context, problem, args);
+  int different = 0;
+  for (int i = 1; i < kLaunches; ++i) different += gradients.after(context, problem, args) != first;
+  return different;
+}
+
 }  // namespace
 
 TEST_CASE("a thousand launches of main loop 90 with a dynamic schedule give the same bits") {
@@ -84,4 +130,12 @@ TEST_CASE("a thousand launches of main loop 80 give the same bits") {
   const ScopedContext current(device_under_test());
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right})
     expect_the_same_bits(ragged(128, mask), "mainloop=80,tile_m=128,tile_n=32,warps=4,stages=2");
+}
+
+TEST_CASE("a thousand launches of a bitwise backward give the same bits") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (const int head_dim : {64, 128})
+    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right})
+      CHECK(differing_gradients(ragged(head_dim, mask), Determinism::bitwise) == 0);
 }

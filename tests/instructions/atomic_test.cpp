@@ -3,6 +3,7 @@
 #include <runtime/device.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -85,4 +86,26 @@ TEST_CASE("red.add sums float32 over all blocks") {
   std::vector<float> sums(kThreads);
   memory.sums.download(sums.data(), memory.sums.size());
   for (const float sum : sums) CHECK(sum == 0.25f * kBlocks * (kBlocks - 1));
+}
+
+TEST_CASE("red.add of four floats sums each of them over all blocks") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  memory.run(R"(
+    if (thread_index() % 4 == 0) {
+      const float of_block = static_cast<float>(block_index());
+      const float values[4] = {of_block, 0.5f * of_block, -of_block, static_cast<float>(thread_index())};
+      red_add_global_v4_f32(p.sums + thread_index(), values);
+    }
+    st_global_f32(p.tickets + block_index() * 32 + thread_index(), 0.0f);)");
+  std::vector<float> sums(kThreads);
+  memory.sums.download(sums.data(), memory.sums.size());
+  constexpr float kSum = 0.5f * kBlocks * (kBlocks - 1);
+  for (std::size_t i = 0; i < sums.size(); i += 4) {
+    CHECK(sums[i] == kSum);
+    CHECK(sums[i + 1] == 0.5f * kSum);
+    CHECK(sums[i + 2] == -kSum);
+    CHECK(sums[i + 3] == static_cast<float>(kBlocks * i));
+  }
 }

@@ -30,6 +30,16 @@ TEST_CASE("ld.global.v4 brings four words in order") {
                                 "  for (int j = 0; j < 4; ++j) p.out[i + j] = v.word[j];\n}") == in);
 }
 
+TEST_CASE("ld.global.v4.f32 brings four floats in order, whatever they are") {
+  if (cannot_run()) return;
+  const auto in = words();
+  CHECK(run_over<std::uint32_t>(in, in.size(),
+                                "for (int i = 4 * thread_index(); i < p.count; i += 4 * 32) {\n"
+                                "  float value[4];\n"
+                                "  ld_global_v4_f32(reinterpret_cast<const float*>(p.in + i), value);\n"
+                                "  for (int j = 0; j < 4; ++j) p.out[i + j] = bits_of(value[j]);\n}") == in);
+}
+
 TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
   if (cannot_run()) return;
   const auto in = words();

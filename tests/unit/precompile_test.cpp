@@ -240,9 +240,9 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
   Setup setup;
   CHECK(setup.run({problem_of(64, 128)}, {"sm_80"}).size() == 1);
   setup.options.backward = true;
-  const auto passes_of = [&](const AttentionProblem& problem) {
+  const auto passes_of = [&](const AttentionProblem& problem, const std::string& arch = "sm_80") {
     std::set<int> passes;
-    for (const PrecompiledKernel& kernel : setup.run({problem}, {"sm_80"})) {
+    for (const PrecompiledKernel& kernel : setup.run({problem}, {arch})) {
       CHECK(kernel.error.empty());
       passes.insert(kernel.config.pass);
     }
@@ -250,6 +250,8 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
   };
   CHECK(passes_of(problem_of(64, 128)) == std::set{0, 1, 2, 3, 4, 5});
   CHECK(passes_of(problem_of(256, 128)) == std::set{0, 1, 2, 4, 5});  // dK and dV apart
+  CHECK(passes_of(problem_of(64, 128), "sm_90a") == std::set{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(passes_of(problem_of(256, 128), "sm_90a") == std::set{0, 1, 2, 4, 5});
   AttentionProblem packed = problem_of(64, 128);
   packed.varlen = true;
   CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5});
@@ -268,4 +270,20 @@ TEST_CASE("a refused kernel of the backward is replaced by the heuristic's next"
   const auto found = std::ranges::find(kernels, choices[1].config, &PrecompiledKernel::config);
   REQUIRE(found != kernels.end());
   CHECK(found->error.empty());
+}
+
+TEST_CASE("a kernel that converts sums is precompiled for each that may sum them") {
+  Setup setup;
+  setup.options.backward = true;
+  const PlannedProblem problem = PlannedProblem(problem_of(64, 128), {}).normalized();
+  const auto choices = backward_choices(problem, KernelPass::dq_dk_dv, *find_arch("sm_90a"));
+  REQUIRE(choices.size() > 1);
+  setup.compiler->refuses = to_string(choices[0].config);
+  const auto kernels = setup.run({problem}, {"sm_90a"});
+  const auto is_made = [&](const KernelConfig& config) {
+    const auto found = std::ranges::find(kernels, config, &PrecompiledKernel::config);
+    return found != kernels.end() && found->error.empty();
+  };
+  CHECK(is_made(choices[1].config));
+  CHECK(is_made(conversion_of(choices[1].config).config));
 }

@@ -1,0 +1,322 @@
+// The backward on wgmma: dQ, dK and dV of one kernel, against the gradients' contract.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/backward.h>
+#include <generator/config_space.h>
+#include <generator/kernel_kind.h>
+#include <runtime/device.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/captured_log.h"
+#include "../support/gpu_backward.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
+
+/// Batch 2, heads 4 over 2.
+AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
+  return {.dtype = dtype,
+          .head_dim = dim,
+          .mask = mask,
+          .batch = 2,
+          .heads_q = 4,
+          .heads_kv = 2,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k};
+}
+
+ContextOptions pinning(const KernelConfig& config) {
+  ContextOptions options = untuned();
+  options.config = config;
+  return options;
+}
+
+/// The gradients' contract, of the kernel that this file is about.
+void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
+  INFO(to_string(call.forward.problem));
+  run_and_expect_gradients(context, call);
+  const BackwardPlan plan = context.backward_plan(call.forward.problem, device_under_test(), {}, {});
+  CHECK(plan.explain().kernels.at(1).config.pass == kSumming);
+}
+
+/// Calls body(element) for those of the rows [begin, end) of every batch and head.
+template <class Body>
+void for_rows(reference::Tensor& tensor, std::int64_t begin, std::int64_t end, const Body& body) {
+  for (std::int64_t head = 0; head < tensor.batch * tensor.heads; ++head) {
+    const auto first = tensor.values.begin() + head * tensor.rows * tensor.dim;
+    std::for_each(first + begin * tensor.dim, first + end * tensor.dim, body);
+  }
+}
+
+bool are_finite(const reference::Tensor& gradient) {
+  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
+}
+
+/// What search may try, or on the interpreter, which compiles for seconds, every third of it.
+std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
+  const std::vector<KernelConfig> all =
+      config_space(traits, device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
+  std::vector<KernelConfig> some;
+  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1)
+    some.push_back(all[i]);
+  return some;
+}
+
+/// With each of them pinned. One that would spill does not run.
+void check_space(const AttentionProblem& problem) {
+  GuardedBackward call(problem);
+  std::size_t ran = 0;
+  for (const KernelConfig& config : some_configs(traits_of({problem, {}}))) {
+    INFO(to_string(config));
+    Context context(pinning(config));
+    call.upload();
+    try {
+      run_and_expect_gradients(context, call);
+    } catch (const KernelRefused& refused) {
+      CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+      continue;
+    }
+    const BackwardPlan plan = context.backward_plan(problem, device_under_test(), {}, {});
+    CHECK(plan.explain().kernels.at(1).config == config);
+    CHECK(plan.explain().kernels.at(1).config_origin == ConfigOrigin::pinned);
+    ++ran;
+  }
+  CHECK(ran > 0);
+}
+
+}  // namespace
+
+TEST_CASE("backward on wgmma: every configuration computes f16 d64") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  check_space(problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 131, 197));
+}
+
+TEST_CASE("backward on wgmma: every configuration computes bf16 d128") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  check_space(problem_of(DType::bf16, MaskKind::causal_bottom_right, 128, 131, 197));
+}
+
+TEST_CASE("backward on wgmma: every configuration computes f16 d72 with values of 40") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = problem_of(DType::f16, MaskKind::none, 72, 131, 197);
+  problem.head_dim_v = 40;
+  problem.softcap = problem.alibi = true;
+  check_space(problem);
+}
+
+TEST_CASE("backward on wgmma: every head dim up to 128, and values that are wider and narrower") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
+  int i = 0;
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{8, 8},
+                                                                   {40, 40},
+                                                                   {64, 64},
+                                                                   {72, 72},
+                                                                   {80, 80},
+                                                                   {96, 96},
+                                                                   {128, 128},
+                                                                   {64, 24},
+                                                                   {40, 72},
+                                                                   {96, 64},
+                                                                   {128, 8}}) {
+    AttentionProblem problem =
+        problem_of(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], dim, 131, 150);
+    problem.head_dim_v = dim_v;
+    expect_gradients_of_one_kernel(context, GuardedBackward(problem));
+    ++i;
+  }
+}
+
+TEST_CASE("backward on wgmma: any number of queries and of keys, with and without a group of heads") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  constexpr std::array<int, 2> kLengths[] = {{1, 1},     {1, 300},   {300, 1},  {64, 128},
+                                             {127, 129}, {128, 385}, {257, 64}, {65, 640}};
+  constexpr std::array<int, 2> kHeads[] = {{1, 1}, {4, 1}, {3, 3}, {8, 2}};
+  int i = 0;
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+    for (const auto& [seqlen_q, seqlen_k] : kLengths) {
+      AttentionProblem problem = problem_of(DType::bf16, mask, 64, seqlen_q, seqlen_k);
+      problem.heads_q = kHeads[i % 4][0], problem.heads_kv = kHeads[i % 4][1];
+      GuardedBackward call(problem);
+      if (i % 2 == 0) call.give_d_lse();
+      call.upload();
+      expect_gradients_of_one_kernel(context, call);
+      ++i;
+    }
+  }
+}
+
+TEST_CASE("backward on wgmma: more tiles of keys than run at once") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  AttentionProblem problem = problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 200, 1100);
+  if (device_under_test() == kInterpreterDevice) {
+    problem.batch = 1;
+  } else {
+    problem.batch = 16, problem.heads_q = 16, problem.heads_kv = 4;  // 9 * 64 tiles
+  }
+  expect_gradients_of_one_kernel(context, GuardedBackward(problem));
+}
+
+TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  struct Window {
+    std::optional<std::int64_t> left = {}, right = {};
+  };
+  for (const int dim : {64, 128}) {
+    for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
+                                 Window{.left = 0, .right = 130}}) {
+      for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
+        AttentionProblem problem = problem_of(DType::f16, MaskKind::none, dim, sq, sk);
+        problem.window_left = window.left, problem.window_right = window.right;
+        expect_gradients_of_one_kernel(context, GuardedBackward(problem));
+      }
+    }
+  }
+}
+
+// The probability of a key beyond the last is 2^-LSE, inf here; nothing of it may reach dQ, and inf * 0 is NaN.
+TEST_CASE("backward on wgmma: keys beyond the last have no part in dQ where every score is very negative") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (const int dim : {64, 128}) {
+    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+      for (const int seqlen_k : {1, 70, 129}) {
+        GuardedBackward call(problem_of(DType::f16, mask, dim, 66, seqlen_k));
+        for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
+        for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
+        call.upload();
+        expect_gradients_of_one_kernel(context, call);
+        CHECK(are_finite(call.dq()));
+      }
+    }
+  }
+}
+
+// Where a bias grows with the distance, that of a query beyond the last may make a probability inf.
+TEST_CASE("backward on wgmma: queries beyond the last have no part in dK and dV, whatever their bias is") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  AttentionProblem problem = problem_of(DType::f16, MaskKind::none, 64, 129, 130);
+  problem.alibi = true;
+  GuardedBackward call(problem);
+  for (float& slope : call.forward.slopes) slope = -4;
+  call.upload();
+  expect_gradients_of_one_kernel(context, call);
+  CHECK(are_finite(call.dk()));
+  CHECK(are_finite(call.dv()));
+}
+
+TEST_CASE("backward on wgmma: a missing query has no part in dK and dV, whatever lies behind a tensor") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (const int seqlen_q : {1, 63, 65, 129}) {
+    const AttentionProblem problem = problem_of(DType::bf16, MaskKind::none, 128, seqlen_q, 130);
+    GuardedBackward call(problem, backward_layouts_of(problem, guarded_bhsd));  // NaN behind the last head
+    expect_gradients_of_one_kernel(context, call);
+  }
+}
+
+TEST_CASE("backward on wgmma: a large or negative scale, and gradients of any size") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (const int dim : {64, 96}) {
+    GuardedBackward call(problem_of(DType::bf16, MaskKind::causal_bottom_right, dim, 100, 140));
+    for (const float scale : {-0.5f, 2.0f}) {
+      call.forward.args.softmax_scale = scale;
+      for (const float size : {1.0f, 1e-3f, 1e3f}) {
+        call.randomize(11);
+        for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
+        call.upload();
+        expect_gradients_of_one_kernel(context, call);
+      }
+    }
+  }
+}
+
+TEST_CASE("backward on wgmma: NaN in dO of one query is in its dQ and in dK and dV of its keys alone") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  GuardedBackward call(problem_of(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
+  call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
+  call.upload();
+  context.attention_backward(call.forward.problem, call.args());
+  reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
+  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
+  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
+  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
+  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
+  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
+  bool others = true;  // tiles of keys that start after the query
+  for (reference::Tensor* gradient : {&dk, &dv})
+    for_rows(*gradient, 256, 300, [&](const float& x) { others &= std::isfinite(x); });
+  CHECK(others);
+}
+
+// Rows that fill up the last tile of queries must not take part with the first one's dO either.
+TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its window") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  AttentionProblem problem = problem_of(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
+  problem.window_left = 20;
+  GuardedBackward call(problem);
+  call.d_o.at(0, 0, 0, 3) = kNaN;  // sees key 0
+  call.upload();
+  context.attention_backward(problem, call.args());
+  CHECK(std::isnan(call.dq().at(0, 0, 0, 0)));
+  CHECK(std::isnan(call.dk().at(0, 0, 0, 0)));
+  reference::Tensor dk = call.dk(), dv = call.dv();
+  bool others = true;
+  for (reference::Tensor* gradient : {&dk, &dv})
+    for_rows(*gradient, 256, 300, [&](const float& x) { others &= std::isfinite(x); });
+  CHECK(others);
+}
+
+TEST_CASE("backward on wgmma: meets no bank conflict") {
+  if (cannot_run_sm_90a()) return;
+  if (device_under_test() != kInterpreterDevice) {
+    MESSAGE("skipped: only the interpreter counts bank conflicts");
+    return;
+  }
+  const ScopedContext current(device_under_test());
+  Context context(untuned());
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {
+    AttentionProblem problem = problem_of(DType::f16, MaskKind::none, dim, 130, 100);
+    problem.head_dim_v = dim_v;
+    CapturedLog logged;
+    log().set_level(spdlog::level::info);
+    expect_gradients_of_one_kernel(context, GuardedBackward(problem));
+    CHECK_MESSAGE(!logged.has("bank conflict"), logged.text());
+  }
+}
