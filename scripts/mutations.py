@@ -21,6 +21,10 @@ def backward(*mutation):
     return Mutation(*mutation, first="backward")
 
 
+def backward90(*mutation):
+    return Mutation(*mutation, first="backward on wgmma")
+
+
 RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
 HEAD_ROWS = "attention/head_rows.cuh"
@@ -59,6 +63,12 @@ DQ = "attention/backward_queries_sm80.cuh"
 DK_DV = "attention/backward_keys_sm80.cuh"
 QUERIES_OF_KEYS = "attention/queries_of_keys.cuh"
 SCORE_GRADIENT = "attention/score_gradient.cuh"
+BACKWARD90 = "attention/backward_sm90.cuh"
+BACKWARD_MAINLOOP90 = "attention/backward_mainloop_sm90.cuh"
+BACKWARD_PIPELINE90 = "attention/backward_pipeline_sm90.cuh"
+BACKWARD_PRODUCER90 = "attention/backward_producer_sm90.cuh"
+QUERY_GRADIENT90 = "attention/backward_query_gradient_sm90.cuh"
+CONVERT = "attention/backward_convert.cuh"
 WGMMA = "tile/wgmma_gemm.cuh"
 
 TRUNCATE = """    for (int i = 0; i < 4; ++i) {
@@ -282,10 +292,11 @@ MUTATIONS = [
     backward(SCORE_GRADIENT, "LSE in units of e, exponents in those of 2", ": lse * kLog2E;", ": lse;"),
     backward(SCORE_GRADIENT, "NaN for a row whose LSE is -inf", "lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E", "lse * kLog2E"),
     backward(SCORE_GRADIENT, "exponents without the scale", "score_mod.scale_log2();", "score_mod.kLog2E;"),
-    backward(SCORE_GRADIENT, "keys hidden behind: dP times a probability of 0", "    set_columns_from(gradients, first_row, first_col, 0.0f, end_of);\n", ""),
-    backward(SCORE_GRADIENT, "keys hidden before: dP times a probability of 0", "    set_columns_before(gradients, first_row, first_col, 0.0f, begin_of);\n", ""),
+    backward(SCORE_GRADIENT, "hidden pairs: dP times a probability of 0", "    hide(gradients, 0.0f);\n    exponentiate(scores);", "    exponentiate(scores);"),
+    backward90(SCORE_GRADIENT, "hidden pairs: dP, which comes later, times a probability of 0",
+               "    subtract_delta(gradients);\n    hide(gradients, 0.0f);\n  }", "    subtract_delta(gradients);\n  }"),
     backward(SCORE_GRADIENT, "LSE and delta of the neighbouring queries, in columns", "(8 * n + fragment_col()) * 4", "(8 * n + (fragment_col() ^ 2)) * 4"),
-    backward(DQ, "delta of the row 8 before", "ptx::ld_global_f32(params.delta + statistics + row)", "ptx::ld_global_f32(params.delta + statistics + row - 8 * half)"),
+    backward(DQ, "delta of the row 8 before", "ptx::ld_global_f32(delta + row)", "ptx::ld_global_f32(delta + row - 8 * half)"),
     backward(DQ, "dQ without the scale", "dq, attention.scale,", "dq, 1.0f,"),
     backward(DK_DV, "dK without the scale", "gradients.dk, attention.scale,", "gradients.dk, 1.0f,"),
     backward(DK_DV, "dV with the scale", "gradients.dv, 1.0f,", "gradients.dv, attention.scale,"),
@@ -331,4 +342,34 @@ MUTATIONS = [
     backward(D_SINKS, "the last row counts for those that are missing", "row < end ? part : 0.0f", "part"),
     backward(D_SINKS, "a warp's turn is counted from the batch's first row", "    turn -= turns;\n", ""),
     backward(D_SINKS, "no barrier before the sums of other warps are read", "  ptx::bar_sync();\n", ""),
+    # The backward on wgmma: dS on its way from one warpgroup to the others.
+    backward90(QUERY_GRADIENT90, "dS is not shown to wgmma", "  ptx::fence_proxy_async_shared();\n", ""),
+    backward90(QUERY_GRADIENT90, "dS announced before a warp's lanes have written it", "  ptx::bar_warp_sync();\n", ""),
+    backward90(BACKWARD_MAINLOOP90, "dS written where it is still read", "    ptx::mbarrier_wait(dq.shared.scores_empty(at.index), at.phase ^ 1);\n", ""),
+    backward90(QUERY_GRADIENT90, "dS read before all warps have written it", "    ptx::mbarrier_wait(shared.scores_full(at.index), at.phase);\n", ""),
+    backward90(BACKWARD_MAINLOOP90, "dQ of a step's own dS, which others have not yet", "if constexpr (finishes_dq) dq.issue(at.place.before());", "if constexpr (finishes_dq) dq.issue(at.place);"),
+    # The backward on wgmma: the sums of dQ.
+    backward90(QUERY_GRADIENT90, "dQ, transposed: keys of one warpgroup beside dS of both",
+               "wgmma_tt<Element>(dq[m], shared.keys(tile)", "wgmma_tt<Element>(dq[m], shared.keys(0)"),
+    backward90(BACKWARD_MAINLOOP90, "dQ of the last step forgotten", "      dq.finish(at.place.before(), at.last_tile);\n    }\n", "    }\n"),
+    backward90(BACKWARD_MAINLOOP90, "dQ added to the tile after its own",
+               "    at.last_tile = sum_tile_of(params, work, at.step);\n    at.step.advance(work);\n",
+               "    at.step.advance(work);\n    at.last_tile = sum_tile_of(params, work, at.step);\n"),
+    backward90(DELTA, "sums of dQ that nobody has set to 0",
+               "  if (sums_dq)\n    clear_sums<Config>(params, static_cast<i64>(shape.q_entry) * attention.heads_q + at.head, begin, end);\n", ""),
+    backward90(DELTA, "rows that fill up the last tile of queries take part", ": ptx::infinity();", ": 0.0f;"),
+    backward90(CONVERT, "transposed sums converted as if they were not", "if constexpr (!Sums::transposed)", "if constexpr (true)"),
+    backward90(QUERIES_OF_KEYS, "keys after the last take part in dQ", "    if (hides_missing_keys && key >= mask.shape.seqlen_k) return kBeyond;\n", ""),
+    # The backward on wgmma: its pipeline and its results.
+    backward90(BACKWARD_PIPELINE90, "groups that begin with a head of another", "{work.at.head * work.group, work.blocks.end - 1}", "{work.at.head, work.blocks.end - 1}"),
+    backward90(BACKWARD_MAINLOOP90, "Q's slot released before dK has read it",
+               "    ptx::wgmma_wait_group<0>();\n    hold(dk);\n    hold(score_gradients);\n    release(dq.shared.queries_empty(at.state.index));\n",
+               "    release(dq.shared.queries_empty(at.state.index));\n    ptx::wgmma_wait_group<0>();\n    hold(dk);\n    hold(score_gradients);\n"),
+    backward90(BACKWARD_PRODUCER90, "waits for the values of one warpgroup alone", "Layout::key_tiles * Layout::ValueTile::bytes", "Layout::ValueTile::bytes"),
+    backward90(BACKWARD90, "dK and dV staged over keys that others read", "    mainloop.run();\n    await_others<Config>();\n", "    mainloop.run();\n"),
+    backward90(BACKWARD90, "keys that no query sees: 0 stored over K that is on its way",
+               "  ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n",
+               "  if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n"),
+    backward90(BACKWARD90, "dK, on wgmma, without the scale", "mainloop.dk, scale, params.dk", "mainloop.dk, 1.0f, params.dk"),
+    backward90(HEAD_ROWS, "delta of a head as if nothing filled up its last tile", "params.statistic_rows +", "params.attention.seqlen_q +"),
 ]
