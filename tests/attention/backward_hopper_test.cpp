@@ -122,7 +122,7 @@ TEST_CASE("backward on wgmma: every configuration computes f16 d72 with values o
   check_space(problem);
 }
 
-TEST_CASE("backward on wgmma: every head dim up to 128, and values that are wider and narrower") {
+TEST_CASE("backward on wgmma: head dims of every width, and values that are wider and narrower") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -135,6 +135,8 @@ TEST_CASE("backward on wgmma: every head dim up to 128, and values that are wide
                                                                    {80, 80},
                                                                    {96, 96},
                                                                    {128, 128},
+                                                                   {192, 128},
+                                                                   {256, 256},
                                                                    {64, 24},
                                                                    {40, 72},
                                                                    {96, 64},
