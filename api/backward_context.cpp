@@ -2,12 +2,10 @@
 #include <api/backward_plan.h>
 #include <api/boundary.h>
 #include <api/context.h>
-#include <fmt/format.h>
 #include <operation/backward_step.h>
 #include <operation/validate.h>
 #include <runtime/graph.h>
 
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,26 +13,52 @@
 namespace fa2 {
 namespace {
 
-/// @throws InvalidRequest with all that is wrong with the problem, its options, and of it for a backward.
-void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients = {}) {
+/// All that is wrong with the problem, its options, and of it for a backward.
+std::vector<Violation> all_violations_of(const PlannedProblem& problem, const Gradients& gradients) {
   std::vector<Violation> found = violations_of(problem);
-  if (found.empty()) found = violations_of_backward(problem, gradients);
-  if (!found.empty()) throw InvalidRequest(std::move(found));
+  return found.empty() ? violations_of_backward(problem, gradients) : found;
+}
+
+struct BuiltKernel {
+  KernelConfig config;
+  std::shared_ptr<const Kernel> kernel;
+};
+
+/// Without kernels yet.
+Explanation explanation_of(const PlannedProblem& problem, const Target& target, std::string notes) {
+  return {.problem = problem,
+          .options = problem,
+          .arch = std::string(target.arch.name),
+          .device = target.device,
+          .kernels = {},
+          .notes = std::move(notes)};
+}
+
+void add(KernelReport kernel, const std::string& notes, const ConfigChoice& choice,
+         Explanation& explanation) {
+  explanation.notes = joined_notes(explanation.notes, notes);
+  explanation.kernels.push_back(reported(std::move(kernel), choice));
 }
 
 bool needs_delta(const Gradients& gradients) {
   return gradients.dq || gradients.dk || gradients.d_sinks;
 }
 
-/// In the order of their launches.
-std::vector<KernelPass> passes_of(const PlannedProblem& problem, const Gradients& gradients,
-                                  const ConfigChooser& chooser, const Target& target) {
-  const auto can = [&](KernelPass pass) { return !chooser.choose_backward(problem, pass, target).empty(); };
+}  // namespace
+
+void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients) {
+  std::vector<Violation> found = all_violations_of(problem, gradients);
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
+std::vector<KernelPass> Context::Impl::backward_passes(const PlannedProblem& problem,
+                                                       const Gradients& gradients,
+                                                       const Target& target) const {
+  const auto can = [&](KernelPass pass) { return chooser.has_kernel(problem, target, pass); };
   std::vector<KernelPass> passes;
   if (needs_delta(gradients)) passes.push_back(KernelPass::delta);
-  const bool may_sum =
-      gradients.determinism == Determinism::fastest && has_tiles(problem, KernelPass::dq_dk_dv);
-  if (gradients.dq && gradients.dk && gradients.dv && may_sum && can(KernelPass::dq_dk_dv)) {
+  if (gradients.dq && gradients.dk && gradients.dv && gradients.determinism == Determinism::fastest &&
+      has_tiles(problem, KernelPass::dq_dk_dv) && can(KernelPass::dq_dk_dv)) {
     passes.insert(passes.end(), {KernelPass::dq_dk_dv, KernelPass::dq_convert});
   } else {
     if (gradients.dq) passes.push_back(KernelPass::dq);
@@ -49,13 +73,6 @@ std::vector<KernelPass> passes_of(const PlannedProblem& problem, const Gradients
   std::erase_if(passes, [&](KernelPass pass) { return !has_tiles(problem, pass); });
   return passes;
 }
-
-struct BuiltKernel {
-  KernelConfig config;
-  std::shared_ptr<const Kernel> kernel;
-};
-
-}  // namespace
 
 BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ordinal,
                                           const Gradients& gradients, const std::string& notes) {
@@ -73,29 +90,16 @@ BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, in
   plan->device = ordinal;
   plan->checks_tables = checks_tables(problem, gpu);
   plan->scratch = scratch_pool(gpu);
-  plan->explanation = {.problem = problem,
-                       .options = problem,
-                       .arch = std::string(gpu.arch.name),
-                       .device = target.device,
-                       .kernels = {},
-                       .notes = notes};
+  plan->explanation = explanation_of(problem, target, notes);
   std::vector<BuiltKernel> built;
   BackwardScratch scratch = scratch_for(problem);
-  for (const KernelPass pass : passes_of(problem, gradients, chooser, target)) {
-    std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
-    if (pass == KernelPass::dq_convert) choices = {conversion_of(built.back().config)};
-    if (choices.empty())
-      throw Unavailable(fmt::format("no kernel of pass {} computes \"{}\" on {}", static_cast<int>(pass),
-                                    to_string(problem), gpu.arch.name));
-    const auto alternatives = [&] { return std::vector(std::next(choices.begin()), choices.end()); };
-    built.push_back(build_first(problem, choices.front(), alternatives, [&](const ConfigChoice& choice) {
-      LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
-      plan->explanation.notes = joined_notes(plan->explanation.notes, kernel.notes);
-      plan->explanation.kernels.push_back(reported(std::move(kernel.report), choice));
-      return BuiltKernel{choice.config, std::move(kernel.kernel)};
-    }));
-    if (pass == KernelPass::dq_dk_dv) scratch = scratch_for(problem, built.back().config);
-  }
+  const auto search_of = [&](KernelPass pass) { return search_on(gpu, problem, pass, TuneScope::likely); };
+  build_backward(problem, gradients, target, search_of, [&](const ConfigChoice& choice) {
+    LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
+    add(std::move(kernel.report), kernel.notes, choice, plan->explanation);
+    built.push_back({choice.config, std::move(kernel.kernel)});
+    if (pass_of(choice.config) == KernelPass::dq_dk_dv) scratch = scratch_for(problem, choice.config);
+  });
   if (needs_delta(gradients)) plan->scratch_bytes = scratch.bytes(problem);
   for (BuiltKernel& step : built)
     plan->steps.push_back(backward_step(problem, step.config, std::move(step.kernel), scratch));
@@ -128,6 +132,23 @@ BackwardPlan Context::backward_plan(const AttentionProblem& problem, int device,
   const PlannedProblem planned(problem, options);
   require_valid_backward(planned, gradients);
   return impl_->backward_plan(planned.normalized(), device == -1 ? current_device() : device, gradients, "");
+} catch (...) {
+  rethrow_as_error();
+}
+
+Explanation Context::explain_backward(const AttentionProblem& problem, const std::string& arch_name,
+                                      const Gradients& gradients, const PlanOptions& options) try {
+  const PlannedProblem planned(problem, options);
+  const Target target{require_arch(arch_name, all_violations_of(planned, gradients)), "", 0};
+  const PlannedProblem p = planned.normalized();
+  Explanation explanation = explanation_of(p, target, "");
+  const auto search_of = [](KernelPass) { return Search(); };
+  impl_->build_backward(p, gradients, target, search_of, [&](const ConfigChoice& choice) {
+    const KernelSource source = render({traits_of(p), choice.config, target.arch});
+    const CachedKernel kernel = impl_->kernels.get(source);
+    add(report_of(source, kernel), kernel.notes, choice, explanation);
+  });
+  return explanation;
 } catch (...) {
   rethrow_as_error();
 }

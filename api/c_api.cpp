@@ -274,7 +274,9 @@ fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t de
     Found found;
     const TuneOptions how = options_of(options, found);
     const AttentionProblem what = problem_on(problem, device, std::move(found));
-    const TuneReport result = context_of(context).tune(what, device, how.scope, how.plan);
-    if (report != nullptr) *report = allocate_copy(to_json(result));
+    const std::string result =
+        how.backward ? to_json(context_of(context).tune_backward(what, device, {}, how.scope, how.plan))
+                     : to_json(context_of(context).tune(what, device, how.scope, how.plan));
+    if (report != nullptr) *report = allocate_copy(result);
   });
 }

@@ -107,6 +107,11 @@ void check_reserved(std::int32_t value, const std::string& field, Found& found) 
   if (value != 0) found.push_back({field, fmt::format("{}", value), "must be 0"});
 }
 
+bool flag_of(std::int32_t value, const std::string& field, Found& found) {
+  if (value != 0 && value != 1) found.push_back({field, fmt::format("{}", value), "must be 0 or 1"});
+  return value == 1;
+}
+
 /// `prefix` goes before the names of fields.
 std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const std::string& name,
                                              const std::string& prefix, Found& found) {
@@ -271,9 +276,7 @@ PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found
   if (from->jobs < 0) found.push_back({"jobs", fmt::format("{}", from->jobs), "must be at least 0"});
   options.plans = {plan_options_of(*from, found)};
   check_reserved(from->reserved, "reserved", found);
-  if (from->backward != 0 && from->backward != 1)
-    found.push_back({"backward", fmt::format("{}", from->backward), "must be 0 or 1"});
-  options.backward = from->backward == 1;
+  options.backward = flag_of(from->backward, "backward", found);
   if (from->out != nullptr) options.out = from->out;
   return options;
 }
@@ -282,8 +285,9 @@ TuneOptions options_of(const fa2_tune_options* pointer, Found& found) {
   if (pointer == nullptr) return {};
   const auto from = read_struct(pointer, "options", found);
   if (!from) return {};
-  check_reserved(from->reserved, "reserved", found);
-  return {enum_of<TuneScope>(from->scope, "scope", found), plan_options_of(*from, found)};
+  return {.scope = enum_of<TuneScope>(from->scope, "scope", found),
+          .plan = plan_options_of(*from, found),
+          .backward = flag_of(from->backward, "backward", found)};
 }
 
 std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found) {

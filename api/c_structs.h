@@ -39,6 +39,7 @@ ContextOptions options_of(const fa2_context_options* pointer);
 struct TuneOptions {
   TuneScope scope = TuneScope::likely;
   PlanOptions plan;
+  bool backward = false;
 };
 
 /// NULL: no options.

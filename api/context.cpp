@@ -4,29 +4,22 @@
 #include <api/plan.h>
 #include <api/precompile.h>
 #include <autotune/cached_choices.h>
-#include <autotune/candidates.h>
-#include <autotune/tuner.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
 #include <generator/text.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <operation/forward_step.h>
-#include <operation/gpu_trial.h>
 #include <operation/validate.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 
-#include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 #include <vector>
 
 namespace fa2 {
 namespace {
-
-constexpr int kMostCompileThreads = 8;
 
 std::vector<DiskCache> read_only_caches(const Settings& settings) {
   std::vector<DiskCache> caches;
@@ -63,33 +56,12 @@ class ArchCompiler final : public Compiler {
   std::unique_ptr<Compiler> host_ = interpreter::make_host_compiler();
 };
 
-bool has_output(const AttentionProblem& problem) {
-  return problem.batch > 0 && problem.seqlen_q > 0;
-}
-
 /// Says now, not after minutes of compiling, that a directory cannot be written to. @throws FileError.
 void require_writable(const std::filesystem::path& directory) {
   make_private_directories(directory);
   const std::filesystem::path probe = directory / "probe.tmp";
   publish_file(probe, {});
   std::filesystem::remove(probe);
-}
-
-KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
-  const KernelResources& resources = kernel.binary->resources;
-  KernelReport report;
-  report.key = source.key;
-  report.key_parts = source.key_parts;
-  report.origin = kernel.origin;
-  report.path = kernel.path;
-  report.compiler = kernel.binary->compiler;
-  report.compile_ms = kernel.binary->compile_ms;
-  report.load_ms = kernel.wait_ms;
-  report.binary_bytes = kernel.binary->code.size();
-  report.resources = resources;
-  report.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
-                                         resources.static_shared_bytes + resources.dynamic_shared_bytes);
-  return report;
 }
 
 Explanation explained(const PlannedProblem& problem, const Target& target, KernelReport kernel,
@@ -138,6 +110,30 @@ std::string joined_notes(const std::string& notes, const std::string& more) {
   return notes + (notes.empty() || more.empty() ? "" : "\n") + more;
 }
 
+const Arch& require_arch(const std::string& name, std::vector<Violation> found) {
+  const Arch* arch = find_arch(name);
+  if (arch == nullptr) found.push_back({"arch", in_quotes(name), "must be one of " + known_arch_names()});
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+  return *arch;
+}
+
+KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
+  const KernelResources& resources = kernel.binary->resources;
+  KernelReport report;
+  report.key = source.key;
+  report.key_parts = source.key_parts;
+  report.origin = kernel.origin;
+  report.path = kernel.path;
+  report.compiler = kernel.binary->compiler;
+  report.compile_ms = kernel.binary->compile_ms;
+  report.load_ms = kernel.wait_ms;
+  report.binary_bytes = kernel.binary->code.size();
+  report.resources = resources;
+  report.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
+                                         resources.static_shared_bytes + resources.dynamic_shared_bytes);
+  return report;
+}
+
 KernelReport reported(KernelReport kernel, const ConfigChoice& choice) {
   kernel.config = choice.config;
   kernel.config_origin = choice.origin;
@@ -160,10 +156,8 @@ AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, co
 
 AttentionPlan Context::Impl::make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
   const Device& gpu = device(ordinal);
-  Search search;
-  if (has_output(problem) && !gpu.arch.interpreted)
-    search = [&](const PlannedProblem& p) { return search_on(gpu, p, TuneScope::likely); };
-  return build(problem, target_of(gpu), search,
+  const Search search = search_on(gpu, problem, KernelPass::forward, TuneScope::likely);
+  return build(problem, target_of(gpu), KernelPass::forward, search,
                [&](const ConfigChoice& choice) { return plan_with(choice, problem, gpu, notes); });
 }
 
@@ -225,17 +219,6 @@ std::shared_ptr<const ScratchPool> Context::Impl::scratch_pool(const Device& gpu
   });
 }
 
-TuneReport Context::Impl::search_on(const Device& gpu, const PlannedProblem& problem, TuneScope scope) {
-  const std::vector<KernelConfig> candidates = search_candidates(problem, gpu.arch, scope);
-  GpuTrial trial(problem, gpu, candidates, kernels);
-  TunerOptions options;
-  options.budget_seconds = settings.tune_budget_seconds;
-  if (scope == TuneScope::all) options.finalists = candidates.size();
-  options.compile_threads =
-      std::min(kMostCompileThreads, static_cast<int>(std::thread::hardware_concurrency()));
-  return search(candidates, trial, options);
-}
-
 Context::Context(const ContextOptions& options) try : impl_(std::make_unique<Impl>(options)) {
 } catch (...) {
   rethrow_as_error();
@@ -276,38 +259,13 @@ AttentionPlan Context::plan(const AttentionProblem& problem, int device, const P
 Explanation Context::explain(const AttentionProblem& problem, const std::string& arch_name,
                              const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
-  std::vector<Violation> found = violations_of(planned);
-  const Arch* arch = find_arch(arch_name);
-  if (arch == nullptr)
-    found.push_back({"arch", in_quotes(arch_name), "must be one of " + known_arch_names()});
-  if (!found.empty()) throw InvalidRequest(std::move(found));
+  const Target target{require_arch(arch_name, violations_of(planned)), "", 0};
   const PlannedProblem p = planned.normalized();
-  const Target target{*arch, "", 0};
-  return impl_->build(p, target, {}, [&](const ConfigChoice& choice) {
-    const KernelSource source = render({traits_of(p), choice.config, *arch});
+  return impl_->build(p, target, KernelPass::forward, {}, [&](const ConfigChoice& choice) {
+    const KernelSource source = render({traits_of(p), choice.config, target.arch});
     const CachedKernel kernel = impl_->kernels.get(source);
     return explained(p, target, report_of(source, kernel), choice, kernel.notes);
   });
-} catch (...) {
-  rethrow_as_error();
-}
-
-TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope,
-                         const PlanOptions& options) try {
-  const PlannedProblem planned(problem, options);
-  require_valid(planned);
-  if (!has_output(problem)) {
-    throw InvalidRequest({{"batch * seqlen_q", "0", "must be at least 1: there is nothing to measure"}});
-  }
-  const Device& gpu = fa2::device(device == -1 ? current_device() : device);
-  if (gpu.arch.interpreted) {
-    throw Unavailable("there is no GPU to measure on: the time of an interpreted kernel says nothing");
-  }
-  const TuneReport report =
-      impl_->chooser.tune(planned.normalized(), target_of(gpu),
-                          [&](const PlannedProblem& p) { return impl_->search_on(gpu, p, scope); });
-  impl_->plans.clear();  // their configs may be outdated now
-  return report;
 } catch (...) {
   rethrow_as_error();
 }

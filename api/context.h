@@ -7,6 +7,7 @@
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <generator/kernel_source.h>
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
@@ -53,14 +54,28 @@ struct BackwardKeyHash {
   }
 };
 
+/// Whether a forward has anything to compute.
+inline bool has_output(const AttentionProblem& problem) {
+  return problem.batch > 0 && problem.seqlen_q > 0;
+}
+
 /// Why another than the fast kernel runs a call whose arguments keep no more than `options`; empty if none does.
 std::string_view reason_for(const PlanOptions& options);
+
+/// @throws InvalidRequest with all that is wrong with the problem, its options, and of it for a backward.
+void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients = {});
 
 /// What a call says on a miss under capture. @throws Unavailable.
 [[noreturn]] void throw_capturing(const AttentionProblem& problem);
 
+/// @throws InvalidRequest with `found` and, if there is no arch of that name, that.
+const Arch& require_arch(const std::string& name, std::vector<Violation> found);
+
 /// A line each; either may be empty.
 std::string joined_notes(const std::string& notes, const std::string& more);
+
+/// All but its config and the reasons for it.
+KernelReport report_of(const KernelSource& source, const CachedKernel& kernel);
 
 /// With the choice that it comes from.
 KernelReport reported(KernelReport kernel, const ConfigChoice& choice);
@@ -83,17 +98,42 @@ struct Context::Impl {
   BackwardPlan backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
                              const std::string& notes);
 
-  /// build() of what was chosen for `problem`, or of what serves in its place.
+  /// build_one() of what was chosen for a pass of `problem`, or of what serves in its place.
   template <class Build>
-  auto build(const PlannedProblem& problem, const Target& target, const Search& search,
+  auto build(const PlannedProblem& problem, const Target& target, KernelPass pass, const Search& search,
              const Build& build_one) {
-    const ConfigChoice choice = chooser.choose(problem, target, search);
+    const ConfigChoice choice = chooser.choose(problem, target, search, pass);
     return build_first(
         problem, choice, [&] { return alternatives(choice, problem, target); }, build_one);
   }
 
-  /// Measures on the GPU.
-  TuneReport search_on(const Device& gpu, const PlannedProblem& problem, TuneScope scope);
+  /// Measures the kernels of a pass on the GPU. None where there is nothing to measure.
+  Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
+
+  /// Of the kernels of a backward's plan, in the order of their launches.
+  std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gradients& gradients,
+                                          const Target& target) const;
+  /// Those of them that can be tuned.
+  std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
+                                       const Target& target) const;
+
+  /// build_one() of what was chosen for each of them, or of what serves in its place. `search_of`: a pass.
+  template <class SearchOf, class Build>
+  void build_backward(const PlannedProblem& problem, const Gradients& gradients, const Target& target,
+                      const SearchOf& search_of, const Build& build_one) {
+    ConfigChoice runs;
+    const auto build_this = [&](const ConfigChoice& choice) {
+      build_one(choice);
+      return choice;
+    };
+    for (const KernelPass pass : backward_passes(problem, gradients, target)) {
+      if (pass == KernelPass::dq_convert) {
+        build_one(conversion_of(runs.config));
+      } else {
+        runs = build(problem, target, pass, search_of(pass), build_this);
+      }
+    }
+  }
 
   Settings settings;
   std::shared_ptr<Compiler> compiler;

@@ -96,6 +96,18 @@ Json joined(Json json, const Json& rest) {
   return json;
 }
 
+Json json_of(const TuneReport& report) {
+  Json candidates = Json::array();
+  for (const TuneCandidate& candidate : report.candidates) candidates.push_back(json_of(candidate));
+  return joined(json_of(report.problem, report.options), {{"bucket", report.bucket},
+                                                          {"best", json_of(report.best)},
+                                                          {"best_us", report.best_us},
+                                                          {"heuristic_us", report.heuristic_us},
+                                                          {"seconds", report.seconds},
+                                                          {"budget_spent", report.budget_spent},
+                                                          {"candidates", std::move(candidates)}});
+}
+
 Json json_of(const PrecompiledKernel& kernel) {
   return joined(json_of(kernel.problem, kernel.options), {{"arch", kernel.arch},
                                                           {"key", kernel.key},
@@ -123,15 +135,13 @@ std::string to_json(const Explanation& e) {
 }
 
 std::string to_json(const TuneReport& report) {
-  Json candidates = Json::array();
-  for (const TuneCandidate& candidate : report.candidates) candidates.push_back(json_of(candidate));
-  return dump(joined(json_of(report.problem, report.options), {{"bucket", report.bucket},
-                                                               {"best", json_of(report.best)},
-                                                               {"best_us", report.best_us},
-                                                               {"heuristic_us", report.heuristic_us},
-                                                               {"seconds", report.seconds},
-                                                               {"budget_spent", report.budget_spent},
-                                                               {"candidates", std::move(candidates)}}));
+  return dump(json_of(report));
+}
+
+std::string to_json(const std::vector<TuneReport>& reports) {
+  Json json = Json::array();
+  for (const TuneReport& report : reports) json.push_back(json_of(report));
+  return dump(json);
 }
 
 std::string to_json(const std::vector<PrecompiledKernel>& kernels) {

@@ -13,6 +13,8 @@ namespace fa2 {
 std::string to_json(const PlannedProblem& problem);
 std::string to_json(const Explanation& explanation);
 std::string to_json(const TuneReport& report);
+/// A JSON array, one object per search.
+std::string to_json(const std::vector<TuneReport>& reports);
 /// A JSON array, one object per kernel.
 std::string to_json(const std::vector<PrecompiledKernel>& kernels);
 

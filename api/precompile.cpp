@@ -15,64 +15,48 @@
 namespace fa2 {
 namespace {
 
-/// A kernel that is asked for, and what serves if it is refused.
-struct Wanted {
-  PlannedProblem problem;
-  ConfigChoice choice;
-  std::vector<ConfigChoice> alternatives;
-};
-
-std::vector<Wanted> forward_of(const PlannedProblem& problem, const Target& target, PrecompileScope scope,
-                               ConfigChooser& chooser) {
-  const std::vector<PossibleChoice> choices =
-      scope == PrecompileScope::any_size
-          ? chooser.every_choice(problem, target)
-          : std::vector<PossibleChoice>{{problem, chooser.choose(problem, target)}};
-  std::vector<Wanted> wanted;
-  for (const auto& [of, choice] : choices)
-    wanted.push_back({of, choice, ConfigChooser::alternatives(choice, of, target)});
-  return wanted;
+std::vector<PossibleChoice> choices_of(const PlannedProblem& problem, const Target& target, KernelPass pass,
+                                       PrecompileScope scope, ConfigChooser& chooser) {
+  if (scope == PrecompileScope::any_size) return chooser.every_choice(problem, target, pass);
+  if (!chooser.has_kernel(problem, target, pass)) return {};
+  return {{problem, chooser.choose(problem, target, {}, pass)}};
 }
 
-/// A kernel a pass: no size chooses among them.
-std::vector<Wanted> backward_of(const PlannedProblem& problem, const Target& target,
-                                const ConfigChooser& chooser) {
-  std::vector<Wanted> wanted;
-  for (const KernelPass pass : kBackwardPasses) {
-    std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, target);
-    if (choices.empty()) continue;
-    if (pass == KernelPass::dq_dk_dv)
-      for (const ConfigChoice& choice : choices)
-        wanted.push_back({problem, conversion_of(choice.config), {}});
-    wanted.push_back({problem, choices.front(), {std::next(choices.begin()), choices.end()}});
-  }
-  return wanted;
-}
-
-void add_request(Wanted wanted, const Target& target, KernelRequests& requests, std::set<std::string>& seen) {
-  const ConfigChoice& choice = wanted.choice;
+void add_request(const PlannedProblem& problem, ConfigChoice choice, const Target& target,
+                 KernelRequests& requests, std::set<std::string>& seen) {
   if (choice.record) requests.records.push_back(*choice.record);
   KernelRequest request;
-  request.row.problem = wanted.problem;
-  request.row.options = wanted.problem;
+  request.row.problem = problem;
+  request.row.options = problem;
   request.row.arch = target.arch.name;
   request.row.config = choice.config;
-  request.row.key = render({traits_of(wanted.problem), choice.config, target.arch}).key;
+  request.row.key = render({traits_of(problem), choice.config, target.arch}).key;
   if (!seen.insert(request.row.key).second) return;
-  request.choice = std::move(wanted.choice);
-  request.alternatives = std::move(wanted.alternatives);
+  request.alternatives = ConfigChooser::alternatives(choice, problem, target);
+  request.choice = std::move(choice);
   requests.kernels.push_back(std::move(request));
+}
+
+/// What runs after each kernel that sums dQ, or stands in for it.
+void add_conversions(const PlannedProblem& problem, const ConfigChoice& summing, const Target& target,
+                     KernelRequests& requests, std::set<std::string>& seen) {
+  add_request(problem, conversion_of(summing.config), target, requests, seen);
+  for (const ConfigChoice& other : ConfigChooser::alternatives(summing, problem, target))
+    add_request(problem, conversion_of(other.config), target, requests, seen);
 }
 
 void add_requests(const PlannedProblem& problem, const Arch& arch, const PrecompileOptions& options,
                   ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
   const Target target{arch, "", 0};
+  std::vector<KernelPass> passes = {KernelPass::forward};
+  if (options.backward) passes.insert(passes.end(), std::begin(kBackwardPasses), std::end(kBackwardPasses));
   try {
-    for (Wanted& wanted : forward_of(problem, target, options.scope, chooser))
-      add_request(std::move(wanted), target, requests, seen);
-    if (!options.backward) return;
-    for (Wanted& wanted : backward_of(problem, target, chooser))
-      add_request(std::move(wanted), target, requests, seen);
+    for (const KernelPass pass : passes) {
+      for (auto& [of, choice] : choices_of(problem, target, pass, options.scope, chooser)) {
+        if (pass == KernelPass::dq_dk_dv) add_conversions(of, choice, target, requests, seen);
+        add_request(of, std::move(choice), target, requests, seen);
+      }
+    }
   } catch (const Error& error) {
     KernelRequest failed;
     failed.row.problem = problem;

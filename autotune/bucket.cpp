@@ -68,10 +68,11 @@ void visit_sizes(Problem& problem, const Size& size) {
 
 }  // namespace
 
-Bucket bucket_of(const PlannedProblem& problem) {
+Bucket bucket_of(const PlannedProblem& problem, KernelPass pass) {
   const PlannedProblem p = problem.normalized();
   const auto heads_q = static_cast<double>(p.heads_q);
   Bucket bucket;
+  bucket.pass = pass;
   bucket.traits = to_string(traits_of(p));
   bucket.group_log2 = rounded_log2(heads_q / static_cast<double>(std::max<std::int64_t>(1, p.heads_kv)));
   bucket.heads_log2 = rounded_log2(static_cast<double>(p.batch) * heads_q);
@@ -99,14 +100,16 @@ PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits) {
 }
 
 std::string to_string(const Bucket& bucket) {
-  std::string text = fmt::format("{} group ~{} batch*heads ~{}", bucket.traits,
-                                 power_of_two(bucket.group_log2), power_of_two(bucket.heads_log2));
+  std::string text = bucket.traits;
+  if (bucket.pass != KernelPass::forward) text += fmt::format(" {}", word_of(bucket.pass));
+  text += fmt::format(" group ~{} batch*heads ~{}", power_of_two(bucket.group_log2),
+                      power_of_two(bucket.heads_log2));
   for (const auto& [name, log2] : bucket.sizes) text += fmt::format(" {} ~{}", name, power_of_two(log2));
   return text;
 }
 
 std::optional<int> distance(const Bucket& a, const Bucket& b) {
-  if (a.traits != b.traits || a.sizes.size() != b.sizes.size()) return std::nullopt;
+  if (a.pass != b.pass || a.traits != b.traits || a.sizes.size() != b.sizes.size()) return std::nullopt;
   int sum = std::abs(a.group_log2 - b.group_log2) + std::abs(a.heads_log2 - b.heads_log2);
   for (std::size_t i = 0; i < a.sizes.size(); ++i) sum += std::abs(a.sizes[i].log2 - b.sizes[i].log2);
   return sum;

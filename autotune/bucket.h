@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/problem.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 
 #include <optional>
@@ -19,9 +20,10 @@ struct SizeLog2 {
   friend bool operator==(const SizeLog2&, const SizeLog2&) = default;
 };
 
-/// The traits exactly; the query group size, batch * heads_q and every other size rounded to powers of two.
+/// The pass and the traits exactly; the query group size, batch * heads_q and every other size rounded to powers of two.
 struct Bucket {
-  std::string traits;           ///< to_string(AttentionTraits)
+  std::string traits;  ///< to_string(AttentionTraits)
+  KernelPass pass = KernelPass::forward;
   int group_log2 = 0;           ///< round(log2(heads_q / heads_kv))
   int heads_log2 = 0;           ///< round(log2(batch * heads_q))
   std::vector<SizeLog2> sizes;  ///< all but batch and heads, in the problem's order
@@ -29,7 +31,7 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-Bucket bucket_of(const PlannedProblem& problem);
+Bucket bucket_of(const PlannedProblem& problem, KernelPass pass = KernelPass::forward);
 
 /// A problem of the bucket: with one key/value head, and batch 1 where the group has all the heads. `traits` has
 /// the bucket's traits.
@@ -37,7 +39,7 @@ PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits);
 
 std::string to_string(const Bucket& bucket);
 
-/// 0 for equal buckets; nullopt if the traits differ (a record of one says nothing of the other).
+/// 0 for equal buckets; nullopt if the passes or the traits differ (a record of one says nothing of the other).
 /// Otherwise the sum of the exponents' distances.
 std::optional<int> distance(const Bucket& a, const Bucket& b);
 

@@ -32,10 +32,10 @@ double distance(const KernelConfig& a, const KernelConfig& b) {
   return sum;
 }
 
-std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch,
-                                            TuneScope scope) {
-  const KernelConfig first = heuristic(problem, arch).config;
-  std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch).valid;
+std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch, TuneScope scope,
+                                            KernelPass pass) {
+  const KernelConfig first = heuristic_choices(problem, arch, pass).at(0).config;
+  std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch, pass).valid;
   for (KernelConfig& config : candidates) {
     if (kind_of(config).tunable("packed_heads") != nullptr)
       config.packed_heads = packed_heads(problem, config.tile_m);

@@ -1,5 +1,4 @@
 // The ladder from a pinned configuration down to the heuristic.
-#include <autotune/backward_heuristic.h>
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <fa2/errors.h>
@@ -36,11 +35,11 @@ std::string utc_now() {
   return text;
 }
 
-TuningRecord record_of(const PlannedProblem& problem, const Target& target, const TuneReport& report) {
+TuningRecord record_of(const Bucket& bucket, const Target& target, const TuneReport& report) {
   return {target.device,
           std::string(target.arch.name),
           target.sm_count,
-          bucket_of(problem),
+          bucket,
           report.best,
           report.best_us,
           report.heuristic_us,
@@ -111,28 +110,30 @@ void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& want
             fmt::format("{} runs: {}", kernel, runs.reason));
 }
 
-std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& problem,
-                                                        const Target& target) const {
+std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& problem, const Target& target,
+                                                        KernelPass pass) const {
   std::vector<PossibleChoice> all;
+  if (!has_kernel(problem, target, pass)) return all;
   const auto add = [&](const PlannedProblem& p, ConfigChoice choice) {
     const auto same = [&](const PossibleChoice& known) { return known.choice.config == choice.config; };
     if (choice.record || std::ranges::none_of(all, same)) all.push_back({p, std::move(choice)});
   };
-  if (settings_.pinned) {
+  if (settings_.pinned && (pins(pass) || pass == KernelPass::forward)) {
     PlannedProblem p = problem.normalized();
     p.heads_q = p.heads_kv * std::max(1, settings_.pinned->packed_heads);
     add(p, pinned(p, target));
     return all;
   }
-  const auto records = settings_.tune == TuneMode::off
-                           ? std::vector<Lookup>()
-                           : store_.of_traits(to_string(traits_of(problem)), std::string(target.arch.name));
+  const auto records = settings_.tune == TuneMode::off ? std::vector<Lookup>()
+                                                       : store_.of_traits(to_string(traits_of(problem)), pass,
+                                                                          std::string(target.arch.name));
   for (const Lookup& found : records) {
     const PlannedProblem p = problem_of(found.record.bucket, problem);
     if (!why_rejected(p, found.record.config, target.arch))
       add(p, follow(found, found.record.bucket, target.arch, {}));
   }
-  for (const PlannedProblem& p : heuristic_cases(problem, target.arch)) add(p, guess(p, target, {}));
+  for (const PlannedProblem& p : heuristic_cases(problem, target.arch, pass))
+    add(p, guess(p, target, pass, {}));
   return all;
 }
 
@@ -140,16 +141,20 @@ std::vector<ConfigChoice> ConfigChooser::alternatives(const ConfigChoice& choice
                                                       const PlannedProblem& problem, const Target& target) {
   std::vector<ConfigChoice> choices;
   if (choice.origin == ConfigOrigin::pinned) return choices;
-  for (const HeuristicChoice& other : heuristic_choices(problem, target.arch)) {
+  for (const HeuristicChoice& other : heuristic_choices(problem, target.arch, pass_of(choice.config))) {
     if (other.config == choice.config) continue;
     choices.push_back({other.config, ConfigOrigin::heuristic, other.reason, std::nullopt});
   }
   return choices;
 }
 
-ConfigChoice ConfigChooser::guess(const PlannedProblem& problem, const Target& target,
+ConfigChoice ConfigChooser::guess(const PlannedProblem& problem, const Target& target, KernelPass pass,
                                   const std::string& because) {
-  HeuristicChoice choice = heuristic(problem, target.arch);
+  const std::vector<HeuristicChoice> choices = heuristic_choices(problem, target.arch, pass);
+  if (choices.empty())
+    throw Unavailable(fmt::format("no kernel of pass {} computes \"{}\" on {}", word_of(pass),
+                                  to_string(problem), target.arch.name));
+  HeuristicChoice choice = choices.front();
   if (!because.empty()) choice.reason += "; " + because;
   return {choice.config, ConfigOrigin::heuristic, choice.reason, std::nullopt};
 }
@@ -164,59 +169,53 @@ ConfigChoice ConfigChooser::pinned(const PlannedProblem& problem, const Target& 
   return {config, ConfigOrigin::pinned, "pinned by " + settings_.pinned_by, std::nullopt};
 }
 
-bool ConfigChooser::pins(KernelPass pass) const {
-  return settings_.pinned && settings_.pinned->pass == static_cast<std::int32_t>(pass);
-}
-
-std::vector<ConfigChoice> ConfigChooser::choose_backward(const PlannedProblem& problem, KernelPass pass,
-                                                         const Target& target) const {
-  if (pins(pass)) return {pinned(problem, target)};
+bool ConfigChooser::has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const {
+  if (pins(pass)) return true;
   const bool pins_half = pins(KernelPass::dk) || pins(KernelPass::dv);
-  if (pass == KernelPass::dk_dv && pins_half) return {};
+  if (pass == KernelPass::dk_dv && pins_half) return false;
   if (pass == KernelPass::dq_dk_dv && (pins_half || pins(KernelPass::dk_dv) || pins(KernelPass::dq)))
-    return {};
-  std::vector<ConfigChoice> choices;
-  for (HeuristicChoice& choice : backward_choices(problem, pass, target.arch))
-    choices.push_back({choice.config, ConfigOrigin::heuristic, std::move(choice.reason), std::nullopt});
-  return choices;
+    return false;
+  return !heuristic_choices(problem, target.arch, pass).empty();
 }
 
-Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& target) const {
+Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& target,
+                              const Bucket& bucket) const {
   const auto is_valid = [&](const KernelConfig& config) {
     return !why_rejected(problem, config, target.arch).has_value();
   };
-  return store_.find(target.device, std::string(target.arch.name), target.sm_count, bucket_of(problem),
-                     is_valid);
+  return store_.find(target.device, std::string(target.arch.name), target.sm_count, bucket, is_valid);
 }
 
-ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& target,
-                                   const Search& search) {
-  if (pins(KernelPass::forward)) return pinned(problem, target);
-  if (settings_.tune == TuneMode::off) return guess(problem, target, "tuning is off");
-  Lookup lookup = look_up(problem, target);
+ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& target, const Search& search,
+                                   KernelPass pass) {
+  if (pins(pass)) return pinned(problem, target);
+  if (settings_.tune == TuneMode::off) return guess(problem, target, pass, "tuning is off");
+  const Bucket bucket = bucket_of(problem, pass);
+  const Lookup lookup = look_up(problem, target, bucket);
   std::string obstacle;
-  if (lookup.match != Match::exact && settings_.tune == TuneMode::search && search) {
-    if (auto choice = measure(problem, target, search, obstacle)) return *choice;
+  const bool may_search = lookup.match != Match::exact && settings_.tune == TuneMode::search && search;
+  if (may_search && can_be_tuned(traits_of(problem), target.arch, pass)) {
+    if (auto choice = measure(problem, target, bucket, search, obstacle)) return *choice;
   }
-  if (lookup.match != Match::none) return follow(lookup, bucket_of(problem), target.arch, obstacle);
-  return guess(problem, target, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
+  if (lookup.match != Match::none) return follow(lookup, bucket, target.arch, obstacle);
+  return guess(problem, target, pass, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
 }
 
 std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem, const Target& target,
-                                                   const Search& search, std::string& obstacle) {
+                                                   const Bucket& bucket, const Search& search,
+                                                   std::string& obstacle) {
   if (settings_.jit == JitMode::off) {
     obstacle = "FA2_JIT=off forbids compiling candidates";
     return std::nullopt;
   }
   const std::lock_guard lock(measuring_);
   // Another thread may have searched while this one waited.
-  const Lookup lookup = look_up(problem, target);
-  if (lookup.match == Match::exact) return follow(lookup, bucket_of(problem), target.arch, {});
-  const auto [known, is_new] =
-      unmeasurable_.try_emplace(target.device + ", " + to_string(bucket_of(problem)));
+  const Lookup lookup = look_up(problem, target, bucket);
+  if (lookup.match == Match::exact) return follow(lookup, bucket, target.arch, {});
+  const auto [known, is_new] = unmeasurable_.try_emplace(target.device + ", " + to_string(bucket));
   if (is_new) {
     try {
-      const TuneReport report = search_and_record(problem, target, search);
+      const TuneReport report = search_and_record(problem, target, bucket, search);
       if (compares(report)) {
         unmeasurable_.erase(known);
         return ConfigChoice{report.best, ConfigOrigin::tuned_now, summary(report), std::nullopt};
@@ -232,18 +231,19 @@ std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem
   return std::nullopt;
 }
 
-TuneReport ConfigChooser::tune(const PlannedProblem& problem, const Target& target, const Search& search) {
+TuneReport ConfigChooser::tune(const PlannedProblem& problem, const Target& target, const Search& search,
+                               KernelPass pass) {
   const std::lock_guard lock(measuring_);
-  return search_and_record(problem, target, search);
+  return search_and_record(problem, target, bucket_of(problem, pass), search);
 }
 
 TuneReport ConfigChooser::search_and_record(const PlannedProblem& problem, const Target& target,
-                                            const Search& search) {
+                                            const Bucket& bucket, const Search& search) {
   TuneReport report = search(problem);
   report.problem = problem;
   report.options = problem;
-  report.bucket = to_string(bucket_of(problem));
-  if (compares(report)) store_.add(record_of(problem, target, report));
+  report.bucket = to_string(bucket);
+  if (compares(report)) store_.add(record_of(bucket, target, report));
   return report;
 }
 

@@ -49,7 +49,7 @@ struct PossibleChoice {
   ConfigChoice choice;
 };
 
-/// Measures a problem's candidates on the target.
+/// Measures a problem's candidates on the target: those of one pass.
 using Search = std::function<TuneReport(const PlannedProblem& problem)>;
 
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
@@ -74,24 +74,24 @@ class ConfigChooser {
   /// Both outlive the chooser.
   ConfigChooser(const ChoiceSettings& settings, TuningStore& store) : settings_(settings), store_(store) {}
 
-  /// Pinned, else by TuneMode: an exact record, a search now (if `search` is given and compiling is allowed),
-  /// the nearest record, another device's, the heuristic. On each of these steps the user's records come
-  /// before those that ship with the library. A search that fails, or that could not compare
-  /// anything, costs a warning and is not repeated for its bucket.
-  /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
-  ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {});
+  /// Pinned, else by TuneMode: an exact record, a search now (if `search` is given, compiling is allowed and there is more
+  /// than one configuration), the nearest record, another device's, the heuristic. On each of these steps the user's records
+  /// come before those that ship with the library. A search that fails, or that could not compare anything, costs a warning
+  /// and is not repeated for its bucket. All of it of one pass: records and a pinned config of another have no say.
+  /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch, Unavailable unless has_kernel().
+  ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {},
+                      KernelPass pass = KernelPass::forward);
 
-  /// The kernels that may compute a pass of the backward, best first: the pinned one alone if it is of that pass, else the
-  /// heuristic's. Empty if none can, or one is pinned that computes a part of it.
-  /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch.
-  std::vector<ConfigChoice> choose_backward(const PlannedProblem& problem, KernelPass pass,
-                                            const Target& target) const;
+  /// Whether some kernel computes the pass. Of dK and dV together none does at wide head dims; none does where one is pinned
+  /// that computes a part of it, nor of pass dq_convert: conversion_of().
+  bool has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
 
   /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
-  /// traits of this one: each configuration once, and every record of the user's. Of a pinned config that one alone, of
-  /// whichever pass it is.
+  /// traits of this one: each configuration once, and every record of the user's. Of a pinned config that one alone; asked
+  /// for the forward, of whichever pass it is. None unless has_kernel().
   /// @throws InvalidRequest if the pinned config cannot compute any of them.
-  std::vector<PossibleChoice> every_choice(const PlannedProblem& problem, const Target& target) const;
+  std::vector<PossibleChoice> every_choice(const PlannedProblem& problem, const Target& target,
+                                           KernelPass pass = KernelPass::forward) const;
 
   /// What serves if the kernel of `choice` cannot be had: nothing in place of a pinned config, else the
   /// heuristic's choices that are not it.
@@ -99,16 +99,19 @@ class ConfigChooser {
                                                 const Target& target);
 
   /// Searches, whatever is recorded, and records the result.
-  TuneReport tune(const PlannedProblem& problem, const Target& target, const Search& search);
+  TuneReport tune(const PlannedProblem& problem, const Target& target, const Search& search,
+                  KernelPass pass = KernelPass::forward);
 
  private:
-  static ConfigChoice guess(const PlannedProblem& problem, const Target& target, const std::string& because);
-  bool pins(KernelPass pass) const;
+  static ConfigChoice guess(const PlannedProblem& problem, const Target& target, KernelPass pass,
+                            const std::string& because);
+  bool pins(KernelPass pass) const { return settings_.pinned && pass_of(*settings_.pinned) == pass; }
   ConfigChoice pinned(const PlannedProblem& problem, const Target& target) const;
-  Lookup look_up(const PlannedProblem& problem, const Target& target) const;
+  Lookup look_up(const PlannedProblem& problem, const Target& target, const Bucket& bucket) const;
   std::optional<ConfigChoice> measure(const PlannedProblem& problem, const Target& target,
-                                      const Search& search, std::string& obstacle);
-  TuneReport search_and_record(const PlannedProblem& problem, const Target& target, const Search& search);
+                                      const Bucket& bucket, const Search& search, std::string& obstacle);
+  TuneReport search_and_record(const PlannedProblem& problem, const Target& target, const Bucket& bucket,
+                               const Search& search);
 
   const ChoiceSettings& settings_;
   TuningStore& store_;

@@ -1,5 +1,6 @@
 // A table of configurations by head dim, from sweeps on an H100 (docs/kernel-notes.md); other GPUs get what
 // fits them.
+#include <autotune/backward_heuristic.h>
 #include <autotune/heuristic.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
@@ -167,6 +168,12 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
   return choices;
 }
 
+std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch,
+                                               KernelPass pass) {
+  return pass == KernelPass::forward ? heuristic_choices(problem, arch)
+                                     : backward_choices(problem, pass, arch);
+}
+
 std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch) {
   PlannedProblem p = problem.normalized();
   p.batch = p.heads_kv = 1;
@@ -194,6 +201,12 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
     for (const Range& range : table) add(range.most_queries, 1);
   }
   return cases;
+}
+
+std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch,
+                                            KernelPass pass) {
+  if (pass == KernelPass::forward) return heuristic_cases(problem, arch);
+  return {problem};
 }
 
 std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows) {

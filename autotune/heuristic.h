@@ -4,6 +4,7 @@
 #include <fa2/config.h>
 #include <fa2/problem.h>
 #include <generator/arch.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 
 #include <string>
@@ -20,12 +21,19 @@ struct HeuristicChoice {
 /// that spill on the earlier. Packed sequences count as batched ones of their mean length.
 std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch);
 
-/// The first of them.
+/// Of the kernels that compute `pass`: those above, or backward_choices(). Empty where no kernel does.
+std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch,
+                                               KernelPass pass);
+
+/// The first of the forward's.
 HeuristicChoice heuristic(const PlannedProblem& problem, const Arch& arch);
 
 /// Problems of the same traits: one, at least, for each first choice that
 /// heuristic_choices() has for any of them, whatever its batch, heads and lengths.
 std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch);
+
+/// Of a pass. No size chooses among the kernels of a backward's: the problem itself.
+std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const Arch& arch, KernelPass pass);
 
 /// How long the heuristic's tables take `rows` query rows of a tile's heads for. How many key blocks a tile visits
 /// decides, and a window leaves a query as many keys as a causal sequence of twice its width does on average.

@@ -74,6 +74,7 @@ TuningRecord parse_record(const json& object) {
   KernelConfig::visit(record.config, [&](const char* name, std::int32_t& value) {
     if (config.contains(name)) value = int32_field(config, name);
   });
+  record.bucket.pass = pass_of(record.config);
   record.us = object.value("us", 0.0);
   record.heuristic_us = object.value("heuristic_us", 0.0);
   record.templates = object.value("templates", "");
@@ -224,11 +225,13 @@ Lookup TuningStore::find(const std::string& device, const std::string& arch, int
   return own.match <= shipped.match ? own : shipped;
 }
 
-std::vector<Lookup> TuningStore::of_traits(const std::string& traits, const std::string& arch) const {
+std::vector<Lookup> TuningStore::of_traits(const std::string& traits, KernelPass pass,
+                                           const std::string& arch) const {
   std::vector<Lookup> found;
   const auto add = [&](const std::vector<TuningRecord>& all, bool shipped) {
     for (const TuningRecord& record : all) {
-      if (record.arch != arch || record.bucket.traits != traits) continue;
+      const Bucket& bucket = record.bucket;
+      if (record.arch != arch || bucket.pass != pass || bucket.traits != traits) continue;
       found.push_back({Match::other_device, record, shipped});
     }
   };

@@ -18,7 +18,7 @@ struct TuningRecord {
   std::string device;  ///< device name
   std::string arch;    ///< "sm_90a"
   int sm_count = 0;
-  Bucket bucket;
+  Bucket bucket;  ///< of the config's pass: its line says that once
   KernelConfig config;
   double us = 0;  ///< median of the winner
   double heuristic_us = 0;
@@ -60,9 +60,9 @@ class TuningStore {
   Lookup find(const std::string& device, const std::string& arch, int sm_count, const Bucket& bucket,
               const std::function<bool(const KernelConfig&)>& is_valid) const;
 
-  /// Every record of these traits on this arch that may be found, on whatever GPU: the user's, then those
+  /// Every record of these traits and this pass on this arch that may be found, on whatever GPU: the user's, then those
   /// shipped; as Match::other_device.
-  std::vector<Lookup> of_traits(const std::string& traits, const std::string& arch) const;
+  std::vector<Lookup> of_traits(const std::string& traits, KernelPass pass, const std::string& arch) const;
 
   /// Remembers and appends. A file that cannot be written costs only the persistence, with one warning.
   void add(const TuningRecord& record);

@@ -76,7 +76,8 @@ Point measure(const AttentionProblem& problem, Context& context, const Device& g
   const OwnedStream stream;
   DeviceBuffer sums(sizeof(ClockSums));
   const AttentionPlan plan = context.plan(problem, gpu.ordinal);
-  LaunchTimer plain(plan, args, stream), clocked(clocked_plan(plan, gpu, sums), args, stream);
+  LaunchTimer plain(launch_of(plan, args), stream),
+      clocked(launch_of(clocked_plan(plan, gpu, sums), args), stream);
   std::vector<double> us, clocked_us, ghz;
   for (int round = 0; round < rounds; ++round) {
     us.push_back(plain.burst_us());

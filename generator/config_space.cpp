@@ -3,6 +3,7 @@
 #include <generator/kernel_kind.h>
 #include <generator/rules/rules.h>
 
+#include <cstddef>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -109,6 +110,14 @@ ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch, Kernel
     }
   }
   return space;
+}
+
+bool can_be_tuned(const AttentionTraits& traits, const Arch& arch, KernelPass pass) {
+  std::size_t count = 0;
+  for (const KernelKind* kind : kernel_kinds()) {
+    if (kind->pass == pass && kind->runs_on(arch)) count += kind->configs(traits, arch).size();
+  }
+  return count > 1;
 }
 
 }  // namespace fa2

@@ -31,6 +31,9 @@ struct ConfigSpace {
 ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch,
                          KernelPass pass = KernelPass::forward);
 
+/// Whether there is more than one configuration to try of the kernels that compute `pass`.
+bool can_be_tuned(const AttentionTraits& traits, const Arch& arch, KernelPass pass);
+
 /// Dynamic shared memory of the kernel, bytes per block.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config);
 

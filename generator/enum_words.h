@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/attention.h>
+#include <fa2/backward.h>
 
 #include <array>
 #include <cstddef>
@@ -76,6 +77,10 @@ inline constexpr EnumWord<PrecompileScope> kWords<PrecompileScope>[] = {
 template <>
 inline constexpr EnumWord<TuneScope> kWords<TuneScope>[] = {{TuneScope::likely, "likely"},
                                                             {TuneScope::all, "all"}};
+
+template <>
+inline constexpr EnumWord<Determinism> kWords<Determinism>[] = {{Determinism::fastest, "fastest"},
+                                                                {Determinism::bitwise, "bitwise"}};
 
 template <>
 inline constexpr EnumWord<JitMode> kWords<JitMode>[] = {{JitMode::on, "on"}, {JitMode::off, "off"}};

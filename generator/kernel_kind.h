@@ -4,10 +4,12 @@
 
 #include <fa2/config.h>
 #include <fa2/errors.h>
+#include <generator/enum_words.h>
 #include <generator/kernel_spec.h>
 #include <generator/wgmma_shapes.h>
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +42,24 @@ enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv, d_sink
 inline constexpr KernelPass kBackwardPasses[] = {
     KernelPass::delta, KernelPass::dq,      KernelPass::dk_dv,    KernelPass::dk,
     KernelPass::dv,    KernelPass::d_sinks, KernelPass::dq_dk_dv, KernelPass::dq_convert};
+
+template <>
+inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
+    {KernelPass::forward, "forward"},
+    {KernelPass::delta, "delta"},
+    {KernelPass::dq, "dq"},
+    {KernelPass::dk_dv, "dk_dv"},
+    {KernelPass::dk, "dk"},
+    {KernelPass::dv, "dv"},
+    {KernelPass::d_sinks, "d_sinks"},
+    {KernelPass::dq_dk_dv, "dq_dk_dv"},
+    {KernelPass::dq_convert, "dq_convert"},
+};
+static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 1, "every pass has its word");
+
+constexpr KernelPass pass_of(const KernelConfig& config) {
+  return static_cast<KernelPass>(config.pass);
+}
 
 /// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
 /// of `tunables`, except for `check`.

@@ -15,10 +15,6 @@
 namespace fa2 {
 namespace {
 
-KernelPass pass_of(const KernelConfig& config) {
-  return static_cast<KernelPass>(config.pass);
-}
-
 bool owns_keys(KernelPass pass) {
   return pass == KernelPass::dk_dv || pass == KernelPass::dk || pass == KernelPass::dv ||
          pass == KernelPass::dq_dk_dv;

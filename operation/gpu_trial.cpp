@@ -1,20 +1,21 @@
 // Compiles, loads, checks and times candidates on a GPU.
+#include <autotune/config_choice.h>
+#include <autotune/heuristic.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <operation/backward_step.h>
 #include <operation/forward_step.h>
 #include <operation/gpu_trial.h>
 #include <runtime/log.h>
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <utility>
 
 namespace fa2 {
 namespace {
 
-constexpr double kLeastBytes = 16 << 20;
 constexpr double kSampleUs = 200;  // long beside the resolution of events and the gap before a first launch
 constexpr double kLongestBurstUs = 2000;
 constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
@@ -25,84 +26,51 @@ int burst_for(double us) {
   return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
 }
 
+TrialLimits limits_of(const Device& device) {
+  TrialLimits limits;
+  limits.min_blocks = kWaves * kBlocksPerSm * device.sm_count;
+  return limits;
+}
+
 }  // namespace
 
 GpuTrial::GpuTrial(const PlannedProblem& problem, const Device& device,
                    const std::vector<KernelConfig>& candidates, KernelCache& kernels)
-    : context_(device.ordinal), device_(device), kernels_(kernels), tensors_(allocate(problem, device)) {
-  for (const KernelConfig& config : candidates) candidates_.push_back({config, {}, 0});
-  upload_inputs();
+    : context_(device.ordinal),
+      device_(device),
+      kernels_(kernels),
+      tensors_(problem, pass_of(candidates.at(0)), limits_of(device)) {
+  for (const KernelConfig& config : candidates) candidates_.push_back({.config = config});
+  if (pass_of(candidates[0]) == KernelPass::forward) return;
+  delta_config_ = heuristic_choices(problem, device.arch, KernelPass::delta).at(0).config;
+  delta_ = load(delta_config_);
 }
 
-GpuTrial::Tensors GpuTrial::allocate(const PlannedProblem& problem, const Device& device) {
-  TrialLimits limits;
-  limits.min_blocks = kWaves * kBlocksPerSm * device.sm_count;
-  for (;; limits.bytes /= 4) {
-    const PlannedProblem p(within(limits, problem), problem);
-    try {
-      Tensors tensors{p, {}};
-      for (const Operand& operand : operands_of(p, {}))
-        tensors.buffers.emplace_back(operand.optional ? 0 : size_in_bytes(operand));
-      return tensors;
-    } catch (const CudaError& error) {
-      if (limits.bytes <= kLeastBytes) throw;
-      log().debug("searching with less memory than {:.0f} MB: {}", limits.bytes / 1e6, error.what());
-    }
+std::shared_ptr<const Kernel> GpuTrial::load(const KernelConfig& config) {
+  const KernelSource source = render({traits_of(tensors_.problem()), config, device_.arch});
+  return load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+}
+
+void GpuTrial::make_steps(Candidate& candidate) {
+  const PlannedProblem& p = tensors_.problem();
+  const KernelConfig& config = candidate.config;
+  if (!delta_) {
+    candidate.step = forward_step(p, config, load(config), device_.sm_count, counters_);
+    return;
   }
-}
-
-AttentionArgs GpuTrial::Tensors::args() const {
-  const auto at = [&](Role role) { return buffers[static_cast<std::size_t>(role)].data(); };
-  AttentionArgs args = bshd_args(problem, at(Role::q), at(Role::k), at(Role::v), at(Role::o));
-  args.cu_seqlens_q = static_cast<const std::int32_t*>(at(Role::cu_seqlens_q));
-  args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
-  std::size_t next = static_cast<std::size_t>(Role::variants);
-  const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
-    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
-      value = static_cast<const float*>(buffers[next++].data());
-    } else {
-      value = is_used ? kTrialNumber : 0;
-    }
-  };
-  AttentionArgs::visit_numbers(add, problem, args);
-  return args;
-}
-
-void GpuTrial::upload_borders(Role role, std::int64_t total, std::int64_t longest) {
-  if (total == 0) return;
-  const auto borders = borders_of(mix_of(tensors_.problem.batch, total, longest));
-  tensors_[role].upload(borders.data(), borders.size() * sizeof borders[0]);
-}
-
-void GpuTrial::upload_inputs() {
-  const AttentionProblem& p = tensors_.problem;
-  upload_borders(Role::cu_seqlens_q, p.total_q, p.seqlen_q);
-  upload_borders(Role::cu_seqlens_k, p.total_k, p.seqlen_k);
-  constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
-  for (auto i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
-    tensors_.buffers[i].fill(kSmall);
-  constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
-  const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
-  std::size_t start = 0;
-  for (const Role role : {Role::q, Role::k, Role::v}) {
-    DeviceBuffer& tensor = tensors_[role];
-    std::size_t from = start;
-    start += kPeriod / 3;  // the three tensors differ too
-    for (std::size_t done = 0; done < tensor.size(); from = 0) {
-      const std::size_t bytes = std::min((kPeriod - from) * sizeof values[0], tensor.size() - done);
-      tensor.upload(&values[from], bytes, done);
-      done += bytes;
-    }
-  }
+  const bool sums_dq = pass_of(config) == KernelPass::dq_dk_dv;
+  const BackwardScratch scratch = sums_dq ? scratch_for(p, config) : scratch_for(p);
+  candidate.step = backward_step(p, config, load(config), scratch);
+  candidate.before = backward_step(p, delta_config_, delta_, scratch);
+  if (!sums_dq) return;
+  const KernelConfig conversion = conversion_of(config).config;
+  candidate.after = backward_step(p, conversion, load(conversion), scratch);
 }
 
 void GpuTrial::prepare(std::size_t index) {
   Candidate& candidate = candidates_[index];
-  const KernelSource source = render({traits_of(tensors_.problem), candidate.config, device_.arch});
   try {
-    auto kernel = load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
-    candidate.step =
-        forward_step(tensors_.problem, candidate.config, std::move(kernel), device_.sm_count, counters_);
+    make_steps(candidate);
   } catch (const KernelRefused& error) {
     discard_source(error);
     throw Error(ErrorCode::compile, error.reason());
@@ -111,56 +79,79 @@ void GpuTrial::prepare(std::size_t index) {
 
 double GpuTrial::measure_us(std::size_t index) {
   Candidate& candidate = candidates_[index];
+  if (candidate.before && candidate.before->workspace.bytes > tensors_.scratch_bytes())
+    tensors_.make_scratch(candidate.before->workspace.bytes, stream_);
   if (candidate.burst == 0) {
-    check_output(candidate);
+    check_outputs(candidate);
     candidate.burst = burst_for(time_us(candidate, 1));
   }
   return time_us(candidate, candidate.burst);
 }
 
-void GpuTrial::launch(const Candidate& candidate, int times) const {
-  const AttentionProblem& problem = tensors_.problem;
-  const AttentionArgs args = tensors_.args();
-  fa2::launch(candidate.step, {problem, args, operands_of(problem, args)}, stream_.get(), times);
+void GpuTrial::launch(const Step& step, int times) {
+  fa2::launch(step, tensors_.call(), stream_.get(), times);
 }
 
+/// Of the candidate's own kernel. Others may have left what they need in its scratch.
 double GpuTrial::time_us(const Candidate& candidate, int times) {
+  if (candidate.before) launch(*candidate.before, 1);
   timer_.start(stream_.get());
-  launch(candidate, times);
+  launch(candidate.step, times);
   timer_.stop(stream_.get());
   return timer_.elapsed_ms() * 1e3 / times;
 }
 
-void GpuTrial::check_output(const Candidate& candidate) {
-  const PlannedProblem& p = tensors_.problem;
+std::vector<Role> GpuTrial::outputs_of(const Candidate& candidate) const {
+  std::vector<Role> outputs;
+  const auto add = [&](const Step& step) {
+    for (const OperandUse& use : step.uses) {
+      if (use.access != Access::read && !tensors_.call().operands[use.role].is_absent())
+        outputs.push_back(use.role);
+    }
+  };
+  add(candidate.step);
+  if (candidate.after) add(*candidate.after);
+  return outputs;
+}
+
+void GpuTrial::check_outputs(const Candidate& candidate) {
+  const std::vector<Role> outputs = outputs_of(candidate);
   constexpr std::uint8_t kNaN = 0xff;  // in every byte: what is not written is seen
-  tensors_[Role::o].fill(kNaN, stream_.get());
-  launch(candidate, 1);
+  for (const Role role : outputs) tensors_[role].fill(kNaN, stream_.get());
+  if (candidate.before) launch(*candidate.before, 1);
+  launch(candidate.step, 1);
+  if (candidate.after) launch(*candidate.after, 1);
   stream_.synchronize();
-  std::vector<std::uint16_t> output = sample_of_output();
+  std::vector<std::vector<std::uint16_t>> samples;
+  for (const Role role : outputs)
+    samples.push_back(sample_of(tensors_.call().operands[role], tensors_[role]));
   const bool is_first = expected_.empty();
-  // The first is compared with itself: that finds NaN.
-  if (auto wrong = difference(is_first ? output : expected_, output, p.head_dim_v, p.dtype)) {
-    const std::string message =
-        fmt::format("wrong output for {} with {}: {}", to_string(p), to_string(candidate.config), *wrong);
+  const PlannedProblem& p = tensors_.problem();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Operand& output = tensors_.call().operands[outputs[i]];
+    // The first is compared with itself: that finds NaN.
+    const auto wrong =
+        difference(is_first ? samples[i] : expected_[i], samples[i], output.extents[3], p.dtype);
+    if (!wrong) continue;
+    const std::string message = fmt::format("wrong output {} for {} with {}: {}", output.name, to_string(p),
+                                            to_string(candidate.config), *wrong);
     log().error("{}; it is not used. This is a bug in fa2, please report it", message);
     throw Error(ErrorCode::internal, message);
   }
-  if (is_first) expected_ = std::move(output);
+  if (is_first) expected_ = std::move(samples);
 }
 
 /// All of a small output; of a large one about a million elements in 64 places, first and last rows included.
-std::vector<std::uint16_t> GpuTrial::sample_of_output() {
+std::vector<std::uint16_t> GpuTrial::sample_of(const Operand& output, const DeviceBuffer& buffer) const {
   constexpr std::size_t kElements = 1 << 20, kPlaces = 64;
-  const std::size_t dim = static_cast<std::size_t>(tensors_.problem.head_dim_v);
-  const DeviceBuffer& output = tensors_[Role::o];
-  const std::size_t rows = output.size() / sizeof(std::uint16_t) / dim;
+  const std::size_t dim = static_cast<std::size_t>(output.extents[3]);
+  const std::size_t rows = buffer.size() / sizeof(std::uint16_t) / dim;
   const std::size_t places = rows * dim <= kElements ? 1 : kPlaces;
   const std::size_t rows_each = places == 1 ? rows : kElements / kPlaces / dim;
   std::vector<std::uint16_t> sample(places * rows_each * dim);
   for (std::size_t place = 0; place < places; ++place) {
     const std::size_t first_row = places == 1 ? 0 : (rows - rows_each) * place / (places - 1);
-    output.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
+    buffer.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
                     first_row * dim * sizeof sample[0]);
   }
   return sample;

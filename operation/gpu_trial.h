@@ -2,9 +2,8 @@
 #pragma once
 
 #include <autotune/tuner.h>
-#include <operation/operands.h>
 #include <operation/step.h>
-#include <operation/trial_data.h>
+#include <operation/trial_tensors.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
@@ -13,57 +12,55 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace fa2 {
 
 /// Its own stream and memory: at most 1 GiB, less if that cannot be had. Made, measured with and destroyed on
-/// one thread, which must not have a stream capture under way.
+/// one thread, which must not have a stream capture under way. Of a backward the kernels of one pass are measured, alone.
 class GpuTrial final : public Trial {
  public:
-  /// `problem` is valid and normalized, with at least one query; `kernels` outlives the trial. @throws
-  /// CudaError.
+  /// `problem` is valid and normalized, with at least one query, and one key for a backward; `candidates` are of one pass;
+  /// `kernels` outlives the trial. @throws CudaError, CompileError: there is no delta to compute the others with.
   GpuTrial(const PlannedProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
            KernelCache& kernels);
 
   void prepare(std::size_t index) override;
 
-  /// The first call for a candidate compares its output with that of the first candidate measured at all,
+  /// The first call for a candidate compares its outputs with those of the first candidate measured at all,
   /// which is 0 unless that failed. One that differs is discarded with an error in the log: such a kernel is
   /// a bug.
   double measure_us(std::size_t index) override;
 
  private:
-  struct Tensors {
-    PlannedProblem problem;             ///< the shape that is measured
-    std::vector<DeviceBuffer> buffers;  ///< by role, as bshd_args() has them; empty for what is optional
-
-    DeviceBuffer& operator[](Role role) { return buffers[static_cast<std::size_t>(role)]; }
-    AttentionArgs args() const;
-  };
   struct Candidate {
     KernelConfig config;
-    Step step;
-    int burst = 0;  ///< launches of one sample; 0: not checked yet
+    Step step = {};
+    std::optional<Step> before = {};  ///< of a backward: delta, where this kernel looks for it
+    std::optional<Step> after = {};   ///< makes an output of what it leaves in its scratch
+    int burst = 0;                    ///< launches of one sample; 0: not checked yet
   };
 
-  static Tensors allocate(const PlannedProblem& problem, const Device& device);
-  void upload_inputs();
-  void upload_borders(Role role, std::int64_t total, std::int64_t longest);
-  void launch(const Candidate& candidate, int times) const;
+  std::shared_ptr<const Kernel> load(const KernelConfig& config);
+  void make_steps(Candidate& candidate);
+  void launch(const Step& step, int times);
   double time_us(const Candidate& candidate, int times);
-  void check_output(const Candidate& candidate);
-  std::vector<std::uint16_t> sample_of_output();
+  std::vector<Role> outputs_of(const Candidate& candidate) const;
+  void check_outputs(const Candidate& candidate);
+  std::vector<std::uint16_t> sample_of(const Operand& output, const DeviceBuffer& buffer) const;
 
   ScopedContext context_;  // first: the rest needs it, to the end
   const Device& device_;
   KernelCache& kernels_;
-  Tensors tensors_;
+  TrialTensors tensors_;
   std::shared_ptr<LaunchCounters> counters_ = std::make_shared<LaunchCounters>();
   OwnedStream stream_;
   StreamTimer timer_;
   std::vector<Candidate> candidates_;
-  std::vector<std::uint16_t> expected_;
+  KernelConfig delta_config_;
+  std::shared_ptr<const Kernel> delta_;               ///< null of a forward
+  std::vector<std::vector<std::uint16_t>> expected_;  ///< of each output
 };
 
 }  // namespace fa2

@@ -1,7 +1,8 @@
-// fa2 bench: forward speed over a matrix of problems; FlashAttention's by default.
+// fa2 bench: speed over a matrix of problems; FlashAttention's by default.
 #include <api/explanation.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
+#include <tools/backward_options.h>
 #include <tools/bench_inputs.h>
 #include <tools/length_options.h>
 #include <tools/measure.h>
@@ -25,13 +26,17 @@ struct Options {
   int rounds = 9;
   std::string tune;
   GpuOption device;
+  BackwardOptions backward;
+
+  Direction direction() const { return backward.wanted ? Direction::backward : Direction::forward; }
 };
 
 /// One cell of the table.
 struct Point {
   AttentionProblem problem;
   double flops = 0;
-  std::optional<AttentionPlan> plan;
+  std::optional<Explanation> explanation;
+  Launch forward;  ///< of a backward: what it needs of the forward; else none
   std::optional<LaunchTimer> timer;
   std::vector<double> samples;  ///< microseconds per launch, one a round
   std::string error;            ///< why it could not be measured
@@ -81,11 +86,12 @@ Workload workload_of(const Options& options) {
   return options.lengths.given() ? packed(options.matrix, options.lengths) : batched(options.matrix);
 }
 
-std::vector<Point> points_of(const Workload& work) {
+std::vector<Point> points_of(const Workload& work, const Options& options) {
   std::vector<Point> points;
   for (const AttentionProblem& problem : work.problems) {
     points.emplace_back().problem = problem;
-    points.back().flops = flops_of(problem, work.tables.pointers(problem));
+    points.back().flops =
+        (options.backward.wanted ? kBackwardFlops : 1) * flops_of(problem, work.tables.pointers(problem));
   }
   return points;
 }
@@ -101,21 +107,53 @@ void attempt(Point& point, const Step& step) {
   }
 }
 
-void prepare(std::vector<Point>& points, Context& context, const Device& gpu, const BenchInputs& inputs,
-             const OwnedStream& stream, bool json) {
+/// Forwards that a backward needs are not timed: worth no search.
+struct Contexts {
+  Context timed, of_forwards;
+};
+
+ContextOptions with_tune(std::optional<TuneMode> tune) {
+  ContextOptions settings;
+  settings.tune = tune;
+  return settings;
+}
+
+void prepare_forward(Point& point, Contexts& contexts, const Device& gpu, const BenchInputs& inputs,
+                     const OwnedStream& stream, const Gradients&) {
+  const AttentionPlan plan = contexts.timed.plan(point.problem, gpu.ordinal);
+  point.explanation = plan.explain();
+  point.timer.emplace(launch_of(plan, inputs.args(point.problem)), stream);
+}
+
+void prepare_backward(Point& point, Contexts& contexts, const Device& gpu, const BenchInputs& inputs,
+                      const OwnedStream& stream, const Gradients& gradients) {
+  const BackwardPlan plan = contexts.timed.backward_plan(point.problem, gpu.ordinal, gradients);
+  point.explanation = plan.explain();
+  point.forward =
+      launch_of(contexts.of_forwards.plan(point.problem, gpu.ordinal), inputs.args(point.problem));
+  point.forward(stream.get());
+  point.timer.emplace(launch_of(plan, inputs.backward_args(point.problem)), stream);
+}
+
+void prepare(std::vector<Point>& points, Contexts& contexts, const Device& gpu, const BenchInputs& inputs,
+             const OwnedStream& stream, const Options& options, bool json) {
   Progress progress("preparing", points.size(), json);
   for (std::size_t i = 0; i < points.size(); ++i) {
     Point& point = points[i];
     progress.update(i, to_string(point.problem));
-    attempt(point, [&] {
-      point.plan = context.plan(point.problem, gpu.ordinal);
-      point.timer.emplace(*point.plan, inputs.args(point.problem), stream);
-    });
+    const auto prepare_one = options.backward.wanted ? prepare_backward : prepare_forward;
+    attempt(point, [&] { prepare_one(point, contexts, gpu, inputs, stream, options.backward.gradients); });
   }
 }
 
+/// After the point's own forward: all points share O and LSE.
+double burst_us(Point& point, const OwnedStream& stream) {
+  if (point.forward) point.forward(stream.get());
+  return point.timer->burst_us();
+}
+
 /// One burst of every point a round, in an order shuffled every round: drifting clocks hit all points alike.
-void measure(std::vector<Point>& points, int rounds, bool json) {
+void measure(std::vector<Point>& points, int rounds, const OwnedStream& stream, bool json) {
   std::vector<std::size_t> order(points.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937 random(1);
@@ -125,7 +163,7 @@ void measure(std::vector<Point>& points, int rounds, bool json) {
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
       Point& point = points[i];
-      attempt(point, [&] { point.samples.push_back(point.timer->burst_us()); });
+      attempt(point, [&] { point.samples.push_back(burst_us(point, stream)); });
       progress.update(++done, to_string(point.problem));
     }
   }
@@ -141,7 +179,7 @@ Json json_of(const Point& point) {
                {"samples_us", point.samples},
                {"launches_per_burst", point.timer ? point.timer->launches() : 0},
                {"error", point.error}};
-  json["explanation"] = point.plan ? Json::parse(to_json(point.plan->explain())) : Json(nullptr);
+  json["explanation"] = point.explanation ? Json::parse(to_json(*point.explanation)) : Json(nullptr);
   return json;
 }
 
@@ -165,6 +203,8 @@ Json document_of(const std::vector<Point>& points, const Workload& work, const O
                {"hidden", options.matrix.hidden},
                {"lengths", lengths_of(work.tables.cu_seqlens_q)},
                {"lengths_k", lengths_of(work.tables.cu_seqlens_k)},
+               {"backward", options.backward.wanted},
+               {"determinism", word_of(options.backward.gradients.determinism)},
                {"rounds", options.rounds},
                {"points", Json::array()}};
   for (const Point& point : points) json["points"].push_back(json_of(point));
@@ -204,23 +244,23 @@ void print_table(const std::vector<Point>& points, const Workload& work, const O
     }
     table.add(std::move(cells));
   }
-  fmt::print("Forward TFLOP/s {}; {}, driver {}\n", work.text, gpu.name, driver_version());
+  fmt::print("{} TFLOP/s {}; {}, driver {}\n", options.backward.wanted ? "Backward" : "Forward", work.text,
+             gpu.name, driver_version());
   print(table);
   fmt::print("Medians of {} rounds of bursts. {}\n", options.rounds, spread_text(points));
 }
 
 int run(const Options& options, bool json) {
   const Workload work = workload_of(options);
-  std::vector<Point> points = points_of(work);
+  std::vector<Point> points = points_of(work, options);
   const Device& gpu = options.device.gpu();
   const ScopedContext device_context(gpu.ordinal);
-  ContextOptions settings;
-  settings.tune = enumerator_of<TuneMode>(options.tune);
-  Context context(settings);
-  const BenchInputs inputs(work.problems, work.tables);
+  Contexts contexts{Context(with_tune(enumerator_of<TuneMode>(options.tune))),
+                    Context(with_tune(TuneMode::stored))};
+  const BenchInputs inputs(work.problems, work.tables, options.direction());
   const OwnedStream stream;
-  prepare(points, context, gpu, inputs, stream, json);
-  measure(points, options.rounds, json);
+  prepare(points, contexts, gpu, inputs, stream, options, json);
+  measure(points, options.rounds, stream, json);
   json ? print_json(document_of(points, work, options, gpu)) : print_table(points, work, options, gpu);
   std::fflush(stdout);
   int status = kOk;
@@ -236,12 +276,16 @@ int run(const Options& options, bool json) {
 
 Verb add_bench(CLI::App& app) {
   CLI::App* verb = add_verb(
-      app, "bench", "Measure forward speed in TFLOP/s; FlashAttention's matrix by default",
+      app, "bench",
+      "Measure speed in TFLOP/s, of the forward or the backward; FlashAttention's matrix by default",
       "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes\n"
+      "  fa2 bench --backward --head-dim 128 --causal yes\n"
       "  fa2 bench --head-dim 128 --causal yes --window-left 4096 --softcap\n"
       "  fa2 bench --head-dim 128 --causal yes --lengths lognormal:512 --batch 64",
       "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window,\n"
-      "4 * head_dim for each pair of a query and a key that it sees; of packed sequences, their sum.");
+      "4 * head_dim for each pair of a query and a key that it sees; of packed sequences, their sum. Of the\n"
+      "backward 2.5 times that, over the time of its whole call: all kernels, from O and LSE to dQ, dK and "
+      "dV.");
   const auto options = std::make_shared<Options>();
   options->matrix.add_to(*verb);
   options->lengths.add_to(*verb);
@@ -251,6 +295,7 @@ Verb add_bench(CLI::App& app) {
   verb->add_option("--tune", options->tune, "How configurations are chosen (default: FA2_TUNE)")
       ->check(word_check<TuneMode>());
   options->device.add_to(*verb);
+  options->backward.add_to(*verb, "Measure the backward: dQ, dK and dV");
   return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
 }
 

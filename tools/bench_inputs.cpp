@@ -21,13 +21,14 @@ std::size_t count_of(const Entries& entries, std::int64_t heads, std::int64_t di
 }
 
 struct Sizes {
-  std::size_t q = 0, k = 0, v = 0, o = 0;  ///< elements
+  std::size_t q = 0, k = 0, v = 0, o = 0, lse = 0;  ///< elements
 
   void fit(const AttentionProblem& p) {
     q = std::max(q, count_of(q_entries(p), p.heads_q, p.head_dim));
     k = std::max(k, count_of(k_entries(p), p.heads_kv, p.head_dim));
     v = std::max(v, count_of(k_entries(p), p.heads_kv, p.head_dim_v));
     o = std::max(o, count_of(q_entries(p), p.heads_q, p.head_dim_v));
+    lse = std::max(lse, count_of(q_entries(p), p.heads_q, 1));
   }
 };
 
@@ -64,25 +65,43 @@ Sizes sizes_of(const std::vector<AttentionProblem>& problems) {
   return sizes;
 }
 
+/// Of 16-bit elements.
+DeviceBuffer elements(std::size_t count) {
+  return DeviceBuffer(count * sizeof(std::uint16_t));
+}
+
 }  // namespace
 
-BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables)
-    : o_(sizes_of(problems).o * sizeof(std::uint16_t)),
+BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables,
+                         Direction direction)
+    : o_(elements(sizes_of(problems).o)),
+      lse_(0),
+      dq_(0),
+      dk_(0),
+      dv_(0),
       of_heads_(slopes_of(most_heads_of(problems))),
       tables_(tables) {
   const Sizes sizes = sizes_of(problems);
+  const std::size_t d_o = direction == Direction::backward ? sizes.o : 0;
+  if (direction == Direction::backward) {
+    lse_ = DeviceBuffer(sizes.lse * sizeof(float));
+    dq_ = elements(sizes.q);
+    dk_ = elements(sizes.k);
+    dv_ = elements(sizes.v);
+  }
   std::set<DType> dtypes;
   for (const AttentionProblem& problem : problems) dtypes.insert(problem.dtype);
   for (const DType dtype : dtypes) {
     const std::vector<std::uint16_t> block = normal_values(kBlock, dtype);
     inputs_.emplace(dtype, Tensors{repeated(block, 0, sizes.q), repeated(block, kShift, sizes.k),
-                                   repeated(block, 2 * kShift, sizes.v)});
+                                   repeated(block, 2 * kShift, sizes.v), repeated(block, 3 * kShift, d_o)});
   }
 }
 
 AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
   const Tensors& in = inputs_.at(problem.dtype);
-  AttentionArgs args = bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data());
+  AttentionArgs args =
+      bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data(), static_cast<float*>(lse_.data()));
   tables_.add_to(args, problem);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if (!is_used) return;
@@ -93,6 +112,15 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
     }
   };
   AttentionArgs::visit_numbers(add, problem, args);
+  return args;
+}
+
+BackwardArgs BenchInputs::backward_args(const AttentionProblem& problem) const {
+  BackwardArgs args = fa2::backward_args(this->args(problem));
+  args.d_o = inputs_.at(problem.dtype).d_o.data(), args.d_o_strides = args.forward.o_strides;
+  args.dq = dq_.data(), args.dq_strides = args.forward.q_strides;
+  args.dk = dk_.data(), args.dk_strides = args.forward.k_strides;
+  args.dv = dv_.data(), args.dv_strides = args.forward.v_strides;
   return args;
 }
 

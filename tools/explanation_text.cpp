@@ -1,6 +1,6 @@
 // An explanation for people.
 #include <fmt/format.h>
-#include <generator/kernel_spec.h>
+#include <generator/kernel_kind.h>
 #include <tools/explanation_text.h>
 #include <tools/table.h>
 
@@ -45,7 +45,13 @@ std::string to_text(const Explanation& e) {
                  {"arch", e.arch},
                  {"device", e.device},
                  {"notes", e.notes}};
-  for (const KernelReport& kernel : e.kernels) add_lines(lines, kernel);
+  for (std::size_t i = 0; i < e.kernels.size(); ++i) {
+    const KernelReport& kernel = e.kernels[i];
+    if (e.kernels.size() > 1)
+      lines.emplace_back("launch",
+                         fmt::format("{} of {}: {}", i + 1, e.kernels.size(), kind_of(kernel.config).name));
+    add_lines(lines, kernel);
+  }
   return text(lines);
 }
 

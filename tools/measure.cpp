@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace fa2::tools {
 namespace {
@@ -52,17 +53,17 @@ double tflops(double flops, double us) {
   return us > 0 ? flops / us * 1e-6 : 0;
 }
 
-LaunchTimer::LaunchTimer(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStream& stream)
-    : plan_(plan), args_(args), stream_(stream) {
+LaunchTimer::LaunchTimer(Launch launch, const OwnedStream& stream)
+    : launch_(std::move(launch)), stream_(stream) {
   const double us = std::max(time_us(3), 0.1);
   launches_ = static_cast<int>(std::clamp(kBurstUs / us, 1.0, kMostLaunches));
 }
 
 double LaunchTimer::time_us(int launches) {
   StreamTimer timer;
-  plan_.run(args_, stream_.get());
+  launch_(stream_.get());
   timer.start(stream_.get());
-  for (int i = 0; i < launches; ++i) plan_.run(args_, stream_.get());
+  for (int i = 0; i < launches; ++i) launch_(stream_.get());
   timer.stop(stream_.get());
   return timer.elapsed_ms() * 1e3 / launches;
 }

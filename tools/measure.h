@@ -4,6 +4,7 @@
 #include <fa2/attention.h>
 #include <runtime/device_buffer.h>
 
+#include <functional>
 #include <vector>
 
 namespace fa2::tools {
@@ -19,11 +20,23 @@ double flops_of(const AttentionProblem& problem, const AttentionArgs& tables);
 double tflops(const AttentionProblem& problem, double us);
 double tflops(double flops, double us);
 
+/// What the convention counts a backward as: five products, where the forward has two.
+inline constexpr double kBackwardFlops = 2.5;
+
+/// A call of a plan.
+using Launch = std::function<void(Stream)>;
+
+/// Of an AttentionPlan, or a BackwardPlan.
+template <class Plan, class Args>
+Launch launch_of(const Plan& plan, const Args& args) {
+  return [plan, args](Stream stream) { plan.run(args, stream); };
+}
+
 /// One launch, repeated in bursts on a stream of its own. Needs the plan's context current.
 class LaunchTimer {
  public:
   /// Launches a few times, to find how many launches make a burst of about 12 ms.
-  LaunchTimer(const AttentionPlan& plan, const AttentionArgs& args, const OwnedStream& stream);
+  LaunchTimer(Launch launch, const OwnedStream& stream);
 
   /// One burst, after one launch that is not measured. Microseconds per launch.
   double burst_us() { return time_us(launches_); }
@@ -32,8 +45,7 @@ class LaunchTimer {
  private:
   double time_us(int launches);
 
-  AttentionPlan plan_;
-  AttentionArgs args_;
+  Launch launch_;
   const OwnedStream& stream_;
   int launches_ = 1;
 };

@@ -13,7 +13,7 @@ namespace fa2::tools {
 std::vector<TuningRecord> read_records(const std::filesystem::path& file);
 
 /// Puts a record into the file, in place of the one of its GPU and bucket, and sorts: one line a record, in a reader's
-/// order, d64 before d128. Other lines are kept word for word. On return all of it is on disk; a process that is killed
+/// order, d64 before d128, forwards before backwards. Other lines are kept word for word. On return all of it is on disk; a process that is killed
 /// leaves the file as it was before or as it is after. @throws as read_records(), FileError.
 void add_record(const std::filesystem::path& file, const TuningRecord& record);
 

@@ -2,6 +2,7 @@
 #include <api/context.h>
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <tools/backward_options.h>
 #include <tools/output_file.h>
 #include <tools/problem_file.h>
 #include <tools/problem_options.h>
@@ -30,12 +31,17 @@ struct Options {
   GpuOption device;
   std::optional<std::int64_t> budget_ms;
   bool all = false;
+  BackwardOptions backward;
+
+  TuneScope scope() const { return all ? TuneScope::all : TuneScope::likely; }
 };
 
-/// A search, and the record that was made of it, unless too few candidates were measured to compare.
+/// Searches, and the records that were made of them: one each, unless too few candidates were measured to compare.
 struct Tuned {
-  TuneReport report;
-  std::optional<TuningRecord> record;
+  std::vector<TuneReport> reports;
+  std::vector<TuningRecord> records;
+
+  bool is_complete() const { return records.size() == reports.size(); }
 };
 
 Tuned tune(Context& context, const PlannedProblem& problem, const Options& options, bool json) {
@@ -44,9 +50,15 @@ Tuned tune(Context& context, const PlannedProblem& problem, const Options& optio
       fmt::format("measuring for at most {:.1f} s", context.impl().settings.tune_budget_seconds), 0, json);
   const TuningStore& store = context.impl().records;
   const std::size_t known = store.records().size();
-  Tuned tuned{context.tune(problem, gpu.ordinal, options.all ? TuneScope::all : TuneScope::likely, problem),
-              {}};
-  if (const auto records = store.records(); records.size() > known) tuned.record = records.back();
+  Tuned tuned;
+  if (options.backward.wanted) {
+    tuned.reports =
+        context.tune_backward(problem, gpu.ordinal, options.backward.gradients, options.scope(), problem);
+  } else {
+    tuned.reports.push_back(context.tune(problem, gpu.ordinal, options.scope(), problem));
+  }
+  const std::vector<TuningRecord> records = store.records();
+  tuned.records.assign(records.begin() + static_cast<std::ptrdiff_t>(known), records.end());
   return tuned;
 }
 
@@ -83,16 +95,35 @@ void print_report(const TuneReport& report, const std::string& stored_in) {
                                 {"stored in", stored_in}}));
 }
 
+bool has_record(const Tuned& tuned, const TuneReport& report) {
+  return std::ranges::any_of(
+      tuned.records, [&](const TuningRecord& record) { return to_string(record.bucket) == report.bucket; });
+}
+
+/// Of a forward its report, of a backward a list of them.
+Json document_of(const Tuned& tuned, Context& context, const Options& options) {
+  Json reports = Json::array();
+  for (const TuneReport& report : tuned.reports) {
+    reports.push_back(Json::parse(to_json(report)));
+    reports.back()["stored_in"] =
+        has_record(tuned, report) ? Json(context.impl().records.file().string()) : Json(nullptr);
+  }
+  return options.backward.wanted ? Json{{"searches", reports}} : reports.at(0);
+}
+
 int tune_one(Context& context, const Options& options, bool json) {
   const Tuned tuned = tune(context, options.problem.problem(), options, json);
-  if (tuned.record && !options.records.empty()) add_record(options.records, *tuned.record);
+  if (!options.records.empty()) {
+    for (const TuningRecord& record : tuned.records) add_record(options.records, record);
+  }
   if (json) {
-    Json document = Json::parse(to_json(tuned.report));
-    document["stored_in"] = tuned.record ? Json(context.impl().records.file().string()) : Json(nullptr);
-    print_json(document);
-  } else {
-    print_report(tuned.report, tuned.record ? place_of_records(context, options)
-                                            : "nothing: too few candidates were measured to compare");
+    print_json(document_of(tuned, context, options));
+    return kOk;
+  }
+  for (const TuneReport& report : tuned.reports) {
+    if (&report != &tuned.reports.front()) fmt::print("\n");
+    print_report(report, has_record(tuned, report) ? place_of_records(context, options)
+                                                   : "nothing: too few candidates were measured to compare");
   }
   return kOk;
 }
@@ -110,11 +141,13 @@ double steady_seconds() {
 MatrixSearch search_with(Context& context, const Options& options, bool json) {
   return {.tune =
               [&context, &options, json](const PlannedProblem& problem) {
-                const Tuned tuned = tune(context, problem, options, json);
-                if (tuned.record) return *tuned.record;
+                Tuned tuned = tune(context, problem, options, json);
+                if (tuned.is_complete()) return std::move(tuned.records);
+                double seconds = 0;
+                for (const TuneReport& report : tuned.reports) seconds += report.seconds;
                 throw Unavailable(fmt::format(
                     "too few candidates were measured in {:.1f} s to compare: give more by --budget-ms",
-                    tuned.report.seconds));
+                    seconds));
               },
           .keep =
               [&options](const TuningRecord& record) {
@@ -128,9 +161,12 @@ int tune_matrix(Context& context, const Options& options, bool json) {
   const auto problems = options.matrix == kStandard ? standard_matrix() : read_problems(options.matrix);
   std::optional<Target> target;
   if (!options.dry_run || device_count() > 0) target = target_of(options.device.gpu());
+  const PassesOf tuned_passes = [&](const PlannedProblem& problem) {
+    return context.impl().tuned_passes(problem.normalized(), options.backward.gradients, *target);
+  };
   std::vector<MatrixPoint> points = points_of(
       problems, options.records.empty() ? context.impl().records.records() : read_records(options.records),
-      target);
+      target, options.backward.wanted ? tuned_passes : forward_alone);
   if (options.dry_run) {
     json ? print_json(document_of(points, target)) : fmt::print("{}", list_of(points));
     return kOk;
@@ -188,11 +224,13 @@ Verb add_tune(CLI::App& app) {
       app, "tune", "Measure configurations on a GPU and record the best: of one problem, or of a matrix",
       "fa2 tune --head-dim 128 --causal --window-left 4096 --seqlen 8192 --heads 32 --heads-kv 8\n"
       "  fa2 tune --matrix standard --records nvidia_h100_80gb_hbm3.jsonl\n"
+      "  fa2 tune --backward --head-dim 128 --causal --seqlen 8192\n"
       "  fa2 tune --matrix standard --dry-run --json | jq -c '.points[].problem' >problems.jsonl",
       "A matrix's problems that --records (without it, your own tuning file) has current records of, on this "
       "GPU, are\n"
       "skipped, and each record is on disk before the next search begins: a run that was killed goes on "
-      "where it was.");
+      "where it was. With\n--backward each kernel of the plan but delta's is searched, with a budget and a "
+      "record of its own.");
   const auto options = std::make_shared<Options>();
   const std::size_t common = verb->get_options().size();
   options->problem.add_to(*verb);
@@ -206,6 +244,7 @@ Verb add_tune(CLI::App& app) {
       ->check(CLI::Range(0, 3600 * 1000));
   verb->add_flag("--all", options->all,
                  "Measure every valid configuration, not the 24 likely ones: give it minutes by --budget-ms");
+  options->backward.add_to(*verb, "Tune the kernels of the backward: of dQ, dK and dV");
   return {verb, [verb, options, of_one_problem] {
             if (!options->matrix.empty()) require_none(of_one_problem);
             return run(*options, wants_json(*verb));

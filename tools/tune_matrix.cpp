@@ -12,16 +12,29 @@
 namespace fa2::tools {
 namespace {
 
-std::optional<TuningRecord> current_record(const PlannedProblem& problem, const TuningStore& known,
-                                           const Target& target) {
+std::optional<TuningRecord> current_record(const PlannedProblem& problem, KernelPass pass,
+                                           const TuningStore& known, const Target& target) {
   const auto is_valid = [&](const KernelConfig& config) {
     return !why_rejected(problem, config, target.arch).has_value();
   };
-  const Lookup found =
-      known.find(target.device, std::string(target.arch.name), target.sm_count, bucket_of(problem), is_valid);
+  const Lookup found = known.find(target.device, std::string(target.arch.name), target.sm_count,
+                                  bucket_of(problem, pass), is_valid);
   if (found.match != Match::exact) return std::nullopt;
   if (found.record.templates != template_digest(found.record.config, target.arch)) return std::nullopt;
   return found.record;
+}
+
+/// None unless every pass has one.
+std::vector<TuningRecord> current_records(const PlannedProblem& problem,
+                                          const std::vector<KernelPass>& passes, const TuningStore& known,
+                                          const Target& target) {
+  std::vector<TuningRecord> records;
+  for (const KernelPass pass : passes) {
+    auto record = current_record(problem, pass, known, target);
+    if (!record) return {};
+    records.push_back(*std::move(record));
+  }
+  return records;
 }
 
 bool is_wanted(const MatrixPoint& point) {
@@ -44,40 +57,50 @@ std::string gain_text(const TuningRecord& record) {
 }
 
 std::string outcome_of(const MatrixPoint& point) {
-  if (!point.record) return "failed: " + first_line(point.error);
-  return fmt::format("{} us, the heuristic's {} us", us_text(point.record->us),
-                     us_text(point.record->heuristic_us));
+  if (point.records.empty()) return "failed: " + first_line(point.error);
+  double us = 0, heuristic_us = 0;
+  for (const TuningRecord& record : point.records) {
+    us += record.us;
+    heuristic_us += record.heuristic_us;
+  }
+  return fmt::format("{} us, the heuristic's {} us", us_text(us), us_text(heuristic_us));
 }
 
-std::vector<std::string> cells_of(const MatrixPoint& point) {
+void add_rows(const MatrixPoint& point, Table& table) {
   const std::string note = point.error.empty() ? point.skipped : "failed: " + first_line(point.error);
   const std::string problem = to_string(point.problem);
-  if (!point.record) return {problem, "-", "-", "-", "-", note};
-  const TuningRecord& r = *point.record;
-  return {problem, us_text(r.heuristic_us), us_text(r.us), gain_text(r), to_string(r.config), note};
+  if (point.records.empty()) table.add({problem, "-", "-", "-", "-", note});
+  for (const TuningRecord& r : point.records)
+    table.add({problem, us_text(r.heuristic_us), us_text(r.us), gain_text(r), to_string(r.config), note});
 }
 
 Json json_of(const MatrixPoint& point) {
+  Json records = Json::array();
+  for (const TuningRecord& record : point.records) records.push_back(Json::parse(to_json_line(record)));
   return {{"problem", Json::parse(to_json(point.problem))},
           {"bucket", to_string(bucket_of(point.problem))},
           {"skipped", point.skipped},
-          {"record", point.record ? Json::parse(to_json_line(*point.record)) : Json(nullptr)},
+          {"records", std::move(records)},
           {"error", point.error}};
 }
 
 }  // namespace
 
+std::vector<KernelPass> forward_alone(const PlannedProblem&) {
+  return {KernelPass::forward};
+}
+
 std::vector<MatrixPoint> points_of(const std::vector<PlannedProblem>& problems,
                                    const std::vector<TuningRecord>& known,
-                                   const std::optional<Target>& target) {
+                                   const std::optional<Target>& target, const PassesOf& passes_of) {
   const TuningStore store("", {}, known);
   std::map<std::string, std::size_t> first_of;  // bucket -> number of its first problem
   std::vector<MatrixPoint> points;
   for (const PlannedProblem& problem : problems) {
     MatrixPoint point{problem, {}, {}, {}};
     const auto [first, is_new] = first_of.try_emplace(to_string(bucket_of(problem)), points.size() + 1);
-    if (target) point.record = current_record(problem, store, *target);
-    if (point.record) point.skipped = "has a record";
+    if (target) point.records = current_records(problem, passes_of(problem), store, *target);
+    if (!point.records.empty()) point.skipped = point.records.size() > 1 ? "has records" : "has a record";
     if (!is_new) point.skipped = fmt::format("shares the bucket of problem {}", first->second);
     points.push_back(std::move(point));
   }
@@ -92,11 +115,11 @@ void search(std::vector<MatrixPoint>& points, const MatrixSearch& matrix) {
     MatrixPoint& point = points[i];
     if (!is_wanted(point)) continue;
     try {
-      point.record = matrix.tune(point.problem);
+      point.records = matrix.tune(point.problem);
     } catch (const Error& error) {
       point.error = error.what();
     }
-    if (point.record) matrix.keep(*point.record);
+    for (const TuningRecord& record : point.records) matrix.keep(record);
     const double each = (matrix.now_seconds() - start) / ++done;
     --left;
     matrix.say(fmt::format("{}: {}, {} left", label_of(points, i), outcome_of(point),
@@ -113,7 +136,7 @@ std::string list_of(const std::vector<MatrixPoint>& points) {
 
 std::string text_of(const std::vector<MatrixPoint>& points) {
   Table table({{"problem"}, number("heuristic us"), number("best us"), number("gain"), {"config"}, {"note"}});
-  for (const MatrixPoint& point : points) table.add(cells_of(point));
+  for (const MatrixPoint& point : points) add_rows(point, table);
   const auto failed = std::ranges::count_if(points, [](const MatrixPoint& p) { return !p.error.empty(); });
   const auto skipped = std::ranges::count_if(points, [](const MatrixPoint& p) { return !is_wanted(p); });
   const auto total = static_cast<std::ptrdiff_t>(points.size());

@@ -246,10 +246,20 @@ class FA2_API Context {
   Explanation explain(const AttentionProblem& problem, const std::string& arch,
                       const PlanOptions& options = {});
 
+  /// The same of a backward: every kernel of its plan.
+  Explanation explain_backward(const AttentionProblem& problem, const std::string& arch,
+                               const Gradients& gradients, const PlanOptions& options = {});
+
   /// Searches configurations for one problem on `device` (-1: the current one) and stores the record. With
   /// TuneScope::all everything within 1.1x of the best is measured to the end, not the 4 fastest alone.
   TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely,
                   const PlanOptions& options = {});
+
+  /// The same of a backward: a search, and a record, for each kernel of its plan that has more than one configuration, in the
+  /// order of their launches. Each takes a budget of its own.
+  std::vector<TuneReport> tune_backward(const AttentionProblem& problem, int device,
+                                        const Gradients& gradients, TuneScope scope = TuneScope::likely,
+                                        const PlanOptions& options = {});
 
   /// Fills a cache directory for deployment. Needs NVRTC, no GPU and no driver. Where a compiler refuses a
   /// kernel, the next choice is made. Never throws for a kernel that fails: its row carries the error.

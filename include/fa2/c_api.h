@@ -384,7 +384,7 @@ typedef struct fa2_tune_options {
   uint32_t struct_size;  /* sizeof(fa2_tune_options) */
   int32_t scope;         /* FA2_TUNE_LIKELY, FA2_TUNE_ALL */
   int32_t row_alignment; /* FA2_ROWS_...: of the plans that the record is for */
-  int32_t reserved;      /* 0 */
+  int32_t backward;      /* 1: the kernels of the backward, all gradients wanted, in place of the forward's */
 } fa2_tune_options;
 
 #define FA2_TUNE_OPTIONS_INIT \
@@ -392,7 +392,8 @@ typedef struct fa2_tune_options {
 
 /* Searches configurations for one problem on `device` (FA2_CURRENT_DEVICE: the current one) and stores the
  * record. `options` is optional. Takes about the tuning budget; uses the GPU. *report (optional): a JSON object
- * with every candidate, to be freed with fa2_string_free. */
+ * with every candidate, to be freed with fa2_string_free. Of a backward a JSON array of them, one a kernel that has more
+ * than one configuration; each has a record and takes the budget. */
 FA2_C_API fa2_status fa2_tune(fa2_context* context, const fa2_problem* problem, int32_t device,
                               const fa2_tune_options* options, char** report);
 

@@ -5,12 +5,15 @@
 #include <fa2/errors.h>
 #include <runtime/device.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "../support/cache_fixtures.h"
 #include "../support/captured_log.h"
 #include "../support/gpu_attention.h"
+#include "../support/gpu_backward.h"
 #include "../support/temporary_directory.h"
 
 using namespace fa2;
@@ -99,4 +102,63 @@ TEST_CASE("what tune() finds is recorded, and used by the next context") {
   CHECK(kernel.config == report.best);
   CHECK(kernel.origin == KernelOrigin::disk_cache);
   run_and_expect_contract(context, GuardedCall(problem));
+}
+
+TEST_CASE("what tune_backward() finds is recorded for each pass, and used by the next context") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  AttentionProblem problem = small_problem();
+  problem.mask = MaskKind::causal_bottom_right;
+  problem.softcap = problem.sinks = true;
+  problem.window_left = 50;
+  ContextOptions options = untuned(cache.path());
+  options.tune_budget_ms = 1500;
+  std::vector<TuneReport> reports;
+  {
+    Context context(options);
+    reports = context.tune_backward(problem, 0, {});
+  }
+  CHECK(reports.size() >= 2);
+  for (const TuneReport& report : reports) {
+    CHECK(report.best_us > 0);
+    CHECK(report.candidates.size() > 1);
+    for (const TuneCandidate& candidate : report.candidates)
+      CHECK_MESSAGE(candidate.dropped.find("wrong output") == std::string::npos, candidate.dropped);
+  }
+
+  options.tune = TuneMode::stored;
+  Context context(options);
+  const Explanation explanation = context.backward_plan(problem, 0, {}).explain();
+  std::size_t followed = 0;
+  for (const KernelReport& kernel : explanation.kernels) {
+    if (kernel.config_origin != ConfigOrigin::tuned_exact) continue;
+    CHECK(kernel.config == reports.at(followed++).best);
+    CHECK(kernel.origin == KernelOrigin::disk_cache);
+  }
+  CHECK(followed == reports.size());
+  run_and_expect_gradients(context, GuardedBackward(problem));
+}
+
+TEST_CASE("a first backward searches each of its kernels once, where no record says what to run") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.tune = TuneMode::search;
+  options.tune_budget_ms = 1500;
+  Context context(options);
+  const auto origins = [&](const AttentionProblem& problem) {
+    std::vector<ConfigOrigin> all;
+    for (const KernelReport& kernel : context.backward_plan(problem, 0, {}).explain().kernels)
+      all.push_back(kernel.config_origin);
+    return all;
+  };
+  AttentionProblem longer = small_problem();
+  longer.seqlen_q += 1;  // of the same bucket
+  const auto first = origins(small_problem()), second = origins(longer);
+  CHECK(std::ranges::count(first, ConfigOrigin::tuned_now) >= 2);
+  CHECK(std::ranges::count(second, ConfigOrigin::tuned_exact) ==
+        std::ranges::count(first, ConfigOrigin::tuned_now));
+  run_and_expect_gradients(context, GuardedBackward(small_problem()));
 }

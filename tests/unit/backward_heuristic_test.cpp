@@ -151,18 +151,19 @@ TEST_CASE("a pinned config of the backward is that of its pass alone") {
     settings.pinned = another(pinned);
     ConfigChooser chooser(settings, store);
     for (const KernelPass pass : kPasses) {
-      const std::vector<ConfigChoice> choices = chooser.choose_backward(problem, pass, some_gpu());
       const bool has_part_pinned = pinned == KernelPass::dk || pinned == KernelPass::dv;
       if (pass == KernelPass::dk_dv && has_part_pinned) {
-        CHECK(choices.empty());  // else the pinned one would not run
+        CHECK_FALSE(chooser.has_kernel(problem, some_gpu(), pass));  // else the pinned one would not run
         continue;
       }
-      REQUIRE(!choices.empty());
+      CHECK(chooser.has_kernel(problem, some_gpu(), pass));
+      const ConfigChoice choice = chooser.choose(problem, some_gpu(), {}, pass);
       const bool is_pinned = pass == pinned;
-      CHECK((choices.size() == 1) == (is_pinned || pass == KernelPass::delta));
-      CHECK(choices[0].config == (is_pinned ? another(pass) : guess(pass)));
-      CHECK(choices[0].origin == (is_pinned ? ConfigOrigin::pinned : ConfigOrigin::heuristic));
-      CHECK((choices[0].reason == "pinned by FA2_CONFIG") == is_pinned);
+      const bool is_alone = ConfigChooser::alternatives(choice, problem, some_gpu()).empty();
+      CHECK(is_alone == (is_pinned || pass == KernelPass::delta));
+      CHECK(choice.config == (is_pinned ? another(pass) : guess(pass)));
+      CHECK(choice.origin == (is_pinned ? ConfigOrigin::pinned : ConfigOrigin::heuristic));
+      CHECK((choice.reason == "pinned by FA2_CONFIG") == is_pinned);
     }
     CHECK(chooser.choose(problem, some_gpu()).origin == ConfigOrigin::heuristic);
     // What precompiling makes is the pinned kernel alone.
@@ -180,10 +181,9 @@ TEST_CASE("a pinned config of the forward leaves the backward to the heuristic")
   ConfigChooser chooser(settings, store);
   CHECK(chooser.choose(problem_of(64, 64), some_gpu()).origin == ConfigOrigin::pinned);
   for (const KernelPass pass : kPasses) {
-    const std::vector<ConfigChoice> choices = chooser.choose_backward(problem_of(64, 64), pass, some_gpu());
-    REQUIRE(!choices.empty());
-    CHECK(choices[0].config == guess(pass));
-    CHECK(choices[0].origin == ConfigOrigin::heuristic);
+    const ConfigChoice choice = chooser.choose(problem_of(64, 64), some_gpu(), {}, pass);
+    CHECK(choice.config == guess(pass));
+    CHECK(choice.origin == ConfigOrigin::heuristic);
   }
 }
 
@@ -193,10 +193,10 @@ TEST_CASE("a pinned config of the backward must be able to compute the problem")
   settings.pinned->tile_m = 40;
   settings.pinned_by = "FA2_CONFIG";
   TuningStore store("");
-  const ConfigChooser chooser(settings, store);
-  CHECK_THROWS_WITH_AS(chooser.choose_backward(problem_of(64, 64), KernelPass::dq, some_gpu()),
+  ConfigChooser chooser(settings, store);
+  CHECK_THROWS_WITH_AS(chooser.choose(problem_of(64, 64), some_gpu(), {}, KernelPass::dq),
                        doctest::Contains("tile_m = 40"), InvalidRequest);
-  CHECK_FALSE(chooser.choose_backward(problem_of(64, 64), KernelPass::dk, some_gpu()).empty());
+  CHECK(chooser.choose(problem_of(64, 64), some_gpu(), {}, KernelPass::dk).config == guess(KernelPass::dk));
 }
 
 TEST_CASE("cached kernels of one pass never serve in place of another's") {

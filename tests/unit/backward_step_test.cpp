@@ -106,7 +106,7 @@ BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gra
   plan->device = kInterpreterDevice;
   const ScopedContext current(kInterpreterDevice);
   plan->scratch = std::make_shared<const ScratchPool>();
-  plan->scratch_bytes = delta_bytes(causal_gqa());
+  plan->scratch_bytes = scratch_for(causal_gqa()).bytes(causal_gqa());
   for (const KernelPass pass : passes)
     plan->steps.push_back(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>(pass, launches)));
   return BackwardPlan(std::move(plan));
@@ -270,28 +270,28 @@ TEST_CASE("backward steps: each uses what it reads, and writes its own gradients
 
 TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in whole units of alignment") {
   AttentionProblem p = causal_gqa();
-  CHECK(delta_bytes(p) == 4 * 2 * 32 * 1000);
+  CHECK(scratch_for(p).bytes(p) == 4 * 2 * 32 * 1000);
   p.seqlen_q = 1001;
-  CHECK(delta_bytes(p) == 4 * 2 * 32 * 1001);
+  CHECK(scratch_for(p).bytes(p) == 4 * 2 * 32 * 1001);
   p.batch = 1, p.heads_q = p.heads_kv = 3, p.seqlen_q = 21;  // 252 bytes
-  CHECK(delta_bytes(p) == 256);
+  CHECK(scratch_for(p).bytes(p) == 256);
   p.seqlen_q = 22;
-  CHECK(delta_bytes(p) == 512);
+  CHECK(scratch_for(p).bytes(p) == 512);
   p.seqlen_q = 0;
-  CHECK(delta_bytes(p) == 0);
+  CHECK(scratch_for(p).bytes(p) == 0);
   p.batch = 1 << 20, p.heads_q = 64, p.seqlen_q = 1 << 10;
-  CHECK(delta_bytes(p) == std::size_t{1} << 38);
+  CHECK(scratch_for(p).bytes(p) == std::size_t{1} << 38);
   p = causal_gqa();
   p.varlen = true;
-  CHECK(delta_bytes(p) == 4 * 2 * 32 * 1000);
+  CHECK(scratch_for(p).bytes(p) == 4 * 2 * 32 * 1000);
   p.total_q = 1300;  // (heads_q, total_q)
-  CHECK(delta_bytes(p) == 4 * 32 * 1300);
+  CHECK(scratch_for(p).bytes(p) == 4 * 32 * 1300);
 }
 
 TEST_CASE("backward steps: one writes delta, others read it, and dV alone does without") {
   for (const KernelPass pass : kPasses) {
     const WorkspacePart part = step_of(causal_gqa(), pass).workspace;
-    CHECK(part.bytes == (pass == KernelPass::dv ? 0 : delta_bytes(causal_gqa())));
+    CHECK(part.bytes == (pass == KernelPass::dv ? 0 : scratch_for(causal_gqa()).bytes(causal_gqa())));
     if (pass == KernelPass::dv) continue;
     CHECK(part.is_scratch);
     CHECK(part.begin == 0);
@@ -303,7 +303,7 @@ TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV a
   std::vector<Launch> launches;
   const BackwardPlan plan =
       plan_of({KernelPass::delta, KernelPass::dq, KernelPass::dk, KernelPass::dv}, {}, launches);
-  CHECK(plan.workspace_bytes() == delta_bytes(causal_gqa()));
+  CHECK(plan.workspace_bytes() == scratch_for(causal_gqa()).bytes(causal_gqa()));
   BackwardArgs args = backward_arguments(causal_gqa());
   args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
   plan.run(args);
@@ -317,7 +317,7 @@ TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV a
     CHECK(launches[i].delta == args.workspace);
     const MemoryRange& scratch = launches[i].ranges.back();
     CHECK(static_cast<const void*>(scratch.begin) == args.workspace);
-    CHECK(scratch.bytes == delta_bytes(causal_gqa()));
+    CHECK(scratch.bytes == scratch_for(causal_gqa()).bytes(causal_gqa()));
   }
   CHECK(launches[3].delta == nullptr);
 }

@@ -24,12 +24,15 @@ TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory
   }
   // Two sequences a side.
   const tools::BenchInputs inputs(
-      problems, {.cu_seqlens_q = {0, 15, 40}, .cu_seqlens_k = {0, 32, 50}, .seqused_q = {}, .seqused_k = {}});
+      problems, {.cu_seqlens_q = {0, 15, 40}, .cu_seqlens_k = {0, 32, 50}, .seqused_q = {}, .seqused_k = {}},
+      tools::Direction::backward);
   const float* of_heads = nullptr;
   for (const AttentionProblem& p : problems) {
     CAPTURE(to_string(p));
     const AttentionArgs args = inputs.args(p);
     CHECK(violations_of(PlannedProblem(p, {}), args).empty());
+    const BackwardArgs backward = inputs.backward_args(p);
+    CHECK(violations_of(PlannedProblem(p, {}), {}, backward, backward_operands_of(p, backward)).empty());
     if (args.cu_seqlens_q != nullptr) CHECK(args.cu_seqlens_q[p.batch] == p.total_q);
     if (args.cu_seqlens_k != nullptr) CHECK(args.cu_seqlens_k[p.batch] == p.total_k);
     if (!p.alibi) continue;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 
 using namespace fa2;
 
@@ -165,4 +167,25 @@ TEST_CASE("a bucket's own problem lies in it") {
        {problem(2, 32, 8, 4096, 1000), problem(1, 1, 1, 1, 1), problem(3, 48, 4, 37, 100000)}) {
     CHECK(bucket_of(problem_of(bucket_of(p), p)) == bucket_of(p));
   }
+}
+
+TEST_CASE("a bucket of another pass is another one, far from all of the forward's") {
+  const PlannedProblem p = problem(2, 32, 8, 4096, 1000);
+  std::set<std::string> texts;
+  for (const KernelKind* kind : kernel_kinds()) {
+    const Bucket bucket = bucket_of(p, kind->pass);
+    CHECK(bucket.pass == kind->pass);
+    CHECK(distance(bucket, bucket) == 0);
+    const bool is_forward = kind->pass == KernelPass::forward;
+    CHECK((bucket == bucket_of(p)) == is_forward);
+    CHECK(distance(bucket, bucket_of(p)).has_value() == is_forward);
+    CHECK(bucket_of(problem_of(bucket, p), kind->pass) == bucket);
+    texts.insert(to_string(bucket));
+    CHECK(to_string(bucket).find("invalid") == std::string::npos);  // each pass has its word
+  }
+  std::set<KernelPass> passes;
+  for (const KernelKind* kind : kernel_kinds()) passes.insert(kind->pass);
+  CHECK(texts.size() == passes.size());
+  CHECK(to_string(bucket_of(p, KernelPass::dk_dv)) ==
+        "f16_d128_none dk_dv group ~4 batch*heads ~64 seqlen_q ~4096 seqlen_k ~1024");
 }

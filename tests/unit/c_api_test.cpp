@@ -287,10 +287,10 @@ TEST_CASE("c api: options of precompile and tune") {
   fa2_tune_options tune = FA2_TUNE_OPTIONS_INIT;
   tune.scope = 2;
   tune.row_alignment = -1;
-  tune.reserved = 1;
+  tune.backward = 2;
   CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part :
-       {"scope = 2, must be likely (0) or all (1)", "row_alignment = -1", "reserved = 1", "head_dim = 7"})
+  for (const char* part : {"scope = 2, must be likely (0) or all (1)", "row_alignment = -1",
+                           "backward = 2, must be 0 or 1", "head_dim = 7"})
     CHECK(says(part));
 
   fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
@@ -351,6 +351,9 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
   CHECK(fa2_plan_create(context.get(), &problem, -3, nullptr, &plan) == FA2_INVALID_REQUEST);
   CHECK(says("device = -3"));
   CHECK(fa2_tune(context.get(), &problem, 0, nullptr, nullptr) == FA2_UNAVAILABLE);
+  fa2_tune_options tune = FA2_TUNE_OPTIONS_INIT;
+  tune.backward = 1;
+  CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_UNAVAILABLE);
 }
 
 TEST_CASE("c api: precompile reports every kernel, also those that fail") {

@@ -93,3 +93,23 @@ TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
     }
   }
 }
+
+TEST_CASE("candidates of a pass: its kernels alone, the heuristic's choice first") {
+  for (const std::string name : {"sm_80", "sm_90a"}) {
+    const Arch& arch = *find_arch(name);
+    const PlannedProblem p = some_problem(64);
+    for (const KernelPass pass : kBackwardPasses) {
+      const auto first = heuristic_choices(p, arch, pass);
+      if (first.empty()) continue;  // a kernel of another GPU, or one that goes by another
+      const auto valid = config_space(traits_of(p), arch, pass).valid;
+      const auto all = search_candidates(p, arch, TuneScope::all, pass);
+      CHECK(all.at(0) == first.at(0).config);
+      for (const KernelConfig& config : all) CHECK(pass_of(config) == pass);
+      for (const KernelConfig& config : valid) CHECK(std::ranges::count(all, config) == 1);
+      CHECK(search_candidates(p, arch, TuneScope::likely, pass).size() ==
+            std::min<std::size_t>(24, all.size()));
+      CHECK(can_be_tuned(traits_of(p), arch, pass) == (pass != KernelPass::delta));
+    }
+    CHECK(can_be_tuned(traits_of(p), arch, KernelPass::forward));
+  }
+}

@@ -47,6 +47,17 @@ TEST_CASE("cli: tune --matrix says what is wrong before it looks for a GPU, and 
   CHECK(wrong.says("problems:1: head_dims = 64, is no field of a problem; did you mean head_dim?"));
 }
 
+TEST_CASE("cli: tune --backward lists the same matrix, and measures a GPU as well") {
+  const Command fa2;
+  CHECK(fa2.run("tune --help").out.find("tune --backward --head-dim 128") != std::string::npos);
+  CHECK(fa2.run("tune --backward --matrix standard --dry-run").out ==
+        fa2.run("tune --matrix standard --dry-run").out);
+  for (const std::string words : {"", " --matrix standard"}) {
+    CHECK(fa2.run("tune --backward" + words).says("no GPU was found"));
+    CHECK(fa2.run("tune --backward --device interpreter" + words).says("this measures a GPU"));
+  }
+}
+
 TEST_CASE("cli: tune takes one problem or a matrix") {
   const Command fa2;
   for (const char* arguments :

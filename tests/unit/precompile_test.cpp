@@ -259,6 +259,26 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
   CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5, 6});
 }
 
+TEST_CASE("recorded configs of the backward are precompiled on request, and their records travel with them") {
+  Setup setup;
+  const PlannedProblem p = PlannedProblem(problem_of(64, 1024), {}).normalized();
+  const Arch& arch = *find_arch("sm_80");
+  const KernelConfig config = search_candidates(p, arch, TuneScope::likely, KernelPass::dq).at(1);
+  setup.store.add({"Some GPU", "sm_80", 108, bucket_of(p, KernelPass::dq), config, 90, 100,
+                   template_digest(config, arch), "2026-01-01"});
+  for (const PrecompileScope scope : {PrecompileScope::any_size, PrecompileScope::given_sizes}) {
+    setup.options.scope = scope;
+    setup.options.backward = false;
+    CHECK(kernel_requests({p}, {"sm_80"}, setup.options, setup.chooser).records.empty());
+    setup.options.backward = true;
+    const KernelRequests requests = kernel_requests({p}, {"sm_80"}, setup.options, setup.chooser);
+    CHECK(std::ranges::count_if(requests.kernels,
+                                [&](const KernelRequest& r) { return r.row.config == config; }) == 1);
+    REQUIRE(requests.records.size() == 1);
+    CHECK(requests.records[0].bucket.pass == KernelPass::dq);
+  }
+}
+
 TEST_CASE("a refused kernel of the backward is replaced by the heuristic's next") {
   Setup setup;
   setup.options.backward = true;

@@ -27,11 +27,14 @@ TEST_CASE("record file: sorted as one reads, by device, whatever the order of ad
   more_heads.bucket.heads_log2 = 7;
   const TuningRecord wide = record("f16_d128_none"), longer = record("f16_d64_none", 11),
                      bf16 = record("bf16_d256_none");
-  for (const TuningRecord& each : {other_gpu, wide, longer, more_heads, bf16, record()})
+  TuningRecord dq = record("bf16_d256_none");
+  dq.config.pass = static_cast<std::int32_t>(KernelPass::dq);
+  dq.bucket.pass = KernelPass::dq;
+  for (const TuningRecord& each : {other_gpu, wide, dq, longer, more_heads, bf16, record()})
     add_record(dir / "r", each);
-  CHECK(read_text(dir / "r") ==
-        line(bf16) + line(record()) + line(more_heads) + line(longer) + line(wide) + line(other_gpu));
-  CHECK(read_records(dir / "r").size() == 6);
+  CHECK(read_text(dir / "r") == line(bf16) + line(record()) + line(more_heads) + line(longer) + line(wide) +
+                                    line(dq) + line(other_gpu));
+  CHECK(read_records(dir / "r").size() == 7);
 }
 
 TEST_CASE("record file: a new record takes the place of its bucket's, other lines stay word for word") {

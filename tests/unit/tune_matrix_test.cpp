@@ -5,6 +5,7 @@
 #include <tools/tune_matrix.h>
 #include <tools/tuning_matrix.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -55,7 +56,7 @@ struct Fake {
                   searched.push_back(p.seqlen_q);
                   kept_before.push_back(kept.size());
                   if (p.seqlen_q == failing) throw CompileError("spills\nmuch", "", "");
-                  return record_for(p);
+                  return std::vector<TuningRecord>{record_for(p)};
                 },
             .keep = [this](const TuningRecord& record) { kept.push_back(record); },
             .say = [this](const std::string& line) { said.push_back(line); },
@@ -117,7 +118,7 @@ TEST_CASE("tune matrix: what has a current record of this GPU is skipped, and sh
   CHECK(tools::list_of(points) == "[1/3] " + to_string(a) + "\n[2/3] " + to_string(b) +
                                       ": has a record\n[3/3] " + to_string(near_a) +
                                       ": shares the bucket of problem 1\n");
-  CHECK(points[1].record->us == 80);
+  CHECK(points[1].records.at(0).us == 80);
 }
 
 TEST_CASE(
@@ -145,9 +146,9 @@ TEST_CASE(
   const tools::Json json = tools::json_of(points);
   REQUIRE(json.size() == 4);
   CHECK(json[0].at("problem").at("seqlen_q") == 1024);
-  CHECK(json[0].at("record").at("us") == 80);
+  CHECK(json[0].at("records").at(0).at("us") == 80);
   CHECK(json[1].at("skipped") == "has a record");
-  CHECK(json[2].at("record").is_null());
+  CHECK(json[2].at("records").empty());
   CHECK(json[2].at("error") == "spills\nmuch");
 }
 
@@ -177,4 +178,43 @@ TEST_CASE("tune matrix: a record that cannot be kept ends it") {
   search_on.keep = [](const TuningRecord&) { throw CacheError("the disk is full"); };
   CHECK_THROWS_AS(search(points, search_on), CacheError);
   CHECK(fake.searched.size() == 1);
+}
+
+TEST_CASE("tune matrix: of a backward every pass needs its record, and each is a row") {
+  const PlannedProblem a = problem(1024), b = problem(2048);
+  const std::vector<KernelPass> passes = {KernelPass::dq, KernelPass::dk_dv};
+  const auto passes_of = [&](const PlannedProblem&) { return passes; };
+  const auto record_of = [](const PlannedProblem& p, KernelPass pass) {
+    TuningRecord record = record_for(p);
+    record.config = heuristic_choices(p, kGpu.arch, pass).at(0).config;
+    record.bucket = bucket_of(p, pass);
+    record.templates = template_digest(record.config, kGpu.arch);
+    return record;
+  };
+  const auto is_skipped = [&](const std::vector<TuningRecord>& known) {
+    return points_of({a}, known, kGpu, passes_of).front().skipped == "has records";
+  };
+  const TuningRecord dq = record_of(a, passes[0]), dk_dv = record_of(a, passes[1]);
+  CHECK(is_skipped({dq, dk_dv}));
+  CHECK_FALSE(is_skipped({dq}));
+  CHECK_FALSE(is_skipped({dk_dv}));
+  CHECK_FALSE(is_skipped({record_for(a), dq}));
+  CHECK_FALSE(is_skipped({record_of(b, passes[0]), record_of(b, passes[1])}));
+  CHECK(points_of({a}, {dq, dk_dv}, kGpu).front().skipped.empty());  // of the forward there is none
+
+  std::vector<MatrixPoint> points = points_of({a, b}, {dq, dk_dv}, kGpu, passes_of);
+  Fake fake;
+  MatrixSearch search_on = fake.search();
+  search_on.tune = [&](const PlannedProblem& p) {
+    return std::vector<TuningRecord>{record_of(p, passes[0]), record_of(p, passes[1])};
+  };
+  search(points, search_on);
+  REQUIRE(fake.kept.size() == 2);
+  CHECK(fake.kept[0].bucket == bucket_of(b, KernelPass::dq));
+  CHECK(fake.kept[1].bucket == bucket_of(b, KernelPass::dk_dv));
+  CHECK(fake.said.front().find(": 160.0 us, the heuristic's 200.0 us, 0 s left") != std::string::npos);
+  const std::string text = tools::text_of(points);
+  CHECK(std::ranges::count(text, '\n') == 1 + 4 + 1);
+  CHECK(text.ends_with("2 problems: 1 searched, 1 skipped, 0 failed\n"));
+  CHECK(tools::json_of(points)[1].at("records").size() == 2);
 }

@@ -338,3 +338,38 @@ TEST_CASE("threads and processes append whole lines") {
   CHECK(std::count_if(records.begin(), records.end(),
                       [](const TuningRecord& each) { return each.device == "process 3"; }) == kRecords);
 }
+
+TEST_CASE("a record of a backward's pass: its config says which, in a file and back") {
+  TuningRecord forward = record(), dq = record();
+  dq.config.pass = static_cast<std::int32_t>(KernelPass::dq);
+  dq.bucket.pass = KernelPass::dq;
+  dq.us = 70;
+  const auto back = parse_json_line(to_json_line(dq));
+  REQUIRE(back.has_value());
+  CHECK(back->bucket == dq.bucket);
+  CHECK(back->config == dq.config);
+  // What a library that knew no backward wrote is a forward's.
+  CHECK(to_json_line(forward).find("pass") == std::string::npos);
+  CHECK(parse_json_line(to_json_line(forward))->bucket.pass == KernelPass::forward);
+
+  TemporaryDirectory dir;
+  const std::filesystem::path file = dir / "tuning.jsonl";
+  {
+    TuningStore store(file);
+    store.add(forward);
+    store.add(dq);
+  }
+  const TuningStore store(file);
+  const auto find = [&](KernelPass pass) {
+    Bucket bucket = forward.bucket;
+    bucket.pass = pass;
+    return store.find("GPU A", "sm_90a", 132, bucket, any);
+  };
+  CHECK(find(KernelPass::forward).record.us == 123.25);
+  CHECK(find(KernelPass::dq).match == Match::exact);
+  CHECK(find(KernelPass::dq).record.us == 70);
+  CHECK(find(KernelPass::dk_dv).match == Match::none);
+  CHECK(store.of_traits(forward.bucket.traits, KernelPass::forward, "sm_90a").size() == 1);
+  CHECK(store.of_traits(forward.bucket.traits, KernelPass::dq, "sm_90a").at(0).record.us == 70);
+  CHECK(store.of_traits(forward.bucket.traits, KernelPass::dv, "sm_90a").empty());
+}

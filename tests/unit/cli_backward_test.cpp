@@ -1,0 +1,208 @@
+// Gradients in the words of the fa2 command.
+#include <doctest/doctest.h>
+#include <tests/support/command.h>
+#include <tests/support/sanitizers.h>
+#include <tools/npy.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#ifdef FA2_COMMAND
+
+namespace {
+
+using namespace fa2::test;
+using fa2::tools::read_npy;
+using fa2::tools::write_npy;
+
+using Shape = std::vector<std::int64_t>;
+
+const Shape kOfQueries = {2, 9, 4, 16}, kOfKeys = {2, 14, 2, 16}, kOfLse = {2, 4, 9};
+
+/// Different everywhere, between -1 and 1.
+void write(const Command& fa2, const std::string& name, const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(std::sin(static_cast<float>(name[0] + name.size()) + 1.7f * static_cast<float>(i)));
+  write_npy(fa2.file(name), {shape, values});
+}
+
+/// "run --q ..." on random inputs, of which `do` and `dlse` are files too.
+std::string run_of(const Command& fa2) {
+  for (const std::string name : {"q", "do"}) write(fa2, name, kOfQueries);
+  for (const std::string name : {"k", "v"}) write(fa2, name, kOfKeys);
+  write(fa2, "dlse", kOfLse);
+  return "run --device interpreter" + fa2.option("--q", "q") + fa2.option("--k", "k") +
+         fa2.option("--v", "v");
+}
+
+std::string backward_of(const Command& fa2) {
+  return run_of(fa2) + " --backward --check --json" + fa2.option("--do", "do");
+}
+
+std::string outputs_of(const Command& fa2) {
+  return fa2.option("--dq", "dq") + fa2.option("--dk", "dk") + fa2.option("--dv", "dv");
+}
+
+std::vector<float> values_of(const Command& fa2, const std::string& name) {
+  return std::get<std::vector<float>>(read_npy(fa2.file(name), {3, 4}).values);
+}
+
+bool cannot_interpret() {
+  if (!FA2_SANITIZES_ADDRESSES && !FA2_SANITIZES_THREADS) return false;
+  MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("cli backward: run computes gradients as the reference does") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = backward_of(fa2), outputs = outputs_of(fa2);
+  const Result result = fa2.run(run + outputs + " --causal --softcap 2");
+  CAPTURE(result.err);
+  REQUIRE(result.status == 0);
+  const Json json = result.json();
+  CHECK(json.at("explanation").at("kernels").size() > 1);
+  CHECK(json.at("time").is_null());
+  CHECK(json.at("check").at("ok") == true);
+  for (const std::string name : {"dq", "dk", "dv"}) {
+    CAPTURE(name);
+    CHECK(json.at("check").at(name).at("limit") > 0);
+    CHECK(read_npy(fa2.file(name), {4, 4}).shape == (name == "dq" ? kOfQueries : kOfKeys));
+  }
+  const std::vector<float> softcapped = values_of(fa2, "dq");
+  CHECK(fa2.run(run + outputs + " --causal").status == 0);
+  const std::vector<float> causal = values_of(fa2, "dq");
+  CHECK(causal != softcapped);
+  CHECK(fa2.run(run + outputs + " --causal" + fa2.option("--dlse", "dlse")).status == 0);
+  CHECK(values_of(fa2, "dq") != causal);
+
+  for (const std::string name : {"q", "do"}) write(fa2, name, {2, 4, 9, 16});
+  for (const std::string name : {"k", "v"}) write(fa2, name, {2, 2, 14, 16});
+  CHECK(fa2.run(run + outputs + " --layout bhsd --dtype bf16").status == 0);
+  CHECK(read_npy(fa2.file("dk"), {4, 4}).shape == Shape{2, 2, 14, 16});
+}
+
+TEST_CASE("cli backward: run computes what has a file alone, of an output that is given") {
+  if (cannot_interpret()) return;
+  const Command fa2;
+  const std::string run = backward_of(fa2), dv = fa2.option("--dv", "dv");
+  const Result alone = fa2.run(run + dv);
+  REQUIRE(alone.status == 0);
+  CHECK(alone.json().at("explanation").at("kernels").size() == 1);
+  CHECK_FALSE(alone.json().at("check").contains("dq"));
+  const std::string of_queries = run + fa2.option("--dq", "dq");
+  CHECK(fa2.run(of_queries).status == 0);
+  const std::vector<float> computed = values_of(fa2, "dq");
+
+  const std::string forward = fa2.option("--o", "o") + fa2.option("--lse", "lse");
+  REQUIRE(fa2.run(run_of(fa2) + fa2.option("--out", "o") + fa2.option("--lse", "lse")).status == 0);
+  CHECK(fa2.run(of_queries + forward).status == 0);
+  // O was rounded to float16 before it was written: nothing is lost.
+  CHECK(values_of(fa2, "dq") == computed);
+
+  write(fa2, "o", kOfQueries);  // of another call
+  const Result wrong = fa2.run(run + outputs_of(fa2) + forward);
+  CHECK(wrong.status == 1);
+  CHECK(wrong.json().at("check").at("ok") == false);
+  CHECK(wrong.json().at("check").at("dv").at("ok") == true);  // takes nothing of O
+  CHECK(wrong.says("fa2 run: dk FAILED: "));
+}
+
+TEST_CASE("cli backward: run says which words do not go together") {
+  const Command fa2;
+  const std::string run = run_of(fa2), out = fa2.option("--out", "o"), d_o = fa2.option("--do", "do"),
+                    dq = fa2.option("--dq", "dq"), lse = fa2.option("--lse", "lse"),
+                    o = fa2.option("--o", "o");
+  const auto refuses = [&](const std::string& words, const std::string& text) {
+    CAPTURE(words);
+    const Result result = fa2.run(run + words);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    CHECK(result.out.empty());
+    CHECK(result.says(text));
+  };
+  refuses("", "--out is required");
+  refuses(out + d_o, "--do requires --backward");
+  refuses(out + dq, "--dq requires --backward");
+  refuses(" --backward" + dq, "--backward requires --do");
+  refuses(" --backward" + d_o, "One of --dq, --dk and --dv is required");
+  refuses(" --backward" + d_o + dq + out, "--backward excludes --out");
+  refuses(" --backward" + d_o + dq + o, "--o requires --lse");
+  refuses(" --backward" + d_o + dq + lse, "--lse requires --o");
+}
+
+TEST_CASE("cli backward: run names the file that is wrong") {
+  const Command fa2;
+  const std::string run = backward_of(fa2) + fa2.option("--dq", "dq");
+  const auto says = [&](const std::string& words, const std::string& text) {
+    const Result result = fa2.run(run + words);
+    CAPTURE(result.err);
+    CHECK(result.status == 1);
+    CHECK(result.says(text));
+    CHECK_FALSE(std::filesystem::exists(fa2.file("dq")));
+  };
+  says(fa2.option("--dk", "none/dk"), "none/dk: No such file or directory");
+  write(fa2, "lse", {2, 9, 4});
+  says(fa2.option("--dlse", "lse"), "lse: shape (2, 9, 4), must be (2, 4, 9)");
+  says(fa2.option("--o", "k") + fa2.option("--lse", "dlse"),
+       "k: shape (2, 14, 2, 16), must be (2, 9, 4, 16)");
+  write_npy(fa2.file("lse"), {kOfLse, std::vector<std::uint16_t>(72)});
+  says(fa2.option("--dlse", "lse"), "lse: float16, must be float32");
+  write(fa2, "do", {2, 9, 4, 8});
+  says("", "do: shape (2, 9, 4, 8), must be (2, 9, 4, 16)");
+  std::filesystem::remove(fa2.file("do"));
+  says("", fa2.file("do").string() + ": No such file");
+}
+
+TEST_CASE("cli backward: explain shows every kernel of the plan") {
+  const Command fa2;
+  const std::string explain = "explain --backward --arch interpreter --head-dim 16";
+  const Json kernels = fa2.run(explain + " --json").json().at("kernels");
+  REQUIRE(kernels.size() == 3);
+  for (const Json& kernel : kernels) {
+    CHECK(kernel.at("config").at("pass") > 0);
+    CHECK_FALSE(kernel.at("config_reason").get<std::string>().empty());
+    CHECK(kernel.at("key").get<std::string>().size() == 32);
+  }
+  const std::string text = fa2.run(explain).out;
+  for (const std::string line : {"1 of 3: backward_delta\n", "2 of 3: backward_", "3 of 3: backward_"})
+    CHECK(text.find(line) != std::string::npos);
+  CHECK(fa2.run("explain --arch interpreter --head-dim 16").out.find("launch") == std::string::npos);
+  CHECK(fa2.run("explain --backward --arch sm_80 --head-dim 7").status == 2);
+  // The plan of a device is the same.
+  const Json planned = fa2.run("explain --backward --head-dim 16 --json", "FA2_DEVICE=interpreter").json();
+  REQUIRE(planned.at("kernels").size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(planned.at("kernels")[i].at("key") == kernels[i].at("key"));
+
+  const std::string bitwise = fa2.run(explain + " --determinism bitwise").out;
+  CHECK(bitwise.find("2 of 3: backward_queries_sm80\n") != std::string::npos);
+  CHECK(bitwise.find("3 of 3: backward_keys_sm80\n") != std::string::npos);
+  CHECK(fa2.run("explain --determinism bitwise --head-dim 16").says("--determinism requires --backward"));
+
+  const Result missing = fa2.run("explain --backward --arch sm_80 --head-dim 16", "FA2_JIT=off");
+  CHECK(missing.status == 1);
+  CHECK(missing.says("fa2 precompile"));
+}
+
+TEST_CASE("cli backward: bench offers it") {
+  const Command fa2;
+  for (const std::string verb : {"run", "bench", "tune", "explain"})
+    CHECK(fa2.run(verb + " --help").out.find("--determinism") != std::string::npos);
+  const std::string help = fa2.run("bench --help").out;
+  CHECK(help.find("--backward") != std::string::npos);
+  CHECK(help.find("2.5 times") != std::string::npos);
+  CHECK(fa2.run("bench --backward").says("no GPU was found"));
+}
+
+#else
+TEST_CASE("cli backward") {
+  MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");
+}
+#endif

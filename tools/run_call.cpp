@@ -1,0 +1,133 @@
+// Inputs of `fa2 run`, its launches and its times.
+#include <fmt/format.h>
+#include <interpreter/block_observer.h>
+#include <tools/progress.h>
+#include <tools/run_call.h>
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace fa2::tools {
+namespace {
+
+constexpr int kBursts = 7;
+
+}  // namespace
+
+std::vector<std::int64_t> RunInputs::lse_shape() const {
+  const Extents& e = q.extents;
+  if (e.packed) return {e.heads, e.rows};
+  return {e.batch, e.heads, e.rows};
+}
+
+std::size_t RunInputs::lse_count() const {
+  const Extents& e = q.extents;
+  return static_cast<std::size_t>(e.batch * e.heads * e.rows);
+}
+
+bool RunInputs::are_float32() const {
+  return problem.dtype != DType::f16 || q.was_float32 || k.was_float32 || v.was_float32;
+}
+
+RunInputs read_inputs(const RunOptions& options) {
+  const Layout layout = options.file_layout();
+  const DType dtype = options.dtype;
+  RunInputs in;
+  in.tables = options.sequences.tables();
+  const bool packed_q = !in.tables.cu_seqlens_q.empty(), packed_k = !in.tables.cu_seqlens_k.empty();
+  in.q = read_tensor(options.q, layout, dtype, packed_q);
+  in.k = read_tensor(options.k, layout, dtype, packed_k);
+  in.v = read_tensor(options.v, layout, dtype, packed_k);
+  in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask(), in.tables);
+  require_sound(in.tables, in.problem);
+  return in;
+}
+
+DeviceInputs::DeviceInputs(const RunInputs& in)
+    : q_(uploaded(in.q)), k_(uploaded(in.k)), v_(uploaded(in.v)), tables_(in.tables) {}
+
+AttentionArgs DeviceInputs::args(const RunOptions& options, const RunInputs& in,
+                                 const VariantInputs& variants, void* o, float* lse) const {
+  const auto make_args = options.file_layout() == Layout::bshd ? bshd_args : bhsd_args;
+  AttentionArgs args = make_args(in.problem, q_.data(), k_.data(), v_.data(), o, lse);
+  args.softmax_scale = options.scale;
+  variants.add_to(args);
+  tables_.add_to(args, in.problem);
+  return args;
+}
+
+DeviceBuffer uploaded(const HostTensor& tensor) {
+  DeviceBuffer buffer(tensor.bits.size() * sizeof tensor.bits[0]);
+  buffer.upload(tensor.bits.data(), buffer.size());
+  return buffer;
+}
+
+DeviceBuffer uploaded(const std::vector<float>& values) {
+  DeviceBuffer buffer(values.size() * sizeof values[0]);
+  buffer.upload(values.data(), buffer.size());
+  return buffer;
+}
+
+DeviceBuffer unwritten(std::size_t bytes, const OwnedStream& stream) {
+  DeviceBuffer buffer(bytes);
+  buffer.fill(0xff, stream.get());
+  return buffer;
+}
+
+reference::ScoreRule rule_of(const RunOptions& options, const RunInputs& in, const VariantInputs& variants) {
+  const float scale =
+      options.scale ? *options.scale : static_cast<float>(1 / std::sqrt(double(in.problem.head_dim)));
+  reference::ScoreRule rule(double{scale});
+  rule.numbers = in.tables.pointers(in.problem);
+  variants.add_to(rule);
+  return rule;
+}
+
+void run_once(const Launch& launch, const OwnedStream& stream, bool json) {
+  std::optional<Progress> progress;
+  std::size_t before = 0;
+  const interpreter::ScopedBlockObserver observer([&](std::size_t done, std::size_t blocks) {
+    if (!progress || done <= before)
+      progress.emplace("interpreting blocks", blocks, json);  // the next kernel
+    progress->update(done);
+    before = done;
+  });
+  launch(stream.get());
+  stream.synchronize();
+}
+
+RunTime measure(const Launch& launch, double flops, const OwnedStream& stream) {
+  LaunchTimer timer(launch, stream);
+  std::vector<double> samples;
+  for (int i = 0; i < kBursts; ++i) samples.push_back(timer.burst_us());
+  return {flops, spread_of(std::move(samples)), timer.launches()};
+}
+
+Json json_of(const RunTime& time) {
+  if (time.launches == 0) return nullptr;
+  return {{"us", time.us.median},  {"p10_us", time.us.p10},
+          {"p90_us", time.us.p90}, {"tflops", tflops(time.flops, time.us.median)},
+          {"bursts", kBursts},     {"launches_per_burst", time.launches}};
+}
+
+std::string text_of(const RunTime& time) {
+  if (time.launches == 0) return {};
+  return fmt::format("{:.2f} us, {:.1f} TFLOP/s (median of {} bursts of {} launches)", time.us.median,
+                     tflops(time.flops, time.us.median), kBursts, time.launches);
+}
+
+Json json_of(const reference::Verdict& verdict) {
+  return {
+      {"ok", verdict.ok},       {"error", verdict.error},         {"baseline_error", verdict.baseline_error},
+      {"limit", verdict.limit}, {"lse_error", verdict.lse_error}, {"message", verdict.message}};
+}
+
+Status status_of(bool ok, const std::string& message) {
+  if (ok) return kOk;
+  std::fflush(stdout);
+  fmt::print(stderr, "fa2 run: {}\n", message);
+  return kFailed;
+}
+
+}  // namespace fa2::tools

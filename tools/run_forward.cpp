@@ -1,0 +1,104 @@
+// fa2 run: attention on tensors from files.
+#include <api/explanation.h>
+#include <fmt/format.h>
+#include <tools/run_call.h>
+#include <tools/table.h>
+
+#include <utility>
+
+namespace fa2::tools {
+namespace {
+
+struct Outputs {
+  HostTensor o;
+  std::vector<float> lse;
+  RunTime time;
+};
+
+/// Needs the plan's context current.
+Outputs compute(const AttentionPlan& plan, const RunInputs& in, const VariantInputs& variants,
+                const RunOptions& options, bool json) {
+  Outputs out{.o = output_of(in.problem, in.q), .lse = {}, .time = {}};
+  if (options.check || !options.lse.empty()) out.lse.resize(in.lse_count());
+  const OwnedStream stream;
+  const DeviceInputs inputs(in);
+  const DeviceBuffer o = unwritten(out.o.bits.size() * sizeof out.o.bits[0], stream),
+                     lse = unwritten(out.lse.size() * sizeof out.lse[0], stream);
+  const Launch launch =
+      launch_of(plan, inputs.args(options, in, variants, o.data(), static_cast<float*>(lse.data())));
+  run_once(launch, stream, json);
+  o.download(out.o.bits.data(), o.size());
+  lse.download(out.lse.data(), lse.size());
+  const bool is_timed = plan.explain().arch != interpreter_arch().name && !out.o.bits.empty();
+  if (is_timed) out.time = measure(launch, flops_of(in.problem, in.tables.pointers(in.problem)), stream);
+  return out;
+}
+
+std::optional<reference::Verdict> check(const RunInputs& in, const VariantInputs& variants,
+                                        const Outputs& out, const RunOptions& options) {
+  if (!options.check) return std::nullopt;
+  const DType dtype = in.problem.dtype;
+  return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype),
+                          rule_of(options, in, variants), out.o.logical(dtype), &out.lse);
+}
+
+/// Where the results go.
+struct OutputFiles {
+  explicit OutputFiles(const RunOptions& options) : o(options.out) {
+    if (!options.lse.empty()) lse.emplace(options.lse);
+  }
+
+  void write(const RunInputs& in, const Outputs& out) {
+    write_tensor(o, out.o, in.problem.dtype, in.are_float32());
+    if (lse) write_npy(*lse, {in.lse_shape(), out.lse});
+    o.commit();
+    if (lse) lse->commit();
+  }
+
+  OutputFile o;
+  std::optional<OutputFile> lse;
+};
+
+Json json_of(const AttentionPlan& plan, const Outputs& out,
+             const std::optional<reference::Verdict>& verdict) {
+  return {{"explanation", Json::parse(to_json(plan.explain()))},
+          {"time", tools::json_of(out.time)},
+          {"check", verdict ? tools::json_of(*verdict) : Json(nullptr)}};
+}
+
+void print_result(const AttentionPlan& plan, const Outputs& out,
+                  const std::optional<reference::Verdict>& verdict, const RunOptions& options) {
+  const Explanation& e = plan.explain();
+  const KernelReport& kernel = e.kernels.front();
+  fmt::print("{}",
+             text(Lines{
+                 {"problem", to_string(e.problem)},
+                 {"device", fmt::format("{} ({})", e.device, e.arch)},
+                 {"config", to_string(kernel.config)},
+                 {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
+                 {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
+                 {"time", text_of(out.time)},
+                 {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
+                 {"lse", options.lse},
+                 {"check", verdict ? verdict->message : ""},
+                 {"notes", e.notes},
+             }));
+}
+
+}  // namespace
+
+int run_forward(const RunOptions& options, bool json) {
+  OutputFiles files(options);
+  RunInputs in = read_inputs(options);
+  const Device& gpu = options.device.device();
+  const ScopedContext context(gpu.ordinal);
+  const VariantInputs variants(options.variants, in.problem);
+  const AttentionPlan plan = Context::default_context().plan(in.problem, gpu.ordinal);
+  const Outputs out = compute(plan, in, variants, options, json);
+  files.write(in, out);
+  const auto verdict = check(in, variants, out, options);
+  json ? print_json(json_of(plan, out, verdict)) : print_result(plan, out, verdict, options);
+  return verdict ? status_of(verdict->ok, verdict->message) : kOk;
+}
+
+}  // namespace fa2::tools
