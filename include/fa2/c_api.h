@@ -273,15 +273,9 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
  * FA2_FASTEST: float32 sums may be added up in any order, which differs from run to run; only those of dQ are, on a Hopper
  * GPU where all three gradients are computed. FA2_BITWISE: the same bits in every run, and those of a sequence do not
  * depend on what else is in the batch. */
-enum {
-  FA2_DQ = 1,
-  FA2_DK = 2,
-  FA2_DV = 4,
-  FA2_ALL_GRADIENTS = 7,
-  FA2_D_SINKS = 8,
-  FA2_FASTEST = 0,
-  FA2_BITWISE = 256
-};
+/* clang-format off */
+enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8, FA2_FASTEST = 0, FA2_BITWISE = 256 };
+/* clang-format on */
 
 /* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
  *
@@ -339,7 +333,7 @@ FA2_C_API fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const 
 
 /* How many bytes fa2_backward_args.workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256,
  * or 0 for FA2_DV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows filled up to
- * whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128. */
+ * whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256. */
 FA2_C_API fa2_status fa2_backward_plan_workspace_bytes(const fa2_backward_plan* plan, size_t* bytes);
 
 /* As fa2_plan_explain(); "kernels" are in the order of their launches. */

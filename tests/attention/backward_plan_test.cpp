@@ -66,7 +66,8 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false})) == Passes{5});
   CHECK(passes_of(plan_of(context, problem, {.dk = false})) == Passes{1, 2, 5});
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false, .dv = false})).empty());
-  CHECK(passes_of(plan_of(context, problem_of(256), kBitwise)) == Passes{1, 2, 4, 5});  // too wide for both at once
+  CHECK(passes_of(plan_of(context, problem_of(256), kBitwise)) ==
+        Passes{1, 2, 4, 5});  // too wide for both at once
   AttentionProblem with_sinks = problem;
   with_sinks.sinks = true;
   CHECK(passes_of(plan_of(context, with_sinks, kBitwise)) == Passes{1, 2, 3});
@@ -90,8 +91,7 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   }
 }
 
-TEST_CASE(
-    "backward plan: one kernel sums dQ where TMA can load and nobody minds the order") {
+TEST_CASE("backward plan: one kernel sums dQ where TMA can load and nobody minds the order") {
   if (cannot_run() || !sums_dq()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());

@@ -44,10 +44,6 @@ Step step_of(const AttentionProblem& p, KernelPass pass, int tile_m = 64,
   return backward_step(p, config_of(pass, tile_m), std::move(kernel), scratch_for(p));
 }
 
-std::size_t delta_bytes(const AttentionProblem& p) {
-  return scratch_for(p).bytes(p);
-}
-
 BackwardParams constants_of(const AttentionProblem& p, KernelPass pass, int tile_m = 64) {
   return step_of(p, pass, tile_m).constants.as<BackwardParams>();
 }
