@@ -35,7 +35,7 @@ std::vector<KernelConfig> fused_configs(const PlannedProblem& problem) {
     KernelConfig config = default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
     if (is_wide) config.tile_m = 64;
     config.tile_n = is_small ? 128 : 64;
-    config.pingpong = is_small ? 1 : 0;
+    config.pingpong = is_small && stages > 1 ? 1 : 0;
     config.stages = stages;
     configs.push_back(config);
   }

@@ -86,8 +86,9 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
                       BackwardParamsSm90& params) {
   constexpr std::int32_t kKeysOfWarpgroup = 64;
   const RowRange keys{0, k_entries(p).rows}, queries{0, q_entries(p).rows};
-  params.k = map_of(operands[Role::k], keys, kKeysOfWarpgroup);
-  params.v = map_of(operands[Role::v], keys, kKeysOfWarpgroup);
+  const auto [first, count] = p.seqlen_q > 0 ? visible_keys(p) : VisibleKeys{0, keys.count};
+  params.k = map_of(operands[Role::k], {first, count}, kKeysOfWarpgroup);
+  params.v = map_of(operands[Role::v], {first, count}, kKeysOfWarpgroup);
   params.dk = map_of(operands[Role::dk], keys, kKeysOfWarpgroup);
   params.dv = map_of(operands[Role::dv], keys, kKeysOfWarpgroup);
   if (p.seqlen_q == 0) return;  // nobody loads them, and they may be null

@@ -74,6 +74,10 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "tile_m = {}, must be 16 * warps = {}, or 64 with warps = 8", c.tile_m, rows);
   rules.expect(c.pingpong == 0 || (c.warps == 8 && !splits_gradients(c)),
                "pingpong needs two warpgroups that do the same: warps = 8, tile_m = 128");
+  rules.expect(c.pingpong == 0 || c.stages > 1,
+               "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
+  rules.expect(!spec.traits.softcap || is_transposed(spec.traits),
+               "128 queries a step leave no registers for the softcap's derivative");
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
   rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
                kMostDim);

@@ -79,7 +79,7 @@ class FA2_API BackwardPlan {
 
   /// How many bytes BackwardArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256, or
   /// 0 for dV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows filled up to whole
-  /// tiles of at most 128, its columns to a multiple of 16, or above 64 to 128.
+  /// tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256.
   std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;

@@ -30,12 +30,14 @@ struct BackwardProducer {
  private:
   FA2_DEVICE void load_keys() const {
     const SequenceShape& shape = work.shape();
+    const int first_key = Config::window_left ? params.backward.attention.first_key : 0;
     if (ptx::elect_one()) {
       ptx::mbarrier_arrive_expect_tx(shared.keys_full(), Layout::key_tiles * Layout::KeyTile::bytes);
       ptx::mbarrier_arrive_expect_tx(shared.values_full(), Layout::key_tiles * Layout::ValueTile::bytes);
       FA2_UNROLL
       for (int w = 0; w < Layout::key_tiles; ++w) {
-        const TensorRows rows{shape.k_begin, work.first_key() + 64 * w, work.at.head, shape.k_entry};
+        const TensorRows rows{shape.k_begin, work.first_key() - first_key + 64 * w, work.at.head,
+                              shape.k_entry};
         tma_load_tile<TensorShape<Config::head_dim>>(shared.keys(w), params.k, rows, shared.keys_full());
         tma_load_tile<TensorShape<Config::head_dim_v>>(shared.values(w), params.v, rows,
                                                        shared.values_full());

@@ -90,6 +90,10 @@ TEST_CASE("backward on wgmma: Hopper's, and its rules") {
   CHECK(broken("pass=7,tile_m=96", 128) == "tile_m = 96, must be 16 * warps = 128, or 64 with warps = 8");
   CHECK(broken("pass=7,tile_m=64", 128) == "");
   CHECK(broken("pass=7,tile_m=64,tile_n=128", 64) == "tile_m = 64 with warps = 8 is for head dims above 64");
+  CHECK(broken("pass=7,pingpong=1,stages=1", 128).starts_with("pingpong = 1 needs stages = 2"));
+  AttentionTraits softcap = traits(64, 64);
+  softcap.softcap = true;
+  CHECK(broken("pass=7,tile_n=128", softcap).starts_with("128 queries a step leave no registers"));
   CHECK(broken("pass=7,tile_m=64,pingpong=1", 128)
             .starts_with("pingpong needs two warpgroups that do the same"));
   CHECK(broken("pass=7,warps=4,tile_m=64", 128) == "warps = 4, must be 8 with head dims above 64");
