@@ -27,19 +27,14 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
 }
 
 /// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
-std::vector<KernelConfig> fused_configs(const PlannedProblem& problem) {
+KernelConfig fused_config(const PlannedProblem& problem) {
   const bool is_small = problem.head_dim <= 64;
   const bool is_wide = problem.head_dim > 128 || problem.head_dim_v > 128;
-  std::vector<KernelConfig> configs;
-  for (const int stages : {2, 1}) {
-    KernelConfig config = default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
-    if (is_wide) config.tile_m = 64;
-    config.tile_n = is_small ? 128 : 64;
-    config.pingpong = is_small && stages > 1 ? 1 : 0;
-    config.stages = stages;
-    configs.push_back(config);
-  }
-  return configs;
+  KernelConfig config = default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+  if (is_wide) config.tile_m = 64;
+  config.tile_n = is_small ? 128 : 64;
+  config.pingpong = is_small ? 1 : 0;
+  return config;
 }
 
 /// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
@@ -47,7 +42,7 @@ std::vector<KernelConfig> fused_configs(const PlannedProblem& problem) {
 std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
   if (pass == KernelPass::delta || pass == KernelPass::d_sinks)
     return {default_config(80, static_cast<std::int32_t>(pass))};
-  if (pass == KernelPass::dq_dk_dv) return fused_configs(problem);
+  if (pass == KernelPass::dq_dk_dv) return {fused_config(problem)};
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {

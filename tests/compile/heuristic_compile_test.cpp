@@ -111,7 +111,7 @@ std::vector<KernelSource> summing_kernels() {
   const Arch& hopper = *find_arch("sm_90a");
   const auto add = [&](const PlannedProblem& p) {
     const auto choices = backward_choices(p, KernelPass::dq_dk_dv, hopper);
-    CHECK_FALSE(choices.empty());
+    CHECK(choices.empty() == (p.softcap && p.head_dim <= 64));  // mma.sync computes those
     for (const HeuristicChoice& choice : choices) {
       kernels.add(p, choice.config, hopper);
       kernels.add(p, conversion_of(choice.config).config, hopper);
