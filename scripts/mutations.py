@@ -347,7 +347,7 @@ MUTATIONS = [
     backward90(QUERY_GRADIENT90, "dS announced before a warp's lanes have written it", "  ptx::bar_warp_sync();\n", ""),
     backward90(BACKWARD_MAINLOOP90, "dS written where it is still read", "    ptx::mbarrier_wait(dq.shared.scores_empty(at.index), at.phase ^ 1);\n", ""),
     backward90(QUERY_GRADIENT90, "dS read before all warps have written it", "    ptx::mbarrier_wait(shared.scores_full(at.index), at.phase);\n", ""),
-    backward90(BACKWARD_MAINLOOP90, "dQ of a step's own dS, which others have not yet", "if constexpr (finishes_dq) dq.issue(at.place.before());", "if constexpr (finishes_dq) dq.issue(at.place);"),
+    backward90(BACKWARD_MAINLOOP90, "dQ of a step's own dS, which others have not yet", "if constexpr (!kFirst) dq.issue(at.place.before());", "if constexpr (!kFirst) dq.issue(at.place);"),
     # The backward on wgmma: the sums of dQ.
     backward90(QUERY_GRADIENT90, "dQ, transposed: keys of one warpgroup beside dS of both",
                "wgmma_tt<Element>(dq[m], shared.keys(tile)", "wgmma_tt<Element>(dq[m], shared.keys(0)"),

@@ -1,5 +1,6 @@
 // What the backward on wgmma and TMA can be asked for.
 #include <generator/rules/backward_sm90.h>
+#include <generator/rules/mma_rules.h>
 #include <generator/rules/rules.h>
 #include <generator/rules/wgmma_rules.h>
 
@@ -209,7 +210,7 @@ constexpr KernelKind kBackwardConvert = {
           check_sums(spec, spec.config.tile_m, rules);
         },
     .check_registers = [](const KernelSpec&, BrokenRules&) {},
-    .threads = [](const KernelConfig& config) { return config.warps * 32; },
+    .threads = mma_rules::threads,
     .shared_bytes =
         [](const AttentionTraits& traits, const KernelConfig& config) {
           return config.tile_m * padded_dim(traits.head_dim) * 2;

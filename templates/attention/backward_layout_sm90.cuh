@@ -5,8 +5,9 @@
 
 namespace fa2 {
 
-/// Keys lie in tiles of 64, of one warpgroup each unless gradients are split. A ring of Q and one of dO, whose slots carry their rows' statistics, and places for dS,
-/// which all warpgroups read: in turns one writes while the other reads the two before.
+/// Keys lie in tiles of 64, of one warpgroup each unless gradients are split. A ring of Q and one of dO, whose slots carry
+/// their rows' statistics, and places for dS, which all warpgroups read: in turns one writes while the other reads the two
+/// before.
 template <class Config>
 struct BackwardLayoutSm90 {
   static constexpr int warpgroups = Config::warps / 4;
@@ -21,7 +22,7 @@ struct BackwardLayoutSm90 {
 
   /// The pattern of the widest swizzle repeats every 1024 bytes.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  static constexpr int score_places = Config::sums_dq ? Config::pingpong + 2 : 0;
+  static constexpr int score_places = Config::pingpong + 2;
   static constexpr int value_start = key_tiles * KeyTile::bytes;
   static constexpr int query_start = value_start + key_tiles * ValueTile::bytes;
   static constexpr int output_start = query_start + Config::stages * aligned(QueryTile::bytes);

@@ -43,11 +43,9 @@ struct BackwardMainloopSm90 {
     run_step<true>(order, at);
     while (at.count < steps) run_step<false>(order, at);
     if (warpgroup == 0) order.skip();
-    if constexpr (Config::sums_dq) {
-      dq.issue(at.place.before());
-      ptx::wgmma_wait_group<0>();
-      dq.finish(at.place.before(), at.last_tile);
-    }
+    dq.issue(at.place.before());
+    ptx::wgmma_wait_group<0>();
+    dq.finish(at.place.before(), at.last_tile);
   }
 
  private:
@@ -61,7 +59,6 @@ struct BackwardMainloopSm90 {
 
   template <bool kFirst>
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
-    constexpr bool finishes_dq = Config::sums_dq && !kFirst;
     // Descriptors are computed while the other warpgroup has its turn, and take no registers from the scores.
     if constexpr (Config::pingpong) dq.shared.base = ptx::renewed(dq.shared.base);
     order.wait();
@@ -69,17 +66,17 @@ struct BackwardMainloopSm90 {
     issue_score_gradients(at.state);
     order.arrive();
     to_operands(at.step, at.state);
-    if constexpr (Config::sums_dq) publish_score_gradients(at.place);
+    publish_score_gradients(at.place);
     order.wait();
     issue_dv(at.state);
-    if constexpr (finishes_dq) dq.issue(at.place.before());
+    if constexpr (!kFirst) dq.issue(at.place.before());
     issue_dk(at.state);
     order.arrive();
     ptx::wgmma_wait_group<1>();
     hold(dv);
     hold(probabilities);
     release(dq.shared.d_output_empty(at.state.index));
-    if constexpr (finishes_dq) dq.finish(at.place.before(), at.last_tile);
+    if constexpr (!kFirst) dq.finish(at.place.before(), at.last_tile);
     ptx::wgmma_wait_group<0>();
     hold(dk);
     hold(score_gradients);
@@ -126,8 +123,7 @@ struct BackwardMainloopSm90 {
   /// P and dS, rounded, once the products are there; P beside the second of them.
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
-    const ScoreMod<Config> score_mod =
-        score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
+    const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, work.blocks, work.queries,
                                                                      statistics, first_row, step.n);
     if constexpr (of.needs_scores) {

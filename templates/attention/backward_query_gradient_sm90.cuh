@@ -3,6 +3,7 @@
 
 #include "attention/backward_pipeline_sm90.cuh"
 #include "attention/backward_sums.cuh"
+#include "attention/score_mod.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/stmatrix.cuh"
 #include "tile/wgmma_gemm.cuh"
@@ -70,6 +71,12 @@ FA2_DEVICE void publish_scores(Tile tile, const OperandA<1> (&scores)[kSteps], i
                            scores[k].pair[0]);
   ptx::fence_proxy_async_shared();
   ptx::bar_warp_sync();
+}
+
+template <class Config>
+FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const KeyWork<Config>& work,
+                                         const QueryStep& step) {
+  return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
 }
 
 /// Where the sums of a step's queries are.

@@ -4,8 +4,6 @@
 
 #include "attention/backward_query_gradient_sm90.cuh"
 #include "attention/score_gradient.cuh"
-#include "ptx/proxy.cuh"
-#include "ptx/stmatrix.cuh"
 
 namespace fa2 {
 
@@ -123,14 +121,11 @@ struct SplitBackward {
   FA2_DEVICE ColumnStatistics<1, true> statistics() const {
     return {dq.shared.offsets(state.index), dq.shared.deltas(state.index)};
   }
-  FA2_DEVICE ScoreMod<Config> score_mod_of_step(const QueryStep& step) const {
-    return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
-  }
 
   /// P as the operand, and what dP - delta is to be multiplied by for the other warpgroup.
   FA2_DEVICE void to_probabilities(Scores& scores, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
-    const ScoreMod<Config> score_mod = score_mod_of_step(step);
+    const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     const auto of = gradients_of(step, statistics, score_mod);
     ptx::mbarrier_wait(dq.shared.weights_empty(place.index), place.phase ^ 1);
     if constexpr (of.needs_scores) {
@@ -150,7 +145,7 @@ struct SplitBackward {
 
   FA2_DEVICE void to_score_gradients(Scores& gradients, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
-    const ScoreMod<Config> score_mod = score_mod_of_step(step);
+    const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
     gradients_of(step, statistics, score_mod).to_unweighted_gradients(gradients);
     load_weights();
     FA2_UNROLL
