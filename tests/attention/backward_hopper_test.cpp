@@ -29,17 +29,6 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
 
 /// Batch 2, heads 4 over 2.
-AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
-  return {.dtype = dtype,
-          .head_dim = dim,
-          .mask = mask,
-          .batch = 2,
-          .heads_q = 4,
-          .heads_kv = 2,
-          .seqlen_q = seqlen_q,
-          .seqlen_k = seqlen_k};
-}
-
 ContextOptions pinning(const KernelConfig& config) {
   ContextOptions options = untuned();
   options.config = config;
@@ -104,19 +93,19 @@ void check_space(const AttentionProblem& problem) {
 TEST_CASE("backward on wgmma: every configuration computes f16 d64") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  check_space(problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 131, 197));
+  check_space(grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 131, 197));
 }
 
 TEST_CASE("backward on wgmma: every configuration computes bf16 d128") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  check_space(problem_of(DType::bf16, MaskKind::causal_bottom_right, 128, 131, 197));
+  check_space(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 128, 131, 197));
 }
 
 TEST_CASE("backward on wgmma: every configuration computes f16 d72 with values of 40") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  AttentionProblem problem = problem_of(DType::f16, MaskKind::none, 72, 131, 197);
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 72, 131, 197);
   problem.head_dim_v = 40;
   problem.softcap = problem.alibi = true;
   check_space(problem);
@@ -142,7 +131,7 @@ TEST_CASE("backward on wgmma: head dims of every width, and values that are wide
                                                                    {96, 64},
                                                                    {128, 8}}) {
     AttentionProblem problem =
-        problem_of(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], dim, 131, 150);
+        grouped_problem(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], dim, 131, 150);
     problem.head_dim_v = dim_v;
     expect_gradients_of_one_kernel(context, GuardedBackward(problem));
     ++i;
@@ -159,7 +148,7 @@ TEST_CASE("backward on wgmma: any number of queries and of keys, with and withou
   int i = 0;
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
     for (const auto& [seqlen_q, seqlen_k] : kLengths) {
-      AttentionProblem problem = problem_of(DType::bf16, mask, 64, seqlen_q, seqlen_k);
+      AttentionProblem problem = grouped_problem(DType::bf16, mask, 64, seqlen_q, seqlen_k);
       problem.heads_q = kHeads[i % 4][0], problem.heads_kv = kHeads[i % 4][1];
       GuardedBackward call(problem);
       if (i % 2 == 0) call.give_d_lse();
@@ -174,7 +163,7 @@ TEST_CASE("backward on wgmma: more tiles of keys than run at once") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AttentionProblem problem = problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 200, 1100);
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 200, 1100);
   if (device_under_test() == kInterpreterDevice) {
     problem.batch = 1;
   } else {
@@ -194,7 +183,7 @@ TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
     for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
                                  Window{.left = 0, .right = 130}}) {
       for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
-        AttentionProblem problem = problem_of(DType::f16, MaskKind::none, dim, sq, sk);
+        AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, sq, sk);
         problem.window_left = window.left, problem.window_right = window.right;
         expect_gradients_of_one_kernel(context, GuardedBackward(problem));
       }
@@ -210,7 +199,7 @@ TEST_CASE("backward on wgmma: keys beyond the last have no part in dQ where ever
   for (const int dim : {64, 128}) {
     for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
       for (const int seqlen_k : {1, 70, 129}) {
-        GuardedBackward call(problem_of(DType::f16, mask, dim, 66, seqlen_k));
+        GuardedBackward call(grouped_problem(DType::f16, mask, dim, 66, seqlen_k));
         for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
         for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
         call.upload();
@@ -226,7 +215,7 @@ TEST_CASE("backward on wgmma: queries beyond the last have no part in dK and dV,
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AttentionProblem problem = problem_of(DType::f16, MaskKind::none, 64, 129, 130);
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
   problem.alibi = true;
   GuardedBackward call(problem);
   for (float& slope : call.forward.slopes) slope = -4;
@@ -241,7 +230,7 @@ TEST_CASE("backward on wgmma: a missing query has no part in dK and dV, whatever
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const int seqlen_q : {1, 63, 65, 129}) {
-    const AttentionProblem problem = problem_of(DType::bf16, MaskKind::none, 128, seqlen_q, 130);
+    const AttentionProblem problem = grouped_problem(DType::bf16, MaskKind::none, 128, seqlen_q, 130);
     GuardedBackward call(problem, backward_layouts_of(problem, guarded_bhsd));  // NaN behind the last head
     expect_gradients_of_one_kernel(context, call);
   }
@@ -252,7 +241,7 @@ TEST_CASE("backward on wgmma: a large or negative scale, and gradients of any si
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const int dim : {64, 96}) {
-    GuardedBackward call(problem_of(DType::bf16, MaskKind::causal_bottom_right, dim, 100, 140));
+    GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, dim, 100, 140));
     for (const float scale : {-0.5f, 2.0f}) {
       call.forward.args.softmax_scale = scale;
       for (const float size : {1.0f, 1e-3f, 1e3f}) {
@@ -269,7 +258,7 @@ TEST_CASE("backward on wgmma: NaN in dO of one query is in its dQ and in dK and 
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  GuardedBackward call(problem_of(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
+  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
   call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
   call.upload();
   context.attention_backward(call.forward.problem, call.args());
@@ -290,7 +279,7 @@ TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its wind
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AttentionProblem problem = problem_of(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
   problem.window_left = 20;
   GuardedBackward call(problem);
   call.d_o.at(0, 0, 0, 3) = kNaN;  // sees key 0
@@ -315,7 +304,7 @@ TEST_CASE("backward on wgmma: meets no bank conflict") {
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {
-    AttentionProblem problem = problem_of(DType::f16, MaskKind::none, dim, 130, 100);
+    AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, 130, 100);
     problem.head_dim_v = dim_v;
     CapturedLog logged;
     log().set_level(spdlog::level::info);

@@ -101,17 +101,6 @@ std::string text(const Case& c) {
 }
 
 /// Batch 2, heads 4 over 2.
-AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
-  return {.dtype = dtype,
-          .head_dim = dim,
-          .mask = mask,
-          .batch = 2,
-          .heads_q = 4,
-          .heads_kv = 2,
-          .seqlen_q = seqlen_q,
-          .seqlen_k = seqlen_k};
-}
-
 struct Gpu {
   const ScopedContext current{device_under_test()};
   Context context{untuned()};
@@ -206,7 +195,7 @@ TEST_CASE("backward: rows without a key have 0, whichever infinity their LSE is"
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
-    GuardedBackward call(problem_of(dtype, MaskKind::causal_bottom_right, 64, 200, 75));
+    GuardedBackward call(grouped_problem(dtype, MaskKind::causal_bottom_right, 64, 200, 75));
     call.give_d_lse();
     for (const EmptyRowLse infinity : {EmptyRowLse::positive_infinity, EmptyRowLse::negative_infinity}) {
       call.forward.args.empty_row_lse = infinity;
@@ -222,7 +211,7 @@ TEST_CASE("backward: without keys dQ is 0, and without queries dK and dV are") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const auto& [sq, sk] : {std::pair{70, 0}, std::pair{0, 70}}) {
-    const GuardedBackward call(problem_of(DType::f16, MaskKind::none, 64, sq, sk));
+    const GuardedBackward call(grouped_problem(DType::f16, MaskKind::none, 64, sq, sk));
     run_and_expect_gradients(gpu.context, call);
     CHECK(are_zero(call.dq(), 0, sq));
     CHECK(are_zero(call.dk(), 0, sk));
@@ -242,7 +231,7 @@ TEST_CASE("backward: keys that no query may see have 0, and what they hold does 
                           Hidden{MaskKind::causal_bottom_right, {.left = 30}, 130, 200},
                           Hidden{MaskKind::none, {.left = 5, .right = 3}, 155, 200},
                           Hidden{MaskKind::none, {.left = 159}, 1, 200}}) {
-    AttentionProblem problem = problem_of(DType::bf16, c.mask, 64, 40, 200);
+    AttentionProblem problem = grouped_problem(DType::bf16, c.mask, 64, 40, 200);
     problem.window_left = c.window.left, problem.window_right = c.window.right;
     INFO(to_string(problem));
     GuardedBackward call(problem);
@@ -268,7 +257,7 @@ TEST_CASE("backward: NaN in one head stays in its group") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const MakeLayout make : {guarded_bshd, guarded_bhsd}) {
-    const AttentionProblem problem = problem_of(DType::f16, MaskKind::none, 64, 77, 129);
+    const AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 77, 129);
     GuardedBackward call(problem, backward_layouts_of(problem, make));
     run_and_expect_gradients(gpu.context, call);
     const reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
@@ -291,7 +280,7 @@ TEST_CASE("backward: scales that are zero, negative or tiny") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
-    AttentionProblem problem = problem_of(dtype, MaskKind::causal_bottom_right, 64, 77, 129);
+    AttentionProblem problem = grouped_problem(dtype, MaskKind::causal_bottom_right, 64, 77, 129);
     problem.softcap = dtype == DType::bf16;
     GuardedBackward call(problem);
     call.give_d_lse();
@@ -309,8 +298,8 @@ TEST_CASE("backward: bitwise gradients have the same bits in every run") {
   Gpu gpu;
   const bool slow = device_under_test() == kInterpreterDevice;
   for (const DType dtype : kDTypes) {
-    GuardedBackward call(slow ? problem_of(dtype, MaskKind::causal_bottom_right, 64, 131, 197)
-                              : problem_of(dtype, MaskKind::causal_bottom_right, 128, 517, 700));
+    GuardedBackward call(slow ? grouped_problem(dtype, MaskKind::causal_bottom_right, 64, 131, 197)
+                              : grouped_problem(dtype, MaskKind::causal_bottom_right, 128, 517, 700));
     call.determinism = Determinism::bitwise;
     run_and_expect_gradients(gpu.context, call);
     const reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
@@ -328,7 +317,7 @@ TEST_CASE("backward: an entry alone has the bits that it has in its batch where 
   if (cannot_run()) return;
   Gpu gpu;
   for (const MaskKind mask : kMasks) {
-    AttentionProblem problem = problem_of(DType::bf16, mask, 64, 130, 99);
+    AttentionProblem problem = grouped_problem(DType::bf16, mask, 64, 130, 99);
     problem.batch = 3;
     GuardedBackward all(problem);
     all.determinism = Determinism::bitwise;
@@ -349,7 +338,7 @@ TEST_CASE("backward: the forward's own O and LSE serve as well as the reference'
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
-    AttentionProblem problem = problem_of(dtype, MaskKind::causal_bottom_right, 64, 77, 129);
+    AttentionProblem problem = grouped_problem(dtype, MaskKind::causal_bottom_right, 64, 77, 129);
     problem.softcap = problem.alibi = problem.sinks = true;
     GuardedBackward call(problem, backward_layouts_of(problem, guarded_bhsd));
     run_and_expect_contract(gpu.context, call.forward);

@@ -24,22 +24,11 @@ constexpr DType kDTypes[] = {DType::f16, DType::bf16};
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
 /// Batch 2, heads 4 over 2.
-AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
-  return {.dtype = dtype,
-          .head_dim = dim,
-          .mask = mask,
-          .batch = 2,
-          .heads_q = 4,
-          .heads_kv = 2,
-          .seqlen_q = seqlen_q,
-          .seqlen_k = seqlen_k};
-}
-
 /// The same lengths and head dim for every dtype and mask.
 std::vector<AttentionProblem> variants(int dim, int seqlen_q, int seqlen_k) {
   std::vector<AttentionProblem> list;
   for (const DType dtype : kDTypes) {
-    for (const MaskKind mask : kMasks) list.push_back(problem_of(dtype, mask, dim, seqlen_q, seqlen_k));
+    for (const MaskKind mask : kMasks) list.push_back(grouped_problem(dtype, mask, dim, seqlen_q, seqlen_k));
   }
   return list;
 }
@@ -77,7 +66,7 @@ TEST_CASE("scores up to 10^4 in magnitude") {
   Gpu gpu;
   for (const DType dtype : kDTypes) {
     for (const int dim : {64, 256}) {
-      GuardedCall call(problem_of(dtype, MaskKind::none, dim, 131, 197));
+      GuardedCall call(grouped_problem(dtype, MaskKind::none, dim, 131, 197));
       // q k has a standard deviation of sqrt(dim); its maximum is some 4.5 times that.
       const float huge = 1e4f / (4.5f * std::sqrt(static_cast<float>(dim)));
       for (const float scale : {huge, -huge}) {
@@ -127,7 +116,7 @@ TEST_CASE("one key's large scores in every other row") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
-    GuardedCall call(problem_of(dtype, MaskKind::none, 64, 70, 150));
+    GuardedCall call(grouped_problem(dtype, MaskKind::none, 64, 70, 150));
     for (std::int64_t b = 0; b < 2; ++b) {
       for (std::int64_t h = 0; h < 4; ++h) {
         for (std::int64_t i = 0; i < 70; ++i) call.q.at(b, h, i, 0) = i % 2 == 0 ? 0.0f : 4096.0f;
@@ -144,7 +133,7 @@ TEST_CASE("one key's large scores in every other row") {
 TEST_CASE("values near the largest bfloat16 do not overflow on the way") {
   if (cannot_run()) return;
   Gpu gpu;
-  GuardedCall call(problem_of(DType::bf16, MaskKind::none, 64, 70, 400));
+  GuardedCall call(grouped_problem(DType::bf16, MaskKind::none, 64, 70, 400));
   for (const float value : {1e36f, 3.3e38f}) {
     for (const float q_scale : {0.0f, 1.0f, 8.0f}) {
       call.randomize(11);
@@ -219,7 +208,7 @@ TEST_CASE("keys that no query may see do not matter, whatever they hold") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
-    GuardedCall call(problem_of(dtype, MaskKind::causal_top_left, 64, 70, 300));
+    GuardedCall call(grouped_problem(dtype, MaskKind::causal_top_left, 64, 70, 300));
     for (const float poison : {kNaN, kInfinity, -kInfinity}) {
       for (std::int64_t j = 70; j < 300; ++j) {
         for (std::int64_t h = 0; h < 2; ++h) call.k.at(0, h, j, 3) = call.v.at(0, h, j, 7) = poison;
@@ -236,7 +225,7 @@ TEST_CASE("NaN and infinities in a query poison its row alone") {
   Gpu gpu;
   for (const DType dtype : kDTypes) {
     for (const float poison : {kNaN, kInfinity, -kInfinity}) {
-      GuardedCall call(problem_of(dtype, MaskKind::none, 64, 131, 197));
+      GuardedCall call(grouped_problem(dtype, MaskKind::none, 64, 131, 197));
       call.q.at(1, 2, 65, 11) = poison;
       call.upload();
       INFO("poison ", poison);
@@ -279,7 +268,7 @@ TEST_CASE("without queries nothing is read, written or compiled") {
   const ScopedContext current(device_under_test());
   const TemporaryDirectory cache;
   Context context(untuned(cache.path()));
-  const GuardedCall bystander(problem_of(DType::f16, MaskKind::none, 64, 64, 64));
+  const GuardedCall bystander(grouped_problem(DType::f16, MaskKind::none, 64, 64, 64));
   AttentionProblem no_batch = bystander.problem, no_queries = bystander.problem;
   no_batch.batch = 0;
   no_queries.seqlen_q = 0;

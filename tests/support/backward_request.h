@@ -10,6 +10,18 @@
 
 namespace fa2::test {
 
+inline AttentionProblem causal_gqa() {
+  AttentionProblem p;
+  p.mask = MaskKind::causal_bottom_right;
+  p.head_dim = 128;
+  p.batch = 2;
+  p.heads_q = 32;
+  p.heads_kv = 8;
+  p.seqlen_q = 1000;
+  p.seqlen_k = 4000;
+  return p.normalized();
+}
+
 /// Contiguous (batch, seqlen, heads, dim) tensors, each in 16 GB of its own; all gradients, and that of LSE.
 inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   const auto at = [](std::uintptr_t place) { return reinterpret_cast<void*>(place << 34); };

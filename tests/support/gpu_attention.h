@@ -28,6 +28,18 @@ ContextOptions untuned();
 void precompile(Context& context, const std::vector<AttentionProblem>& problems,
                 const std::vector<PlanOptions>& plans = std::vector<PlanOptions>(1));
 
+/// Two sequences of 4 query heads in groups of 2.
+inline AttentionProblem grouped_problem(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
+  return {.dtype = dtype,
+          .head_dim = dim,
+          .mask = mask,
+          .batch = 2,
+          .heads_q = 4,
+          .heads_kv = 2,
+          .seqlen_q = seqlen_q,
+          .seqlen_k = seqlen_k};
+}
+
 struct Shape {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
 };

@@ -21,18 +21,6 @@ namespace {
 constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv,
                                   KernelPass::dk,    KernelPass::dv, KernelPass::d_sinks};
 
-AttentionProblem causal_gqa() {
-  AttentionProblem p;
-  p.mask = MaskKind::causal_bottom_right;
-  p.head_dim = 128;
-  p.batch = 2;
-  p.heads_q = 32;
-  p.heads_kv = 8;
-  p.seqlen_q = 1000;
-  p.seqlen_k = 4000;
-  return p.normalized();
-}
-
 KernelConfig config_of(KernelPass pass, int tile_m = 64) {
   KernelConfig config = default_config(80, static_cast<std::int32_t>(pass));
   config.tile_m = tile_m;

@@ -22,18 +22,6 @@ namespace {
 
 constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert};
 
-AttentionProblem causal_gqa() {
-  AttentionProblem p;
-  p.mask = MaskKind::causal_bottom_right;
-  p.head_dim = 128;
-  p.batch = 2;
-  p.heads_q = 32;
-  p.heads_kv = 8;
-  p.seqlen_q = 1000;
-  p.seqlen_k = 4000;
-  return p.normalized();
-}
-
 /// Tiles of 64 queries.
 KernelConfig summing() {
   return default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
