@@ -57,9 +57,10 @@ std::vector<KernelPass> Context::Impl::backward_passes(const PlannedProblem& pro
   const auto can = [&](KernelPass pass) { return chooser.has_kernel(problem, target, pass); };
   std::vector<KernelPass> passes;
   if (needs_delta(gradients)) passes.push_back(KernelPass::delta);
-  if (gradients.dq && gradients.dk && gradients.dv && gradients.determinism == Determinism::fastest &&
-      has_tiles(problem, KernelPass::dq_dk_dv) && can(KernelPass::dq_dk_dv)) {
-    passes.insert(passes.end(), {KernelPass::dq_dk_dv, KernelPass::dq_convert});
+  const KernelPass fused =
+      gradients.determinism == Determinism::fastest ? KernelPass::dq_dk_dv : KernelPass::ordered_dq_dk_dv;
+  if (gradients.dq && gradients.dk && gradients.dv && has_tiles(problem, fused) && can(fused)) {
+    passes.insert(passes.end(), {fused, KernelPass::dq_convert});
   } else {
     if (gradients.dq) passes.push_back(KernelPass::dq);
     if (gradients.dk && gradients.dv && can(KernelPass::dk_dv)) {
@@ -98,7 +99,7 @@ BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, in
     LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
     add(std::move(kernel.report), kernel.notes, choice, plan->explanation);
     built.push_back({choice.config, std::move(kernel.kernel)});
-    if (pass_of(choice.config) == KernelPass::dq_dk_dv) scratch = scratch_for(problem, choice.config);
+    if (sums_dq(pass_of(choice.config))) scratch = scratch_for(problem, choice.config);
   });
   if (needs_delta(gradients)) plan->scratch_bytes = scratch.bytes(problem);
   for (BuiltKernel& step : built)

@@ -157,7 +157,8 @@ AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, co
 AttentionPlan Context::Impl::make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
   const Device& gpu = device(ordinal);
   const Search search = search_on(gpu, problem, KernelPass::forward, TuneScope::likely);
-  return build(problem, target_of(gpu), KernelPass::forward, search,
+  const Target target = target_of(gpu);
+  return build(problem, target, chooser.choose(problem, target, search),
                [&](const ConfigChoice& choice) { return plan_with(choice, problem, gpu, notes); });
 }
 
@@ -261,7 +262,7 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
   const PlannedProblem planned(problem, options);
   const Target target{require_arch(arch_name, violations_of(planned)), "", 0};
   const PlannedProblem p = planned.normalized();
-  return impl_->build(p, target, KernelPass::forward, {}, [&](const ConfigChoice& choice) {
+  return impl_->build(p, target, impl_->chooser.choose(p, target), [&](const ConfigChoice& choice) {
     const KernelSource source = render({traits_of(p), choice.config, target.arch});
     const CachedKernel kernel = impl_->kernels.get(source);
     return explained(p, target, report_of(source, kernel), choice, kernel.notes);

@@ -98,11 +98,10 @@ struct Context::Impl {
   BackwardPlan backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
                              const std::string& notes);
 
-  /// build_one() of what was chosen for a pass of `problem`, or of what serves in its place.
+  /// build_one() of `choice`, or of what serves in its place.
   template <class Build>
-  auto build(const PlannedProblem& problem, const Target& target, KernelPass pass, const Search& search,
+  auto build(const PlannedProblem& problem, const Target& target, const ConfigChoice& choice,
              const Build& build_one) {
-    const ConfigChoice choice = chooser.choose(problem, target, search, pass);
     return build_first(
         problem, choice, [&] { return alternatives(choice, problem, target); }, build_one);
   }
@@ -113,11 +112,12 @@ struct Context::Impl {
   /// Of the kernels of a backward's plan, in the order of their launches.
   std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gradients& gradients,
                                           const Target& target) const;
-  /// Those of them that can be tuned.
+  /// Those of them that can be tuned. @throws InvalidRequest of bitwise gradients.
   std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
                                        const Target& target) const;
 
-  /// build_one() of what was chosen for each of them, or of what serves in its place. `search_of`: a pass.
+  /// build_one() of what was chosen for each of them, or of what serves in its place. `search_of`: a pass. Bitwise
+  /// gradients follow no measurement: it would depend on the batch.
   template <class SearchOf, class Build>
   void build_backward(const PlannedProblem& problem, const Gradients& gradients, const Target& target,
                       const SearchOf& search_of, const Build& build_one) {
@@ -130,7 +130,10 @@ struct Context::Impl {
       if (pass == KernelPass::dq_convert) {
         build_one(conversion_of(runs.config));
       } else {
-        runs = build(problem, target, pass, search_of(pass), build_this);
+        const ConfigChoice choice = gradients.determinism == Determinism::bitwise
+                                        ? chooser.fixed(problem, target, pass)
+                                        : chooser.choose(problem, target, search_of(pass), pass);
+        runs = build(problem, target, choice, build_this);
       }
     }
   }

@@ -53,7 +53,7 @@ void add_requests(const PlannedProblem& problem, const Arch& arch, const Precomp
   try {
     for (const KernelPass pass : passes) {
       for (auto& [of, choice] : choices_of(problem, target, pass, options.scope, chooser)) {
-        if (pass == KernelPass::dq_dk_dv) add_conversions(of, choice, target, requests, seen);
+        if (sums_dq(pass)) add_conversions(of, choice, target, requests, seen);
         add_request(of, std::move(choice), target, requests, seen);
       }
     }

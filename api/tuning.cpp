@@ -54,6 +54,9 @@ Search Context::Impl::search_on(const Device& gpu, const PlannedProblem& problem
 
 std::vector<KernelPass> Context::Impl::tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
                                                     const Target& target) const {
+  if (gradients.determinism == Determinism::bitwise)
+    throw InvalidRequest(
+        {{"determinism", "bitwise", "must be fastest: bitwise gradients follow no measurement"}});
   std::vector<KernelPass> passes = backward_passes(problem, gradients, target);
   std::erase_if(passes,
                 [&](KernelPass pass) { return !can_be_tuned(traits_of(problem), target.arch, pass); });

@@ -27,10 +27,10 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
 }
 
 /// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
-KernelConfig fused_config(const PlannedProblem& problem) {
+KernelConfig fused_config(const PlannedProblem& problem, KernelPass pass) {
   const bool is_small = problem.head_dim <= 64;
   const bool is_wide = problem.head_dim > 128 || problem.head_dim_v > 128;
-  KernelConfig config = default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+  KernelConfig config = default_config(90, static_cast<std::int32_t>(pass));
   if (is_wide) config.tile_m = 64;
   config.tile_n = is_small ? 128 : 64;
   config.pingpong = is_small ? 1 : 0;
@@ -42,7 +42,7 @@ KernelConfig fused_config(const PlannedProblem& problem) {
 std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
   if (pass == KernelPass::delta || pass == KernelPass::d_sinks)
     return {default_config(80, static_cast<std::int32_t>(pass))};
-  if (pass == KernelPass::dq_dk_dv) return {fused_config(problem)};
+  if (sums_dq(pass)) return {fused_config(problem, pass)};
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {

@@ -173,8 +173,7 @@ bool ConfigChooser::has_kernel(const PlannedProblem& problem, const Target& targ
   if (pins(pass)) return true;
   const bool pins_half = pins(KernelPass::dk) || pins(KernelPass::dv);
   if (pass == KernelPass::dk_dv && pins_half) return false;
-  if (pass == KernelPass::dq_dk_dv && (pins_half || pins(KernelPass::dk_dv) || pins(KernelPass::dq)))
-    return false;
+  if (sums_dq(pass) && (pins_half || pins(KernelPass::dk_dv) || pins(KernelPass::dq))) return false;
   return !heuristic_choices(problem, target.arch, pass).empty();
 }
 
@@ -199,6 +198,12 @@ ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& 
   }
   if (lookup.match != Match::none) return follow(lookup, bucket, target.arch, obstacle);
   return guess(problem, target, pass, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
+}
+
+ConfigChoice ConfigChooser::fixed(const PlannedProblem& problem, const Target& target,
+                                  KernelPass pass) const {
+  if (pins(pass)) return pinned(problem, target);
+  return guess(problem, target, pass, "bitwise gradients follow no measurement");
 }
 
 std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem, const Target& target,

@@ -82,6 +82,9 @@ class ConfigChooser {
   ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {},
                       KernelPass pass = KernelPass::forward);
 
+  /// Pinned, else the heuristic's, which goes by what one sequence is and not by how many there are.
+  ConfigChoice fixed(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
+
   /// Whether some kernel computes the pass. Of dK and dV together none does at wide head dims; none does where one is pinned
   /// that computes a part of it, nor of pass dq_convert: conversion_of().
   bool has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const;

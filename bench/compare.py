@@ -30,6 +30,7 @@ def arguments():
     p.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
     p.add_argument("--config", action="append", default=[], help="pins the kernels of the pass that it names: timed as \"fa2 CONFIG\" in "
                    "the same rounds; repeatable")
+    p.add_argument("--bitwise", action="store_true", help="with --backward: also times Determinism::bitwise, in the same rounds")
     p.add_argument("--head-dim", type=ints, default=[64, 128, 256])
     p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
@@ -306,6 +307,8 @@ def main():
     libraries = {"fa2": library}
     if a.beside:
         libraries["beside"] = binding.Library(a.beside, a.tune, a.tune_budget_ms)
+    if a.bitwise:
+        libraries["bitwise"] = binding.Library(a.library, a.tune, a.tune_budget_ms, bitwise=True)
     for config in a.config:
         libraries["fa2 " + config] = binding.Library(a.library, a.tune, a.tune_budget_ms, config=config)
     facts, rng, rows = machine_facts(library, a), random.Random(1), []

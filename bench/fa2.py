@@ -4,7 +4,7 @@ import json
 
 F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
-DQ, DK, DV = 1, 2, 4
+DQ, DK, DV, BITWISE = 1, 2, 4, 256
 
 
 class Problem(C.Structure):
@@ -49,7 +49,8 @@ class Library:
 
     TUNE = {"off": 1, "stored": 2, "search": 3}
 
-    def __init__(self, path, tune="off", tune_budget_ms=0, cache_dir=None, config=None):
+    def __init__(self, path, tune="off", tune_budget_ms=0, cache_dir=None, config=None, bitwise=False):
+        self.bitwise = bitwise
         self.lib = C.CDLL(path)
         self.lib.fa2_last_error.restype = self.lib.fa2_version.restype = C.c_char_p
         self.version = self.lib.fa2_version().decode()
@@ -123,7 +124,7 @@ class Library:
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant), C.c_void_p(), C.c_size_t()
-        which = sum(flag for flag, gradient in zip((DQ, DK, DV), gradients) if gradient is not None)
+        which = BITWISE * self.bitwise + sum(flag for flag, gradient in zip((DQ, DK, DV), gradients) if gradient is not None)
         self.check(self.lib.fa2_backward_plan_create(self.context, C.byref(problem), -1, which, None, C.byref(plan)))
         self.check(self.lib.fa2_backward_plan_workspace_bytes(plan, C.byref(size)))
         workspace = torch.empty(size.value, device="cuda", dtype=torch.uint8)

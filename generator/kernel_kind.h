@@ -37,11 +37,28 @@ struct RenderedConstant {
 enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90 };
 
 /// The values of KernelConfig::pass.
-enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv, d_sinks, dq_dk_dv, dq_convert };
+enum class KernelPass : std::int32_t {
+  forward,
+  delta,
+  dq,
+  dk_dv,
+  dk,
+  dv,
+  d_sinks,
+  dq_dk_dv,
+  dq_convert,
+  ordered_dq_dk_dv
+};
 
 inline constexpr KernelPass kBackwardPasses[] = {
-    KernelPass::delta, KernelPass::dq,      KernelPass::dk_dv,    KernelPass::dk,
-    KernelPass::dv,    KernelPass::d_sinks, KernelPass::dq_dk_dv, KernelPass::dq_convert};
+    KernelPass::delta,    KernelPass::dq,         KernelPass::dk_dv,
+    KernelPass::dk,       KernelPass::dv,         KernelPass::d_sinks,
+    KernelPass::dq_dk_dv, KernelPass::dq_convert, KernelPass::ordered_dq_dk_dv};
+
+/// Whether a kernel adds tiles of keys' shares to dQ, which dq_convert rounds.
+constexpr bool sums_dq(KernelPass pass) {
+  return pass == KernelPass::dq_dk_dv || pass == KernelPass::ordered_dq_dk_dv;
+}
 
 template <>
 inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
@@ -54,6 +71,7 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::d_sinks, "d_sinks"},
     {KernelPass::dq_dk_dv, "dq_dk_dv"},
     {KernelPass::dq_convert, "dq_convert"},
+    {KernelPass::ordered_dq_dk_dv, "ordered_dq_dk_dv"},
 };
 static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 1, "every pass has its word");
 

@@ -5,6 +5,7 @@
 #include <interpreter/text.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -17,6 +18,10 @@ namespace {
 namespace context = boost::context;
 
 constexpr std::uint32_t kWholeWarp = 0xffffffff;
+
+unsigned flag_of(const unsigned* flag) {
+  return std::atomic_ref(*const_cast<unsigned*>(flag)).load(std::memory_order_acquire);
+}
 
 }  // namespace
 
@@ -35,9 +40,11 @@ Block::Block(std::string name, int threads, std::uint32_t shared_bytes, int regi
       warps_(static_cast<std::size_t>(threads / 32)),
       banks_(threads / 32) {}
 
-void Block::run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global) {
+void Block::run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global,
+                BlockSignals& signals) {
   place_ = place;
   global_ = &global;
+  signals_ = &signals;
   failure_ = nullptr;
   clocks_.reset();
   shared_.reset();
@@ -86,11 +93,31 @@ void Block::schedule() {
     if (resume_ready_threads(order)) continue;
     const auto is_done = [](const Thread& thread) { return thread.state == State::done; };
     if (std::all_of(threads_.begin(), threads_.end(), is_done)) return finish();
-    std::string broken;
-    Site site;
-    if (!copies_.land_next(broken, site)) report_deadlock();
-    if (!broken.empty()) fault(site, broken);
+    if (!let_others_act()) report_deadlock();
   }
+}
+
+bool Block::let_others_act() {
+  const std::uint64_t seen = signals_->count();
+  if (wake_for_flags()) return true;
+  std::string broken;
+  Site site;
+  if (copies_.land_next(broken, site)) {
+    if (!broken.empty()) fault(site, broken);
+    return true;
+  }
+  const auto awaits_flag = [](const Thread& thread) { return thread.state == State::at_flag; };
+  return std::any_of(threads_.begin(), threads_.end(), awaits_flag) && signals_->wait(seen);
+}
+
+bool Block::wake_for_flags() {
+  bool any = false;
+  for (Thread& thread : threads_) {
+    if (thread.state != State::at_flag || flag_of(thread.flag) != thread.waits_for) continue;
+    thread.state = State::ready;
+    any = true;
+  }
+  return any;
 }
 
 void Block::finish() {
@@ -221,6 +248,20 @@ void Block::fence_proxy_async() {
   clocks_.fence_proxy(current_);
 }
 
+void Block::store_flag(unsigned* flag, unsigned value, Site site) {
+  if (options_.checks) require(global_->check_store(flag, 4, 4), site);
+  global_->note_store(flag, 4);
+  std::atomic_ref(*flag).store(value, std::memory_order_release);
+  signals_->signal();
+}
+
+void Block::await_flag(const unsigned* flag, unsigned value, Site site) {
+  if (options_.checks) require(global_->check_load(flag, 4, 4), site);
+  if (flag_of(flag) == value) return;
+  current().flag = flag;
+  wait(State::at_flag, value, site);
+}
+
 void Block::count_banks(const unsigned* addresses, int count, int bytes, Site site) {
   if (options_.checks) banks_.count(addresses, count, bytes, site);
 }
@@ -247,6 +288,9 @@ std::string Block::doing_of(int thread) const {
                          barriers_[it.waits_for].arrived, barriers_[it.waits_for].expected);
     case State::at_mbarrier:
       return fmt::format("waits at {} for {}", where, mbarriers_.describe(it.waits_for));
+    case State::at_flag:
+      return fmt::format("waits at {} for a flag of another block to become {}, it is {}", where,
+                         it.waits_for, flag_of(it.flag));
     case State::for_registers:
       return fmt::format("waits at {} in {}", where, registers_.describe(thread / 32));
     case State::done:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <interpreter/bank_conflicts.h>
+#include <interpreter/block_signals.h>
 #include <interpreter/bulk_copies.h>
 #include <interpreter/clocks.h>
 #include <interpreter/global_memory.h>
@@ -38,7 +39,8 @@ class Block final : public Machine {
   Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options);
 
   /// Runs one block to its end. @throws KernelFault; the block can be used again.
-  void run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global);
+  void run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global,
+           BlockSignals& signals);
 
   const BankCounts& banks() const { return banks_.counts(); }
 
@@ -82,9 +84,11 @@ class Block final : public Machine {
   unsigned atomic_inc(unsigned* address, unsigned limit, Site site) override;
   float atomic_add(float* address, float value, Site site) override;
   void atomic_add_v4(float* address, const float* values, Site site) override;
+  void store_flag(unsigned* flag, unsigned value, Site site) override;
+  void await_flag(const unsigned* flag, unsigned value, Site site) override;
 
  private:
-  enum class State : std::uint8_t { ready, in_warp, at_barrier, at_mbarrier, for_registers, done };
+  enum class State : std::uint8_t { ready, in_warp, at_barrier, at_mbarrier, at_flag, for_registers, done };
 
   struct Copy {
     unsigned to;
@@ -98,7 +102,8 @@ class Block final : public Machine {
     boost::context::fiber fiber;      ///< resumes the thread
     boost::context::fiber scheduler;  ///< resumes who resumed the thread
     State state = State::ready;
-    unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address
+    unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address, the flag's value
+    const unsigned* flag = nullptr;
     Site waits_at;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;  ///< oldest first
@@ -126,6 +131,9 @@ class Block final : public Machine {
   void schedule();
   /// All threads have ended: nothing may be in flight.
   void finish();
+  /// Nobody can go on: a flag or a copy may have come, or another block has to do something. False: nothing will happen.
+  bool let_others_act();
+  bool wake_for_flags();
   bool resume_ready_threads(const std::vector<int>& warp_order);
   void wait(State state, unsigned waits_for, Site site);
   void wake(int thread) { threads_[static_cast<std::size_t>(thread)].state = State::ready; }
@@ -158,6 +166,7 @@ class Block final : public Machine {
   std::vector<Warp> warps_;
   Barrier barriers_[kBarriers];
   GlobalMemory* global_ = nullptr;
+  BlockSignals* signals_ = nullptr;
   BlockPlace place_;
   int current_ = 0;
   std::exception_ptr failure_;

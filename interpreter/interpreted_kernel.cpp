@@ -5,6 +5,7 @@
 #include <generator/arch.h>
 #include <interpreter/block.h>
 #include <interpreter/block_observer.h>
+#include <interpreter/block_signals.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
@@ -82,7 +83,9 @@ class InterpretedKernel final : public Kernel {
     std::vector<std::unique_ptr<Block>> idle;
     const BlockObserver* const observer = ScopedBlockObserver::current();
     std::size_t done = 0;
-    for_each_index(shape.grid, usable_cores(), [&](std::size_t index) {
+    const int cores = usable_cores();
+    BlockSignals signals(shape.grid, std::min<std::size_t>(shape.grid, static_cast<std::size_t>(cores)));
+    for_each_index(shape.grid, cores, [&](std::size_t index) {
       std::unique_ptr<Block> block;
       {
         const std::lock_guard lock(mutex);
@@ -93,7 +96,7 @@ class InterpretedKernel final : public Kernel {
       }
       if (!block) block = std::make_unique<Block>(name_, threads_, shared_bytes_, registers_, options_);
       attach_(block.get());
-      block->run(entry_, params, {static_cast<unsigned>(index), shape.cluster}, global);
+      run_block(*block, {static_cast<unsigned>(index), shape.cluster}, params, global, signals);
       const std::lock_guard lock(mutex);
       idle.push_back(std::move(block));
       ++done;
@@ -109,6 +112,18 @@ class InterpretedKernel final : public Kernel {
   }
 
  private:
+  void run_block(Block& block, const BlockPlace& place, const void* params, GlobalMemory& global,
+           BlockSignals& signals) const {
+    signals.block_begins();
+    try {
+      block.run(entry_, params, place, global, signals);
+    } catch (...) {
+      signals.give_up();
+      throw;
+    }
+    signals.block_ends();
+  }
+
   void report(const BankCounts& banks) const {
     for (const auto& [site, count] : banks) {
       if (count.wavefronts == count.least) continue;

@@ -109,6 +109,10 @@ class Machine {
   virtual float atomic_add(float* address, float value, Site site) = 0;
   virtual void atomic_add_v4(float* address, const float* values, Site site) = 0;
 
+  /// A word of global memory: store-release, and waiting until a load-acquire reads `value`.
+  virtual void store_flag(unsigned* flag, unsigned value, Site site) = 0;
+  virtual void await_flag(const unsigned* flag, unsigned value, Site site) = 0;
+
  protected:
   ~Machine() = default;
 };

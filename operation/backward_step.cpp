@@ -16,8 +16,7 @@ namespace fa2 {
 namespace {
 
 bool owns_keys(KernelPass pass) {
-  return pass == KernelPass::dk_dv || pass == KernelPass::dk || pass == KernelPass::dv ||
-         pass == KernelPass::dq_dk_dv;
+  return pass == KernelPass::dk_dv || pass == KernelPass::dk || pass == KernelPass::dv || sums_dq(pass);
 }
 
 /// Key/value heads whose tiles are interleaved: those whose queries, dO and sums of dQ stay in L2 while all their tiles go
@@ -104,7 +103,7 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
 
 Access access_of_scratch(KernelPass pass) {
   if (pass == KernelPass::delta) return Access::write;
-  return pass == KernelPass::dq_dk_dv ? Access::read_write : Access::read;
+  return sums_dq(pass) ? Access::read_write : Access::read;
 }
 
 /// A head's sum is one block's.
@@ -126,7 +125,7 @@ std::int64_t BackwardScratch::statistics(const AttentionProblem& p) const {
 
 std::size_t BackwardScratch::bytes(const AttentionProblem& p) const {
   const std::int64_t count = statistics(p), sums = p.batch * p.heads_q * statistic_rows * sum_cols;
-  return whole_part(static_cast<std::size_t>(4 * (count + (sum_cols > 0 ? count + sums : 0))));
+  return whole_part(static_cast<std::size_t>(4 * (count + (sum_cols > 0 ? 2 * count + sums : 0))));
 }
 
 BackwardScratch scratch_for(const AttentionProblem& p) {

@@ -13,13 +13,13 @@
 
 namespace fa2 {
 
-/// What the steps of a plan share: delta, and if dQ is summed over tiles of keys, exponents' offsets and these sums
-/// (BackwardParams::delta).
+/// What the steps of a plan share: delta, and if dQ is summed over tiles of keys, exponents' offsets, turns and these
+/// sums (BackwardParams::delta).
 struct BackwardScratch {
   std::int64_t statistic_rows;  ///< of a head
   std::int64_t sum_cols;        ///< floats a row of the sums; 0: there are none
 
-  /// Floats of delta, and of the offsets: a whole part of a workspace.
+  /// Words of delta, of the offsets and of the turns each: a whole part of a workspace.
   std::int64_t statistics(const AttentionProblem& problem) const;
   /// A multiple of kWorkspaceAlignment.
   std::size_t bytes(const AttentionProblem& problem) const;

@@ -58,11 +58,11 @@ void GpuTrial::make_steps(Candidate& candidate) {
     candidate.step = forward_step(p, config, load(config), device_.sm_count, counters_);
     return;
   }
-  const bool sums_dq = pass_of(config) == KernelPass::dq_dk_dv;
-  const BackwardScratch scratch = sums_dq ? scratch_for(p, config) : scratch_for(p);
+  const bool sums = sums_dq(pass_of(config));
+  const BackwardScratch scratch = sums ? scratch_for(p, config) : scratch_for(p);
   candidate.step = backward_step(p, config, load(config), scratch);
   candidate.before = backward_step(p, delta_config_, delta_, scratch);
-  if (!sums_dq) return;
+  if (!sums) return;
   const KernelConfig conversion = conversion_of(config).config;
   candidate.after = backward_step(p, conversion, load(conversion), scratch);
 }

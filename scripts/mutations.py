@@ -66,6 +66,7 @@ SCORE_GRADIENT = "attention/score_gradient.cuh"
 BACKWARD90 = "attention/backward_sm90.cuh"
 BACKWARD_MAINLOOP90 = "attention/backward_mainloop_sm90.cuh"
 BACKWARD_PIPELINE90 = "attention/backward_pipeline_sm90.cuh"
+BACKWARD_TURNS90 = "attention/backward_turns_sm90.cuh"
 BACKWARD_PRODUCER90 = "attention/backward_producer_sm90.cuh"
 QUERY_GRADIENT90 = "attention/backward_query_gradient_sm90.cuh"
 CONVERT = "attention/backward_convert.cuh"
@@ -351,7 +352,7 @@ MUTATIONS = [
     # The backward on wgmma: the sums of dQ.
     backward90(QUERY_GRADIENT90, "dQ, transposed: keys of one warpgroup beside dS of both",
                "wgmma_tt<Element>(dq[m], shared.keys(tile)", "wgmma_tt<Element>(dq[m], shared.keys(0)"),
-    backward90(BACKWARD_MAINLOOP90, "dQ of the last step forgotten", "      dq.finish(at.place.before(), at.last_tile);\n    }\n", "    }\n"),
+    backward90(BACKWARD_MAINLOOP90, "dQ of the last step forgotten", "    dq.finish(at.place.before(), at.last_tile);\n  }\n\n private:", "  }\n\n private:"),
     backward90(BACKWARD_MAINLOOP90, "dQ added to the tile after its own",
                "    at.last_tile = sum_tile_of(params, work, at.step);\n    at.step.advance(work);\n",
                "    at.step.advance(work);\n    at.last_tile = sum_tile_of(params, work, at.step);\n"),
@@ -372,4 +373,10 @@ MUTATIONS = [
                "  if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n"),
     backward90(BACKWARD90, "dK, on wgmma, without the scale", "mainloop.dk, scale, params.dk", "mainloop.dk, 1.0f, params.dk"),
     backward90(HEAD_ROWS, "delta of a head as if nothing filled up its last tile", "params.statistic_rows +", "params.attention.seqlen_q +"),
+    # The backward on wgmma: turns at dQ.
+    backward90(BACKWARD_TURNS90, "the turn kept", "(flag, key_tile + 1)", "(flag, key_tile)"),
+    backward90(BACKWARD_TURNS90, "a turn awaited that no tile of keys before passes on", "step.n < end)", "step.n <= end)"),
+    backward90(BACKWARD_TURNS90, "a turn passed on that has not ended", "      barriers.await_end();\n", ""),
+    backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.begin();", "static_cast<void>(warpgroup);"),
+    backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
 ]

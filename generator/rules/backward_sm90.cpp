@@ -25,6 +25,10 @@ bool splits_gradients(const KernelConfig& config) {
   return config.tile_m == 8 * config.warps;
 }
 
+bool orders_sums(const KernelConfig& config) {
+  return pass_of(config) == KernelPass::ordered_dq_dk_dv;
+}
+
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
   const int score_places = c.pingpong + 2;
@@ -124,6 +128,7 @@ std::vector<RenderedConstant> constants(const KernelSpec& spec) {
   return {{"packed_heads", 1},
           {"computes_ds", 1},
           {"sums_dq", 1},
+          {"orders_sums", orders_sums(spec.config)},
           {"splits_gradients", splits_gradients(spec.config)},
           {"producer_registers", shares.producer},
           {"consumer_registers", shares.consumer}};
@@ -146,6 +151,35 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma
                                  {"ctas_per_sm", 1, 1},     {"pingpong", 0, 1}};
 constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
 
+/// A kind of pass dq_dk_dv, or the one that takes turns at dQ.
+constexpr KernelKind summing_kind(KernelPass pass, const char* name, decltype(KernelKind::configs) all) {
+  return {
+      .mainloop = 90,
+      .pass = pass,
+      .name = name,
+      .main = "attention_backward_sm90.cu",
+      .entry = "fa2_backward",
+      .params = KernelParams::backward_sm90,
+      .section_bytes = 16 << 20,
+      .tunables = kTunables,
+      .default_config = {.mainloop = 90,
+                         .pass = static_cast<std::int32_t>(pass),
+                         .tile_m = 128,
+                         .tile_n = 64,
+                         .warps = 8,
+                         .stages = 2},
+      .runs_on = wgmma_rules::runs_on,
+      .check = check,
+      .check_registers = check_registers,
+      .threads = wgmma_rules::threads,
+      .shared_bytes = shared_bytes,
+      .estimated_registers = estimated_registers,
+      .configs = all,
+      .constants = constants,
+      .wgmma_shapes = wgmma_shapes,
+  };
+}
+
 }  // namespace
 
 namespace backward_sm90 {
@@ -164,31 +198,12 @@ KernelConfig convert_config(const KernelConfig& summing) {
 
 }  // namespace backward_sm90
 
-constexpr KernelKind kBackwardSm90 = {
-    .mainloop = 90,
-    .pass = KernelPass::dq_dk_dv,
-    .name = "backward_sm90",
-    .main = "attention_backward_sm90.cu",
-    .entry = "fa2_backward",
-    .params = KernelParams::backward_sm90,
-    .section_bytes = 16 << 20,
-    .tunables = kTunables,
-    .default_config = {.mainloop = 90,
-                       .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
-                       .tile_m = 128,
-                       .tile_n = 64,
-                       .warps = 8,
-                       .stages = 2},
-    .runs_on = wgmma_rules::runs_on,
-    .check = check,
-    .check_registers = check_registers,
-    .threads = wgmma_rules::threads,
-    .shared_bytes = shared_bytes,
-    .estimated_registers = estimated_registers,
-    .configs = configs,
-    .constants = constants,
-    .wgmma_shapes = wgmma_shapes,
-};
+constexpr KernelKind kBackwardSm90 = summing_kind(KernelPass::dq_dk_dv, "backward_sm90", configs);
+
+/// Not searched: what is fastest depends on the batch, whose other entries must not change an entry's bits.
+constexpr KernelKind kOrderedBackwardSm90 = summing_kind(
+    KernelPass::ordered_dq_dk_dv, "ordered_backward_sm90",
+    [](const AttentionTraits&, const Arch&) { return std::vector{kOrderedBackwardSm90.default_config}; });
 
 constexpr KernelKind kBackwardConvert = {
     .mainloop = 90,

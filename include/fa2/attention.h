@@ -256,7 +256,8 @@ class FA2_API Context {
                   const PlanOptions& options = {});
 
   /// The same of a backward: a search, and a record, for each kernel of its plan that has more than one configuration, in the
-  /// order of their launches. Each takes a budget of its own.
+  /// order of their launches. Each takes a budget of its own. @throws InvalidRequest of bitwise gradients, which follow no
+  /// measurement.
   std::vector<TuneReport> tune_backward(const AttentionProblem& problem, int device,
                                         const Gradients& gradients, TuneScope scope = TuneScope::likely,
                                         const PlanOptions& options = {});

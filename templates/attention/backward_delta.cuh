@@ -39,14 +39,17 @@ FA2_DEVICE float dot_of_rows(const u16* a, const u16* b) {
   return sum;
 }
 
-/// Zeros where the dQ of rows [first_row, end_row) of a head will be summed.
+/// Zeros where the dQ of rows [first_row, end_row) of a head will be summed, and in the turns at it.
 template <class Config>
 FA2_DEVICE void clear_sums(const BackwardParams& params, i64 head, int first_row, int end_row) {
   constexpr int kCols = sum_cols<(Config::head_dim + 15) / 16 * 16>;
-  float* const sums =
-      params.delta + 2 * params.statistic_count + (head * params.statistic_rows + first_row) * kCols;
+  const i64 row = head * params.statistic_rows + first_row;
+  float* const turns = params.delta + 2 * params.statistic_count;
+  float* const sums = turns + params.statistic_count;
   for (int i = 4 * ptx::thread_index(); i < (end_row - first_row) * kCols; i += 4 * Config::warps * 32)
-    ptx::st_global_v4(sums + i, ptx::Vector16{});
+    ptx::st_global_v4(sums + row * kCols + i, ptx::Vector16{});
+  for (int i = ptx::thread_index(); i < end_row - first_row; i += Config::warps * 32)
+    ptx::st_global_f32(turns + row + i, 0.0f);
 }
 
 /// A block's rows are Config::tile_m of one head. Rows that fill up the last tile of a sum have P = 0.

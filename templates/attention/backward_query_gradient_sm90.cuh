@@ -1,8 +1,8 @@
 // A warpgroup's share of dQ, of what all keys of the block add to it: main loop 90.
 #pragma once
 
-#include "attention/backward_pipeline_sm90.cuh"
 #include "attention/backward_sums.cuh"
+#include "attention/backward_turns_sm90.cuh"
 #include "attention/score_mod.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/stmatrix.cuh"
@@ -47,14 +47,16 @@ struct QueryGradient {
     FA2_UNROLL
     for (int m = 0; m < Sums::m_tiles; ++m) hold(dq[m]);
     release(shared.scores_empty(at.index));
+    if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.begin();
     FA2_UNROLL
     for (int m = 0; m < Sums::m_tiles; ++m) {
-      if (Sums::transposed && first_row(m) + warp * 16 >= Layout::padded_dim) return;
+      if (Sums::transposed && first_row(m) + warp * 16 >= Layout::padded_dim) break;
       float* const to = Sums::address(params, tile, warpgroup, m);
       for_each_four(dq[m], [&](const float(&value)[4], int j) {
         ptx::red_add_global_v4_f32(to + j * Sums::stride, value);
       });
     }
+    if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.end();
   }
 
  private:
@@ -77,13 +79,6 @@ template <class Config>
 FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const KeyWork<Config>& work,
                                          const QueryStep& step) {
   return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
-}
-
-/// Where the sums of a step's queries are.
-template <class Config>
-FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& work, const QueryStep& step) {
-  const int head = work.shape().q_entry * params.attention.heads_q + step.head;
-  return head * QueryGradient<Config>::Sums::tiles(params.statistic_rows) + step.n;
 }
 
 }  // namespace fa2

@@ -72,7 +72,10 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();
-    if (ptx::warp_index() == 0) BackwardProducer<Config>{params, shared, work}.run();
+    const int warp = ptx::warp_index();
+    if (warp == 0) BackwardProducer<Config>{params, shared, work}.run();
+    if (Config::orders_sums && (warp == 1 || warp == 2))
+      TurnKeeper<Config>{params.backward, work, warp - 1}.run();
   } else {
     ptx::setmaxnreg_inc<Config::consumer_registers>();
     compute_key_gradients<Config>(params, shared, work, warpgroup - 1);

@@ -29,7 +29,7 @@ struct QuerySums {
 
   /// This thread's share of an m-tile of a warpgroup's.
   FA2_DEVICE static float* address(const BackwardParams& params, i64 tile, int warpgroup, int m) {
-    float* const sums = params.delta + 2 * params.statistic_count;
+    float* const sums = params.delta + 3 * params.statistic_count;
     return sums + ((tile * warpgroups + warpgroup) * m_tiles + m) * floats_of_m_tile +
            ptx::thread_index() % 128 * 4;
   }

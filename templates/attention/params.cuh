@@ -96,8 +96,8 @@ struct BackwardParams {
   Strides dv_strides;
   float* delta;        ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
   int statistic_rows;  ///< that a head has: its queries, and where dQ is summed what fills up their last tile
-  /// 0, or dQ is summed over tiles of keys, and after delta come so many exponent_offset() of LSE, shaped like it, and the
-  /// sums: float32 tiles of queries, as they lie in registers (backward_sums.cuh).
+  /// 0, or dQ is summed over tiles of keys, and after delta come, as many each, exponent_offset() of LSE and turns
+  /// (backward_turns_sm90.cuh), and the sums: float32 tiles of queries, as they lie in registers (backward_sums.cuh).
   long long statistic_count;
   int k_tiles;        ///< ceil(seqlen_k / tile_m) of the kernel whose rows are keys
   int kv_head_count;  ///< batch * heads_kv

@@ -31,5 +31,13 @@ TEST_CASE("deadlocks: who waits where, and how many have come") {
        {"48 of 64 threads (thread 0 the first): waits in bar.sync 0 at body:3 (48 of 64",
         "16 of 64 threads (thread 32 the first): waits in shfl.sync.bfly at body:2"},
        64},
+      {"flags that no block writes",
+       "await_global_u32((const u32*)p.input, mended ? 0x03020100 : 7);",
+       {"32 of 32 threads (thread 0 the first): waits at body:1 for a flag of another block to become 7, it "
+        "is "
+        "50462976"},
+       32,
+       1024,
+       5},
   });
 }

@@ -187,7 +187,7 @@ TEST_CASE("backward on wgmma: scratch is delta, offsets and float32 sums of whol
       CHECK(scratch.statistics(p) >= rows);
       CHECK(scratch.statistics(p) < rows + kWorkspaceAlignment / 4);
       const std::size_t bytes = scratch.bytes(p);
-      CHECK(bytes == static_cast<std::size_t>(4 * (2 * scratch.statistics(p) + rows * scratch.sum_cols)));
+      CHECK(bytes == static_cast<std::size_t>(4 * (3 * scratch.statistics(p) + rows * scratch.sum_cols)));
       CHECK(bytes % kWorkspaceAlignment == 0);
       const std::int64_t dq = 4 * p.batch * p.heads_q * p.seqlen_q * head_dim;
       if (head_dim >= 64) CHECK(static_cast<std::int64_t>(bytes) <= 2 * dq + 8 * scratch.statistics(p));

@@ -108,7 +108,8 @@ TEST_CASE("candidates of a pass: its kernels alone, the heuristic's choice first
       for (const KernelConfig& config : valid) CHECK(std::ranges::count(all, config) == 1);
       CHECK(search_candidates(p, arch, TuneScope::likely, pass).size() ==
             std::min<std::size_t>(24, all.size()));
-      CHECK(can_be_tuned(traits_of(p), arch, pass) == (pass != KernelPass::delta));
+      const bool has_one = pass == KernelPass::delta || pass == KernelPass::ordered_dq_dk_dv;
+      CHECK(can_be_tuned(traits_of(p), arch, pass) == !has_one);
     }
     CHECK(can_be_tuned(traits_of(p), arch, KernelPass::forward));
   }

@@ -182,8 +182,8 @@ TEST_CASE("cli backward: explain shows every kernel of the plan") {
   for (std::size_t i = 0; i < 3; ++i) CHECK(planned.at("kernels")[i].at("key") == kernels[i].at("key"));
 
   const std::string bitwise = fa2.run(explain + " --determinism bitwise").out;
-  CHECK(bitwise.find("2 of 3: backward_queries_sm80\n") != std::string::npos);
-  CHECK(bitwise.find("3 of 3: backward_keys_sm80\n") != std::string::npos);
+  CHECK(bitwise.find("2 of 3: ordered_backward_sm90\n") != std::string::npos);
+  CHECK(bitwise.find("bitwise gradients follow no measurement") != std::string::npos);
   CHECK(fa2.run("explain --determinism bitwise --head-dim 16").says("--determinism requires --backward"));
 
   const Result missing = fa2.run("explain --backward --arch sm_80 --head-dim 16", "FA2_JIT=off");

@@ -67,13 +67,13 @@ TEST_CASE("kernel kinds: a main loop that is none is an error that names those t
 }
 
 TEST_CASE("kernel kinds: a pass that a main loop does not have is an error that names those it has") {
-  CHECK(find_kind({.mainloop = 90, .pass = 9}) == nullptr);
+  CHECK(find_kind({.mainloop = 90, .pass = 99}) == nullptr);
   try {
-    kind_of({.mainloop = 80, .pass = 9});
-    FAIL("there is a pass 9");
+    kind_of({.mainloop = 80, .pass = 99});
+    FAIL("there is a pass 99");
   } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
-    CHECK(to_string(error.violations()[0]) == "pass = 9, must be 0, 1, 2, 3, 4, 5 or 6 with main loop 80");
+    CHECK(to_string(error.violations()[0]) == "pass = 99, must be 0, 1, 2, 3, 4, 5 or 6 with main loop 80");
   }
 }
 
@@ -105,8 +105,8 @@ TEST_CASE("kernel kinds: each field has its range, and what a kind does not know
           CHECK(broken_with(*kind, field, value).find(name + " = " + std::to_string(value) + range) == 0);
       } else {
         const std::string rule = " with main loop " + std::to_string(kind->mainloop);
-        CHECK(broken_with(*kind, field, 9).find(name + " = 9, must be ") == 0);
-        CHECK(broken_with(*kind, field, 9).find(rule) != std::string::npos);
+        CHECK(broken_with(*kind, field, 99).find(name + " = 99, must be ") == 0);
+        CHECK(broken_with(*kind, field, 99).find(rule) != std::string::npos);
       }
     }
   }

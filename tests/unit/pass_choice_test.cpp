@@ -113,6 +113,25 @@ TEST_CASE("a pass follows records of its own: exact, nearest, another device, he
   }
 }
 
+TEST_CASE("what must not depend on the batch follows no record") {
+  const ChoiceSettings settings;
+  TuningStore store("");
+  const ConfigChooser chooser(settings, store);
+  for (const KernelPass pass : passes()) {
+    store.add(record("Some GPU", some_problem(), pass));
+    const ConfigChoice choice = chooser.fixed(some_problem(), some_gpu(), pass);
+    CHECK(choice.origin == ConfigOrigin::heuristic);
+    CHECK(choice.config == guess(pass));
+    CHECK(has(choice.reason, "bitwise gradients follow no measurement"));
+    PlannedProblem other = some_problem();
+    other.batch = 77, other.heads_q = other.heads_kv = 3, other.seqlen_q = 20, other.seqlen_k = 50'000;
+    CHECK(chooser.fixed(other.normalized(), some_gpu(), pass).config == choice.config);
+  }
+  const ChoiceSettings pinning{.pinned = another(KernelPass::dq), .pinned_by = "FA2_CONFIG"};
+  const ConfigChooser pinned(pinning, store);
+  CHECK(pinned.fixed(some_problem(), some_gpu(), KernelPass::dq).config == another(KernelPass::dq));
+}
+
 TEST_CASE("a pass is searched once for its bucket, forward and backward apart") {
   const ChoiceSettings settings;
   TuningStore store("");

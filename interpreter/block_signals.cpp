@@ -1,0 +1,57 @@
+// A count of flags under a mutex, which also orders what blocks did before them.
+#include <interpreter/block_signals.h>
+
+namespace fa2::interpreter {
+
+void BlockSignals::block_begins() {
+  const std::lock_guard lock(mutex_);
+  ++begun_;
+  ++running_;
+}
+
+void BlockSignals::block_ends() {
+  {
+    const std::lock_guard lock(mutex_);
+    --running_;
+  }
+  changed_.notify_all();
+}
+
+void BlockSignals::give_up() {
+  {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+  }
+  changed_.notify_all();
+}
+
+std::uint64_t BlockSignals::count() const {
+  const std::lock_guard lock(mutex_);
+  return count_;
+}
+
+void BlockSignals::signal() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    waiting_ = 0;  // whoever waits looks again
+  }
+  changed_.notify_all();
+}
+
+bool BlockSignals::is_hopeless() const {
+  const bool none_can_begin = begun_ == blocks_ || running_ == at_once_;
+  return failed_ || (waiting_ == running_ && none_can_begin);
+}
+
+bool BlockSignals::wait(std::uint64_t seen) {
+  std::unique_lock lock(mutex_);
+  if (count_ != seen) return true;
+  ++waiting_;
+  if (is_hopeless()) changed_.notify_all();
+  changed_.wait(lock, [&] { return count_ != seen || is_hopeless(); });
+  if (count_ != seen) return true;  // signal() no longer counts this block
+  return false;
+}
+
+}  // namespace fa2::interpreter
