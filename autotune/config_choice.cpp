@@ -21,9 +21,9 @@ std::size_t timed(const TuneReport& report) {
       std::ranges::count_if(report.candidates, [](const TuneCandidate& c) { return c.samples > 0; }));
 }
 
-/// Whether the report says anything that the heuristic did not.
+/// Whether the report says which is best: of several that were timed, or the one that could be, with time left for others.
 bool compares(const TuneReport& report) {
-  return timed(report) >= std::min<std::size_t>(2, report.candidates.size());
+  return timed(report) >= (report.budget_spent ? std::min<std::size_t>(2, report.candidates.size()) : 1);
 }
 
 std::string utc_now() {

@@ -152,7 +152,8 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile}, {"tile_n", 16, wgmma
 constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 4, 16}};
 
 /// A kind of pass dq_dk_dv, or the one that takes turns at dQ.
-constexpr KernelKind summing_kind(KernelPass pass, const char* name, decltype(KernelKind::configs) all) {
+constexpr KernelKind summing_kind(KernelPass pass, const char* name, int section_mb,
+                                  decltype(KernelKind::configs) all) {
   return {
       .mainloop = 90,
       .pass = pass,
@@ -160,7 +161,7 @@ constexpr KernelKind summing_kind(KernelPass pass, const char* name, decltype(Ke
       .main = "attention_backward_sm90.cu",
       .entry = "fa2_backward",
       .params = KernelParams::backward_sm90,
-      .section_bytes = 16 << 20,
+      .section_bytes = section_mb << 20,
       .tunables = kTunables,
       .default_config = {.mainloop = 90,
                          .pass = static_cast<std::int32_t>(pass),
@@ -198,11 +199,12 @@ KernelConfig convert_config(const KernelConfig& summing) {
 
 }  // namespace backward_sm90
 
-constexpr KernelKind kBackwardSm90 = summing_kind(KernelPass::dq_dk_dv, "backward_sm90", configs);
+constexpr KernelKind kBackwardSm90 = summing_kind(KernelPass::dq_dk_dv, "backward_sm90", 16, configs);
 
-/// Not searched: what is fastest depends on the batch, whose other entries must not change an entry's bits.
+/// Not searched: what is fastest depends on the batch, whose other entries must not change an entry's bits. Of more heads,
+/// fewer tiles of one are there at once, to wait for one another.
 constexpr KernelKind kOrderedBackwardSm90 = summing_kind(
-    KernelPass::ordered_dq_dk_dv, "ordered_backward_sm90",
+    KernelPass::ordered_dq_dk_dv, "ordered_backward_sm90", 128,
     [](const AttentionTraits&, const Arch&) { return std::vector{kOrderedBackwardSm90.default_config}; });
 
 constexpr KernelKind kBackwardConvert = {

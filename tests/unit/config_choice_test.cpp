@@ -269,6 +269,7 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
     ++searches;
     TuneReport report = found(problem);
     report.candidates[1].samples = 0;
+    report.budget_spent = true;
     return report;
   };
   PlannedProblem other = some_problem();
@@ -280,6 +281,23 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
   }
   CHECK(searches == 2);
   CHECK(store.records().empty());
+}
+
+TEST_CASE("a search in which one configuration alone works is recorded: there is none to compare it with") {
+  ChoiceSettings settings;
+  TuningStore store("");
+  ConfigChooser chooser(settings, store);
+  int searches = 0;
+  const Search times_one = [&](const PlannedProblem& problem) {
+    ++searches;
+    TuneReport report = found(problem);
+    report.candidates[1].samples = 0;
+    report.candidates[1].dropped = "failed: spills";
+    return report;
+  };
+  CHECK(chooser.choose(some_problem(), some_gpu(), times_one).origin == ConfigOrigin::tuned_now);
+  CHECK(chooser.choose(some_problem(), some_gpu(), times_one).origin == ConfigOrigin::tuned_exact);
+  CHECK(searches == 1);
 }
 
 TEST_CASE("threads that meet a new bucket at once search once") {
