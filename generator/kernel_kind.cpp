@@ -12,9 +12,9 @@
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {&kForwardSm80,  &kForwardSm90,    &kBackwardDelta, &kBackwardQueries,
-                                        &kBackwardKeys, &kBackwardDk,     &kBackwardDv,    &kBackwardSinks,
-                                        &kBackwardSm90, &kBackwardConvert, &kOrderedBackwardSm90};
+constexpr const KernelKind* kKinds[] = {
+    &kForwardSm80, &kForwardSm90,   &kBackwardDelta, &kBackwardQueries, &kBackwardKeys,       &kBackwardDk,
+    &kBackwardDv,  &kBackwardSinks, &kBackwardSm90,  &kBackwardConvert, &kOrderedBackwardSm90};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>
