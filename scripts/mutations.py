@@ -376,7 +376,6 @@ MUTATIONS = [
     # The backward on wgmma: turns at dQ.
     backward90(BACKWARD_TURNS90, "the turn kept", "(flag, key_tile + 1)", "(flag, key_tile)"),
     backward90(BACKWARD_TURNS90, "a turn awaited that no tile of keys before passes on", "step.n < end)", "step.n <= end)"),
-    backward90(BACKWARD_TURNS90, "a turn passed on that has not ended", "      barriers.await_end();\n", ""),
     backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.begin();", "static_cast<void>(warpgroup);"),
     backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
 ]
