@@ -16,6 +16,7 @@ struct Tiles {
 
 constexpr Tiles kSmall[] = {{64, 64, 4, 2}, {64, 32, 4, 2}, {64, 32, 4, 1}, {64, 16, 4, 1}};
 constexpr Tiles kLarge[] = {{128, 64, 8, 2}, {128, 32, 8, 2}};
+constexpr Tiles kSumming[] = {{128, 64, 8, 2}, {128, 64, 8, 1}, {64, 64, 4, 1}, {64, 32, 4, 1}};
 
 KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
   return {.mainloop = 80,
@@ -26,7 +27,7 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
           .stages = tiles.stages};
 }
 
-/// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
+/// Of wgmma: with few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
 KernelConfig fused_config(const PlannedProblem& problem) {
   const bool is_small = problem.head_dim <= 64;
   const bool is_wide = problem.head_dim > 128 || problem.head_dim_v > 128;
@@ -37,12 +38,21 @@ KernelConfig fused_config(const PlannedProblem& problem) {
   return config;
 }
 
+/// On wgmma where that computes the problem.
+std::vector<KernelConfig> summing_configs(const PlannedProblem& problem, const Arch& arch) {
+  const KernelConfig on_wgmma = fused_config(problem);
+  if (!why_rejected(problem, on_wgmma, arch)) return {on_wgmma};
+  std::vector<KernelConfig> configs;
+  for (const Tiles& tiles : kSumming) configs.push_back(config_of(KernelPass::dq_dk_dv, tiles));
+  return configs;
+}
+
 /// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
 /// (docs/kernel-notes.md). A large one is no worse than two that load without a second stage.
 std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
   if (pass == KernelPass::delta || pass == KernelPass::d_sinks)
     return {default_config(80, static_cast<std::int32_t>(pass))};
-  if (pass == KernelPass::dq_dk_dv) return {fused_config(problem)};
+  if (pass == KernelPass::dq_dk_dv) return summing_configs(problem, arch);
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {
