@@ -22,7 +22,7 @@ int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
 
 /// m16 tiles of keys that a warp owns dK and dV of, or one of them.
 int m_tiles(const KernelConfig& c) {
-  return mma_rules::m_tiles(c) * (c.split_gradients == 1 ? 2 : 1);
+  return c.split_gradients == 1 ? c.tile_m / (8 * c.warps) : mma_rules::m_tiles(c);
 }
 
 /// dK and dV beside S and dP, or one of each; dQ takes the registers of scores.
@@ -55,7 +55,7 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   std::vector<KernelConfig> all;
   for (const int tile_m : {64, 128}) {
     for (const int warps : {4, 8}) {
-      for (const int tile_n : {32, 64, 128}) {
+      for (const int tile_n : {32, 48, 64, 128}) {
         for (const int stages : {1, 2}) {
           for (const int split_gradients : {0, 1}) {
             all.push_back({.mainloop = 80,
