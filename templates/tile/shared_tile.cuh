@@ -38,10 +38,10 @@ struct SharedTile {
   SharedAddress base;
 
   FA2_DEVICE static constexpr int page_start(int col) {
-    return is_wide(col) ? col / 64 * 64 : col < kCols / 32 * 32 ? kCols / 64 * 64 : kCols / 32 * 32;
+    return col < kCols / 64 * 64 ? col / 64 * 64 : col < kCols / 32 * 32 ? kCols / 64 * 64 : kCols / 32 * 32;
   }
   FA2_DEVICE static constexpr int page_width(int col) {
-    return is_wide(col) ? 64 : col < kCols / 32 * 32 ? 32 : 16;
+    return col < kCols / 64 * 64 ? 64 : col < kCols / 32 * 32 ? 32 : 16;
   }
 
   /// One past the last column of the pages that are as wide as the one at `col`, a page's first column.
@@ -74,8 +74,6 @@ struct SharedTile {
   }
 
  private:
-  /// Where every page is, not a question of which column.
-  FA2_DEVICE static constexpr bool is_wide(int col) { return kCols % 64 == 0 || col < kCols / 64 * 64; }
   FA2_DEVICE static constexpr int swizzle(int row, int width) {
     return width == 64 ? row & 7 : width == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
   }

@@ -60,7 +60,7 @@ std::string constants_of(const KernelConfig& config, const char* arch) {
 
 TEST_CASE("backward of five products: its rules") {
   const std::string whole = "tile_m=64,warps=4,tile_n=32,split_gradients=0";
-  CHECK(broken("", 128) == "");
+  CHECK(broken("stages=1", 128) == "");
   CHECK(broken(whole, 128) == "");
   CHECK(broken("tile_m=96,warps=4,split_gradients=0", 64) ==
         "tile_m = 96 is no multiple of 16 * warps = 64: every warp owns whole mma tiles");
@@ -72,7 +72,7 @@ TEST_CASE("backward of five products: its rules") {
   CHECK(broken("pingpong=1", 64) == "pingpong = 1, must be 0 with main loop 80");
   AttentionTraits packed = traits(128, 128);
   packed.varlen = true;
-  CHECK(broken("", packed) == "main loop 80 sums no dQ of packed sequences yet");
+  CHECK(broken("stages=1", packed) == "main loop 80 sums no dQ of packed sequences yet");
   CHECK(why_rejected({packed, default_config(80, 8), *find_arch("sm_80")}) ==
         "main loop 80 sums no dQ of packed sequences yet");
   CHECK(why_rejected({traits(64, 64), parse_config("pass=8,tile_m=128"), *find_arch("sm_80")}) ==
