@@ -55,7 +55,7 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   std::vector<KernelConfig> all;
   for (const int tile_m : {64, 128}) {
     for (const int warps : {4, 8}) {
-      for (const int tile_n : {32, 48, 64, 128}) {
+      for (const int tile_n : {16, 32, 48, 64, 128}) {
         for (const int stages : {1, 2}) {
           for (const int split_gradients : {0, 1}) {
             all.push_back({.mainloop = 80,
