@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace fa2 {
 namespace {
@@ -27,7 +28,7 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
 }
 
 /// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
-KernelConfig fused_config(const PlannedProblem& problem, KernelPass pass) {
+KernelConfig summing_config_of_wgmma(const PlannedProblem& problem, KernelPass pass) {
   const bool is_small = problem.head_dim <= 64;
   const bool is_wide = problem.head_dim > 128 || problem.head_dim_v > 128;
   KernelConfig config = default_config(90, static_cast<std::int32_t>(pass));
@@ -37,12 +38,35 @@ KernelConfig fused_config(const PlannedProblem& problem, KernelPass pass) {
   return config;
 }
 
+/// Half of eight warps own dV and half dK, of as many keys and beside as many queries as registers hold; with a second stage
+/// where there is room for it.
+std::vector<KernelConfig> summing_configs_of_mma(const PlannedProblem& problem) {
+  const int widest = std::max(problem.head_dim, problem.head_dim_v);
+  const int keys = widest > 128 ? 64 : 128, queries = widest > 64 || problem.softcap ? 32 : 64;
+  std::vector<KernelConfig> configs;
+  for (const Tiles& tiles : {Tiles{keys, queries, 8, 2}, Tiles{keys, queries, 8, 1}, Tiles{64, queries, 8, 2},
+                             Tiles{64, queries, 8, 1}, Tiles{64, 16, 8, 1}}) {
+    KernelConfig config = config_of(KernelPass::dq_dk_dv, tiles);
+    config.split_gradients = 1;
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(config);
+  }
+  return configs;
+}
+
+/// On wgmma where that computes the problem.
+std::vector<KernelConfig> summing_configs(const PlannedProblem& problem, const Arch& arch) {
+  const KernelConfig on_wgmma = summing_config_of_wgmma(problem, KernelPass::dq_dk_dv);
+  if (!why_rejected(problem, on_wgmma, arch)) return {on_wgmma};
+  return summing_configs_of_mma(problem);
+}
+
 /// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
 /// (docs/kernel-notes.md). A large one is no worse than two that load without a second stage.
 std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
   if (pass == KernelPass::delta || pass == KernelPass::d_sinks)
     return {default_config(80, static_cast<std::int32_t>(pass))};
-  if (sums_dq(pass)) return {fused_config(problem, pass)};
+  if (pass == KernelPass::dq_dk_dv) return summing_configs(problem, arch);
+  if (pass == KernelPass::ordered_dq_dk_dv) return {summing_config_of_wgmma(problem, pass)};
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {

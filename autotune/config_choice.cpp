@@ -9,6 +9,7 @@
 #include <runtime/log.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <exception>
 #include <utility>
@@ -99,8 +100,10 @@ std::string summary(const Error& error) {
 }
 
 ConfigChoice conversion_of(const KernelConfig& summing) {
-  return {backward_sm90::convert_config(summing), ConfigOrigin::heuristic, "goes with the kernel that sums",
-          std::nullopt};
+  const KernelConfig config = summing.mainloop == 90
+                                  ? backward_sm90::convert_config(summing)
+                                  : default_config(80, static_cast<std::int32_t>(KernelPass::dq_convert));
+  return {config, ConfigOrigin::heuristic, "goes with the kernel that sums", std::nullopt};
 }
 
 void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted,

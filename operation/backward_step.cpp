@@ -20,7 +20,7 @@ bool owns_keys(KernelPass pass) {
 }
 
 /// Key/value heads whose tiles are interleaved: those whose queries, dO and sums of dQ stay in L2 while all their tiles go
-/// over them. On mma.sync, which is slow enough to wait for memory, as many as of the forward.
+/// over them. Of the kernels on mma.sync that sum nothing, which are slow enough to wait for memory, as many as of the forward.
 int kv_heads_per_section(const AttentionProblem& p, const KernelConfig& config,
                          const AttentionParams& attention) {
   const int most = std::max(1, attention.heads_per_section / attention.queries_per_kv);

@@ -1,6 +1,8 @@
 """Bugs that authors of attention kernels really make, each as a change of one place in templates/."""
 from collections import namedtuple
 
+from five_product_mutations import FIVE_PRODUCTS
+
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
 
@@ -23,6 +25,10 @@ def backward(*mutation):
 
 def backward90(*mutation):
     return Mutation(*mutation, first="backward on wgmma")
+
+
+def five(*mutation):
+    return Mutation(*mutation, first="backward of five products")
 
 
 RING = "attention/key_value_ring.cuh"
@@ -319,7 +325,7 @@ MUTATIONS = [
     backward(DK_DV, "rows after the last key are stored", "const int rows = shape.seqlen_k - tile_row;", "const int rows = Config::tile_m;"),
     backward(HEAD_ROWS, "LSE and delta of the first batch", "(static_cast<i64>(shape.q_entry) * params.heads_q + head)", "static_cast<i64>(head)"),
     backward(BACKWARD_RING, "rows after the last are loaded", "blocks.key_end - begin}", "Config::tile_n}"),
-    backward(BACKWARD_RING, "LSE and delta after the last query are loaded", "seen.has(row) ? 4 : 0", "4"),
+    backward(BACKWARD_RING, "LSE and delta after the last query are loaded", "Config::sums_dq || seen.has(row) ? 4 : 0", "4"),
     backward(BACKWARD_RING, "offset of a block in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride", "static_cast<int>(n * Config::tile_n * rows.stride)"),
     # The backward: its pipeline.
     backward(BACKWARD_RING, "the wait leaves one group too many", "cp_async_wait_group<ahead - 1>", "cp_async_wait_group<ahead>"),
@@ -379,3 +385,4 @@ MUTATIONS = [
     backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.begin();", "static_cast<void>(warpgroup);"),
     backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
 ]
+MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]

@@ -16,7 +16,7 @@
 namespace fa2 {
 
 /// Of gradients, from run to run.
-///   fastest: float32 sums may be added up in any order. Only dQ is, on a Hopper GPU.
+///   fastest: float32 sums may be added up in any order. Only dQ is, and not of packed sequences.
 ///   bitwise: the same bits in every run, and those of a sequence do not depend on what else is in the batch: kernels are
 ///     the heuristic's, whatever was measured.
 enum class Determinism : std::uint8_t { fastest, bitwise };

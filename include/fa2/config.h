@@ -39,6 +39,8 @@ struct KernelConfig {
   std::int32_t skip_masked = 0;      ///< 1: a warpgroup leaves out blocks that none of its own rows sees
   /// Query heads of one key/value head whose rows share a tile; a power of two up to 64. For few queries.
   std::int32_t packed_heads = 1;
+  /// Of pass 7 with main loop 80. 1: half of the warps own dV and half dK, of the same keys; else each owns both.
+  std::int32_t split_gradients = 0;
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& field) {
@@ -57,6 +59,7 @@ struct KernelConfig {
     field("speculative_max", self.speculative_max);
     field("skip_masked", self.skip_masked);
     field("packed_heads", self.packed_heads);
+    field("split_gradients", self.split_gradients);
   }
 
   FA2_API friend bool operator==(const KernelConfig&, const KernelConfig&);

@@ -67,10 +67,10 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
   const typename Layout::OwnTileV v{shared + Layout::OwnTile::bytes};
   load_own_tile<Config>(
       k, head_rows<Config::head_dim>(attention.k, attention.k_strides, shape.k_entry, kv_head, first_row),
-      shape.seqlen_k - tile_row);
+      RowsBefore{shape.seqlen_k - tile_row});
   load_own_tile<Config>(
       v, head_rows<Config::head_dim_v>(attention.v, attention.v_strides, shape.k_entry, kv_head, first_row),
-      shape.seqlen_k - tile_row);
+      RowsBefore{shape.seqlen_k - tile_row});
 
   KeyGradients<Config> gradients;
   if constexpr (Config::computes_dk) gradients.dk.clear();

@@ -21,7 +21,10 @@ struct BackwardLayout {
   static constexpr int statistics_bytes = Config::owns_keys ? 8 * Config::tile_n : 0;
   static constexpr int slot_bytes = tiles_bytes + statistics_bytes;
   static constexpr int ring_start = OwnTile::bytes + OwnTileV::bytes;
-  static constexpr int bytes = ring_start + Config::stages * slot_bytes;
+  /// Where dQ is summed: dS of all keys, of two steps.
+  using ScoreTile = SharedTile<Config::tile_m, Config::tile_n>;
+  static constexpr int score_start = ring_start + Config::stages * slot_bytes;
+  static constexpr int bytes = score_start + (Config::sums_dq ? 2 * ScoreTile::bytes : 0);
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 };

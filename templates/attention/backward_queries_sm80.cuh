@@ -59,10 +59,10 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
       0};
   load_own_tile<Config>(
       q, head_rows<Config::head_dim>(attention.q, attention.q_strides, shape.q_entry, at.head, first_row),
-      shape.seqlen_q - tile_row);
+      RowsBefore{shape.seqlen_q - tile_row});
   load_own_tile<Config>(
       d_o, head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape.q_entry, at.head, first_row),
-      shape.seqlen_q - tile_row);
+      RowsBefore{shape.seqlen_q - tile_row});
   ring.start();
   const auto statistics = load_row_statistics<Config, kM>(params, shape, at.head, tile_row + warp_row);
 

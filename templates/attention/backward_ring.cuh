@@ -8,7 +8,8 @@
 
 namespace fa2 {
 
-/// A float of each query beside Q and dO.
+/// A float of each query beside Q and dO. Where dQ is summed, exponent_offset() in place of LSE, and of the rows that fill up
+/// the last block, too.
 struct QueryStatistics {
   const float* lse;
   const float* delta;
@@ -88,7 +89,7 @@ struct BackwardRing {
 
   FA2_DEVICE void fetch_statistics(SharedAddress to, int begin, const RowsWithin& seen) const {
     for (int row = ptx::thread_index(); row < Config::tile_n; row += threads) {
-      const int bytes = seen.has(row) ? 4 : 0;
+      const int bytes = Config::sums_dq || seen.has(row) ? 4 : 0;
       const SharedAddress at = to + static_cast<u32>(4 * row);
       ptx::cp_async_4_zfill(at, statistics.lse + begin + row, bytes);
       if constexpr (Config::computes_ds)

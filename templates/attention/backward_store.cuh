@@ -7,10 +7,10 @@
 
 namespace fa2 {
 
-/// In the group of the ring's first block. Rows at and beyond `row_count` are zeros.
-template <class Config, class Tile, int kCols>
-FA2_DEVICE void load_own_tile(Tile tile, GlobalRows<kCols> rows, int row_count) {
-  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned>(tile, rows, RowsBefore{row_count});
+/// In the group of the ring's first block. Rows that `exist` does not have are zeros.
+template <class Config, class Tile, int kCols, class Rows>
+FA2_DEVICE void load_own_tile(Tile tile, GlobalRows<kCols> rows, Rows exist) {
+  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned>(tile, rows, exist);
 }
 
 /// Before they are written: where no block was visited, nobody has waited for their loads.

@@ -22,21 +22,26 @@ FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
   }
 }
 
+/// Columns [8 n, 8 n + 16) of c += A B for one k-step: rows [row, row + 16) and columns [col, col + 16) of B.
+template <class Element, int kM, int kN, class Tile>
+FA2_DEVICE void gemm_nn_block(AccumulatorTile<kM, kN>& c, int n, const OperandA<kM>& a, Tile b, int row,
+                              int col) {
+  u32 block[4];
+  ptx::ldmatrix_x4_trans(block, b.template block_address<BlockOrder::down>(row, col));
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[1]);
+    ptx::mma_m16n8k16<Element>(c.value[m][n + 1], a.pair[m], block[2], block[3]);
+  }
+}
+
 /// c += A B for one k-step: rows [row, row + 16) of B, whose columns are c's columns.
 template <class Element, int kM, int kN, int kRows, int kCols>
 FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
                              int row) {
   static_assert(kN * 8 == kCols, "B's columns are the accumulator's columns");
   FA2_UNROLL
-  for (int n = 0; n < kN; n += 2) {
-    u32 block[4];
-    ptx::ldmatrix_x4_trans(block, b.template block_address<BlockOrder::down>(row, n * 8));
-    FA2_UNROLL
-    for (int m = 0; m < kM; ++m) {
-      ptx::mma_m16n8k16<Element>(c.value[m][n], a.pair[m], block[0], block[1]);
-      ptx::mma_m16n8k16<Element>(c.value[m][n + 1], a.pair[m], block[2], block[3]);
-    }
-  }
+  for (int n = 0; n < kN; n += 2) gemm_nn_block<Element>(c, n, a, b, row, n * 8);
 }
 
 /// c += A B^T, A being rows [row, row + 16 kM) of a shared tile.

@@ -116,6 +116,16 @@ FA2_DEVICE OperandA<kM> load_operand_a(Tile tile, int row, int col) {
   return a;
 }
 
+/// The same of a tile's transpose: its columns [col, col + 16 kM) as rows, its rows [row, row + 16) as columns.
+template <int kM, class Tile>
+FA2_DEVICE OperandA<kM> load_operand_a_trans(Tile tile, int row, int col) {
+  OperandA<kM> a;
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m)
+    ptx::ldmatrix_x4_trans(a.pair[m], tile.template block_address<BlockOrder::across>(row, col + 16 * m));
+  return a;
+}
+
 /// Columns [16 step, 16 step + 16) of an accumulator, rounded to Element: two neighbouring accumulators are
 /// an A operand as they stand, without a shuffle.
 template <class Element, int kM, int kN>

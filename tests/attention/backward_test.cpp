@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -188,6 +189,25 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
     if (c.has_d_lse) call.give_d_lse();
     call.upload();
     run_and_expect_gradients(gpu.context, call);
+  }
+}
+
+TEST_CASE("backward: the gradients' contract holds for every variant where one kernel on mma.sync does") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  ContextOptions options = untuned();
+  options.config = default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+  Context context(options);
+  const std::vector<Case> all = cases();
+  const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
+  for (std::size_t i = 1; i < all.size(); i += step) {
+    const Case& c = all[i];
+    INFO(text(c));
+    GuardedBackward call(c.problem, c.arrangement.of(c.problem));
+    if (c.problem.softcap) call.forward.args.softcap = 1.5f;
+    if (c.has_d_lse) call.give_d_lse();
+    call.upload();
+    run_and_expect_gradients(context, call);
   }
 }
 

@@ -207,3 +207,16 @@ TEST_CASE("a spread over the configuration space compiles for every GPU family o
     check_compilation(specs);
   }
 }
+
+TEST_CASE("the configuration space of five products on mma.sync compiles or is refused for spilling") {
+  if (fa2::test::nvrtc_missing()) return;
+  for (const auto& [family, head_dim] : {std::pair{"sm_80", 64}, {"sm_90a", 128}, {"sm_120", 256}}) {
+    const Arch& arch = *find_arch(family);
+    const AttentionTraits traits =
+        traits_of({{.head_dim = head_dim, .mask = MaskKind::causal_bottom_right}, {}});
+    std::vector<KernelSpec> specs;
+    for (const KernelConfig& config : config_space(traits, arch, KernelPass::dq_dk_dv).valid)
+      if (config.mainloop == 80) specs.push_back({traits, config, arch});
+    check_compilation(specs);
+  }
+}

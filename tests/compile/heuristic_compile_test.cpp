@@ -111,7 +111,9 @@ std::vector<KernelSource> summing_kernels() {
   const Arch& hopper = *find_arch("sm_90a");
   const auto add = [&](const PlannedProblem& p) {
     const auto choices = backward_choices(p, KernelPass::dq_dk_dv, hopper);
-    CHECK(choices.empty() == (p.softcap && p.head_dim <= 64));  // mma.sync computes those
+    const bool is_on_wgmma = choices.at(0).config.mainloop == 90;
+    CHECK(is_on_wgmma == !(p.softcap && p.head_dim <= 64));
+    if (!is_on_wgmma) return;
     for (const HeuristicChoice& choice : choices) {
       kernels.add(p, choice.config, hopper);
       kernels.add(p, conversion_of(choice.config).config, hopper);
@@ -132,6 +134,35 @@ std::vector<KernelSource> summing_kernels() {
       if (variants & 1) p.window_left = p.window_right = 1024;
       p.softcap = variants & 2, p.alibi = variants & 4;
       add(p);
+    }
+  }
+  return std::move(kernels).list();
+}
+
+/// The backward of five products on mma.sync and the conversion of what it sums: the first choice, with masks, alignments and
+/// variants that differ from one to the next.
+std::vector<KernelSource> five_product_kernels() {
+  Kernels kernels;
+  int i = 0;
+  for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+    const Arch& arch = *find_arch(name);
+    for (const int head_dim : {40, 64, 80, 96, 128, 192, 256}) {
+      for (const bool has_variant : {false, true}) {
+        PlannedProblem p =
+            square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none, 4096);
+        p.dtype = i % 3 == 0 ? DType::bf16 : DType::f16;
+        p.row_alignment =
+            name == std::string("sm_90a") || i % 7 == 0 ? RowAlignment::element : RowAlignment::bytes16;
+        if (has_variant) {
+          if (i % 4 == 1) p.window_left = 1024;
+          p.softcap = i % 4 == 3, p.alibi = i % 5 < 2;
+        }
+        const KernelConfig config = backward_choices(p, KernelPass::dq_dk_dv, arch).at(0).config;
+        CHECK(config.mainloop == 80);
+        kernels.add(p, config, arch);
+        kernels.add(p, conversion_of(config).config, arch);
+        ++i;
+      }
     }
   }
   return std::move(kernels).list();
@@ -177,4 +208,9 @@ TEST_CASE("the heuristic's kernels of the backward compile without spills") {
 TEST_CASE("the heuristic's kernels that sum dQ compile without spills and with wgmmas side by side") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(summing_kernels());
+}
+
+TEST_CASE("the heuristic's kernels of five products on mma.sync compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(five_product_kernels());
 }

@@ -173,7 +173,8 @@ TEST_CASE("key: every tunable changes it") {
   causal.mask = MaskKind::causal_bottom_right;
   std::set<std::string> keys;
   std::set<std::string_view> changeable = {"mainloop", "pass"};
-  for (const KernelConfig& config : {kSmall, kHopper, default_config(80, 2), default_config(80, 3)}) {
+  for (const KernelConfig& config :
+       {kSmall, kHopper, default_config(80, 2), default_config(80, 3), parse_config("pass=7,tile_m=128")}) {
     CHECK(keys.insert(key_of(causal, config, "sm_90a")).second);
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));

@@ -24,6 +24,8 @@ using namespace fa2::test;
 
 namespace {
 
+constexpr Gradients kBitwise{.determinism = Determinism::bitwise};
+
 PlannedProblem some_problem() {
   return PlannedProblem({.head_dim = 64, .batch = 4, .heads_q = 16, .seqlen_q = 1024, .seqlen_k = 1024}, {})
       .normalized();
@@ -229,7 +231,7 @@ TEST_CASE("a pack holds the kernels and records of passes, and serves where noth
   deployed.jit = JitMode::off;
   Context context(deployed);
   const CapturedLog log;
-  const auto explanation = context.explain_backward(problem, "sm_80", {});
+  const auto explanation = context.explain_backward(problem, "sm_80", kBitwise);
   REQUIRE(explanation.kernels.size() == 3);
   for (const KernelReport& kernel : explanation.kernels) {
     CHECK(kernel.origin != KernelOrigin::compiled);
@@ -255,7 +257,7 @@ TEST_CASE("without its kernel a pass runs the cached one most like it") {
   options.jit = JitMode::off;
   Context context(options);
   const CapturedLog log;
-  const auto kernels = context.explain_backward(some_problem(), "sm_80", {}).kernels;
+  const auto kernels = context.explain_backward(some_problem(), "sm_80", kBitwise).kernels;
   REQUIRE(kernels.size() == 3);
   CHECK(kernels[2].config == cached);
   CHECK(kernels[2].config_reason.find("; instead of " + to_string(guess(KernelPass::dk_dv))) !=

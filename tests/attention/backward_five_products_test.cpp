@@ -1,0 +1,347 @@
+// The backward of five products on mma.sync: dQ, dK and dV of one kernel, against the gradients' contract.
+#include <api/backward_plan.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/backward.h>
+#include <generator/config_space.h>
+#include <generator/kernel_kind.h>
+#include <generator/kernel_source.h>
+#include <interpreter/host_compiler.h>
+#include <interpreter/interpreted_kernel.h>
+#include <interpreter/options.h>
+#include <operation/backward_step.h>
+#include <runtime/compiler.h>
+#include <runtime/device.h>
+#include <runtime/device_buffer.h>
+#include <runtime/kernel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/captured_log.h"
+#include "../support/gpu_backward.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+ContextOptions pinning(const KernelConfig& config) {
+  ContextOptions options = untuned();
+  options.config = config;
+  return options;
+}
+
+/// Of this kernel, in any size that it has: half of the warps own dV, half dK.
+KernelConfig split() {
+  return default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+}
+
+/// Each warp owns both.
+KernelConfig whole() {
+  return parse_config("pass=7,tile_m=64,tile_n=32,warps=4,stages=2,split_gradients=0");
+}
+
+/// The gradients' contract, of the kernel that this file is about.
+void expect_gradients_with(const KernelConfig& config, const GuardedBackward& call) {
+  INFO(to_string(call.forward.problem), " ", to_string(config));
+  Context context(pinning(config));
+  run_and_expect_gradients(context, call);
+  const BackwardPlan plan = context.backward_plan(call.forward.problem, device_under_test(), {}, {});
+  CHECK(plan.explain().kernels.at(1).config == config);
+}
+
+/// What search may try, or on the interpreter, which compiles for seconds, every fifth of it.
+std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
+  std::vector<KernelConfig> all =
+      config_space(traits, device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
+  std::erase_if(all, [](const KernelConfig& config) { return config.mainloop != 80; });
+  std::vector<KernelConfig> some;
+  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 5 : 1)
+    some.push_back(all[i]);
+  return some;
+}
+
+/// With each of them pinned. One that would spill does not run.
+void check_space(const AttentionProblem& problem) {
+  GuardedBackward call(problem);
+  std::size_t ran = 0;
+  for (const KernelConfig& config : some_configs(traits_of({problem, {}}))) {
+    call.upload();
+    try {
+      expect_gradients_with(config, call);
+      ++ran;
+    } catch (const KernelRefused& refused) {
+      CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+    }
+  }
+  CHECK(ran > 0);
+}
+
+bool are_finite(const reference::Tensor& gradient) {
+  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
+}
+
+/// Whether those of the rows [begin, end) of every batch and head are.
+bool are_finite(const reference::Tensor& gradient, std::int64_t begin, std::int64_t end) {
+  bool all = true;
+  for (std::int64_t head = 0; head < gradient.batch * gradient.heads; ++head) {
+    const auto first = gradient.values.begin() + head * gradient.rows * gradient.dim;
+    all &= std::all_of(first + begin * gradient.dim, first + end * gradient.dim,
+                       [](float x) { return std::isfinite(x); });
+  }
+  return all;
+}
+
+/// Of kernels as they are rendered for GPUs before sm_90, which add single floats to the sums.
+BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelConfig& summing) {
+  Arch arch = device(device_under_test()).arch;
+  arch.compute_capability = 80;
+  const auto compiler = arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler();
+  auto plan = std::make_shared<BackwardPlan::Impl>();
+  plan->problem = {problem.normalized(), {}};
+  plan->device = device_under_test();
+  plan->scratch = std::make_shared<const ScratchPool>();
+  const BackwardScratch scratch = scratch_for(problem, summing);
+  plan->scratch_bytes = scratch.bytes(problem);
+  for (const KernelPass pass : {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert}) {
+    const KernelConfig config =
+        pass == KernelPass::dq_dk_dv ? summing : default_config(80, static_cast<std::int32_t>(pass));
+    const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));
+    plan->steps.push_back(backward_step(
+        plan->problem, config,
+        arch.interpreted
+            ? interpreter::load_interpreted_kernel(binary, interpreter::options_from_environment())
+            : load_cuda_kernel(binary, device_under_test()),
+        scratch));
+  }
+  return BackwardPlan(std::move(plan));
+}
+
+}  // namespace
+
+TEST_CASE("backward of five products: every configuration computes f16 d64") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  check_space(grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 131, 197));
+}
+
+TEST_CASE("backward of five products: every configuration computes bf16 d128") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  check_space(grouped_problem(DType::bf16, MaskKind::causal_top_left, 128, 131, 197));
+}
+
+TEST_CASE("backward of five products: every configuration computes f16 d72 with values of 40") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 72, 131, 197);
+  problem.head_dim_v = 40;
+  problem.softcap = problem.alibi = true;
+  check_space(problem);
+}
+
+TEST_CASE("backward of five products: head dims of every width, and values that are wider and narrower") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
+  int i = 0;
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{
+           {8, 8}, {40, 40}, {80, 80}, {256, 256}, {64, 24}, {40, 136}, {192, 8}}) {
+    AttentionProblem problem =
+        grouped_problem(i % 2 == 0 ? DType::f16 : DType::bf16, kMasks[i % 3], dim, 131, 150);
+    problem.head_dim_v = dim_v;
+    expect_gradients_with(split(), GuardedBackward(problem));
+    ++i;
+  }
+}
+
+TEST_CASE("backward of five products: any number of queries and of keys, with and without a group of heads") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  constexpr std::array<int, 2> kLengths[] = {{1, 1}, {1, 300}, {300, 1}, {64, 128}, {127, 129}, {33, 64}};
+  constexpr std::array<int, 2> kHeads[] = {{1, 1}, {4, 1}, {3, 3}, {8, 2}};
+  int i = 0;
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+    for (const auto& [seqlen_q, seqlen_k] : kLengths) {
+      AttentionProblem problem = grouped_problem(DType::bf16, mask, 64, seqlen_q, seqlen_k);
+      problem.heads_q = kHeads[i % 4][0], problem.heads_kv = kHeads[i % 4][1];
+      GuardedBackward call(problem);
+      if (i % 2 == 0) call.give_d_lse();
+      call.upload();
+      for (const KernelConfig& config : {split(), whole()}) {
+        call.upload();
+        expect_gradients_with(config, call);
+      }
+      ++i;
+    }
+  }
+}
+
+TEST_CASE("backward of five products: windows hide keys from queries on both sides") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  struct Window {
+    std::optional<std::int64_t> left = {}, right = {};
+  };
+  for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
+                               Window{.left = 0, .right = 130}}) {
+    for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
+      AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, sq, sk);
+      problem.window_left = window.left, problem.window_right = window.right;
+      GuardedBackward call(problem);
+      for (const KernelConfig& config : {split(), whole()}) {
+        call.upload();
+        expect_gradients_with(config, call);
+      }
+    }
+  }
+}
+
+TEST_CASE("backward of five products: adds single floats where a GPU cannot add four") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 72, 77, 129));
+  for (const KernelConfig& config : {split(), whole()}) {
+    call.upload();
+    plan_of_single_adds(call.forward.problem, config).run(call.args());
+    expect_gradients(call);
+  }
+}
+
+TEST_CASE("backward of five products: sums begin anew in every call") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(pinning(split()));
+  GuardedBackward call(grouped_problem(DType::f16, MaskKind::none, 64, 77, 129));
+  const BackwardPlan plan = context.backward_plan(call.forward.problem, device_under_test(), {}, {});
+  DeviceBuffer workspace(plan.workspace_bytes());
+  workspace.fill(0xff);  // NaN
+  for (int again = 0; again < 2; ++again) {
+    call.upload();
+    BackwardArgs args = call.args();
+    args.workspace = workspace.data();
+    plan.run(args);
+    expect_gradients(call);
+  }
+}
+
+// The probability of a key beyond the last is 2^-LSE, inf here; nothing of it may reach dQ, and inf * 0 is NaN.
+TEST_CASE(
+    "backward of five products: keys beyond the last have no part in dQ where every score is very negative") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+    for (const int seqlen_k : {1, 70}) {
+      GuardedBackward call(grouped_problem(DType::f16, mask, 64, 66, seqlen_k));
+      for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
+      for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
+      for (const KernelConfig& config : {split(), whole()}) {
+        call.upload();
+        expect_gradients_with(config, call);
+        CHECK(are_finite(call.dq()));
+      }
+    }
+  }
+}
+
+// Where a bias grows with the distance, that of a query beyond the last may make a probability inf.
+TEST_CASE(
+    "backward of five products: queries beyond the last have no part in dK and dV, whatever their bias is") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
+  problem.alibi = true;
+  GuardedBackward call(problem);
+  for (float& slope : call.forward.slopes) slope = -4;
+  for (const KernelConfig& config : {split(), whole()}) {
+    call.upload();
+    expect_gradients_with(config, call);
+    CHECK(are_finite(call.dk()));
+    CHECK(are_finite(call.dv()));
+  }
+}
+
+TEST_CASE("backward of five products: keys that no query sees do not matter, whatever they hold") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 40, 200);
+  problem.window_left = 30;  // keys 130 to 199 are seen
+  GuardedBackward call(problem);
+  for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) {
+    for (std::int64_t head = 0; head < tensor->batch * tensor->heads; ++head)
+      std::fill_n(tensor->values.begin() + head * tensor->rows * tensor->dim, 130 * tensor->dim, kNaN);
+  }
+  for (const KernelConfig& config : {split(), whole()}) {
+    call.upload();
+    expect_gradients_with(config, call);
+    for (const reference::Tensor& gradient : {call.dq(), call.dk(), call.dv()}) CHECK(are_finite(gradient));
+  }
+}
+
+TEST_CASE(
+    "backward of five products: NaN in dO of one query is in its dQ and in dK and dV of its keys alone") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  Context context(pinning(whole()));
+  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
+  call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
+  call.upload();
+  context.attention_backward(call.forward.problem, call.args());
+  reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
+  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
+  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
+  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
+  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
+  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
+  for (const reference::Tensor& gradient : {dk, dv})
+    CHECK(are_finite(gradient, 192, 300));  // later tiles of keys
+}
+
+TEST_CASE("backward of five products: a large or negative scale, and gradients of any size") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 96, 100, 140));
+  for (const float scale : {-0.5f, 2.0f}) {
+    call.forward.args.softmax_scale = scale;
+    for (const float size : {1.0f, 1e-3f, 1e3f}) {
+      call.randomize(11);
+      for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
+      call.upload();
+      expect_gradients_with(split(), call);
+    }
+  }
+}
+
+TEST_CASE("backward of five products: meets no bank conflict") {
+  if (cannot_run()) return;
+  if (device_under_test() != kInterpreterDevice) {
+    MESSAGE("skipped: only the interpreter counts bank conflicts");
+    return;
+  }
+  const ScopedContext current(device_under_test());
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {
+    AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, 130, 100);
+    problem.head_dim_v = dim_v;
+    for (const int tile_n : {16, 32, 48, 64}) {
+      for (KernelConfig config : {split(), whole()}) {
+        config.tile_n = tile_n;
+        CapturedLog logged;
+        log().set_level(spdlog::level::info);
+        expect_gradients_with(config, GuardedBackward(problem));
+        CHECK_MESSAGE(!logged.has("bank conflict"), logged.text());
+      }
+    }
+  }
+}
