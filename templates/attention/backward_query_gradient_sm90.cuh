@@ -83,7 +83,8 @@ FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const Key
 template <class Config>
 FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& work, const QueryStep& step) {
   const int head = work.shape().q_entry * params.attention.heads_q + step.head;
-  return head * QueryGradient<Config>::Sums::tiles(params.statistic_rows) + step.n;
+  return head * QueryGradient<Config>::Sums::tiles(params.statistic_rows) +
+         first_sum_tile(work.shape(), work.at.batch, Config::tile_n) + step.n;
 }
 
 }  // namespace fa2
