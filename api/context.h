@@ -14,9 +14,11 @@
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/launch_counters.h>
+#include <runtime/log.h>
 #include <runtime/stream_memory.h>
 
 #include <cstddef>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <string>
@@ -113,9 +115,38 @@ struct Context::Impl {
   /// Of the kernels of a backward's plan, in the order of their launches.
   std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gradients& gradients,
                                           const Target& target) const;
+  /// Whether one of them sums dQ, and others may stand in for it.
+  bool may_be_apart(const PlannedProblem& problem, const Gradients& gradients, const Target& target) const;
   /// Those of them that can be tuned.
   std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
                                        const Target& target) const;
+
+  /// build(gradients, notes). Where it has a kernel that sums dQ and that one cannot be had, which is not pinned, the same of
+  /// bitwise gradients, whose kernels are others; a warning and a note say so. @throws the first error if neither can be built.
+  template <class Build>
+  auto build_summing_or_apart(const PlannedProblem& problem, const Gradients& gradients, const Target& target,
+                              const std::string& notes, const Build& build) {
+    if (!may_be_apart(problem, gradients, target)) return build(gradients, notes);
+    std::exception_ptr failure;
+    std::string note = "instead of a kernel that sums dQ those run that compute each gradient apart: ";
+    try {
+      return build(gradients, notes);
+    } catch (const Error& error) {
+      if (!is_obstacle(error)) throw;
+      failure = std::current_exception();
+      note += summary(error);
+    }
+    Gradients apart = gradients;
+    apart.determinism = Determinism::bitwise;
+    try {
+      auto built = build(apart, joined_notes(notes, note));
+      warn_once(to_string(problem) + note, to_string(problem) + ": " + note);
+      return built;
+    } catch (const Error& error) {
+      if (!is_obstacle(error)) throw;
+      std::rethrow_exception(failure);
+    }
+  }
 
   /// build_one() of what was chosen for each of them, or of what serves in its place. `search_of`: a pass.
   template <class SearchOf, class Build>
@@ -159,6 +190,10 @@ struct Context::Impl {
   /// Loaded now, or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
   BackwardPlan make_backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
+                                  const std::string& notes);
+  /// A plan for `gradients` whose kernels are those of `computed_as`, which differ in determinism alone.
+  BackwardPlan backward_plan_with(const PlannedProblem& problem, const Device& gpu,
+                                  const Gradients& gradients, const Gradients& computed_as,
                                   const std::string& notes);
   AttentionPlan make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
   /// What may run in place of `choice`; read from the caches where nothing may be compiled.
