@@ -117,8 +117,7 @@ TEST_CASE("backward on wgmma: rows that TMA can load, narrow ones batched alone,
   CHECK(broken("pass=8", packed) == "");
   packed = traits(64, 64);
   packed.varlen = true;
-  CHECK(broken("pass=7,tile_n=128", packed) ==
-        "128 queries a step leave no registers for packed sequences");
+  CHECK(broken("pass=7,tile_n=128", packed) == "128 queries a step leave no registers for packed sequences");
 }
 
 TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their transpose") {
