@@ -6,6 +6,7 @@
 #include <operation/validate.h>
 #include <runtime/graph.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,14 +53,15 @@ void require_valid_backward(const PlannedProblem& problem, const Gradients& grad
 }
 
 std::vector<KernelPass> Context::Impl::backward_passes(const PlannedProblem& problem,
-                                                       const Gradients& gradients,
-                                                       const Target& target) const {
+                                                       const Gradients& gradients, const Target& target,
+                                                       Passes wanted) const {
   const auto can = [&](KernelPass pass) { return chooser.has_kernel(problem, target, pass); };
   std::vector<KernelPass> passes;
   if (needs_delta(gradients)) passes.push_back(KernelPass::delta);
   const KernelPass fused =
       gradients.determinism == Determinism::fastest ? KernelPass::dq_dk_dv : KernelPass::ordered_dq_dk_dv;
-  if (gradients.dq && gradients.dk && gradients.dv && has_tiles(problem, fused) && can(fused)) {
+  const bool fuses = wanted == Passes::fewest && gradients.dq && gradients.dk && gradients.dv;
+  if (fuses && has_tiles(problem, fused) && can(fused)) {
     passes.insert(passes.end(), {fused, KernelPass::dq_convert});
   } else {
     if (gradients.dq) passes.push_back(KernelPass::dq);
@@ -75,6 +77,13 @@ std::vector<KernelPass> Context::Impl::backward_passes(const PlannedProblem& pro
   return passes;
 }
 
+bool Context::Impl::may_be_apart(const PlannedProblem& problem, const Gradients& gradients,
+                                 const Target& target) const {
+  if (settings.pinned && sums_dq(pass_of(*settings.pinned))) return false;
+  const std::vector<KernelPass> passes = backward_passes(problem, gradients, target);
+  return std::ranges::any_of(passes, sums_dq);
+}
+
 BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ordinal,
                                           const Gradients& gradients, const std::string& notes) {
   return backward_plans.get({{problem, ordinal}, gradients},
@@ -84,18 +93,27 @@ BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ord
 BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, int ordinal,
                                                const Gradients& gradients, const std::string& notes) {
   const Device& gpu = device(ordinal);
+  return build_summing_or_apart(problem, gradients, target_of(gpu), notes,
+                                [&](Passes passes, const std::string& all) {
+                                  return backward_plan_with(problem, gpu, gradients, passes, all);
+                                });
+}
+
+BackwardPlan Context::Impl::backward_plan_with(const PlannedProblem& problem, const Device& gpu,
+                                               const Gradients& gradients, Passes passes,
+                                               const std::string& notes) {
   const Target target = target_of(gpu);
   auto plan = std::make_shared<BackwardPlan::Impl>();
   plan->problem = problem;
   plan->gradients = gradients;
-  plan->device = ordinal;
+  plan->device = gpu.ordinal;
   plan->checks_tables = checks_tables(problem, gpu);
   plan->scratch = scratch_pool(gpu);
   plan->explanation = explanation_of(problem, target, notes);
   std::vector<BuiltKernel> built;
   BackwardScratch scratch = scratch_for(problem);
   const auto search_of = [&](KernelPass pass) { return search_on(gpu, problem, pass, TuneScope::likely); };
-  build_backward(problem, gradients, target, search_of, [&](const ConfigChoice& choice) {
+  build_backward(problem, gradients, passes, target, search_of, [&](const ConfigChoice& choice) {
     LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
     add(std::move(kernel.report), kernel.notes, choice, plan->explanation);
     built.push_back({choice.config, std::move(kernel.kernel)});
@@ -142,14 +160,17 @@ Explanation Context::explain_backward(const AttentionProblem& problem, const std
   const PlannedProblem planned(problem, options);
   const Target target{require_arch(arch_name, all_violations_of(planned, gradients)), "", 0};
   const PlannedProblem p = planned.normalized();
-  Explanation explanation = explanation_of(p, target, "");
   const auto search_of = [](KernelPass) { return Search(); };
-  impl_->build_backward(p, gradients, target, search_of, [&](const ConfigChoice& choice) {
-    const KernelSource source = render({traits_of(p), choice.config, target.arch});
-    const CachedKernel kernel = impl_->kernels.get(source);
-    add(report_of(source, kernel), kernel.notes, choice, explanation);
-  });
-  return explanation;
+  const auto explained = [&](Impl::Passes passes, const std::string& notes) {
+    Explanation explanation = explanation_of(p, target, notes);
+    impl_->build_backward(p, gradients, passes, target, search_of, [&](const ConfigChoice& choice) {
+      const KernelSource source = render({traits_of(p), choice.config, target.arch});
+      const CachedKernel kernel = impl_->kernels.get(source);
+      add(report_of(source, kernel), kernel.notes, choice, explanation);
+    });
+    return explanation;
+  };
+  return impl_->build_summing_or_apart(p, gradients, target, "", explained);
 } catch (...) {
   rethrow_as_error();
 }

@@ -14,9 +14,11 @@
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/launch_counters.h>
+#include <runtime/log.h>
 #include <runtime/stream_memory.h>
 
 #include <cstddef>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <string>
@@ -109,24 +111,53 @@ struct Context::Impl {
   /// Measures the kernels of a pass on the GPU. None where there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
 
+  /// Of which kernels a backward's plan is made: of one that sums dQ, if there is one, or of those that sum nothing.
+  enum class Passes : std::uint8_t { fewest, apart };
   /// Of the kernels of a backward's plan, in the order of their launches.
   std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gradients& gradients,
-                                          const Target& target) const;
+                                          const Target& target, Passes passes = Passes::fewest) const;
+  /// Whether one of them sums dQ, and others may stand in for it.
+  bool may_be_apart(const PlannedProblem& problem, const Gradients& gradients, const Target& target) const;
   /// Those of them that can be tuned. @throws InvalidRequest of bitwise gradients.
   std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
                                        const Target& target) const;
 
+  /// build(passes, notes). Where it has a kernel that sums dQ and that one cannot be had, which is not pinned, the same of
+  /// those that compute each gradient apart; a warning and a note say so. @throws the first error if neither can be built.
+  template <class Build>
+  auto build_summing_or_apart(const PlannedProblem& problem, const Gradients& gradients, const Target& target,
+                              const std::string& notes, const Build& build) {
+    if (!may_be_apart(problem, gradients, target)) return build(Passes::fewest, notes);
+    std::exception_ptr failure;
+    std::string note = "instead of a kernel that sums dQ those run that compute each gradient apart: ";
+    try {
+      return build(Passes::fewest, notes);
+    } catch (const Error& error) {
+      if (!is_obstacle(error)) throw;
+      failure = std::current_exception();
+      note += summary(error);
+    }
+    try {
+      auto built = build(Passes::apart, joined_notes(notes, note));
+      warn_once(to_string(problem) + note, to_string(problem) + ": " + note);
+      return built;
+    } catch (const Error& error) {
+      if (!is_obstacle(error)) throw;
+      std::rethrow_exception(failure);
+    }
+  }
+
   /// build_one() of what was chosen for each of them, or of what serves in its place. `search_of`: a pass. Bitwise
   /// gradients follow no measurement: it would depend on the batch.
   template <class SearchOf, class Build>
-  void build_backward(const PlannedProblem& problem, const Gradients& gradients, const Target& target,
-                      const SearchOf& search_of, const Build& build_one) {
+  void build_backward(const PlannedProblem& problem, const Gradients& gradients, Passes passes,
+                      const Target& target, const SearchOf& search_of, const Build& build_one) {
     ConfigChoice runs;
     const auto build_this = [&](const ConfigChoice& choice) {
       build_one(choice);
       return choice;
     };
-    for (const KernelPass pass : backward_passes(problem, gradients, target)) {
+    for (const KernelPass pass : backward_passes(problem, gradients, target, passes)) {
       if (pass == KernelPass::dq_convert) {
         build_one(conversion_of(runs.config));
       } else {
@@ -163,6 +194,9 @@ struct Context::Impl {
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
   BackwardPlan make_backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
                                   const std::string& notes);
+  /// A plan for `gradients` of these kernels.
+  BackwardPlan backward_plan_with(const PlannedProblem& problem, const Device& gpu,
+                                  const Gradients& gradients, Passes passes, const std::string& notes);
   AttentionPlan make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
   /// What may run in place of `choice`; read from the caches where nothing may be compiled.
   std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,

@@ -2,6 +2,7 @@
 #include <api/settings.h>
 #include <fa2/errors.h>
 #include <generator/enum_words.h>
+#include <generator/kernel_kind.h>
 #include <generator/text.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
@@ -39,6 +40,16 @@ void require_valid(const ContextOptions& options, const Environment& environment
     found.push_back({"tune_budget_ms", std::to_string(*options.tune_budget_ms), "must be in 0..3600000"});
   }
   if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
+/// A kernel that goes with another's follows that one.
+void require_pinnable(const Settings& settings) {
+  if (!settings.pinned || pass_of(*settings.pinned) != KernelPass::dq_convert) return;
+  throw InvalidRequest(
+      {{settings.pinned_by, to_string(*settings.pinned),
+        "must not be of pass 8, which converts the sums of pass 7 in their tiles: pin that one, "
+        "tile_n = " +
+            std::to_string(settings.pinned->tile_m)}});
 }
 
 /// Of a variable whose value has been checked.
@@ -84,6 +95,7 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
     settings.pinned = parse_config(*text);
     settings.pinned_by = "FA2_CONFIG";
   }
+  require_pinnable(settings);
   settings.jit = options.jit.value_or(enumerator_of(environment, "FA2_JIT", JitMode::on));
   settings.check = environment("FA2_CHECK") == "1";
   settings.doubts = doubts_of(settings, options.read_only_caches ? "read_only_caches" : "FA2_CACHE_PATH");

@@ -81,7 +81,7 @@ std::vector<TuneReport> Context::tune_backward(const AttentionProblem& problem, 
                                                const Gradients& gradients, TuneScope scope,
                                                const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
-  require_valid_backward(planned);
+  require_valid_backward(planned, gradients);
   const PlannedProblem p = planned.normalized();
   const Device& gpu = require_measurable(p, KernelPass::dq, device);
   const Target target = target_of(gpu);

@@ -118,19 +118,19 @@ class Library:
         run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
-    def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None):
+    def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None, packed=None):
         """Returns (run, explanation). `o`, `lse`: the forward's. `gradients`: dq, dk and dv, or None in place of those that
         nobody wants. The plan has a workspace of its own."""
         import torch
 
-        problem, plan, size = self.problem(q, k, v, causal, variant), C.c_void_p(), C.c_size_t()
+        problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
         which = BITWISE * self.bitwise + sum(flag for flag, gradient in zip((DQ, DK, DV), gradients) if gradient is not None)
         self.check(self.lib.fa2_backward_plan_create(self.context, C.byref(problem), -1, which, None, C.byref(plan)))
         self.check(self.lib.fa2_backward_plan_workspace_bytes(plan, C.byref(size)))
         workspace = torch.empty(size.value, device="cuda", dtype=torch.uint8)
-        forward = self.args(q, k, v, o, lse, variant)
+        forward = self.args(q, k, v, o, lse, variant, packed)
         given = (Tensor.of(t) if t is not None else Tensor() for t in (d_o, *gradients))
         args = BackwardArgs(C.sizeof(BackwardArgs), 0, C.pointer(forward), *given, None, workspace.data_ptr() or None)
-        keep = (q, k, v, o, lse, d_o, gradients, variant, workspace, forward)
+        keep = (q, k, v, o, lse, d_o, gradients, variant, packed, workspace, forward)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)

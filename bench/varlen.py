@@ -4,6 +4,7 @@ process, CUDA graphs of short bursts, an order shuffled every round, medians. TF
 
   python3 bench/varlen.py --out docs/measurements/varlen               # the standard mixes
   python3 bench/varlen.py --mix 512x128 --mix lognormal:64:32768:1 --causal yes --peers
+  python3 bench/varlen.py --backward --head-dim 128 --mix lognormal:64:32768:1 --causal yes
 """
 import argparse
 import math
@@ -12,6 +13,7 @@ import random
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import backward  # noqa: E402
 import compare  # noqa: E402
 import fa2 as binding  # noqa: E402
 
@@ -30,9 +32,13 @@ def arguments():
     p.add_argument("--rounds", type=int, default=11)
     p.add_argument("--burst-ms", type=float, default=8.0)
     p.add_argument("--peers", action="store_true", help="FlexAttention and varlen_attn too (slow to start)")
+    p.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward; without peers")
     p.add_argument("--commit", default="", help="recorded in the output; default: git rev-parse")
     p.add_argument("--out", default="", help="writes OUT.json and OUT.md")
-    return p.parse_args()
+    a = p.parse_args()
+    if a.backward and a.peers:
+        p.error("--backward has no peers")
+    return a
 
 
 def lengths_of(mix):
@@ -81,6 +87,45 @@ class Packed:
         return worst
 
 
+    def gradient_error(self, d_o, gradients, causal):
+        """The largest error of a gradient, of its largest element, over the longest and the last sequence and a head each, in
+        float32 math."""
+        import torch
+
+        worst = 0.0
+        for b, h in ((self.lengths.index(max(self.lengths)), 0), (len(self.lengths) - 1, d_o.shape[1] - 1)):
+            rows = slice(self.borders[b], self.borders[b + 1])
+            q, k, v = (t[0, h, rows].float().requires_grad_() for t in (self.q, self.k, self.v))
+            s = q @ k.T / math.sqrt(d_o.shape[3])
+            if causal:
+                s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
+            (s.softmax(-1) @ v).backward(d_o[0, h, rows].float())
+            for t, of in zip((q, k, v), gradients):
+                worst = max(worst, ((of[0, h, rows].float() - t.grad).abs().max() / t.grad.abs().max()).item())
+        return worst
+
+
+def backward_plan(library, q, k, v, causal, packed=None):
+    """(run, explanation, error) of the gradients, error: a function."""
+    import torch
+
+    o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
+    forward, _ = library.plan(q, k, v, o, causal, lse=lse, packed=packed)
+    forward()
+    d_o, gradients = torch.randn_like(o), [torch.full_like(t, math.nan) for t in (q, k, v)]
+    run, explained = library.backward_plan(q, k, v, o, lse, d_o, gradients, causal, packed=packed)
+    return run, explained, lambda: packed.gradient_error(d_o, gradients, causal)
+
+
+def forward_plan(library, q, k, v, causal, packed=None):
+    """The same of the forward."""
+    import torch
+
+    o = torch.full_like(q, math.nan)
+    run, explained = library.plan(q, k, v, o, causal, packed=packed)
+    return run, explained, lambda: packed.error(o, causal)
+
+
 def peers(packed, causal):
     """name -> function, of what PyTorch has for packed sequences."""
     import torch
@@ -114,22 +159,22 @@ def measure_mix(library, mix, d, causal, a, rng):
 
     heads, lengths = 2048 // d, lengths_of(mix)
     packed = Packed(lengths, heads, d)
-    o = torch.full_like(packed.q, math.nan)
-    run, explained = library.plan(packed.q, packed.k, packed.v, o, causal, packed=packed)
+    plan, limit, forwards = (backward_plan, 1e-2, backward.FORWARDS) if a.backward else (forward_plan, 2e-3, 1)
+    run, explained, error_of = plan(library, packed.q, packed.k, packed.v, causal, packed)
     run()
-    error = packed.error(o, causal)
-    if not error <= 2e-3:
+    error = error_of()
+    if not error <= limit:
         raise SystemExit(f"fa2 is wrong at {mix}, d {d}: error {error}; nothing is timed")
     mean = round(packed.total / len(lengths))
     q, k, v = (torch.randn(len(lengths), mean, heads, d, device="cuda", dtype=torch.float16).transpose(1, 2) for _ in range(3))
-    batched, _ = library.plan(q, k, v, torch.empty_like(q), causal)
+    batched, _, _ = plan(library, q, k, v, causal)
     systems = {"fa2": run, "batched": batched, **(peers(packed, causal) if a.peers else {})}
     times, dropped = compare.measure(systems, a, rng)
     pairs = lambda name: len(lengths) * (mean * (mean + 1) / 2 if causal else mean * mean) if name == "batched" else packed.pairs(causal)  # noqa: E731
     row = dict(mix=mix, d=d, causal=causal, heads=heads, total=packed.total, longest=max(lengths), error=error, dropped=dropped)
-    row["config"] = explained["kernels"][0]["config"]
+    row["config"] = "; ".join(map(compare.config_text, explained["kernels"]))
     row["us"] = {n: 1e3 * t[len(t) // 2] for n, t in times.items()}
-    row["tflops"] = {n: 4 * heads * d * pairs(n) / us / 1e6 for n, us in row["us"].items()}
+    row["tflops"] = {n: 4 * forwards * heads * d * pairs(n) / us / 1e6 for n, us in row["us"].items()}
     return row
 
 

@@ -40,9 +40,8 @@ BackwardParams backward_constants(const AttentionProblem& p, const KernelConfig&
   params.heads_kv = static_cast<int>(p.heads_kv);
   params.kv_heads_per_section = kv_heads_per_section(p, config, params.attention);
   params.statistic_rows = static_cast<int>(scratch.statistic_rows);
+  params.sum_tile = static_cast<int>(scratch.sum_tile);
   params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
-  if (params.statistic_count > 0 && pass_of(config) == KernelPass::delta)  // what fills up the last tile, too
-    params.attention.q_tiles = static_cast<int>((scratch.statistic_rows + config.tile_m - 1) / config.tile_m);
   return params;
 }
 
@@ -107,11 +106,8 @@ Access access_of_scratch(KernelPass pass) {
 }
 
 /// A head's sum is one block's.
-std::int64_t most_blocks(const AttentionProblem& p, const KernelConfig& config,
-                         const BackwardParams& constants) {
+std::int64_t most_blocks(const AttentionProblem& p, const KernelConfig& config) {
   const KernelPass pass = pass_of(config);
-  if (constants.statistic_count > 0 && pass == KernelPass::delta)
-    return std::int64_t{constants.attention.q_tiles} * constants.attention.head_count;
   if (pass == KernelPass::d_sinks) return p.heads_q;
   return owns_keys(pass) ? most_key_tiles(p, config) : most_query_tiles(p, config);
 }
@@ -124,17 +120,20 @@ std::int64_t BackwardScratch::statistics(const AttentionProblem& p) const {
 }
 
 std::size_t BackwardScratch::bytes(const AttentionProblem& p) const {
-  const std::int64_t count = statistics(p), sums = p.batch * p.heads_q * statistic_rows * sum_cols;
+  const std::int64_t count = statistics(p), sums = q_entries(p).count * p.heads_q * statistic_rows * sum_cols;
   return whole_part(static_cast<std::size_t>(4 * (count + (sum_cols > 0 ? 2 * count + sums : 0))));
 }
 
 BackwardScratch scratch_for(const AttentionProblem& p) {
-  return {q_entries(p).rows, 0};
+  return {.statistic_rows = q_entries(p).rows};
 }
 
 BackwardScratch scratch_for(const AttentionProblem& p, const KernelConfig& summing) {
   const std::int64_t tile = summing.tile_n;
-  return {(p.seqlen_q + tile - 1) / tile * tile, backward_sm90::sum_cols(traits_of({p, {}}))};
+  const std::int64_t tiles = p.total_q > 0 ? p.total_q / tile + p.batch : (p.seqlen_q + tile - 1) / tile;
+  return {.statistic_rows = tiles * tile,
+          .sum_tile = tile,
+          .sum_cols = backward_sm90::sum_cols(traits_of({p, {}}))};
 }
 
 bool has_tiles(const AttentionProblem& p, KernelPass pass) {
@@ -149,7 +148,7 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;
-  step.shape = {static_cast<std::uint32_t>(most_blocks(problem, config, constants))};
+  step.shape = {static_cast<std::uint32_t>(most_blocks(problem, config))};
   step.uses = uses_of(pass);
   std::size_t delta = offsetof(BackwardParams, delta);
   if (kind_of(config).params == KernelParams::backward_sm90) {

@@ -17,7 +17,8 @@ namespace fa2 {
 /// sums (BackwardParams::delta).
 struct BackwardScratch {
   std::int64_t statistic_rows;  ///< of a head
-  std::int64_t sum_cols;        ///< floats a row of the sums; 0: there are none
+  std::int64_t sum_tile = 0;    ///< queries of a tile of the sums; 0: there are none
+  std::int64_t sum_cols = 0;    ///< floats a row of them
 
   /// Words of delta, of the offsets and of the turns each: a whole part of a workspace.
   std::int64_t statistics(const AttentionProblem& problem) const;
@@ -27,7 +28,7 @@ struct BackwardScratch {
 
 /// Of delta alone.
 BackwardScratch scratch_for(const AttentionProblem& problem);
-/// With sums, in tiles as the kernel of `summing` makes them.
+/// With sums, in tiles as the kernel of `summing` makes them. Packed sequences each begin with a tile of their own.
 BackwardScratch scratch_for(const AttentionProblem& problem, const KernelConfig& summing);
 
 /// Whether a pass of the backward has something to write.

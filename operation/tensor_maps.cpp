@@ -85,15 +85,19 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
                       BackwardParamsSm90& params) {
   constexpr std::int32_t kKeysOfWarpgroup = 64;
-  const RowRange keys{0, k_entries(p).rows}, queries{0, q_entries(p).rows};
-  const auto [first, count] = p.seqlen_q > 0 ? visible_keys(p) : VisibleKeys{0, keys.count};
-  params.k = map_of(operands[Role::k], {first, count}, kKeysOfWarpgroup);
-  params.v = map_of(operands[Role::v], {first, count}, kKeysOfWarpgroup);
-  params.dk = map_of(operands[Role::dk], keys, kKeysOfWarpgroup);
-  params.dv = map_of(operands[Role::dv], keys, kKeysOfWarpgroup);
+  const auto map = [&](Role role, const RowRange& rows, std::int32_t box_rows) {
+    return p.varlen ? ragged_map_of(operands[role], rows.count, box_rows)
+                    : map_of(operands[role], rows, box_rows);
+  };
+  const RowRange keys{0, p.seqlen_k}, queries{0, p.seqlen_q};
+  const auto [first, count] = p.seqlen_q > 0 && !p.varlen ? visible_keys(p) : VisibleKeys{0, keys.count};
+  params.k = map(Role::k, {first, count}, kKeysOfWarpgroup);
+  params.v = map(Role::v, {first, count}, kKeysOfWarpgroup);
+  params.dk = map(Role::dk, keys, kKeysOfWarpgroup);
+  params.dv = map(Role::dv, keys, kKeysOfWarpgroup);
   if (p.seqlen_q == 0) return;  // nobody loads them, and they may be null
-  params.q = map_of(operands[Role::q], queries, config.tile_n);
-  params.d_o = map_of(operands[Role::d_o], queries, config.tile_n);
+  params.q = map(Role::q, queries, config.tile_n);
+  params.d_o = map(Role::d_o, queries, config.tile_n);
 }
 
 }  // namespace fa2

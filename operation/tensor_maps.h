@@ -15,8 +15,8 @@ namespace fa2 {
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params);
 
-/// Fills in those of a backward: boxes of 64 rows of K, V, dK and dV and of config.tile_n rows of Q and dO. `operands` are a
-/// backward's, and `problem` has at least one key.
+/// Fills in those of a backward: boxes of 64 rows of K, V, dK and dV and of config.tile_n rows of Q and dO; with varlen of rows
+/// that end with a sequence. `operands` are a backward's, and `problem` has at least one key.
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       BackwardParamsSm90& params);
 

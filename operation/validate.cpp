@@ -152,9 +152,12 @@ void check_operands(Violations& found, OperandList operands, RowAlignment alignm
 }
 
 /// A gradient is given exactly if the plan computes it.
+bool has_elements(const Operand& gradient) {
+  return gradient.extents[0] > 0 && gradient.extents[2] > 0;
+}
+
 void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
-  const bool has_elements = gradient.extents[0] > 0 && gradient.extents[2] > 0;
-  if (is_wanted == (gradient.data != nullptr) || (is_wanted && !has_elements)) return;
+  if (is_wanted == (gradient.data != nullptr) || (is_wanted && !has_elements(gradient))) return;
   found.push_back({std::string(gradient.name), is_wanted ? "null" : "given",
                    is_wanted
                        ? fmt::format("must point to the tensor: the plan computes it; or make it without, by "
@@ -162,6 +165,15 @@ void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
                                      gradient.name)
                        : fmt::format("must be null: the plan does not compute it; make it with Gradients::{}",
                                      gradient.name)});
+}
+
+/// Where none has an element all may be null.
+void check_any_wanted(Violations& found, const Gradients& gradients, OperandList operands) {
+  const Operand &dq = operands[Role::dq], &dk = operands[Role::dk], &dv = operands[Role::dv];
+  const bool is_any_wanted = gradients.dq || gradients.dk || gradients.dv || gradients.d_sinks;
+  const bool is_any_given = dq.data != nullptr || dk.data != nullptr || dv.data != nullptr;
+  if (is_any_wanted || is_any_given || !(has_elements(dq) || has_elements(dk))) return;
+  found.push_back({"dq, dk, dv and d_sinks", "null", "must not all be: no gradient is asked for"});
 }
 
 void check_sinks_gradient(Violations& found, const AttentionProblem& problem, const Operand& gradient,
@@ -249,6 +261,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   check_variants(found, problem, args.forward);
   if (problem.batch == 0) return found;
   check_tables(found, problem, args.forward);
+  check_any_wanted(found, gradients, operands);
   check_wanted(found, operands[Role::dq], gradients.dq);
   check_wanted(found, operands[Role::dk], gradients.dk);
   check_wanted(found, operands[Role::dv], gradients.dv);

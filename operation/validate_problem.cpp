@@ -82,6 +82,8 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
   const AttentionProblem p = problem.normalized();
   Violations found;
   check_grid(found, p.batch, key_side(p));
+  if (!gradients.dq && !gradients.dk && !gradients.dv && !gradients.d_sinks)
+    found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});
   if (gradients.d_sinks && !problem.sinks)
     found.push_back({"d_sinks", "true", "must be false, or the problem's sinks true"});
   return found;

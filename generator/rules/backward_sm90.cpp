@@ -51,7 +51,6 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
 
 void check_of_both(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(wgmma_rules::runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
-  rules.expect(!spec.traits.varlen, "main loop 90 has no backward of packed sequences yet");
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
   rules.expect(most <= kMostSplitDim, "main loop 90 has no backward of head dims above {}", kMostSplitDim);
 }
@@ -83,6 +82,8 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
   rules.expect(!spec.traits.softcap || is_transposed(spec.traits),
                "128 queries a step leave no registers for the softcap's derivative");
+  rules.expect(!spec.traits.varlen || is_transposed(spec.traits),
+               "128 queries a step leave no registers for packed sequences");
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
   rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
                kMostDim);

@@ -2,9 +2,7 @@
 #pragma once
 
 #include "attention/backward_sums.cuh"
-#include "attention/head_rows.cuh"
-#include "attention/scheduler.cuh"
-#include "attention/tile_sides.cuh"
+#include "attention/varlen_tiles.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/stmatrix.cuh"
 
@@ -17,16 +15,19 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   using Sums = QuerySums<Config::tile_m, kCols>;
   static_assert(Sums::warpgroups * 4 == Config::warps, "threads are those that summed");
   const AttentionParams& attention = params.attention;
-  const TileCoordinates at = BatchedTiles<QuerySide>{{attention}}.at(ptx::block_index());
+  auto tiles = tiles_of<Config>(attention);
+  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(ptx::block_index());
   const SequenceShape shape = shape_of<Config>(attention, at.batch);
   const i64 head = static_cast<i64>(shape.q_entry) * attention.heads_q + at.head;
+  const i64 sum_tile =
+      head * Sums::tiles(params.statistic_rows) + first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile;
   const int warpgroup = ptx::warp_index() / 4, warp = ptx::warp_index() % 4;
   const int tile_row = at.q_tile * Config::tile_m;
   const SharedTile<Config::tile_m, kCols> tile{ptx::dynamic_shared()};
   FA2_UNROLL
   for (int m = 0; m < Sums::m_tiles; ++m) {
-    const float* const from =
-        Sums::address(params, head * Sums::tiles(params.statistic_rows) + at.q_tile, warpgroup, m);
+    const float* const from = Sums::address(params, sum_tile, warpgroup, m);
     typename Sums::Accumulators dq;
     for_each_four(dq,
                   [&](float(&value)[4], int j) { ptx::ld_global_v4_f32(from + j * Sums::stride, value); });

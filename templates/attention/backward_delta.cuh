@@ -2,7 +2,6 @@
 #pragma once
 
 #include "attention/backward_sums.cuh"
-#include "attention/head_rows.cuh"
 #include "attention/score_gradient.cuh"
 #include "attention/varlen_tiles.cuh"
 #include "ptx/math.cuh"
@@ -39,20 +38,20 @@ FA2_DEVICE float dot_of_rows(const u16* a, const u16* b) {
   return sum;
 }
 
-/// Zeros where the dQ of rows [first_row, end_row) of a head will be summed, and in the turns at it.
+/// Zeros where the dQ of `rows` rows, of all heads', will be summed, and in the turns at it.
 template <class Config>
-FA2_DEVICE void clear_sums(const BackwardParams& params, i64 head, int first_row, int end_row) {
+FA2_DEVICE void clear_sums(const BackwardParams& params, i64 first_row, int rows) {
   constexpr int kCols = sum_cols<(Config::head_dim + 15) / 16 * 16>;
-  const i64 row = head * params.statistic_rows + first_row;
   float* const turns = params.delta + 2 * params.statistic_count;
-  float* const sums = turns + params.statistic_count;
-  for (int i = 4 * ptx::thread_index(); i < (end_row - first_row) * kCols; i += 4 * Config::warps * 32)
-    ptx::st_global_v4(sums + row * kCols + i, ptx::Vector16{});
-  for (int i = ptx::thread_index(); i < end_row - first_row; i += Config::warps * 32)
-    ptx::st_global_f32(turns + row + i, 0.0f);
+  float* const sums = turns + params.statistic_count + first_row * kCols;
+  for (int i = 4 * ptx::thread_index(); i < rows * kCols; i += 4 * Config::warps * 32)
+    ptx::st_global_v4(sums + i, ptx::Vector16{});
+  for (int i = ptx::thread_index(); i < rows; i += Config::warps * 32)
+    ptx::st_global_f32(turns + first_row + i, 0.0f);
 }
 
-/// A block's rows are Config::tile_m of one head. Rows that fill up the last tile of a sum have P = 0.
+/// A block's rows are Config::tile_m of one head, those of a sequence's last one also what fills up the last tile of its
+/// sums, where P = 0.
 template <class Config>
 FA2_DEVICE void backward_delta(const BackwardParams& params) {
   constexpr int kLanes = 8;
@@ -67,13 +66,14 @@ FA2_DEVICE void backward_delta(const BackwardParams& params) {
   const auto d_o =
       head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape.q_entry, at.head, first_row);
   const i64 statistics = first_statistic<Config>(attention, shape, at.head);
-  float* const delta = params.delta + first_delta(params, shape, at.head);
   const bool sums_dq = params.statistic_count != 0;
-  const int rows = sums_dq ? params.statistic_rows : shape.seqlen_q;
+  const i64 first_of_delta = first_delta_of(params, shape, at);
+  float* const delta = params.delta + first_of_delta;
+  const int filled_up =
+      sums_dq ? (shape.seqlen_q + params.sum_tile - 1) / params.sum_tile * params.sum_tile : shape.seqlen_q;
   const int begin = at.q_tile * Config::tile_m;
-  const int end = begin + Config::tile_m < rows ? begin + Config::tile_m : rows;
-  if (sums_dq)
-    clear_sums<Config>(params, static_cast<i64>(shape.q_entry) * attention.heads_q + at.head, begin, end);
+  const int end = begin + Config::tile_m < shape.seqlen_q ? begin + Config::tile_m : filled_up;
+  if (sums_dq) clear_sums<Config>(params, first_of_delta + begin, end - begin);
   for (int first = begin; first < end; first += Config::warps * 32 / kLanes) {
     const int row = first + ptx::thread_index() / kLanes;
     const bool exists = row < shape.seqlen_q;

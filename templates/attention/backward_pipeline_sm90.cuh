@@ -46,6 +46,12 @@ FA2_DEVICE void release(SharedAddress mbarrier) {
   if (ptx::elect_one()) ptx::mbarrier_arrive(mbarrier);
 }
 
+/// K and V are read by every warpgroup, and gradients leave from where they are.
+template <class Config>
+FA2_DEVICE void await_others() {
+  ptx::bar_sync(3, 32 * Config::warps);
+}
+
 /// A tile of keys, and the queries that see them.
 template <class Config>
 struct KeyWork {
@@ -54,16 +60,19 @@ struct KeyWork {
   QueryBlocks<Config> blocks;
   int group;  ///< query heads of the key/value head
 
+  FA2_DEVICE bool exists() const { return at.exist(); }
   FA2_DEVICE int first_key() const { return at.q_tile * Config::tile_m; }
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
   FA2_DEVICE int steps() const { return blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group; }
 };
 
+/// Of packed sequences there may be fewer tiles than blocks. Not to be asked for more than whether it exists then.
 template <class Config>
 FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) {
-  const TileCoordinates at = key_tiles_of<Config>(params).at(block);
+  auto tiles = key_tiles_of<Config>(params);
+  const TileCoordinates at = Config::varlen && block >= tiles.count() ? kNoTile : tiles.at(block);
   const QueriesOfKeys<Config> queries{
-      mask_of<Config>(params.attention, shape_of<Config>(params.attention, at.batch))};
+      mask_of<Config>(params.attention, uniform_shape_of<Config>(params.attention, at.batch))};
   return {at, queries, key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m),
           params.attention.queries_per_kv};
 }

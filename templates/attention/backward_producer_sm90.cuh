@@ -2,8 +2,8 @@
 #pragma once
 
 #include "attention/backward_pipeline_sm90.cuh"
-#include "attention/head_rows.cuh"
-#include "tile/tma_copy.cuh"
+#include "attention/backward_rows_sm90.cuh"
+#include "attention/backward_sums.cuh"
 
 namespace fa2 {
 
@@ -29,18 +29,16 @@ struct BackwardProducer {
 
  private:
   FA2_DEVICE void load_keys() const {
-    const SequenceShape& shape = work.shape();
-    const int first_key = Config::window_left ? params.backward.attention.first_key : 0;
     if (ptx::elect_one()) {
       ptx::mbarrier_arrive_expect_tx(shared.keys_full(), Layout::key_tiles * Layout::KeyTile::bytes);
       ptx::mbarrier_arrive_expect_tx(shared.values_full(), Layout::key_tiles * Layout::ValueTile::bytes);
       FA2_UNROLL
       for (int w = 0; w < Layout::key_tiles; ++w) {
-        const TensorRows rows{shape.k_begin, work.first_key() - first_key + 64 * w, work.at.head,
-                              shape.k_entry};
-        tma_load_tile<TensorShape<Config::head_dim>>(shared.keys(w), params.k, rows, shared.keys_full());
-        tma_load_tile<TensorShape<Config::head_dim_v>>(shared.values(w), params.v, rows,
-                                                       shared.values_full());
+        const TensorRows rows = seen_key_rows(params.backward.attention, work, work.first_key() + 64 * w);
+        tma_load_tile<BackwardShape<Config, Config::head_dim>>(shared.keys(w), params.k, rows,
+                                                               shared.keys_full());
+        tma_load_tile<BackwardShape<Config, Config::head_dim_v>>(shared.values(w), params.v, rows,
+                                                                 shared.values_full());
       }
     }
     ptx::bar_warp_sync();
@@ -49,15 +47,16 @@ struct BackwardProducer {
   FA2_DEVICE void load_queries(const QueryStep& step, const PipelineState<Config::stages>& state) const {
     constexpr int kStatistics = 4 * Config::tile_n;
     const BackwardParams& backward = params.backward;
-    const SequenceShape& shape = work.shape();
     const int slot = state.index, first_row = step.n * Config::tile_n;
-    const TensorRows rows{shape.q_begin, first_row, step.head, shape.q_entry};
-    const float* const delta = backward.delta + first_delta(backward, shape, step.head) + first_row;
+    const TensorRows rows = query_rows(backward.attention, work, step.head, first_row);
+    const TileCoordinates of_head{step.n, step.head, work.at.batch};
+    const float* const delta =
+        backward.delta + first_sum_row(backward, work.shape(), of_head, Config::tile_n) + first_row;
     ptx::mbarrier_wait(shared.queries_empty(slot), state.phase ^ 1);
     if (ptx::elect_one()) {
       const SharedAddress full = shared.queries_full(slot);
       ptx::mbarrier_arrive_expect_tx(full, Layout::QueryTile::bytes + kStatistics);
-      tma_load_tile<TensorShape<Config::head_dim>>(shared.queries(slot), params.q, rows, full);
+      tma_load_tile<BackwardShape<Config, Config::head_dim>>(shared.queries(slot), params.q, rows, full);
       ptx::bulk_load(shared.offsets(slot), delta + backward.statistic_count, kStatistics, full);
     }
     ptx::bar_warp_sync();
@@ -65,7 +64,7 @@ struct BackwardProducer {
     if (ptx::elect_one()) {
       const SharedAddress full = shared.d_output_full(slot);
       ptx::mbarrier_arrive_expect_tx(full, Layout::OutputTile::bytes + kStatistics);
-      tma_load_tile<TensorShape<Config::head_dim_v>>(shared.d_output(slot), params.d_o, rows, full);
+      tma_load_tile<BackwardShape<Config, Config::head_dim_v>>(shared.d_output(slot), params.d_o, rows, full);
       ptx::bulk_load(shared.deltas(slot), delta, kStatistics, full);
     }
     ptx::bar_warp_sync();

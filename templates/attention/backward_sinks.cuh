@@ -2,7 +2,7 @@
 // -P delta.
 #pragma once
 
-#include "attention/head_rows.cuh"
+#include "attention/backward_sums.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 
@@ -59,7 +59,7 @@ FA2_DEVICE void backward_sinks(const BackwardParams& params) {
   for (int batch = 0; batch < attention.sequences.batch; ++batch) {
     const SequenceShape shape = shape_of<Config>(attention, batch);
     const float* const lse = attention.lse + first_statistic<Config>(attention, shape, head);
-    const float* const delta = params.delta + first_delta(params, shape, head);
+    const float* const delta = params.delta + first_delta_of(params, shape, {0, head, batch});
     const int turns = (shape.seqlen_q + kSinkRows - 1) / kSinkRows;
     for (; turn < turns; turn += Config::warps)
       sum += sink_gradient_of_rows(sink, lse, delta, turn * kSinkRows, shape.seqlen_q);

@@ -3,6 +3,7 @@
 
 #include "attention/backward_mainloop_sm90.cuh"
 #include "attention/backward_producer_sm90.cuh"
+#include "attention/backward_rows_sm90.cuh"
 #include "attention/backward_split_sm90.cuh"
 #include "attention/epilogue_sm90.cuh"
 #include "ptx/register_budget.cuh"
@@ -17,13 +18,7 @@ FA2_DEVICE void store_key_gradient(Tile tile, AccumulatorTile<1, kN>& gradient, 
   stage_output<typename Config::Element>(tile, gradient);
   ptx::fence_proxy_async_shared();
   ptx::bar_sync(own_barrier(warpgroup), 128);
-  if (ptx::thread_index() % 128 == 0) tma_store_tile<TensorShape<kCols>>(map, to, tile);
-}
-
-/// K and V are read by every warpgroup, and gradients leave from where they are.
-template <class Config>
-FA2_DEVICE void await_others() {
-  ptx::bar_sync(3, 32 * Config::warps);
+  if (ptx::thread_index() % 128 == 0) tma_store_tile<BackwardShape<Config, kCols>>(map, to, tile);
 }
 
 template <class Config>
@@ -33,10 +28,11 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const BackwardParams& backward = params.backward;
   const int warp = ptx::warp_index() % 4;
   const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
-  const TensorRows to{work.shape().k_begin, first_key, work.at.head, work.shape().k_entry};
+  const TensorRows to = key_rows(backward.attention, work, first_key);
   const float scale = backward.attention.scale;
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
+  if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work);
   if constexpr (Config::splits_gradients) {
     SplitBackward<Config> of{backward, work, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     if (warpgroup == 0) {
@@ -69,6 +65,7 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
   start_backward_pipeline<Config>(shared);
   const KeyWork<Config> work = key_work_of<Config>(params.backward, ptx::block_index());
+  if (Config::varlen && !work.exists()) return;
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();

@@ -1,7 +1,7 @@
 // dQ while it is summed over tiles of keys: float32 in global memory, as accumulators lie in registers.
 #pragma once
 
-#include "attention/params.cuh"
+#include "attention/head_rows.cuh"
 #include "ptx/atomic.cuh"
 #include "ptx/memory.cuh"
 #include "tile/register_tile.cuh"
@@ -13,6 +13,26 @@ template <int kCols>
 constexpr int sum_cols = kCols > 128  ? 256
                          : kCols > 64 ? 128
                                       : kCols;
+
+/// The first tile of a sequence's sums, among those of a head. No two sequences share one: of those packed before it, each
+/// fills up one at most.
+FA2_DEVICE int first_sum_tile(const SequenceShape& shape, int batch, int queries) {
+  return shape.q_begin / queries + batch - shape.q_entry;
+}
+
+/// Where delta and the exponents' offsets of a sequence begin where sums are of `queries` a tile.
+FA2_DEVICE i64 first_sum_row(const BackwardParams& params, const SequenceShape& shape,
+                             const TileCoordinates& at, int queries) {
+  const i64 head = static_cast<i64>(shape.q_entry) * params.attention.heads_q + at.head;
+  return head * params.statistic_rows + static_cast<i64>(first_sum_tile(shape, at.batch, queries)) * queries;
+}
+
+/// Where delta of a sequence begins, whether dQ is summed or not.
+FA2_DEVICE i64 first_delta_of(const BackwardParams& params, const SequenceShape& shape,
+                              const TileCoordinates& at) {
+  if (params.statistic_count != 0) return first_sum_row(params, shape, at, params.sum_tile);
+  return first_delta(params, shape, at.head);
+}
 
 /// Tiles of kQueries queries, by warpgroups of 64 rows of a wgmma: up to 64 columns those are queries; dQ with more is
 /// summed as its transpose, whose rows are columns of dQ: any number of queries is one instruction's then.

@@ -12,7 +12,8 @@ template <class Config>
 FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& work, const QueryStep& step) {
   using Sums = QuerySums<Config::tile_n, BackwardLayoutSm90<Config>::padded_dim>;
   const int head = work.shape().q_entry * params.attention.heads_q + step.head;
-  return head * Sums::tiles(params.statistic_rows) + step.n;
+  return head * Sums::tiles(params.statistic_rows) +
+         first_sum_tile(work.shape(), work.at.batch, Config::tile_n) + step.n;
 }
 
 /// When a consumer warpgroup may add, by named barriers that it shares with the keeper of its turns.

@@ -94,8 +94,9 @@ struct BackwardParams {
   Strides dq_strides;
   Strides dk_strides;
   Strides dv_strides;
-  float* delta;        ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
-  int statistic_rows;  ///< that a head has: its queries, and where dQ is summed what fills up their last tile
+  float* delta;  ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
+  int statistic_rows;  ///< that a head has: its queries, and where dQ is summed what fills up a sequence's last tile
+  int sum_tile;  ///< queries of a tile of the sums
   /// 0, or dQ is summed over tiles of keys, and after delta come, as many each, exponent_offset() of LSE and turns
   /// (backward_turns_sm90.cuh), and the sums: float32 tiles of queries, as they lie in registers (backward_sums.cuh).
   long long statistic_count;

@@ -51,32 +51,6 @@ AttentionProblem plain(MaskKind mask) {
   return {.head_dim = 64, .mask = mask, .heads_q = 2, .heads_kv = 1};
 }
 
-/// With dLSE.
-GuardedBackward call_of(const AttentionProblem& problem, const Lengths& lengths, Packing packing,
-                        MakeLayout layout = guarded_bshd) {
-  const AttentionProblem p = with_lengths(problem, lengths, packing);
-  GuardedBackward call(p, backward_layouts_of(p, layout));
-  set_lengths(call.forward, lengths, packing);
-  call.give_d_lse();
-  poison_unseen(call);
-  call.upload();
-  return call;
-}
-
-/// Sequence `b` as a batch of its own.
-GuardedBackward alone(const GuardedBackward& all, std::size_t b) {
-  const reference::Sequence sequence = all.forward.sequences()[b];
-  GuardedBackward one(reference::problem_of(all.forward.problem, sequence));
-  one.forward.q = reference::rows_of(all.forward.q, sequence.q);
-  one.forward.k = reference::rows_of(all.forward.k, sequence.k);
-  one.forward.v = reference::rows_of(all.forward.v, sequence.k);
-  one.d_o = reference::rows_of(all.d_o, sequence.q);
-  const reference::Tensor d_lse{all.d_o.batch, all.d_o.heads, all.d_o.rows, 1, all.d_lse};
-  one.d_lse = reference::rows_of(d_lse, sequence.q).values;
-  one.upload();
-  return one;
-}
-
 bool are_zero(const reference::Tensor& gradient, const reference::SequenceRows& rows) {
   return std::ranges::all_of(reference::rows_of(gradient, rows).values, [](float x) { return x == 0; });
 }
@@ -101,7 +75,7 @@ TEST_CASE("backward varlen: the gradients' contract holds for every variant with
       const auto& [heads_q, heads_kv] = kHeads[(i + i / 9) % std::size(kHeads)];
       problem.heads_q = heads_q, problem.heads_kv = heads_kv;
       const std::size_t mix = i % length_mixes().size();
-      GuardedBackward call = call_of(problem, length_mixes()[mix], kPackings[i % 4], kLayouts[i / 4 % 2]);
+      GuardedBackward call = backward_of(problem, length_mixes()[mix], kPackings[i % 4], kLayouts[i / 4 % 2]);
       vary_numbers(call.forward, i);
       if (problem.softcap) call.forward.args.softcap = 1.5f;  // its slope matters
       if (i % 3 == 0) call.d_lse.clear();
@@ -124,8 +98,8 @@ TEST_CASE("backward varlen: tiles of other sizes, with one slot and three") {
     options.config = parse_config(config);
     Context context(options);
     for (const std::size_t mix : {std::size_t{5}, std::size_t{7}}) {
-      GuardedBackward call =
-          call_of(plain(kMasks[i % 3]), length_mixes()[mix], i % 2 == 0 ? Packing::packed : Packing::roomy);
+      GuardedBackward call = backward_of(plain(kMasks[i % 3]), length_mixes()[mix],
+                                         i % 2 == 0 ? Packing::packed : Packing::roomy);
       run_and_expect_gradients(context, call);
     }
     ++i;
@@ -138,7 +112,7 @@ TEST_CASE("backward varlen: rows that are aligned to one element only") {
   AttentionProblem problem = plain(MaskKind::causal_bottom_right);
   problem.head_dim = 24;
   for (const Packing packing : kPackings) {
-    const GuardedBackward call = call_of(problem, length_mixes()[5], packing, misaligned);
+    const GuardedBackward call = backward_of(problem, length_mixes()[5], packing, misaligned);
     run_and_expect_gradients(gpu.context, call);
   }
 }
@@ -151,7 +125,8 @@ TEST_CASE("backward varlen: each sequence has the bits of the batched backward o
     AttentionProblem problem = plain(mask);
     problem.alibi = i == 0;
     if (i == 1) problem.window_left = 30;
-    const GuardedBackward call = call_of(problem, length_mixes()[i == 0 ? 5 : 6 + i], kPackings[i]);
+    GuardedBackward call = backward_of(problem, length_mixes()[i == 0 ? 5 : 6 + i], kPackings[i]);
+    call.determinism = Determinism::bitwise;
     run_and_expect_gradients(gpu.context, call);
     for (std::size_t b = 0; b < call.forward.sequences().size(); ++b) {
       INFO(to_string(problem), ", sequence ", b);
@@ -173,7 +148,7 @@ TEST_CASE("backward varlen: without keys dQ is 0, and without queries dK and dV 
   Gpu gpu;
   for (const Packing packing : kPackings) {
     const GuardedBackward call =
-        call_of(plain(MaskKind::none), Lengths({0, 70, 5, 0}, {66, 0, 9, 0}), packing);
+        backward_of(plain(MaskKind::none), Lengths({0, 70, 5, 0}, {66, 0, 9, 0}), packing);
     run_and_expect_gradients(gpu.context, call);
     const std::vector<reference::Sequence> sequences = call.forward.sequences();
     CHECK(are_zero(call.dk(), sequences[0].k));
@@ -189,7 +164,7 @@ TEST_CASE("backward varlen: a sequence of NaN leaves the gradients of others fin
   Gpu gpu;
   for (const std::size_t b : {0, 1, 2}) {
     GuardedBackward call =
-        call_of(plain(MaskKind::none), Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
+        backward_of(plain(MaskKind::none), Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
     const reference::Sequence sequence = call.forward.sequences()[b];
     for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
     for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
@@ -202,7 +177,7 @@ TEST_CASE("backward varlen: one plan serves any lengths, in a workspace that hol
   if (cannot_run()) return;
   Gpu gpu;
   GuardedBackward call =
-      call_of(plain(MaskKind::causal_bottom_right), Lengths({50, 65, 1, 20}), Packing::roomy);
+      backward_of(plain(MaskKind::causal_bottom_right), Lengths({50, 65, 1, 20}), Packing::roomy);
   const BackwardPlan plan = gpu.context.backward_plan(call.forward.problem, device_under_test(), {}, {});
   DeviceBuffer workspace(plan.workspace_bytes());
   for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),

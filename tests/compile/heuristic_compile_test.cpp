@@ -104,27 +104,32 @@ std::vector<KernelSource> backward_kernels() {
   return std::move(kernels).list();
 }
 
-/// The backward on wgmma and the conversion of what it sums: every choice, with each mask, and with variants for two head
-/// dims.
+/// The backward on wgmma and the conversion of what it sums: every choice, with each mask, and with variants; batched and
+/// packed.
 std::vector<KernelSource> summing_kernels() {
   Kernels kernels;
   const Arch& hopper = *find_arch("sm_90a");
   const auto add = [&](const PlannedProblem& p) {
     const auto choices = backward_choices(p, KernelPass::dq_dk_dv, hopper);
-    const bool is_on_wgmma = choices.at(0).config.mainloop == 90;
-    CHECK(is_on_wgmma == !(p.softcap && p.head_dim <= 64));
+    const bool is_on_wgmma = !choices.empty() && choices.at(0).config.mainloop == 90;
+    CHECK(is_on_wgmma == !((p.softcap || p.varlen) && p.head_dim <= 64));
     if (!is_on_wgmma) return;
     for (const HeuristicChoice& choice : choices) {
       kernels.add(p, choice.config, hopper);
       kernels.add(p, conversion_of(choice.config).config, hopper);
     }
   };
+  const auto add_both = [&](PlannedProblem p) {
+    add(p);
+    p.varlen = true;
+    add(p);
+  };
   int i = 0;
-  for (const int head_dim : {64, 80, 96, 128}) {
+  for (const int head_dim : {64, 80, 96, 128, 256}) {
     for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
       PlannedProblem p = square(head_dim, mask, 4096);
       p.dtype = i++ % 2 == 0 ? DType::f16 : DType::bf16;
-      add(p);
+      add_both(p);
     }
   }
   for (const int head_dim : {64, 128}) {
@@ -133,7 +138,7 @@ std::vector<KernelSource> summing_kernels() {
       p.dtype = i++ % 3 == 0 ? DType::f16 : DType::bf16;
       if (variants & 1) p.window_left = p.window_right = 1024;
       p.softcap = variants & 2, p.alibi = variants & 4;
-      add(p);
+      add_both(p);
     }
   }
   return std::move(kernels).list();

@@ -136,4 +136,28 @@ void poison_unseen(GuardedBackward& call) {
   call.d_lse = std::move(d_lse.values);
 }
 
+GuardedBackward backward_of(const AttentionProblem& problem, const Lengths& lengths, Packing packing,
+                            MakeLayout layout) {
+  const AttentionProblem p = with_lengths(problem, lengths, packing);
+  GuardedBackward call(p, backward_layouts_of(p, layout));
+  set_lengths(call.forward, lengths, packing);
+  call.give_d_lse();
+  poison_unseen(call);
+  call.upload();
+  return call;
+}
+
+GuardedBackward alone(const GuardedBackward& all, std::size_t b) {
+  const reference::Sequence sequence = all.forward.sequences()[b];
+  GuardedBackward one(reference::problem_of(all.forward.problem, sequence));
+  one.forward.q = reference::rows_of(all.forward.q, sequence.q);
+  one.forward.k = reference::rows_of(all.forward.k, sequence.k);
+  one.forward.v = reference::rows_of(all.forward.v, sequence.k);
+  one.d_o = reference::rows_of(all.d_o, sequence.q);
+  const reference::Tensor d_lse{all.d_o.batch, all.d_o.heads, all.d_o.rows, 1, all.d_lse};
+  one.d_lse = reference::rows_of(d_lse, sequence.q).values;
+  one.upload();
+  return one;
+}
+
 }  // namespace fa2::test

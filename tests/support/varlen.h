@@ -46,6 +46,13 @@ void poison_unseen(GuardedCall& call);
 /// Of a backward's dO and dLSE too: those of no sequence.
 void poison_unseen(GuardedBackward& call);
 
+/// A backward with dLSE, NaN in what no query looks at, uploaded.
+GuardedBackward backward_of(const AttentionProblem& problem, const Lengths& lengths, Packing packing,
+                            MakeLayout layout = guarded_bshd);
+
+/// Sequence `b` of it as a batch of its own.
+GuardedBackward alone(const GuardedBackward& all, std::size_t b);
+
 /// NaN in these rows of every head.
 void poison(reference::Tensor& tensor, const reference::SequenceRows& rows);
 

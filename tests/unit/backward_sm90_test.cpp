@@ -112,7 +112,7 @@ TEST_CASE("backward on wgmma: Hopper's, and its rules") {
   CHECK(broken("pass=7,overlap=1", 128) == "overlap = 1, must be 0 with main loop 90");
 }
 
-TEST_CASE("backward on wgmma: rows that TMA can load, of no packed sequences, and wide ones split") {
+TEST_CASE("backward on wgmma: rows that TMA can load, narrow ones batched alone, and wide ones split") {
   for (const auto& [d, dv] : {std::pair{136, 128}, std::pair{128, 136}}) {
     CHECK(broken("pass=7", traits(d, dv)).starts_with("head dims above 128 need tile_m = 64 with warps = 8"));
     CHECK(broken("pass=7,tile_m=64", traits(d, dv)) == "");
@@ -122,8 +122,11 @@ TEST_CASE("backward on wgmma: rows that TMA can load, of no packed sequences, an
           "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
   AttentionTraits packed = traits(128, 128);
   packed.varlen = true;
-  CHECK(broken("pass=7", packed) == "main loop 90 has no backward of packed sequences yet");
-  CHECK(broken("pass=8", packed) == "main loop 90 has no backward of packed sequences yet");
+  CHECK(broken("pass=7", packed) == "");
+  CHECK(broken("pass=8", packed) == "");
+  packed = traits(64, 64);
+  packed.varlen = true;
+  CHECK(broken("pass=7,tile_n=128", packed) == "128 queries a step leave no registers for packed sequences");
 }
 
 TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their transpose") {
@@ -202,6 +205,20 @@ TEST_CASE("backward on wgmma: scratch is delta, offsets and float32 sums of whol
       if (head_dim >= 64) CHECK(static_cast<std::int64_t>(bytes) <= 2 * dq + 8 * scratch.statistics(p));
     }
   }
+}
+
+TEST_CASE("backward on wgmma: each packed sequence has tiles of its own in the scratch") {
+  PlannedProblem p = problem_of(128, 128);
+  p.varlen = true;
+  const KernelConfig config = default_config(90, 7);  // tiles of 64
+  CHECK(scratch_for(p, config).statistic_rows == 1024);
+  CHECK(scratch_for(p, config).bytes(p) == 4 * 2 * 12 * 1024 * (2 + 128));
+  p.batch = 5, p.total_q = 1000;
+  CHECK(scratch_for(p, config).sum_tile == 64);
+  CHECK(scratch_for(p, config).statistic_rows == (1000 / 64 + 5) * 64);
+  CHECK(scratch_for(p, config).bytes(p) == 4 * 12 * 1280 * (2 + 128));
+  p.heads_q = 128, p.batch = 1 << 12, p.total_q = std::int64_t{1} << 30;  // beyond 32 bits
+  CHECK(scratch_for(p, config).bytes(p) == 4 * 128 * ((std::size_t{1} << 30) + (64 << 12)) * (2 + 128));
 }
 
 TEST_CASE("backward on wgmma: scratch without rows is none, and that of delta alone is as large as LSE") {

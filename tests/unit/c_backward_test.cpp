@@ -185,6 +185,16 @@ TEST_CASE("c backward: what is wrong with the problem, the arguments and their s
   CHECK(says("softmax_scale = inf"));
 }
 
+TEST_CASE("c backward: a call and a plan without a gradient are refused") {
+  const fa2_problem problem = example();
+  Call call;
+  CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("dq, dk, dv and d_sinks = null, must not all be: no gradient is asked for"));
+  fa2_backward_plan* plan = nullptr;
+  CHECK(fa2_backward_plan_create(nullptr, &problem, -1, 0, nullptr, &plan) == FA2_INVALID_REQUEST);
+  CHECK(says("gradients = none, must be at least one of dq, dk, dv and d_sinks"));
+}
+
 TEST_CASE("c backward: a plan that cannot be is refused with all that is wrong") {
   fa2_problem problem = example();
   problem.head_dim = 7;

@@ -265,6 +265,38 @@ TEST_CASE("without its kernel a pass runs the cached one most like it") {
   CHECK(log.lines() == 1);
 }
 
+TEST_CASE(
+    "where the kernel that sums dQ cannot be had, each gradient has its own, but not in place of a pinned "
+    "one") {
+  const TemporaryDirectory dir;
+  const Arch& hopper = *find_arch("sm_90a");
+  {
+    KernelCache cache(std::make_shared<FakeCompiler>(), {},
+                      std::make_shared<DiskCache>(dir / "own", kReadWrite), JitMode::on);
+    for (const KernelPass pass : {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv}) {
+      const KernelConfig config = heuristic_choices(some_problem(), hopper, pass).at(0).config;
+      cache.get(render({traits_of(some_problem()), config, hopper}));
+    }
+  }
+  ContextOptions options;
+  options.cache_dir = (dir / "own").string();
+  options.jit = JitMode::off;
+  options.tune = TuneMode::off;
+  Context context(options);
+  const CapturedLog log;
+  const Explanation explanation = context.explain_backward(some_problem(), "sm_90a", {});
+  std::vector<int> passes;
+  for (const KernelReport& kernel : explanation.kernels) passes.push_back(kernel.config.pass);
+  CHECK(passes == std::vector{1, 2, 3});
+  CHECK(has(explanation.notes,
+            "instead of a kernel that sums dQ those run that compute each gradient apart: "));
+  CHECK(log.has("instead of a kernel that sums dQ"));
+
+  options.config = heuristic_choices(some_problem(), hopper, KernelPass::dq_dk_dv).at(0).config;
+  Context pinned(options);
+  CHECK_THROWS_AS(pinned.explain_backward(some_problem(), "sm_90a", {}), Unavailable);
+}
+
 TEST_CASE("tuning and explaining a backward say what cannot be") {
   Context context;
   CHECK_THROWS_WITH_AS(context.tune_backward(some_problem(), kInterpreterDevice, {}),

@@ -257,6 +257,9 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
   CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5});
   packed.sinks = true;
   CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5, 6});
+  packed = problem_of(128, 128);
+  packed.varlen = true;
+  CHECK(passes_of(packed, "sm_90a") == std::set{0, 1, 2, 3, 4, 5, 7, 8, 9});
 }
 
 TEST_CASE("recorded configs of the backward are precompiled on request, and their records travel with them") {

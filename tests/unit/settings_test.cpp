@@ -139,3 +139,15 @@ TEST_CASE("directories that are not there are doubted, and named by what named t
   CHECK(by_options.doubts[0].field == "read_only_caches");
   CHECK(by_options.doubts[1].field.find("FA2_CACHE_DIR") != std::string::npos);
 }
+
+TEST_CASE("settings: what converts sums goes with the kernel that sums, which can be pinned") {
+  ContextOptions options;
+  options.config = parse_config("mainloop=90,pass=8,tile_m=80");
+  CHECK_THROWS_WITH_AS(
+      settings_of(options, table({})),
+      doctest::Contains("must not be of pass 8, which converts the sums of pass 7 in their tiles: "
+                        "pin that one, tile_n = 80"),
+      InvalidRequest);
+  options.config = parse_config("mainloop=90,pass=7,tile_n=80");
+  CHECK(settings_of(options, table({})).pinned == options.config);
+}

@@ -119,6 +119,18 @@ TEST_CASE("validate backward: a gradient is given exactly if the plan computes i
         }) == "");
 }
 
+TEST_CASE("validate backward: some gradient is asked for, unless none has an element") {
+  const auto none = [](Request& r) {
+    r.gradients = {false, false, false};
+    r.args.dq = r.args.dk = r.args.dv = nullptr;
+  };
+  CHECK(broken(none) == "dq, dk, dv and d_sinks: null");
+  CHECK(rule(none) == "must not all be: no gradient is asked for");
+  CHECK(broken([&](Request& r) { none(r), r.problem.seqlen_q = 0; }) == "dq, dk, dv and d_sinks: null");
+  CHECK(broken([&](Request& r) { none(r), r.problem.seqlen_q = r.problem.seqlen_k = 0; }) == "");
+  CHECK(broken([&](Request& r) { none(r), r.problem.batch = 0; }) == "");
+}
+
 TEST_CASE("validate backward: what has no elements is not asked for, and everything else still is") {
   const auto no_keys = [](Request& r) {
     r.problem.seqlen_k = 0;

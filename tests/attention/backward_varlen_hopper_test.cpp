@@ -1,0 +1,170 @@
+// The backward of packed sequences on wgmma: sequences share tiles of no tensor, no statistics and no sums.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/backward.h>
+#include <generator/config_space.h>
+#include <generator/kernel_kind.h>
+#include <runtime/device.h>
+#include <runtime/device_buffer.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/gpu_backward.h"
+#include "../support/varlen.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
+constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
+
+AttentionProblem plain(MaskKind mask, std::int32_t head_dim = 72) {
+  return {.head_dim = head_dim, .mask = mask, .heads_q = 2, .heads_kv = 1};
+}
+
+BackwardPlan plan_of(Context& context, const GuardedBackward& call) {
+  return context.backward_plan(call.forward.problem, device_under_test(), {}, {});
+}
+
+/// The gradients' contract, of the kernel that this file is about.
+void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
+  run_and_expect_gradients(context, call);
+  CHECK(plan_of(context, call).explain().kernels.at(1).config.pass == kSumming);
+}
+
+/// What search may try, or on the interpreter, which compiles for seconds, every third of it: each pinned.
+void check_space(const AttentionProblem& problem, const Lengths& lengths) {
+  const std::vector<KernelConfig> all =
+      config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
+  std::size_t ran = 0;
+  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1) {
+    INFO(to_string(all[i]));
+    ContextOptions options = untuned();
+    options.config = all[i];
+    Context context(options);
+    const GuardedBackward call = backward_of(problem, lengths, kPackings[i % 4]);
+    try {
+      run_and_expect_gradients(context, call);
+    } catch (const KernelRefused& refused) {
+      CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+      continue;
+    }
+    CHECK(plan_of(context, call).explain().kernels.at(1).config == all[i]);
+    ++ran;
+  }
+  CHECK(ran > 0);
+}
+
+struct Hopper {
+  const ScopedContext current{device_under_test()};
+  Context context{untuned()};
+};
+
+}  // namespace
+
+TEST_CASE("backward varlen on wgmma: every configuration computes bf16 d128 and f16 d72 with values of 40") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = plain(MaskKind::causal_bottom_right, 128);
+  problem.dtype = DType::bf16;
+  problem.varlen = true;
+  check_space(problem, {{65, 7, 0, 131}, {97, 5, 9, 131}});
+  problem = plain(MaskKind::none);
+  problem.varlen = problem.softcap = problem.alibi = true;
+  problem.head_dim_v = 40;
+  check_space(problem, {{65, 7, 0, 131}, {97, 5, 9, 131}});
+}
+
+TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around the sequences") {
+  if (cannot_run_sm_90a()) return;
+  Hopper gpu;
+  const std::pair<std::optional<int>, std::optional<int>> windows[] = {{}, {20, {}}, {33, 7}, {{}, 0}};
+  std::size_t i = 0;
+  for (const int head_dim : {128, 192}) {
+    for (const MaskKind mask : kMasks) {
+      for (const auto& [left, right] : windows) {
+        AttentionProblem problem = plain(mask, head_dim);
+        problem.window_left = left, problem.window_right = right;
+        problem.dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
+        const std::size_t mix = i % length_mixes().size();
+        INFO(to_string(problem), ", mix ", mix, ", packing ", i % 4);
+        const MakeLayout layout = i / 4 % 2 == 0 ? guarded_bshd : guarded_bhsd;
+        expect_gradients_of_one_kernel(gpu.context,
+                                       backward_of(problem, length_mixes()[mix], kPackings[i % 4], layout));
+        ++i;
+      }
+    }
+  }
+}
+
+TEST_CASE("backward varlen on wgmma: dK and dV of a sequence have the bits of it alone") {
+  if (cannot_run_sm_90a()) return;
+  Hopper gpu;
+  std::size_t i = 0;
+  for (const MaskKind mask : kMasks) {
+    AttentionProblem problem = plain(mask);
+    if (i == 1) problem.window_left = 30;
+    const GuardedBackward call = backward_of(problem, length_mixes()[i == 0 ? 5 : 6 + i], kPackings[i]);
+    expect_gradients_of_one_kernel(gpu.context, call);
+    for (std::size_t b = 0; b < call.forward.sequences().size(); ++b) {
+      INFO(to_string(problem), ", sequence ", b);
+      const reference::Sequence sequence = call.forward.sequences()[b];
+      const GuardedBackward one = alone(call, b);
+      if (sequence.q.count == 0 || sequence.k.count == 0) continue;
+      expect_gradients_of_one_kernel(gpu.context, one);
+      const auto bits = [&](const reference::Tensor& t) { return bits_of(t, problem.dtype); };
+      CHECK(bits(one.dk()) == bits(reference::rows_of(call.dk(), sequence.k)));
+      CHECK(bits(one.dv()) == bits(reference::rows_of(call.dv(), sequence.k)));
+    }
+    ++i;
+  }
+}
+
+TEST_CASE("backward varlen on wgmma: a sequence of NaN leaves the gradients of others finite and right") {
+  if (cannot_run_sm_90a()) return;
+  Hopper gpu;
+  for (const std::size_t b : {0, 1, 2}) {
+    GuardedBackward call =
+        backward_of(plain(MaskKind::none), Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
+    const reference::Sequence sequence = call.forward.sequences()[b];
+    for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
+    for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
+    call.upload();
+    expect_gradients_of_one_kernel(gpu.context, call);
+  }
+}
+
+TEST_CASE("backward varlen on wgmma: one plan serves any lengths, in a workspace that holds anything") {
+  if (cannot_run_sm_90a()) return;
+  Hopper gpu;
+  for (const Packing packing : {Packing::roomy, Packing::batched}) {
+    AttentionProblem problem = plain(MaskKind::causal_bottom_right);
+    problem.sinks = true;
+    GuardedBackward call = backward_of(problem, Lengths({50, 65, 1, 20}), packing);
+    call.wanted.d_sinks = true;
+    const BackwardPlan plan =
+        gpu.context.backward_plan(call.forward.problem, device_under_test(), {.d_sinks = true}, {});
+    CHECK(plan.explain().kernels.at(1).config.pass == kSumming);
+    DeviceBuffer workspace(plan.workspace_bytes());
+    for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
+                                   Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {
+      call.randomize(11);
+      set_lengths(call.forward, lengths, packing);
+      poison_unseen(call);
+      call.upload();
+      workspace.fill(0xff);
+      BackwardArgs args = call.args();
+      args.workspace = workspace.data();
+      plan.run(args);
+      expect_gradients(call);
+    }
+  }
+}
