@@ -204,6 +204,17 @@ fa2_status fa2_attention_backward(fa2_context* context, const fa2_problem* probl
   });
 }
 
+fa2_status fa2_dropout_mask(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
+                            uint8_t* mask, void* stream) {
+  return guarded([&] {
+    Found found;
+    const auto what = problem_of(problem, found);
+    const auto with = args_of(args, found);
+    require_none(found);
+    context_of(context).dropout_mask(*what, with->dropout, mask, stream_of(stream));
+  });
+}
+
 fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
                                     int32_t gradients, const fa2_plan_options* options,
                                     fa2_backward_plan** plan) {

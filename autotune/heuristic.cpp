@@ -217,6 +217,7 @@ std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows) {
 int packed_heads(const AttentionProblem& problem, int tile_m) {
   const std::int64_t group = problem.heads_q / problem.heads_kv;
   int packed = 1;
+  if (problem.dropout) return packed;
   while (packed < kMostPacked && group % (2 * packed) == 0 && problem.seqlen_q * packed < tile_m) packed *= 2;
   return packed;
 }

@@ -3,6 +3,7 @@
 #include <generator/kernel_kind.h>
 #include <generator/rules/backward_sm80.h>
 #include <generator/rules/backward_sm90.h>
+#include <generator/rules/dropout_mask.h>
 #include <generator/rules/forward_sm80.h>
 #include <generator/rules/forward_sm90.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr const KernelKind* kKinds[] = {&kForwardSm80,  &kForwardSm90,    &kBackwardDelta, &kBackwardQueries,
                                         &kBackwardKeys, &kBackwardDk,     &kBackwardDv,    &kBackwardSinks,
-                                        &kBackwardSm90, &kBackwardConvert};
+                                        &kBackwardSm90, &kBackwardConvert, &kDropoutMask};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>

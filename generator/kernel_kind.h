@@ -34,10 +34,21 @@ struct RenderedConstant {
 };
 
 /// The struct that an entry takes (templates/attention/params.cuh).
-enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90 };
+enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90, dropout_mask };
 
 /// The values of KernelConfig::pass.
-enum class KernelPass : std::int32_t { forward, delta, dq, dk_dv, dk, dv, d_sinks, dq_dk_dv, dq_convert };
+enum class KernelPass : std::int32_t {
+  forward,
+  delta,
+  dq,
+  dk_dv,
+  dk,
+  dv,
+  d_sinks,
+  dq_dk_dv,
+  dq_convert,
+  dropout_mask
+};
 
 inline constexpr KernelPass kBackwardPasses[] = {
     KernelPass::delta, KernelPass::dq,      KernelPass::dk_dv,    KernelPass::dk,
@@ -54,8 +65,9 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::d_sinks, "d_sinks"},
     {KernelPass::dq_dk_dv, "dq_dk_dv"},
     {KernelPass::dq_convert, "dq_convert"},
+    {KernelPass::dropout_mask, "dropout_mask"},
 };
-static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 1, "every pass has its word");
+static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 2, "every pass has its word");
 
 constexpr KernelPass pass_of(const KernelConfig& config) {
   return static_cast<KernelPass>(config.pass);

@@ -124,10 +124,15 @@ typedef struct fa2_problem {
   int32_t reserved; /* 0 */
   int64_t total_q;  /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
   int64_t total_k;  /* 0 .. 2^31 - 1024 */
+
+  /* A variant too: probabilities are dropped at random, and what is kept is divided by the share that is kept on average.
+   * Its numbers are in fa2_args. */
+  int32_t dropout;
+  int32_t reserved2; /* 0 */
 } fa2_problem;
 
 /* clang-format off */
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
@@ -171,11 +176,20 @@ typedef struct fa2_args {
   const int32_t* cu_seqlens_k;
   const int32_t* seqused_q;
   const int32_t* seqused_k;
+
+  /* What dropout takes; 0 and NULL where the problem has none. Which probabilities are dropped is a function of these and of
+   * (batch, query head, query, key), of packed sequences of the sequence and its own rows: the same in the backward as in
+   * the forward, on every device. fa2_dropout_mask() tells. */
+  uint64_t dropout_seed;
+  uint64_t dropout_offset;       /* another mask for every one */
+  const uint64_t* dropout_state; /* optional: seed and offset, on the device, at a multiple of 8 bytes; both above are 0 */
+  float dropout;                 /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
+  int32_t reserved;              /* 0 */
 } fa2_args;
 
 /* clang-format off */
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* ---- contexts ---- */
@@ -341,6 +355,14 @@ FA2_C_API fa2_status fa2_backward_plan_explain(const fa2_backward_plan* plan, ch
 
 /* As fa2_plan_destroy(). */
 FA2_C_API fa2_status fa2_backward_plan_destroy(fa2_backward_plan* plan);
+
+/* ---- dropout ---- */
+
+/* Which probabilities dropout keeps, for tests: `mask` is bytes on the device, contiguous (batch, heads_q, seqlen_q,
+ * seqlen_k), 1 where one is kept. Of `problem` those four count alone, and of `args` dropout's numbers. With varlen, entry
+ * (b, h, i, j) is of query i and key j of sequence b, whatever its length. Hidden keys have one too. */
+FA2_C_API fa2_status fa2_dropout_mask(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
+                                      uint8_t* mask, void* stream);
 
 /* ---- ahead of time ---- */
 

@@ -19,7 +19,8 @@ struct BackwardMainloopSm90 {
   const BackwardParams& params;
   const KeyWork<Config>& work;
   int warpgroup;
-  int first_row;  ///< of this warp, among the keys of the sequence
+  Dropout<Config> dropout;  ///< of the launch
+  int first_row;            ///< of this warp, among the keys of the sequence
   QueryGradient<Config> dq;
 
   AccumulatorTile<1, Config::tile_n / 8> scores;
@@ -124,8 +125,9 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, work.blocks, work.queries,
-                                                                     statistics, first_row, step.n);
+    const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
+    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(
+        score_mod, of_head, work.blocks, work.queries, statistics, first_row, step.n);
     if constexpr (of.needs_scores) {
       ptx::wgmma_wait_group<0>();
       hold(scores);
@@ -138,6 +140,7 @@ struct BackwardMainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(gradients);
       of.to_gradients(scores, gradients);
+      of_head.drop_marked(scores);
     }
     FA2_UNROLL
     for (int k = 0; k < k_steps; ++k) {

@@ -2,6 +2,7 @@
 // 64 query rows.
 #pragma once
 
+#include "attention/dropout.cuh"
 #include "attention/epilogue_sm90.cuh"
 #include "attention/key_blocks.cuh"
 #include "attention/pipeline_sm90.cuh"
@@ -23,6 +24,7 @@ struct MainloopSm90 {
 
   const Mask<Config>& mask;
   const ScoreMod<Config>& score_mod;
+  const Dropout<Config>& dropout;
   const WarpgroupOrder<Config>& order;
   KeyValueReader<Config>& ring;
   OutputStore<Config>& store;
@@ -67,6 +69,7 @@ struct MainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(scores);
       if (softmax_of(n, own, keys)) softmax.rescale(output);
+      drop(n);
       ring.consumer_release(keys);
       round_probabilities();
       issue_output(values);
@@ -97,6 +100,7 @@ struct MainloopSm90 {
     ptx::wgmma_wait_group<0>();
     hold(scores);
     exact_softmax_of(n, own);
+    drop(n);
     ring.consumer_release(first);
     round_probabilities();
     while (n-- > lowest) {
@@ -109,6 +113,7 @@ struct MainloopSm90 {
       ptx::wgmma_wait_group<1>();
       hold(scores);
       const bool rises = softmax_of(n, own, keys);
+      drop(n);
       ring.consumer_release(keys);
       ptx::wgmma_wait_group<0>();
       hold(output);
@@ -201,6 +206,11 @@ struct MainloopSm90 {
     score_mod.apply(scores, first_row, n * Config::tile_n);
     blocks.hide_keys(mask, scores, first_row, n);
     return softmax.step(scores);
+  }
+
+  /// What the rows' sums have in them, and O has not.
+  FA2_DEVICE void drop(int n) {
+    dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
   }
 
   FA2_DEVICE void round_probabilities() {
