@@ -19,8 +19,7 @@ struct BackwardMainloopSm90 {
   const BackwardParams& params;
   const KeyWork<Config>& work;
   int warpgroup;
-  Dropout<Config> dropout;  ///< of the launch
-  int first_row;            ///< of this warp, among the keys of the sequence
+  int first_row;  ///< of this warp, among the keys of the sequence
   QueryGradient<Config> dq;
 
   AccumulatorTile<1, Config::tile_n / 8> scores;
@@ -125,9 +124,11 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
+    // Computed anew: what follows from it takes registers that there are not.
+    const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
+    const Dropout<Config> of_head = dropout_of_step<Config>(params, work, step);
     const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(
-        score_mod, of_head, work.blocks, work.queries, statistics, first_row, step.n);
+        score_mod, of_head, work.blocks, work.queries, statistics, row, step.n);
     if constexpr (of.needs_scores) {
       ptx::wgmma_wait_group<0>();
       hold(scores);

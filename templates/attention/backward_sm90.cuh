@@ -34,13 +34,12 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const int warp = ptx::warp_index() % 4;
   const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
   const TensorRows to{work.shape().k_begin, first_key, work.at.head, work.shape().k_entry};
-  const float scale = backward.attention.scale, value_scale = value_gradient_scale<Config>(backward.attention);
-  const Dropout<Config> dropout = dropout_of<Config>(backward.attention);
+  const float scale = backward.attention.scale;
+  const float value_scale = value_gradient_scale<Config>(backward.attention);
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
   if constexpr (Config::splits_gradients) {
-    SplitBackward<Config> of{
-        backward, work, dropout, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+    SplitBackward<Config> of{backward, work, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     if (warpgroup == 0) {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);
@@ -55,7 +54,7 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     }
   } else {
     BackwardMainloopSm90<Config> mainloop{
-        backward, work, warpgroup, dropout, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+        backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     mainloop.run();
     await_others<Config>();
     if (first_key >= work.shape().seqlen_k) return;

@@ -22,8 +22,7 @@ struct SplitBackward {
 
   const BackwardParams& params;
   const KeyWork<Config>& work;
-  Dropout<Config> dropout;  ///< of the launch
-  int first_row;            ///< of this warp, among the keys of the sequence
+  int first_row;  ///< of this warp, among the keys of the sequence
   QueryGradient<Config> dq;
 
   OperandA<1> operand[k_steps];  ///< P or dS
@@ -127,7 +126,7 @@ struct SplitBackward {
   FA2_DEVICE void to_probabilities(Scores& scores, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
+    const Dropout<Config> of_head = dropout_of_step<Config>(params, work, step);
     const auto of = gradients_of(step, statistics, score_mod, of_head);
     ptx::mbarrier_wait(dq.shared.weights_empty(place.index), place.phase ^ 1);
     if constexpr (of.needs_scores) {
@@ -153,7 +152,7 @@ struct SplitBackward {
   FA2_DEVICE void to_score_gradients(Scores& gradients, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    gradients_of(step, statistics, score_mod, dropout_of_step(dropout, params, work, step))
+    gradients_of(step, statistics, score_mod, dropout_of_step<Config>(params, work, step))
         .to_unweighted_gradients(gradients);
     load_weights();
     FA2_UNROLL
