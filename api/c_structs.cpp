@@ -136,8 +136,6 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.varlen = from->varlen != 0;
   problem.total_q = from->total_q;
   problem.total_k = from->total_k;
-  check_reserved(from->reserved, prefix + "reserved", found);
-  check_reserved(from->reserved2, prefix + "reserved2", found);
   return problem;
 }
 

@@ -66,8 +66,9 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
   const Range few{kWarpgroupRows, {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
   if (head_dim <= 64) {
-    // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so does a bias.
-    const KernelConfig three = with(12, head_dim == 64 && !traits.alibi ? 128 : 112, in_turns);
+    // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout.
+    const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout;
+    const KernelConfig three = with(12, is_lean ? 128 : 112, in_turns);
     const auto two = [&](int tile_n) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
     };

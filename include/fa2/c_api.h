@@ -121,18 +121,13 @@ typedef struct fa2_problem {
    * (total_q, heads_q, dim), LSE (heads_q, total_q), K and V (total_k, heads_kv, dim). 0: they are batched as without
    * varlen, and sequences begin where their batch entry does. */
   int32_t varlen;
-  int32_t reserved; /* 0 */
-  int64_t total_q;  /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
-  int64_t total_k;  /* 0 .. 2^31 - 1024 */
-
-  /* A variant too: probabilities are dropped at random, and what is kept is divided by the share that is kept on average.
-   * Its numbers are in fa2_args. */
-  int32_t dropout;
-  int32_t reserved2; /* 0 */
+  int32_t dropout; /* 0 or not 0, a variant: probabilities are dropped at random, fa2_args say which */
+  int64_t total_q; /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
+  int64_t total_k; /* 0 .. 2^31 - 1024 */
 } fa2_problem;
 
 /* clang-format off */
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
@@ -181,10 +176,11 @@ typedef struct fa2_args {
    * (batch, query head, query, key), of packed sequences of the sequence and its own rows: the same in the backward as in
    * the forward, on every device. fa2_dropout_mask() tells. */
   uint64_t dropout_seed;
-  uint64_t dropout_offset;       /* another mask for every one */
-  const uint64_t* dropout_state; /* optional: seed and offset, on the device, at a multiple of 8 bytes; both above are 0 */
-  float dropout;                 /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
-  int32_t reserved;              /* 0 */
+  uint64_t dropout_offset; /* another mask for every one */
+  const uint64_t*
+      dropout_state; /* optional: seed and offset, on the device, at a multiple of 8 bytes; both above are 0 */
+  float dropout;     /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
+  int32_t reserved;  /* 0 */
 } fa2_args;
 
 /* clang-format off */

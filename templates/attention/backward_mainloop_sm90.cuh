@@ -127,8 +127,8 @@ struct BackwardMainloopSm90 {
     // Computed anew: what follows from it takes registers that there are not.
     const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
     const Dropout<Config> of_head = dropout_of_step<Config>(params, work, step);
-    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(
-        score_mod, of_head, work.blocks, work.queries, statistics, row, step.n);
+    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks,
+                                                                     work.queries, statistics, row, step.n);
     if constexpr (of.needs_scores) {
       ptx::wgmma_wait_group<0>();
       hold(scores);

@@ -84,8 +84,7 @@ FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const Key
 template <class Config>
 FA2_DEVICE Dropout<Config> dropout_of_step(const BackwardParams& params, const KeyWork<Config>& work,
                                            const QueryStep& step) {
-  return dropout_of<Config>(params.attention)
-      .of_head(work.at.batch * params.attention.heads_q + step.head);
+  return dropout_of<Config>(params.attention).of_head(work.at.batch * params.attention.heads_q + step.head);
 }
 
 /// Where the sums of a step's queries are.

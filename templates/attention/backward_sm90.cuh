@@ -58,8 +58,8 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     mainloop.run();
     await_others<Config>();
     if (first_key >= work.shape().seqlen_k) return;
-    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale, params.dv,
-                                                   to, warpgroup);
+    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale,
+                                                   params.dv, to, warpgroup);
     store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk, scale, params.dk, to,
                                                  warpgroup);
   }

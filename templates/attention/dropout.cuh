@@ -56,8 +56,7 @@ struct Dropout {
   }
   template <int kM, int kN>
   FA2_DEVICE void drop_marked(AccumulatorTile<kM, kN>& probabilities) const {
-    if constexpr (Config::dropout)
-      for_each_score(probabilities, [](float& p) { p = ptx::max_f32(p, 0.0f); });
+    if constexpr (Config::dropout) for_each_score(probabilities, [](float& p) { p = ptx::max_f32(p, 0.0f); });
   }
 
   /// dP of dropped probabilities, of whose values it is the gradient.
@@ -98,7 +97,8 @@ struct Dropout {
         for (int i = 0; i < 8; ++i) {
           const int right = i / 4, below = i / 2 % 2;  // by 8 columns, by 8 rows
           const u32 of_pair = word[i % 2][rows_are_queries ? below : right];
-          f(tile.value[m][n + right][i % 4], (rows_are_queries ? right : below) ? exchanged(of_pair) : of_pair);
+          f(tile.value[m][n + right][i % 4],
+            (rows_are_queries ? right : below) ? exchanged(of_pair) : of_pair);
         }
       }
     }
