@@ -6,6 +6,7 @@
 #include <api/plan.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
+#include <fa2/c_dropout.h>
 #include <fmt/format.h>
 #include <operation/validate.h>
 

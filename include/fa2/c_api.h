@@ -3,7 +3,6 @@
  * Every function that returns fa2_status returns FA2_OK or the reason; fa2_last_error() then has the
  * sentence. No C++ exception leaves a function. Pointers that the comments do not call optional must not be
  * NULL.
- *
  *   fa2_problem problem = FA2_PROBLEM_INIT;
  *   fa2_args args = FA2_ARGS_INIT;
  *   problem.head_dim = 128, problem.heads_q = 32, problem.heads_kv = 8;
@@ -71,11 +70,8 @@ enum { FA2_F16 = 0, FA2_BF16 = 1 };
 enum { FA2_MASK_NONE = 0, FA2_CAUSAL_BOTTOM_RIGHT = 1, FA2_CAUSAL_TOP_LEFT = 2 };
 
 /* row_alignment of options: what a plan may count on of every row of Q, K, V and O, in every call.
- *
  *   FA2_ROWS_16_BYTES: pointers and strides are multiples of 16 bytes, strides positive; the fast kernels
- *
  *   FA2_ROWS_ELEMENT: nothing beyond the alignment of one element; right for any view
- *
  *   FA2_ROWS_16_BYTES_ANY_ORDER: multiples of 16 bytes, strides of 0 and below included; on a Hopper GPU
  *     slower than the first, elsewhere the same */
 enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER = 2 };
@@ -172,15 +168,12 @@ typedef struct fa2_args {
   const int32_t* seqused_q;
   const int32_t* seqused_k;
 
-  /* What dropout takes; 0 and NULL where the problem has none. Which probabilities are dropped is a function of these and of
-   * (batch, query head, query, key), of packed sequences of the sequence and its own rows: the same in the backward as in
-   * the forward, on every device. fa2_dropout_mask() tells. */
+  /* What dropout takes (fa2/c_dropout.h); 0 and NULL where the problem has none. */
   uint64_t dropout_seed;
-  uint64_t dropout_offset; /* another mask for every one */
-  const uint64_t*
-      dropout_state; /* optional: seed and offset, on the device, at a multiple of 8 bytes; both above are 0 */
-  float dropout;     /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
-  int32_t reserved;  /* 0 */
+  uint64_t dropout_offset;       /* another mask for every one */
+  const uint64_t* dropout_state; /* optional: seed and offset on the device; both above are 0 then */
+  float dropout;                 /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
+  int32_t reserved;              /* 0 */
 } fa2_args;
 
 /* clang-format off */
@@ -288,7 +281,6 @@ enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 
 /* clang-format on */
 
 /* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
- *
  *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
  *   args.forward = &forward;  with lse
  *   args.d_o.data = d_o, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four
@@ -351,14 +343,6 @@ FA2_C_API fa2_status fa2_backward_plan_explain(const fa2_backward_plan* plan, ch
 
 /* As fa2_plan_destroy(). */
 FA2_C_API fa2_status fa2_backward_plan_destroy(fa2_backward_plan* plan);
-
-/* ---- dropout ---- */
-
-/* Which probabilities dropout keeps, for tests: `mask` is bytes on the device, contiguous (batch, heads_q, seqlen_q,
- * seqlen_k), 1 where one is kept. Of `problem` those four count alone, and of `args` dropout's numbers. With varlen, entry
- * (b, h, i, j) is of query i and key j of sequence b, whatever its length. Hidden keys have one too. */
-FA2_C_API fa2_status fa2_dropout_mask(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
-                                      uint8_t* mask, void* stream);
 
 /* ---- ahead of time ---- */
 

@@ -1,6 +1,6 @@
 // Dropout on the host: Philox against published words, the rules of its numbers, what kernels are given.
 #include <doctest/doctest.h>
-#include <fa2/c_api.h>
+#include <fa2/c_dropout.h>
 #include <operation/attention_params.h>
 #include <operation/dropout_mask.h>
 #include <operation/dropout_stream.h>
