@@ -13,8 +13,8 @@
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {&kForwardSm80,  &kForwardSm90,    &kBackwardDelta, &kBackwardQueries,
-                                        &kBackwardKeys, &kBackwardDk,     &kBackwardDv,    &kBackwardSinks,
+constexpr const KernelKind* kKinds[] = {&kForwardSm80,  &kForwardSm90,     &kBackwardDelta, &kBackwardQueries,
+                                        &kBackwardKeys, &kBackwardDk,      &kBackwardDv,    &kBackwardSinks,
                                         &kBackwardSm90, &kBackwardConvert, &kDropoutMask};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.

@@ -57,7 +57,8 @@ Violations violations_of_dropout_mask(const AttentionProblem& problem, const Dro
   if (!problem.dropout) found.push_back({"dropout", "false", "must be true: there is no mask without"});
   check_dropout(found, problem, dropout);
   if (reinterpret_cast<std::uintptr_t>(dropout.state) % sizeof *dropout.state != 0)
-    found.push_back({"dropout.state", fmt::format("{}", fmt::ptr(dropout.state)), "must be a multiple of 8 bytes"});
+    found.push_back(
+        {"dropout.state", fmt::format("{}", fmt::ptr(dropout.state)), "must be a multiple of 8 bytes"});
   if (mask == nullptr) found.push_back({"mask", "null", "must point to the tensor: it has elements"});
   return found;
 }

@@ -233,10 +233,10 @@ void check_dropout(Violations& found, const AttentionProblem& problem, const Dro
     found.push_back({"dropout.probability", fmt::format("{}", dropout.probability),
                      "must be at least 0 and less than 1: of being dropped"});
   if (problem.dropout && dropout.state != nullptr && (dropout.seed != 0 || dropout.offset != 0))
-    found.push_back({"dropout.state", "given",
-                     "must be null, or seed and offset 0: they are what it points to"});
-  const bool says_something = dropout.probability != 0 || dropout.seed != 0 || dropout.offset != 0 ||
-                              dropout.state != nullptr;
+    found.push_back(
+        {"dropout.state", "given", "must be null, or seed and offset 0: they are what it points to"});
+  const bool says_something =
+      dropout.probability != 0 || dropout.seed != 0 || dropout.offset != 0 || dropout.state != nullptr;
   if (!problem.dropout && says_something)
     found.push_back({"dropout", "given", "must be as it is by default, or the problem's dropout true"});
 }
