@@ -1,6 +1,8 @@
 """Bugs that authors of attention kernels really make, each as a change of one place in templates/."""
 from collections import namedtuple
 
+from mutations_dropout import DROPOUT
+
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
 
@@ -112,7 +114,7 @@ MUTATIONS = [
     Mutation(REGISTERS, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
     Mutation(MASK, "mask ignores the fragment's column", "end_of(row) - first_col - fragment_col();", "end_of(row) - first_col;"),
     Mutation(MAINLOOP, "mask in the last key block only", "      blocks.hide_keys(", "      if (n == blocks.end - 1) blocks.hide_keys("),
-    Mutation(FORWARD, "mask without the warp's rows", "run(mask, score_mod, tile_row + warp_row,", "run(mask, score_mod, tile_row,"),
+    Mutation(FORWARD, "mask without the warp's rows", "run(mask, score_mod, dropout, tile_row + warp_row,", "run(mask, score_mod, dropout, tile_row,"),
     Mutation(BLOCKS, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
     Mutation(BLOCKS, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
     Mutation(BLOCKS, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
@@ -214,8 +216,8 @@ MUTATIONS = [
            "      issue_output(values);\n"),
     # Main loop 90: slots, buffers and their mbarriers.
     hopper(MAINLOOP90, "overlap: V's slot released before P V has ended",
-           "      ring.consumer_release(keys);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n      ring.consumer_release(values);\n",
-           "      ring.consumer_release(keys);\n      ring.consumer_release(values);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n"),
+           "      drop(n);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n      ring.consumer_release(values);\n",
+           "      drop(n);\n      ring.consumer_release(values);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n"),
     hopper(MAINLOOP90, "K's slot released before scores are computed again",
            "      const bool rises = softmax_of(n, own, keys);\n      ring.consumer_release(keys);\n",
            "      ring.consumer_release(keys);\n      const bool rises = softmax_of(n, own, keys);\n"),
@@ -299,7 +301,7 @@ MUTATIONS = [
     backward(DQ, "delta of the row 8 before", "ptx::ld_global_f32(delta + row)", "ptx::ld_global_f32(delta + row - 8 * half)"),
     backward(DQ, "dQ without the scale", "dq, attention.scale,", "dq, 1.0f,"),
     backward(DK_DV, "dK without the scale", "gradients.dk, attention.scale,", "gradients.dk, 1.0f,"),
-    backward(DK_DV, "dV with the scale", "gradients.dv, 1.0f,", "gradients.dv, attention.scale,"),
+    backward(DK_DV, "dV with the scale", "gradients.dv, value_gradient_scale<Config>(attention),", "gradients.dv, attention.scale,"),
     backward(DK_DV, "dV of dS, not of P", "gemm_nn<Element>(dv, scores,", "gemm_nn<Element>(dv, gradients,"),
     backward(DELTA, "delta summed over half a row's lanes", "distance < kLanes;", "distance < kLanes / 2;"),
     backward(DELTA, "dLSE added, not subtracted", "sum - d_lse", "sum + d_lse"),
@@ -373,3 +375,4 @@ MUTATIONS = [
     backward90(BACKWARD90, "dK, on wgmma, without the scale", "mainloop.dk, scale, params.dk", "mainloop.dk, 1.0f, params.dk"),
     backward90(HEAD_ROWS, "delta of a head as if nothing filled up its last tile", "params.statistic_rows +", "params.attention.seqlen_q +"),
 ]
+MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]

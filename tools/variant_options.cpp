@@ -51,7 +51,8 @@ void VariantOptions::add_to(CLI::App& verb) {
   const auto add_number = [&](const char* flag, std::uint64_t Dropout::*number, const char* description) {
     verb.add_option_function<std::uint64_t>(
             flag, [drop, number](std::uint64_t value) { drop()->*number = value; }, description)
-        ->needs(probability);
+        ->needs(probability)
+        ->check(CLI::NonNegativeNumber);
   };
   add_number("--seed", &Dropout::seed, "Of dropout");
   add_number("--offset", &Dropout::offset, "Of dropout: another mask for every one");

@@ -69,8 +69,8 @@ struct MainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(scores);
       if (softmax_of(n, own, keys)) softmax.rescale(output);
-      drop(n);
       ring.consumer_release(keys);
+      drop(n);
       round_probabilities();
       issue_output(values);
       ptx::wgmma_wait_group<0>();
@@ -100,8 +100,8 @@ struct MainloopSm90 {
     ptx::wgmma_wait_group<0>();
     hold(scores);
     exact_softmax_of(n, own);
-    drop(n);
     ring.consumer_release(first);
+    drop(n);
     round_probabilities();
     while (n-- > lowest) {
       const State keys = ring.take(), values = ring.take();
@@ -113,8 +113,8 @@ struct MainloopSm90 {
       ptx::wgmma_wait_group<1>();
       hold(scores);
       const bool rises = softmax_of(n, own, keys);
-      drop(n);
       ring.consumer_release(keys);
+      drop(n);
       ptx::wgmma_wait_group<0>();
       hold(output);
       ring.consumer_release(values);

@@ -23,7 +23,7 @@ AttentionProblem problem() {
   p.heads_kv = 2;
   p.seqlen_q = 16;
   p.seqlen_k = 24;
-  p.alibi = p.sinks = p.varlen = true;
+  p.alibi = p.sinks = p.dropout = p.varlen = true;
   p.total_q = 60;
   p.total_k = 100;
   return p;
@@ -91,6 +91,7 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
   CHECK(size_in_bytes(all[Role::cu_seqlens_k]) == 6 * 4);
   CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
   CHECK(size_in_bytes(all[Role::seqused_k]) == 5 * 4);
+  CHECK(size_in_bytes(all[Role::dropout_state]) == 16);
   CHECK(broken(all).empty());
 }
 
