@@ -61,8 +61,8 @@ bool names(const std::string& text, std::size_t i) {
   return text.rfind(std::string(operands().list[i].name), 0) == 0;
 }
 
-std::size_t last_16_bytes_of_memory() {
-  return ~std::uintptr_t{15};
+std::size_t last_8_bytes_of_memory() {
+  return ~std::uintptr_t{7};
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ TEST_CASE("operands: each is asked for its pointer, alignment and place") {
           (t.optional ? "" : fmt::format("{} = null, must point to the tensor: it has elements\n", t.name)));
     for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
       CHECK(names(broken_with(i, at(t.address() + 1), alignment), i));
-      CHECK(names(broken_with(i, at(last_16_bytes_of_memory()), alignment), i));
+      CHECK(names(broken_with(i, at(last_8_bytes_of_memory()), alignment), i));
     }
     const std::uintptr_t next = t.address() + static_cast<std::uintptr_t>(t.least_alignment());
     CHECK(broken_with(i, at(next), RowAlignment::element).empty());
