@@ -124,9 +124,9 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    // Computed anew: what follows from it takes registers that there are not.
+    // Of dropout, what could be kept is computed anew: there are no registers for it.
     const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
-    const Dropout<Config> of_head = dropout_of_step<Config>(params, work, step);
+    const Dropout<Config> of_head = dropout_of_step(dropout_of<Config>(params.attention), params, work, step);
     const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks,
                                                                      work.queries, statistics, row, step.n);
     if constexpr (of.needs_scores) {

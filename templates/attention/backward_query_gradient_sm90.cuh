@@ -80,11 +80,11 @@ FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const Key
   return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
 }
 
-/// Of every step anew, from parameters or memory: what a launch keeps of dropout takes registers that there are not.
+/// `dropout`: of the launch.
 template <class Config>
-FA2_DEVICE Dropout<Config> dropout_of_step(const BackwardParams& params, const KeyWork<Config>& work,
-                                           const QueryStep& step) {
-  return dropout_of<Config>(params.attention).of_head(work.at.batch * params.attention.heads_q + step.head);
+FA2_DEVICE Dropout<Config> dropout_of_step(const Dropout<Config>& dropout, const BackwardParams& params,
+                                           const KeyWork<Config>& work, const QueryStep& step) {
+  return dropout.of_head(work.at.batch * params.attention.heads_q + step.head);
 }
 
 /// Where the sums of a step's queries are.

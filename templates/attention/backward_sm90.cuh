@@ -39,7 +39,11 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
   if constexpr (Config::splits_gradients) {
-    SplitBackward<Config> of{backward, work, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+    SplitBackward<Config> of{backward,
+                             work,
+                             dropout_of<Config>(backward.attention),
+                             first_key + 16 * warp,
+                             {backward, shared, warpgroup, warp}};
     if (warpgroup == 0) {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);

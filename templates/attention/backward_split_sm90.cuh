@@ -22,7 +22,8 @@ struct SplitBackward {
 
   const BackwardParams& params;
   const KeyWork<Config>& work;
-  int first_row;  ///< of this warp, among the keys of the sequence
+  Dropout<Config> dropout;  ///< of the launch
+  int first_row;            ///< of this warp, among the keys of the sequence
   QueryGradient<Config> dq;
 
   OperandA<1> operand[k_steps];  ///< P or dS
@@ -126,7 +127,7 @@ struct SplitBackward {
   FA2_DEVICE void to_probabilities(Scores& scores, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    const Dropout<Config> of_head = dropout_of_step<Config>(params, work, step);
+    const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
     const auto of = gradients_of(step, statistics, score_mod, of_head);
     ptx::mbarrier_wait(dq.shared.weights_empty(place.index), place.phase ^ 1);
     if constexpr (of.needs_scores) {
@@ -152,7 +153,7 @@ struct SplitBackward {
   FA2_DEVICE void to_score_gradients(Scores& gradients, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    gradients_of(step, statistics, score_mod, dropout_of_step<Config>(params, work, step))
+    gradients_of(step, statistics, score_mod, dropout_of_step(dropout, params, work, step))
         .to_unweighted_gradients(gradients);
     load_weights();
     FA2_UNROLL
@@ -161,7 +162,7 @@ struct SplitBackward {
       for (int i = 0; i < 4; ++i) {
         u32& pair = operand[k].pair[0][i];
         ptx::Pair weight = ptx::cvt_f32_x2<Element>(pair);
-        if constexpr (Config::dropout) weight = {ptx::abs_f32(weight.low), ptx::abs_f32(weight.high)};
+        if constexpr (Config::dropout) weight = {ptx::magnitude(weight.low), ptx::magnitude(weight.high)};
         const float(&v)[4] = gradients.value[0][2 * k + i / 2];
         pair = ptx::cvt_rn_x2<Element>(v[i % 2 * 2] * weight.low, v[i % 2 * 2 + 1] * weight.high);
       }

@@ -65,14 +65,6 @@ struct Dropout {
     drop<kTile>(gradients, first_row, first_col);
     rescale(gradients);
   }
-  template <int kM, int kN>
-  FA2_DEVICE void drop_marked_gradients(const AccumulatorTile<kM, kN>& marked,
-                                        AccumulatorTile<kM, kN>& gradients) const {
-    if constexpr (Config::dropout)
-      for_each_pair(gradients, marked, [&](float& gradient, float p) {
-        gradient = p < 0.0f ? 0.0f : gradient * params.rescale;
-      });
-  }
 
   /// Divides sums of what was kept by how much that is on average.
   template <int kM, int kN>

@@ -2,7 +2,7 @@
 // as easy as 1, 2, 3", SC 2011).
 #pragma once
 
-#include "ptx/keywords.cuh"
+#include "ptx/math.cuh"
 
 namespace fa2 {
 
@@ -16,11 +16,12 @@ FA2_DEVICE PhiloxWords philox(PhiloxWords counter, u32 key0, u32 key1) {
   u32(&c)[4] = counter.word;
   FA2_UNROLL
   for (int round = 0; round < kRounds; ++round) {
-    const u64 first = static_cast<u64>(0xd2511f53u) * c[0], second = static_cast<u64>(0xcd9e8d57u) * c[2];
-    c[0] = static_cast<u32>(second >> 32) ^ c[1] ^ key0;
-    c[1] = static_cast<u32>(second);
-    c[2] = static_cast<u32>(first >> 32) ^ c[3] ^ key1;
-    c[3] = static_cast<u32>(first);
+    const ptx::WideProduct first = ptx::mul_wide_u32(c[0], 0xd2511f53u);
+    const ptx::WideProduct second = ptx::mul_wide_u32(c[2], 0xcd9e8d57u);
+    c[0] = second.high ^ c[1] ^ key0;
+    c[1] = second.low;
+    c[2] = first.high ^ c[3] ^ key1;
+    c[3] = first.low;
     key0 += 0x9e3779b9u;
     key1 += 0xbb67ae85u;
   }

@@ -143,8 +143,11 @@ struct ScoreGradients {
   template <int kM, int kN>
   FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
                                AccumulatorTile<kM, kN>& gradients) const {
-    dropout.drop_marked_gradients(probabilities, gradients);
-    subtract_delta(gradients);
+    if constexpr (Config::dropout) {
+      subtract_delta_of_marked(probabilities, gradients);
+    } else {
+      subtract_delta(gradients);
+    }
     hide(gradients, 0.0f);
     multiply(probabilities, gradients);
   }
@@ -157,6 +160,20 @@ struct ScoreGradients {
     FA2_UNROLL
     for (int c = 0; c < kN; ++c)
       statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
+  }
+
+  /// dP is 0 where a probability is dropped.
+  template <int kM, int kN>
+  FA2_DEVICE void subtract_delta_of_marked(const AccumulatorTile<kM, kN>& probabilities,
+                                           AccumulatorTile<kM, kN>& gradients) const {
+    const float rescale = dropout.params.rescale;
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c) {
+      statistics.for_each_delta(c, [&](int m, int i, float delta) {
+        float& gradient = gradients.value[m][c][i];
+        gradient = probabilities.value[m][c][i] < 0.0f ? -delta : ptx::fma_rn(gradient, rescale, -delta);
+      });
+    }
   }
 
   /// An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
@@ -185,7 +202,7 @@ struct ScoreGradients {
   FA2_DEVICE static void multiply(const AccumulatorTile<kM, kN>& probabilities,
                                   AccumulatorTile<kM, kN>& gradients) {
     for_each_pair(gradients, probabilities,
-                  [](float& gradient, float p) { gradient *= Config::dropout ? ptx::abs_f32(p) : p; });
+                  [](float& gradient, float p) { gradient *= Config::dropout ? ptx::magnitude(p) : p; });
   }
 };
 

@@ -180,3 +180,24 @@ TEST_CASE("infinity") {
   if (cannot_run()) return;
   CHECK(map<float>(std::vector<float>{0.0f}, "infinity()") == std::vector<float>{kInfinity});
 }
+
+TEST_CASE("mul.wide.u32 has all 64 bits, and abs.f32 every bit but the sign") {
+  if (cannot_run()) return;
+  std::vector<std::uint32_t> in = {0, 1, 0xffffffff, 0x80000000, 0x10000};
+  std::mt19937 random(6);
+  for (int i = 0; i < 5000; ++i) in.push_back(static_cast<std::uint32_t>(random()));
+  const auto low = map<std::uint32_t>(in, "mul_wide_u32(x, 0xd2511f53u + i).low");
+  const auto high = map<std::uint32_t>(in, "mul_wide_u32(x, 0xd2511f53u + i).high");
+  const auto inputs_of_abs = inputs();
+  const auto magnitudes = map<std::uint32_t>(inputs_of_abs, "bits_of(magnitude(x))");
+  int wrong = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::uint64_t product = std::uint64_t{in[i]} * (0xd2511f53u + static_cast<std::uint32_t>(i));
+    wrong += low[i] != static_cast<std::uint32_t>(product) || high[i] != product >> 32;
+  }
+  for (std::size_t i = 0; i < inputs_of_abs.size(); ++i) {
+    const float x = inputs_of_abs[i];
+    wrong += !std::isnan(x) && magnitudes[i] != (std::bit_cast<std::uint32_t>(x) & 0x7fffffff);
+  }
+  CHECK(wrong == 0);
+}
