@@ -76,7 +76,8 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
     return {few, {768, {two(64), three, safe}}, {1536, {two(traits.varlen ? 64 : 80), three, safe}}, any};
   }
   const KernelConfig wide = with(8, 128, guessing);
-  if (head_dim <= 96) return {few, {kMostQueries, {with(12, 96, in_turns), wide, safe}}};
+  if (head_dim <= 96)
+    return {few, {kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
     const KernelConfig three = with(12, 80, in_turns);
     const Range any{kMostQueries, {three, wide, safe}};

@@ -63,6 +63,16 @@ void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
   }
 }
 
+/// Its numbers take registers, of which a warpgroup with both dK and dV has few.
+void check_dropout(const KernelSpec& spec, BrokenRules& rules) {
+  const AttentionTraits& t = spec.traits;
+  if (!t.dropout || splits_gradients(spec.config)) return;
+  rules.expect(is_transposed(t), "128 queries a step leave no registers for the numbers of dropout");
+  const int others = (t.window_left || t.window_right) + t.softcap + t.alibi;
+  rules.expect(others < 2,
+               "windows, softcap or ALiBi, two of them leave no registers for the numbers of dropout");
+}
+
 void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   check_of_both(spec, rules);
@@ -79,6 +89,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
   rules.expect(!spec.traits.softcap || is_transposed(spec.traits),
                "128 queries a step leave no registers for the softcap's derivative");
+  check_dropout(spec, rules);
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
   rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
                kMostDim);

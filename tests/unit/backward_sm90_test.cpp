@@ -94,6 +94,16 @@ TEST_CASE("backward on wgmma: Hopper's, and its rules") {
   AttentionTraits softcap = traits(64, 64);
   softcap.softcap = true;
   CHECK(broken("pass=7,tile_n=128", softcap).starts_with("128 queries a step leave no registers"));
+  AttentionTraits dropout = traits(64, 64);
+  dropout.dropout = true;
+  CHECK(broken("pass=7,tile_n=128", dropout) ==
+        "128 queries a step leave no registers for the numbers of dropout");
+  dropout = traits(128, 128);
+  dropout.dropout = dropout.alibi = true;
+  CHECK(broken("pass=7", dropout) == "");
+  dropout.window_left = 0;
+  CHECK(broken("pass=7", dropout).starts_with("windows, softcap or ALiBi, two of them leave no registers"));
+  CHECK(broken("pass=7,tile_m=64", dropout) == "");
   CHECK(broken("pass=7,tile_m=64,pingpong=1", 128)
             .starts_with("pingpong needs two warpgroups that do the same"));
   CHECK(broken("pass=7,warps=4,tile_m=64", 128) == "warps = 4, must be 8 with head dims above 64");
