@@ -52,8 +52,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const bool causal = has_edges(traits);
   const auto with = [&](int warps, int tile_n, KernelConfig c) {
     c.mainloop = kForwardSm90.mainloop;
-    c.tile_m = 16 * warps, c.tile_n = tile_n;
-    c.warps = warps;
+    c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
     c.schedule = kDynamicPersistent;
     c.skip_masked = causal;
     c.stages = forward_sm90::most_stages(traits, c, arch);
