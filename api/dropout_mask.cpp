@@ -21,6 +21,7 @@ void Context::dropout_mask(const AttentionProblem& problem, const Dropout& dropo
   const Device& gpu = device(current_device());
   if (!gpu.arch.interpreted && is_capturing(stream)) throw_capturing(problem);
   const ScopedContext current(gpu.ordinal);
+  require_usable({}, dropout_mask_operands(problem, dropout, mask), gpu.ordinal);
   const LoadedKernel loaded = impl_->load_kernel(dropout_mask_spec(gpu.arch), gpu);
   launch_dropout_mask(*loaded.kernel, problem.normalized(), dropout, mask, stream);
 } catch (...) {

@@ -12,29 +12,26 @@
 namespace fa2 {
 namespace {
 
-/// What is written, and the state that may be read.
+/// All of both operands.
 class MaskMemory final : public LaunchMemory {
  public:
-  MaskMemory(const Dropout& dropout, const std::uint8_t* mask, std::int64_t bytes)
-      : dropout_(dropout), mask_(mask), bytes_(static_cast<std::size_t>(bytes)) {}
+  explicit MaskMemory(const std::array<Operand, 2>& operands) : operands_(operands) {}
 
   std::vector<MemoryRange> ranges() const override {
-    std::vector<MemoryRange> ranges = {{.name = "mask",
-                                        .begin = reinterpret_cast<const std::byte*>(mask_),
-                                        .bytes = bytes_,
-                                        .access = Access::write}};
-    if (dropout_.state != nullptr)
-      ranges.push_back({.name = "dropout.state",
-                        .begin = reinterpret_cast<const std::byte*>(dropout_.state),
-                        .bytes = 2 * sizeof *dropout_.state,
-                        .access = Access::read});
+    std::vector<MemoryRange> ranges;
+    for (const Operand& operand : operands_) {
+      if (operand.is_absent()) continue;
+      ranges.push_back({.name = operand.name,
+                        .begin = static_cast<const std::byte*>(operand.data),
+                        .bytes = size_in_bytes(operand),
+                        .access = operand.access,
+                        .initialised = !operand.is_written()});
+    }
     return ranges;
   }
 
  private:
-  const Dropout& dropout_;
-  const std::uint8_t* mask_;
-  std::size_t bytes_;
+  const std::array<Operand, 2>& operands_;
 };
 
 std::int64_t in_blocks_of_16(std::int64_t rows) {
@@ -49,6 +46,18 @@ KernelSpec dropout_mask_spec(const Arch& arch) {
   any.dropout = true;
   const auto pass = static_cast<std::int32_t>(KernelPass::dropout_mask);
   return {traits_of({any.normalized(), {}}), default_config(80, pass), arch};
+}
+
+std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const Dropout& dropout,
+                                             const std::uint8_t* mask) {
+  AttentionArgs args;
+  args.dropout = dropout;
+  const Operand all{.name = "mask",
+                    .element = ElementType::byte,
+                    .access = Access::write,
+                    .data = mask,
+                    .extents = {problem.batch, problem.heads_q, problem.seqlen_q, problem.seqlen_k}};
+  return {all, operands_of(problem, args)[Role::dropout_state]};
 }
 
 Violations violations_of_dropout_mask(const AttentionProblem& problem, const Dropout& dropout,
@@ -77,7 +86,8 @@ void launch_dropout_mask(const Kernel& kernel, const AttentionProblem& problem, 
       heads * in_blocks_of_16(problem.seqlen_q) * 8 * in_blocks_of_16(problem.seqlen_k) * 4;
   const std::int64_t threads = spec.config.warps * 32;
   const LaunchShape shape{static_cast<std::uint32_t>((calls + threads - 1) / threads)};
-  const MaskMemory memory(dropout, mask, heads * problem.seqlen_q * problem.seqlen_k);
+  const auto operands = dropout_mask_operands(problem, dropout, mask);
+  const MaskMemory memory(operands);
   kernel.launch(shape, &params, sizeof params, stream, &memory);
 }
 

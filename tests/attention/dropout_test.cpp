@@ -127,7 +127,7 @@ TEST_CASE("dropout: the mask is the reference's, whatever its shape") {
     for (const float probability : {0.0f, 0.1f, 0.5f, 0.999f}) {
       const AttentionProblem problem = dropping(grouped_problem(DType::f16, MaskKind::none, 64, sq, sk));
       const Dropout dropout{probability, 0xfedcba9876543210, 0x100000002};
-      INFO(sq, " x ", sk, ", ", probability);
+      INFO(to_string(problem), " ", probability);
       CHECK((gpu.mask(problem, dropout) == mask_of_reference(problem, dropout)));
     }
   }
