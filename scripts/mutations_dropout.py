@@ -36,7 +36,7 @@ DROPOUT = [
     (MAINLOOP90, "the first block drops nothing", "    ring.consumer_release(first);\n    drop(n);\n", "    ring.consumer_release(first);\n"),
     (MAINLOOP90, "the mask of the next block", "dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);", "dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, (n + 1) * Config::tile_n);"),
     (NUMBERS, "dV is not divided by the share kept", "return Config::dropout ? params.dropout.rescale : 1.0f;", "return 1.0f;"),
-    (NUMBERS, "dV of dropped probabilities, with the wrong sign", "for_each_score(probabilities, [](float& p) { p = ptx::max_f32(p, 0.0f); });", "(void)probabilities;"),
+    (NUMBERS, "dV of dropped probabilities, with the wrong sign", "for_each_score(probabilities, [](float& p) { p = ptx::max_or_nan_f32(p, 0.0f); });", "(void)probabilities;"),
     (SCORE_GRADIENT, "dS by marked probabilities", "gradient *= Config::dropout ? ptx::magnitude(p) : p;", "gradient *= p;"),
     (BACKWARD_SPLIT90, "weights of dS that are marked", "        if constexpr (Config::dropout) weight = {ptx::magnitude(weight.low), ptx::magnitude(weight.high)};\n", ""),
     (BACKWARD_SPLIT90, "dV of a wide head from marked probabilities", "      if constexpr (Config::dropout) {\n        of_head.drop_marked(scores);\n        round(scores);\n      }\n", ""),

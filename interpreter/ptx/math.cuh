@@ -37,6 +37,10 @@ FA2_DEVICE float max_f32(float a, float b) {
   return flushed(a > b ? a : b);
 }
 
+FA2_DEVICE float max_or_nan_f32(float a, float b) {
+  return a != a || b != b ? __builtin_nanf("") : max_f32(a, b);
+}
+
 FA2_DEVICE float min_f32(float a, float b) {
   return -max_f32(-a, -b);
 }

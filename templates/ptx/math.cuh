@@ -47,6 +47,13 @@ FA2_DEVICE float max_f32(float a, float b) {
   return c;
 }
 
+/// max.ftz.NaN.f32: the same; but a NaN wins.
+FA2_DEVICE float max_or_nan_f32(float a, float b) {
+  float c;
+  asm("max.ftz.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
 /// min.f32: the smaller one; a NaN loses to a number.
 FA2_DEVICE float min_f32(float a, float b) {
   float c;

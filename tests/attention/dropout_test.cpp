@@ -298,3 +298,19 @@ TEST_CASE("dropout: a probability of 0 leaves the bits of gradients without it")
   CHECK((bits_of(call.dk(), plain.dtype) == bits_of(without.dk(), plain.dtype)));
   CHECK((bits_of(call.dv(), plain.dtype) == bits_of(without.dv(), plain.dtype)));
 }
+
+TEST_CASE("dropout: NaN is not dropped from a gradient") {
+  if (cannot_run()) return;
+  Gpu gpu;
+  for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
+    GuardedBackward call(dropping(grouped_problem(DType::f16, MaskKind::none, 128, 77, 129)));
+    call.determinism = determinism;
+    call.forward.q.at(0, 3, 50, 5) = std::nanf("");  // query head 3 reads key/value head 1
+    call.upload();
+    run(gpu.context, call);
+    CHECK(std::isnan(call.dq().at(0, 3, 50, 0)));
+    CHECK(std::isnan(call.dk().at(0, 1, 100, 0)));
+    CHECK(std::isnan(call.dv().at(0, 1, 100, 5)));
+    CHECK_FALSE(std::isnan(call.dv().at(0, 0, 100, 5)));
+  }
+}

@@ -1,6 +1,7 @@
 // Special functions within their documented errors, and at the ends of their ranges.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -179,6 +180,20 @@ TEST_CASE("min.ftz takes the number beside a NaN, and -0 before +0") {
 TEST_CASE("infinity") {
   if (cannot_run()) return;
   CHECK(map<float>(std::vector<float>{0.0f}, "infinity()") == std::vector<float>{kInfinity});
+}
+
+TEST_CASE("max.NaN: a NaN wins, on either side") {
+  if (cannot_run()) return;
+  const auto in = inputs();
+  const auto left = map<float>(in, "max_or_nan_f32(x, 0.0f)"),
+             right = map<float>(in, "max_or_nan_f32(0.0f, x)");
+  int wrong = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const float x = std::abs(in[i]) < kMin ? 0.0f : in[i];
+    for (const float out : {left[i], right[i]})
+      wrong += std::isnan(x) ? !std::isnan(out) : out != std::max(x, 0.0f);
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("mul.wide.u32 has all 64 bits, and abs.f32 every bit but the sign") {
