@@ -56,7 +56,8 @@ struct Dropout {
   }
   template <int kM, int kN>
   FA2_DEVICE void drop_marked(AccumulatorTile<kM, kN>& probabilities) const {
-    if constexpr (Config::dropout) for_each_score(probabilities, [](float& p) { p = ptx::max_or_nan_f32(p, 0.0f); });
+    if constexpr (Config::dropout)
+      for_each_score(probabilities, [](float& p) { p = ptx::max_or_nan_f32(p, 0.0f); });
   }
 
   /// dP of dropped probabilities, of whose values it is the gradient.
