@@ -132,10 +132,10 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.softcap = from->softcap != 0;
   problem.alibi = from->alibi != 0;
   problem.sinks = from->sinks != 0;
+  problem.dropout = from->dropout != 0;
   problem.varlen = from->varlen != 0;
   problem.total_q = from->total_q;
   problem.total_k = from->total_k;
-  check_reserved(from->reserved, prefix + "reserved", found);
   return problem;
 }
 
@@ -156,11 +156,13 @@ std::optional<AttentionArgs> read_args(const fa2_args* pointer, const std::strin
   args.alibi_slopes = from->alibi_slopes;
   args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
   args.sinks = from->sinks;
+  args.dropout = {from->dropout, from->dropout_seed, from->dropout_offset, from->dropout_state};
   args.workspace = from->workspace;
   args.cu_seqlens_q = from->cu_seqlens_q;
   args.cu_seqlens_k = from->cu_seqlens_k;
   args.seqused_q = from->seqused_q;
   args.seqused_k = from->seqused_k;
+  check_reserved(from->reserved, "reserved", found);
   if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
   args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
   return args;

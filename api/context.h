@@ -108,6 +108,9 @@ struct Context::Impl {
         problem, choice, [&] { return alternatives(choice, problem, target); }, build_one);
   }
 
+  /// Loaded now, or before.
+  LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
+
   /// Measures the kernels of a pass on the GPU. None where there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
 
@@ -190,8 +193,6 @@ struct Context::Impl {
   std::shared_ptr<const ScratchPool> scratch_pool(const Device& gpu);
   /// Whether runs of a plan read what tables of sequences hold.
   bool checks_tables(const AttentionProblem& problem, const Device& gpu) const;
-  /// Loaded now, or before.
-  LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
   BackwardPlan make_backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
                                   const std::string& notes);
   /// A plan for `gradients` of these kernels.

@@ -52,9 +52,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const bool causal = has_edges(traits);
   const auto with = [&](int warps, int tile_n, KernelConfig c) {
     c.mainloop = kForwardSm90.mainloop;
-    c.tile_m = 16 * warps;
-    c.tile_n = tile_n;
-    c.warps = warps;
+    c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
     c.schedule = kDynamicPersistent;
     c.skip_masked = causal;
     c.stages = forward_sm90::most_stages(traits, c, arch);
@@ -66,8 +64,9 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
   const Range few{kWarpgroupRows, {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
   if (head_dim <= 64) {
-    // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so does a bias.
-    const KernelConfig three = with(12, head_dim == 64 && !traits.alibi ? 128 : 112, in_turns);
+    // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout.
+    const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout;
+    const KernelConfig three = with(12, is_lean ? 128 : 112, in_turns);
     const auto two = [&](int tile_n) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
     };
@@ -76,7 +75,8 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
     return {few, {768, {two(64), three, safe}}, {1536, {two(traits.varlen ? 64 : 80), three, safe}}, any};
   }
   const KernelConfig wide = with(8, 128, guessing);
-  if (head_dim <= 96) return {few, {kMostQueries, {with(12, 96, in_turns), wide, safe}}};
+  if (head_dim <= 96)
+    return {few, {kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
     const KernelConfig three = with(12, 80, in_turns);
     const Range any{kMostQueries, {three, wide, safe}};
@@ -217,6 +217,7 @@ std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows) {
 int packed_heads(const AttentionProblem& problem, int tile_m) {
   const std::int64_t group = problem.heads_q / problem.heads_kv;
   int packed = 1;
+  if (problem.dropout) return packed;
   while (packed < kMostPacked && group % (2 * packed) == 0 && problem.seqlen_q * packed < tile_m) packed *= 2;
   return packed;
 }

@@ -4,6 +4,7 @@
 #include <generator/rules/backward_sm80.h>
 #include <generator/rules/backward_sm90.h>
 #include <generator/rules/backward_sums_sm80.h>
+#include <generator/rules/dropout_mask.h>
 #include <generator/rules/forward_sm80.h>
 #include <generator/rules/forward_sm90.h>
 
@@ -14,9 +15,9 @@ namespace fa2 {
 namespace {
 
 constexpr const KernelKind* kKinds[] = {
-    &kForwardSm80,         &kForwardSm90,  &kBackwardDelta,      &kBackwardQueries, &kBackwardKeys,
-    &kBackwardDk,          &kBackwardDv,   &kBackwardSinks,      &kBackwardSm90,    &kBackwardConvert,
-    &kOrderedBackwardSm90, &kBackwardSm80, &kBackwardConvertSm80};
+    &kForwardSm80,         &kForwardSm90,  &kBackwardDelta,       &kBackwardQueries, &kBackwardKeys,
+    &kBackwardDk,          &kBackwardDv,   &kBackwardSinks,       &kBackwardSm90,    &kBackwardConvert,
+    &kOrderedBackwardSm90, &kBackwardSm80, &kBackwardConvertSm80, &kDropoutMask};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>

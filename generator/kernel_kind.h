@@ -34,7 +34,7 @@ struct RenderedConstant {
 };
 
 /// The struct that an entry takes (templates/attention/params.cuh).
-enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90 };
+enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90, dropout_mask };
 
 /// The values of KernelConfig::pass.
 enum class KernelPass : std::int32_t {
@@ -47,7 +47,8 @@ enum class KernelPass : std::int32_t {
   d_sinks,
   dq_dk_dv,
   dq_convert,
-  ordered_dq_dk_dv
+  ordered_dq_dk_dv,
+  dropout_mask
 };
 
 inline constexpr KernelPass kBackwardPasses[] = {
@@ -72,8 +73,9 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::dq_dk_dv, "dq_dk_dv"},
     {KernelPass::dq_convert, "dq_convert"},
     {KernelPass::ordered_dq_dk_dv, "ordered_dq_dk_dv"},
+    {KernelPass::dropout_mask, "dropout_mask"},
 };
-static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 1, "every pass has its word");
+static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 2, "every pass has its word");
 
 constexpr KernelPass pass_of(const KernelConfig& config) {
   return static_cast<KernelPass>(config.pass);

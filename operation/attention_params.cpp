@@ -3,6 +3,7 @@
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 #include <operation/attention_params.h>
+#include <operation/dropout_stream.h>
 
 #include <algorithm>
 #include <cfloat>
@@ -37,6 +38,18 @@ SoftcapParams softcap_params(float softcap, float scale) {
           .factor_log2 = narrow(factor * scale * std::numbers::log2e),
           .exponent = narrow(2 * std::numbers::log2e * per_score),
           .limit = narrow(1 / per_score)};
+}
+
+DropoutParams dropout_params(const Dropout& dropout) {
+  constexpr double kNumbers = 4294967296.0;
+  const double dropped = std::round(double{dropout.probability} * kNumbers);
+  DropoutParams params{};
+  params.state = reinterpret_cast<const int*>(dropout.state);
+  params.threshold = static_cast<unsigned>(dropped);
+  params.rescale = static_cast<float>(kNumbers / (kNumbers - dropped));
+  const DropoutStream stream = dropout_stream(dropout.seed, dropout.offset);
+  std::ranges::copy(stream, params.stream);
+  return params;
 }
 
 /// What a side's tiles have to cover of a head.
@@ -105,6 +118,7 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.alibi_slopes = args.alibi_slopes;
   params.alibi_batch_stride = args.alibi_slopes_per_batch ? p.heads_q : 0;
   params.sinks = args.sinks;
+  if (p.dropout) params.dropout = dropout_params(args.dropout);
   params.sequences.cu_seqlens_q = args.cu_seqlens_q;
   params.sequences.cu_seqlens_k = args.cu_seqlens_k;
   params.sequences.seqused_q = args.seqused_q;

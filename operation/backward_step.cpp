@@ -89,7 +89,7 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
   if (pass == KernelPass::d_sinks) {
     add_reads(uses, {Role::lse});
   } else {
-    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o});
+    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o, Role::dropout_state});
   }
   for (std::size_t i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
     uses.push_back({static_cast<Role>(i), Access::read});

@@ -27,6 +27,13 @@ Operand optional(std::string_view name, Access access, const void* data, Element
       .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
 }
 
+/// Two numbers of 64 bits, which kernels read as four of 32.
+Operand dropout_state(const std::uint64_t* data, bool is_used) {
+  Operand operand = optional("dropout.state", Access::read, data, ElementType::i32, {is_used, 1, 1, 4});
+  operand.alignment = sizeof *data;
+  return operand;
+}
+
 /// Where packed sequences begin and end; absent where they are batched.
 Operand borders(std::string_view name, const std::int32_t* data, const AttentionProblem& p,
                 std::int64_t total) {
@@ -84,6 +91,7 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::
       borders("cu_seqlens_k", args.cu_seqlens_k, p, p.total_k),
       optional("seqused_q", Access::read, args.seqused_q, ElementType::i32, {1, 1, 1, sequences}),
       optional("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
+      dropout_state(args.dropout.state, p.dropout),
   }};
   add_variants(operands, p, args);
   return operands;

@@ -36,6 +36,8 @@ double pairs_of_mix(const AttentionProblem& problem);
 
 /// For a number of a variant, a cap for instance: of the size that models have.
 constexpr float kTrialNumber = 30;
+/// The probability of dropout, which no kernel's time depends on.
+constexpr float kTrialDropout = 0.1f;
 
 /// `count` normally distributed values in the bits of `dtype`, always the same ones.
 std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype);

@@ -80,6 +80,7 @@ void TrialTensors::point() {
     }
   };
   AttentionArgs::visit_numbers(add, problem_, args);
+  if (problem_.dropout) args.dropout.probability = kTrialDropout;
   if (is_backward_) {
     args_.d_o = at(Role::d_o), args_.d_o_strides = args.o_strides;
     args_.dq = at(Role::dq), args_.dq_strides = args.q_strides;

@@ -239,6 +239,20 @@ bool has_shapes(const AttentionProblem& normalized) {
 
 }  // namespace
 
+void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout) {
+  const bool is_probability = dropout.probability >= 0 && dropout.probability < 1;
+  if (problem.dropout && !is_probability)
+    found.push_back({"dropout.probability", fmt::format("{}", dropout.probability),
+                     "must be at least 0 and less than 1: of being dropped"});
+  if (problem.dropout && dropout.state != nullptr && (dropout.seed != 0 || dropout.offset != 0))
+    found.push_back(
+        {"dropout.state", "given", "must be null, or seed and offset 0: they are what it points to"});
+  const bool says_something =
+      dropout.probability != 0 || dropout.seed != 0 || dropout.offset != 0 || dropout.state != nullptr;
+  if (!problem.dropout && says_something)
+    found.push_back({"dropout", "given", "must be as it is by default, or the problem's dropout true"});
+}
+
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args) {
   return violations_of(problem, args, operands_of(problem, args));
 }
@@ -248,6 +262,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
   Violations found;
   check_scalars(found, args);
   check_variants(found, problem, args);
+  check_dropout(found, problem, args.dropout);
   if (computes_nothing(problem)) return found;
   check_tables(found, problem, args);
   check_operands(found, operands, problem.row_alignment);
@@ -259,6 +274,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   Violations found;
   check_scalars(found, args.forward);
   check_variants(found, problem, args.forward);
+  check_dropout(found, problem, args.forward.dropout);
   if (problem.batch == 0) return found;
   check_tables(found, problem, args.forward);
   check_any_wanted(found, gradients, operands);

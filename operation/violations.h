@@ -1,6 +1,7 @@
 // What rules of problems and of arguments share.
 #pragma once
 
+#include <fa2/args.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/enum_words.h>
@@ -10,6 +11,9 @@
 namespace fa2 {
 
 using Violations = std::vector<Violation>;
+
+/// Of dropout's numbers, but for where the state lies.
+void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout);
 
 template <class Enum>
 void check_enum(Violations& found, const char* field, Enum value) {

@@ -39,6 +39,7 @@ struct ScoreRule {
   double scale = 1;
   AttentionArgs numbers =
       {};  ///< of the problem's variants and sequences, host pointers; nothing else is read
+  std::int64_t first_batch = 0;  ///< of the whole call, where the problem is a sequence of it: for dropout
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
 };

@@ -111,10 +111,11 @@ class HeadGroup {
     const Real* const p = block_.probabilities(r);
     const Real* const products = block_.products(r);
     Real* const d_scores = d_scores_.data() + r * block_.keys();
+    const Real* const factors = block_.factors(r);
     const KeyRange keys = block_.keys_of(r);
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const double slope = score_slope_of(in_.problem, in_.rule, static_cast<double>(products[j]));
-      const Real d_probability = arithmetic_.stored(d_scores[j]);
+      const Real d_probability = arithmetic_.stored(factors[j] * arithmetic_.stored(d_scores[j]));
       d_scores[j] = arithmetic_.stored(p[j] * (d_probability - delta) * static_cast<Real>(slope));
     }
     const Real sink = arithmetic_.stored(static_cast<Real>(block_.sink_probability(r)));
@@ -135,7 +136,7 @@ class HeadGroup {
           const Real d_score = d_scores_[static_cast<std::size_t>(r * keys + j)];
           add(d_score, k + j * dim, dim, dq_.data() + r * dim);
           add(d_score, rows.q + r * dim, dim, dk + j * dim);
-          add(block_.probabilities(r)[j], rows.d_o + r * dim_v, dim_v, dv + j * dim_v);
+          add(block_.probabilities(r)[j] * block_.factors(r)[j], rows.d_o + r * dim_v, dim_v, dv + j * dim_v);
         }
       }
     }

@@ -4,6 +4,7 @@
 
 #include <generator/float_bits.h>
 #include <reference/attention_reference.h>
+#include <reference/dropout.h>
 
 #include <algorithm>
 #include <cmath>
@@ -91,7 +92,8 @@ class RowBlock {
  public:
   using Real = typename Arithmetic::Real;
 
-  RowBlock(const Inputs& in, Arithmetic arithmetic) : in_(in), arithmetic_(arithmetic) {}
+  RowBlock(const Inputs& in, Arithmetic arithmetic)
+      : in_(in), arithmetic_(arithmetic), mask_(in.rule.numbers.dropout) {}
 
   void compute(std::int64_t batch, std::int64_t head, std::int64_t first) {
     const AttentionProblem& p = in_.problem;
@@ -108,6 +110,7 @@ class RowBlock {
     for (std::int64_t r = 0; r < count_; ++r) {
       score(batch, head, r);
       softmax(r);
+      draw(in_.rule.first_batch * p.heads_q + batch * p.heads_q + head, r);
     }
   }
 
@@ -122,6 +125,8 @@ class RowBlock {
   }
   /// Of the keys from begin() on. What row r does not see has none.
   const Real* probabilities(std::int64_t r) const { return probabilities_.data() + r * keys_; }
+  /// What each is multiplied by before it meets a value: 0 or, of what dropout keeps, 1 / the share kept.
+  const Real* factors(std::int64_t r) const { return factors_.data() + r * keys_; }
   /// Q K^T.
   const Real* products(std::int64_t r) const { return products_.data() + r * keys_; }
   /// Of probabilities before they are divided by it; 1 without a key.
@@ -154,6 +159,16 @@ class RowBlock {
     }
   }
 
+  void draw(std::int64_t head, std::int64_t r) {
+    factors_.resize(probabilities_.size(), Real{1});
+    if (!in_.problem.dropout) return;
+    for (std::int64_t j = 0; j < keys_; ++j) {
+      const bool is_kept = mask_.keeps(head, first_ + r, begin_ + j);
+      factors_[static_cast<std::size_t>(r * keys_ + j)] =
+          static_cast<Real>(is_kept ? 1 / mask_.share_kept() : 0);
+    }
+  }
+
   /// Scores of row r become probabilities.
   void softmax(std::int64_t r) {
     const KeyRange keys = keys_of(r);
@@ -173,7 +188,8 @@ class RowBlock {
   const Arithmetic arithmetic_;
   std::int64_t first_ = 0, count_ = 0, begin_ = 0, keys_ = 0;
   double sink_ = 0;
-  std::vector<Real> products_, probabilities_;
+  const DropoutMask mask_;
+  std::vector<Real> products_, probabilities_, factors_;
   std::vector<Row> rows_;
 };
 
@@ -189,7 +205,7 @@ void weigh(const RowBlock<Arithmetic>& block, const Tensor& v, std::int64_t batc
       const KeyRange keys = block.keys_of(r);
       const std::int64_t end = std::min(j0 + kKeys, keys.end);
       for (std::int64_t j = std::max(j0, keys.begin); j < end; ++j)
-        add(block.probabilities(r)[j], first + j * dim, dim, o.data() + r * dim);
+        add(block.probabilities(r)[j] * block.factors(r)[j], first + j * dim, dim, o.data() + r * dim);
     }
   }
   for (std::int64_t i = 0; i < block.count() * dim; ++i) {

@@ -61,6 +61,7 @@ ScoreRule rule_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t
   ScoreRule alone = rule;
   if (p.alibi && rule.numbers.alibi_slopes_per_batch) alone.numbers.alibi_slopes += b * p.heads_q;
   alone.numbers.alibi_slopes_per_batch = false;
+  alone.first_batch = b;
   return alone;
 }
 

@@ -2,6 +2,7 @@
 from collections import namedtuple
 
 from five_product_mutations import FIVE_PRODUCTS
+from mutations_dropout import DROPOUT
 
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
@@ -119,7 +120,7 @@ MUTATIONS = [
     Mutation(REGISTERS, "mask of the fragment's halves swapped", "8 * half + fragment_row()", "8 * (1 - half) + fragment_row()"),
     Mutation(MASK, "mask ignores the fragment's column", "end_of(row) - first_col - fragment_col();", "end_of(row) - first_col;"),
     Mutation(MAINLOOP, "mask in the last key block only", "      blocks.hide_keys(", "      if (n == blocks.end - 1) blocks.hide_keys("),
-    Mutation(FORWARD, "mask without the warp's rows", "run(mask, score_mod, tile_row + warp_row,", "run(mask, score_mod, tile_row,"),
+    Mutation(FORWARD, "mask without the warp's rows", "run(mask, score_mod, dropout, tile_row + warp_row,", "run(mask, score_mod, dropout, tile_row,"),
     Mutation(BLOCKS, "first masked block one too late", "mask.visible_end(first_row) / Config::tile_n", "mask.visible_end(first_row) / Config::tile_n + 1"),
     Mutation(BLOCKS, "first masked block of the tile's last row", "mask.visible_end(first_row) /", "mask.visible_end(next_row - 1) /"),
     Mutation(BLOCKS, "number of key blocks rounded down", "(key_end + Config::tile_n - 1) / Config::tile_n", "key_end / Config::tile_n"),
@@ -221,8 +222,8 @@ MUTATIONS = [
            "      issue_output(values);\n"),
     # Main loop 90: slots, buffers and their mbarriers.
     hopper(MAINLOOP90, "overlap: V's slot released before P V has ended",
-           "      ring.consumer_release(keys);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n      ring.consumer_release(values);\n",
-           "      ring.consumer_release(keys);\n      ring.consumer_release(values);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n"),
+           "      drop(n);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n      ring.consumer_release(values);\n",
+           "      drop(n);\n      ring.consumer_release(values);\n      ptx::wgmma_wait_group<0>();\n      hold(output);\n"),
     hopper(MAINLOOP90, "K's slot released before scores are computed again",
            "      const bool rises = softmax_of(n, own, keys);\n      ring.consumer_release(keys);\n",
            "      ring.consumer_release(keys);\n      const bool rises = softmax_of(n, own, keys);\n"),
@@ -306,7 +307,7 @@ MUTATIONS = [
     backward(DQ, "delta of the row 8 before", "ptx::ld_global_f32(delta + row)", "ptx::ld_global_f32(delta + row - 8 * half)"),
     backward(DQ, "dQ without the scale", "dq, attention.scale,", "dq, 1.0f,"),
     backward(DK_DV, "dK without the scale", "gradients.dk, attention.scale,", "gradients.dk, 1.0f,"),
-    backward(DK_DV, "dV with the scale", "gradients.dv, 1.0f,", "gradients.dv, attention.scale,"),
+    backward(DK_DV, "dV with the scale", "gradients.dv, value_gradient_scale<Config>(attention),", "gradients.dv, attention.scale,"),
     backward(DK_DV, "dV of dS, not of P", "gemm_nn<Element>(dv, scores,", "gemm_nn<Element>(dv, gradients,"),
     backward(DELTA, "delta summed over half a row's lanes", "distance < kLanes;", "distance < kLanes / 2;"),
     backward(DELTA, "dLSE added, not subtracted", "sum - d_lse", "sum + d_lse"),
@@ -363,7 +364,7 @@ MUTATIONS = [
                "    at.last_tile = sum_tile_of(params, work, at.step);\n    at.step.advance(work);\n",
                "    at.step.advance(work);\n    at.last_tile = sum_tile_of(params, work, at.step);\n"),
     backward90(DELTA, "sums of dQ that nobody has set to 0",
-               "  if (sums_dq)\n    clear_sums<Config>(params, static_cast<i64>(shape.q_entry) * attention.heads_q + at.head, begin, end);\n", ""),
+               "  if (sums_dq) clear_sums<Config>(params, first_of_delta + begin, end - begin);\n", ""),
     backward90(DELTA, "rows that fill up the last tile of queries take part", ": ptx::infinity();", ": 0.0f;"),
     backward90(CONVERT, "transposed sums converted as if they were not", "if constexpr (!Sums::transposed)", "if constexpr (true)"),
     backward90(QUERIES_OF_KEYS, "keys after the last take part in dQ", "    if (hides_missing_keys && key >= mask.shape.seqlen_k) return kBeyond;\n", ""),
@@ -383,6 +384,7 @@ MUTATIONS = [
     backward90(BACKWARD_TURNS90, "the turn kept", "(flag, key_tile + 1)", "(flag, key_tile)"),
     backward90(BACKWARD_TURNS90, "a turn awaited that no tile of keys before passes on", "step.n < end)", "step.n <= end)"),
     backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.begin();", "static_cast<void>(warpgroup);"),
-    backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
+    backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + first_row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
+MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]

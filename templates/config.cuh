@@ -17,6 +17,7 @@ struct Config {
   static constexpr bool softcap = false;
   static constexpr bool alibi = false;
   static constexpr bool sinks = false;
+  static constexpr bool dropout = false;
   static constexpr bool varlen = false;
   static constexpr int mainloop = 80;
   static constexpr int tile_m = 128;

@@ -112,6 +112,7 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
     }
   };
   AttentionArgs::visit_numbers(add, problem, args);
+  if (problem.dropout) args.dropout.probability = kTrialDropout;
   return args;
 }
 

@@ -24,6 +24,7 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"softcap", "Scores become cap * tanh(score / cap)"},
     {"alibi", "ALiBi: scores fall with the distance of the key, by a slope a head"},
     {"sinks", "Attention sinks: a logit a head joins the softmax"},
+    {"dropout", "Probabilities are dropped at random"},
     {"varlen", "Sequences have lengths of their own, which only the device knows"},
     {"batch", "Batch size"},
     {"heads_q", "Query heads"},

@@ -44,11 +44,23 @@ void VariantOptions::add_to(CLI::App& verb) {
             flag_of(variant), set,
             fmt::format("{}: a .npy file, float32 (heads){}", description_of(variant), others));
       });
+  const auto drop = [this] { return &(dropout ? *dropout : dropout.emplace()); };
+  CLI::Option* const probability = verb.add_option_function<float>(
+      "--dropout", [drop](float value) { drop()->probability = value; },
+      description_of("dropout") + ": with this probability");
+  const auto add_number = [&](const char* flag, std::uint64_t Dropout::*number, const char* description) {
+    verb.add_option_function<std::uint64_t>(
+            flag, [drop, number](std::uint64_t value) { drop()->*number = value; }, description)
+        ->needs(probability)
+        ->check(CLI::NonNegativeNumber);
+  };
+  add_number("--seed", &Dropout::seed, "Of dropout");
+  add_number("--offset", &Dropout::offset, "Of dropout: another mask for every one");
   add_variants(verb, fields);
 }
 
 VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem)
-    : scalars_(options.scalars) {
+    : scalars_(options.scalars), dropout_(options.dropout.value_or(Dropout{})) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value, const auto& given) {
         using Value = std::decay_t<decltype(value)>;
@@ -58,6 +70,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
           value = given;
       },
       problem, options.fields);
+  problem.dropout |= options.dropout.has_value();
   AttentionArgs args;
   visit_numbers(
       args, [](const std::string&, float&) {},
@@ -89,6 +102,7 @@ VariantInputs::HeadNumbers VariantInputs::read(const std::string& path, const At
 }
 
 void VariantInputs::add_to(AttentionArgs& args) const {
+  args.dropout = dropout_;
   visit_numbers(
       args,
       [&](const std::string& variant, float& value) {

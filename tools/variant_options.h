@@ -7,16 +7,18 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace fa2::tools {
 
-/// `--window-left N`, `--softcap X`, `--alibi FILE`: an option for each variant, with its size or its numbers.
+/// `--window-left N`, `--softcap X`, `--alibi FILE`, `--dropout P`: an option for each variant, with its size or its numbers.
 struct VariantOptions {
   AttentionProblem fields;                   ///< what needs no number: widths
   std::map<std::string, float> scalars;      ///< by the problem's field
   std::map<std::string, std::string> files;  ///< the same, where each head has a number
+  std::optional<Dropout> dropout;
 
   void add_to(CLI::App& verb);
 };
@@ -43,6 +45,7 @@ class VariantInputs {
 
   std::map<std::string, float> scalars_;
   std::map<std::string, HeadNumbers> of_heads_;
+  Dropout dropout_;
 };
 
 }  // namespace fa2::tools

@@ -66,6 +66,16 @@ void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
   }
 }
 
+/// Its numbers take registers, of which a warpgroup with both dK and dV has few.
+void check_dropout(const KernelSpec& spec, BrokenRules& rules) {
+  const AttentionTraits& t = spec.traits;
+  if (!t.dropout || splits_gradients(spec.config)) return;
+  rules.expect(padded_dim(t.head_dim) == kMostDim && padded_dim(t.head_dim_v) == kMostDim,
+               "the numbers of dropout find registers with head dims from 120 on, both");
+  rules.expect(!t.window_left && !t.window_right && !t.softcap && !t.alibi,
+               "windows, softcap and ALiBi leave no registers for the numbers of dropout");
+}
+
 void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   check_of_both(spec, rules);
@@ -84,6 +94,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "128 queries a step leave no registers for the softcap's derivative");
   rules.expect(!spec.traits.varlen || is_transposed(spec.traits),
                "128 queries a step leave no registers for packed sequences");
+  check_dropout(spec, rules);
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
   rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
                kMostDim);

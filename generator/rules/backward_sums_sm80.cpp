@@ -35,6 +35,7 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
 
 void check_of_both(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(!spec.traits.varlen, "main loop 80 sums no dQ of packed sequences yet");
+  rules.expect(!spec.traits.dropout, "main loop 80 sums no dQ with dropout yet");
 }
 
 void check(const KernelSpec& spec, BrokenRules& rules) {

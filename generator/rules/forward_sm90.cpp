@@ -48,6 +48,9 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "skip_masked = 1 without a mask or window to skip by");
   rules.expect(std::has_single_bit(static_cast<unsigned>(c.packed_heads)),
                "packed_heads = {}, must be a power of two", c.packed_heads);
+  rules.expect(c.packed_heads == 1 || !spec.traits.dropout,
+               "packed_heads = {}, must be 1 with dropout: a call of Philox is for two queries of a head",
+               c.packed_heads);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {

@@ -26,6 +26,18 @@ struct TensorStrides {
   }
 };
 
+/// Which probabilities are dropped: a function of these numbers and of where a probability stands, (batch, query head,
+/// query, key), of packed sequences the sequence and its own rows. The same whatever kernel runs, on every device, in the
+/// backward as in the forward. dropout_mask() tells.
+struct Dropout {
+  float probability = 0;  ///< of being dropped; 0 <= probability < 1, exact to 2^-32
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;  ///< another mask for every one, such as the number of the call
+  /// Optional: the seed and after it the offset, on the device, at a multiple of 8 bytes; the two above are then 0. A captured
+  /// graph reads them anew in each launch.
+  const std::uint64_t* state = nullptr;
+};
+
 /// One call's data. Device pointers of the plan's device, of the problem's dtype.
 struct AttentionArgs {
   const void* q = nullptr;
@@ -64,6 +76,8 @@ struct AttentionArgs {
   bool alibi_slopes_per_batch = false;
   /// Where the problem has sinks, else null: float32 (heads_q), in units of scaled scores. -infinity is none.
   const float* sinks = nullptr;
+  /// Where the problem has dropout, else as it is.
+  Dropout dropout = {};
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
 
   /// Optional: AttentionPlan::workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with

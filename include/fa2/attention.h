@@ -241,6 +241,13 @@ class FA2_API Context {
   BackwardPlan backward_plan(const AttentionProblem& problem, int device, const Gradients& gradients,
                              const PlanOptions& options = {});
 
+  /// Which probabilities dropout keeps, for tests, on the current device: `mask` is contiguous (batch, heads_q, seqlen_q,
+  /// seqlen_k), 1 where one is kept. Of the problem those four count alone. With varlen, entry (b, h, i, j) is of query i and
+  /// key j of sequence b, whatever its length. Hidden keys have one too. Thread-safe.
+  /// @throws as attention().
+  void dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,
+                    Stream stream = nullptr);
+
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the
   /// kernel.
   Explanation explain(const AttentionProblem& problem, const std::string& arch,
@@ -277,6 +284,10 @@ class FA2_API Context {
 
 /// Context::default_context().attention(...).
 FA2_API void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
+
+/// Context::default_context().dropout_mask(...).
+FA2_API void dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,
+                          Stream stream = nullptr);
 
 /// Context::default_context().precompile(...).
 FA2_API std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,

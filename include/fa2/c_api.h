@@ -3,7 +3,6 @@
  * Every function that returns fa2_status returns FA2_OK or the reason; fa2_last_error() then has the
  * sentence. No C++ exception leaves a function. Pointers that the comments do not call optional must not be
  * NULL.
- *
  *   fa2_problem problem = FA2_PROBLEM_INIT;
  *   fa2_args args = FA2_ARGS_INIT;
  *   problem.head_dim = 128, problem.heads_q = 32, problem.heads_kv = 8;
@@ -71,11 +70,8 @@ enum { FA2_F16 = 0, FA2_BF16 = 1 };
 enum { FA2_MASK_NONE = 0, FA2_CAUSAL_BOTTOM_RIGHT = 1, FA2_CAUSAL_TOP_LEFT = 2 };
 
 /* row_alignment of options: what a plan may count on of every row of Q, K, V and O, in every call.
- *
  *   FA2_ROWS_16_BYTES: pointers and strides are multiples of 16 bytes, strides positive; the fast kernels
- *
  *   FA2_ROWS_ELEMENT: nothing beyond the alignment of one element; right for any view
- *
  *   FA2_ROWS_16_BYTES_ANY_ORDER: multiples of 16 bytes, strides of 0 and below included; on a Hopper GPU
  *     slower than the first, elsewhere the same */
 enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER = 2 };
@@ -121,9 +117,9 @@ typedef struct fa2_problem {
    * (total_q, heads_q, dim), LSE (heads_q, total_q), K and V (total_k, heads_kv, dim). 0: they are batched as without
    * varlen, and sequences begin where their batch entry does. */
   int32_t varlen;
-  int32_t reserved; /* 0 */
-  int64_t total_q;  /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
-  int64_t total_k;  /* 0 .. 2^31 - 1024 */
+  int32_t dropout; /* 0 or not 0, a variant: probabilities are dropped at random, fa2_args say which */
+  int64_t total_q; /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
+  int64_t total_k; /* 0 .. 2^31 - 1024 */
 } fa2_problem;
 
 /* clang-format off */
@@ -171,11 +167,18 @@ typedef struct fa2_args {
   const int32_t* cu_seqlens_k;
   const int32_t* seqused_q;
   const int32_t* seqused_k;
+
+  /* What dropout takes (fa2/c_dropout.h); 0 and NULL where the problem has none. */
+  uint64_t dropout_seed;
+  uint64_t dropout_offset;       /* another mask for every one */
+  const uint64_t* dropout_state; /* optional: seed and offset on the device; both above are 0 then */
+  float dropout;                 /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
+  int32_t reserved;              /* 0 */
 } fa2_args;
 
 /* clang-format off */
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* ---- contexts ---- */
@@ -278,7 +281,6 @@ enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 
 /* clang-format on */
 
 /* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
- *
  *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
  *   args.forward = &forward;  with lse
  *   args.d_o.data = d_o, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four

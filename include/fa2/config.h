@@ -18,7 +18,7 @@ struct KernelConfig {
   std::int32_t mainloop = 80;
   /// What the kernel computes. 0: the forward. Of the backward, 1: delta, 2: dQ, 3: dK and dV, 4: dK, 5: dV, 7: dK, dV and
   /// sums of dQ, 8: dQ from these; their tiles are named from the side of what they compute: `tile_m` rows of Q or K a
-  /// thread block, `tile_n` of the other a step. 6: dSinks, of whole heads.
+  /// thread block, `tile_n` of the other a step. 6: dSinks, of whole heads. 9: as 7, in one order. 10: dropout's mask.
   std::int32_t pass = 0;
   std::int32_t tile_m = 64;  ///< query rows per thread block
   std::int32_t tile_n = 32;  ///< keys per step of the main loop

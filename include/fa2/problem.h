@@ -44,6 +44,9 @@ struct AttentionProblem {
   /// A logit a head joins every row's softmax and has no value, so that a row's probabilities add up to less than 1.
   /// Takes AttentionArgs::sinks. A row that sees no key keeps O = 0; its LSE is the sink's.
   bool sinks = false;
+  /// Probabilities are dropped at random, and what is kept is divided by the share that is kept on average:
+  /// O = (dropped P / (1 - probability)) V. LSE is that of all probabilities. Takes AttentionArgs::dropout.
+  bool dropout = false;
   /// Sequences have lengths of their own, which only the device knows (AttentionArgs::cu_seqlens_q and its like): one plan
   /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then the longest that a sequence may be; a
   /// longer one is cut. Masks, windows and biases are each sequence's: its own lengths align them.
@@ -73,6 +76,7 @@ struct AttentionProblem {
     field("softcap", specialises, problems.softcap...);
     field("alibi", specialises, problems.alibi...);
     field("sinks", specialises, problems.sinks...);
+    field("dropout", specialises, problems.dropout...);
     field("varlen", specialises, problems.varlen...);
     field("batch", sizes, problems.batch...);
     field("heads_q", sizes, problems.heads_q...);

@@ -52,6 +52,10 @@ FA2_DEVICE float shfl_bfly(float value, int lane_mask, Site site = {}) {
   return shuffle("shfl.sync.bfly", value, machine->thread_index() ^ lane_mask, site);
 }
 
+FA2_DEVICE u32 shfl_bfly(u32 value, int lane_mask, Site site = {}) {
+  return shuffle("shfl.sync.bfly", value, machine->thread_index() ^ lane_mask, site);
+}
+
 FA2_DEVICE int shfl_idx(int value, int lane, Site site = {}) {
   return shuffle("shfl.sync.idx", value, lane, site);
 }

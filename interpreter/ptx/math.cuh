@@ -37,12 +37,20 @@ FA2_DEVICE float max_f32(float a, float b) {
   return flushed(a > b ? a : b);
 }
 
+FA2_DEVICE float max_or_nan_f32(float a, float b) {
+  return a != a || b != b ? __builtin_nanf("") : max_f32(a, b);
+}
+
 FA2_DEVICE float min_f32(float a, float b) {
   return -max_f32(-a, -b);
 }
 
 FA2_DEVICE float abs_f32(float x) {
   return flushed(__builtin_fabsf(x));
+}
+
+FA2_DEVICE float magnitude(float x) {
+  return __builtin_fabsf(x);
 }
 
 FA2_DEVICE int clz(u32 x) {
@@ -55,6 +63,16 @@ FA2_DEVICE int popc(u32 x) {
 
 FA2_DEVICE u32 min_u32(u32 a, u32 b) {
   return a < b ? a : b;
+}
+
+struct WideProduct {
+  u32 low;
+  u32 high;
+};
+
+FA2_DEVICE WideProduct mul_wide_u32(u32 a, u32 b) {
+  const u64 product = static_cast<u64>(a) * b;
+  return {static_cast<u32>(product), static_cast<u32>(product >> 32)};
 }
 
 FA2_DEVICE u32 bits_of(float x) {

@@ -65,6 +65,11 @@ FA2_DEVICE void st_global_u16(void* address, u16 value, Site site = {}) {
   machine->store_global(address, &value, 2, site);
 }
 
+FA2_DEVICE void st_global_u8(void* address, u32 value, Site site = {}) {
+  const unsigned char byte = static_cast<unsigned char>(value);
+  machine->store_global(address, &byte, 1, site);
+}
+
 FA2_DEVICE void st_global_f32(void* address, float value, Site site = {}) {
   machine->store_global(address, &value, 4, site);
 }

@@ -25,8 +25,8 @@ struct KeyGradients {
   /// Of one query head.
   template <class Ring>
   FA2_DEVICE void add_head(const QueriesOfKeys<Config>& queries, const ScoreMod<Config>& score_mod,
-                           Ring& ring, typename Layout::OwnTile k, typename Layout::OwnTileV v, int tile_row,
-                           int warp_row) {
+                           const Dropout<Config>& dropout, Ring& ring, typename Layout::OwnTile k,
+                           typename Layout::OwnTileV v, int tile_row, int warp_row) {
     for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
       ring.await(n);
       AccumulatorTile<m_tiles, Config::tile_n / 8> scores, gradients;
@@ -37,7 +37,7 @@ struct KeyGradients {
         gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
       const ColumnStatistics<m_tiles> statistics{ring.statistics_tile(),
                                                  ring.statistics_tile() + 4 * Config::tile_n};
-      score_gradients<ScoreTile::keys_by_queries>(score_mod, ring.blocks, queries, statistics,
+      score_gradients<ScoreTile::keys_by_queries>(score_mod, dropout, ring.blocks, queries, statistics,
                                                   tile_row + warp_row, n)
           .to_probabilities_and_gradients(scores, gradients);
       if constexpr (Config::computes_dv) gemm_nn<Element>(dv, scores, ring.second_tile());    // dV += P^T dO
@@ -72,6 +72,7 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
       v, head_rows<Config::head_dim_v>(attention.v, attention.v_strides, shape.k_entry, kv_head, first_row),
       RowsBefore{shape.seqlen_k - tile_row});
 
+  const Dropout<Config> dropout = dropout_of<Config>(attention);
   KeyGradients<Config> gradients;
   if constexpr (Config::computes_dk) gradients.dk.clear();
   if constexpr (Config::computes_dv) gradients.dv.clear();
@@ -87,7 +88,9 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
         0};
     if (i > 0) ptx::bar_sync();  // others may still read the last head's last block
     ring.start();
-    gradients.add_head(queries, score_mod_of<Config>(attention, shape, at), ring, k, v, tile_row, warp_row);
+    gradients.add_head(queries, score_mod_of<Config>(attention, shape, at),
+                       dropout.of_head(at.batch * attention.heads_q + at.head), ring, k, v, tile_row,
+                       warp_row);
   }
   await_own_tiles();
   const int rows = shape.seqlen_k - tile_row;
@@ -97,7 +100,7 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
         head_rows<Config::head_dim>(params.dk, params.dk_strides, shape.k_entry, kv_head, first_row), rows);
   if constexpr (Config::computes_dv)
     store_gradient<Config>(
-        v, warp_row, gradients.dv, 1.0f,
+        v, warp_row, gradients.dv, value_gradient_scale<Config>(attention),
         head_rows<Config::head_dim_v>(params.dv, params.dv_strides, shape.k_entry, kv_head, first_row), rows);
 }
 

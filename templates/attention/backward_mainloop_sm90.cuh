@@ -124,8 +124,11 @@ struct BackwardMainloopSm90 {
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, work.blocks, work.queries,
-                                                                     statistics, first_row, step.n);
+    // Of dropout, what could be kept is computed anew: there are no registers for it.
+    const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
+    const Dropout<Config> of_head = dropout_of_step(dropout_of<Config>(params.attention), params, work, step);
+    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks,
+                                                                     work.queries, statistics, row, step.n);
     if constexpr (of.needs_scores) {
       ptx::wgmma_wait_group<0>();
       hold(scores);
@@ -138,6 +141,7 @@ struct BackwardMainloopSm90 {
       ptx::wgmma_wait_group<0>();
       hold(gradients);
       of.to_gradients(scores, gradients);
+      of_head.drop_marked(scores);
     }
     FA2_UNROLL
     for (int k = 0; k < k_steps; ++k) {

@@ -66,6 +66,9 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
   ring.start();
   const auto statistics = load_row_statistics<Config, kM>(params, shape, at.head, tile_row + warp_row);
 
+  const Dropout<Config> dropout =
+      dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
+
   AccumulatorTile<kM, Layout::padded_dim / 8> dq;
   dq.clear();
   for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
@@ -75,8 +78,8 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
     gradients.clear();
     gemm_nt<Element>(scores, q, warp_row, ring.first_tile());        // S = Q K^T
     gemm_nt<Element>(gradients, d_o, warp_row, ring.second_tile());  // dP = dO V^T
-    score_gradients<ScoreTile::queries_by_keys>(score_mod, ring.blocks, mask, statistics, tile_row + warp_row,
-                                                n)
+    score_gradients<ScoreTile::queries_by_keys>(score_mod, dropout, ring.blocks, mask, statistics,
+                                                tile_row + warp_row, n)
         .to_probabilities_and_gradients(scores, gradients);
     gemm_nn<Element>(dq, gradients, ring.first_tile());  // dQ += dS K
     ring.pop(n);

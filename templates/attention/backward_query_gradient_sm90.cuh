@@ -3,6 +3,7 @@
 
 #include "attention/backward_sums.cuh"
 #include "attention/backward_turns_sm90.cuh"
+#include "attention/dropout.cuh"
 #include "attention/score_mod.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/stmatrix.cuh"
@@ -79,6 +80,13 @@ template <class Config>
 FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const KeyWork<Config>& work,
                                          const QueryStep& step) {
   return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
+}
+
+/// `dropout`: of the launch.
+template <class Config>
+FA2_DEVICE Dropout<Config> dropout_of_step(const Dropout<Config>& dropout, const BackwardParams& params,
+                                           const KeyWork<Config>& work, const QueryStep& step) {
+  return dropout.of_head(work.at.batch * params.attention.heads_q + step.head);
 }
 
 }  // namespace fa2

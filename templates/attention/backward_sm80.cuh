@@ -42,7 +42,8 @@ struct BackwardMainloopSm80 {
       gemm_nt<Element>(scores, k, warp_row, ring.first_tile());      // S^T = K Q^T
       gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
       const auto statistics = prepared_statistics<Config, m_tiles>(ring);
-      score_gradients<ScoreTile::keys_by_queries>(score_mod, ring.blocks, queries, statistics,
+      const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+      score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries, statistics,
                                                   tile_row + warp_row, n)
           .to_probabilities_and_gradients(scores, gradients);
       round_into_tile<Element>(dq.scores(n), warp_row, gradients);

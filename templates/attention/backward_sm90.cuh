@@ -30,16 +30,22 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
   const TensorRows to = key_rows(backward.attention, work, first_key);
   const float scale = backward.attention.scale;
+  const float value_scale = value_gradient_scale<Config>(backward.attention);
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
   if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work);
   if constexpr (Config::splits_gradients) {
-    SplitBackward<Config> of{backward, work, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+    SplitBackward<Config> of{backward,
+                             work,
+                             dropout_of<Config>(backward.attention),
+                             first_key + 16 * warp,
+                             {backward, shared, warpgroup, warp}};
     if (warpgroup == 0) {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);
       await_others<Config>();
-      store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, 1.0f, params.dv, to, warpgroup);
+      store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, value_scale, params.dv, to,
+                                                     warpgroup);
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
@@ -52,8 +58,8 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     mainloop.run();
     await_others<Config>();
     if (first_key >= work.shape().seqlen_k) return;
-    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, 1.0f, params.dv, to,
-                                                   warpgroup);
+    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale,
+                                                   params.dv, to, warpgroup);
     store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk, scale, params.dk, to,
                                                  warpgroup);
   }

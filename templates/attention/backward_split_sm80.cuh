@@ -68,8 +68,9 @@ struct SplitBackwardSm80 {
   FA2_DEVICE void to_probabilities(Scores& scores, const ScoreMod<Config>& score_mod, const Ring& ring,
                                    int n) const {
     const auto statistics = prepared_statistics<Config, m_tiles>(ring);
-    const auto of = score_gradients<ScoreTile::keys_by_queries>(score_mod, ring.blocks, queries, statistics,
-                                                                tile_row + warp_row(), n);
+    const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+    const auto of = score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries,
+                                                                statistics, tile_row + warp_row(), n);
     if constexpr (of.needs_scores) {
       Scores weights;
       of.to_probabilities_and_weights(scores, weights);
@@ -84,7 +85,8 @@ struct SplitBackwardSm80 {
   FA2_DEVICE void to_score_gradients(Scores& gradients, const ScoreMod<Config>& score_mod, const Ring& ring,
                                      int n) const {
     const auto statistics = prepared_statistics<Config, m_tiles>(ring);
-    score_gradients<ScoreTile::keys_by_queries>(score_mod, ring.blocks, queries, statistics,
+    const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+    score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries, statistics,
                                                 tile_row + warp_row(), n)
         .to_unweighted_gradients(gradients);
     multiply_by_weights(gradients, n);

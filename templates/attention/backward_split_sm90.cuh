@@ -22,7 +22,8 @@ struct SplitBackward {
 
   const BackwardParams& params;
   const KeyWork<Config>& work;
-  int first_row;  ///< of this warp, among the keys of the sequence
+  Dropout<Config> dropout;  ///< of the launch
+  int first_row;            ///< of this warp, among the keys of the sequence
   QueryGradient<Config> dq;
 
   OperandA<1> operand[k_steps];  ///< P or dS
@@ -114,9 +115,9 @@ struct SplitBackward {
   }
 
   FA2_DEVICE auto gradients_of(const QueryStep& step, const ColumnStatistics<1, true>& statistics,
-                               const ScoreMod<Config>& score_mod) const {
-    return score_gradients<ScoreTile::keys_by_queries>(score_mod, work.blocks, work.queries, statistics,
-                                                       first_row, step.n);
+                               const ScoreMod<Config>& score_mod, const Dropout<Config>& of_head) const {
+    return score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks, work.queries,
+                                                       statistics, first_row, step.n);
   }
   FA2_DEVICE ColumnStatistics<1, true> statistics() const {
     return {dq.shared.offsets(state.index), dq.shared.deltas(state.index)};
@@ -126,18 +127,24 @@ struct SplitBackward {
   FA2_DEVICE void to_probabilities(Scores& scores, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    const auto of = gradients_of(step, statistics, score_mod);
+    const Dropout<Config> of_head = dropout_of_step(dropout, params, work, step);
+    const auto of = gradients_of(step, statistics, score_mod, of_head);
     ptx::mbarrier_wait(dq.shared.weights_empty(place.index), place.phase ^ 1);
     if constexpr (of.needs_scores) {
       Scores weights;
       of.to_probabilities_and_weights(scores, weights);
       round(weights);
       store_weights();
+      of_head.drop_marked(scores);
       round(scores);
     } else {
       of.to_probabilities(scores);
       round(scores);
       store_weights();
+      if constexpr (Config::dropout) {
+        of_head.drop_marked(scores);
+        round(scores);
+      }
     }
     ptx::bar_warp_sync();
     release(dq.shared.weights_full(place.index));
@@ -146,14 +153,16 @@ struct SplitBackward {
   FA2_DEVICE void to_score_gradients(Scores& gradients, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    gradients_of(step, statistics, score_mod).to_unweighted_gradients(gradients);
+    gradients_of(step, statistics, score_mod, dropout_of_step(dropout, params, work, step))
+        .to_unweighted_gradients(gradients);
     load_weights();
     FA2_UNROLL
     for (int k = 0; k < k_steps; ++k) {
       FA2_UNROLL
       for (int i = 0; i < 4; ++i) {
         u32& pair = operand[k].pair[0][i];
-        const ptx::Pair weight = ptx::cvt_f32_x2<Element>(pair);
+        ptx::Pair weight = ptx::cvt_f32_x2<Element>(pair);
+        if constexpr (Config::dropout) weight = {ptx::magnitude(weight.low), ptx::magnitude(weight.high)};
         const float(&v)[4] = gradients.value[0][2 * k + i / 2];
         pair = ptx::cvt_rn_x2<Element>(v[i % 2 * 2] * weight.low, v[i % 2 * 2 + 1] * weight.high);
       }

@@ -30,11 +30,14 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
       clear_rows_outside<128>(queries, {0, mask.shape.rows - group_row}, ptx::thread_index() % 128);
       ptx::bar_sync(own_barrier(warpgroup), 128);
     }
-    MainloopSm90<Config> mainloop{mask, score_mod, order, ring, store, queries, warp_row};
+    const Dropout<Config> dropout =
+        dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
+    MainloopSm90<Config> mainloop{mask, score_mod, dropout, order, ring, store, queries, warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
     mainloop.run(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m),
                  key_blocks(mask, group_row, 64));
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row});
+    dropout.rescale(mainloop.output);
     store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);
     store.start(mainloop.output, mask.shape, at, group_row);
   }

@@ -2,6 +2,7 @@
 // GPU.
 #pragma once
 
+#include "attention/dropout.cuh"
 #include "attention/key_blocks.cuh"
 #include "attention/key_value_ring.cuh"
 #include "attention/query_operand.cuh"
@@ -28,8 +29,9 @@ struct MainloopSm80 {
   OnlineSoftmax<m_tiles, Element> softmax;
 
   /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
-  FA2_DEVICE void run(const Mask<Config>& mask, const ScoreMod<Config>& score_mod, int first_row,
-                      const QueryOperand<Config>& q, KeyValueRing<Config>& ring) {
+  FA2_DEVICE void run(const Mask<Config>& mask, const ScoreMod<Config>& score_mod,
+                      const Dropout<Config>& dropout, int first_row, const QueryOperand<Config>& q,
+                      KeyValueRing<Config>& ring) {
     const KeyBlocks<Config> blocks = ring.blocks;
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       Scores scores;
@@ -41,6 +43,7 @@ struct MainloopSm80 {
       score_mod.apply(scores, first_row, n * Config::tile_n);
       blocks.hide_keys(mask, scores, first_row, n);
       if (softmax.step(scores)) softmax.rescale(output);
+      dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
       FA2_UNROLL
       for (int k = 0; k < Config::tile_n / 16; ++k) {
         gemm_nn_step<Element>(output, round_to_operand_a<Element>(scores, k), ring.values(), 16 * k);

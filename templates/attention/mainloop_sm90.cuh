@@ -2,6 +2,7 @@
 // 64 query rows.
 #pragma once
 
+#include "attention/dropout.cuh"
 #include "attention/epilogue_sm90.cuh"
 #include "attention/key_blocks.cuh"
 #include "attention/pipeline_sm90.cuh"
@@ -23,6 +24,7 @@ struct MainloopSm90 {
 
   const Mask<Config>& mask;
   const ScoreMod<Config>& score_mod;
+  const Dropout<Config>& dropout;
   const WarpgroupOrder<Config>& order;
   KeyValueReader<Config>& ring;
   OutputStore<Config>& store;
@@ -68,6 +70,7 @@ struct MainloopSm90 {
       hold(scores);
       if (softmax_of(n, own, keys)) softmax.rescale(output);
       ring.consumer_release(keys);
+      drop(n);
       round_probabilities();
       issue_output(values);
       ptx::wgmma_wait_group<0>();
@@ -98,6 +101,7 @@ struct MainloopSm90 {
     hold(scores);
     exact_softmax_of(n, own);
     ring.consumer_release(first);
+    drop(n);
     round_probabilities();
     while (n-- > lowest) {
       const State keys = ring.take(), values = ring.take();
@@ -110,6 +114,7 @@ struct MainloopSm90 {
       hold(scores);
       const bool rises = softmax_of(n, own, keys);
       ring.consumer_release(keys);
+      drop(n);
       ptx::wgmma_wait_group<0>();
       hold(output);
       ring.consumer_release(values);
@@ -201,6 +206,11 @@ struct MainloopSm90 {
     score_mod.apply(scores, first_row, n * Config::tile_n);
     blocks.hide_keys(mask, scores, first_row, n);
     return softmax.step(scores);
+  }
+
+  /// What the rows' sums have in them, and O has not.
+  FA2_DEVICE void drop(int n) {
+    dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
   }
 
   FA2_DEVICE void round_probabilities() {

@@ -25,6 +25,14 @@ struct SoftcapParams {
   float limit;        ///< c / scale
 };
 
+/// A probability is dropped where its number, of 32 bits, is below the threshold.
+struct DropoutParams {
+  const int* state;  ///< 64 bits of a seed and 64 of an offset; or null, and the stream is theirs
+  unsigned threshold;
+  float rescale;  ///< 1 / the share that is kept
+  unsigned stream[2];
+};
+
 /// What the device reads the lengths of sequences from; see AttentionArgs.
 struct SequenceTables {
   const int* cu_seqlens_q;  ///< (batch + 1); null: sequences are the entries of the batch
@@ -68,6 +76,7 @@ struct AttentionParams {
   long long alibi_batch_stride;  ///< 0 or the number of heads
   const float* sinks;            ///< (heads_q)
   SequenceTables sequences;
+  DropoutParams dropout;
 };
 
 /// For the sm_90 kernel: Q, K, V and O as TMA sees them, one box a warpgroup's queries or a block's keys.
@@ -104,6 +113,12 @@ struct BackwardParams {
   int kv_head_count;  ///< batch * heads_kv
   int heads_kv;
   int kv_heads_per_section;
+};
+
+/// For the kernel that writes dropout's mask.
+struct DropoutMaskParams {
+  AttentionParams attention;
+  unsigned char* mask;  ///< (batch, heads_q, seqlen_q, seqlen_k)
 };
 
 /// For the sm_90 kernels of the backward: tensors as TMA sees them, one box a step's queries or a warpgroup's keys.

@@ -1,6 +1,7 @@
 // From scores and dP to P and dS (FlashAttention-2, Algorithm 2, lines 11 to 14).
 #pragma once
 
+#include "attention/dropout.cuh"
 #include "attention/key_blocks.cuh"
 #include "attention/score_mod.cuh"
 
@@ -76,6 +77,7 @@ struct ColumnStatistics {
 template <ScoreTile kTile, class Config, class Visible, class Statistics>
 struct ScoreGradients {
   const ScoreMod<Config>& score_mod;
+  const Dropout<Config>& dropout;
   const KeyBlocks<Config, Visible>& blocks;
   const Visible& visible;
   const Statistics& statistics;
@@ -85,24 +87,36 @@ struct ScoreGradients {
   /// Whether gradients can only be had while the scores are not yet probabilities.
   static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::modifies;
 
-  /// In place: of raw scores P, and of dP the gradients with respect to raw scores, but for the scale.
+  /// In place: of raw scores P, and of dP the gradients with respect to raw scores, but for the scale. What is dropped of P
+  /// is 0 then.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities_and_gradients(AccumulatorTile<kM, kN>& scores,
                                                  AccumulatorTile<kM, kN>& gradients) const {
-    if constexpr (Config::computes_ds) subtract_delta(gradients);
+    if constexpr (Config::dropout && !needs_scores) {
+      to_probabilities(scores);
+      if constexpr (Config::computes_ds) to_gradients(scores, gradients);
+      dropout.drop_marked(scores);
+      return;
+    }
+    if constexpr (Config::computes_ds) {
+      dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
+      subtract_delta(gradients);
+    }
     score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col());
     hide(scores, -ptx::infinity());
     hide(gradients, 0.0f);
     exponentiate(scores);
     multiply(scores, gradients);
+    dropout.template drop<kTile>(scores, first_row, first_col());
   }
 
-  /// The first half, unless needs_scores.
+  /// The first half, unless needs_scores. What is dropped of P is negative.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities(AccumulatorTile<kM, kN>& scores) const {
     score_mod.template apply<kTile>(scores, first_row, first_col());
     hide(scores, -ptx::infinity());
     exponentiate(scores);
+    dropout.template mark<kTile>(scores, first_row, first_col());
   }
 
   /// The first half where it needs scores: what dP - delta is to be multiplied by, in place of the second.
@@ -114,11 +128,13 @@ struct ScoreGradients {
     hide(scores, -ptx::infinity());
     exponentiate(scores);
     multiply(scores, weights);
+    dropout.template mark<kTile>(scores, first_row, first_col());
   }
 
-  /// The second half, but for the product with P or these weights.
+  /// The second half, but for the product with P or these weights. It knows what is dropped without P.
   template <int kM, int kN>
   FA2_DEVICE void to_unweighted_gradients(AccumulatorTile<kM, kN>& gradients) const {
+    dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
     subtract_delta(gradients);
     hide(gradients, 0.0f);
   }
@@ -127,7 +143,12 @@ struct ScoreGradients {
   template <int kM, int kN>
   FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
                                AccumulatorTile<kM, kN>& gradients) const {
-    to_unweighted_gradients(gradients);
+    if constexpr (Config::dropout) {
+      subtract_delta_of_marked(probabilities, gradients);
+    } else {
+      subtract_delta(gradients);
+    }
+    hide(gradients, 0.0f);
     multiply(probabilities, gradients);
   }
 
@@ -139,6 +160,20 @@ struct ScoreGradients {
     FA2_UNROLL
     for (int c = 0; c < kN; ++c)
       statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
+  }
+
+  /// dP is 0 where a probability is dropped.
+  template <int kM, int kN>
+  FA2_DEVICE void subtract_delta_of_marked(const AccumulatorTile<kM, kN>& probabilities,
+                                           AccumulatorTile<kM, kN>& gradients) const {
+    const float rescale = dropout.params.rescale;
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c) {
+      statistics.for_each_delta(c, [&](int m, int i, float delta) {
+        float& gradient = gradients.value[m][c][i];
+        gradient = probabilities.value[m][c][i] < 0.0f ? -delta : ptx::fma_rn(gradient, rescale, -delta);
+      });
+    }
   }
 
   /// An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
@@ -166,15 +201,17 @@ struct ScoreGradients {
   template <int kM, int kN>
   FA2_DEVICE static void multiply(const AccumulatorTile<kM, kN>& probabilities,
                                   AccumulatorTile<kM, kN>& gradients) {
-    for_each_pair(gradients, probabilities, [](float& gradient, float p) { gradient *= p; });
+    for_each_pair(gradients, probabilities,
+                  [](float& gradient, float p) { gradient *= Config::dropout ? ptx::magnitude(p) : p; });
   }
 };
 
 template <ScoreTile kTile, class Config, class Visible, class Statistics>
 FA2_DEVICE ScoreGradients<kTile, Config, Visible, Statistics> score_gradients(
-    const ScoreMod<Config>& score_mod, const KeyBlocks<Config, Visible>& blocks, const Visible& visible,
-    const Statistics& statistics, int first_row, int n) {
-  return {score_mod, blocks, visible, statistics, first_row, n};
+    const ScoreMod<Config>& score_mod, const Dropout<Config>& dropout,
+    const KeyBlocks<Config, Visible>& blocks, const Visible& visible, const Statistics& statistics,
+    int first_row, int n) {
+  return {score_mod, dropout, blocks, visible, statistics, first_row, n};
 }
 
 }  // namespace fa2

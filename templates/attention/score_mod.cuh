@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/alibi.cuh"
+#include "attention/score_tile.cuh"
 #include "attention/softcap.cuh"
 
 namespace fa2 {
@@ -13,9 +14,6 @@ struct ScorePosition {
   int query;
   int key;
 };
-
-/// What the rows and the columns of a tile of scores are; the backward has both.
-enum class ScoreTile { queries_by_keys, keys_by_queries };
 
 /// Of the rows of one tile. A variant that is a function of the score is its name in `modifies`, a line in modified() and
 /// one in derivative().

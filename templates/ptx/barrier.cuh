@@ -41,6 +41,12 @@ FA2_DEVICE float shfl_bfly(float value, int lane_mask) {
   return other;
 }
 
+FA2_DEVICE u32 shfl_bfly(u32 value, int lane_mask) {
+  u32 other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane_mask));
+  return other;
+}
+
 /// shfl.sync.idx: the value of one lane, and known to the compiler to be the same in all.
 FA2_DEVICE int shfl_idx(int value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);

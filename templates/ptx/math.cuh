@@ -47,6 +47,13 @@ FA2_DEVICE float max_f32(float a, float b) {
   return c;
 }
 
+/// max.ftz.NaN.f32: the same; but a NaN wins.
+FA2_DEVICE float max_or_nan_f32(float a, float b) {
+  float c;
+  asm("max.ftz.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
 /// min.f32: the smaller one; a NaN loses to a number.
 FA2_DEVICE float min_f32(float a, float b) {
   float c;
@@ -58,6 +65,13 @@ FA2_DEVICE float min_f32(float a, float b) {
 FA2_DEVICE float abs_f32(float x) {
   float y;
   asm("abs.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// abs.f32: the same beside operations that do not flush subnormals.
+FA2_DEVICE float magnitude(float x) {
+  float y;
+  asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
@@ -80,6 +94,23 @@ FA2_DEVICE u32 min_u32(u32 a, u32 b) {
   u32 c;
   asm("min.u32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
   return c;
+}
+
+/// The 64 bits of a product.
+struct WideProduct {
+  u32 low;
+  u32 high;
+};
+
+/// mul.wide.u32. In halves: of 64 bits the compiler would go on with the upper ones, which are zeros.
+FA2_DEVICE WideProduct mul_wide_u32(u32 a, u32 b) {
+  WideProduct product;
+  asm("{ .reg .b64 wide;\n"
+      "mul.wide.u32 wide, %2, %3;\n"
+      "mov.b64 {%0, %1}, wide; }"
+      : "=r"(product.low), "=r"(product.high)
+      : "r"(a), "r"(b));
+  return product;
 }
 
 /// mov.b32: the representation of a float.

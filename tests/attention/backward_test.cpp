@@ -66,9 +66,9 @@ struct Case {
 /// Any two choices meet in one of them.
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const Combination& c :
-       pairwise({std::size(kDTypes), std::size(kHeadDims), std::size(kMasks), std::size(kWindows), 2, 2, 2,
-                 std::size(kHeads), std::size(kLengths), std::size(kArrangements), 2, std::size(kWanted)})) {
+  for (const Combination& c : pairwise({std::size(kDTypes), std::size(kHeadDims), std::size(kMasks),
+                                        std::size(kWindows), 2, 2, 2, std::size(kHeads), std::size(kLengths),
+                                        std::size(kArrangements), 2, std::size(kWanted), 2})) {
     AttentionProblem p;
     p.dtype = kDTypes[c[0]];
     p.head_dim = kHeadDims[c[1]][0], p.head_dim_v = kHeadDims[c[1]][1];
@@ -78,6 +78,7 @@ std::vector<Case> cases() {
     p.batch = 2;
     p.heads_q = kHeads[c[7]][0], p.heads_kv = kHeads[c[7]][1];
     p.seqlen_q = kLengths[c[8]][0], p.seqlen_k = kLengths[c[8]][1];
+    p.dropout = c[12] == 1;
     list.push_back({p, kArrangements[c[9]], c[10] == 1, kWanted[c[11]]});
   }
   return list;

@@ -173,6 +173,33 @@ std::vector<KernelSource> five_product_kernels() {
   return std::move(kernels).list();
 }
 
+/// Forward, and each pass of the backward, with masks, lengths and another variant that differ from one to the next; the mask.
+std::vector<KernelSource> dropout_kernels() {
+  Kernels kernels;
+  int i = 0;
+  for (const char* name : {"sm_80", "sm_90a", "sm_100"}) {
+    const Arch& arch = *find_arch(name);
+    for (const int head_dim : {64, 96, 128, 256}) {
+      PlannedProblem p = square(head_dim, MaskKind::none, i % 3 == 0 ? 1024 : 8192);
+      p.dropout = true;
+      for (const bool is_causal : {true, false}) {
+        if (is_causal) p.mask = MaskKind::causal_bottom_right;
+        p.dtype = i++ % 2 == 0 ? DType::f16 : DType::bf16;
+        kernels.add(p, arch);
+        for (const KernelPass pass : kBackwardPasses) {
+          const auto choices = backward_choices(p, pass, arch);
+          if (!choices.empty()) kernels.add(p, choices.front().config, arch);
+        }
+        if (is_causal) p.window_left = 4096;
+      }
+    }
+    PlannedProblem any = square(64, MaskKind::none, 0);
+    any.dropout = true;
+    kernels.add(any, default_config(80, static_cast<std::int32_t>(KernelPass::dropout_mask)), arch);
+  }
+  return std::move(kernels).list();
+}
+
 void check_that_they_compile_without_spills(const std::vector<KernelSource>& kernels) {
   const auto compiler = make_nvrtc_compiler();
   std::vector<std::string> errors(kernels.size());
@@ -218,4 +245,9 @@ TEST_CASE("the heuristic's kernels that sum dQ compile without spills and with w
 TEST_CASE("the heuristic's kernels of five products on mma.sync compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(five_product_kernels());
+}
+
+TEST_CASE("the heuristic's kernels with dropout compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(dropout_kernels());
 }

@@ -223,3 +223,24 @@ TEST_CASE("a graph goes after its plan and context, and harms nothing") {
   Context context(counting());
   run_and_expect_contract(context, call);
 }
+
+TEST_CASE("a captured graph reads dropout's seed and offset in each launch") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  Context context(untuned());
+  AttentionProblem problem = small_problem();
+  problem.dropout = true;
+  GuardedCall call(problem);
+  call.dropout_state = {1, 1};
+  call.upload();
+  run_and_expect_contract(context, call);  // there is a plan
+  const OwnedStream stream;
+  CapturedGraph graph(stream.get());
+  graph.begin();
+  context.attention(problem, call.args, stream.get());
+  graph.end();
+  for (const std::uint64_t offset : {2u, 3u}) {
+    call.dropout_state = {7, offset};
+    expect_contract_of(graph, stream, {&call});
+  }
+}

@@ -1,6 +1,7 @@
 // Special functions within their documented errors, and at the ends of their ranges.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -179,4 +180,39 @@ TEST_CASE("min.ftz takes the number beside a NaN, and -0 before +0") {
 TEST_CASE("infinity") {
   if (cannot_run()) return;
   CHECK(map<float>(std::vector<float>{0.0f}, "infinity()") == std::vector<float>{kInfinity});
+}
+
+TEST_CASE("max.NaN: a NaN wins, on either side") {
+  if (cannot_run()) return;
+  const auto in = inputs();
+  const auto left = map<float>(in, "max_or_nan_f32(x, 0.0f)"),
+             right = map<float>(in, "max_or_nan_f32(0.0f, x)");
+  int wrong = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const float x = std::abs(in[i]) < kMin ? 0.0f : in[i];
+    for (const float out : {left[i], right[i]})
+      wrong += std::isnan(x) ? !std::isnan(out) : out != std::max(x, 0.0f);
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("mul.wide.u32 has all 64 bits, and abs.f32 every bit but the sign") {
+  if (cannot_run()) return;
+  std::vector<std::uint32_t> in = {0, 1, 0xffffffff, 0x80000000, 0x10000};
+  std::mt19937 random(6);
+  for (int i = 0; i < 5000; ++i) in.push_back(static_cast<std::uint32_t>(random()));
+  const auto low = map<std::uint32_t>(in, "mul_wide_u32(x, 0xd2511f53u + i).low");
+  const auto high = map<std::uint32_t>(in, "mul_wide_u32(x, 0xd2511f53u + i).high");
+  const auto inputs_of_abs = inputs();
+  const auto magnitudes = map<std::uint32_t>(inputs_of_abs, "bits_of(magnitude(x))");
+  int wrong = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::uint64_t product = std::uint64_t{in[i]} * (0xd2511f53u + static_cast<std::uint32_t>(i));
+    wrong += low[i] != static_cast<std::uint32_t>(product) || high[i] != product >> 32;
+  }
+  for (std::size_t i = 0; i < inputs_of_abs.size(); ++i) {
+    const float x = inputs_of_abs[i];
+    wrong += !std::isnan(x) && magnitudes[i] != (std::bit_cast<std::uint32_t>(x) & 0x7fffffff);
+  }
+  CHECK(wrong == 0);
 }

@@ -55,3 +55,14 @@ TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
       32, 4 * 512);
   CHECK(out == in);
 }
+
+TEST_CASE("st.global.u8 stores the lowest byte, and no other") {
+  if (cannot_run()) return;
+  const auto in = words();
+  const auto out = run_over<std::uint32_t>(
+      in, in.size(),
+      "auto* const bytes = reinterpret_cast<unsigned char*>(p.out);\n"
+      "for (int i = thread_index(); i < p.count; i += 32) {\n"
+      "  for (int j = 0; j < 3; ++j) st_global_u8(bytes + 4 * i + j, p.in[i] >> (8 * j));\n}");
+  for (std::size_t i = 0; i < in.size(); ++i) CHECK(out[i] == ((in[i] & 0xffffff) | 0xa5000000));
+}

@@ -34,6 +34,15 @@ TEST_CASE("shfl.bfly exchanges within each warp, by any mask") {
   }
 }
 
+TEST_CASE("shfl.bfly of integers exchanges within each warp") {
+  if (cannot_run()) return;
+  std::vector<std::uint32_t> in;
+  for (std::uint32_t i = 0; i < 64; ++i) in.push_back(0x7f800001u * (i + 1));
+  const auto out =
+      run_over<std::uint32_t>(in, 64, "p.out[thread_index()] = shfl_bfly(p.in[thread_index()], 4);", 64);
+  for (std::size_t i = 0; i < 64; ++i) CHECK(out[i] == in[i ^ 4]);
+}
+
 TEST_CASE("shfl.bfly keeps the bits of NaN, infinities, subnormals and -0") {
   if (cannot_run()) return;
   const std::uint32_t patterns[] = {0x7fc12345, 0xffc00001, 0x7f800000, 0xff800000, 0x00000001, 0x80000000};

@@ -146,7 +146,8 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       lse_((lse_size() + 2 * kGuard) * sizeof(float)),
       slopes_(index(problem.batch * problem.heads_q) * sizeof(float)),
       sinks_(index(problem.heads_q) * sizeof(float)),
-      tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0) {
+      tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
+      dropout_state_(2 * sizeof(std::uint64_t)) {
   args.q = element(q_, layouts.q.first);
   args.k = element(k_, layouts.k.first);
   args.v = element(v_, layouts.v.first);
@@ -157,6 +158,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.v_strides = layouts.v.strides;
   args.o_strides = layouts.o.strides;
   if (problem.softcap) args.softcap = 5;
+  if (problem.dropout) args.dropout = {.probability = 0.3f, .seed = 0x123456789abcdef, .offset = 42};
   if (problem.alibi) args.alibi_slopes = static_cast<const float*>(slopes_.data());
   if (problem.sinks) args.sinks = static_cast<const float*>(sinks_.data());
   for (std::int64_t h = 0; h < problem.heads_q; ++h) {
@@ -182,6 +184,10 @@ void GuardedCall::upload() {
   if (problem.alibi) slopes_.upload(slopes.data(), slopes.size() * sizeof(float));
   if (problem.sinks) sinks_.upload(sinks.data(), sinks.size() * sizeof(float));
   if (problem.varlen) upload_tables();
+  if (!dropout_state.empty()) {
+    dropout_state_.upload(dropout_state.data(), dropout_state_.size());
+    args.dropout = {args.dropout.probability, 0, 0, static_cast<const std::uint64_t*>(dropout_state_.data())};
+  }
   o_.upload(blank_o().data(), o_.size());
   lse_.upload(blank_lse().data(), lse_.size());
 }
@@ -208,6 +214,7 @@ reference::ScoreRule GuardedCall::rule() const {
   rule.numbers = args;
   rule.numbers.alibi_slopes = slopes.data();
   rule.numbers.sinks = sinks.data();
+  rule.numbers.dropout.state = data(dropout_state);
   rule.numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
   rule.numbers.cu_seqlens_k = data(tables.cu_seqlens_k);
   rule.numbers.seqused_q = data(tables.seqused_q);

@@ -126,8 +126,11 @@ class GuardedCall {
   reference::Tensor q, k, v;
   std::vector<float> slopes;  ///< of a problem with ALiBi: of every head, or of every batch and head
   std::vector<float> sinks;   ///< of one with sinks: of every head
-  SequenceTables tables;      ///< of one with varlen; at first packed sequences have no rows
-  AttentionArgs args;         ///< pointers and strides of the tensors; the default scale, a softcap of 5
+  /// Of one with dropout: what the device reads, a seed and an offset; empty: args have them.
+  std::vector<std::uint64_t> dropout_state;
+  SequenceTables tables;  ///< of one with varlen; at first packed sequences have no rows
+  AttentionArgs
+      args;  ///< pointers and strides of the tensors; the default scale, a softcap of 5, dropout of 0.3
 
   /// Other random inputs, uploaded.
   void randomize(unsigned seed);
@@ -166,7 +169,7 @@ class GuardedCall {
   }
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_, tables_;
+  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_, tables_, dropout_state_;
 };
 
 /// CHECKs call.check().

@@ -96,10 +96,11 @@ TEST_CASE("backward heuristic: every pass of every head dim has valid choices on
 TEST_CASE("backward heuristic: every variant and alignment has choices too") {
   for (const RowAlignment alignment :
        {RowAlignment::bytes16, RowAlignment::bytes16_any_order, RowAlignment::element}) {
-    for (int variants = 0; variants < 16; ++variants) {
+    for (int variants = 0; variants < 32; ++variants) {
       PlannedProblem p(problem_of(128, 128), {alignment});
       if (variants & 1) p.window_left = 500;
       p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8;
+      p.dropout = variants & 16;
       for (const KernelPass pass : kPasses) check_choices(p, pass, some_gpu().arch);
     }
   }

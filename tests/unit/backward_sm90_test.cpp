@@ -103,6 +103,16 @@ TEST_CASE("backward on wgmma: Hopper's, and its rules") {
   AttentionTraits softcap = traits(64, 64);
   softcap.softcap = true;
   CHECK(broken("pass=7,tile_n=128", softcap).starts_with("128 queries a step leave no registers"));
+  AttentionTraits dropout = traits(64, 64);
+  dropout.dropout = true;
+  CHECK(broken("pass=7,tile_n=128", dropout) ==
+        "the numbers of dropout find registers with head dims from 120 on, both");
+  dropout = traits(128, 128);
+  dropout.dropout = true;
+  CHECK(broken("pass=7", dropout) == "");
+  dropout.alibi = true;
+  CHECK(broken("pass=7", dropout).starts_with("windows, softcap and ALiBi leave no registers"));
+  CHECK(broken("pass=7,tile_m=64", dropout) == "");
   CHECK(broken("pass=7,tile_m=64,pingpong=1", 128)
             .starts_with("pingpong needs two warpgroups that do the same"));
   CHECK(broken("pass=7,warps=4,tile_m=64", 128) == "warps = 4, must be 8 with head dims above 64");

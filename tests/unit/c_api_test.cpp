@@ -21,12 +21,14 @@ namespace {
 static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
 static_assert(sizeof(fa2_problem) == 120 && offsetof(fa2_problem, head_dim) == 12 &&
               offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80 &&
-              offsetof(fa2_problem, varlen) == 96 && offsetof(fa2_problem, total_q) == 104);
+              offsetof(fa2_problem, varlen) == 96 && offsetof(fa2_problem, dropout) == 100 &&
+              offsetof(fa2_problem, total_q) == 104);
 static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
-static_assert(sizeof(fa2_args) == 216 && offsetof(fa2_args, softmax_scale) == 12 &&
+static_assert(sizeof(fa2_args) == 248 && offsetof(fa2_args, softmax_scale) == 12 &&
               offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
               offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176 &&
-              offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208);
+              offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208 &&
+              offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240);
 static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 32 &&
               sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
@@ -198,7 +200,7 @@ TEST_CASE("c api: struct sizes") {
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 216 on"));
+  CHECK(says("from byte 248 on"));
 }
 
 TEST_CASE("c api: a workspace, of callers whose header has one") {
@@ -253,7 +255,7 @@ TEST_CASE("c api: sequences with lengths of their own, of callers whose header h
 
   problem.struct_size = sizeof problem;
   problem.varlen = 0;
-  problem.reserved = 1;
+  args.reserved = 1;
   args.struct_size = sizeof args;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"reserved = 1, must be 0", "total_q = 40, must be 0, or varlen true",

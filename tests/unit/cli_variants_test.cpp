@@ -62,8 +62,9 @@ TEST_CASE("cli variants: run computes each, and all of them, as the reference do
   for (const std::string& words :
        {std::string(" --window-left 3"), std::string(" --window-right 2"),
         std::string(" --causal --window-left 0"), std::string(" --mask causal_top_left --window-left 5"),
-        std::string(" --softcap 0.5"), slopes, all_slopes, sinks,
-        " --window-left 4 --window-right 1 --softcap 2 --causal" + all_slopes + sinks}) {
+        std::string(" --softcap 0.5"), slopes, all_slopes, sinks, std::string(" --dropout 0.3"),
+        std::string(" --dropout 0.3 --seed 18446744073709551615 --offset 5"),
+        " --window-left 4 --window-right 1 --softcap 2 --causal --dropout 0.5" + all_slopes + sinks}) {
     CAPTURE(words);
     const Result result = fa2.run(run + words);
     CAPTURE(result.err);
@@ -99,6 +100,11 @@ TEST_CASE("cli variants: run says what is wrong with a number") {
   says("--softcap -3", 1, "softcap = -3, must be finite and above 0");
   says("--softcap nan", 1, "softcap = nan, must be finite and above 0");
   says("--softcap inf", 1, "softcap = inf, must be finite and above 0");
+  says("--dropout 1", 1, "dropout.probability = 1, must be at least 0 and less than 1");
+  says("--dropout -0.1", 1, "dropout.probability = -0.1, must be at least 0");
+  says("--dropout nan", 1, "dropout.probability = nan, must be at least 0");
+  says("--seed 3", 2, "--seed requires --dropout");
+  says("--dropout 0.1 --seed -3", 2, "--seed");
   for (const std::string flag : {"--window-left", "--window-right", "--softcap", "--alibi", "--sinks"})
     says(flag, 2, flag);
 
@@ -122,7 +128,8 @@ TEST_CASE("cli variants: every verb that takes a problem takes them, and says wh
   for (const std::string verb : {"run", "bench", "tune", "precompile", "explain", "dump"}) {
     CAPTURE(verb);
     const std::string help = fa2.run(verb + " --help").out;
-    for (const std::string flag : {"--window-left", "--window-right", "--softcap", "--alibi", "--sinks"})
+    for (const std::string flag :
+         {"--window-left", "--window-right", "--softcap", "--alibi", "--sinks", "--dropout"})
       CHECK(help.find(flag) != std::string::npos);
   }
   for (const std::string verb : {"bench", "tune", "explain", "dump --source --arch sm_80"}) {

@@ -74,6 +74,7 @@ const std::vector<PlannedProblem> kTraits = {
         {.head_dim = 128, .mask = MaskKind::causal_bottom_right, .window_left = 0, .softcap = true}, {}),
     PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .sinks = true}, {}),
     PlannedProblem({.head_dim = 256, .window_right = 0, .alibi = true}, {}),
+    PlannedProblem({.head_dim = 64, .dropout = true}, {}),
     PlannedProblem({.head_dim = 64, .varlen = true}, {}),
     PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .varlen = true}, {}),
     PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .varlen = true}, {}),

@@ -142,14 +142,33 @@ TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean 
   CHECK(heuristic(grouped, arch).config.packed_heads == 4);
 }
 
+TEST_CASE("heuristic: dropout packs no heads") {
+  PlannedProblem p({.head_dim = 64, .heads_q = 8, .heads_kv = 1, .seqlen_q = 1, .seqlen_k = 4096}, {});
+  const Arch& arch = *find_arch("sm_90a");
+  CHECK(heuristic(p, arch).config.packed_heads == 8);
+  p.dropout = true;
+  CHECK(heuristic(p, arch).config.packed_heads == 1);
+  const KernelConfig packing{.mainloop = 90,
+                             .tile_m = 64,
+                             .tile_n = 32,
+                             .warps = 4,
+                             .stages = 2,
+                             .ctas_per_sm = 2,
+                             .q_buffers = 1,
+                             .packed_heads = 2};
+  CHECK(why_rejected(p, packing, arch).value_or("").find("packed_heads = 2, must be 1 with dropout") !=
+        std::string::npos);
+}
+
 TEST_CASE("heuristic: valid with every variant") {
   for (const Arch& arch : known_archs()) {
     for (int dim = 8; dim <= 256; dim += 8) {
-      for (int variants = 0; variants < 32; ++variants) {
+      for (int variants = 0; variants < 64; ++variants) {
         PlannedProblem p({.head_dim = dim}, {});
         p.seqlen_q = p.seqlen_k = 4096;
         if (variants & 1) p.window_left = p.window_right = 500;
         p.softcap = variants & 2, p.alibi = variants & 4, p.sinks = variants & 8, p.varlen = variants & 16;
+        p.dropout = variants & 32;
         const std::string broken = why_rejected({traits_of(p), heuristic(p, arch).config, arch}).value_or("");
         CHECK_MESSAGE(broken.empty(), to_string(p), " on ", std::string(arch.name), ": ", broken);
       }

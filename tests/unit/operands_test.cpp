@@ -23,7 +23,7 @@ AttentionProblem problem() {
   p.heads_kv = 2;
   p.seqlen_q = 16;
   p.seqlen_k = 24;
-  p.alibi = p.sinks = p.varlen = true;
+  p.alibi = p.sinks = p.dropout = p.varlen = true;
   p.total_q = 60;
   p.total_k = 100;
   return p;
@@ -61,8 +61,8 @@ bool names(const std::string& text, std::size_t i) {
   return text.rfind(std::string(operands().list[i].name), 0) == 0;
 }
 
-std::size_t last_16_bytes_of_memory() {
-  return ~std::uintptr_t{15};
+std::size_t last_8_bytes_of_memory() {
+  return ~std::uintptr_t{7};
 }
 
 }  // namespace
@@ -91,6 +91,7 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
   CHECK(size_in_bytes(all[Role::cu_seqlens_k]) == 6 * 4);
   CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
   CHECK(size_in_bytes(all[Role::seqused_k]) == 5 * 4);
+  CHECK(size_in_bytes(all[Role::dropout_state]) == 16);
   CHECK(broken(all).empty());
 }
 
@@ -130,7 +131,7 @@ TEST_CASE("operands: each is asked for its pointer, alignment and place") {
           (t.optional ? "" : fmt::format("{} = null, must point to the tensor: it has elements\n", t.name)));
     for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
       CHECK(names(broken_with(i, at(t.address() + 1), alignment), i));
-      CHECK(names(broken_with(i, at(last_16_bytes_of_memory()), alignment), i));
+      CHECK(names(broken_with(i, at(last_8_bytes_of_memory()), alignment), i));
     }
     const std::uintptr_t next = t.address() + static_cast<std::uintptr_t>(t.least_alignment());
     CHECK(broken_with(i, at(next), RowAlignment::element).empty());

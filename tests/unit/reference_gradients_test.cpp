@@ -1,5 +1,6 @@
 // The gradients that the backward is judged by: against finite differences of attention written down naively.
 #include <doctest/doctest.h>
+#include <reference/dropout.h>
 #include <reference/gradients.h>
 #include <reference/sequences.h>
 
@@ -58,6 +59,7 @@ struct Call {
   reference::ScoreRule rule() const {
     reference::ScoreRule rule(scale);
     rule.numbers.softcap = 2;
+    rule.numbers.dropout = {0.4f, 3, 5};
     rule.numbers.alibi_slopes = slopes.data();
     rule.numbers.alibi_slopes_per_batch = slopes_per_batch;
     rule.numbers.sinks = sinks.data();
@@ -75,6 +77,7 @@ struct Call {
 double row_loss(const Call& call, std::int64_t b, std::int64_t h, std::int64_t i) {
   const AttentionProblem& p = call.problem;
   const std::int64_t kv = h * p.heads_kv / p.heads_q;
+  const reference::DropoutMask mask(call.rule().numbers.dropout);
   double sum = p.sinks ? std::exp(double{call.sinks[static_cast<std::size_t>(h)]}) : 0, weighted = 0;
   for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
     if (!reference::is_visible(p, i, j)) continue;
@@ -85,6 +88,7 @@ double row_loss(const Call& call, std::int64_t b, std::int64_t h, std::int64_t i
       value += double{call.d_o.at(b, h, i, d)} * double{call.v.at(b, kv, j, d)};
     const double weight = std::exp(reference::score_of(p, call.rule(), b, h, i, j, product));
     sum += weight;
+    if (p.dropout) value *= mask.keeps(b * p.heads_q + h, i, j) ? 1 / mask.share_kept() : 0;
     weighted += weight * value;
   }
   if (sum == 0) return 0;
@@ -173,10 +177,10 @@ TEST_CASE("gradients are finite differences, of every variant with every other")
                                         kLengths[] = {{5, 7}, {7, 4}, {1, 9}, {19, 3}, {2, 67}};
   constexpr std::array<std::int32_t, 2> kDims[] = {{8, 8}, {8, 16}, {16, 8}};
   constexpr double kScales[] = {0.4, -0.3, 0};
-  for (const test::Combination& c : test::pairwise({3, 4, 2, 3, 2, 3, 5, 3, 3, 2})) {
+  for (const test::Combination& c : test::pairwise({3, 4, 2, 3, 2, 3, 5, 3, 3, 2, 2})) {
     AttentionProblem p{.head_dim = kDims[c[7]][0], .head_dim_v = kDims[c[7]][1], .mask = kMasks[c[0]]};
     p.window_left = kWindows[c[1]].first, p.window_right = kWindows[c[1]].second;
-    p.softcap = c[2] == 1, p.alibi = c[3] > 0, p.sinks = c[4] == 1;
+    p.softcap = c[2] == 1, p.alibi = c[3] > 0, p.sinks = c[4] == 1, p.dropout = c[10] == 1;
     p.heads_q = kHeads[c[5]][0], p.heads_kv = kHeads[c[5]][1];
     p.seqlen_q = kLengths[c[6]][0], p.seqlen_k = kLengths[c[6]][1];
     Call call(p);

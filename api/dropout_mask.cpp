@@ -1,0 +1,36 @@
+// Context's dropout_mask().
+#include <api/boundary.h>
+#include <api/context.h>
+#include <operation/dropout_mask.h>
+#include <operation/validate.h>
+#include <runtime/device.h>
+#include <runtime/graph.h>
+
+#include <iterator>
+#include <utility>
+
+namespace fa2 {
+
+void Context::dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,
+                           Stream stream) try {
+  Violations found = violations_of(problem);
+  const bool is_empty = problem.batch == 0 || problem.seqlen_q == 0 || problem.seqlen_k == 0;
+  if (found.empty() && !is_empty) found = violations_of_dropout_mask(problem, dropout, mask);
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+  if (is_empty) return;
+  const Device& gpu = device(current_device());
+  if (!gpu.arch.interpreted && is_capturing(stream)) throw_capturing(problem);
+  const ScopedContext current(gpu.ordinal);
+  require_usable({}, dropout_mask_operands(problem, dropout, mask), gpu.ordinal);
+  const LoadedKernel loaded = impl_->load_kernel(dropout_mask_spec(gpu.arch), gpu);
+  launch_dropout_mask(*loaded.kernel, problem.normalized(), dropout, mask, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,
+                  Stream stream) {
+  Context::default_context().dropout_mask(problem, dropout, mask, stream);
+}
+
+}  // namespace fa2
