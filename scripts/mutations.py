@@ -25,6 +25,10 @@ def backward90(*mutation):
     return Mutation(*mutation, first="backward on wgmma")
 
 
+def backward_varlen90(*mutation):
+    return Mutation(*mutation, first="backward varlen on wgmma")
+
+
 RING = "attention/key_value_ring.cuh"
 FORWARD = "attention/forward_sm80.cuh"
 HEAD_ROWS = "attention/head_rows.cuh"
@@ -69,6 +73,8 @@ BACKWARD_PIPELINE90 = "attention/backward_pipeline_sm90.cuh"
 BACKWARD_PRODUCER90 = "attention/backward_producer_sm90.cuh"
 QUERY_GRADIENT90 = "attention/backward_query_gradient_sm90.cuh"
 CONVERT = "attention/backward_convert.cuh"
+BACKWARD_SUMS = "attention/backward_sums.cuh"
+BACKWARD_ROWS90 = "attention/backward_rows_sm90.cuh"
 WGMMA = "tile/wgmma_gemm.cuh"
 
 TRUNCATE = """    for (int i = 0; i < 4; ++i) {
@@ -356,7 +362,7 @@ MUTATIONS = [
                "    at.last_tile = sum_tile_of(params, work, at.step);\n    at.step.advance(work);\n",
                "    at.step.advance(work);\n    at.last_tile = sum_tile_of(params, work, at.step);\n"),
     backward90(DELTA, "sums of dQ that nobody has set to 0",
-               "  if (sums_dq)\n    clear_sums<Config>(params, static_cast<i64>(shape.q_entry) * attention.heads_q + at.head, begin, end);\n", ""),
+               "  if (sums_dq) clear_sums<Config>(params, first_of_delta + begin, end - begin);\n", ""),
     backward90(DELTA, "rows that fill up the last tile of queries take part", ": ptx::infinity();", ": 0.0f;"),
     backward90(CONVERT, "transposed sums converted as if they were not", "if constexpr (!Sums::transposed)", "if constexpr (true)"),
     backward90(QUERIES_OF_KEYS, "keys after the last take part in dQ", "    if (hides_missing_keys && key >= mask.shape.seqlen_k) return kBeyond;\n", ""),
@@ -371,5 +377,17 @@ MUTATIONS = [
                "  ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n",
                "  if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n"),
     backward90(BACKWARD90, "dK, on wgmma, without the scale", "mainloop.dk, scale, params.dk", "mainloop.dk, 1.0f, params.dk"),
-    backward90(HEAD_ROWS, "delta of a head as if nothing filled up its last tile", "params.statistic_rows +", "params.attention.seqlen_q +"),
+    backward90(BACKWARD_SUMS, "delta of a head as if nothing filled up its last tile", "head * params.statistic_rows +", "head * params.attention.seqlen_q +"),
+    # The backward on wgmma: packed sequences.
+    backward_varlen90(BACKWARD_SUMS, "sums of dQ begin in the tile where the neighbour's end", "(batch - shape.q_entry) + shape.q_begin / queries", "shape.q_begin / queries"),
+    backward_varlen90(BACKWARD_SUMS, "delta and sums of the tensor's first sequence", "(batch - shape.q_entry) + shape.q_begin / queries", "0"),
+    backward_varlen90(DELTA, "nothing fills up a sequence's last tile", "< shape.seqlen_q ? begin + Config::tile_m : filled_up;", "< shape.seqlen_q ? begin + Config::tile_m : shape.seqlen_q;"),
+    backward_varlen90(BACKWARD_ROWS90, "the next sequence's rows read and written",
+                      "  if constexpr (!Config::varlen) return rows;\n  return {rows.begin + end, longest - end + rows.row,",
+                      "  if constexpr (!Config::varlen) return rows;\n  return {rows.begin + longest, rows.row,"),
+    backward_varlen90(BACKWARD_ROWS90, "keys after the last that a query sees", "work.queries.mask.seen_rows(0).end", "shape.seqlen_k"),
+    backward_varlen90(BACKWARD90, "keys before a window's first that a query sees", "  if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work);\n", ""),
+    backward_varlen90(BACKWARD_ROWS90, "K read while others clear it", "  await_others<Config>();\n", ""),
+    backward_varlen90(CONVERT, "dQ of the neighbour's sums", "first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile", "first_sum_tile(shape, at.batch, 2 * Config::tile_m) + at.q_tile"),
+    backward_varlen90(BACKWARD_PIPELINE90, "a block beyond the last tile computes one", "Config::varlen && block >= tiles.count() ? kNoTile : tiles.at(block)", "tiles.at(Config::varlen && block >= tiles.count() ? 0 : block)"),
 ]
