@@ -94,9 +94,9 @@ struct BackwardParams {
   Strides dq_strides;
   Strides dk_strides;
   Strides dv_strides;
-  float* delta;        ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
+  float* delta;  ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
   int statistic_rows;  ///< that a head has: its queries, and where dQ is summed what fills up a sequence's last tile
-  int sum_tile;        ///< queries of a tile of the sums
+  int sum_tile;  ///< queries of a tile of the sums
   /// 0, or dQ is summed over tiles of keys, and after delta come so many exponent_offset() of LSE, shaped like it, and the
   /// sums: float32 tiles of queries, as they lie in registers (backward_sums.cuh).
   long long statistic_count;
