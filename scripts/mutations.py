@@ -1,8 +1,9 @@
 """Bugs that authors of attention kernels really make, each as a change of one place in templates/."""
 from collections import namedtuple
 
-from five_product_mutations import FIVE_PRODUCTS
+from mutations_backward_varlen90 import BACKWARD_VARLEN90
 from mutations_dropout import DROPOUT
+from mutations_five_products import FIVE_PRODUCTS
 
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
@@ -77,6 +78,7 @@ BACKWARD_TURNS90 = "attention/backward_turns_sm90.cuh"
 BACKWARD_PRODUCER90 = "attention/backward_producer_sm90.cuh"
 QUERY_GRADIENT90 = "attention/backward_query_gradient_sm90.cuh"
 CONVERT = "attention/backward_convert.cuh"
+BACKWARD_SUMS = "attention/backward_sums.cuh"
 WGMMA = "tile/wgmma_gemm.cuh"
 
 TRUNCATE = """    for (int i = 0; i < 4; ++i) {
@@ -379,12 +381,13 @@ MUTATIONS = [
                "  ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n",
                "  if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n"),
     backward90(BACKWARD90, "dK, on wgmma, without the scale", "mainloop.dk, scale, params.dk", "mainloop.dk, 1.0f, params.dk"),
-    backward90(HEAD_ROWS, "delta of a head as if nothing filled up its last tile", "params.statistic_rows +", "params.attention.seqlen_q +"),
     # The backward on wgmma: turns at dQ.
     backward90(BACKWARD_TURNS90, "the turn kept", "(flag, key_tile + 1)", "(flag, key_tile)"),
     backward90(BACKWARD_TURNS90, "a turn awaited that no tile of keys before passes on", "step.n < end)", "step.n <= end)"),
     backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.begin();", "static_cast<void>(warpgroup);"),
     backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + first_row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
+    backward90(BACKWARD_SUMS, "delta of a head as if nothing filled up its last tile", "head * params.statistic_rows +", "head * params.attention.seqlen_q +"),
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
 MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]
+MUTATIONS += [Mutation(*mutation, first="backward varlen on wgmma") for mutation in BACKWARD_VARLEN90]

@@ -53,7 +53,7 @@ struct BackwardArgs {
   void* workspace = nullptr;
 };
 
-/// Which gradients a plan computes, and how; nothing is computed, or read, for the others alone.
+/// Which gradients a plan computes, at least one, and how; nothing is computed, or read, for the others alone.
 struct Gradients {
   bool dq = true;
   bool dk = true;
@@ -79,8 +79,8 @@ class FA2_API BackwardPlan {
   void run(const BackwardArgs& args, Stream stream = nullptr) const;
 
   /// How many bytes BackwardArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256, or
-  /// 0 for dV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows filled up to whole
-  /// tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256.
+  /// 0 for dV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows, of packed
+  /// sequences those of each, filled up to whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256.
   std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;

@@ -334,7 +334,7 @@ FA2_C_API fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const 
                                            void* stream);
 
 /* How many bytes fa2_backward_args.workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256,
- * or 0 for FA2_DV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows filled up to
+ * or 0 for FA2_DV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows (each packed sequence's) filled up to
  * whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256. */
 FA2_C_API fa2_status fa2_backward_plan_workspace_bytes(const fa2_backward_plan* plan, size_t* bytes);
 

@@ -17,7 +17,7 @@ constexpr int sum_cols = kCols > 128  ? 256
 /// The first tile of a sequence's sums, among those of a head. No two sequences share one: of those packed before it, each
 /// fills up one at most.
 FA2_DEVICE int first_sum_tile(const SequenceShape& shape, int batch, int queries) {
-  return shape.q_begin / queries + batch - shape.q_entry;
+  return (batch - shape.q_entry) + shape.q_begin / queries;
 }
 
 /// Where delta and the exponents' offsets of a sequence begin where sums are of `queries` a tile.

@@ -222,13 +222,13 @@ TEST_CASE("backward on wgmma: each packed sequence has tiles of its own in the s
   p.varlen = true;
   const KernelConfig config = default_config(90, 7);  // tiles of 64
   CHECK(scratch_for(p, config).statistic_rows == 1024);
-  CHECK(scratch_for(p, config).bytes(p) == 4 * 2 * 12 * 1024 * (2 + 128));
+  CHECK(scratch_for(p, config).bytes(p) == 4 * 2 * 12 * 1024 * (3 + 128));
   p.batch = 5, p.total_q = 1000;
   CHECK(scratch_for(p, config).sum_tile == 64);
   CHECK(scratch_for(p, config).statistic_rows == (1000 / 64 + 5) * 64);
-  CHECK(scratch_for(p, config).bytes(p) == 4 * 12 * 1280 * (2 + 128));
+  CHECK(scratch_for(p, config).bytes(p) == 4 * 12 * 1280 * (3 + 128));
   p.heads_q = 128, p.batch = 1 << 12, p.total_q = std::int64_t{1} << 30;  // beyond 32 bits
-  CHECK(scratch_for(p, config).bytes(p) == 4 * 128 * ((std::size_t{1} << 30) + (64 << 12)) * (2 + 128));
+  CHECK(scratch_for(p, config).bytes(p) == 4 * 128 * ((std::size_t{1} << 30) + (64 << 12)) * (3 + 128));
 }
 
 TEST_CASE("backward on wgmma: scratch without rows is none, and that of delta alone is as large as LSE") {

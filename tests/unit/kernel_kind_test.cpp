@@ -17,8 +17,14 @@ using namespace fa2;
 
 namespace {
 
-const AttentionTraits kTraits =
-    traits_of({{.head_dim = 128, .mask = MaskKind::causal_bottom_right, .sinks = true, .dropout = true}, {}});
+/// Dropout's mask is nobody else's, and not every kernel drops.
+AttentionTraits traits(const KernelKind& kind) {
+  return traits_of({{.head_dim = 128,
+                     .mask = MaskKind::causal_bottom_right,
+                     .sinks = true,
+                     .dropout = kind.pass == KernelPass::dropout_mask},
+                    {}});
+}
 
 const Arch& arch_of(const KernelKind& kind) {
   const auto found =
@@ -33,7 +39,7 @@ std::string broken_with(const KernelKind& kind, std::string_view field, std::int
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t& v) {
     if (name == field) v = value;
   });
-  return why_rejected({kTraits, config, arch_of(kind)}).value_or("");
+  return why_rejected({traits(kind), config, arch_of(kind)}).value_or("");
 }
 
 std::vector<std::string_view> fields() {
@@ -116,10 +122,10 @@ TEST_CASE("kernel kinds: each field has its range, and what a kind does not know
 TEST_CASE("kernel kinds: the default computes, and everything that tuning may try is of its kind") {
   for (const KernelKind* kind : kernel_kinds()) {
     const Arch& arch = arch_of(*kind);
-    CHECK(why_rejected({kTraits, kind->default_config, arch}).value_or("") == "");
-    for (const KernelConfig& config : kind->configs(kTraits, arch)) {
+    CHECK(why_rejected({traits(*kind), kind->default_config, arch}).value_or("") == "");
+    for (const KernelConfig& config : kind->configs(traits(*kind), arch)) {
       CHECK(&kind_of(config) == kind);
-      const std::string broken = why_rejected({kTraits, config, arch}).value_or("");
+      const std::string broken = why_rejected({traits(*kind), config, arch}).value_or("");
       CHECK_MESSAGE(broken.find(" with main loop ") == std::string::npos, broken);
       CHECK_MESSAGE(broken.find("..") == std::string::npos, broken);
     }
@@ -128,7 +134,7 @@ TEST_CASE("kernel kinds: the default computes, and everything that tuning may tr
 
 TEST_CASE("kernel kinds: a kernel is rendered with its own tunables, so that another's leave its key") {
   for (const KernelKind* kind : kernel_kinds()) {
-    const KernelSpec spec{kTraits, kind->default_config, arch_of(*kind)};
+    const KernelSpec spec{traits(*kind), kind->default_config, arch_of(*kind)};
     const std::string text = render(spec).headers.front().text;
     const std::vector<RenderedConstant> constants = kind->constants(spec);
     for (const std::string_view field : fields()) {

@@ -231,7 +231,7 @@ TEST_CASE("a pack holds the kernels and records of passes, and serves where noth
   deployed.jit = JitMode::off;
   Context context(deployed);
   const CapturedLog log;
-  const auto explanation = context.explain_backward(problem, "sm_80", kBitwise);
+  const auto explanation = context.explain_backward(problem, "sm_80", {.dv = false});
   REQUIRE(explanation.kernels.size() == 3);
   for (const KernelReport& kernel : explanation.kernels) {
     CHECK(kernel.origin != KernelOrigin::compiled);

@@ -1,0 +1,21 @@
+"""Bugs of packed sequences in the backward on wgmma; see mutations.py."""
+BACKWARD90 = "attention/backward_sm90.cuh"
+BACKWARD_PIPELINE90 = "attention/backward_pipeline_sm90.cuh"
+BACKWARD_ROWS90 = "attention/backward_rows_sm90.cuh"
+BACKWARD_SUMS = "attention/backward_sums.cuh"
+CONVERT = "attention/backward_convert.cuh"
+DELTA = "attention/backward_delta.cuh"
+
+BACKWARD_VARLEN90 = [
+    (BACKWARD_SUMS, "sums of dQ begin in the tile where the neighbour's end", "(batch - shape.q_entry) + shape.q_begin / queries", "shape.q_begin / queries"),
+    (BACKWARD_SUMS, "delta and sums of the tensor's first sequence", "(batch - shape.q_entry) + shape.q_begin / queries", "0"),
+    (DELTA, "nothing fills up a sequence's last tile", "< shape.seqlen_q ? begin + Config::tile_m : filled_up;", "< shape.seqlen_q ? begin + Config::tile_m : shape.seqlen_q;"),
+    (BACKWARD_ROWS90, "the next sequence's rows read and written",
+                      "  if constexpr (!Config::varlen) return rows;\n  return {rows.begin + end, longest - end + rows.row,",
+                      "  if constexpr (!Config::varlen) return rows;\n  return {rows.begin + longest, rows.row,"),
+    (BACKWARD_ROWS90, "keys after the last that a query sees", "work.queries.mask.seen_rows(0).end", "shape.seqlen_k"),
+    (BACKWARD90, "keys before a window's first that a query sees", "  if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work);\n", ""),
+    (BACKWARD_ROWS90, "K read while others clear it", "  await_others<Config>();\n", ""),
+    (CONVERT, "dQ of the neighbour's sums", "first_sum_tile(shape, at.batch, Config::tile_m) + at.q_tile", "first_sum_tile(shape, at.batch, 2 * Config::tile_m) + at.q_tile"),
+    (BACKWARD_PIPELINE90, "a block beyond the last tile computes one", "Config::varlen && block >= tiles.count() ? kNoTile : tiles.at(block)", "tiles.at(Config::varlen && block >= tiles.count() ? 0 : block)"),
+]
