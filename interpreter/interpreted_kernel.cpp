@@ -113,7 +113,7 @@ class InterpretedKernel final : public Kernel {
 
  private:
   void run_block(Block& block, const BlockPlace& place, const void* params, GlobalMemory& global,
-           BlockSignals& signals) const {
+                 BlockSignals& signals) const {
     signals.block_begins();
     try {
       block.run(entry_, params, place, global, signals);
