@@ -66,7 +66,7 @@ std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
   return some;
 }
 
-/// With each of them pinned. One that would spill does not run.
+/// With each of them pinned. One that would spill, or wait between its products, does not run.
 void check_space(const AttentionProblem& problem) {
   GuardedBackward call(problem);
   std::size_t ran = 0;
@@ -77,7 +77,8 @@ void check_space(const AttentionProblem& problem) {
     try {
       run_and_expect_gradients(context, call);
     } catch (const KernelRefused& refused) {
-      CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+      const std::string& reason = refused.reason();
+      CHECK_MESSAGE((reason.find("spill") != std::string::npos || reason.find("moves") == 0), reason);
       continue;
     }
     const BackwardPlan plan = context.backward_plan(problem, device_under_test(), {}, {});
