@@ -215,7 +215,11 @@ TEST_CASE("backward of five products: adds single floats where a GPU cannot add 
   GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 72, 77, 129));
   for (const KernelConfig& config : {split(), whole()}) {
     call.upload();
-    plan_of_single_adds(call.forward.problem, config).run(call.args());
+    const BackwardPlan plan = plan_of_single_adds(call.forward.problem, config);
+    const DeviceBuffer workspace(plan.workspace_bytes());  // the plan's own pool is the interpreter's
+    BackwardArgs args = call.args();
+    args.workspace = workspace.data();
+    plan.run(args);
     expect_gradients(call);
   }
 }
