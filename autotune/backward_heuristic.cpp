@@ -27,10 +27,17 @@ KernelConfig config_of(KernelPass pass, const Tiles& tiles) {
           .stages = tiles.stages};
 }
 
+/// Whether ptxas does not keep descriptors in uniform registers where one warpgroup has both dK and dV: of packed sequences,
+/// with these head dims.
+bool loses_descriptors(const PlannedProblem& problem) {
+  const auto [least, most] = std::minmax({problem.head_dim, problem.head_dim_v});
+  return problem.varlen && most > 80 && least <= 112;
+}
+
 /// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
 KernelConfig summing_config_of_wgmma(const PlannedProblem& problem, KernelPass pass) {
   const bool is_small = problem.head_dim <= 64;
-  const bool is_wide = problem.head_dim > 128 || problem.head_dim_v > 128;
+  const bool is_wide = std::max(problem.head_dim, problem.head_dim_v) > 128 || loses_descriptors(problem);
   KernelConfig config = default_config(90, static_cast<std::int32_t>(pass));
   if (is_wide) config.tile_m = 64;
   config.tile_n = is_small ? 128 : 64;
@@ -40,9 +47,11 @@ KernelConfig summing_config_of_wgmma(const PlannedProblem& problem, KernelPass p
 
 /// Half of eight warps own dV and half dK, of as many keys and beside as many queries as registers hold; with a second stage
 /// where there is room for it.
-std::vector<KernelConfig> summing_configs_of_mma(const PlannedProblem& problem) {
+std::vector<KernelConfig> summing_configs_of_mma(const PlannedProblem& problem, const Arch& arch) {
   const int widest = std::max(problem.head_dim, problem.head_dim_v);
-  const int keys = widest > 128 ? 64 : 128, queries = widest > 64 || problem.softcap ? 32 : 64;
+  // Blackwell's kernels take a few registers more.
+  const bool is_full = arch.compute_capability >= 100 && problem.window_left && problem.alibi && widest > 64;
+  const int keys = widest > 128 || is_full ? 64 : 128, queries = widest > 64 || problem.softcap ? 32 : 64;
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : {Tiles{keys, queries, 8, 2}, Tiles{keys, queries, 8, 1}, Tiles{64, queries, 8, 2},
                              Tiles{64, queries, 8, 1}, Tiles{64, 16, 8, 1}}) {
@@ -57,7 +66,7 @@ std::vector<KernelConfig> summing_configs_of_mma(const PlannedProblem& problem) 
 std::vector<KernelConfig> summing_configs(const PlannedProblem& problem, const Arch& arch) {
   const KernelConfig on_wgmma = summing_config_of_wgmma(problem, KernelPass::dq_dk_dv);
   if (!why_rejected(problem, on_wgmma, arch)) return {on_wgmma};
-  return summing_configs_of_mma(problem);
+  return summing_configs_of_mma(problem, arch);
 }
 
 /// Whether the numbers of dropout find no registers beside dK and dV. Blackwell's kernels take a few more.
