@@ -70,11 +70,11 @@ std::vector<KernelConfig> summing_configs(const PlannedProblem& problem, const A
 }
 
 /// Whether the numbers of dropout find no registers beside dK and dV. Blackwell's kernels take a few more.
-bool leaves_none_for_dropout(const PlannedProblem& problem, KernelPass pass, const Tiles& tiles,
-                             const Arch& arch) {
-  if (!problem.dropout || pass != KernelPass::dk_dv) return false;
+bool leaves_none_for_dropout(const PlannedProblem& problem, const KernelConfig& config, const Arch& arch) {
+  if (!problem.dropout || pass_of(config) != KernelPass::dk_dv) return false;
   const int dim = std::max(problem.head_dim, problem.head_dim_v);
-  return (dim > 64 && tiles.tile_n > 32) || (dim > 96 && tiles.tile_n > 16 && arch.compute_capability >= 100);
+  return (dim > 64 && config.tile_n > 32) ||
+         (dim > 96 && config.tile_n > 16 && arch.compute_capability >= 100);
 }
 
 /// Two small blocks an SM hide each other's barriers: on an H200 2 to 5% faster than a large one with as many warps
@@ -87,19 +87,17 @@ std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass p
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {
-    if (leaves_none_for_dropout(problem, pass, tiles, arch)) continue;
     const KernelConfig small = config_of(pass, tiles);
     const SharedMemoryNeed two{arch, shared_bytes(traits_of(problem), small), 2};
     if (tiles.stages > 1 && two.fits()) configs.push_back(small);
   }
-  for (const Tiles& tiles : kLarge) {
-    if (!leaves_none_for_dropout(problem, pass, tiles, arch)) configs.push_back(config_of(pass, tiles));
-  }
+  for (const Tiles& tiles : kLarge) configs.push_back(config_of(pass, tiles));
   for (const Tiles& tiles : kSmall) {
-    if (leaves_none_for_dropout(problem, pass, tiles, arch)) continue;
     const KernelConfig small = config_of(pass, tiles);
     if (std::ranges::find(configs, small) == configs.end()) configs.push_back(small);
   }
+  std::erase_if(configs,
+                [&](const KernelConfig& config) { return leaves_none_for_dropout(problem, config, arch); });
   return configs;
 }
 
