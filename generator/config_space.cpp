@@ -113,6 +113,7 @@ ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch, Kernel
 }
 
 bool can_be_tuned(const AttentionTraits& traits, const Arch& arch, KernelPass pass) {
+  if (pass == KernelPass::dq_convert) return false;
   std::size_t count = 0;
   for (const KernelKind* kind : kernel_kinds()) {
     if (kind->pass == pass && kind->runs_on(arch)) count += kind->configs(traits, arch).size();

@@ -31,7 +31,8 @@ struct ConfigSpace {
 ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch,
                          KernelPass pass = KernelPass::forward);
 
-/// Whether there is more than one configuration to try of the kernels that compute `pass`.
+/// Whether there is more than one configuration to try of the kernels that compute `pass`; dq_convert's goes by the kernel that
+/// sums.
 bool can_be_tuned(const AttentionTraits& traits, const Arch& arch, KernelPass pass);
 
 /// Dynamic shared memory of the kernel, bytes per block.

@@ -100,7 +100,10 @@ TEST_CASE("candidates of a pass: its kernels alone, the heuristic's choice first
     const PlannedProblem p = some_problem(64);
     for (const KernelPass pass : kBackwardPasses) {
       const auto first = heuristic_choices(p, arch, pass);
-      if (first.empty()) continue;  // a kernel of another GPU, or one that goes by another
+      if (first.empty()) {  // a kernel of another GPU, or one that goes by another
+        CHECK_FALSE(can_be_tuned(traits_of(p), arch, pass));
+        continue;
+      }
       const auto valid = config_space(traits_of(p), arch, pass).valid;
       const auto all = search_candidates(p, arch, TuneScope::all, pass);
       CHECK(all.at(0) == first.at(0).config);
