@@ -48,7 +48,7 @@ struct QueryGradient {
     FA2_UNROLL
     for (int m = 0; m < Sums::m_tiles; ++m) hold(dq[m]);
     release(shared.scores_empty(at.index));
-    if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.begin();
+    if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.await_begin();
     FA2_UNROLL
     for (int m = 0; m < Sums::m_tiles; ++m) {
       if (Sums::transposed && first_row(m) + warp * 16 >= Layout::padded_dim) break;

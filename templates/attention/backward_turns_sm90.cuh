@@ -21,8 +21,10 @@ struct TurnBarriers {
   static constexpr int threads = 128 + 32;
   int warpgroup;
 
-  FA2_DEVICE void begin() const { ptx::bar_sync(4 + warpgroup, threads); }
-  /// A consumer's end, and the keeper's, who waits for it.
+  /// The keeper's word to the consumers, who wait for it.
+  FA2_DEVICE void begin() const { ptx::bar_arrive(4 + warpgroup, threads); }
+  FA2_DEVICE void await_begin() const { ptx::bar_sync(4 + warpgroup, threads); }
+  /// A consumer's word to the keeper, who waits for it.
   FA2_DEVICE void end() const { ptx::bar_arrive(6 + warpgroup, threads); }
   FA2_DEVICE void await_end() const { ptx::bar_sync(6 + warpgroup, threads); }
 };
