@@ -332,11 +332,11 @@ MUTATIONS = [
     backward(BACKWARD_RING, "offset of a block in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride", "static_cast<int>(n * Config::tile_n * rows.stride)"),
     # The backward: its pipeline.
     backward(BACKWARD_RING, "the wait leaves one group too many", "cp_async_wait_group<ahead - 1>", "cp_async_wait_group<ahead>"),
-    backward(BACKWARD_RING, "no barrier between the wait and the use", "<ahead - 1>();\n    ptx::bar_sync();", "<ahead - 1>();"),
-    backward(BACKWARD_RING, "one slot: loaded while others read it", "      ptx::bar_sync();\n      fetch(n - 1, 0);", "      fetch(n - 1, 0);"),
+    backward(BACKWARD_RING, "no barrier between the wait and the use", "<ahead - 1>();\n    block_sync();", "<ahead - 1>();"),
+    backward(BACKWARD_RING, "one slot: loaded while others read it", "      block_sync();\n      fetch(n - 1, 0);", "      fetch(n - 1, 0);"),
     backward(DK_DV, "no barrier between two heads", "    if (i > 0) ptx::bar_sync();  // others may still read the last head's last block\n", ""),
-    backward(DK_DV, "dK and dV written over tiles that are still being loaded", "  await_own_tiles();\n", ""),
-    backward(DQ, "dQ written over a tile that is still being loaded", "  await_own_tiles();\n", ""),
+    backward(DK_DV, "dK and dV written over tiles that are still being loaded", "  await_own_tiles<Config>();\n", ""),
+    backward(DQ, "dQ written over a tile that is still being loaded", "  await_own_tiles<Config>();\n", ""),
     backward(BACKWARD_STORE, "a warp's rows read before its lanes have written them", "gradient);\n  ptx::bar_warp_sync();\n", "gradient);\n"),
     # The backward: packed sequences.
     backward(SIDES, "keys: tiles of as many rows as there are queries", "return shape.seqlen_k; }\n  FA2_DEVICE static int length_of_other(const SequenceShape& shape) { return shape.seqlen_q;",
@@ -384,7 +384,7 @@ MUTATIONS = [
     # The backward on wgmma: turns at dQ.
     backward90(BACKWARD_TURNS90, "the turn kept", "(flag, key_tile + 1)", "(flag, key_tile)"),
     backward90(BACKWARD_TURNS90, "a turn awaited that no tile of keys before passes on", "step.n < end)", "step.n <= end)"),
-    backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.begin();", "static_cast<void>(warpgroup);"),
+    backward90(QUERY_GRADIENT90, "sums before the turn begins", "TurnBarriers{warpgroup}.await_begin();", "static_cast<void>(warpgroup);"),
     backward90(DELTA, "turns that nobody has set to 0", "    ptx::st_global_f32(turns + first_row + i, 0.0f);\n", "    static_cast<void>(i);\n"),
     backward90(BACKWARD_SUMS, "delta of a head as if nothing filled up its last tile", "head * params.statistic_rows +", "head * params.attention.seqlen_q +"),
 ]

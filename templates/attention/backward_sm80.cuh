@@ -134,24 +134,27 @@ FA2_DEVICE void compute_whole(const KeyTileSm80<Config>& tile, const QueryGradie
   tile.store_dv(warp_row, mainloop.dv);
 }
 
+/// Each warp owns one of them.
 template <class Config>
 FA2_DEVICE void compute_split(const KeyTileSm80<Config>& tile, const QueryGradientSm80<Config>& dq) {
-  using Layout = BackwardLayout<Config>;
   using Split = SplitBackwardSm80<Config>;
-  const int warp = ptx::warp_index();
-  const Split of{tile.queries, dq, tile.k(), tile.v(), tile.first_row(), warp % Split::owners};
-  if (warp < Split::owners) {
-    AccumulatorTile<Split::m_tiles, Layout::padded_dim_v / 8> dv;
-    dv.clear();
-    tile.for_each_head(
-        [&](const auto& score_mod, auto& ring, int head) { of.add_dv(score_mod, ring, head, dv); });
-    tile.store_dv(of.warp_row(), dv);
+  const int warp = ptx::warp_index(), pair = warp % Split::owners;
+  const Split of{tile.queries,
+                 dq,
+                 tile.k(),
+                 tile.v(),
+                 tile.first_row(),
+                 warp < Split::owners,
+                 pair,
+                 16 * Split::m_tiles * pair};
+  typename Split::Gradient own;
+  own.clear();
+  tile.for_each_head(
+      [&](const auto& score_mod, auto& ring, int head) { of.add_head(score_mod, ring, head, own); });
+  if (of.owns_dv) {
+    tile.store_dv(of.warp_row, own);
   } else {
-    AccumulatorTile<Split::m_tiles, Layout::padded_dim / 8> dk;
-    dk.clear();
-    tile.for_each_head(
-        [&](const auto& score_mod, auto& ring, int head) { of.add_dk(score_mod, ring, head, dk); });
-    tile.store_dk(of.warp_row(), dk);
+    tile.store_dk(of.warp_row, own);
   }
 }
 

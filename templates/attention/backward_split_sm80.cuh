@@ -15,46 +15,41 @@ struct SplitBackwardSm80 {
   using Layout = BackwardLayout<Config>;
   static constexpr int owners = Config::warps / 2;  ///< of dV, and as many of dK
   static constexpr int m_tiles = Config::tile_m / (16 * owners);
+  static constexpr int cols =
+      Layout::padded_dim > Layout::padded_dim_v ? Layout::padded_dim : Layout::padded_dim_v;
   using Scores = AccumulatorTile<m_tiles, Config::tile_n / 8>;
+  using Gradient = AccumulatorTile<m_tiles, cols / 8>;  ///< the one that a warp owns
 
   const QueriesOfKeys<Config>& queries;
   const QueryGradientSm80<Config>& dq;
   typename Layout::OwnTile k;
   typename Layout::OwnTileV v;
   int tile_row;
+  bool owns_dv;
   int pair;  ///< of warps with the same keys
-
-  FA2_DEVICE int warp_row() const { return 16 * m_tiles * pair; }
+  int warp_row;
 
   /// Of one query head. dQ of a block is computed behind the next block's barrier: here beside the exponentials of those who
   /// own dV, there beside what those who own dK wait for.
-  template <class Ring, int kN>
-  FA2_DEVICE void add_dv(const ScoreMod<Config>& score_mod, Ring& ring, int head,
-                         AccumulatorTile<m_tiles, kN>& dv) const {
+  template <class Ring>
+  FA2_DEVICE void add_head(const ScoreMod<Config>& score_mod, Ring& ring, int head, Gradient& own) const {
     for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
       ring.await(n);
-      Scores scores;
-      scores.clear();
-      gemm_nt<Element>(scores, k, warp_row(), ring.first_tile());  // S^T = K Q^T
-      to_probabilities(scores, score_mod, ring, n);
-      gemm_nn<Element>(dv, scores, ring.second_tile());  // dV += P^T dO
-      if (n + 1 < ring.blocks.end) dq.add(head, n + 1);
-      ring.pop(n);
-    }
-    dq.add_last(head, ring);
-  }
-
-  template <class Ring, int kN>
-  FA2_DEVICE void add_dk(const ScoreMod<Config>& score_mod, Ring& ring, int head,
-                         AccumulatorTile<m_tiles, kN>& dk) const {
-    for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
-      ring.await(n);
-      if (n + 1 < ring.blocks.end) dq.add(head, n + 1);
-      Scores gradients;
-      gradients.clear();
-      gemm_nt<Element>(gradients, v, warp_row(), ring.second_tile());  // dP^T = V dO^T
-      to_score_gradients(gradients, score_mod, ring, n);
-      gemm_nn<Element>(dk, gradients, ring.first_tile());  // dK += dS^T Q
+      if (owns_dv) {
+        Scores scores;
+        scores.clear();
+        gemm_nt<Element>(scores, k, warp_row, ring.first_tile());  // S^T = K Q^T
+        to_probabilities(scores, score_mod, ring, n);
+        gemm_nn<Element>(own, scores, ring.second_tile());  // dV += P^T dO
+        if (n + 1 < ring.blocks.end) dq.add(head, n + 1);
+      } else {
+        if (n + 1 < ring.blocks.end) dq.add(head, n + 1);
+        Scores gradients;
+        gradients.clear();
+        gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
+        to_score_gradients(gradients, score_mod, ring, n);
+        gemm_nn<Element>(own, gradients, ring.first_tile());  // dK += dS^T Q
+      }
       ring.pop(n);
     }
     dq.add_last(head, ring);
@@ -70,7 +65,7 @@ struct SplitBackwardSm80 {
     const auto statistics = prepared_statistics<Config, m_tiles>(ring);
     const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
     const auto of = score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries,
-                                                                statistics, tile_row + warp_row(), n);
+                                                                statistics, tile_row + warp_row, n);
     if constexpr (of.needs_scores) {
       Scores weights;
       of.to_probabilities_and_weights(scores, weights);
@@ -87,18 +82,18 @@ struct SplitBackwardSm80 {
     const auto statistics = prepared_statistics<Config, m_tiles>(ring);
     const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
     score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries, statistics,
-                                                tile_row + warp_row(), n)
+                                                tile_row + warp_row, n)
         .to_unweighted_gradients(gradients);
     multiply_by_weights(gradients, n);
     ptx::bar_warp_sync();  // dS takes the place of the weights
-    round_into_tile<Element>(dq.scores(n), warp_row(), gradients);
+    round_into_tile<Element>(dq.scores(n), warp_row, gradients);
   }
 
   /// As they lie in registers, in the memory of these keys' dS. Both warps of the pair have the same part of a tile.
   FA2_DEVICE SharedAddress weights_address(int n, int m, int k) const {
     using Tile = typename Layout::ScoreTile;
     const int page = Tile::page_start(16 * k), width = Tile::page_width(16 * k);
-    return dq.scores(n).base + static_cast<u32>(page * Tile::rows * 2 + (warp_row() + 16 * m) * width * 2 +
+    return dq.scores(n).base + static_cast<u32>(page * Tile::rows * 2 + (warp_row + 16 * m) * width * 2 +
                                                 (16 * k - page) * 32 + ptx::lane_index() * 16);
   }
 

@@ -35,13 +35,13 @@ FA2_DEVICE void gemm_nn_block(AccumulatorTile<kM, kN>& c, int n, const OperandA<
   }
 }
 
-/// c += A B for one k-step: rows [row, row + 16) of B, whose columns are c's columns.
+/// c += A B for one k-step: rows [row, row + 16) of B, whose columns are c's first.
 template <class Element, int kM, int kN, int kRows, int kCols>
 FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
                              int row) {
-  static_assert(kN * 8 == kCols, "B's columns are the accumulator's columns");
+  static_assert(kN * 8 >= kCols, "B's columns are the accumulator's first");
   FA2_UNROLL
-  for (int n = 0; n < kN; n += 2) gemm_nn_block<Element>(c, n, a, b, row, n * 8);
+  for (int n = 0; n < kCols / 8; n += 2) gemm_nn_block<Element>(c, n, a, b, row, n * 8);
 }
 
 /// c += A B^T, A being rows [row, row + 16 kM) of a shared tile.

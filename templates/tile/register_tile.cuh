@@ -142,13 +142,14 @@ FA2_DEVICE OperandA<kM> round_to_operand_a(const AccumulatorTile<kM, kN>& tile, 
   return a;
 }
 
-/// Accumulators rounded to Element into a shared tile, from its row `first_row` on.
+/// Accumulators, of as many columns as it has, rounded to Element into a shared tile, from its row `first_row` on.
 template <class Element, int kM, int kN, class Tile>
 FA2_DEVICE void round_into_tile(Tile tile, int first_row, const AccumulatorTile<kM, kN>& values) {
+  static_assert(kN * 8 >= Tile::cols, "the tile's columns are the accumulator's first");
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
     FA2_UNROLL
-    for (int n = 0; n < kN; ++n) {
+    for (int n = 0; n < Tile::cols / 8; ++n) {
       const float(&v)[4] = values.value[m][n];
       const int row = first_row + 16 * m + fragment_row();
       const u32 in_chunk = static_cast<u32>(fragment_col() * 2);
