@@ -1,10 +1,11 @@
 """Times fa2 beside every attention backend PyTorch offers: same tensors, one process, CUDA graphs of short bursts, an order
 shuffled every round, medians of CUDA events. Refuses to time a wrong result. A variant is timed beside plain attention ("plain"),
-each counted by its own visible pairs. Writes JSON and Markdown.
+each counted by its own visible pairs; dropout beside that of PyTorch's backends too. Writes JSON and Markdown.
 
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
+  python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
   python3 bench/compare.py --backward --config pass=2,tile_m=64,tile_n=64   # beside what is chosen
 """
 import argparse
@@ -48,7 +49,10 @@ def arguments():
     p.add_argument("--commit", default="", help="recorded in the output; default: git rev-parse")
     p.add_argument("--out", default="", help="writes OUT.json and OUT.md")
     p.add_argument("--dry-run", action="store_true", help="print the points and stop")
-    return p.parse_args()
+    a = p.parse_args()
+    if a.flex and a.dropout:
+        p.error("FlexAttention has no dropout")
+    return a
 
 
 def masks_of(a):
@@ -72,7 +76,7 @@ def tensors(pt, dtype):
 
 
 def torch_systems(pt, q, k, v, with_flex, variant):
-    """name -> function, for every backend that PyTorch has; FlexAttention alone has variants."""
+    """name -> function, for every backend that PyTorch has; of variants all have dropout alone, FlexAttention has the others."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -82,12 +86,12 @@ def torch_systems(pt, q, k, v, with_flex, variant):
     def sdpa(backend):
         def run():
             with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=pt["causal"], **grouped)
+                return F.scaled_dot_product_attention(q, k, v, dropout_p=variant.dropout, is_causal=pt["causal"], **grouped)
 
         return run
 
     systems = {}
-    if not variant.any():
+    if not variant.is_unknown_to_peers():
         systems = {
             "FLASH": sdpa(SDPBackend.FLASH_ATTENTION),
             "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION),
@@ -107,7 +111,7 @@ def error_against_float32(pt, q, k, v, o, variant):
     for b, h in {(0, 0), (pt["batch"] - 1, pt["heads_q"] - 1)}:
         rows = slice(max(0, pt["seqlen"] - 1024), pt["seqlen"])
         s = q[b, h, rows].float() @ k[b, h // group].float().T / math.sqrt(pt["d"])
-        p = variant.probabilities(s, h, rows, pt["causal"])
+        p = variant.probabilities(s, b, h, rows, pt["causal"])
         worst = max(worst, (p @ v[b, h // group].float() - o[b, h, rows].float()).abs().max().item())
     return worst
 
@@ -168,7 +172,7 @@ class Forward:
 
     def __init__(self, pt, q, k, v, variant, a):
         self.pt, self.inputs, self.variant, self.with_flex = pt, (q, k, v), variant, a.flex
-        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale)
+        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale) / (1 - variant.dropout)
         self.errors, self.refusals = {}, {}
 
     def peers(self, library):
@@ -217,8 +221,11 @@ def measure_point(libraries, pt, a, rng):
     if a.q_scale != 1:
         q = (q.float() * a.q_scale).to(q.dtype)
     variant = variants.Variants.of(a, pt["heads_q"])
+    if variant.dropout:
+        variant.kept = libraries["fa2"].dropout_mask(q, k, variant)
     task = (backward.Backward if a.backward else Forward)(pt, q, k, v, variant, a)
     systems, kernels = checked_systems(libraries, task)
+    variant.kept = None  # gigabytes
     times, dropped = measure({**systems, **task.peers(libraries["fa2"])}, a, rng)
     dropped.update({name: reason_of(error) for name, error in task.refusals.items()})
     forwards = backward.FORWARDS if a.backward else 1
