@@ -6,6 +6,7 @@ each counted by its own visible pairs; dropout beside that of PyTorch's backends
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
   python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
+  python3 bench/compare.py --train                                    # forward and backward as one
   python3 bench/compare.py --backward --config pass=2,tile_m=64,tile_n=64   # beside what is chosen
 """
 import argparse
@@ -28,10 +29,12 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--library", default=os.path.join(here, "../build/libfa2.so"))
     p.add_argument("--beside", default="", help="another build of libfa2.so, timed in the same rounds as \"beside\"")
-    p.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
+    direction = p.add_mutually_exclusive_group()
+    direction.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
+    direction.add_argument("--train", action="store_true", help="the forward with LSE and the gradients, timed as one")
     p.add_argument("--config", action="append", default=[], help="pins the kernels of the pass that it names: timed as \"fa2 CONFIG\" in "
                    "the same rounds; repeatable")
-    p.add_argument("--bitwise", action="store_true", help="with --backward: also times Determinism::bitwise, in the same rounds")
+    p.add_argument("--bitwise", action="store_true", help="with --backward or --train: also times Determinism::bitwise, in the same rounds")
     p.add_argument("--head-dim", type=ints, default=[64, 128, 256])
     p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
@@ -170,6 +173,8 @@ def measure(systems, a, rng):
 class Forward:
     """What is computed and checked at a point, and by whom else."""
 
+    title, forwards = "Forward", 1
+
     def __init__(self, pt, q, k, v, variant, a):
         self.pt, self.inputs, self.variant, self.with_flex = pt, (q, k, v), variant, a.flex
         self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale) / (1 - variant.dropout)
@@ -193,6 +198,33 @@ class Forward:
         self.errors[name] = error_against_float32(self.pt, *self.inputs, self.o, self.variant)
         if not self.errors[name] <= self.limit:
             raise SystemExit(f"{name} is wrong at {self.pt}: error {self.errors[name]}, limit {self.limit}; nothing is timed")
+
+
+class Train(backward.Backward):
+    """A forward and the backward of what it leaves, as one."""
+
+    title, forwards = "Forward + backward", 1 + backward.Backward.forwards
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.forward = Forward(*given)
+
+    def timed(self, forward, backward):
+        return lambda: backward(*(forward() or ()))
+
+    def explained(self, forward, backward):
+        return dict(kernels=forward["kernels"] + backward["kernels"])
+
+    def check(self, name):
+        """Errors of O come after those of the gradients."""
+        super().check(name)
+        self.forward.o = self.o
+        self.forward.check(name)
+        self.errors[name].append(self.forward.errors[name])
+
+
+def task_of(a):
+    return Train if a.train else backward.Backward if a.backward else Forward
 
 
 def checked_systems(libraries, task):
@@ -223,13 +255,12 @@ def measure_point(libraries, pt, a, rng):
     variant = variants.Variants.of(a, pt["heads_q"])
     if variant.dropout:
         variant.kept = libraries["fa2"].dropout_mask(q, k, variant)
-    task = (backward.Backward if a.backward else Forward)(pt, q, k, v, variant, a)
+    task = task_of(a)(pt, q, k, v, variant, a)
     systems, kernels = checked_systems(libraries, task)
     variant.kept = None  # gigabytes
     times, dropped = measure({**systems, **task.peers(libraries["fa2"])}, a, rng)
     dropped.update({name: reason_of(error) for name, error in task.refusals.items()})
-    forwards = backward.FORWARDS if a.backward else 1
-    flops = lambda of: forwards * 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
+    flops = lambda of: task.forwards * 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
     row = dict(pt, error=task.errors["fa2"], errors=task.errors, dropped=dropped, config="; ".join(map(config_text, kernels)))
     row["origin"] = " ".join(dict.fromkeys(kernel["config_origin"] for kernel in kernels))
     row["compile_ms"] = sum(kernel["compile_ms"] for kernel in kernels)
@@ -263,12 +294,11 @@ def names_of(rows):
     return list(dict.fromkeys(name for row in rows for name in row["tflops"]))
 
 
-def markdown(rows, facts, is_backward):
+def markdown(rows, facts, task):
     names = names_of(rows)
-    title, factor = ("Backward", 4 * backward.FORWARDS) if is_backward else ("Forward", 4)
-    text = [f"# {title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
-    text += [f"{factor:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible pairs. Medians; spread is"
-             " slowest / fastest burst of fa2.", ""]
+    text = [f"# {task.title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
+    text += [f"{4 * task.forwards:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible"
+             " pairs. Medians; spread is slowest / fastest burst of fa2.", ""]
     text.append("| d | mask | seqlen | heads | " + " | ".join(names) + " | fa2/FLASH | fa2/CUDNN | spread | config |")
     text.append("|" + "---|" * (len(names) + 8))
     for r in rows:
@@ -327,7 +357,7 @@ def main():
               + f"  [{row['origin']}] {row['dropped'] or ''}", flush=True)
     print("\n".join(summary(rows)))
     if a.out:
-        write(a.out, facts, rows, markdown(rows, facts, a.backward))
+        write(a.out, facts, rows, markdown(rows, facts, task_of(a)))
 
 
 if __name__ == "__main__":
