@@ -1,28 +1,33 @@
-"""The gradients of Q, K and V, for bench/compare.py --backward: fa2's and those of PyTorch's backends, whose backward operators are called as
-autograd calls them, with what their own forwards saved. d_o is N(0,1)."""
+"""The gradients of Q, K and V, for bench/compare.py --backward and --train: fa2's and those of PyTorch's backends, whose backward
+operators are called as autograd calls them, with what their own forwards saved. d_o is N(0,1)."""
 import math
 
 import variants
 
-FORWARDS = 2.5  # the operations of a backward in those of a forward: five products in place of two
 
-
-def flash(q, k, v, d_o, causal):
+def flash(q, k, v, d_o, causal, dropout):
+    """The forward, and the backward that takes what it leaves."""
     import torch
 
     aten = torch.ops.aten
-    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
-    backward = aten._scaled_dot_product_flash_attention_backward
-    return lambda: backward(d_o, q, k, v, o, lse, cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset)
+
+    def backward(o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _):
+        return aten._scaled_dot_product_flash_attention_backward(
+            d_o, q, k, v, o, lse, cum_q, cum_k, max_q, max_k, dropout, causal, seed, offset)
+
+    return lambda: aten._scaled_dot_product_flash_attention(q, k, v, dropout, causal, False), backward
 
 
-def cudnn(q, k, v, d_o, causal):
+def cudnn(q, k, v, d_o, causal, dropout):
     import torch
 
     aten = torch.ops.aten
-    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False)
-    backward = aten._scaled_dot_product_cudnn_attention_backward
-    return lambda: backward(d_o, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal)
+
+    def backward(o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _):
+        return aten._scaled_dot_product_cudnn_attention_backward(
+            d_o, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, dropout, causal)
+
+    return lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, dropout, causal, False), backward
 
 
 class Maths:
@@ -45,7 +50,7 @@ class Maths:
         for h in range(head * self.group, (head + 1) * self.group):
             queries = leaf(q[h])
             scores = queries @ keys.T / math.sqrt(self.pt["d"])
-            p = self.variant.probabilities(scores, h, slice(None), self.pt["causal"]).to(dtype)
+            p = self.variant.probabilities(scores, b, h, slice(None), self.pt["causal"]).to(dtype)
             (p @ values).backward(d_o[h].to(dtype))
             dq.append(queries.grad)
         return torch.stack(dq), keys.grad, values.grad
@@ -67,6 +72,8 @@ class Maths:
 class Backward:
     """What compare.Forward is to the forward."""
 
+    title, forwards = "Backward", 2.5  # the operations in those of a forward: five products in place of two
+
     def __init__(self, pt, q, k, v, variant, a):
         import torch
 
@@ -74,14 +81,21 @@ class Backward:
         self.pt, self.inputs, self.variant = pt, (q, k, v), variant
         self.d_o = torch.randn(shape, device="cuda", dtype=q.dtype).transpose(1, 2)
         self.maths, self.systems, self.errors, self.refusals = Maths(pt, q, k, v, self.d_o, variant), {}, {}, {}
-        for name, system in {} if variant.any() else {"FLASH": flash, "CUDNN": cudnn}.items():
+        for name, system in {} if variant.is_unknown_to_peers() else {"FLASH": flash, "CUDNN": cudnn}.items():
             try:
-                run = system(q, k, v, self.d_o, pt["causal"])
-                self.errors[name] = self.maths.errors(*run())
+                run = self.timed(*system(q, k, v, self.d_o, pt["causal"], variant.dropout))
+                gradients = run()
+                if not variant.dropout:  # whose masks nobody knows
+                    self.errors[name] = self.maths.errors(*gradients)
                 self.systems[name] = run
             except RuntimeError as error:  # a backend may refuse a shape in its own way
                 self.refusals[name] = error
         self.yardsticks = list(self.errors.values()) or [self.maths.errors_in_16_bits()]
+
+    def timed(self, forward, backward):
+        """What is timed of the two, the second taking what the first leaves."""
+        left = forward() or ()
+        return lambda: backward(*left)
 
     def peers(self, library):
         if self.variant.any():
@@ -93,11 +107,14 @@ class Backward:
 
         variant = variant or self.variant
         q, k, v = self.inputs
-        o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
-        forward, _ = library.plan(q, k, v, o, self.pt["causal"], lse=lse, variant=variant)
-        forward()
-        self.gradients = [torch.full_like(t, math.nan) for t in self.inputs]
-        return library.backward_plan(q, k, v, o, lse, self.d_o, self.gradients, self.pt["causal"], variant=variant)
+        self.o, *self.gradients = (torch.full_like(t, math.nan) for t in (q, q, k, v))
+        lse = torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
+        forward, first = library.plan(q, k, v, self.o, self.pt["causal"], lse=lse, variant=variant)
+        run, then = library.backward_plan(q, k, v, self.o, lse, self.d_o, self.gradients, self.pt["causal"], variant=variant)
+        return self.timed(forward, run), self.explained(first, then)
+
+    def explained(self, forward, backward):
+        return backward
 
     def check(self, name):
         """Each gradient's error may be three times the smallest of the peers', without any of plain 16-bit maths."""

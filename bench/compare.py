@@ -1,10 +1,12 @@
 """Times fa2 beside every attention backend PyTorch offers: same tensors, one process, CUDA graphs of short bursts, an order
 shuffled every round, medians of CUDA events. Refuses to time a wrong result. A variant is timed beside plain attention ("plain"),
-each counted by its own visible pairs. Writes JSON and Markdown.
+each counted by its own visible pairs; dropout beside that of PyTorch's backends too. Writes JSON and Markdown.
 
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
+  python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
+  python3 bench/compare.py --train                                    # forward and backward as one
   python3 bench/compare.py --backward --config pass=2,tile_m=64,tile_n=64   # beside what is chosen
 """
 import argparse
@@ -27,10 +29,12 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--library", default=os.path.join(here, "../build/libfa2.so"))
     p.add_argument("--beside", default="", help="another build of libfa2.so, timed in the same rounds as \"beside\"")
-    p.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
+    direction = p.add_mutually_exclusive_group()
+    direction.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
+    direction.add_argument("--train", action="store_true", help="the forward with LSE and the gradients, timed as one")
     p.add_argument("--config", action="append", default=[], help="pins the kernels of the pass that it names: timed as \"fa2 CONFIG\" in "
                    "the same rounds; repeatable")
-    p.add_argument("--bitwise", action="store_true", help="with --backward: also times Determinism::bitwise, in the same rounds")
+    p.add_argument("--bitwise", action="store_true", help="with --backward or --train: also times Determinism::bitwise, in the same rounds")
     p.add_argument("--head-dim", type=ints, default=[64, 128, 256])
     p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
@@ -48,7 +52,10 @@ def arguments():
     p.add_argument("--commit", default="", help="recorded in the output; default: git rev-parse")
     p.add_argument("--out", default="", help="writes OUT.json and OUT.md")
     p.add_argument("--dry-run", action="store_true", help="print the points and stop")
-    return p.parse_args()
+    a = p.parse_args()
+    if a.flex and a.dropout:
+        p.error("FlexAttention has no dropout")
+    return a
 
 
 def masks_of(a):
@@ -72,7 +79,7 @@ def tensors(pt, dtype):
 
 
 def torch_systems(pt, q, k, v, with_flex, variant):
-    """name -> function, for every backend that PyTorch has; FlexAttention alone has variants."""
+    """name -> function, for every backend that PyTorch has; of variants all have dropout alone, FlexAttention has the others."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -82,12 +89,12 @@ def torch_systems(pt, q, k, v, with_flex, variant):
     def sdpa(backend):
         def run():
             with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=pt["causal"], **grouped)
+                return F.scaled_dot_product_attention(q, k, v, dropout_p=variant.dropout, is_causal=pt["causal"], **grouped)
 
         return run
 
     systems = {}
-    if not variant.any():
+    if not variant.is_unknown_to_peers():
         systems = {
             "FLASH": sdpa(SDPBackend.FLASH_ATTENTION),
             "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION),
@@ -107,7 +114,7 @@ def error_against_float32(pt, q, k, v, o, variant):
     for b, h in {(0, 0), (pt["batch"] - 1, pt["heads_q"] - 1)}:
         rows = slice(max(0, pt["seqlen"] - 1024), pt["seqlen"])
         s = q[b, h, rows].float() @ k[b, h // group].float().T / math.sqrt(pt["d"])
-        p = variant.probabilities(s, h, rows, pt["causal"])
+        p = variant.probabilities(s, b, h, rows, pt["causal"])
         worst = max(worst, (p @ v[b, h // group].float() - o[b, h, rows].float()).abs().max().item())
     return worst
 
@@ -166,9 +173,11 @@ def measure(systems, a, rng):
 class Forward:
     """What is computed and checked at a point, and by whom else."""
 
+    title, forwards = "Forward", 1
+
     def __init__(self, pt, q, k, v, variant, a):
         self.pt, self.inputs, self.variant, self.with_flex = pt, (q, k, v), variant, a.flex
-        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale)
+        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale) / (1 - variant.dropout)
         self.errors, self.refusals = {}, {}
 
     def peers(self, library):
@@ -189,6 +198,33 @@ class Forward:
         self.errors[name] = error_against_float32(self.pt, *self.inputs, self.o, self.variant)
         if not self.errors[name] <= self.limit:
             raise SystemExit(f"{name} is wrong at {self.pt}: error {self.errors[name]}, limit {self.limit}; nothing is timed")
+
+
+class Train(backward.Backward):
+    """A forward and the backward of what it leaves, as one."""
+
+    title, forwards = "Forward + backward", 1 + backward.Backward.forwards
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.forward = Forward(*given)
+
+    def timed(self, forward, backward):
+        return lambda: backward(*(forward() or ()))
+
+    def explained(self, forward, backward):
+        return dict(kernels=forward["kernels"] + backward["kernels"])
+
+    def check(self, name):
+        """Errors of O come after those of the gradients."""
+        super().check(name)
+        self.forward.o = self.o
+        self.forward.check(name)
+        self.errors[name].append(self.forward.errors[name])
+
+
+def task_of(a):
+    return Train if a.train else backward.Backward if a.backward else Forward
 
 
 def checked_systems(libraries, task):
@@ -217,12 +253,14 @@ def measure_point(libraries, pt, a, rng):
     if a.q_scale != 1:
         q = (q.float() * a.q_scale).to(q.dtype)
     variant = variants.Variants.of(a, pt["heads_q"])
-    task = (backward.Backward if a.backward else Forward)(pt, q, k, v, variant, a)
+    if variant.dropout:
+        variant.kept = libraries["fa2"].dropout_mask(q, k, variant)
+    task = task_of(a)(pt, q, k, v, variant, a)
     systems, kernels = checked_systems(libraries, task)
+    variant.kept = None  # gigabytes
     times, dropped = measure({**systems, **task.peers(libraries["fa2"])}, a, rng)
     dropped.update({name: reason_of(error) for name, error in task.refusals.items()})
-    forwards = backward.FORWARDS if a.backward else 1
-    flops = lambda of: forwards * 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
+    flops = lambda of: task.forwards * 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
     row = dict(pt, error=task.errors["fa2"], errors=task.errors, dropped=dropped, config="; ".join(map(config_text, kernels)))
     row["origin"] = " ".join(dict.fromkeys(kernel["config_origin"] for kernel in kernels))
     row["compile_ms"] = sum(kernel["compile_ms"] for kernel in kernels)
@@ -256,12 +294,11 @@ def names_of(rows):
     return list(dict.fromkeys(name for row in rows for name in row["tflops"]))
 
 
-def markdown(rows, facts, is_backward):
+def markdown(rows, facts, task):
     names = names_of(rows)
-    title, factor = ("Backward", 4 * backward.FORWARDS) if is_backward else ("Forward", 4)
-    text = [f"# {title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
-    text += [f"{factor:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible pairs. Medians; spread is"
-             " slowest / fastest burst of fa2.", ""]
+    text = [f"# {task.title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
+    text += [f"{4 * task.forwards:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible"
+             " pairs. Medians; spread is slowest / fastest burst of fa2.", ""]
     text.append("| d | mask | seqlen | heads | " + " | ".join(names) + " | fa2/FLASH | fa2/CUDNN | spread | config |")
     text.append("|" + "---|" * (len(names) + 8))
     for r in rows:
@@ -320,7 +357,7 @@ def main():
               + f"  [{row['origin']}] {row['dropped'] or ''}", flush=True)
     print("\n".join(summary(rows)))
     if a.out:
-        write(a.out, facts, rows, markdown(rows, facts, a.backward))
+        write(a.out, facts, rows, markdown(rows, facts, task_of(a)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
 DQ, DK, DV, BITWISE = 1, 2, 4, 256
+DROPOUT_SEED = 1
 
 
 class Problem(C.Structure):
@@ -13,7 +14,7 @@ class Problem(C.Structure):
     _fields_ += [(n, C.c_int64) for n in ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")]
     _fields_ += [(n, C.c_int32) for n in ("has_window_left", "has_window_right")]
     _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
-    _fields_ += [(n, C.c_int32) for n in ("varlen", "reserved")]
+    _fields_ += [(n, C.c_int32) for n in ("varlen", "dropout")]
     _fields_ += [(n, C.c_int64) for n in ("total_q", "total_k")]
 
 
@@ -32,11 +33,13 @@ class Args(C.Structure):
     _fields_ += [("softcap", C.c_float), ("alibi_slopes_per_batch", C.c_int32)]
     _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks", "workspace")]
     _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")]
+    _fields_ += [("dropout_seed", C.c_uint64), ("dropout_offset", C.c_uint64), ("dropout_state", C.c_void_p)]
+    _fields_ += [("dropout", C.c_float), ("reserved", C.c_int32)]
 
 
 class BackwardArgs(C.Structure):
     _fields_ = [("struct_size", C.c_uint32), ("determinism", C.c_int32), ("forward", C.POINTER(Args))]
-    _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [(n, C.c_void_p) for n in ("d_lse", "workspace")]
+    _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [(n, C.c_void_p) for n in ("d_lse", "workspace", "d_sinks")]
 
 
 class Options(C.Structure):
@@ -76,6 +79,7 @@ class Library:
             p.has_window_left, p.window_left = variant.window_left is not None, variant.window_left or 0
             p.has_window_right, p.window_right = variant.window_right is not None, variant.window_right or 0
             p.softcap, p.alibi, p.sinks = variant.softcap != 0, variant.slopes is not None, variant.sinks is not None
+            p.dropout = variant.dropout != 0
         if packed is not None:
             p.varlen, p.batch, p.total_q, p.total_k = 1, len(packed.lengths), q.shape[2], k.shape[2]
             p.seqlen_q = p.seqlen_k = max(packed.lengths)
@@ -88,9 +92,21 @@ class Library:
             args.softcap = variant.softcap
             args.alibi_slopes = variant.slopes.data_ptr() if variant.slopes is not None else None
             args.sinks = variant.sinks.data_ptr() if variant.sinks is not None else None
+            args.dropout, args.dropout_seed = variant.dropout, DROPOUT_SEED if variant.dropout else 0
         if packed is not None:
             args.cu_seqlens_q = args.cu_seqlens_k = packed.cu_seqlens.data_ptr()
         return args
+
+    def dropout_mask(self, q, k, variant):
+        """uint8 (batch, heads_q, seqlen_q, seqlen_k): 1 where the variant's dropout keeps a probability."""
+        import torch
+
+        problem, args = self.problem(q, k, k, False, variant), self.args(q, k, k, q, variant=variant)
+        mask = torch.empty(*q.shape[:3], k.shape[2], device=q.device, dtype=torch.uint8)
+        stream = torch.cuda.current_stream().cuda_stream
+        write = self.lib.fa2_dropout_mask
+        self.check(write(self.context, C.byref(problem), C.byref(args), C.c_void_p(mask.data_ptr()), C.c_void_p(stream)))
+        return mask
 
     def explained(self, explain, plan):
         raw = C.c_void_p()

@@ -1,4 +1,4 @@
-"""What a benchmark adds to plain attention: windows, softcap, ALiBi, sinks; as fa2, FlexAttention and float32 maths take them."""
+"""What a benchmark adds to plain attention: windows, softcap, ALiBi, sinks, dropout; as fa2, FlexAttention and float32 maths take them."""
 import math
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -10,6 +10,7 @@ def add_arguments(p):
     p.add_argument("--softcap", type=float, default=0.0, help="scores become softcap * tanh(score / softcap)")
     p.add_argument("--alibi", action="store_true", help="slopes 2^(-8 h / heads), as in the paper")
     p.add_argument("--sinks", action="store_true", help="a logit a head, N(0, 1)")
+    p.add_argument("--dropout", type=float, default=0.0, help="of this probability; peers draw masks of their own")
 
 
 @dataclass
@@ -19,6 +20,8 @@ class Variants:
     softcap: float = 0.0
     slopes: Any = None  # float32 (heads) on the GPU, or None
     sinks: Any = None
+    dropout: float = 0.0
+    kept: Any = None  # fa2's mask, uint8 (batch, heads, queries, keys), as long as results are checked
 
     @classmethod
     def of(cls, a, heads):
@@ -26,9 +29,13 @@ class Variants:
 
         slopes = torch.exp2(-8.0 * torch.arange(1, heads + 1, device="cuda") / heads) if a.alibi else None
         sinks = torch.randn(heads, device="cuda") if a.sinks else None
-        return cls(a.window_left, a.window_right, a.softcap, slopes, sinks)
+        return cls(a.window_left, a.window_right, a.softcap, slopes, sinks, a.dropout)
 
     def any(self):
+        return self.dropout != 0 or self.is_unknown_to_peers()
+
+    def is_unknown_to_peers(self):
+        """Whether PyTorch's backends but FlexAttention cannot compute it."""
         return self.scores_change() or self.has_window() or self.sinks is not None
 
     def has_window(self):
@@ -83,15 +90,15 @@ class Variants:
 
         return run
 
-    def probabilities(self, scores, head, rows, causal):
-        """Of scaled float32 scores (rows, keys) of one head; `rows`: a slice of the queries."""
+    def probabilities(self, scores, batch, head, rows, causal):
+        """Of scaled scores (rows, keys) of one head, those that dropout keeps scaled; `rows`: a slice of the queries."""
         import torch
 
         seqlen = scores.shape[1]
         j = torch.arange(seqlen, device="cuda")
         i = j[rows, None]
         scores = self.modified(scores, head, i, j[None, :]).masked_fill(~self.visible(i, j[None, :], causal), -math.inf)
-        if self.sinks is None:
-            return torch.softmax(scores, -1)
-        sink = self.sinks[head].expand(scores.shape[0], 1)
-        return torch.softmax(torch.cat([scores, sink], -1), -1)[:, :seqlen]
+        if self.sinks is not None:
+            scores = torch.cat([scores, self.sinks[head].expand(scores.shape[0], 1)], -1)
+        p = torch.softmax(scores, -1)[:, :seqlen]
+        return p if self.kept is None else p * self.kept[batch, head, rows] / (1 - self.dropout)

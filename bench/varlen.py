@@ -159,7 +159,7 @@ def measure_mix(library, mix, d, causal, a, rng):
 
     heads, lengths = 2048 // d, lengths_of(mix)
     packed = Packed(lengths, heads, d)
-    plan, limit, forwards = (backward_plan, 1e-2, backward.FORWARDS) if a.backward else (forward_plan, 2e-3, 1)
+    plan, limit, forwards = (backward_plan, 1e-2, backward.Backward.forwards) if a.backward else (forward_plan, 2e-3, 1)
     run, explained, error_of = plan(library, packed.q, packed.k, packed.v, causal, packed)
     run()
     error = error_of()
