@@ -34,15 +34,22 @@ bool loses_descriptors(const PlannedProblem& problem) {
   return problem.varlen && most > 80 && least <= 112;
 }
 
-/// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md).
-KernelConfig summing_config_of_wgmma(const PlannedProblem& problem, KernelPass pass) {
+/// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md). Where
+/// registers do not hold both dK and dV, warpgroups own one each.
+std::vector<KernelConfig> summing_configs_of_wgmma(const PlannedProblem& problem, KernelPass pass,
+                                                   const Arch& arch) {
   const bool is_small = problem.head_dim <= 64;
-  const bool is_wide = std::max(problem.head_dim, problem.head_dim_v) > 128 || loses_descriptors(problem);
-  KernelConfig config = default_config(90, static_cast<std::int32_t>(pass));
-  if (is_wide) config.tile_m = 64;
-  config.tile_n = is_small ? 128 : 64;
-  config.pingpong = is_small ? 1 : 0;
-  return config;
+  KernelConfig whole = default_config(90, static_cast<std::int32_t>(pass));
+  whole.tile_n = is_small ? 128 : 64;
+  whole.pingpong = is_small ? 1 : 0;
+  KernelConfig split = whole;
+  split.tile_m = 64;
+  split.pingpong = 0;
+  for (const KernelConfig& config : {whole, split}) {
+    if (config == whole && loses_descriptors(problem)) continue;
+    if (!why_rejected(problem, config, arch)) return {config};
+  }
+  return {};
 }
 
 /// Half of eight warps own dV and half dK, of as many keys and beside as many queries as registers hold; with a second stage
@@ -64,9 +71,8 @@ std::vector<KernelConfig> summing_configs_of_mma(const PlannedProblem& problem, 
 
 /// On wgmma where that computes the problem.
 std::vector<KernelConfig> summing_configs(const PlannedProblem& problem, const Arch& arch) {
-  const KernelConfig on_wgmma = summing_config_of_wgmma(problem, KernelPass::dq_dk_dv);
-  if (!why_rejected(problem, on_wgmma, arch)) return {on_wgmma};
-  return summing_configs_of_mma(problem, arch);
+  std::vector<KernelConfig> on_wgmma = summing_configs_of_wgmma(problem, KernelPass::dq_dk_dv, arch);
+  return on_wgmma.empty() ? summing_configs_of_mma(problem, arch) : on_wgmma;
 }
 
 /// Whether the numbers of dropout find no registers beside dK and dV. Blackwell's kernels take a few more.
@@ -83,7 +89,7 @@ std::vector<KernelConfig> configs_of(const PlannedProblem& problem, KernelPass p
   if (pass == KernelPass::delta || pass == KernelPass::d_sinks)
     return {default_config(80, static_cast<std::int32_t>(pass))};
   if (pass == KernelPass::dq_dk_dv) return summing_configs(problem, arch);
-  if (pass == KernelPass::ordered_dq_dk_dv) return {summing_config_of_wgmma(problem, pass)};
+  if (pass == KernelPass::ordered_dq_dk_dv) return summing_configs_of_wgmma(problem, pass, arch);
   if (pass == KernelPass::dq_convert) return {};  // goes by the kernel that sums
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : kSmall) {

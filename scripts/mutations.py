@@ -376,7 +376,7 @@ MUTATIONS = [
                "    ptx::wgmma_wait_group<0>();\n    hold(dk);\n    hold(score_gradients);\n    release(dq.shared.queries_empty(at.state.index));\n",
                "    release(dq.shared.queries_empty(at.state.index));\n    ptx::wgmma_wait_group<0>();\n    hold(dk);\n    hold(score_gradients);\n"),
     backward90(BACKWARD_PRODUCER90, "waits for the values of one warpgroup alone", "Layout::key_tiles * Layout::ValueTile::bytes", "Layout::ValueTile::bytes"),
-    backward90(BACKWARD90, "dK and dV staged over keys that others read", "    mainloop.run();\n    await_others<Config>();\n", "    mainloop.run();\n"),
+    backward90(BACKWARD90, "dK and dV staged over keys that others read", "    mainloop.run();\n    await_others<Config>(warpgroup);\n", "    mainloop.run();\n"),
     backward90(BACKWARD90, "keys that no query sees: 0 stored over K that is on its way",
                "  ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n",
                "  if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);\n  ptx::mbarrier_wait(shared.values_full(), 0);\n"),

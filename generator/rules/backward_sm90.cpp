@@ -90,16 +90,14 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                "pingpong needs two warpgroups that do the same: warps = 8, tile_m = 128");
   rules.expect(c.pingpong == 0 || c.stages > 1,
                "pingpong = 1 needs stages = 2: one waits for its turn in a slot that the other waits for");
-  rules.expect(!spec.traits.softcap || is_transposed(spec.traits),
+  const bool is_full = !is_transposed(spec.traits) && !splits_gradients(c);
+  rules.expect(!spec.traits.softcap || !is_full,
                "128 queries a step leave no registers for the softcap's derivative");
-  rules.expect(!spec.traits.varlen || is_transposed(spec.traits),
-               "128 queries a step leave no registers for packed sequences");
+  rules.expect(!spec.traits.varlen || !is_full, "128 queries a step leave no registers for packed sequences");
   check_dropout(spec, rules);
   const int most = std::max(spec.traits.head_dim, spec.traits.head_dim_v);
   rules.expect(splits_gradients(c) || most <= kMostDim, "head dims above {} need tile_m = 64 with warps = 8",
                kMostDim);
-  rules.expect(!splits_gradients(c) || is_transposed(spec.traits),
-               "tile_m = 64 with warps = 8 is for head dims above 64");
   // What a product of the transpose reads behind the keys' columns are values.
   const int behind = 64 * 2 * (backward_sm90::sum_cols(spec.traits) - padded_dim(spec.traits.head_dim));
   rules.expect(!is_transposed(spec.traits) || behind <= c.tile_m * padded_dim(spec.traits.head_dim_v) * 2,

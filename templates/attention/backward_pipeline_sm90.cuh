@@ -46,10 +46,16 @@ FA2_DEVICE void release(SharedAddress mbarrier) {
   if (ptx::elect_one()) ptx::mbarrier_arrive(mbarrier);
 }
 
-/// K and V are read by every warpgroup, and gradients leave from where they are.
+/// K and V are read by every warpgroup, and gradients leave from where they are. Warpgroups that own a gradient each come
+/// here at different places of the program, and wait at a barrier of their own.
 template <class Config>
-FA2_DEVICE void await_others() {
-  ptx::bar_sync(3, 32 * Config::warps);
+FA2_DEVICE void await_others(int warpgroup) {
+  if constexpr (Config::splits_gradients) {
+    ptx::bar_arrive(10 + 1 - warpgroup, 32 * Config::warps);
+    ptx::bar_sync(10 + warpgroup, 32 * Config::warps);
+  } else {
+    ptx::bar_sync(3, 32 * Config::warps);
+  }
 }
 
 /// A tile of keys, and the queries that see them.

@@ -57,7 +57,8 @@ FA2_DEVICE TensorRows seen_key_rows(const AttentionParams& params, const KeyWork
 
 /// By all consumers, once K is there.
 template <class Config>
-FA2_DEVICE void clear_unseen_keys(const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work) {
+FA2_DEVICE void clear_unseen_keys(const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
+                                  int warpgroup) {
   const RowsWithin seen = work.queries.mask.seen_rows(work.first_key());
   if (seen.begin <= 0 || work.steps() == 0) return;
   FA2_UNROLL
@@ -65,7 +66,7 @@ FA2_DEVICE void clear_unseen_keys(const BackwardLayoutSm90<Config>& shared, cons
     clear_rows_outside<32 * Config::warps>(shared.keys(tile), {seen.begin - 64 * tile, seen.end - 64 * tile},
                                            ptx::thread_index() - 128);
   }
-  await_others<Config>();
+  await_others<Config>(warpgroup);
 }
 
 }  // namespace fa2

@@ -33,7 +33,7 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const float value_scale = value_gradient_scale<Config>(backward.attention);
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
-  if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work);
+  if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work, warpgroup);
   if constexpr (Config::splits_gradients) {
     SplitBackward<Config> of{backward,
                              work,
@@ -43,20 +43,20 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     if (warpgroup == 0) {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);
-      await_others<Config>();
+      await_others<Config>(warpgroup);
       store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, value_scale, params.dv, to,
                                                      warpgroup);
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
-      await_others<Config>();
+      await_others<Config>(warpgroup);
       store_key_gradient<Config, Config::head_dim>(shared.keys(0), dk, scale, params.dk, to, warpgroup);
     }
   } else {
     BackwardMainloopSm90<Config> mainloop{
         backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     mainloop.run();
-    await_others<Config>();
+    await_others<Config>(warpgroup);
     if (first_key >= work.shape().seqlen_k) return;
     store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale,
                                                    params.dv, to, warpgroup);

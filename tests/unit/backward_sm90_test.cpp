@@ -98,15 +98,17 @@ TEST_CASE("backward on wgmma: Hopper's, and its rules") {
         std::string::npos);
   CHECK(broken("pass=7,tile_m=96", 128) == "tile_m = 96, must be 16 * warps = 128, or 64 with warps = 8");
   CHECK(broken("pass=7,tile_m=64", 128) == "");
-  CHECK(broken("pass=7,tile_m=64,tile_n=128", 64) == "tile_m = 64 with warps = 8 is for head dims above 64");
+  CHECK(broken("pass=7,tile_m=64,tile_n=128", 64) == "");
   CHECK(broken("pass=7,pingpong=1,stages=1", 128).starts_with("pingpong = 1 needs stages = 2"));
   AttentionTraits softcap = traits(64, 64);
   softcap.softcap = true;
   CHECK(broken("pass=7,tile_n=128", softcap).starts_with("128 queries a step leave no registers"));
+  CHECK(broken("pass=7,tile_m=64,tile_n=128", softcap) == "");
   AttentionTraits dropout = traits(64, 64);
   dropout.dropout = true;
   CHECK(broken("pass=7,tile_n=128", dropout) ==
         "the numbers of dropout find registers with head dims from 120 on, both");
+  CHECK(broken("pass=7,tile_m=64,tile_n=128", dropout) == "");
   dropout = traits(128, 128);
   dropout.dropout = true;
   CHECK(broken("pass=7", dropout) == "");
@@ -137,6 +139,7 @@ TEST_CASE("backward on wgmma: rows that TMA can load, narrow ones batched alone,
   packed = traits(64, 64);
   packed.varlen = true;
   CHECK(broken("pass=7,tile_n=128", packed) == "128 queries a step leave no registers for packed sequences");
+  CHECK(broken("pass=7,tile_m=64,tile_n=128", packed) == "");
 }
 
 TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their transpose") {
@@ -251,6 +254,23 @@ TEST_CASE("backward on wgmma: the heuristic chooses it for every head dim, on Ho
   }
   for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
     CHECK_FALSE(sums_on_wgmma(problem_of(128, 128, alignment), hopper()));
+}
+
+TEST_CASE("backward on wgmma: warpgroups own a gradient each where registers do not hold both") {
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (bool AttentionProblem::*variant :
+         {&AttentionProblem::dropout, &AttentionProblem::softcap, &AttentionProblem::varlen}) {
+      PlannedProblem p = problem_of(head_dim, head_dim);
+      p.*variant = true;
+      INFO(to_string(p));
+      for (const KernelPass pass : {KernelPass::dq_dk_dv, KernelPass::ordered_dq_dk_dv}) {
+        const auto choices = backward_choices(p, pass, hopper());
+        REQUIRE(choices.size() == 1);
+        CHECK(choices[0].config.mainloop == 90);
+        if (head_dim <= 64) CHECK(choices[0].config.tile_m == 64);
+      }
+    }
+  }
 }
 
 TEST_CASE("backward on wgmma: a pinned kernel of a part keeps it from running, its own does not") {

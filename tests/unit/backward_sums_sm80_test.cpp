@@ -120,9 +120,6 @@ TEST_CASE(
     for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
       CHECK(guess(problem_of(dim, alignment), "sm_90a").mainloop == 80);
   }
-  PlannedProblem softcap = problem_of(64);
-  softcap.softcap = true;
-  CHECK(guess(softcap, "sm_90a").mainloop == 80);
   PlannedProblem packed = problem_of(64);
   packed.varlen = true;
   CHECK(backward_choices(packed, KernelPass::dq_dk_dv, *find_arch("sm_80")).empty());
