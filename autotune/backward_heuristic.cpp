@@ -35,7 +35,7 @@ bool loses_descriptors(const PlannedProblem& problem) {
 }
 
 /// With few columns exponentials take long, and are hidden by turns; with many the products do (docs/kernel-notes.md). Where
-/// registers do not hold both dK and dV, warpgroups own one each.
+/// registers do not hold both dK and dV, which the compiler may be the first to know, warpgroups own one each.
 std::vector<KernelConfig> summing_configs_of_wgmma(const PlannedProblem& problem, KernelPass pass,
                                                    const Arch& arch) {
   const bool is_small = problem.head_dim <= 64;
@@ -45,11 +45,12 @@ std::vector<KernelConfig> summing_configs_of_wgmma(const PlannedProblem& problem
   KernelConfig split = whole;
   split.tile_m = 64;
   split.pingpong = 0;
-  for (const KernelConfig& config : {whole, split}) {
-    if (config == whole && loses_descriptors(problem)) continue;
-    if (!why_rejected(problem, config, arch)) return {config};
-  }
-  return {};
+  std::vector<KernelConfig> configs;
+  if (!loses_descriptors(problem)) configs.push_back(whole);
+  configs.push_back(split);
+  std::erase_if(configs,
+                [&](const KernelConfig& config) { return why_rejected(problem, config, arch).has_value(); });
+  return configs;
 }
 
 /// Half of eight warps own dV and half dK, of as many keys and beside as many queries as registers hold; with a second stage

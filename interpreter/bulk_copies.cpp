@@ -66,10 +66,16 @@ std::string BulkCopies::read_map(const TensorMap& map, const int* at, BulkMemory
 
 std::string BulkCopies::check_load(const BulkMemory& memory) const {
   std::string broken = check_plain(memory);
+  bool is_empty = true;
   for_each_row(memory, [&](int, const std::byte* global, int first, int end) {
-    if (broken.empty() && first < end && options_.checks)
+    if (first == end) return;
+    is_empty = false;
+    if (broken.empty() && options_.checks)
       broken = global_->check_load(global, end - first, global_alignment(memory));
   });
+  // As an H200 does, whose TMA faults if that is nobody's memory.
+  if (memory.map && is_empty && options_.checks && !global_->check_load(memory.map->data, 16, 16).empty())
+    return "TMA load of a box that has no element: it touches the beginning of its tensor map, which lies in no operand";
   return broken;
 }
 

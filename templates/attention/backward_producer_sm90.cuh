@@ -30,10 +30,12 @@ struct BackwardProducer {
  private:
   FA2_DEVICE void load_keys() const {
     if (ptx::elect_one()) {
-      ptx::mbarrier_arrive_expect_tx(shared.keys_full(), Layout::key_tiles * Layout::KeyTile::bytes);
-      ptx::mbarrier_arrive_expect_tx(shared.values_full(), Layout::key_tiles * Layout::ValueTile::bytes);
+      const int tiles = loaded_key_tiles(work);
+      ptx::mbarrier_arrive_expect_tx(shared.keys_full(), tiles * Layout::KeyTile::bytes);
+      ptx::mbarrier_arrive_expect_tx(shared.values_full(), tiles * Layout::ValueTile::bytes);
       FA2_UNROLL
       for (int w = 0; w < Layout::key_tiles; ++w) {
+        if (w >= tiles) break;
         const TensorRows rows = seen_key_rows(params.backward.attention, work, work.first_key() + 64 * w);
         tma_load_tile<BackwardShape<Config, Config::head_dim>>(shared.keys(w), params.k, rows,
                                                                shared.keys_full());

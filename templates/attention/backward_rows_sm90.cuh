@@ -55,16 +55,30 @@ FA2_DEVICE TensorRows seen_key_rows(const AttentionParams& params, const KeyWork
                              {shape.k_begin, first_row - first_key, work.at.head, shape.k_entry});
 }
 
-/// By all consumers, once K is there.
+/// How many of a block's tiles of keys are loaded: with packed sequences, those that hold a key that some query sees. A box
+/// with no row of a sequence reads where its map begins, which is before the tensor.
+template <class Config>
+FA2_DEVICE int loaded_key_tiles(const KeyWork<Config>& work) {
+  constexpr int tiles = BackwardLayoutSm90<Config>::key_tiles;
+  if constexpr (!Config::varlen) return tiles;
+  const int seen = work.queries.mask.seen_rows(work.first_key()).end;
+  return seen <= 0 ? 0 : seen <= 64 * (tiles - 1) ? (seen + 63) / 64 : tiles;
+}
+
+/// By all consumers, once K and V are there: zeros in rows of K before the first key that some query sees, and in tiles that
+/// are not loaded.
 template <class Config>
 FA2_DEVICE void clear_unseen_keys(const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
                                   int warpgroup) {
+  constexpr int kThreads = 32 * Config::warps;
   const RowsWithin seen = work.queries.mask.seen_rows(work.first_key());
-  if (seen.begin <= 0 || work.steps() == 0) return;
+  const int loaded = loaded_key_tiles(work), thread = ptx::thread_index() - 128;
+  const bool has_all = loaded == BackwardLayoutSm90<Config>::key_tiles && seen.begin <= 0;
+  if (has_all || work.steps() == 0) return;
   FA2_UNROLL
   for (int tile = 0; tile < BackwardLayoutSm90<Config>::key_tiles; ++tile) {
-    clear_rows_outside<32 * Config::warps>(shared.keys(tile), {seen.begin - 64 * tile, seen.end - 64 * tile},
-                                           ptx::thread_index() - 128);
+    clear_rows_outside<kThreads>(shared.keys(tile), {seen.begin - 64 * tile, seen.end - 64 * tile}, thread);
+    if (tile >= loaded) clear_rows_outside<kThreads>(shared.values(tile), RowsWithin{0, 0}, thread);
   }
   await_others<Config>(warpgroup);
 }

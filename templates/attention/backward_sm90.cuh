@@ -33,7 +33,7 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const float value_scale = value_gradient_scale<Config>(backward.attention);
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
-  if constexpr (Config::varlen && Config::window_left) clear_unseen_keys(shared, work, warpgroup);
+  if constexpr (Config::varlen) clear_unseen_keys(shared, work, warpgroup);
   if constexpr (Config::splits_gradients) {
     SplitBackward<Config> of{backward,
                              work,

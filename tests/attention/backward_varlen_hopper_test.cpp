@@ -88,7 +88,7 @@ TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around
   Hopper gpu;
   const std::pair<std::optional<int>, std::optional<int>> windows[] = {{}, {20, {}}, {33, 7}, {{}, 0}};
   std::size_t i = 0;
-  for (const int head_dim : {128, 192}) {
+  for (const int head_dim : {64, 128, 192}) {
     for (const MaskKind mask : kMasks) {
       for (const auto& [left, right] : windows) {
         AttentionProblem problem = plain(mask, head_dim);
