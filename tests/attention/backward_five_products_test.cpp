@@ -37,12 +37,6 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-ContextOptions pinning(const KernelConfig& config) {
-  ContextOptions options = untuned();
-  options.config = config;
-  return options;
-}
-
 /// Of this kernel, in any size that it has: half of the warps own dV, half dK.
 KernelConfig split() {
   return default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv));

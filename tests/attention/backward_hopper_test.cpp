@@ -28,13 +28,6 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
 
-/// Batch 2, heads 4 over 2.
-ContextOptions pinning(const KernelConfig& config) {
-  ContextOptions options = untuned();
-  options.config = config;
-  return options;
-}
-
 /// The gradients' contract, of the kernel that this file is about.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
   INFO(to_string(call.forward.problem));

@@ -47,9 +47,7 @@ void check_space(const AttentionProblem& problem, const Lengths& lengths) {
   std::size_t ran = 0;
   for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1) {
     INFO(to_string(all[i]));
-    ContextOptions options = untuned();
-    options.config = all[i];
-    Context context(options);
+    Context context(pinning(all[i]));
     const GuardedBackward call = backward_of(problem, lengths, kPackings[i % 4]);
     try {
       run_and_expect_gradients(context, call);

@@ -88,8 +88,7 @@ void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits
 
 /// Whether it ran; a kernel that would spill does not.
 bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions& plan) {
-  ContextOptions options = untuned();
-  options.config = config;
+  ContextOptions options = pinning(config);
   options.jit = JitMode::off;  // everything has been compiled
   Context context(options);
   INFO(to_string(config));

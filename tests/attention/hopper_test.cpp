@@ -50,9 +50,7 @@ void expect_contract_of(GuardedCall& call, std::size_t first = 0, std::size_t st
   int ran = 0;
   for (std::size_t i = first; i < kConfigs.size(); i += step) {
     for (const KernelConfig& config : config_for(call.problem, kConfigs[i], packed_heads)) {
-      ContextOptions options = untuned();
-      options.config = config;
-      Context context(options);
+      Context context(pinning(config));
       INFO(to_string(config));
       call.upload();
       run_and_expect_contract(context, call);
@@ -162,9 +160,7 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
     return;
   }
   const ScopedContext current(device_under_test());
-  ContextOptions options = untuned();
-  options.config = parse_config("mainloop=90," + kConfigs.front());
-  Context context(options);
+  Context context(pinning(parse_config("mainloop=90," + kConfigs.front())));
   GuardedCall call(
       {.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 130, .seqlen_k = 40});
   run_and_expect_contract(context, call);
