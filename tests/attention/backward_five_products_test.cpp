@@ -83,21 +83,6 @@ void check_space(const AttentionProblem& problem) {
   CHECK(ran > 0);
 }
 
-bool are_finite(const reference::Tensor& gradient) {
-  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
-}
-
-/// Whether those of the rows [begin, end) of every batch and head are.
-bool are_finite(const reference::Tensor& gradient, std::int64_t begin, std::int64_t end) {
-  bool all = true;
-  for (std::int64_t head = 0; head < gradient.batch * gradient.heads; ++head) {
-    const auto first = gradient.values.begin() + head * gradient.rows * gradient.dim;
-    all &= std::all_of(first + begin * gradient.dim, first + end * gradient.dim,
-                       [](float x) { return std::isfinite(x); });
-  }
-  return all;
-}
-
 /// Of kernels as they are rendered for GPUs before sm_90, which add single floats to the sums.
 BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelConfig& summing) {
   Arch arch = device(device_under_test()).arch;
@@ -277,10 +262,8 @@ TEST_CASE("backward of five products: keys that no query sees do not matter, wha
   AttentionProblem problem = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 40, 200);
   problem.window_left = 30;  // keys 130 to 199 are seen
   GuardedBackward call(problem);
-  for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) {
-    for (std::int64_t head = 0; head < tensor->batch * tensor->heads; ++head)
-      std::fill_n(tensor->values.begin() + head * tensor->rows * tensor->dim, 130 * tensor->dim, kNaN);
-  }
+  for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v})
+    for_rows(*tensor, 0, 130, [](float& x) { x = kNaN; });
   for (const KernelConfig& config : {split(), whole()}) {
     call.upload();
     expect_gradients_with(config, call);

@@ -110,23 +110,10 @@ struct Gpu {
   void run(const GuardedBackward& call) { context.attention_backward(call.forward.problem, call.args()); }
 };
 
-/// Calls body(element) for those of the rows [begin, end) of every batch and head.
-template <class Tensor, class Body>
-void for_rows(Tensor& tensor, std::int64_t begin, std::int64_t end, const Body& body) {
-  for (std::int64_t head = 0; head < tensor.batch * tensor.heads; ++head) {
-    const auto first = tensor.values.begin() + head * tensor.rows * tensor.dim;
-    std::for_each(first + begin * tensor.dim, first + end * tensor.dim, body);
-  }
-}
-
 bool are_zero(const reference::Tensor& gradient, std::int64_t begin, std::int64_t end) {
   bool all = true;
   for_rows(gradient, begin, end, [&](const float& x) { all &= x == 0; });
   return all;
-}
-
-bool are_finite(const reference::Tensor& gradient) {
-  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
 }
 
 /// The values of some heads, counted through the batch. No gradient here is NaN.
