@@ -15,18 +15,17 @@
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/backward_cases.h"
 #include "../support/captured_log.h"
 #include "../support/gpu_backward.h"
 
@@ -34,8 +33,6 @@ using namespace fa2;
 using namespace fa2::test;
 
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// Of this kernel, in any size that it has: half of the warps own dV, half dK.
 KernelConfig split() {
@@ -54,6 +51,10 @@ void expect_gradients_with(const KernelConfig& config, const GuardedBackward& ca
   run_and_expect_gradients(context, call);
   const BackwardPlan plan = context.backward_plan(call.forward.problem, device_under_test(), {}, {});
   CHECK(plan.explain().kernels.at(1).config == config);
+}
+
+Expectation gradients_with(const KernelConfig& config) {
+  return [config](const GuardedBackward& call) { expect_gradients_with(config, call); };
 }
 
 /// What search may try, or on the interpreter, which compiles for seconds, every fifth of it.
@@ -220,40 +221,21 @@ TEST_CASE("backward of five products: sums begin anew in every call") {
   }
 }
 
-// The probability of a key beyond the last is 2^-LSE, inf here; nothing of it may reach dQ, and inf * 0 is NaN.
 TEST_CASE(
     "backward of five products: keys beyond the last have no part in dQ where every score is very negative") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-    for (const int seqlen_k : {1, 70}) {
-      GuardedBackward call(grouped_problem(DType::f16, mask, 64, 66, seqlen_k));
-      for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
-      for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
-      for (const KernelConfig& config : {split(), whole()}) {
-        call.upload();
-        expect_gradients_with(config, call);
-        CHECK(are_finite(call.dq()));
-      }
-    }
+  for (const KernelConfig& config : {split(), whole()}) {
+    for (const int seqlen_k : {1, 70}) expect_no_part_of_missing_keys(gradients_with(config), 64, seqlen_k);
   }
 }
 
-// Where a bias grows with the distance, that of a query beyond the last may make a probability inf.
 TEST_CASE(
     "backward of five products: queries beyond the last have no part in dK and dV, whatever their bias is") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
-  problem.alibi = true;
-  GuardedBackward call(problem);
-  for (float& slope : call.forward.slopes) slope = -4;
-  for (const KernelConfig& config : {split(), whole()}) {
-    call.upload();
-    expect_gradients_with(config, call);
-    CHECK(are_finite(call.dk()));
-    CHECK(are_finite(call.dv()));
-  }
+  for (const KernelConfig& config : {split(), whole()})
+    expect_no_part_of_missing_queries(gradients_with(config));
 }
 
 TEST_CASE("backward of five products: keys that no query sees do not matter, whatever they hold") {
@@ -263,7 +245,7 @@ TEST_CASE("backward of five products: keys that no query sees do not matter, wha
   problem.window_left = 30;  // keys 130 to 199 are seen
   GuardedBackward call(problem);
   for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v})
-    for_rows(*tensor, 0, 130, [](float& x) { x = kNaN; });
+    for_rows(*tensor, 0, 130, [](float& x) { x = std::nanf(""); });
   for (const KernelConfig& config : {split(), whole()}) {
     call.upload();
     expect_gradients_with(config, call);
@@ -276,33 +258,13 @@ TEST_CASE(
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(whole()));
-  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
-  call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
-  call.upload();
-  context.attention_backward(call.forward.problem, call.args());
-  reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
-  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
-  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
-  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
-  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
-  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
-  for (const reference::Tensor& gradient : {dk, dv})
-    CHECK(are_finite(gradient, 192, 300));  // later tiles of keys
+  expect_nan_of_one_query(context, 192);
 }
 
 TEST_CASE("backward of five products: a large or negative scale, and gradients of any size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 96, 100, 140));
-  for (const float scale : {-0.5f, 2.0f}) {
-    call.forward.args.softmax_scale = scale;
-    for (const float size : {1.0f, 1e-3f, 1e3f}) {
-      call.randomize(11);
-      for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
-      call.upload();
-      expect_gradients_with(split(), call);
-    }
-  }
+  expect_any_scale_and_size(gradients_with(split()), 96);
 }
 
 TEST_CASE("backward of five products: meets no bank conflict") {

@@ -6,17 +6,16 @@
 #include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/backward_cases.h"
 #include "../support/captured_log.h"
 #include "../support/gpu_backward.h"
 
@@ -25,7 +24,6 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
 
 /// The gradients' contract, of the kernel that this file is about.
@@ -34,6 +32,10 @@ void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& cal
   run_and_expect_gradients(context, call);
   const BackwardPlan plan = context.backward_plan(call.forward.problem, device_under_test(), {}, {});
   CHECK(plan.explain().kernels.at(1).config.pass == kSumming);
+}
+
+Expectation gradients_of_one_kernel(Context& context) {
+  return [&](const GuardedBackward& call) { expect_gradients_of_one_kernel(context, call); };
 }
 
 /// What search may try, or on the interpreter, which compiles for seconds, every third of it.
@@ -172,38 +174,21 @@ TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
   }
 }
 
-// The probability of a key beyond the last is 2^-LSE, inf here; nothing of it may reach dQ, and inf * 0 is NaN.
 TEST_CASE("backward on wgmma: keys beyond the last have no part in dQ where every score is very negative") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const int dim : {64, 128}) {
-    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-      for (const int seqlen_k : {1, 70, 129}) {
-        GuardedBackward call(grouped_problem(DType::f16, mask, dim, 66, seqlen_k));
-        for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
-        for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
-        call.upload();
-        expect_gradients_of_one_kernel(context, call);
-        CHECK(are_finite(call.dq()));
-      }
-    }
+    for (const int seqlen_k : {1, 70, 129})
+      expect_no_part_of_missing_keys(gradients_of_one_kernel(context), dim, seqlen_k);
   }
 }
 
-// Where a bias grows with the distance, that of a query beyond the last may make a probability inf.
 TEST_CASE("backward on wgmma: queries beyond the last have no part in dK and dV, whatever their bias is") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
-  problem.alibi = true;
-  GuardedBackward call(problem);
-  for (float& slope : call.forward.slopes) slope = -4;
-  call.upload();
-  expect_gradients_of_one_kernel(context, call);
-  CHECK(are_finite(call.dk()));
-  CHECK(are_finite(call.dv()));
+  expect_no_part_of_missing_queries(gradients_of_one_kernel(context));
 }
 
 TEST_CASE("backward on wgmma: a missing query has no part in dK and dV, whatever lies behind a tensor") {
@@ -221,36 +206,14 @@ TEST_CASE("backward on wgmma: a large or negative scale, and gradients of any si
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  for (const int dim : {64, 96}) {
-    GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, dim, 100, 140));
-    for (const float scale : {-0.5f, 2.0f}) {
-      call.forward.args.softmax_scale = scale;
-      for (const float size : {1.0f, 1e-3f, 1e3f}) {
-        call.randomize(11);
-        for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
-        call.upload();
-        expect_gradients_of_one_kernel(context, call);
-      }
-    }
-  }
+  for (const int dim : {64, 96}) expect_any_scale_and_size(gradients_of_one_kernel(context), dim);
 }
 
 TEST_CASE("backward on wgmma: NaN in dO of one query is in its dQ and in dK and dV of its keys alone") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
-  call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
-  call.upload();
-  context.attention_backward(call.forward.problem, call.args());
-  reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
-  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
-  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
-  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
-  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
-  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
-  for (const reference::Tensor& gradient : {dk, dv})
-    CHECK(are_finite(gradient, 256, 300));  // tiles of keys that start after the query
+  expect_nan_of_one_query(context, 256);
 }
 
 // Rows that fill up the last tile of queries must not take part with the first one's dO either.
@@ -261,7 +224,7 @@ TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its wind
   AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
   problem.window_left = 20;
   GuardedBackward call(problem);
-  call.d_o.at(0, 0, 0, 3) = kNaN;  // sees key 0
+  call.d_o.at(0, 0, 0, 3) = std::nanf("");  // sees key 0
   call.upload();
   context.attention_backward(problem, call.args());
   CHECK(std::isnan(call.dq().at(0, 0, 0, 0)));

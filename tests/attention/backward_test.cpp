@@ -5,7 +5,6 @@
 #include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
