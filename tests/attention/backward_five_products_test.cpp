@@ -27,6 +27,7 @@
 
 #include "../support/backward_cases.h"
 #include "../support/captured_log.h"
+#include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
 
 using namespace fa2;
@@ -57,22 +58,14 @@ Expectation gradients_with(const KernelConfig& config) {
   return [config](const GuardedBackward& call) { expect_gradients_with(config, call); };
 }
 
-/// What search may try, or on the interpreter, which compiles for seconds, every fifth of it.
-std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
-  std::vector<KernelConfig> all =
-      config_space(traits, device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::erase_if(all, [](const KernelConfig& config) { return config.mainloop != 80; });
-  std::vector<KernelConfig> some;
-  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 5 : 1)
-    some.push_back(all[i]);
-  return some;
-}
-
-/// With each of them pinned. One that would spill does not run.
+/// With what search may try, each pinned. One that would spill does not run.
 void check_space(const AttentionProblem& problem) {
+  std::vector<KernelConfig> all =
+      config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
+  std::erase_if(all, [](const KernelConfig& config) { return config.mainloop != 80; });
   GuardedBackward call(problem);
   std::size_t ran = 0;
-  for (const KernelConfig& config : some_configs(traits_of({problem, {}}))) {
+  for (const KernelConfig& config : spread_over(all)) {
     call.upload();
     try {
       expect_gradients_with(config, call);

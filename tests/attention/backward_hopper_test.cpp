@@ -17,6 +17,7 @@
 
 #include "../support/backward_cases.h"
 #include "../support/captured_log.h"
+#include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
 
 using namespace fa2;
@@ -38,21 +39,13 @@ Expectation gradients_of_one_kernel(Context& context) {
   return [&](const GuardedBackward& call) { expect_gradients_of_one_kernel(context, call); };
 }
 
-/// What search may try, or on the interpreter, which compiles for seconds, every third of it.
-std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
-  const std::vector<KernelConfig> all =
-      config_space(traits, device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::vector<KernelConfig> some;
-  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1)
-    some.push_back(all[i]);
-  return some;
-}
-
-/// With each of them pinned. One that would spill, or wait between its products, does not run.
+/// With what search may try, each pinned. One that would spill, or wait between its products, does not run.
 void check_space(const AttentionProblem& problem) {
+  const Arch& arch = device(device_under_test()).arch;
   GuardedBackward call(problem);
   std::size_t ran = 0;
-  for (const KernelConfig& config : some_configs(traits_of({problem, {}}))) {
+  for (const KernelConfig& config :
+       spread_over(config_space(traits_of({problem, {}}), arch, KernelPass::dq_dk_dv).valid)) {
     INFO(to_string(config));
     Context context(pinning(config));
     call.upload();

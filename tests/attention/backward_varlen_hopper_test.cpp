@@ -7,15 +7,17 @@
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
+#include "../support/pairwise.h"
 #include "../support/varlen.h"
 
 using namespace fa2;
@@ -40,22 +42,22 @@ void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& cal
   CHECK(plan_of(context, call).explain().kernels.at(1).config.pass == kSumming);
 }
 
-/// What search may try, or on the interpreter, which compiles for seconds, every third of it: each pinned.
+/// What search may try, each pinned.
 void check_space(const AttentionProblem& problem, const Lengths& lengths) {
-  const std::vector<KernelConfig> all =
-      config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::size_t ran = 0;
-  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1) {
-    INFO(to_string(all[i]));
-    Context context(pinning(all[i]));
-    const GuardedBackward call = backward_of(problem, lengths, kPackings[i % 4]);
+  const Arch& arch = device(device_under_test()).arch;
+  std::size_t i = 0, ran = 0;
+  for (const KernelConfig& config :
+       spread_over(config_space(traits_of({problem, {}}), arch, KernelPass::dq_dk_dv).valid)) {
+    INFO(to_string(config));
+    Context context(pinning(config));
+    const GuardedBackward call = backward_of(problem, lengths, kPackings[i++ % 4]);
     try {
       run_and_expect_gradients(context, call);
     } catch (const KernelRefused& refused) {
       CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
       continue;
     }
-    CHECK(plan_of(context, call).explain().kernels.at(1).config == all[i]);
+    CHECK(plan_of(context, call).explain().kernels.at(1).config == config);
     ++ran;
   }
   CHECK(ran > 0);
