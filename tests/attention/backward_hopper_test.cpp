@@ -155,15 +155,15 @@ TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
   struct Window {
     std::optional<std::int64_t> left = {}, right = {};
   };
-  for (const int dim : {64, 128}) {
-    for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
-                                 Window{.left = 0, .right = 130}}) {
-      for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
-        AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, sq, sk);
-        problem.window_left = window.left, problem.window_right = window.right;
-        expect_gradients_of_one_kernel(context, GuardedBackward(problem));
-      }
+  int dim = 64;
+  for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
+                               Window{.left = 0, .right = 130}}) {
+    for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
+      AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, sq, sk);
+      problem.window_left = window.left, problem.window_right = window.right;
+      expect_gradients_of_one_kernel(context, GuardedBackward(problem));
     }
+    dim = dim == 64 ? 128 : 64;
   }
 }
 
@@ -242,6 +242,8 @@ TEST_CASE("backward on wgmma: tiles of keys that take turns at dQ give the same 
         Case{128, 300, 400, 20, kCausal}, Case{256, 130, 200}}) {
     AttentionProblem problem = grouped_problem(DType::f16, c.mask, c.dim, c.seqlen_q, c.seqlen_k);
     problem.window_left = c.left;
+    if (device_under_test() == kInterpreterDevice)
+      problem.batch = 1, problem.heads_q = 2, problem.heads_kv = 1;
     GuardedBackward call(problem);
     call.determinism = Determinism::bitwise;
     INFO(to_string(problem));

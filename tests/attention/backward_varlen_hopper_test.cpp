@@ -88,20 +88,16 @@ TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around
   Hopper gpu;
   const std::pair<std::optional<int>, std::optional<int>> windows[] = {{}, {20, {}}, {33, 7}, {{}, 0}};
   std::size_t i = 0;
-  for (const int head_dim : {128, 192}) {
-    for (const MaskKind mask : kMasks) {
-      for (const auto& [left, right] : windows) {
-        AttentionProblem problem = plain(mask, head_dim);
-        problem.window_left = left, problem.window_right = right;
-        problem.dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
-        const std::size_t mix = i % length_mixes().size();
-        INFO(to_string(problem), ", mix ", mix, ", packing ", i % 4);
-        const MakeLayout layout = i / 4 % 2 == 0 ? guarded_bshd : guarded_bhsd;
-        expect_gradients_of_one_kernel(gpu.context,
-                                       backward_of(problem, length_mixes()[mix], kPackings[i % 4], layout));
-        ++i;
-      }
-    }
+  for (const Combination& c :
+       pairwise({std::size(windows), std::size(kMasks), 2, 2, std::size(kPackings), 2})) {
+    AttentionProblem problem = plain(kMasks[c[1]], c[2] == 0 ? 128 : 192);
+    problem.window_left = windows[c[0]].first, problem.window_right = windows[c[0]].second;
+    problem.dtype = c[3] == 0 ? DType::f16 : DType::bf16;
+    const std::size_t mix = i++ % length_mixes().size();
+    INFO(to_string(problem), ", mix ", mix, ", packing ", c[4]);
+    const MakeLayout layout = c[5] == 0 ? guarded_bshd : guarded_bhsd;
+    expect_gradients_of_one_kernel(gpu.context,
+                                   backward_of(problem, length_mixes()[mix], kPackings[c[4]], layout));
   }
 }
 
