@@ -58,7 +58,8 @@ std::vector<KernelConfig> summing_configs_of_wgmma(const PlannedProblem& problem
 std::vector<KernelConfig> summing_configs_of_mma(const PlannedProblem& problem, const Arch& arch) {
   const int widest = std::max(problem.head_dim, problem.head_dim_v);
   // Blackwell's kernels take a few registers more.
-  const bool is_full = arch.compute_capability >= 100 && problem.window_left && problem.alibi && widest > 64;
+  const bool is_full =
+      arch.compute_capability >= 100 && problem.alibi && widest > (problem.window_left ? 64 : 112);
   const int keys = widest > 128 || is_full ? 64 : 128, queries = widest > 64 || problem.softcap ? 32 : 64;
   std::vector<KernelConfig> configs;
   for (const Tiles& tiles : {Tiles{keys, queries, 8, 2}, Tiles{keys, queries, 8, 1}, Tiles{64, queries, 8, 2},

@@ -79,10 +79,12 @@ std::optional<Context> context_for(const std::string& config, const AttentionPro
 TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
+  const bool halved = device_under_test() == kInterpreterDevice;
   for (const Peak& peak : {Peak{1, 0}, {4, 0}, {12, 0}, {60, 0}, {1, 6.5f}}) {
     std::vector<Ratios> ratios(kConfigs.size());
     for (const DType dtype : {DType::f16, DType::bf16}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+        if (halved && (dtype == DType::f16) != (mask == MaskKind::none)) continue;
         GuardedCall call = peaked(dtype, mask, dtype == DType::f16 ? 64 : 128, peak);
         const double scale = 1 / std::sqrt(static_cast<double>(call.problem.head_dim));
         const reference::Tensor exact =

@@ -15,33 +15,25 @@
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/backward_cases.h"
 #include "../support/captured_log.h"
+#include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
 
 using namespace fa2;
 using namespace fa2::test;
 
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-ContextOptions pinning(const KernelConfig& config) {
-  ContextOptions options = untuned();
-  options.config = config;
-  return options;
-}
 
 /// Of this kernel, in any size that it has: half of the warps own dV, half dK.
 KernelConfig split() {
@@ -62,22 +54,18 @@ void expect_gradients_with(const KernelConfig& config, const GuardedBackward& ca
   CHECK(plan.explain().kernels.at(1).config == config);
 }
 
-/// What search may try, or on the interpreter, which compiles for seconds, every fifth of it.
-std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
-  std::vector<KernelConfig> all =
-      config_space(traits, device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::erase_if(all, [](const KernelConfig& config) { return config.mainloop != 80; });
-  std::vector<KernelConfig> some;
-  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 5 : 1)
-    some.push_back(all[i]);
-  return some;
+Expectation gradients_with(const KernelConfig& config) {
+  return [config](const GuardedBackward& call) { expect_gradients_with(config, call); };
 }
 
-/// With each of them pinned. One that would spill does not run.
+/// With what search may try, each pinned. One that would spill does not run.
 void check_space(const AttentionProblem& problem) {
+  std::vector<KernelConfig> all =
+      config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
+  std::erase_if(all, [](const KernelConfig& config) { return config.mainloop != 80; });
   GuardedBackward call(problem);
   std::size_t ran = 0;
-  for (const KernelConfig& config : some_configs(traits_of({problem, {}}))) {
+  for (const KernelConfig& config : spread_over(all)) {
     call.upload();
     try {
       expect_gradients_with(config, call);
@@ -87,21 +75,6 @@ void check_space(const AttentionProblem& problem) {
     }
   }
   CHECK(ran > 0);
-}
-
-bool are_finite(const reference::Tensor& gradient) {
-  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
-}
-
-/// Whether those of the rows [begin, end) of every batch and head are.
-bool are_finite(const reference::Tensor& gradient, std::int64_t begin, std::int64_t end) {
-  bool all = true;
-  for (std::int64_t head = 0; head < gradient.batch * gradient.heads; ++head) {
-    const auto first = gradient.values.begin() + head * gradient.rows * gradient.dim;
-    all &= std::all_of(first + begin * gradient.dim, first + end * gradient.dim,
-                       [](float x) { return std::isfinite(x); });
-  }
-  return all;
 }
 
 /// Of kernels as they are rendered for GPUs before sm_90, which add single floats to the sums.
@@ -241,40 +214,21 @@ TEST_CASE("backward of five products: sums begin anew in every call") {
   }
 }
 
-// The probability of a key beyond the last is 2^-LSE, inf here; nothing of it may reach dQ, and inf * 0 is NaN.
 TEST_CASE(
     "backward of five products: keys beyond the last have no part in dQ where every score is very negative") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-    for (const int seqlen_k : {1, 70}) {
-      GuardedBackward call(grouped_problem(DType::f16, mask, 64, 66, seqlen_k));
-      for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
-      for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
-      for (const KernelConfig& config : {split(), whole()}) {
-        call.upload();
-        expect_gradients_with(config, call);
-        CHECK(are_finite(call.dq()));
-      }
-    }
+  for (const KernelConfig& config : {split(), whole()}) {
+    for (const int seqlen_k : {1, 70}) expect_no_part_of_missing_keys(gradients_with(config), 64, seqlen_k);
   }
 }
 
-// Where a bias grows with the distance, that of a query beyond the last may make a probability inf.
 TEST_CASE(
     "backward of five products: queries beyond the last have no part in dK and dV, whatever their bias is") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
-  problem.alibi = true;
-  GuardedBackward call(problem);
-  for (float& slope : call.forward.slopes) slope = -4;
-  for (const KernelConfig& config : {split(), whole()}) {
-    call.upload();
-    expect_gradients_with(config, call);
-    CHECK(are_finite(call.dk()));
-    CHECK(are_finite(call.dv()));
-  }
+  for (const KernelConfig& config : {split(), whole()})
+    expect_no_part_of_missing_queries(gradients_with(config));
 }
 
 TEST_CASE("backward of five products: keys that no query sees do not matter, whatever they hold") {
@@ -283,10 +237,8 @@ TEST_CASE("backward of five products: keys that no query sees do not matter, wha
   AttentionProblem problem = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 40, 200);
   problem.window_left = 30;  // keys 130 to 199 are seen
   GuardedBackward call(problem);
-  for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) {
-    for (std::int64_t head = 0; head < tensor->batch * tensor->heads; ++head)
-      std::fill_n(tensor->values.begin() + head * tensor->rows * tensor->dim, 130 * tensor->dim, kNaN);
-  }
+  for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v})
+    for_rows(*tensor, 0, 130, [](float& x) { x = std::nanf(""); });
   for (const KernelConfig& config : {split(), whole()}) {
     call.upload();
     expect_gradients_with(config, call);
@@ -299,33 +251,13 @@ TEST_CASE(
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(whole()));
-  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
-  call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
-  call.upload();
-  context.attention_backward(call.forward.problem, call.args());
-  reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
-  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
-  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
-  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
-  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
-  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
-  for (const reference::Tensor& gradient : {dk, dv})
-    CHECK(are_finite(gradient, 192, 300));  // later tiles of keys
+  expect_nan_of_one_query(context, 192);
 }
 
 TEST_CASE("backward of five products: a large or negative scale, and gradients of any size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 96, 100, 140));
-  for (const float scale : {-0.5f, 2.0f}) {
-    call.forward.args.softmax_scale = scale;
-    for (const float size : {1.0f, 1e-3f, 1e3f}) {
-      call.randomize(11);
-      for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
-      call.upload();
-      expect_gradients_with(split(), call);
-    }
-  }
+  expect_any_scale_and_size(gradients_with(split()), 96);
 }
 
 TEST_CASE("backward of five products: meets no bank conflict") {

@@ -6,18 +6,18 @@
 #include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/backward_cases.h"
 #include "../support/captured_log.h"
+#include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
 
 using namespace fa2;
@@ -25,15 +25,7 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
-
-/// Batch 2, heads 4 over 2.
-ContextOptions pinning(const KernelConfig& config) {
-  ContextOptions options = untuned();
-  options.config = config;
-  return options;
-}
 
 /// The gradients' contract, of the kernel that this file is about.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
@@ -43,34 +35,17 @@ void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& cal
   CHECK(plan.explain().kernels.at(1).config.pass == kSumming);
 }
 
-/// Calls body(element) for those of the rows [begin, end) of every batch and head.
-template <class Body>
-void for_rows(reference::Tensor& tensor, std::int64_t begin, std::int64_t end, const Body& body) {
-  for (std::int64_t head = 0; head < tensor.batch * tensor.heads; ++head) {
-    const auto first = tensor.values.begin() + head * tensor.rows * tensor.dim;
-    std::for_each(first + begin * tensor.dim, first + end * tensor.dim, body);
-  }
+Expectation gradients_of_one_kernel(Context& context) {
+  return [&](const GuardedBackward& call) { expect_gradients_of_one_kernel(context, call); };
 }
 
-bool are_finite(const reference::Tensor& gradient) {
-  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
-}
-
-/// What search may try, or on the interpreter, which compiles for seconds, every third of it.
-std::vector<KernelConfig> some_configs(const AttentionTraits& traits) {
-  const std::vector<KernelConfig> all =
-      config_space(traits, device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::vector<KernelConfig> some;
-  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1)
-    some.push_back(all[i]);
-  return some;
-}
-
-/// With each of them pinned. One that would spill, or wait between its products, does not run.
+/// With what search may try, each pinned. One that would spill, or wait between its products, does not run.
 void check_space(const AttentionProblem& problem) {
+  const Arch& arch = device(device_under_test()).arch;
   GuardedBackward call(problem);
   std::size_t ran = 0;
-  for (const KernelConfig& config : some_configs(traits_of({problem, {}}))) {
+  for (const KernelConfig& config :
+       spread_over(config_space(traits_of({problem, {}}), arch, KernelPass::dq_dk_dv).valid)) {
     INFO(to_string(config));
     Context context(pinning(config));
     call.upload();
@@ -180,50 +155,33 @@ TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
   struct Window {
     std::optional<std::int64_t> left = {}, right = {};
   };
-  for (const int dim : {64, 128}) {
-    for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
-                                 Window{.left = 0, .right = 130}}) {
-      for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
-        AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, sq, sk);
-        problem.window_left = window.left, problem.window_right = window.right;
-        expect_gradients_of_one_kernel(context, GuardedBackward(problem));
-      }
+  int dim = 64;
+  for (const Window& window : {Window{.left = 20}, Window{.right = 7}, Window{.left = 50, .right = 0},
+                               Window{.left = 0, .right = 130}}) {
+    for (const auto& [sq, sk] : std::vector<std::pair<int, int>>{{150, 300}, {300, 150}}) {
+      AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, sq, sk);
+      problem.window_left = window.left, problem.window_right = window.right;
+      expect_gradients_of_one_kernel(context, GuardedBackward(problem));
     }
+    dim = dim == 64 ? 128 : 64;
   }
 }
 
-// The probability of a key beyond the last is 2^-LSE, inf here; nothing of it may reach dQ, and inf * 0 is NaN.
 TEST_CASE("backward on wgmma: keys beyond the last have no part in dQ where every score is very negative") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const int dim : {64, 128}) {
-    for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-      for (const int seqlen_k : {1, 70, 129}) {
-        GuardedBackward call(grouped_problem(DType::f16, mask, dim, 66, seqlen_k));
-        for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
-        for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
-        call.upload();
-        expect_gradients_of_one_kernel(context, call);
-        CHECK(are_finite(call.dq()));
-      }
-    }
+    for (const int seqlen_k : {1, 70, 129})
+      expect_no_part_of_missing_keys(gradients_of_one_kernel(context), dim, seqlen_k);
   }
 }
 
-// Where a bias grows with the distance, that of a query beyond the last may make a probability inf.
 TEST_CASE("backward on wgmma: queries beyond the last have no part in dK and dV, whatever their bias is") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
-  problem.alibi = true;
-  GuardedBackward call(problem);
-  for (float& slope : call.forward.slopes) slope = -4;
-  call.upload();
-  expect_gradients_of_one_kernel(context, call);
-  CHECK(are_finite(call.dk()));
-  CHECK(are_finite(call.dv()));
+  expect_no_part_of_missing_queries(gradients_of_one_kernel(context));
 }
 
 TEST_CASE("backward on wgmma: a missing query has no part in dK and dV, whatever lies behind a tensor") {
@@ -241,38 +199,14 @@ TEST_CASE("backward on wgmma: a large or negative scale, and gradients of any si
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  for (const int dim : {64, 96}) {
-    GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, dim, 100, 140));
-    for (const float scale : {-0.5f, 2.0f}) {
-      call.forward.args.softmax_scale = scale;
-      for (const float size : {1.0f, 1e-3f, 1e3f}) {
-        call.randomize(11);
-        for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
-        call.upload();
-        expect_gradients_of_one_kernel(context, call);
-      }
-    }
-  }
+  for (const int dim : {64, 96}) expect_any_scale_and_size(gradients_of_one_kernel(context), dim);
 }
 
 TEST_CASE("backward on wgmma: NaN in dO of one query is in its dQ and in dK and dV of its keys alone") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
-  call.d_o.at(1, 2, 150, 3) = kNaN;  // sees keys 0 to 150 of key/value head 1
-  call.upload();
-  context.attention_backward(call.forward.problem, call.args());
-  reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
-  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
-  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
-  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
-  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
-  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
-  bool others = true;  // tiles of keys that start after the query
-  for (reference::Tensor* gradient : {&dk, &dv})
-    for_rows(*gradient, 256, 300, [&](const float& x) { others &= std::isfinite(x); });
-  CHECK(others);
+  expect_nan_of_one_query(context, 256);
 }
 
 // Rows that fill up the last tile of queries must not take part with the first one's dO either.
@@ -283,17 +217,13 @@ TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its wind
   AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
   problem.window_left = 20;
   GuardedBackward call(problem);
-  call.d_o.at(0, 0, 0, 3) = kNaN;  // sees key 0
+  call.d_o.at(0, 0, 0, 3) = std::nanf("");  // sees key 0
   call.upload();
   context.attention_backward(problem, call.args());
   CHECK(std::isnan(call.dq().at(0, 0, 0, 0)));
   CHECK(std::isnan(call.dk().at(0, 0, 0, 0)));
-  bool others = true;
-  const auto look = [&](const float& x) { others &= std::isfinite(x); };
-  reference::Tensor dk = call.dk(), dv = call.dv();
-  for_rows(dk, 1, 300, look);    // dS of a hidden pair is 0
-  for_rows(dv, 256, 300, look);  // 0 * dO of one is not, in its tile
-  CHECK(others);
+  CHECK(are_finite(call.dk(), 1, 300));    // dS of a hidden pair is 0
+  CHECK(are_finite(call.dv(), 256, 300));  // 0 * dO of one is not, in its tile
 }
 
 TEST_CASE("backward on wgmma: tiles of keys that take turns at dQ give the same bits in every run") {
@@ -312,6 +242,8 @@ TEST_CASE("backward on wgmma: tiles of keys that take turns at dQ give the same 
         Case{128, 300, 400, 20, kCausal}, Case{256, 130, 200}}) {
     AttentionProblem problem = grouped_problem(DType::f16, c.mask, c.dim, c.seqlen_q, c.seqlen_k);
     problem.window_left = c.left;
+    if (device_under_test() == kInterpreterDevice)
+      problem.batch = 1, problem.heads_q = 2, problem.heads_kv = 1;
     GuardedBackward call(problem);
     call.determinism = Determinism::bitwise;
     INFO(to_string(problem));

@@ -45,12 +45,6 @@ bool is_hopper() {
   return device(device_under_test()).arch.compute_capability == 90;
 }
 
-ContextOptions pinning(const std::string& config) {
-  ContextOptions options = untuned();
-  options.config = parse_config(config);
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("backward plan: explains each of its kernels, in the order of their launches") {
@@ -193,7 +187,7 @@ TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
        {"pass=2,stages=1,tile_n=32", "pass=2,stages=3", "pass=2,tile_m=128,warps=4,stages=2",
         "pass=3,stages=1,tile_n=32", "pass=3,stages=3", "pass=3,tile_m=16,warps=1,tile_n=64"}) {
     INFO(config);
-    Context context(pinning(config));
+    Context context(pinning(parse_config(config)));
     run_and_expect_gradients(context, call);
     const BackwardPlan plan = plan_of(context, call.forward.problem);
     const auto pass = static_cast<std::size_t>(parse_config(config).pass);
@@ -206,7 +200,7 @@ TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
 TEST_CASE("backward plan: a pinned kernel that does not fit is an error of plans that would run it alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  Context context(pinning("pass=3"));
+  Context context(pinning(parse_config("pass=3")));
   const AttentionProblem wide = problem_of(256);
   CHECK(passes_of(plan_of(context, wide, {.dk = false, .dv = false})) == std::vector{1, 2});
   CHECK(passes_of(plan_of(context, wide, {.dq = false, .dk = false})) == std::vector{5});

@@ -5,7 +5,6 @@
 #include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -110,23 +109,10 @@ struct Gpu {
   void run(const GuardedBackward& call) { context.attention_backward(call.forward.problem, call.args()); }
 };
 
-/// Calls body(element) for those of the rows [begin, end) of every batch and head.
-template <class Tensor, class Body>
-void for_rows(Tensor& tensor, std::int64_t begin, std::int64_t end, const Body& body) {
-  for (std::int64_t head = 0; head < tensor.batch * tensor.heads; ++head) {
-    const auto first = tensor.values.begin() + head * tensor.rows * tensor.dim;
-    std::for_each(first + begin * tensor.dim, first + end * tensor.dim, body);
-  }
-}
-
 bool are_zero(const reference::Tensor& gradient, std::int64_t begin, std::int64_t end) {
   bool all = true;
   for_rows(gradient, begin, end, [&](const float& x) { all &= x == 0; });
   return all;
-}
-
-bool are_finite(const reference::Tensor& gradient) {
-  return std::ranges::all_of(gradient.values, [](float x) { return std::isfinite(x); });
 }
 
 /// The values of some heads, counted through the batch. No gradient here is NaN.
@@ -196,9 +182,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
 TEST_CASE("backward: the gradients' contract holds for every variant where one kernel on mma.sync does") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  ContextOptions options = untuned();
-  options.config = default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
-  Context context(options);
+  Context context(pinning(default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv))));
   const std::vector<Case> all = cases();
   const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
   for (std::size_t i = 1; i < all.size(); i += step) {

@@ -7,15 +7,17 @@
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
+#include "../support/pairwise.h"
 #include "../support/varlen.h"
 
 using namespace fa2;
@@ -40,24 +42,22 @@ void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& cal
   CHECK(plan_of(context, call).explain().kernels.at(1).config.pass == kSumming);
 }
 
-/// What search may try, or on the interpreter, which compiles for seconds, every third of it: each pinned.
+/// What search may try, each pinned.
 void check_space(const AttentionProblem& problem, const Lengths& lengths) {
-  const std::vector<KernelConfig> all =
-      config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::size_t ran = 0;
-  for (std::size_t i = 0; i < all.size(); i += device_under_test() == kInterpreterDevice ? 3 : 1) {
-    INFO(to_string(all[i]));
-    ContextOptions options = untuned();
-    options.config = all[i];
-    Context context(options);
-    const GuardedBackward call = backward_of(problem, lengths, kPackings[i % 4]);
+  const Arch& arch = device(device_under_test()).arch;
+  std::size_t i = 0, ran = 0;
+  for (const KernelConfig& config :
+       spread_over(config_space(traits_of({problem, {}}), arch, KernelPass::dq_dk_dv).valid)) {
+    INFO(to_string(config));
+    Context context(pinning(config));
+    const GuardedBackward call = backward_of(problem, lengths, kPackings[i++ % 4]);
     try {
       run_and_expect_gradients(context, call);
     } catch (const KernelRefused& refused) {
       CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
       continue;
     }
-    CHECK(plan_of(context, call).explain().kernels.at(1).config == all[i]);
+    CHECK(plan_of(context, call).explain().kernels.at(1).config == config);
     ++ran;
   }
   CHECK(ran > 0);
@@ -88,20 +88,17 @@ TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around
   Hopper gpu;
   const std::pair<std::optional<int>, std::optional<int>> windows[] = {{}, {20, {}}, {33, 7}, {{}, 0}};
   std::size_t i = 0;
-  for (const int head_dim : {64, 128, 192}) {
-    for (const MaskKind mask : kMasks) {
-      for (const auto& [left, right] : windows) {
-        AttentionProblem problem = plain(mask, head_dim);
-        problem.window_left = left, problem.window_right = right;
-        problem.dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
-        const std::size_t mix = i % length_mixes().size();
-        INFO(to_string(problem), ", mix ", mix, ", packing ", i % 4);
-        const MakeLayout layout = i / 4 % 2 == 0 ? guarded_bshd : guarded_bhsd;
-        expect_gradients_of_one_kernel(gpu.context,
-                                       backward_of(problem, length_mixes()[mix], kPackings[i % 4], layout));
-        ++i;
-      }
-    }
+  constexpr int kDims[] = {64, 128, 192};
+  for (const Combination& c :
+       pairwise({std::size(windows), std::size(kMasks), std::size(kDims), 2, std::size(kPackings), 2})) {
+    AttentionProblem problem = plain(kMasks[c[1]], kDims[c[2]]);
+    problem.window_left = windows[c[0]].first, problem.window_right = windows[c[0]].second;
+    problem.dtype = c[3] == 0 ? DType::f16 : DType::bf16;
+    const std::size_t mix = i++ % length_mixes().size();
+    INFO(to_string(problem), ", mix ", mix, ", packing ", c[4]);
+    const MakeLayout layout = c[5] == 0 ? guarded_bshd : guarded_bhsd;
+    expect_gradients_of_one_kernel(gpu.context,
+                                   backward_of(problem, length_mixes()[mix], kPackings[c[4]], layout));
   }
 }
 

@@ -94,9 +94,7 @@ TEST_CASE("backward varlen: tiles of other sizes, with one slot and three") {
   for (const char* config : {"pass=2,stages=1,tile_n=32", "pass=2,tile_m=128,warps=4,stages=3",
                              "pass=3,stages=3,tile_n=32", "pass=3,tile_m=128,warps=8,stages=1,tile_n=16"}) {
     INFO(config);
-    ContextOptions options = untuned();
-    options.config = parse_config(config);
-    Context context(options);
+    Context context(pinning(parse_config(config)));
     for (const std::size_t mix : {std::size_t{5}, std::size_t{7}}) {
       GuardedBackward call = backward_of(plain(kMasks[i % 3]), length_mixes()[mix],
                                          i % 2 == 0 ? Packing::packed : Packing::roomy);

@@ -10,27 +10,18 @@
 #include <runtime/kernel_cache.h>
 #include <runtime/parallel.h>
 
-#include <algorithm>
-#include <atomic>
-#include <map>
 #include <memory>
-#include <numeric>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../support/config_spread.h"
 #include "../support/gpu_attention.h"
 
 using namespace fa2;
 using namespace fa2::test;
 
 namespace {
-
-/// Of one problem: some hundred compilations a minute and core.
-std::size_t most_configs() {
-  return device_under_test() == kInterpreterDevice ? 12 : 150;
-}
 
 PlannedProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignment) {
   return {{.dtype = dtype,
@@ -42,34 +33,6 @@ PlannedProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignmen
            .seqlen_q = 131,
            .seqlen_k = 197},
           {alignment}};
-}
-
-/// The configurations that have a value of a tunable which none of `chosen` has.
-std::vector<KernelConfig> with_new_values(const std::vector<KernelConfig>& all,
-                                          const std::vector<KernelConfig>& chosen) {
-  std::map<std::string, std::set<int>> seen;
-  const auto brings_new = [&](const KernelConfig& config) {
-    bool is_new = false;
-    KernelConfig::visit(config,
-                        [&](const char* name, int value) { is_new |= seen[name].insert(value).second; });
-    return is_new;
-  };
-  for (const KernelConfig& config : chosen) brings_new(config);
-  std::vector<KernelConfig> more;
-  std::ranges::copy_if(all, std::back_inserter(more), brings_new);
-  return more;
-}
-
-/// All of a small space. Of a large one most_configs(), spread by a stride that is coprime to its size, and
-/// so many more that every value of every tunable is there.
-std::vector<KernelConfig> thinned(const std::vector<KernelConfig>& all) {
-  if (all.size() <= most_configs()) return all;
-  std::size_t stride = 89;
-  while (std::gcd(stride, all.size()) != 1) ++stride;
-  std::vector<KernelConfig> chosen;
-  for (std::size_t i = 0; i < most_configs(); ++i) chosen.push_back(all[i * stride % all.size()]);
-  std::ranges::copy(with_new_values(all, chosen), std::back_inserter(chosen));
-  return chosen;
 }
 
 /// Compiles them into the tests' cache, on every core. Refusals are kept there too.
@@ -88,8 +51,7 @@ void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits
 
 /// Whether it ran; a kernel that would spill does not.
 bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions& plan) {
-  ContextOptions options = untuned();
-  options.config = config;
+  ContextOptions options = pinning(config);
   options.jit = JitMode::off;  // everything has been compiled
   Context context(options);
   INFO(to_string(config));
@@ -109,7 +71,7 @@ bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions
 
 void check_space(const PlannedProblem& problem) {
   const Arch& arch = device(device_under_test()).arch;
-  const std::vector<KernelConfig> configs = thinned(config_space(traits_of(problem), arch).valid);
+  const std::vector<KernelConfig> configs = spread_over(config_space(traits_of(problem), arch).valid);
   compile_all(configs, traits_of(problem), arch);
   GuardedCall call(
       problem,

@@ -70,12 +70,6 @@ const std::vector<std::string> kConfigs = {
     "mainloop=90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
     "speculative_max=1"};
 
-ContextOptions pinning(const std::string& config) {
-  ContextOptions options = untuned();
-  options.config = parse_config(config);
-  return options;
-}
-
 /// Calls body(context) with each configuration that computes `call` on this device.
 template <class Body>
 void with_each_config(const GuardedCall& call, const Body& body) {
@@ -84,7 +78,7 @@ void with_each_config(const GuardedCall& call, const Body& body) {
     const PlannedProblem planned(call.problem,
                                  options_kept_by(call.problem, operands_of(call.problem, call.args)));
     if (why_rejected(planned, parse_config(config), device(device_under_test()).arch)) continue;
-    Context context(pinning(config));
+    Context context(pinning(parse_config(config)));
     INFO(config);
     body(context);
     ++ran;

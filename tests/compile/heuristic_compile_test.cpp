@@ -10,16 +10,26 @@
 #include <runtime/parallel.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../support/device_under_test.h"
+#include "../support/pairwise.h"
 
 using namespace fa2;
+using fa2::test::Combination;
+using fa2::test::pairwise;
 
 namespace {
+
+constexpr const char* kArchs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
+constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right};
 
 /// Distinct, by key.
 class Kernels {
@@ -51,13 +61,15 @@ PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
   return p;
 }
 
+/// For every GPU and head dim short sequences with one mask and long ones with the other, which differs from one to the next.
 std::vector<KernelSource> heuristic_kernels() {
   Kernels kernels;
-  for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  bool is_causal = true;
+  for (const char* name : kArchs) {
     for (const int head_dim : {40, 64, 96, 128, 192, 200, 256}) {
-      for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
-        for (const int seqlen : {64, 4096}) kernels.add(square(head_dim, mask, seqlen), *find_arch(name));
-      }
+      kernels.add(square(head_dim, kMasks[is_causal], 4096), *find_arch(name));
+      kernels.add(square(head_dim, kMasks[!is_causal], 64), *find_arch(name));
+      is_causal = !is_causal;
     }
   }
   return std::move(kernels).list();
@@ -104,8 +116,7 @@ std::vector<KernelSource> backward_kernels() {
   return std::move(kernels).list();
 }
 
-/// The backward on wgmma and the conversion of what it sums: every choice, with each mask, and with variants; batched and
-/// packed.
+/// The backward on wgmma: every choice, with each mask, and with variants; batched and packed.
 std::vector<KernelSource> summing_kernels() {
   Kernels kernels;
   const Arch& hopper = *find_arch("sm_90a");
@@ -114,10 +125,7 @@ std::vector<KernelSource> summing_kernels() {
     const bool is_on_wgmma = !choices.empty() && choices.at(0).config.mainloop == 90;
     CHECK(is_on_wgmma == !((p.softcap || p.varlen) && p.head_dim <= 64));
     if (!is_on_wgmma) return;
-    for (const HeuristicChoice& choice : choices) {
-      kernels.add(p, choice.config, hopper);
-      kernels.add(p, conversion_of(choice.config).config, hopper);
-    }
+    for (const HeuristicChoice& choice : choices) kernels.add(p, choice.config, hopper);
   };
   const auto add_both = [&](PlannedProblem p) {
     add(p);
@@ -144,58 +152,75 @@ std::vector<KernelSource> summing_kernels() {
   return std::move(kernels).list();
 }
 
-/// The backward of five products on mma.sync and the conversion of what it sums: the first choice, with masks, alignments and
-/// variants that differ from one to the next.
-std::vector<KernelSource> five_product_kernels() {
+/// What converts the sums, of either main loop, whatever masks and variants are.
+std::vector<KernelSource> conversion_kernels() {
   Kernels kernels;
-  int i = 0;
-  for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+  for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
     const Arch& arch = *find_arch(name);
     for (const int head_dim : {40, 64, 80, 96, 128, 192, 256}) {
-      for (const bool has_variant : {false, true}) {
-        PlannedProblem p =
-            square(head_dim, i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none, 4096);
-        p.dtype = i % 3 == 0 ? DType::bf16 : DType::f16;
-        p.row_alignment =
-            name == std::string("sm_90a") || i % 7 == 0 ? RowAlignment::element : RowAlignment::bytes16;
-        if (has_variant) {
-          if (i % 4 == 1) p.window_left = 1024;
-          p.softcap = i % 4 == 3, p.alibi = i % 5 < 2;
-        }
-        const KernelConfig config = backward_choices(p, KernelPass::dq_dk_dv, arch).at(0).config;
-        CHECK(config.mainloop == 80);
-        kernels.add(p, config, arch);
-        kernels.add(p, conversion_of(config).config, arch);
-        ++i;
-      }
+      PlannedProblem p = square(head_dim, MaskKind::none, 4096);
+      p.varlen = arch.compute_capability == 90 && head_dim % 128 == 0;
+      const auto choices = backward_choices(p, KernelPass::dq_dk_dv, arch);
+      kernels.add(p, conversion_of(choices.at(0).config).config, arch);
     }
   }
   return std::move(kernels).list();
 }
 
-/// Forward, and each pass of the backward, with masks, lengths and another variant that differ from one to the next; the mask.
-std::vector<KernelSource> dropout_kernels() {
+/// The backward of five products on mma.sync: the first choice, any two choices of the rest together; and on Blackwell, whose
+/// kernels take a few registers more, the widest tiles with what takes the most.
+std::vector<KernelSource> five_product_kernels() {
+  constexpr int kHeadDims[] = {40, 64, 80, 96, 128, 192, 256};
+  struct Variants {
+    bool window = false, softcap = false, alibi = false;
+  };
+  constexpr Variants kVariants[] = {
+      {}, {.window = true}, {.softcap = true}, {.alibi = true}, {.window = true, .alibi = true}};
   Kernels kernels;
-  int i = 0;
-  for (const char* name : {"sm_80", "sm_90a", "sm_100"}) {
-    const Arch& arch = *find_arch(name);
-    for (const int head_dim : {64, 96, 128, 256}) {
-      PlannedProblem p = square(head_dim, MaskKind::none, i % 3 == 0 ? 1024 : 8192);
-      p.dropout = true;
-      for (const bool is_causal : {true, false}) {
-        if (is_causal) p.mask = MaskKind::causal_bottom_right;
-        p.dtype = i++ % 2 == 0 ? DType::f16 : DType::bf16;
-        kernels.add(p, arch);
-        for (const KernelPass pass : kBackwardPasses) {
-          const auto choices = backward_choices(p, pass, arch);
-          if (!choices.empty()) kernels.add(p, choices.front().config, arch);
-        }
-        if (is_causal) p.window_left = 4096;
-      }
-    }
+  const auto add = [&](PlannedProblem p, const Variants& variants, const Arch& arch) {
+    if (variants.window) p.window_left = 1024;
+    p.softcap = variants.softcap, p.alibi = variants.alibi;
+    const KernelConfig config = backward_choices(p, KernelPass::dq_dk_dv, arch).at(0).config;
+    CHECK(config.mainloop == 80);
+    kernels.add(p, config, arch);
+  };
+  for (const Combination& c :
+       pairwise({std::size(kArchs), std::size(kHeadDims), std::size(kVariants), 2, 2, 2})) {
+    const Arch& arch = *find_arch(kArchs[c[0]]);
+    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[3]], 4096);
+    p.dtype = c[4] == 0 ? DType::f16 : DType::bf16;
+    const bool is_element = c[5] == 1 || arch.compute_capability == 90;  // wgmma's where TMA can load
+    p.row_alignment = is_element ? RowAlignment::element : RowAlignment::bytes16;
+    add(p, kVariants[c[2]], arch);
+  }
+  for (const int head_dim : {80, 96, 128})
+    add(square(head_dim, MaskKind::none, 4096), kVariants[4], *find_arch("sm_100"));
+  return std::move(kernels).list();
+}
+
+/// Each pass that drops probabilities for each of these GPUs and head dims, any two choices of the rest together; and the mask.
+std::vector<KernelSource> dropout_kernels() {
+  using enum KernelPass;
+  constexpr const char* kGpus[] = {"sm_80", "sm_90a", "sm_100"};
+  constexpr int kHeadDims[] = {64, 96, 128, 256};
+  constexpr KernelPass kPasses[] = {forward, dq, dk_dv, dk, dv, dq_dk_dv, ordered_dq_dk_dv};
+  Kernels kernels;
+  for (const Combination& c :
+       pairwise({std::size(kGpus) * std::size(kHeadDims), std::size(kPasses), 3, 2, 2})) {
+    const Arch& arch = *find_arch(kGpus[c[0] / std::size(kHeadDims)]);
+    PlannedProblem p =
+        square(kHeadDims[c[0] % std::size(kHeadDims)], kMasks[c[2] > 0], c[3] == 0 ? 1024 : 8192);
+    if (c[2] == 2) p.window_left = 4096;
+    p.dtype = c[4] == 0 ? DType::f16 : DType::bf16;
+    p.dropout = true;
+    const auto choices = heuristic_choices(p, arch, kPasses[c[1]]);
+    if (!choices.empty()) kernels.add(p, choices.front().config, arch);
+  }
+  for (const char* name : kGpus) {
     PlannedProblem any = square(64, MaskKind::none, 0);
     any.dropout = true;
-    kernels.add(any, default_config(80, static_cast<std::int32_t>(KernelPass::dropout_mask)), arch);
+    kernels.add(any, default_config(80, static_cast<std::int32_t>(KernelPass::dropout_mask)),
+                *find_arch(name));
   }
   return std::move(kernels).list();
 }
@@ -240,6 +265,11 @@ TEST_CASE("the heuristic's kernels of the backward compile without spills") {
 TEST_CASE("the heuristic's kernels that sum dQ compile without spills and with wgmmas side by side") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(summing_kernels());
+}
+
+TEST_CASE("the heuristic's kernels that convert summed dQ compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(conversion_kernels());
 }
 
 TEST_CASE("the heuristic's kernels of five products on mma.sync compile without spills") {

@@ -38,9 +38,7 @@ std::size_t allocations_without_context(const Call& call) {
 
 void expect_no_allocation(const std::string& config) {
   const ScopedContext current(0);
-  ContextOptions options = untuned();
-  options.config = parse_config(config);
-  Context context(options);
+  Context context(pinning(parse_config(config)));
   INFO(config);
   GuardedCall call(small_problem());
   const AttentionPlan plan = context.plan(call.problem);

@@ -126,9 +126,7 @@ std::optional<FarTensors> far_tensors() {
 
 void expect_contract_far(const std::string& config, const GuardedCall& compact, FarTensors& far) {
   INFO(config);
-  ContextOptions options = untuned();
-  options.config = parse_config(config);
-  Context context(options);
+  Context context(pinning(parse_config(config)));
   far.send(compact);
   AttentionProblem problem = compact.problem;
   problem.total_q = problem.total_k = kTotal;

@@ -45,9 +45,7 @@ std::vector<std::byte> output_of(Context& context, const GuardedCall& call, Devi
 }
 
 void expect_the_same_bits(const AttentionProblem& problem, const std::string& config) {
-  ContextOptions options = untuned();
-  options.config = parse_config(config);
-  Context context(options);
+  Context context(pinning(parse_config(config)));
   INFO(to_string(problem), " with ", config);
   GuardedCall call(problem);
   run_and_expect_contract(context, call);

@@ -34,12 +34,6 @@ std::vector<std::string> configs() {
   return all;
 }
 
-ContextOptions pinned(const std::string& config) {
-  ContextOptions options = untuned();
-  options.config = parse_config(config);
-  return options;
-}
-
 GuardedCall call_of(const Lengths& lengths, Packing packing) {
   const AttentionProblem problem = with_lengths(plain(), lengths, packing);
   GuardedCall call(problem, layouts_of(problem, guarded_bshd));
@@ -74,7 +68,7 @@ TEST_CASE("bad tables of lengths write rows of sequences, cut at the tensor's en
   const Lengths good({30, 50, 20});
   for (const std::string& config : configs()) {
     INFO(config);
-    Context context(pinned(config));
+    Context context(pinning(parse_config(config)));
     GuardedCall call = call_of(good, Packing::packed);
     for (const SequenceTables& bad : kBadTables) {
       call.tables = bad;
@@ -111,7 +105,7 @@ TEST_CASE("one captured graph serves any lengths in the same tables") {
   const ScopedContext current(0);
   for (const std::string& config : configs()) {
     INFO(config);
-    Context context(pinned(config));
+    Context context(pinning(parse_config(config)));
     GuardedCall call = call_of(Lengths({90, 100, 1, 60}), Packing::roomy);
     const AttentionPlan plan = context.plan(call.problem);
     const OwnedStream stream;
@@ -139,7 +133,7 @@ TEST_CASE("512 sequences, some of them long") {
   for (std::int32_t b = 0; b < 512; ++b) lengths.push_back(b % 100 == 7 ? 900 : b * 37 % 131);
   for (const std::string& config : configs()) {
     INFO(config);
-    Context context(pinned(config));
+    Context context(pinning(parse_config(config)));
     for (const Packing packing : {Packing::packed, Packing::batched}) {
       GuardedCall call = call_of(Lengths(lengths), packing);
       run_and_expect_contract(context, call);

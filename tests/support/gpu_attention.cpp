@@ -41,6 +41,12 @@ ContextOptions untuned() {
   return untuned(shared == nullptr ? of_this_process.path() : shared);
 }
 
+ContextOptions pinning(const KernelConfig& config) {
+  ContextOptions options = untuned();
+  options.config = config;
+  return options;
+}
+
 void precompile(Context& context, const std::vector<AttentionProblem>& problems,
                 const std::vector<PlanOptions>& plans) {
   const std::string arch(device(current_device()).arch.name);

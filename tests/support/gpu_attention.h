@@ -24,6 +24,9 @@ ContextOptions untuned(const std::filesystem::path& cache_dir);
 /// scripts/run_tests.sh does, so that its runs compile a kernel once.
 ContextOptions untuned();
 
+/// The same with a kernel's configuration pinned.
+ContextOptions pinning(const KernelConfig& config);
+
 /// Compiles the heuristic's kernels of all problems on every core, ahead of their calls one by one.
 void precompile(Context& context, const std::vector<AttentionProblem>& problems,
                 const std::vector<PlanOptions>& plans = std::vector<PlanOptions>(1));

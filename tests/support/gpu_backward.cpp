@@ -266,6 +266,16 @@ std::vector<std::uint16_t> GuardedBackward::blank(std::size_t allocation) const 
   return image;
 }
 
+bool are_finite(const reference::Tensor& tensor) {
+  return are_finite(tensor, 0, tensor.rows);
+}
+
+bool are_finite(const reference::Tensor& tensor, std::int64_t begin, std::int64_t end) {
+  bool all = true;
+  for_rows(tensor, begin, end, [&](float x) { all &= std::isfinite(x); });
+  return all;
+}
+
 void expect_gradients(const GuardedBackward& call) {
   const std::string complaints = call.complaints();
   CHECK_MESSAGE(complaints.empty(), complaints);

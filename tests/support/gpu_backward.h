@@ -3,6 +3,7 @@
 
 #include <fa2/backward.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -88,6 +89,19 @@ class GuardedBackward {
   DeviceBuffer o_, lse_, d_o_, d_lse_, d_sinks_;
   std::vector<DeviceBuffer> gradients_;  ///< allocations
 };
+
+/// Calls body(element) for those of the rows [begin, end) of every batch and head.
+template <class Tensor, class Body>
+void for_rows(Tensor& tensor, std::int64_t begin, std::int64_t end, const Body& body) {
+  for (std::int64_t head = 0; head < tensor.batch * tensor.heads; ++head) {
+    const auto first = tensor.values.begin() + head * tensor.rows * tensor.dim;
+    std::for_each(first + begin * tensor.dim, first + end * tensor.dim, body);
+  }
+}
+
+/// Whether all elements are, or those of the rows [begin, end) of every batch and head.
+bool are_finite(const reference::Tensor& tensor);
+bool are_finite(const reference::Tensor& tensor, std::int64_t begin, std::int64_t end);
 
 /// CHECKs that there are no complaints.
 void expect_gradients(const GuardedBackward& call);

@@ -1,0 +1,59 @@
+// Calls at the edges of float32.
+#include "backward_cases.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+namespace fa2::test {
+
+void expect_no_part_of_missing_keys(const Expectation& expect, int head_dim, int seqlen_k) {
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+    GuardedBackward call(grouped_problem(DType::f16, mask, head_dim, 66, seqlen_k));
+    for (float& x : call.forward.q.values) x = round_to(5 + x / 16, DType::f16);
+    for (float& x : call.forward.k.values) x = round_to(-5 + x / 16, DType::f16);
+    call.upload();
+    expect(call);
+    CHECK(are_finite(call.dq()));
+  }
+}
+
+void expect_no_part_of_missing_queries(const Expectation& expect) {
+  AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
+  problem.alibi = true;
+  GuardedBackward call(problem);
+  for (float& slope : call.forward.slopes) slope = -4;
+  call.upload();
+  expect(call);
+  CHECK(are_finite(call.dk()));
+  CHECK(are_finite(call.dv()));
+}
+
+void expect_any_scale_and_size(const Expectation& expect, int head_dim) {
+  GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, head_dim, 100, 140));
+  for (const float scale : {-0.5f, 2.0f}) {
+    call.forward.args.softmax_scale = scale;
+    for (const float size : {1.0f, 1e-3f, 1e3f}) {
+      call.randomize(11);
+      for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
+      call.upload();
+      expect(call);
+    }
+  }
+}
+
+void expect_nan_of_one_query(Context& context, std::int64_t first_hidden) {
+  GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
+  call.d_o.at(1, 2, 150, 3) = std::nanf("");  // sees keys 0 to 150 of key/value head 1
+  call.upload();
+  context.attention_backward(call.forward.problem, call.args());
+  const reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
+  CHECK(std::isnan(dq.at(1, 2, 150, 0)));
+  for (const std::int64_t row : {149, 151}) CHECK(std::isfinite(dq.at(1, 2, row, 0)));
+  CHECK(std::isnan(dk.at(1, 1, 100, 0)));
+  CHECK(std::isnan(dv.at(1, 1, 100, 3)));
+  CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
+  for (const reference::Tensor& gradient : {dk, dv}) CHECK(are_finite(gradient, first_hidden, 300));
+}
+
+}  // namespace fa2::test
