@@ -44,6 +44,7 @@ std::vector<KernelConfig> summing_configs_of_wgmma(const PlannedProblem& problem
   whole.pingpong = is_small ? 1 : 0;
   KernelConfig split = whole;
   split.tile_m = 64;
+  if (!is_small && std::max(problem.head_dim, problem.head_dim_v) <= 128) split.tile_n = 96;
   split.pingpong = 0;
   std::vector<KernelConfig> configs;
   if (!loses_descriptors(problem)) configs.push_back(whole);

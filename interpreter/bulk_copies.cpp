@@ -75,7 +75,8 @@ std::string BulkCopies::check_load(const BulkMemory& memory) const {
   });
   // As an H200 does, whose TMA faults if that is nobody's memory.
   if (memory.map && is_empty && options_.checks && !global_->check_load(memory.map->data, 16, 16).empty())
-    return "TMA load of a box that has no element: it touches the beginning of its tensor map, which lies in no operand";
+    return "TMA load of a box that has no element: it touches the beginning of its tensor map, which lies in "
+           "no operand";
   return broken;
 }
 

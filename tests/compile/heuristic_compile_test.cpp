@@ -116,16 +116,14 @@ std::vector<KernelSource> backward_kernels() {
   return std::move(kernels).list();
 }
 
-/// The backward on wgmma: every choice, with each mask, and with variants; batched and packed.
+/// The backward on wgmma: the first choice, with each mask, and with variants; batched and packed.
 std::vector<KernelSource> summing_kernels() {
   Kernels kernels;
   const Arch& hopper = *find_arch("sm_90a");
   const auto add = [&](const PlannedProblem& p) {
-    const auto choices = backward_choices(p, KernelPass::dq_dk_dv, hopper);
-    const bool is_on_wgmma = !choices.empty() && choices.at(0).config.mainloop == 90;
-    CHECK(is_on_wgmma == !((p.softcap || p.varlen) && p.head_dim <= 64));
-    if (!is_on_wgmma) return;
-    for (const HeuristicChoice& choice : choices) kernels.add(p, choice.config, hopper);
+    const KernelConfig config = backward_choices(p, KernelPass::dq_dk_dv, hopper).at(0).config;
+    CHECK(config.mainloop == 90);
+    kernels.add(p, config, hopper);
   };
   const auto add_both = [&](PlannedProblem p) {
     add(p);

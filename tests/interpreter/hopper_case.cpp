@@ -9,6 +9,7 @@
 #include <runtime/tensor_map.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <thread>
 
 #include "broken_kernel.h"
@@ -19,6 +20,7 @@ namespace {
 struct Params {
   TensorMap map;
   TensorMap out_map;
+  TensorMap early_map;
   const void* in;
   void* out;
   void* input;
@@ -26,7 +28,8 @@ struct Params {
   void* sums;
 };
 constexpr const char* kParams =
-    "TensorMap map; TensorMap out_map; const unsigned char* in; float* out; float* input; u32* counter; "
+    "TensorMap map; TensorMap out_map; TensorMap early_map; const unsigned char* in; float* out; float* "
+    "input; u32* counter; "
     "float* sums;";
 constexpr int kTensorBytes = 64 * 64 * 2, kSharedBytes = 16384;
 
@@ -41,15 +44,16 @@ struct World {
     out.fill(0);
     sums.fill(0);
     counter.fill(0);
-    params = {map_of(in), map_of(out), in.data(), out.data(), in.data(), counter.data(), sums.data()};
+    params = {map_of(in), map_of(out), map_of(in, 64), in.data(),
+              out.data(), in.data(),   counter.data(), sums.data()};
     buffers.input(in).output(out).in_out(counter).in_out(sums);
   }
-  static TensorMap map_of(const DeviceBuffer& buffer) {
+  static TensorMap map_of(const DeviceBuffer& buffer, int rows_before = 0) {
     TensorMapSpec spec;
-    spec.data = buffer.data();
+    spec.data = static_cast<std::byte*>(buffer.data()) - 128 * rows_before;
     spec.swizzle = Swizzle::span128;
     spec.dimensions[0] = {64, 0, 64};
-    spec.dimensions[1] = {64, 128, 8};
+    spec.dimensions[1] = {rows_before + 64, 128, 8};
     return encode_tensor_map(spec);
   }
 };

@@ -7,7 +7,8 @@
 namespace fa2::test {
 
 /// The kernel's parameter: Params of hopper_case.cpp.
-///   map: 64 x 64 f16 of `in` in boxes of 64 x 8 (1024 bytes), 128-byte swizzle; out_map: the same of `out`
+///   map: 64 x 64 f16 of `in` in boxes of 64 x 8 (1024 bytes), 128-byte swizzle; out_map: the same of `out`; early_map:
+///   128 x 64, whose first 64 rows lie before `in`
 ///   counter: one u32, and sums: 2048 float32, both 0 and for the kernel to read and to write
 ///   input: `in` again, as what it may not write
 struct HopperCase {

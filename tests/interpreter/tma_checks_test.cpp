@@ -86,6 +86,14 @@ TEST_CASE("bulk loads: what they may touch") {
        kInit + kExpect +
            "if (thread_index() == 0) tma_load(dynamic_shared(), p.map, {{-8, 0, 0, 0, 0}}, bar);\n" + kWait,
        {"TMA copy of a box that starts at element -3 of its rows, no multiple of 16 bytes"}},
+      {"a box that has no element, of a map that begins before the tensor",
+       kInit + kExpect +
+           "if (thread_index() == 0) tma_load(dynamic_shared(), p.early_map, {{0, 128, 0, 0, 0}}, bar);\n" +
+           kWait,
+       kInit + kExpect +
+           "if (thread_index() == 0) tma_load(dynamic_shared(), p.early_map, {{0, 127, 0, 0, 0}}, bar);\n" +
+           kWait,
+       {"TMA load of a box that has no element: it touches the beginning of its tensor map"}},
       {"a destination off its swizzle's pattern",
        kInit + "if (thread_index() == 0) tma_load(dynamic_shared() + 128, p.map, {{0, 0, 0, 0, 0}}, bar);",
        kInit + kExpect +
