@@ -92,7 +92,7 @@ FA2_DEVICE void backward_keys(const BackwardParams& params) {
                        dropout.of_head(at.batch * attention.heads_q + at.head), ring, k, v, tile_row,
                        warp_row);
   }
-  await_own_tiles<Config>();
+  await_own_tiles();
   const int rows = shape.seqlen_k - tile_row;
   if constexpr (Config::computes_dk)
     store_gradient<Config>(

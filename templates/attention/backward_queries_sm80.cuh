@@ -84,7 +84,7 @@ FA2_DEVICE void backward_queries(const BackwardParams& params) {
     gemm_nn<Element>(dq, gradients, ring.first_tile());  // dQ += dS K
     ring.pop(n);
   }
-  await_own_tiles<Config>();
+  await_own_tiles();
   store_gradient<Config>(
       q, warp_row, dq, attention.scale,
       head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head, first_row),

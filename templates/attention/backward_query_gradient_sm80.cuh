@@ -88,7 +88,7 @@ struct QueryGradientSm80 {
   /// Of the block that was visited last. The ring is free for the next head then.
   template <class Ring>
   FA2_DEVICE void add_last(int head, const Ring& ring) const {
-    Ring::block_sync();
+    ptx::bar_sync();
     if (!ring.blocks.is_empty()) add(head, ring.blocks.begin);
   }
 };

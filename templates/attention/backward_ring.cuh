@@ -46,17 +46,14 @@ struct BackwardRing {
   /// Returns when block `n` is there for every thread.
   FA2_DEVICE void await(int n) {
     ptx::cp_async_wait_group<ahead - 1>();
-    block_sync();
+    ptx::bar_sync();
     if constexpr (!one_slot) fetch(n - ahead, current == 0 ? Config::stages - 1 : current - 1);
   }
-
-  /// With a count: warps that split the gradients come to it at different places of the program.
-  FA2_DEVICE static void block_sync() { ptx::bar_sync(0, threads); }
 
   /// Done with block `n`.
   FA2_DEVICE void pop(int n) {
     if constexpr (one_slot) {
-      block_sync();
+      ptx::bar_sync();
       fetch(n - 1, 0);
     } else {
       current = current + 1 == Config::stages ? 0 : current + 1;

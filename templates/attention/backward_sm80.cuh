@@ -105,7 +105,7 @@ struct KeyTileSm80 {
       ring.start();
       f(score_mod_of<Config>(attention, shape(), of_head), ring, of_head.head);
     }
-    await_own_tiles<Config>();
+    await_own_tiles();
   }
 
   template <class Gradient>

@@ -14,11 +14,9 @@ FA2_DEVICE void load_own_tile(Tile tile, GlobalRows<kCols> rows, Rows exist) {
 }
 
 /// Before they are written: where no block was visited, nobody has waited for their loads.
-template <class Config>
 FA2_DEVICE void await_own_tiles() {
   ptx::cp_async_wait_group<0>();
-  ptx::bar_sync(
-      0, Config::warps * 32);  // with a count: warps that split the gradients come to it at different places
+  ptx::bar_sync();
 }
 
 /// A warp's rows, scaled and rounded, through those of its tile: nobody else reads them.
