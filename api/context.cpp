@@ -21,6 +21,11 @@
 namespace fa2 {
 namespace {
 
+/// Under which Impl::loaded keeps it.
+std::string name_of(const KernelSpec& spec, const Device& gpu) {
+  return fmt::format("{} {} on {}", to_string(spec.traits), to_string(spec.config), gpu.ordinal);
+}
+
 std::vector<DiskCache> read_only_caches(const Settings& settings) {
   std::vector<DiskCache> caches;
   for (const auto& path : settings.read_only_caches) caches.emplace_back(path, DiskCache::Access::read_only);
@@ -170,11 +175,13 @@ std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice
   return cached_choices(choice, std::move(others), kernels.specs(target.arch.name), problem, target.arch);
 }
 
+bool Context::Impl::has_loaded(const KernelSpec& spec, const Device& gpu) {
+  return loaded.find(name_of(spec, gpu)).has_value();
+}
+
 LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gpu) {
-  const std::string name =
-      fmt::format("{} {} on {}", to_string(spec.traits), to_string(spec.config), gpu.ordinal);
   bool is_new = false;
-  LoadedKernel kernel = *loaded.get(name, [&] {
+  LoadedKernel kernel = *loaded.get(name_of(spec, gpu), [&] {
     is_new = true;
     return load(spec, gpu, kernels);
   });

@@ -110,6 +110,7 @@ struct Context::Impl {
 
   /// Loaded now, or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
+  bool has_loaded(const KernelSpec& spec, const Device& gpu);
 
   /// Measures the kernels of a pass on the GPU. None where there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);

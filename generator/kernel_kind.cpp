@@ -7,6 +7,7 @@
 #include <generator/rules/dropout_mask.h>
 #include <generator/rules/forward_sm80.h>
 #include <generator/rules/forward_sm90.h>
+#include <generator/rules/merge.h>
 
 #include <algorithm>
 #include <set>
@@ -17,7 +18,7 @@ namespace {
 constexpr const KernelKind* kKinds[] = {
     &kForwardSm80,         &kForwardSm90,  &kBackwardDelta,       &kBackwardQueries, &kBackwardKeys,
     &kBackwardDk,          &kBackwardDv,   &kBackwardSinks,       &kBackwardSm90,    &kBackwardConvert,
-    &kOrderedBackwardSm90, &kBackwardSm80, &kBackwardConvertSm80, &kDropoutMask};
+    &kOrderedBackwardSm90, &kBackwardSm80, &kBackwardConvertSm80, &kDropoutMask,     &kMerge};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>

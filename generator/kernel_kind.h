@@ -34,7 +34,14 @@ struct RenderedConstant {
 };
 
 /// The struct that an entry takes (templates/attention/params.cuh).
-enum class KernelParams : std::uint8_t { attention, attention_sm90, backward, backward_sm90, dropout_mask };
+enum class KernelParams : std::uint8_t {
+  attention,
+  attention_sm90,
+  backward,
+  backward_sm90,
+  dropout_mask,
+  merge
+};
 
 /// The values of KernelConfig::pass.
 enum class KernelPass : std::int32_t {
@@ -48,7 +55,8 @@ enum class KernelPass : std::int32_t {
   dq_dk_dv,
   dq_convert,
   ordered_dq_dk_dv,
-  dropout_mask
+  dropout_mask,
+  merge
 };
 
 inline constexpr KernelPass kBackwardPasses[] = {
@@ -74,8 +82,9 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::dq_convert, "dq_convert"},
     {KernelPass::ordered_dq_dk_dv, "ordered_dq_dk_dv"},
     {KernelPass::dropout_mask, "dropout_mask"},
+    {KernelPass::merge, "merge"},
 };
-static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 2, "every pass has its word");
+static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 3, "every pass has its word");
 
 constexpr KernelPass pass_of(const KernelConfig& config) {
   return static_cast<KernelPass>(config.pass);

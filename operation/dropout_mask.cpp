@@ -3,36 +3,13 @@
 #include <generator/kernel_kind.h>
 #include <operation/attention_params.h>
 #include <operation/dropout_mask.h>
+#include <operation/memory_ranges.h>
 #include <operation/violations.h>
 
-#include <cstddef>
 #include <templates/attention/params.cuh>
-#include <vector>
 
 namespace fa2 {
 namespace {
-
-/// All of both operands.
-class MaskMemory final : public LaunchMemory {
- public:
-  explicit MaskMemory(const std::array<Operand, 2>& operands) : operands_(operands) {}
-
-  std::vector<MemoryRange> ranges() const override {
-    std::vector<MemoryRange> ranges;
-    for (const Operand& operand : operands_) {
-      if (operand.is_absent()) continue;
-      ranges.push_back({.name = operand.name,
-                        .begin = static_cast<const std::byte*>(operand.data),
-                        .bytes = size_in_bytes(operand),
-                        .access = operand.access,
-                        .initialised = !operand.is_written()});
-    }
-    return ranges;
-  }
-
- private:
-  const std::array<Operand, 2>& operands_;
-};
 
 std::int64_t in_blocks_of_16(std::int64_t rows) {
   return (rows + 15) / 16;
@@ -87,7 +64,7 @@ void launch_dropout_mask(const Kernel& kernel, const AttentionProblem& problem, 
   const std::int64_t threads = spec.config.warps * 32;
   const LaunchShape shape{static_cast<std::uint32_t>((calls + threads - 1) / threads)};
   const auto operands = dropout_mask_operands(problem, dropout, mask);
-  const MaskMemory memory(operands);
+  const OperandMemory memory(operands);
   kernel.launch(shape, &params, sizeof params, stream, &memory);
 }
 

@@ -1,19 +1,10 @@
 // Fills the parameters in once, and launches.
-#include <operation/overlap.h>
+#include <operation/memory_ranges.h>
 #include <operation/step.h>
 #include <runtime/graph.h>
 
 namespace fa2 {
 namespace {
-
-MemoryRange memory_of(const Operand& operand, Access access) {
-  const ByteRange range = range_of(operand);
-  return {.name = operand.name,
-          .begin = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(range.begin)),
-          .bytes = static_cast<std::size_t>(range.end - range.begin),
-          .access = access,
-          .initialised = operand.access != Access::write};
-}
 
 /// The step's part of the caller's workspace; null if it needs none, or the context has it.
 std::byte* workspace_of(const Step& step, const AttentionArgs& args) {

@@ -122,10 +122,10 @@ void check_written_rows(Violations& found, const Operand& t) {
            overlap.least, t.name)});
 }
 
-using Ranges = std::array<ByteRange, kBackwardOperandCount>;
+using Ranges = std::span<ByteRange>;
 
 /// Every written operand against the inputs and against those that are written before it in the list.
-void check_overlaps(Violations& found, OperandList operands, const Ranges& ranges) {
+void check_overlaps(Violations& found, OperandList operands, Ranges ranges) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& written = operands.data()[i];
     if (!written.is_written() || ranges[i].begin == ranges[i].end) continue;
@@ -139,9 +139,8 @@ void check_overlaps(Violations& found, OperandList operands, const Ranges& range
   }
 }
 
-/// Each by itself, rows that are written, and all against each other.
-void check_operands(Violations& found, OperandList operands, RowAlignment alignment) {
-  Ranges ranges;
+/// Each by itself, rows that are written, and all against each other. `ranges`: one for each, to be filled in.
+void check_operands(Violations& found, OperandList operands, RowAlignment alignment, Ranges ranges) {
   for (std::size_t i = 0; i < operands.size(); ++i)
     ranges[i] = check_operand(found, operands.data()[i], alignment);
   for (const Operand& operand : operands) {
@@ -149,6 +148,12 @@ void check_operands(Violations& found, OperandList operands, RowAlignment alignm
       check_written_rows(found, operand);
   }
   check_overlaps(found, operands, ranges);
+}
+
+/// Of attention's.
+void check_operands(Violations& found, OperandList operands, RowAlignment alignment) {
+  std::array<ByteRange, kBackwardOperandCount> ranges;
+  check_operands(found, operands, alignment, ranges);
 }
 
 /// A gradient is given exactly if the plan computes it.
@@ -283,6 +288,13 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   check_wanted(found, operands[Role::dv], gradients.dv);
   check_sinks_gradient(found, problem, operands[Role::d_sinks], gradients.d_sinks);
   check_operands(found, operands, problem.row_alignment);
+  return found;
+}
+
+std::vector<Violation> violations_of_operands(OperandList operands) {
+  Violations found;
+  std::vector<ByteRange> ranges(operands.size());
+  check_operands(found, operands, RowAlignment::element, ranges);
   return found;
 }
 

@@ -37,6 +37,9 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Attent
 std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradients& gradients,
                                      const BackwardArgs& args, OperandList operands);
 
+/// What the same rules say of any kernel's operands, whose rows are aligned to one element.
+std::vector<Violation> violations_of_operands(OperandList operands);
+
 /// What no backward computes of a valid problem, or not these gradients.
 std::vector<Violation> violations_of_backward(const AttentionProblem& problem,
                                               const Gradients& gradients = {});

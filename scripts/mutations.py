@@ -4,6 +4,7 @@ from collections import namedtuple
 from mutations_backward_varlen90 import BACKWARD_VARLEN90
 from mutations_dropout import DROPOUT
 from mutations_five_products import FIVE_PRODUCTS
+from mutations_merge import MERGED_PARTS
 
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
@@ -391,4 +392,5 @@ MUTATIONS = [
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
 MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]
+MUTATIONS += [Mutation(*mutation, first="merge") for mutation in MERGED_PARTS]
 MUTATIONS += [Mutation(*mutation, first="backward varlen on wgmma") for mutation in BACKWARD_VARLEN90]

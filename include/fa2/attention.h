@@ -25,6 +25,8 @@ namespace fa2 {
 
 struct BackwardArgs;
 struct Gradients;
+struct MergeArgs;
+struct MergeProblem;
 class BackwardPlan;
 
 /// Where a kernel's binary came from.
@@ -247,6 +249,10 @@ class FA2_API Context {
   /// @throws as attention().
   void dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,
                     Stream stream = nullptr);
+
+  /// Attention over parts of the keys merged to that over all (fa2/merge.h), on the current device. Thread-safe. While `stream`
+  /// captures, of a dtype, head dim and alignment that were merged before. @throws as attention().
+  void merge(const MergeProblem& problem, const MergeArgs& args, Stream stream = nullptr);
 
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the
   /// kernel.

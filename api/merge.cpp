@@ -1,0 +1,37 @@
+// Context's merge().
+#include <api/boundary.h>
+#include <api/context.h>
+#include <fa2/merge.h>
+#include <operation/merge.h>
+#include <operation/validate.h>
+#include <runtime/device.h>
+#include <runtime/graph.h>
+
+#include <utility>
+#include <vector>
+
+namespace fa2 {
+
+void Context::merge(const MergeProblem& problem, const MergeArgs& args, Stream stream) try {
+  if (Violations found = violations_of(problem); !found.empty()) throw InvalidRequest(std::move(found));
+  if (is_empty(problem)) return;
+  const std::vector<Operand> operands = operands_of(problem, args);
+  const Device& gpu = device(current_device());
+  const ScopedContext current(gpu.ordinal);
+  require_usable(violations_of(args, operands), operands, gpu.ordinal);
+  const KernelSpec spec = merge_spec(problem, operands, gpu.arch);
+  if (!impl_->has_loaded(spec, gpu) && !gpu.arch.interpreted && is_capturing(stream))
+    throw Unavailable(
+        "the kernel of merge() is not loaded yet, and the stream is capturing: call merge() once before the "
+        "capture begins");
+  const LoadedKernel loaded = impl_->load_kernel(spec, gpu);
+  launch_merge(*loaded.kernel, problem, args, operands, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void merge(const MergeProblem& problem, const MergeArgs& args, Stream stream) {
+  Context::default_context().merge(problem, args, stream);
+}
+
+}  // namespace fa2

@@ -1,0 +1,104 @@
+// The rules of merge().
+#include <doctest/doctest.h>
+#include <fa2/errors.h>
+#include <operation/merge.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace fa2;
+
+namespace {
+
+std::string text_of(const Violations& found) {
+  std::string text;
+  for (const Violation& violation : found) text += (text.empty() ? "" : "; ") + to_string(violation);
+  return text;
+}
+
+std::string broken(const MergeProblem& problem) {
+  return text_of(violations_of(problem));
+}
+
+/// Two parts of 2 rows of 8 float32, and where they go.
+struct Tensors {
+  MergeProblem problem{.float32_parts = true, .float32_output = true, .head_dim = 8, .parts = 2, .seqlen = 2};
+  std::vector<float> parts = std::vector<float>(32), o = std::vector<float>(16), lse = std::vector<float>(8);
+  MergeArgs args;
+
+  Tensors() {
+    args.parts = parts.data(), args.part_stride = 16, args.parts_strides = {16, 16, 8};
+    args.lse_parts = lse.data(), args.lse_part_stride = 2, args.lse_parts_strides = {2, 2, 1};
+    args.o = o.data(), args.o_strides = {16, 16, 8};
+    args.lse = lse.data() + 4;
+  }
+  std::string broken() const { return text_of(violations_of(args, operands_of(problem, args))); }
+  RowAlignment alignment() const {
+    return merge_spec(problem, operands_of(problem, args), {}).traits.row_alignment;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("merge: sizes that it has") {
+  CHECK(broken({}) == "");
+  CHECK(broken({.head_dim = 12}) == "head_dim = 12, must be a multiple of 8 in 8..256");
+  CHECK(broken({.head_dim = 264}) == "head_dim = 264, must be a multiple of 8 in 8..256");
+  CHECK(broken({.parts = 0}) == "parts = 0, must be 1..65536");
+  CHECK(broken({.parts = 65537}) == "parts = 65537, must be 1..65536");
+  CHECK(broken({.batch = -1, .seqlen = -2}) ==
+        "batch = -1, must be 0..2147483647; seqlen = -2, must be 0..2147483647");
+  CHECK(broken({.batch = 65536, .heads = 32, .seqlen = 1024})
+            .starts_with("batch * heads * seqlen = 65536 * 32"));
+  CHECK(broken({.batch = 65536, .heads = 32, .seqlen = 1023}) == "");
+  CHECK(broken({.dtype = static_cast<DType>(9)}).starts_with("dtype = 9"));
+  CHECK(is_empty({.batch = 0}));
+  CHECK(is_empty({.heads = 0}));
+  CHECK(is_empty({.seqlen = 0}));
+  CHECK_FALSE(is_empty({}));
+}
+
+TEST_CASE("merge: pointers and strides that it takes") {
+  CHECK(Tensors().broken() == "");
+  Tensors none;
+  none.args = {};
+  const std::string text = none.broken();
+  for (const char* name : {"parts = null", "lse_parts = null", "o = null"})
+    CHECK(text.find(name) != std::string::npos);
+  CHECK(text.find("lse = null") == std::string::npos);
+  Tensors over;
+  over.args.o = over.parts.data() + 16;  // the second part
+  CHECK(over.broken().find("must not overlap parts") != std::string::npos);
+  over.args.part_stride = 0;
+  CHECK(over.broken() == "");
+  Tensors rows;
+  rows.args.o_strides.row = 4;
+  CHECK(rows.broken().find("o_strides.row = 4, must be at least 8") != std::string::npos);
+  Tensors lse;
+  lse.args.lse = lse.lse.data() + 3;
+  CHECK(lse.broken().find("must not overlap lse_parts") != std::string::npos);
+  Tensors what;
+  what.args.empty_row_lse = static_cast<EmptyRowLse>(7);
+  CHECK(what.broken().starts_with("empty_row_lse = 7"));
+}
+
+TEST_CASE("merge: rows of every part and of O decide how they are read") {
+  alignas(16) static float aligned[32];
+  Tensors it;
+  it.args.parts = aligned;
+  it.problem.parts = 1;
+  alignas(16) static float output[20];
+  it.args.o = output;
+  CHECK(it.alignment() == RowAlignment::bytes16);
+  it.args.o = output + 1;
+  CHECK(it.alignment() == RowAlignment::element);
+  it.args.o = output;
+  it.problem.parts = 2;
+  CHECK(it.alignment() == RowAlignment::bytes16);
+  it.args.part_stride = 15;
+  CHECK(it.alignment() == RowAlignment::element);
+  it.args.part_stride = 16;
+  it.args.parts_strides.row = -8;
+  CHECK(it.alignment() == RowAlignment::bytes16);
+}
