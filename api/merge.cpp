@@ -20,7 +20,7 @@ void Context::merge(const MergeProblem& problem, const MergeArgs& args, Stream s
   const ScopedContext current(gpu.ordinal);
   require_usable(violations_of(args, operands), operands, gpu.ordinal);
   const KernelSpec spec = merge_spec(problem, operands, gpu.arch);
-  if (!impl_->has_loaded(spec, gpu) && !gpu.arch.interpreted && is_capturing(stream))
+  if (!gpu.arch.interpreted && is_capturing(stream) && !impl_->has_loaded(spec, gpu))
     throw Unavailable(
         "the kernel of merge() is not loaded yet, and the stream is capturing: call merge() once before the "
         "capture begins");

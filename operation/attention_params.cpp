@@ -123,8 +123,12 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.sequences.cu_seqlens_k = args.cu_seqlens_k;
   params.sequences.seqused_q = args.seqused_q;
   params.sequences.seqused_k = args.seqused_k;
+  params.empty_row_lse = value_of(args.empty_row_lse);
+}
+
+float value_of(EmptyRowLse lse) {
   const float infinity = std::numeric_limits<float>::infinity();
-  params.empty_row_lse = args.empty_row_lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
+  return lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
 }
 
 int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {

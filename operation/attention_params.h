@@ -23,6 +23,9 @@ void add_call(AttentionParams& params, const AttentionProblem& problem, const At
 
 Strides ref(const TensorStrides& strides);
 
+/// The number that it means.
+float value_of(EmptyRowLse lse);
+
 /// How many query heads' tiles are interleaved; packed heads count as one. 1 without a mask: a head's keys
 /// and values are read by one head's tiles in a row. Under a causal mask tiles differ in length, and what
 /// counts is that the last ones to start are short: equal sections, whole query groups of them, of at most 64

@@ -6,6 +6,7 @@
 #include <operation/merge.h>
 #include <operation/validate.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -17,17 +18,11 @@ namespace {
 constexpr std::int64_t kMostParts = 1 << 16, kMostRows = std::numeric_limits<std::int32_t>::max();
 
 ElementType element_of(DType dtype, bool is_float32) {
-  return is_float32 ? ElementType::f32 : dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
+  return is_float32 ? ElementType::f32 : element_of(dtype);
 }
 
-Operand strided(const char* name, ElementType element, const void* data, const MergeProblem& p,
-                std::int64_t columns, const TensorStrides& strides) {
-  return {.name = name,
-          .element = element,
-          .strided = true,
-          .data = data,
-          .extents = {p.batch, p.heads, p.seqlen, columns},
-          .strides = {strides.batch, strides.head, strides.row}};
+KernelConfig merge_config() {
+  return default_config(80, static_cast<std::int32_t>(KernelPass::merge));
 }
 
 const void* advanced(const void* data, std::int64_t elements, ElementType element) {
@@ -53,8 +48,7 @@ MergeParams params_of(const MergeProblem& p, const MergeArgs& args) {
   params.seqlen = static_cast<int>(p.seqlen);
   params.float32_parts = p.float32_parts;
   params.float32_output = p.float32_output;
-  const float infinity = std::numeric_limits<float>::infinity();
-  params.empty_row_lse = args.empty_row_lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
+  params.empty_row_lse = value_of(args.empty_row_lse);
   return params;
 }
 
@@ -70,8 +64,7 @@ Violations violations_of(const MergeProblem& p) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
   check_enum(found, "dtype", p.dtype);
-  expect(p.head_dim >= 8 && p.head_dim <= 256 && p.head_dim % 8 == 0, "head_dim", p.head_dim,
-         "must be a multiple of 8 in 8..256");
+  expect(is_head_dim(p.head_dim), "head_dim", p.head_dim, kHeadDimRule);
   expect(p.parts >= 1 && p.parts <= kMostParts, "parts", p.parts, "must be 1..65536");
   const auto is_size = [](std::int64_t n) { return n >= 0 && n <= kMostRows; };
   expect(is_size(p.batch), "batch", p.batch, "must be 0..2147483647");
@@ -92,23 +85,20 @@ Violations violations_of(const MergeArgs& args, OperandList operands) {
 
 std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
   const ElementType element = element_of(p.dtype, p.float32_parts);
+  const std::array<std::int64_t, 4> rows{p.batch, p.heads, p.seqlen, p.head_dim},
+      statistics{p.batch, p.heads, p.seqlen, 1};
   std::vector<Operand> operands;
   for (std::int64_t part = 0; part < p.parts; ++part)
-    operands.push_back(strided("parts", element, advanced(args.parts, part * args.part_stride, element), p,
-                               p.head_dim, args.parts_strides));
-  operands.push_back(
-      strided("o", element_of(p.dtype, p.float32_output), args.o, p, p.head_dim, args.o_strides));
-  operands.back().access = Access::write;
+    operands.push_back(strided_operand("parts", Access::read,
+                                       advanced(args.parts, part * args.part_stride, element), element, rows,
+                                       args.parts_strides));
+  operands.push_back(strided_operand("o", Access::write, args.o, element_of(p.dtype, p.float32_output), rows,
+                                     args.o_strides));
   for (std::int64_t part = 0; part < p.parts; ++part)
-    operands.push_back(strided("lse_parts", ElementType::f32,
-                               advanced(args.lse_parts, part * args.lse_part_stride, ElementType::f32), p, 1,
-                               args.lse_parts_strides));
-  operands.push_back({.name = "lse",
-                      .element = ElementType::f32,
-                      .access = Access::write,
-                      .optional = true,
-                      .data = args.lse,
-                      .extents = {p.batch, p.heads, p.seqlen, 1}});
+    operands.push_back(strided_operand(
+        "lse_parts", Access::read, advanced(args.lse_parts, part * args.lse_part_stride, ElementType::f32),
+        ElementType::f32, statistics, args.lse_parts_strides));
+  operands.push_back(optional_operand("lse", Access::write, args.lse, ElementType::f32, statistics));
   return operands;
 }
 
@@ -120,14 +110,13 @@ KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& a
       static_cast<std::size_t>(p.parts) + 1;  // of parts and O; LSE has no rows to speak of
   PlanOptions options = options_kept_by(any, OperandList(operands.data(), rows));
   if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
-  return {traits_of({any.normalized(), options}),
-          default_config(80, static_cast<std::int32_t>(KernelPass::merge)), arch};
+  return {traits_of({any.normalized(), options}), merge_config(), arch};
 }
 
 void launch_merge(const Kernel& kernel, const MergeProblem& problem, const MergeArgs& args,
                   OperandList operands, Stream stream) {
   const MergeParams params = params_of(problem, args);
-  const std::int64_t block = default_config(80, static_cast<std::int32_t>(KernelPass::merge)).warps * 32;
+  const std::int64_t block = merge_config().warps * 32;
   const std::int64_t threads = params.rows * (problem.head_dim / 8);
   const LaunchShape shape{static_cast<std::uint32_t>((threads + block - 1) / block)};
   const OperandMemory memory(operands);

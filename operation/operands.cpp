@@ -8,28 +8,10 @@
 namespace fa2 {
 namespace {
 
-/// A (batch, head, row, column) tensor with strides of its own.
-Operand rows_of(std::string_view name, Access access, const void* data, ElementType element,
-                const std::array<std::int64_t, 4>& extents, const TensorStrides& strides) {
-  return {.name = name,
-          .element = element,
-          .access = access,
-          .strided = true,
-          .data = data,
-          .extents = extents,
-          .strides = {strides.batch, strides.head, strides.row}};
-}
-
-/// A contiguous tensor that may be left out.
-Operand optional(std::string_view name, Access access, const void* data, ElementType element,
-                 const std::array<std::int64_t, 4>& extents) {
-  return {
-      .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
-}
-
 /// Two numbers of 64 bits, which kernels read as four of 32.
 Operand dropout_state(const std::uint64_t* data, bool is_used) {
-  Operand operand = optional("dropout.state", Access::read, data, ElementType::i32, {is_used, 1, 1, 4});
+  Operand operand =
+      optional_operand("dropout.state", Access::read, data, ElementType::i32, {is_used, 1, 1, 4});
   operand.alignment = sizeof *data;
   return operand;
 }
@@ -37,7 +19,8 @@ Operand dropout_state(const std::uint64_t* data, bool is_used) {
 /// Where packed sequences begin and end; absent where they are batched.
 Operand borders(std::string_view name, const std::int32_t* data, const AttentionProblem& p,
                 std::int64_t total) {
-  Operand operand = optional(name, Access::read, data, ElementType::i32, {total > 0, 1, 1, p.batch + 1});
+  Operand operand =
+      optional_operand(name, Access::read, data, ElementType::i32, {total > 0, 1, 1, p.batch + 1});
   operand.optional = false;
   return operand;
 }
@@ -66,31 +49,51 @@ void add_variants(Operands& operands, const AttentionProblem& p, const Attention
 
 /// What launches work in, unless the context has it for them.
 Operand workspace_of(void* data, std::size_t bytes) {
-  Operand operand = optional("workspace", Access::read_write, data, ElementType::byte,
-                             {1, 1, 1, static_cast<std::int64_t>(bytes)});
+  Operand operand = optional_operand("workspace", Access::read_write, data, ElementType::byte,
+                                     {1, 1, 1, static_cast<std::int64_t>(bytes)});
   operand.alignment = kWorkspaceAlignment;
   return operand;
 }
 
 }  // namespace
 
+Operand strided_operand(std::string_view name, Access access, const void* data, ElementType element,
+                        const std::array<std::int64_t, 4>& extents, const TensorStrides& strides) {
+  return {.name = name,
+          .element = element,
+          .access = access,
+          .strided = true,
+          .data = data,
+          .extents = extents,
+          .strides = {strides.batch, strides.head, strides.row}};
+}
+
+Operand optional_operand(std::string_view name, Access access, const void* data, ElementType element,
+                         const std::array<std::int64_t, 4>& extents) {
+  return {
+      .name = name, .element = element, .access = access, .optional = true, .data = data, .extents = extents};
+}
+
 Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::size_t workspace_bytes) {
-  const ElementType element = p.dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
+  const ElementType element = element_of(p.dtype);
   const std::int64_t heads_kv = p.heads_kv == 0 ? p.heads_q : p.heads_kv;
   const std::int64_t dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
   const Entries q = q_entries(p), k = k_entries(p);
   const std::int64_t sequences = p.varlen ? p.batch : 0;
   Operands operands{{
-      rows_of("q", Access::read, args.q, element, {q.count, p.heads_q, q.rows, p.head_dim}, args.q_strides),
-      rows_of("k", Access::read, args.k, element, {k.count, heads_kv, k.rows, p.head_dim}, args.k_strides),
-      rows_of("v", Access::read, args.v, element, {k.count, heads_kv, k.rows, dim_v}, args.v_strides),
-      rows_of("o", Access::write, args.o, element, {q.count, p.heads_q, q.rows, dim_v}, args.o_strides),
-      optional("lse", Access::write, args.lse, ElementType::f32, {q.count, p.heads_q, q.rows, 1}),
+      strided_operand("q", Access::read, args.q, element, {q.count, p.heads_q, q.rows, p.head_dim},
+                      args.q_strides),
+      strided_operand("k", Access::read, args.k, element, {k.count, heads_kv, k.rows, p.head_dim},
+                      args.k_strides),
+      strided_operand("v", Access::read, args.v, element, {k.count, heads_kv, k.rows, dim_v}, args.v_strides),
+      strided_operand("o", Access::write, args.o, element, {q.count, p.heads_q, q.rows, dim_v},
+                      args.o_strides),
+      optional_operand("lse", Access::write, args.lse, ElementType::f32, {q.count, p.heads_q, q.rows, 1}),
       workspace_of(args.workspace, workspace_bytes),
       borders("cu_seqlens_q", args.cu_seqlens_q, p, p.total_q),
       borders("cu_seqlens_k", args.cu_seqlens_k, p, p.total_k),
-      optional("seqused_q", Access::read, args.seqused_q, ElementType::i32, {1, 1, 1, sequences}),
-      optional("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
+      optional_operand("seqused_q", Access::read, args.seqused_q, ElementType::i32, {1, 1, 1, sequences}),
+      optional_operand("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
       dropout_state(args.dropout.state, p.dropout),
   }};
   add_variants(operands, p, args);
@@ -109,10 +112,11 @@ BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardA
   const auto shaped_like = [&](Role like, std::string_view name, Access access, const void* data,
                                const TensorStrides& strides) {
     const Operand& of = forward[like];
-    return rows_of(name, access, data, of.element, of.extents, strides);
+    return strided_operand(name, access, data, of.element, of.extents, strides);
   };
   at(Role::d_o) = shaped_like(Role::o, "d_o", Access::read, args.d_o, args.d_o_strides);
-  at(Role::d_lse) = optional("d_lse", Access::read, args.d_lse, ElementType::f32, forward[Role::lse].extents);
+  at(Role::d_lse) =
+      optional_operand("d_lse", Access::read, args.d_lse, ElementType::f32, forward[Role::lse].extents);
   at(Role::dq) = shaped_like(Role::q, "dq", Access::write, args.dq, args.dq_strides);
   at(Role::dk) = shaped_like(Role::k, "dk", Access::write, args.dk, args.dk_strides);
   at(Role::dv) = shaped_like(Role::v, "dv", Access::write, args.dv, args.dv_strides);

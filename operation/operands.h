@@ -102,6 +102,19 @@ struct MadeOperands {
 using Operands = MadeOperands<kOperandCount>;
 using BackwardOperands = MadeOperands<kBackwardOperandCount>;
 
+/// Of tensors of this dtype.
+constexpr ElementType element_of(DType dtype) {
+  return dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
+}
+
+/// A (batch, head, row, column) tensor with strides of its own.
+Operand strided_operand(std::string_view name, Access access, const void* data, ElementType element,
+                        const std::array<std::int64_t, 4>& extents, const TensorStrides& strides);
+
+/// A contiguous tensor that may be left out.
+Operand optional_operand(std::string_view name, Access access, const void* data, ElementType element,
+                         const std::array<std::int64_t, 4>& extents);
+
 /// All that is said of an operand: validation, residency, overlaps, the interpreter, a search's buffers and
 /// tensor maps ask here. Nothing is allocated: every call makes the list. `problem` need not be normalized, or
 /// valid. `workspace_bytes`: of the plan.

@@ -27,9 +27,6 @@ void check_options(Violations& found, const std::string& prefix, const PlanOptio
       options);
 }
 
-bool is_head_dim(std::int32_t dim) {
-  return dim >= 8 && dim <= 256 && dim % 8 == 0;
-}
 bool is_seqlen(std::int64_t length) {
   return length >= 0 && length <= kLongestSequence;
 }
@@ -78,6 +75,10 @@ void check_grid(Violations& found, std::int64_t batch, const Side& side) {
 
 }  // namespace
 
+bool is_head_dim(std::int32_t dim) {
+  return dim >= 8 && dim <= 256 && dim % 8 == 0;
+}
+
 std::vector<Violation> violations_of_backward(const AttentionProblem& problem, const Gradients& gradients) {
   const AttentionProblem p = problem.normalized();
   Violations found;
@@ -94,7 +95,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enum(found, "dtype", p.dtype);
   check_enum(found, "mask", p.mask);
-  check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), "must be a multiple of 8 in 8..256");
+  check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), kHeadDimRule);
   const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
   check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),
                "must be a multiple of 8 in 8..256, or 0 for head_dim");

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <generator/enum_words.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace fa2 {
@@ -14,6 +15,10 @@ using Violations = std::vector<Violation>;
 
 /// Of dropout's numbers, but for where the state lies.
 void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout);
+
+/// Whether kernels have it, and the rule in words.
+bool is_head_dim(std::int32_t dim);
+inline constexpr const char* kHeadDimRule = "must be a multiple of 8 in 8..256";
 
 template <class Enum>
 void check_enum(Violations& found, const char* field, Enum value) {
