@@ -352,6 +352,7 @@ MUTATIONS = [
     backward(D_SINKS, "a head without a sink: -inf + inf", "sink == -ptx::infinity() ? 0.0f : -ptx", "-ptx"),
     backward(D_SINKS, "the last row counts for those that are missing", "row < end ? part : 0.0f", "part"),
     backward(D_SINKS, "a warp's turn is counted from the batch's first row", "    turn -= turns;\n", ""),
+    backward(D_SINKS, "one lane alone asks for its warp's number", "sums + static_cast<u32>(4 * ptx::warp_index());  // for which all lanes come\n  if (ptx::lane_index() == 0) ptx::st_shared_u32(of_warp,", "sums;\n  if (ptx::lane_index() == 0) ptx::st_shared_u32(of_warp + static_cast<u32>(4 * ptx::warp_index()),"),
     backward(D_SINKS, "no barrier before the sums of other warps are read", "  ptx::bar_sync();\n", ""),
     # The backward on wgmma: dS on its way from one warpgroup to the others.
     backward90(QUERY_GRADIENT90, "dS is not shown to wgmma", "  ptx::fence_proxy_async_shared();\n", ""),

@@ -16,10 +16,17 @@ FA2_DEVICE u32 block_index() {
 FA2_DEVICE int lane_index() {
   return thread_index() % 32;
 }
-FA2_DEVICE int warp_index() {
+/// On a GPU a shuffle: all lanes come.
+FA2_DEVICE void come_together(Site site) {
+  machine->warp_wide(
+      "shfl.sync.idx", [](Machine&, int, void* const*, Site) {}, nullptr, false, site);
+}
+FA2_DEVICE int warp_index(Site site = {}) {
+  come_together(site);
   return thread_index() / 32;
 }
-FA2_DEVICE int warpgroup_index() {
+FA2_DEVICE int warpgroup_index(Site site = {}) {
+  come_together(site);
   return thread_index() / 128;
 }
 FA2_DEVICE SharedAddress dynamic_shared() {

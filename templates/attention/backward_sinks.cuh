@@ -36,8 +36,8 @@ FA2_DEVICE float sum_of_block(float sum) {
   FA2_UNROLL
   for (int distance = 1; distance < 32; distance *= 2) sum += ptx::shfl_bfly(sum, distance);
   const SharedAddress sums = ptx::dynamic_shared();
-  if (ptx::lane_index() == 0)
-    ptx::st_shared_u32(sums + static_cast<u32>(4 * ptx::warp_index()), ptx::bits_of(sum));
+  const SharedAddress of_warp = sums + static_cast<u32>(4 * ptx::warp_index());  // for which all lanes come
+  if (ptx::lane_index() == 0) ptx::st_shared_u32(of_warp, ptx::bits_of(sum));
   ptx::bar_sync();
   float total = 0.0f;
   for (int warp = 0; warp < Config::warps; warp += 2) {

@@ -18,7 +18,8 @@ FA2_DEVICE int lane_index() {
   return static_cast<int>(threadIdx.x & 31u);
 }
 
-/// The warp's number in its block, the same value in every lane and known to the compiler to be so.
+/// The warp's number in its block, the same value in every lane and known to the compiler to be so: by a shuffle, for which
+/// all lanes of the warp come.
 FA2_DEVICE int warp_index() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
 }

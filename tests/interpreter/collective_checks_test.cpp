@@ -20,6 +20,8 @@ std::vector<std::string> half_waits_in(const std::string& instruction) {
 TEST_CASE("warp-wide instructions that not all lanes come to") {
   expect_caught({
       {"shuffle", "if (mended || t < 16)\n  shfl_bfly(1.0f, 1);", half_waits_in("shfl.sync.bfly")},
+      {"the warp's number, which is a shuffle", "if (mended || t < 16)\n  warp_index();",
+       half_waits_in("shfl.sync.idx")},
       {"vote", "if (mended || t < 16)\n  vote_any(true);", half_waits_in("vote.sync.any")},
       {"bar.warp.sync", "if (mended || t < 16)\n  bar_warp_sync();", half_waits_in("bar.warp.sync")},
       {"ldmatrix",
