@@ -206,6 +206,7 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Planned
   if (has_output(problem)) {
     plan->add(
         forward_step(problem, choice.config, kernel.kernel, gpu.sm_count, counters_for(choice.config, gpu)));
+    if (plan->steps.back().scratch.bytes > 0) plan->scratch = scratch_pool(gpu);
   }
   plan->explanation =
       explained(problem, target_of(gpu), std::move(kernel.report), choice, joined_notes(notes, kernel.notes));
@@ -213,10 +214,11 @@ AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const Planned
 }
 
 std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& config, const Device& gpu) {
-  if (!needs_counter(config)) return nullptr;
-  return counters.get(gpu.ordinal, [&] {
+  const std::uint32_t words = counter_words(config);
+  if (words == 0) return nullptr;
+  return (words == 1 ? counters : part_counters).get(gpu.ordinal, [&] {
     const ScopedContext current(gpu.ordinal);
-    return std::make_shared<LaunchCounters>();
+    return std::make_shared<LaunchCounters>(counter_sizes(words));
   });
 }
 

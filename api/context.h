@@ -185,7 +185,9 @@ struct Context::Impl {
   /// By spec and device. Never forgotten: there are few, and loading is dear.
   Memo<std::string, std::shared_ptr<const LoadedKernel>> loaded{std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<LaunchCounters>> counters{
-      std::numeric_limits<std::size_t>::max()};  ///< by device
+      std::numeric_limits<std::size_t>::max()};  ///< of tiles, by device
+  Memo<int, std::shared_ptr<LaunchCounters>> part_counters{
+      std::numeric_limits<std::size_t>::max()};  ///< of tiles' parts, by device
   Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{
       std::numeric_limits<std::size_t>::max()};  ///< by device
 

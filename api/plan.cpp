@@ -6,6 +6,9 @@
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 
+#include <cstddef>
+#include <optional>
+
 namespace fa2 {
 void AttentionPlan::Impl::run(const AttentionArgs& args, const Operands& operands, Stream stream) const {
   if (steps.empty()) return require_valid(problem, args);
@@ -13,8 +16,15 @@ void AttentionPlan::Impl::run(const AttentionArgs& args, const Operands& operand
   require_usable(violations_of(problem, args, operands), operands, device);
   if (checks_tables) require_sound_tables(problem, args, device, stream);
   WrittenBytes written;
-  const Call call{.problem = problem, .args = args, .operands = operands, .written = &written};
-  for (const Step& step : steps) launch(step, call, stream);
+  Call call{.problem = problem, .args = args, .operands = operands, .written = &written};
+  for (const Step& step : steps) {
+    std::optional<StreamMemory> lent;
+    if (step.scratch.bytes > 0 && args.workspace == nullptr) {
+      lent = scratch->take(step.scratch.bytes, stream);
+      call.lent = static_cast<std::byte*>(lent->data());
+    }
+    launch(step, call, stream);
+  }
 }
 
 void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {

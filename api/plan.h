@@ -4,7 +4,9 @@
 #include <fa2/attention.h>
 #include <generator/kernel_spec.h>
 #include <operation/step.h>
+#include <runtime/stream_memory.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,17 +15,20 @@ namespace fa2 {
 struct AttentionPlan::Impl {
   PlannedProblem problem;  ///< normalized
   int device = 0;
-  std::vector<Step> steps;     ///< in the order of their launches; none: the output has no element
-  WorkspaceLayout workspace;   ///< of the steps' parts
+  std::vector<Step> steps;    ///< in the order of their launches; none: the output has no element
+  WorkspaceLayout workspace;  ///< of the steps' parts
+  std::shared_ptr<const ScratchPool>
+      scratch;                 ///< of the device, for calls without a workspace; null if no step needs any
   bool checks_tables = false;  ///< of sequences, before it launches; which waits for the stream
   Explanation explanation;
 
   /// What AttentionPlan::run() does. `operands`: of the plan's problem and `args`.
   void run(const AttentionArgs& args, const Operands& operands, Stream stream) const;
 
-  /// The next step, and its part of the workspace.
+  /// The only step, and its parts of the workspace.
   void add(Step step) {
     workspace.add(step.workspace);
+    workspace.add(step.scratch);
     steps.push_back(std::move(step));
   }
 };

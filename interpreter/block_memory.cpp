@@ -139,7 +139,7 @@ unsigned Block::atomic_inc(unsigned* address, unsigned limit, Site site) {
   require_atomic(address, 4, site);
   const std::atomic_ref counter(*address);
   unsigned old = counter.load(std::memory_order_relaxed);
-  while (!counter.compare_exchange_weak(old, old >= limit ? 0 : old + 1, std::memory_order_relaxed)) continue;
+  while (!counter.compare_exchange_weak(old, old >= limit ? 0 : old + 1, std::memory_order_acq_rel)) continue;
   return old;
 }
 

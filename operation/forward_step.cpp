@@ -1,5 +1,6 @@
 // The arithmetic of a forward's launch.
 #include <generator/kernel_kind.h>
+#include <generator/rules/rules.h>
 #include <operation/attention_params.h>
 #include <operation/forward_step.h>
 #include <operation/tensor_maps.h>
@@ -17,18 +18,35 @@ bool is_persistent(const KernelConfig& config) {
   return config.schedule != kOneTileEach;
 }
 
+/// Of a launch that splits keys: a warpgroup of each of its blocks counts the parts of one tile.
+constexpr std::uint32_t kPartCounters = 1024;
+
+bool splits_keys(const KernelConfig& config) {
+  return config.schedule == kSplitKeys;
+}
+
 LaunchShape shape_of(std::int64_t tiles, const KernelConfig& config, int sm_count) {
+  const std::int64_t resident = std::int64_t{sm_count} * config.ctas_per_sm;
   std::int64_t blocks = tiles;
-  if (is_persistent(config))
-    blocks = std::min<std::int64_t>(blocks, std::int64_t{sm_count} * config.ctas_per_sm);
+  if (is_persistent(config)) blocks = std::min(blocks, resident);
+  if (splits_keys(config)) blocks = std::min<std::int64_t>(resident, kPartCounters / (config.warps / 4));
   return {static_cast<std::uint32_t>(blocks)};
+}
+
+/// Where blocks leave the parts of tiles, two each (templates/attention/split_keys.cuh).
+WorkspacePart scratch_for_parts(const AttentionProblem& problem, const AttentionParamsSm90& params) {
+  const std::size_t floats_of_row = static_cast<std::size_t>(padded_dim(problem.head_dim_v)) + 4;
+  return {.bytes = 2 * sizeof(float) * params.block_count * static_cast<std::size_t>(params.part_rows) *
+                   floats_of_row,
+          .is_scratch = true,
+          .param = offsetof(AttentionParamsSm90, parts)};
 }
 
 void fill_sm80(const Step& step, const Call& call, ParamsBuffer& buffer) {
   add_call(buffer.emplace(step.constants.as<AttentionParams>()), call.problem, call.args);
 }
 
-/// All but next_tile, which each launch has for itself.
+/// All but what the workspace has.
 void fill_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
   AttentionParamsSm90& params = buffer.emplace(step.constants.as<AttentionParamsSm90>());
   add_call(params.attention, call.problem, call.args);
@@ -48,8 +66,14 @@ std::vector<OperandUse> every_operand(const AttentionProblem& problem) {
 
 }  // namespace
 
-bool needs_counter(const KernelConfig& config) {
-  return config.schedule == kDynamicPersistent;
+std::uint32_t counter_words(const KernelConfig& config) {
+  if (splits_keys(config)) return kPartCounters;
+  return config.schedule == kDynamicPersistent ? 1 : 0;
+}
+
+CounterSizes counter_sizes(std::uint32_t words) {
+  if (words == 1) return {};
+  return {.in_turn = 1 << 10, .for_graphs = 1 << 12, .words = words};
 }
 
 Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
@@ -69,11 +93,15 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   AttentionParamsSm90 params{};
   params.attention = constants;
   params.block_count = step.shape.grid;
+  if (splits_keys(config)) {
+    params.part_rows = std::min(config.tile_m, params.attention.q_rows);
+    step.scratch = scratch_for_parts(problem, params);
+  }
   step.constants.emplace(params);
   step.fill = fill_sm90;
-  if (needs_counter(config)) {
-    step.workspace.bytes = sizeof *params.next_tile;
-    step.workspace.param = offsetof(AttentionParamsSm90, next_tile);
+  if (const std::uint32_t words = counter_words(config); words > 0) {
+    step.workspace.bytes = words * sizeof *params.counters;
+    step.workspace.param = offsetof(AttentionParamsSm90, counters);
     step.counters = std::move(counters);
   }
   return step;

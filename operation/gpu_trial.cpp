@@ -55,13 +55,18 @@ void GpuTrial::make_steps(Candidate& candidate) {
   const PlannedProblem& p = tensors_.problem();
   const KernelConfig& config = candidate.config;
   if (!delta_) {
-    candidate.step = forward_step(p, config, load(config), device_.sm_count, counters_);
+    candidate.step = forward_step(p, config, load(config), device_.sm_count, nullptr);
+    WorkspaceLayout layout;
+    layout.add(candidate.step.workspace);
+    layout.add(candidate.step.scratch);
+    candidate.workspace_bytes = layout.bytes;
     return;
   }
   const bool sums = sums_dq(pass_of(config));
   const BackwardScratch scratch = sums ? scratch_for(p, config) : scratch_for(p);
   candidate.step = backward_step(p, config, load(config), scratch);
   candidate.before = backward_step(p, delta_config_, delta_, scratch);
+  candidate.workspace_bytes = candidate.before->workspace.bytes;
   if (!sums) return;
   const KernelConfig conversion = conversion_of(config).config;
   candidate.after = backward_step(p, conversion, load(conversion), scratch);
@@ -79,8 +84,8 @@ void GpuTrial::prepare(std::size_t index) {
 
 double GpuTrial::measure_us(std::size_t index) {
   Candidate& candidate = candidates_[index];
-  if (candidate.before && candidate.before->workspace.bytes > tensors_.scratch_bytes())
-    tensors_.make_scratch(candidate.before->workspace.bytes, stream_);
+  if (candidate.workspace_bytes > tensors_.scratch_bytes())
+    tensors_.make_scratch(candidate.workspace_bytes, stream_);
   if (candidate.burst == 0) {
     check_outputs(candidate);
     candidate.burst = burst_for(time_us(candidate, 1));

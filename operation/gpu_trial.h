@@ -8,7 +8,6 @@
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
-#include <runtime/launch_counters.h>
 
 #include <cstdint>
 #include <memory>
@@ -39,7 +38,8 @@ class GpuTrial final : public Trial {
     Step step = {};
     std::optional<Step> before = {};  ///< of a backward: delta, where this kernel looks for it
     std::optional<Step> after = {};   ///< makes an output of what it leaves in its scratch
-    int burst = 0;                    ///< launches of one sample; 0: not checked yet
+    std::size_t workspace_bytes = 0;
+    int burst = 0;  ///< launches of one sample; 0: not checked yet
   };
 
   std::shared_ptr<const Kernel> load(const KernelConfig& config);
@@ -54,7 +54,6 @@ class GpuTrial final : public Trial {
   const Device& device_;
   KernelCache& kernels_;
   TrialTensors tensors_;
-  std::shared_ptr<LaunchCounters> counters_ = std::make_shared<LaunchCounters>();
   OwnedStream stream_;
   StreamTimer timer_;
   std::vector<Candidate> candidates_;

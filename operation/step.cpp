@@ -6,10 +6,24 @@
 namespace fa2 {
 namespace {
 
-/// The step's part of the caller's workspace; null if it needs none, or the context has it.
-std::byte* workspace_of(const Step& step, const AttentionArgs& args) {
-  if (step.workspace.bytes == 0 || args.workspace == nullptr) return nullptr;
-  return static_cast<std::byte*>(args.workspace) + step.workspace.begin;
+/// A part of the caller's workspace; null if it has no bytes, or the context has them.
+std::byte* place_of(const WorkspacePart& part, const AttentionArgs& args) {
+  if (part.bytes == 0 || args.workspace == nullptr) return nullptr;
+  return static_cast<std::byte*>(args.workspace) + part.begin;
+}
+
+/// Of the caller's workspace, or of what was lent.
+std::byte* scratch_of(const Step& step, const Call& call) {
+  if (step.scratch.bytes == 0 || call.args.workspace != nullptr) return place_of(step.scratch, call.args);
+  return call.lent;
+}
+
+MemoryRange range_of(const WorkspacePart& part, const std::byte* begin) {
+  return {.name = "workspace",
+          .begin = begin,
+          .bytes = part.bytes,
+          .access = part.access,
+          .initialised = !part.is_scratch};
 }
 
 /// What a step may touch in a call.
@@ -23,12 +37,10 @@ class StepMemory final : public LaunchMemory {
       const Operand& operand = call_.operands[use.role];
       if (!operand.is_absent()) ranges.push_back(memory_of(operand, use.access));
     }
-    if (const std::byte* const workspace = workspace_of(step_, call_.args)) {
-      ranges.push_back({.name = "workspace",
-                        .begin = workspace,
-                        .bytes = step_.workspace.bytes,
-                        .access = step_.workspace.access,
-                        .initialised = !step_.workspace.is_scratch});
+    if (const std::byte* const scratch = scratch_of(step_, call_))
+      ranges.push_back(range_of(step_.scratch, scratch));
+    if (const std::byte* const workspace = place_of(step_.workspace, call_.args)) {
+      ranges.push_back(range_of(step_.workspace, workspace));
     } else if (step_.counters) {
       ranges.push_back(step_.counters->memory());
     }
@@ -47,8 +59,9 @@ void launch(const Step& step, const Call& call, Stream stream, int times) {
   ParamsBuffer params;
   step.fill(step, call, params);
   const StepMemory memory(step, call);
-  std::byte* const workspace = workspace_of(step, call.args);
+  std::byte* const workspace = place_of(step.workspace, call.args);
   if (workspace != nullptr) params.put(step.workspace.param, workspace);
+  if (std::byte* const scratch = scratch_of(step, call)) params.put(step.scratch.param, scratch);
   const bool borrows = workspace == nullptr && step.counters != nullptr;
   const Graph graph = borrows ? capturing_graph(stream) : nullptr;
   for (int i = 0; i < times; ++i) {

@@ -25,6 +25,7 @@ struct Call {
   OperandList operands;                    ///< of both
   WrittenBytes* written = nullptr;         ///< by the steps of this run so far; null for a step of its own
   const BackwardArgs* backward = nullptr;  ///< whose forward `args` are, where the plan is a backward's
+  std::byte* lent = nullptr;               ///< what serves as scratch where `args` have no workspace
 };
 
 /// The one parameter struct of a launch, whichever kernel's it is.
@@ -74,8 +75,9 @@ struct Step {
   /// Makes of `constants` the parameters of a call, in the current context.
   void (*fill)(const Step& step, const Call& call, ParamsBuffer& params) = nullptr;
   WorkspacePart workspace;
-  /// Where a call has no workspace, they give each launch a word, which is its part. Null if it needs none.
+  /// Where a call has no workspace, they give each launch its part. Null if it needs none.
   std::shared_ptr<LaunchCounters> counters;
+  WorkspacePart scratch;  ///< beside its part, where that has to be zeros
 };
 
 /// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter and where

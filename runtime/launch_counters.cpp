@@ -7,23 +7,18 @@
 #include <optional>
 
 namespace fa2 {
-namespace {
 
-constexpr std::uint32_t kInTurn = 1 << 14;
-
-}  // namespace
-
-LaunchCounters::LaunchCounters(std::uint32_t for_graphs)
-    : for_graphs_(for_graphs),
-      words_((std::size_t{kInTurn} + for_graphs) * sizeof(std::uint32_t)),
-      free_(std::make_shared<FreeList>(for_graphs)) {
+LaunchCounters::LaunchCounters(const CounterSizes& sizes)
+    : sizes_(sizes),
+      words_((std::size_t{sizes.in_turn} + sizes.for_graphs) * sizes.words * sizeof(std::uint32_t)),
+      free_(std::make_shared<FreeList>(sizes.for_graphs)) {
   const OwnedStream stream;  // not the default one, which streams need not wait for
   words_.fill(0, stream.get());
   stream.synchronize();
 }
 
 std::uint32_t* LaunchCounters::take(Graph graph) {
-  if (graph == nullptr) return words() + next_.fetch_add(1, std::memory_order_relaxed) % kInTurn;
+  if (graph == nullptr) return words(next_.fetch_add(1, std::memory_order_relaxed) % sizes_.in_turn);
   const std::shared_ptr<std::uint32_t> word = lend();
   keep_with(graph, word);
   return word.get();
@@ -38,9 +33,9 @@ std::shared_ptr<std::uint32_t> LaunchCounters::lend() {
     throw Unavailable(fmt::format(
         "graphs hold {} launches of this context, as many as it has counters for: destroy graphs, or give "
         "launches an AttentionArgs::workspace",
-        for_graphs_));
+        sizes_.for_graphs));
   }
-  return {words() + kInTurn + *number,
+  return {words(sizes_.in_turn + *number),
           [free = free_, number = *number](std::uint32_t*) { free->give_back(number); }};
 }
 

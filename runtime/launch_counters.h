@@ -7,25 +7,30 @@
 #include <runtime/kernel.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
 namespace fa2 {
 
+/// How many, and how large.
+struct CounterSizes {
+  std::uint32_t in_turn = 1 << 14;     ///< launches that take turns: far more than are ever in flight
+  std::uint32_t for_graphs = 1 << 18;  ///< launches that graphs may hold at once
+  std::uint32_t words = 1;             ///< of a launch
+};
+
 /// For one device. Thread-safe.
 class LaunchCounters {
  public:
-  static constexpr std::uint32_t kForGraphs = 1 << 18;
+  /// In the current context.
+  explicit LaunchCounters(const CounterSizes& sizes = {});
 
-  /// In the current context. `for_graphs`: how many launches graphs may hold at once.
-  explicit LaunchCounters(std::uint32_t for_graphs = kForGraphs);
-
-  /// For one launch, which counts in it and leaves 0. Launches take turns at some ten thousand words, far more
-  /// than are ever in flight; one that `graph` captures (null: none does) has a word of its own until the graph
-  /// and all that was made of it are gone. @throws Unavailable, CudaError.
+  /// The words of one launch, which counts in them and leaves 0. Launches take turns; one that `graph` captures (null: none
+  /// does) has words of its own until the graph and all that was made of it are gone. @throws Unavailable, CudaError.
   std::uint32_t* take(Graph graph);
 
-  /// A word of those for graphs, until the last copy is gone: that may be after this object, on any thread.
+  /// Words of those for graphs, until the last copy is gone: that may be after this object, on any thread.
   /// @throws Unavailable if all of them are lent.
   std::shared_ptr<std::uint32_t> lend();
 
@@ -33,9 +38,12 @@ class LaunchCounters {
   MemoryRange memory() const;
 
  private:
-  std::uint32_t* words() const { return static_cast<std::uint32_t*>(words_.data()); }
+  /// Of one launch.
+  std::uint32_t* words(std::uint32_t number) const {
+    return static_cast<std::uint32_t*>(words_.data()) + std::size_t{number} * sizes_.words;
+  }
 
-  const std::uint32_t for_graphs_;
+  const CounterSizes sizes_;
   DeviceBuffer words_;
   std::atomic<std::uint32_t> next_{0};
   std::shared_ptr<FreeList> free_;  ///< of the words for graphs; shared with who holds one

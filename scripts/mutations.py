@@ -251,7 +251,7 @@ MUTATIONS = [
            "    ptx::setmaxnreg_dec<Config::producer_registers>();\n    if (ptx::warp_index() == 0) ",
            "    if (ptx::warp_index() != 0) return;\n    ptx::setmaxnreg_dec<Config::producer_registers>();\n    "),
     # Main loop 90: which tile, which row, which head.
-    hopper(SCHEDULE, "the counter of tiles does not return to 0", "params.next_tile, tiles.count() - 1)", "params.next_tile, tiles.count())"),
+    hopper(SCHEDULE, "the counter of tiles does not return to 0", "params.counters, tiles.count() - 1)", "params.counters, tiles.count())"),
     hopper(SCHEDULE, "number of the next tile read without a wait", "    ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));\n", ""),
     hopper(SEQUENCE, "packed heads: mask by the row, not by its query", "static_cast<int>(static_cast<u32>(row) / Config::packed_heads)", "row"),
     hopper(EPILOGUE, "packed heads: LSE as if rows were grouped by heads",

@@ -24,7 +24,9 @@ int wider_dim(const AttentionTraits& traits) {
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int row = wider_dim(traits) * 2;
   const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 40 : 0);
-  return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers;
+  const int parts = c.schedule == kSplitKeys ? 48 : 0;
+  return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers +
+         parts;
 }
 
 /// Scores, the probabilities of the block before if they are still in use, and the output.
@@ -126,7 +128,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
                                  {"stages", 2, kMostStages},
                                  {"ctas_per_sm", 1, kMostBlocks},
                                  {"q_buffers", 1, 2},
-                                 {"schedule", 0, kDynamicPersistent},
+                                 {"schedule", 0, kSplitKeys},
                                  {"overlap", 0, 1},
                                  {"pingpong", 0, 1},
                                  {"speculative_max", 0, 1},

@@ -31,7 +31,7 @@ struct KernelConfig {
   // For main loop 90, else as here.
   std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use
   /// Of tiles over blocks. 0: a block for each. Blocks stay and take, 1 (static persistent): every n-th tile,
-  /// 2 (dynamic persistent): the next that is free.
+  /// 2 (dynamic persistent): the next that is free, 3 (split keys): equal shares of all tiles' keys, whose results are merged.
   std::int32_t schedule = 0;
   std::int32_t overlap = 0;          ///< 1: the next block's scores are computed beside this one's softmax
   std::int32_t pingpong = 0;         ///< 1: warpgroups take turns, one's softmax beside another's products

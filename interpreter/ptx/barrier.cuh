@@ -60,6 +60,10 @@ FA2_DEVICE int shfl_idx(int value, int lane, Site site = {}) {
   return shuffle("shfl.sync.idx", value, lane, site);
 }
 
+FA2_DEVICE float shfl_idx(float value, int lane, Site site = {}) {
+  return shuffle("shfl.sync.idx", value, lane, site);
+}
+
 FA2_DEVICE u32 renewed(u32 value) {
   return value;
 }

@@ -3,6 +3,7 @@
 
 #include "attention/epilogue.cuh"
 #include "attention/mainloop_sm90.cuh"
+#include "attention/split_keys.cuh"
 #include "attention/tile_schedule_sm90.cuh"
 
 namespace fa2 {
@@ -34,10 +35,17 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
         dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
     MainloopSm90<Config> mainloop{mask, score_mod, dropout, order, ring, store, queries, warp_row};
     mainloop.softmax.start(score_mod.scale_log2());
-    mainloop.run(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m),
-                 key_blocks(mask, group_row, 64));
-    mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row});
+    mainloop.run(of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part),
+                 of_part<Config>(key_blocks(mask, group_row, 64), tile.part));
+    const TilePart<Config> part{params, tile, warpgroup};
+    mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});
     dropout.rescale(mainloop.output);
+    if (part.is_of_several()) {
+      part.store(mainloop.output, mainloop.softmax);
+      store.skip();
+      if (part.is_last_to_end(shared)) part.merge();
+      continue;
+    }
     store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);
     store.start(mainloop.output, mask.shape, at, group_row);
   }

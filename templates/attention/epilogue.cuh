@@ -37,24 +37,30 @@ FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape&
       tile, warp_row, shape.rows - first_row);
 }
 
+/// The log-sum-exp of one row of a sequence, where there are any.
+template <class Config>
+FA2_DEVICE float* lse_of_row(const AttentionParams& params, const SequenceShape& shape,
+                             const TileCoordinates& at, int row) {
+  const i64 first_head = (static_cast<i64>(shape.q_entry) * params.heads_q + at.head) * Config::packed_heads;
+  const int entry_rows = Config::varlen ? params.sequences.total_q : params.seqlen_q;
+  return params.lse + (first_head + RowMap<Config>::head(row)) * entry_rows + shape.q_begin +
+         RowMap<Config>::query(row);
+}
+
 /// `first_row`: of this warp, in the sequence.
 template <class Config, int kM, class Element>
 FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& shape,
                           const TileCoordinates& at, int first_row,
                           const OnlineSoftmax<kM, Element>& softmax) {
   if (params.lse == nullptr || fragment_col() != 0) return;
-  using Rows = RowMap<Config>;
-  const i64 first_head = (static_cast<i64>(shape.q_entry) * params.heads_q + at.head) * Config::packed_heads;
-  const int entry_rows = Config::varlen ? params.sequences.total_q : params.seqlen_q;
   FA2_UNROLL
   for (int m = 0; m < kM; ++m) {
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
       if (row >= shape.rows) continue;
-      float* const lse =
-          params.lse + (first_head + Rows::head(row)) * entry_rows + shape.q_begin + Rows::query(row);
-      ptx::st_global_f32(lse, softmax.log_sum_exp(m, half, params.empty_row_lse));
+      ptx::st_global_f32(lse_of_row<Config>(params, shape, at, row),
+                         softmax.log_sum_exp(m, half, params.empty_row_lse));
     }
   }
 }

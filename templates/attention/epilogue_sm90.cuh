@@ -60,6 +60,11 @@ struct OutputStore {
     if constexpr (Config::q_buffers == 1) release(buffer);
   }
 
+  /// A tile whose output leaves otherwise, once every warp of the warpgroup has read its queries.
+  FA2_DEVICE void skip() {
+    if constexpr (Config::q_buffers == 1) release(turn.place(Config::q_buffers));
+  }
+
   /// Of the tile before this one, once this one's first product is under way: until then nobody needs its
   /// memory.
   FA2_DEVICE void finish_before() {

@@ -23,6 +23,13 @@ struct KeyBlocks {
   int key_end;
 
   FA2_DEVICE bool is_empty() const { return end <= begin; }
+  /// Those of them in [first, last).
+  FA2_DEVICE KeyBlocks within(int first, int last) const {
+    KeyBlocks blocks = *this;
+    if (blocks.begin < first) blocks.begin = first;
+    if (blocks.end > last) blocks.end = last;
+    return blocks;
+  }
   /// Whether block `n` lies before the first.
   FA2_DEVICE bool is_below(int n) const { return has_begin && n < begin; }
   FA2_DEVICE bool hides_last_keys(int n) const { return has_end && n >= whole_end; }
@@ -41,6 +48,20 @@ struct KeyBlocks {
     if (hides_first_keys(n)) mask.hide_first(scores, first_row, n * Config::tile_n);
   }
 };
+
+/// Blocks [begin, end).
+struct BlockRange {
+  int begin;
+  int end;
+};
+
+/// Those of key_blocks(), of rows that may be others in each lane.
+template <class Config, template <class> class Visible>
+FA2_DEVICE BlockRange seen_blocks(const Visible<Config>& mask, int first_row, int rows) {
+  const int next_row = first_row + rows < mask.rows() ? first_row + rows : mask.rows();
+  const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
+  return {mask.visible_begin(first_row) / Config::tile_n, (key_end + Config::tile_n - 1) / Config::tile_n};
+}
 
 template <class Config, template <class> class Visible>
 FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks(const Visible<Config>& mask, int first_row,

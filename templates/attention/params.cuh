@@ -87,7 +87,9 @@ struct AttentionParamsSm90 {
   TensorMap o;
   AttentionParams attention;
   unsigned block_count;  ///< of the grid
-  unsigned* next_tile;   ///< 0 between launches; only for the dynamic scheduler
+  unsigned* counters;  ///< 0 between launches: of tiles, for the dynamic scheduler; of parts, for split keys
+  float* parts;        ///< of tiles; only for split keys (split_keys.cuh)
+  int part_rows;       ///< that there is room for in a part: a tile's, or all there are
 };
 
 /// For the kernels of the backward.

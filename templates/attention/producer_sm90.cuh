@@ -19,11 +19,12 @@ struct Producer {
   u32 edge_phase = 0;
 
   FA2_DEVICE void run() {
-    TileScheduler<Config> tiles{params, shared, 0};
+    auto tiles = scheduler_of<Config>(params, shared);
     for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
       const TileCoordinates& at = tile.at;
       const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
-      const KeyBlocks<Config> blocks = key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m);
+      const KeyBlocks<Config> blocks =
+          of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);
       const int last = blocks.end - 1;
       if (!blocks.is_empty()) load_keys(mask, at, last);
       // Also without a single key: the consumers put their output where the queries were.

@@ -74,10 +74,19 @@ FA2_DEVICE SequenceShape uniform_shape_of(const AttentionParams& params, int bat
           uniform(shape.k_entry),  uniform(shape.q_begin),  uniform(shape.k_begin)};
 }
 
+/// What one thread block computes of a tile whose keys are shared out: blocks [begin, end) of keys.
+struct KeyPart {
+  int begin;
+  int end;
+  int first_worker;  ///< the thread block that computes the tile's first part; those after it the others
+  int count;         ///< of the tile's parts
+};
+
 /// A tile and the sequence it is of.
 struct SequenceTile {
   TileCoordinates at;
   SequenceShape shape;
+  KeyPart part{};  ///< only where keys are shared out
 
   FA2_DEVICE bool exist() const { return at.exist(); }
 };

@@ -1,6 +1,7 @@
 // Where a block's tiles and mbarriers lie in shared memory.
 #pragma once
 
+#include "attention/tile_schedule.cuh"
 #include "tile/swizzled_tile.cuh"
 
 namespace fa2 {
@@ -25,11 +26,12 @@ struct SharedLayoutSm90 {
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;
-  /// What a tile is announced by: its coordinates, and where only tables say them, its sequence's rows.
-  static constexpr int tile_bytes = Config::varlen ? 32 : 16;
-  /// Two mbarriers a slot, two a buffer of queries, four for the schedule, and its two tiles; one for an edge.
+  /// What a tile is announced by: its coordinates, where only tables say them its sequence's rows, and its part of the keys.
+  static constexpr bool splits_keys = Config::schedule == kSplitKeys;
+  static constexpr int tile_bytes = 16 + (Config::varlen ? 16 : 0) + (splits_keys ? 16 : 0);
+  /// Two mbarriers a slot, two a buffer of queries, four for the schedule, and its two tiles; one for an edge; a word a warpgroup.
   static constexpr int bytes = mbarrier_start + 16 * (Config::stages + Config::q_buffers + 2) +
-                               2 * tile_bytes + (Config::varlen ? 8 : 0);
+                               2 * tile_bytes + (Config::varlen ? 8 : 0) + (splits_keys ? 16 : 0);
   static_assert(bytes == Config::shared_bytes,
                 "the host launches with exactly the memory that the kernel lays out");
 
@@ -61,6 +63,10 @@ struct SharedLayoutSm90 {
   }
   /// Of values that are not handed on as they are loaded; only with varlen.
   FA2_DEVICE SharedAddress edge_full() const { return tile(2); }
+  /// How many parts of a tile had ended before a warpgroup's; only with kSplitKeys.
+  FA2_DEVICE SharedAddress parts_before(int warpgroup) const {
+    return tile(2) + static_cast<u32>((Config::varlen ? 8 : 0) + 4 * warpgroup);
+  }
 
  private:
   FA2_DEVICE SharedAddress mbarrier(int index) const {

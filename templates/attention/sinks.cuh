@@ -16,10 +16,12 @@ struct Sinks {
   const AttentionParams& params;
   TileCoordinates at;
   int first_row;
+  bool join = true;  ///< else there are none
 
   /// In units of log2(e), as the exponents of scores are.
   FA2_DEVICE float operator()(int m, int half) const {
     constexpr float kLog2E = 1.44269504088896341f;
+    if (!join) return -ptx::infinity();
     const int row = first_row + 16 * m + 8 * half + fragment_row();
     return ptx::ld_global_f32(params.sinks + query_head<Config>(at, row)) * kLog2E;
   }

@@ -5,9 +5,10 @@ namespace fa2 {
 
 /// The values of KernelConfig::schedule.
 enum TileSchedule : int {
-  kOneTileEach,       ///< a block computes one tile and ends
-  kStaticPersistent,  ///< blocks stay, as many as fit the GPU, and take every n-th tile
-  kDynamicPersistent  ///< blocks stay and take the next tile that is free, counted by the launch
+  kOneTileEach,        ///< a block computes one tile and ends
+  kStaticPersistent,   ///< blocks stay, as many as fit the GPU, and take every n-th tile
+  kDynamicPersistent,  ///< blocks stay and take the next tile that is free, counted by the launch
+  kSplitKeys           ///< blocks stay and share out all tiles' keys evenly (split_keys.cuh)
 };
 
 }  // namespace fa2

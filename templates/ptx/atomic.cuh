@@ -1,4 +1,4 @@
-// Read-modify-writes of global memory, relaxed: they order nothing.
+// Read-modify-writes of global memory. They are relaxed, and order nothing, unless their name says otherwise.
 #pragma once
 
 #include "ptx/keywords.cuh"
@@ -19,6 +19,16 @@ FA2_DEVICE u32 atom_add_global_u32(u32* address, u32 value) {
 FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit) {
   u32 old;
   asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(address), "r"(limit)
+               : "memory");
+  return old;
+}
+
+/// The same, and what happened before any of these happens before what follows those that come later.
+FA2_DEVICE u32 atom_inc_acq_rel_global_u32(u32* address, u32 limit) {
+  u32 old;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                : "=r"(old)
                : "l"(address), "r"(limit)
                : "memory");

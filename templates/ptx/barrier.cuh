@@ -52,6 +52,10 @@ FA2_DEVICE int shfl_idx(int value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
 
+FA2_DEVICE float shfl_idx(float value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
+}
+
 /// A value that is the same in every lane, as if it were a new one: what follows from it stays in uniform registers, and
 /// is computed again rather than kept.
 FA2_DEVICE u32 renewed(u32 value) {

@@ -25,7 +25,7 @@ struct Params {
 std::vector<Order> orders(std::uint32_t seed) {
   static const KernelBinary binary =
       compile_for_interpreter({"int* const order = p.order + 9 * block_index();\n"
-                               "if (lane_index() == 0) order[order[8]++] = warp_index();",
+                               "if (lane_index() == 0) order[order[8]++] = thread_index() / 32;",
                                "int* order;", 32 * kWarps});
   std::vector<int> memory(kBlocks * (kWarps + 1));
   const auto kernel = interpreter::load_interpreted_kernel(binary, {false, true, seed});

@@ -85,7 +85,7 @@ AttentionArgs args_of(const AttentionProblem& problem) {
 /// On the interpreter, which is current.
 AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& config,
                       std::shared_ptr<const Kernel> kernel) {
-  const auto counters = needs_counter(config) ? std::make_shared<LaunchCounters>() : nullptr;
+  const auto counters = counter_words(config) > 0 ? std::make_shared<LaunchCounters>() : nullptr;
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = {problem, {}};
   plan->device = kInterpreterDevice;

@@ -78,12 +78,12 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   config.ctas_per_sm = 2;
   AttentionProblem p = causal_gqa();
   CHECK(grid_of(p, config) == 512);  // each block its own tile
-  CHECK_FALSE(needs_counter(config));
+  CHECK(counter_words(config) == 0);
   for (const TileSchedule schedule : {kStaticPersistent, kDynamicPersistent}) {
     config.schedule = schedule;
     CHECK(grid_of(p, config) == 264);
     CHECK(grid_of(p, config, 1000) == 512);
-    CHECK(needs_counter(config) == (schedule == kDynamicPersistent));
+    CHECK(counter_words(config) == (schedule == kDynamicPersistent ? 1 : 0));
   }
   // 8 MiB of keys and values, but 16 heads at least and 32 at most.
   p.heads_kv = p.heads_q = 64;

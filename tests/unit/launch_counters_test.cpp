@@ -28,7 +28,7 @@ bool contains(const MemoryRange& memory, const std::uint32_t* word) {
 
 TEST_CASE("launch counters: all words are lent, none is left, and one that comes back is lent again") {
   const ScopedContext current(kInterpreterDevice);
-  LaunchCounters counters(3);
+  LaunchCounters counters({.for_graphs = 3});
   std::vector<Word> lent;
   for (int i = 0; i < 3; ++i) lent.push_back(counters.lend());
   for (const Word& word : lent) {
@@ -51,7 +51,7 @@ TEST_CASE("launch counters: all words are lent, none is left, and one that comes
 
 TEST_CASE("launch counters: launches take turns, at none of the words that graphs hold") {
   const ScopedContext current(kInterpreterDevice);
-  LaunchCounters counters(2);
+  LaunchCounters counters({.for_graphs = 2});
   const Word lent[] = {counters.lend(), counters.lend()};
   std::set<const std::uint32_t*> in_turn;
   const std::uint32_t* const first = counters.take(nullptr);
@@ -66,7 +66,7 @@ TEST_CASE("launch counters: launches take turns, at none of the words that graph
 
 TEST_CASE("launch counters: a word comes back after the counters are gone") {
   const ScopedContext current(kInterpreterDevice);
-  auto counters = std::make_unique<LaunchCounters>(1);
+  auto counters = std::make_unique<LaunchCounters>(CounterSizes{.for_graphs = 1});
   const Word lent = counters->lend();
   counters = nullptr;
   CHECK(lent.use_count() == 1);
@@ -75,7 +75,7 @@ TEST_CASE("launch counters: a word comes back after the counters are gone") {
 TEST_CASE("launch counters: words come back on any thread while others are lent") {
   const ScopedContext current(kInterpreterDevice);
   constexpr std::size_t kThreads = 8, kRounds = 500;
-  LaunchCounters counters(kThreads);
+  LaunchCounters counters({.for_graphs = kThreads});
   std::vector<std::string> failures(kThreads);
   for_each_index(kThreads, static_cast<int>(kThreads), [&](std::size_t i) {
     try {

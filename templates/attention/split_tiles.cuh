@@ -1,0 +1,137 @@
+// Keys shared out: every thread block of the launch computes equally many blocks of keys, of one tile after the other.
+#pragma once
+
+#include "attention/key_blocks.cuh"
+#include "attention/tile_schedule.cuh"
+#include "attention/varlen_tiles.cuh"
+
+namespace fa2 {
+
+/// Blocks of keys numbered from 0 on, in shares of consecutive ones: worker w has those from begin(w) to begin(w + 1).
+struct KeyShares {
+  u32 least;  ///< that a worker has, at least 1
+  u32 extra;  ///< workers, the first ones, that have one more
+
+  FA2_DEVICE u32 begin(u32 worker) const { return worker * least + (worker < extra ? worker : extra); }
+  FA2_DEVICE int worker_of(u32 block) const {
+    const u32 of_longer = extra * (least + 1);
+    return static_cast<int>(block < of_longer ? block / (least + 1) : extra + (block - of_longer) / least);
+  }
+};
+
+/// The parts of tiles that are a thread block's share. Blocks of keys are numbered by sequence, head, tile of queries and
+/// place; a tile that sees none has one all the same, because its output has to be written. The lanes of a warp look at 32
+/// sequences at once.
+template <class Config>
+class SplitTiles {
+ public:
+  FA2_DEVICE explicit SplitTiles(const AttentionParamsSm90& params) : params_(params.attention) {
+    u32 blocks = 0;
+    for (int first = 0; first < sequences(); first += 32)
+      blocks += last_lane(inclusive_sum(blocks_at(first)));
+    const u32 workers = blocks < params.block_count ? blocks : params.block_count;
+    if (workers == 0) return;
+    shares_ = {blocks / workers, blocks % workers};
+    const u32 worker = ptx::block_index();
+    if (worker >= workers) return;
+    next_ = shares_.begin(worker);
+    end_ = shares_.begin(worker + 1);
+    find_tile();
+  }
+
+  FA2_DEVICE SequenceTile next() {
+    if (next_ == end_) return {kNoTile, {}};
+    const TileCoordinates at = at_;
+    const BlockRange seen = seen_by(shape_, at.q_tile);
+    const u32 count = count_of(seen), left = end_ - tile_begin_;
+    const int first = static_cast<int>(next_ - tile_begin_),
+              last = static_cast<int>(count < left ? count : left);
+    KeyPart part{seen.begin + first, seen.begin + last, shares_.worker_of(tile_begin_), 0};
+    if (part.end > seen.end) part.end = seen.end;
+    part.count = shares_.worker_of(tile_begin_ + count - 1) - part.first_worker + 1;
+    const SequenceTile tile{at, shape_, part};
+    next_ = tile_begin_ + static_cast<u32>(last);
+    if (next_ < end_) begin_next_tile();
+    return tile;
+  }
+
+ private:
+  const AttentionParams& params_;
+  KeyShares shares_{1, 0};
+  u32 next_ = 0, end_ = 0;  ///< this worker's blocks that are left
+  TileCoordinates at_{};    ///< of block next_
+  SequenceShape shape_{};
+  u32 tile_begin_ = 0;
+
+  FA2_DEVICE int sequences() const { return params_.sequences.batch; }
+  FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
+    return (shape.rows + Config::tile_m - 1) / Config::tile_m;
+  }
+  FA2_DEVICE BlockRange seen_by(const SequenceShape& shape, int q_tile) const {
+    return seen_blocks(mask_of<Config>(params_, shape), q_tile * Config::tile_m, Config::tile_m);
+  }
+  FA2_DEVICE static u32 count_of(const BlockRange& seen) {
+    return seen.end > seen.begin ? static_cast<u32>(seen.end - seen.begin) : 1;
+  }
+
+  /// Of all tiles of one head.
+  FA2_DEVICE u32 blocks_of_head(const SequenceShape& shape) const {
+    u32 blocks = 0;
+    for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) blocks += count_of(seen_by(shape, q_tile));
+    return blocks;
+  }
+
+  /// Of this lane's sequence.
+  FA2_DEVICE u32 blocks_at(int first_batch) const {
+    const int batch = first_batch + ptx::lane_index();
+    if (batch >= sequences()) return 0;
+    return static_cast<u32>(params_.heads_q) * blocks_of_head(shape_of<Config>(params_, batch));
+  }
+
+  /// The tile that block next_ is of.
+  FA2_DEVICE void find_tile() {
+    u32 before = 0;
+    for (int first = 0;; first += 32) {
+      const u32 end = before + inclusive_sum(blocks_at(first));
+      const int lane = ptx::popc(ptx::vote_ballot(end <= next_));
+      if (lane == 32) {
+        before = last_lane(end);
+        continue;
+      }
+      if (lane > 0) before = static_cast<u32>(ptx::shfl_idx(static_cast<int>(end), lane - 1));
+      at_.batch = first + lane;
+      break;
+    }
+    shape_ = uniform_shape_of<Config>(params_, at_.batch);
+    const u32 of_head = blocks_of_head(shape_);
+    at_.head = static_cast<int>((next_ - before) / of_head);
+    at_.q_tile = 0;
+    tile_begin_ = before + static_cast<u32>(at_.head) * of_head;
+    for (;; ++at_.q_tile) {
+      const u32 count = count_of(seen_by(shape_, at_.q_tile));
+      if (next_ - tile_begin_ < count) return;
+      tile_begin_ += count;
+    }
+  }
+
+  /// After the last block of a tile: there is another one.
+  FA2_DEVICE void begin_next_tile() {
+    tile_begin_ = next_;
+    if (++at_.q_tile < tiles_of(shape_)) return;
+    at_.q_tile = 0;
+    if (++at_.head < params_.heads_q) return;
+    at_.head = 0;
+    do {
+      shape_ = uniform_shape_of<Config>(params_, ++at_.batch);
+    } while (shape_.rows == 0);
+  }
+};
+
+/// Those of a tile's blocks that are in the part.
+template <class Config>
+FA2_DEVICE KeyBlocks<Config> of_part(const KeyBlocks<Config>& blocks, const KeyPart& part) {
+  if constexpr (Config::schedule != kSplitKeys) return blocks;
+  return blocks.within(part.begin, part.end);
+}
+
+}  // namespace fa2
