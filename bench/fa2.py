@@ -125,13 +125,22 @@ class Library:
 
         return launch
 
-    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None):
+    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None):
         """Returns (run, explanation). `variant`: variants.Variants. `packed`: of (1, heads, total, dim) tensors, has
-        `lengths` and `cu_seqlens`, an int32 tensor."""
-        problem, plan = self.problem(q, k, v, causal, variant, packed), C.c_void_p()
+        `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, how many keys each sequence has. The plan has a
+        workspace of its own."""
+        import torch
+
+        problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
+        if used is not None:
+            problem.varlen = 1
         self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, None, C.byref(plan)))
+        self.check(self.lib.fa2_plan_workspace_bytes(plan, C.byref(size)))
+        workspace = torch.zeros(size.value, device="cuda", dtype=torch.uint8)
         args = self.args(q, k, v, o, lse, variant, packed)
-        run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed))
+        args.workspace = workspace.data_ptr() or None
+        args.seqused_k = used.data_ptr() if used is not None else None
+        run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, workspace))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
     def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None, packed=None):

@@ -101,6 +101,15 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
                    .overlap = overlap,
                    .pingpong = pingpong,
                    .speculative_max = speculative_max});
+              if (pingpong == 1 || speculative_max == 1 || warps == 12) continue;
+              add({.mainloop = 90,
+                   .tile_m = 16 * warps,
+                   .tile_n = tile_n,
+                   .warps = warps,
+                   .ctas_per_sm = ctas_per_sm,
+                   .q_buffers = q_buffers,
+                   .schedule = kSplitKeys,
+                   .overlap = overlap});
             }
           }
         }
@@ -149,9 +158,9 @@ int most_stages(const AttentionTraits& traits, const KernelConfig& config, const
 
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
-  // A producer that looks for its tiles takes more.
-  const int least = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1 ? 40 : 24;
-  return wgmma_rules::register_shares(c, spec.arch, least);
+  // A producer that looks for its tiles takes more, and one that looks for its share of all tiles most.
+  const bool looks = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1;
+  return wgmma_rules::register_shares(c, spec.arch, c.schedule == kSplitKeys ? 56 : looks ? 40 : 24);
 }
 
 }  // namespace forward_sm90

@@ -43,7 +43,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     if (part.is_of_several()) {
       part.store(mainloop.output, mainloop.softmax);
       store.skip();
-      if (part.is_last_to_end(shared)) part.merge();
+      if (part.is_last_to_end(shared)) part.merge(mainloop.softmax.scale_log2);
       continue;
     }
     store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);

@@ -17,6 +17,13 @@ struct ProbabilityUnit<BFloat16> {
   static constexpr float value = 0x1p-24f, log2 = -24.0f;
 };
 
+/// What a row's sum is to be multiplied by: 2^(score * scale_log2 + log2). In two terms, because differences of large scores
+/// are exact where those of their exponents are not.
+struct RowExponent {
+  float score;
+  float log2;
+};
+
 /// Maximum and sum of the rows of one warp: 16 kM rows, each spread over the four lanes of a quad.
 ///
 /// What counts as a row's maximum may lag behind the true one, so that the output is not rescaled at every
@@ -107,6 +114,11 @@ struct OnlineSoftmax {
       scale_row(output, m, half, factor);
     });
     if constexpr (Sinks::present) near = true;  // as merge() leaves the rows
+  }
+
+  /// Of a row that has seen no key, whose sum is 0, any.
+  FA2_DEVICE RowExponent exponent(int m, int half) const {
+    return near ? RowExponent{0.0f, -offset[m][half]} : RowExponent{-offset[m][half], -Unit::log2};
   }
 
   /// Natural log of the row's sum of exponentials; after normalize().

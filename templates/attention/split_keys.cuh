@@ -1,5 +1,5 @@
 // Split-KV: parts of a tile, over disjoint keys, by thread blocks that know nothing of one another. Each leaves its normalised
-// output and log-sum-exp; whoever ends last merges all of them (FlashAttention-2, section 2.3.1, one block's rescaling by
+// output and its sum; whoever ends last merges all of them (FlashAttention-2, section 2.3.1, one block's rescaling by
 // another).
 #pragma once
 
@@ -13,18 +13,22 @@
 
 namespace fa2 {
 
+/// A row's sum over a part of the keys: sum * 2^exponent.
+struct RowSum {
+  RowExponent exponent;
+  float sum;
+};
+
 /// A warpgroup's rows of a part of a tile.
 ///
 /// A thread block shares its first tile with those before it and its last with those after it, so that it leaves two parts
-/// at most: the part of a tile that it begins comes second. A row of a part is its output, float32, and its log-sum-exp, four
-/// times.
+/// at most: the part of a tile that it begins comes second. A row of a part is its output, float32, and its RowSum.
 template <class Config>
 struct TilePart {
   static constexpr bool splits = Config::schedule == kSplitKeys;
   static constexpr int warpgroups = Config::warps / 4;
   static constexpr int cols = SharedLayoutSm90<Config>::padded_dim_v;
   static constexpr int stride = cols + 4;  ///< of rows, in floats
-  static constexpr float kLog2E = 1.44269504088896341f;
 
   const AttentionParamsSm90& params;
   const SequenceTile& tile;
@@ -39,9 +43,10 @@ struct TilePart {
   FA2_DEVICE void store(const AccumulatorTile<1, kN>& output, const Softmax& softmax) const {
     static_assert(8 * kN == cols, "a row is as wide as the accumulators");
     const int part = static_cast<int>(ptx::block_index()) - tile.part.first_worker;
+    const int warp_row = ptx::warp_index() % 4 * 16;
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int row = ptx::warp_index() % 4 * 16 + 8 * half + fragment_row();
+      const int row = warp_row + 8 * half + fragment_row();
       if (row >= row_count()) continue;
       float* const to = row_of_part(part, row);
       FA2_UNROLL
@@ -51,8 +56,9 @@ struct TilePart {
                           ptx::bits_of(value[2 * half + 1]));
       }
       if (fragment_col() != 0) continue;
-      const u32 lse = ptx::bits_of(softmax.log_sum_exp(0, half, -ptx::infinity()));
-      ptx::st_global_v4(to + cols, ptx::Vector16{{lse, lse, lse, lse}});
+      const RowExponent exponent = softmax.exponent(0, half);
+      ptx::st_global_v4(to + cols, ptx::Vector16{{ptx::bits_of(exponent.score), ptx::bits_of(exponent.log2),
+                                                  ptx::bits_of(softmax.row_sum[0][half]), 0}});
     }
     ptx::bar_sync(own_barrier(warpgroup), 128);
   }
@@ -65,14 +71,15 @@ struct TilePart {
       ptx::st_shared_u32(shared.parts_before(warpgroup), ptx::atom_inc_acq_rel_global_u32(counter, others));
     }
     ptx::bar_sync(own_barrier(warpgroup), 128);
-    const bool is_last = ptx::ld_shared_u32(shared.parts_before(warpgroup)) == others;
+    const int before = static_cast<int>(ptx::ld_shared_u32(shared.parts_before(warpgroup)));
     ptx::bar_sync(own_barrier(warpgroup), 128);  // the next tile's comes to the same word
-    return is_last;
+    // Known to be the same in every lane: else nothing after it would be.
+    return ptx::shfl_idx(before, 0) == static_cast<int>(others);
   }
 
-  /// A warp a row.
-  FA2_DEVICE void merge() const {
-    for (int row = ptx::warp_index() % 4; row < row_count(); row += 4) merge_row(row);
+  /// A warp a row. `scale_log2`: the softmax's.
+  FA2_DEVICE void merge(float scale_log2) const {
+    for (int row = ptx::warp_index() % 4; row < row_count(); row += 4) merge_row(row, scale_log2);
   }
 
  private:
@@ -88,36 +95,57 @@ struct TilePart {
     return params.parts + (slot * params.part_rows + 64 * warpgroup + row) * stride;
   }
 
-  /// A lane looks at the log-sum-exps of every 32nd part, and at four of 128 columns.
-  FA2_DEVICE void merge_row(int row) const {
+  /// What the parts of a row weigh; the same in every lane.
+  struct Weights {
+    float scale_log2;
+    RowExponent largest{0.0f, -ptx::infinity()};
+    float sum = 0.0f;
+
+    FA2_DEVICE float log2_of(const RowSum& part) const {
+      return part.sum == 0.0f ? -ptx::infinity()
+                              : ptx::fma_rn(part.exponent.score, scale_log2, part.exponent.log2);
+    }
+    FA2_DEVICE float of(const RowSum& part) const {
+      const float score = part.exponent.score - largest.score;
+      const float power = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, part.exponent.log2 - largest.log2));
+      return part.sum == 0.0f ? 0.0f : part.sum * power;
+    }
+    FA2_DEVICE float log_sum_exp() const {
+      constexpr float kLn2 = 0.693147180559945309f;
+      return ptx::fma_rn(largest.score, scale_log2 * kLn2, (ptx::lg2_approx(sum) + largest.log2) * kLn2);
+    }
+  };
+
+  /// A lane looks at every 32nd part's sum, and at four of 128 columns.
+  FA2_DEVICE void merge_row(int row, float scale_log2) const {
     constexpr int kChunks = (Config::head_dim_v + 127) / 128;
-    float largest = -ptx::infinity(), sum = 0.0f, merged[kChunks][4] = {};
+    Weights weights{scale_log2};
+    for (int first = 0; first < tile.part.count; first += 32) find_largest(sum_of(first, row), weights);
+    float merged[kChunks][4] = {};
     for (int first = 0; first < tile.part.count; first += 32) {
-      const int own = first + ptx::lane_index();
-      const float lse = own < tile.part.count ? lse_of(own, row) : -ptx::infinity();
-      const float before = largest;
-      largest = ptx::max_or_nan_f32(largest, over_lanes(lse, ptx::max_or_nan_f32));
-      const float weight = weight_of(lse, largest), correction = weight_of(before, largest);
-      sum = ptx::fma_rn(sum, correction, over_lanes(weight, [](float a, float b) { return a + b; }));
-      FA2_UNROLL
-      for (int c = 0; c < kChunks; ++c) {
-        FA2_UNROLL
-        for (int i = 0; i < 4; ++i) merged[c][i] *= correction;
-      }
+      const float weight = weights.of(sum_of(first, row));
+      weights.sum += over_lanes(weight, [](float a, float b) { return a + b; });
       add_parts(first, row, weight, merged);
     }
-    finish_row(first_row() + row, largest, sum, merged);
+    finish_row(first_row() + row, weights, merged);
   }
 
-  FA2_DEVICE float lse_of(int part, int row) const {
-    float lse[4];
-    ptx::ld_global_v4_f32(row_of_part(part, row) + cols, lse);
-    return lse[0];
+  /// Of this lane's part of those from `first` on.
+  FA2_DEVICE RowSum sum_of(int first, int row) const {
+    const int part = first + ptx::lane_index();
+    if (part >= tile.part.count) return {{0.0f, 0.0f}, 0.0f};
+    float word[4];
+    ptx::ld_global_v4_f32(row_of_part(part, row) + cols, word);
+    return {{word[0], word[1]}, word[2]};
   }
 
-  /// exp(lse - largest): 0 of a part without a key.
-  FA2_DEVICE static float weight_of(float lse, float largest) {
-    return lse == -ptx::infinity() ? 0.0f : ptx::ex2_approx((lse - largest) * kLog2E);
+  FA2_DEVICE static void find_largest(const RowSum& part, Weights& weights) {
+    const float own = weights.log2_of(part), largest = over_lanes(own, ptx::max_f32);
+    const float before = ptx::fma_rn(weights.largest.score, weights.scale_log2, weights.largest.log2);
+    const int last = 31 - ptx::clz(ptx::vote_ballot(own == largest));
+    const RowExponent found{ptx::shfl_idx(part.exponent.score, last),
+                            ptx::shfl_idx(part.exponent.log2, last)};
+    if (largest > before) weights.largest = found;
   }
 
   /// The same in every lane.
@@ -160,10 +188,10 @@ struct TilePart {
 
   /// `row`: of the sequence.
   template <int kChunks>
-  FA2_DEVICE void finish_row(int row, float largest, float sum, const float (&merged)[kChunks][4]) const {
+  FA2_DEVICE void finish_row(int row, const Weights& weights, const float (&merged)[kChunks][4]) const {
     using Element = typename Config::Element;
     const AttentionParams& attention = params.attention;
-    const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
+    const float factor = weights.sum == 0.0f ? 0.0f : ptx::rcp_rn(weights.sum);
     u16* const to = output_row<Config>(attention, tile.shape, tile.at, row);
     FA2_UNROLL
     for (int c = 0; c < kChunks; ++c) {
@@ -173,9 +201,8 @@ struct TilePart {
                         ptx::cvt_rn_x2<Element>(v[2] * factor, v[3] * factor));
     }
     if (attention.lse == nullptr || ptx::lane_index() != 0) return;
-    const float lse = ptx::fma_rn(ptx::lg2_approx(sum), 1.0f / kLog2E, largest);
     ptx::st_global_f32(lse_of_row<Config>(attention, tile.shape, tile.at, row),
-                       sum == 0.0f ? attention.empty_row_lse : lse);
+                       weights.sum == 0.0f ? attention.empty_row_lse : weights.log_sum_exp());
   }
 };
 

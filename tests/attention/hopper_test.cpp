@@ -33,7 +33,9 @@ const std::vector<std::string> kConfigs = {
     "tile_m=128,tile_n=48,warps=8,stages=2,q_buffers=1,schedule=0,overlap=1,pingpong=1",
     "tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
     "tile_m=64,tile_n=96,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=2",
-    "tile_m=128,tile_n=112,warps=8,stages=3,q_buffers=2,schedule=1,speculative_max=1"};
+    "tile_m=128,tile_n=112,warps=8,stages=3,q_buffers=2,schedule=1,speculative_max=1",
+    "tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
+    "tile_m=128,tile_n=48,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,pingpong=1,speculative_max=1"};
 
 /// Empty if the problem does not fit it.
 std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std::string& text, int packed) {

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Times attention of one or a few queries over long caches, beside PyTorch's cuDNN and FLASH: one process, CUDA graphs whose launches
+go over more memory than L2 holds, an order shuffled every round, medians. "floor" is the time of reading K and V once, by a kernel that
+does nothing else. "fa2 dynamic" is a kernel that does not split keys. Refuses to time a wrong result. Writes JSON and Markdown.
+
+  python3 bench/decode.py --out docs/measurements/decode                  # the standard cases
+  python3 bench/decode.py --case 1:32/8:8192 --case 16:32/8:8192:4        # batch : query heads / key heads : keys [: queries]
+  python3 bench/decode.py --case lognormal:64:32/8:4096                   # lengths of a mean of 4096, on the device
+"""
+import argparse
+import math
+import random
+
+import compare
+import fa2
+
+CASES = ["1:32/8:8192", "1:32/8:32768", "1:32/8:131072", "16:32/8:8192", "64:32/8:4096", "32:64/8:8192", "1:64/8:2048",
+         "16:32/8:8192:4", "64:32/8:4096:1:used", "lognormal:64:32/8:4096"]
+COLD_BYTES = 512 << 20  # ten times L2
+
+
+def parse_args():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--library", default="build/libfa2.so")
+    p.add_argument("--case", action="append", help="BATCH:HEADS_Q/HEADS_KV:KEYS[:QUERIES[:used]] or lognormal:BATCH:HEADS:MEAN; "
+                   "used: lengths on the device, all of them KEYS; repeatable")
+    p.add_argument("--head-dim", type=int, default=128)
+    p.add_argument("--dtype", choices=["f16", "bf16"], default="bf16")
+    p.add_argument("--config", action="append", default=[], help="also with this configuration pinned; repeatable")
+    p.add_argument("--tune", choices=["off", "stored", "search"], default="stored")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--burst-ms", type=float, default=4)
+    p.add_argument("--commit", default="")
+    p.add_argument("--out", help="writes OUT.json and OUT.md")
+    a = p.parse_args()
+    a.case = a.case or CASES
+    return a
+
+
+def lognormal(count, mean, longest):
+    """Lengths, sigma 1, whose sum is count * mean."""
+    rng = random.Random(1)
+    weights = [math.exp(rng.gauss(0, 1)) for _ in range(count)]
+    return [max(1, min(longest, round(w / sum(weights) * count * mean))) for w in weights]
+
+
+class Case:
+    """The tensors of a case, in as many copies as it takes to be cold."""
+
+    def __init__(self, text, d, dtype):
+        import torch
+
+        self.text, fields = text, text.split(":")
+        ragged = fields[0] == "lognormal"
+        batch, heads, keys, *more = fields[1:] if ragged else fields
+        self.batch, (self.heads_q, self.heads_kv) = int(batch), (int(h) for h in heads.split("/"))
+        self.queries = int(more[0]) if more else 1
+        self.lengths = lognormal(self.batch, int(keys), 8 * int(keys)) if ragged else [int(keys)] * self.batch
+        self.longest, self.d = max(self.lengths), d
+        self.used = torch.tensor(self.lengths, device="cuda", dtype=torch.int32) if ragged or "used" in more else None
+        self.bytes = 2 * sum(self.lengths) * self.heads_kv * d * 2
+        make = lambda rows, h: torch.randn(self.batch, rows, h, d, device="cuda", dtype=dtype).transpose(1, 2)  # noqa: E731
+        copies = max(2, math.ceil(COLD_BYTES / self.bytes))
+        self.copies = [(make(self.queries, self.heads_q), make(self.longest, self.heads_kv), make(self.longest, self.heads_kv))
+                       for _ in range(copies)]
+
+    def is_equal(self):
+        return self.used is None
+
+    def error(self, o):
+        """max |o - reference| of the first copy, in float32 math, of the first and the last sequence."""
+        worst = 0.0
+        q, k, v = self.copies[0]
+        for b in {0, self.batch - 1}:
+            n, group = self.lengths[b], self.heads_q // self.heads_kv
+            keys, values = (t[b, :, :n].float().repeat_interleave(group, 0) for t in (k, v))
+            p = (q[b].float() @ keys.transpose(1, 2) / math.sqrt(self.d)).softmax(-1)
+            worst = max(worst, (p @ values - o[b].float()).abs().max().item())
+        return worst
+
+
+def in_turn(launches):
+    """A function that launches the next of them."""
+    place = [0]
+
+    def run():
+        launches[place[0] % len(launches)]()
+        place[0] += 1
+
+    return run
+
+
+def of_fa2(library, case):
+    """(a launch a copy, the first copy's output, explanation)."""
+    import torch
+
+    launches = []
+    for q, k, v in case.copies:
+        o = torch.full_like(q, math.nan)
+        run, explained = library.plan(q, k, v, o, False, used=case.used)
+        launches.append(run)
+        first = o if len(launches) == 1 else first
+    launches[0]()
+    torch.cuda.synchronize()
+    return launches, first, explained
+
+
+def of_torch(backend, case):
+    import torch.nn.functional as F
+    from torch.nn.attention import sdpa_kernel
+
+    def launch(q, k, v):
+        def run():
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v, enable_gqa=case.heads_q != case.heads_kv)
+
+        return run
+
+    return [launch(*copy) for copy in case.copies]
+
+
+def floor_of(case):
+    """Kernels that read K and V of a copy, by Triton."""
+    import torch
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def read(k, v, out, n, BLOCK: tl.constexpr):
+        total = tl.zeros([BLOCK], tl.float32)
+        for first in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            total += tl.load(k + at, mask=at < n, other=0.0) + tl.load(v + at, mask=at < n, other=0.0)
+        tl.store(out + tl.program_id(0), tl.sum(total, 0))
+
+    out = torch.empty(4096, device="cuda")
+    n = case.bytes // 8  # as float32, of each
+    flat = lambda t: t.transpose(1, 2).reshape(-1).view(torch.float32)  # noqa: E731
+    return [lambda k=flat(k), v=flat(v): read[(132 * 4,)](k, v, out, n, BLOCK=4096, num_warps=8) for _, k, v in case.copies]
+
+
+def capture(launches, burst_ms):
+    """A CUDA graph that goes over all copies, some times, and how many launches it has."""
+    import torch
+
+    graph, _ = compare.capture(in_turn(launches), 0)  # warm
+    start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+    start.record()
+    graph.replay()
+    stop.record()
+    stop.synchronize()
+    times = max(1, min(400 // len(launches) + 1, round(burst_ms / max(start.elapsed_time(stop) / 2, 1e-3) / len(launches))))
+    run, graph = in_turn(launches), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(times * len(launches)):
+            run()
+    return graph, times * len(launches)
+
+
+def measure_case(libraries, text, a, rng):
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    case = Case(text, a.head_dim, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
+    systems, errors, dropped, config = {}, {}, {}, ""
+    for name, library in libraries.items():
+        try:
+            systems[name], o, explained = of_fa2(library, case)
+        except RuntimeError as error:  # a pinned configuration may not be able to compute this
+            dropped[name] = compare.reason_of(error)
+            continue
+        errors[name] = case.error(o)
+        if not errors[name] <= (1.6e-2 if a.dtype == "bf16" else 2e-3):
+            raise SystemExit(f"{name} is wrong at {text}: error {errors[name]}; nothing is timed")
+        if name == "fa2":
+            config = compare.config_text(explained["kernels"][0])
+    if case.is_equal():
+        systems.update({n: of_torch(b, case) for n, b in
+                        {"CUDNN": SDPBackend.CUDNN_ATTENTION, "FLASH": SDPBackend.FLASH_ATTENTION}.items()})
+    if case.is_equal():
+        systems["floor"] = floor_of(case)
+    graphs = {}
+    for name, launches in systems.items():
+        try:
+            graphs[name] = capture(launches, a.burst_ms)
+        except Exception as error:  # a backend may refuse a shape in its own way
+            dropped[name] = compare.reason_of(error)
+            torch.cuda.synchronize()
+    times = {name: [] for name in graphs}
+    for _ in range(a.rounds):
+        order = list(graphs)
+        rng.shuffle(order)
+        for name in order:
+            graph, count = graphs[name]
+            start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+            start.record()
+            graph.replay()
+            stop.record()
+            stop.synchronize()
+            times[name].append(start.elapsed_time(stop) / count * 1e3)
+    us = {name: sorted(t)[len(t) // 2] for name, t in times.items()}
+    return dict(case=text, us=us, errors=errors, dropped=dropped, config=config, tb_per_s=case.bytes / us["fa2"] / 1e6)
+
+
+def line_of(row):
+    us = row["us"]
+    ratio = f"  fa2 / CUDNN {us['fa2'] / us['CUDNN']:.3f}" if "CUDNN" in us else ""
+    return f"{row['case']:24} " + "  ".join(f"{n} {t:.1f}" for n, t in us.items()) + f"  {row['tb_per_s']:.2f} TB/s{ratio}"
+
+
+def markdown(rows, facts):
+    names = list(dict.fromkeys(name for row in rows for name in row["us"]))
+    text = ["# Decode, microseconds", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
+    text += ["batch : query heads / key heads : keys [: queries]; medians of cold launches in a CUDA graph.", ""]
+    text += ["| case | " + " | ".join(names) + " | fa2/CUDNN | config |", "|" + "---|" * (len(names) + 3)]
+    for row in rows:
+        us = row["us"]
+        ratio = f"{us['fa2'] / us['CUDNN']:.3f}" if "CUDNN" in us else "-"
+        text.append(f"| {row['case']} | " + " | ".join(f"{us[n]:.1f}" if n in us else "-" for n in names)
+                    + f" | {ratio} | {row['config']} |")
+    return "\n".join(text) + "\n"
+
+
+def main():
+    a = parse_args()
+    make = lambda **more: fa2.Library(a.library, a.tune, **more)  # noqa: E731
+    libraries = {"fa2": make()}
+    libraries.update({f"fa2 {config}": make(config=config) for config in a.config})
+    rows, rng = [], random.Random(0)
+    for text in a.case:
+        rows.append(measure_case(libraries, text, a, rng))
+        print(line_of(rows[-1]), flush=True)
+        if rows[-1]["dropped"]:
+            print("   ", rows[-1]["dropped"])
+    if a.out:
+        facts = compare.machine_facts(libraries["fa2"], a)
+        compare.write(a.out, facts, rows, markdown(rows, facts))
+
+
+if __name__ == "__main__":
+    main()
