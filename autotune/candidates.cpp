@@ -26,7 +26,7 @@ double distance(const KernelConfig& a, const KernelConfig& b) {
   KernelConfig::visit(a, [&](std::string_view name, std::int32_t x) {
     const std::int32_t y = of_b[field++];
     if (x == y) return;
-    const bool are_sizes = x > 0 && y > 0;
+    const bool are_sizes = x > 0 && y > 0 && name != "schedule";
     sum += name == "mainloop" ? kOtherKind : are_sizes ? std::fabs(std::log2(double(x) / y)) : kOtherSwitch;
   });
   return sum;

@@ -53,7 +53,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const auto with = [&](int warps, int tile_n, KernelConfig c) {
     c.mainloop = kForwardSm90.mainloop;
     c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
-    if (c.schedule == kOneTileEach) c.schedule = kDynamicPersistent;
+    c.schedule = kDynamicPersistent;
     c.skip_masked = causal;
     c.stages = forward_sm90::most_stages(traits, c, arch);
     return c;
@@ -62,13 +62,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
-  // Few queries of each key/value head wait for memory: what counts is that all blocks load equally much.
-  const KernelConfig split_in_two{
-      .ctas_per_sm = 2, .q_buffers = 1, .schedule = kSplitKeys, .overlap = 1, .speculative_max = 0};
-  const KernelConfig split{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1, .speculative_max = 0};
-  const Range few{kWarpgroupRows,
-                  {head_dim <= 128 ? with(4, traits.dropout ? 64 : 128, split_in_two) : with(8, 64, split),
-                   with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
+  const Range few{kWarpgroupRows, {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
   if (head_dim <= 64) {
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout.
     const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout;

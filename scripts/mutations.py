@@ -5,6 +5,7 @@ from mutations_backward_varlen90 import BACKWARD_VARLEN90
 from mutations_dropout import DROPOUT
 from mutations_five_products import FIVE_PRODUCTS
 from mutations_merge import MERGED_PARTS
+from mutations_split_keys import SPLIT_KEYS
 
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
 Mutation = namedtuple("Mutation", "file bug old new first", defaults=[""])
@@ -187,7 +188,7 @@ MUTATIONS = [
     variant(MASK, "window: its first key is not seen", "diagonal_of(row) - window_left;", "diagonal_of(row) - window_left + 1;"),
     variant(MASK, "window: one key too many after the diagonal", "- diagonal - window_right;", "- diagonal - window_right - 1;"),
     variant(MASK, "window: keys before it are not masked", "if (col < begin) score", "if (begin > (1 << 30)) score"),
-    variant(BLOCKS, "window: the first block is left out", "ptx::shfl_idx(begin, 0)", "ptx::shfl_idx(begin + 1, 0)"),
+    variant(BLOCKS, "window: the first block is left out", "ptx::shfl_idx(blocks.begin, 0)", "ptx::shfl_idx(blocks.begin + 1, 0)"),
     variant(BLOCKS, "window: blocks at its beginning are not masked for the last rows", "(mask.visible_begin(next_row - 1) + Config", "(mask.visible_begin(first_row) + Config"),
     variant(RING, "window: values before it are loaded", "return RowsWithin{blocks.key_begin - first,", "return RowsWithin{-Config::tile_n,"),
     variant(PRODUCER, "window: tensor maps that begin at its first key are taken for whole ones", "Config::window_left ? params.attention.first_key : 0", "0"),
@@ -255,7 +256,7 @@ MUTATIONS = [
     hopper(SCHEDULE, "number of the next tile read without a wait", "    ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));\n", ""),
     hopper(SEQUENCE, "packed heads: mask by the row, not by its query", "static_cast<int>(static_cast<u32>(row) / Config::packed_heads)", "row"),
     hopper(EPILOGUE, "packed heads: LSE as if rows were grouped by heads",
-           "(first_head + Rows::head(row)) * entry_rows + shape.q_begin + Rows::query(row)",
+           "(first_head + RowMap<Config>::head(row)) * entry_rows + shape.q_begin +\n         RowMap<Config>::query(row)",
            "(first_head + row / params.seqlen_q) * params.seqlen_q + row % params.seqlen_q"),
     hopper(TMA, "packed heads: TMA coordinate of the row, not of its query", "at.row / kPackedHeads", "at.row"),
     # Main loop 90: swizzles and matrix descriptors.
@@ -285,7 +286,7 @@ MUTATIONS = [
     varlen(TILES, "the numbers of a class begin at 0", "last_lane(end_) + inclusive_sum", "inclusive_sum"),
     varlen(FORWARD, "blocks without a tile compute one", "  if (Config::varlen && ptx::block_index() >= tiles.count()) return;\n", ""),
     varlen(FORWARD, "values of the tensor's first sequence", "params.v_strides, shape.k_entry, kv_head, shape.k_begin)", "params.v_strides, shape.k_entry, kv_head, 0)"),
-    varlen(EPILOGUE, "LSE of packed sequences as of a batch", "entry_rows + shape.q_begin + Rows", "entry_rows + Rows"),
+    varlen(EPILOGUE, "LSE of packed sequences as of a batch", "entry_rows + shape.q_begin +\n         RowMap", "entry_rows +\n         RowMap"),
     varlen(EPILOGUE, "rows of O by the longest sequence's length", "tile, warp_row, shape.rows - first_row", "tile, warp_row, params.seqlen_q - first_row"),
     varlen(PRODUCER, "values end where the tensor does", "from.row = params.attention.seqlen_k - seen.end;", "from.row = params.attention.seqlen_k - Config::tile_n;"),
     varlen(PRODUCER, "values before a window are not cleared", "Config::window_left && seen.begin > 0;", "Config::window_left && seen.begin > Config::tile_n;"),
@@ -295,7 +296,7 @@ MUTATIONS = [
     varlen(CONSUMER, "queries are read while they are being cleared", "      ptx::bar_sync(own_barrier(warpgroup), 128);\n", ""),
     varlen(STORE, "the last rows are stored over the next sequence", "Config::varlen && first_row + 64 > shape.rows", "false"),
     varlen(STORE, "no barrier after the last rows are read", "    ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on\n", ""),
-    varlen(SCHEDULE, "consumers are not told of the head", "words(found.at.q_tile, found.at.head,", "words(found.at.q_tile, found.at.batch,"),
+    varlen(SCHEDULE, "consumers are not told of the head", "words(tile.at.q_tile, tile.at.head,", "words(tile.at.q_tile, tile.at.batch,"),
     varlen(SCHEDULE, "a tile's lengths are announced in the place of the tile before", "ptx::st_shared_v4(shared.tile(place) + 16",
            "ptx::st_shared_v4(shared.tile(place ^ 1) + 16"),
     # The backward: its formulas.
@@ -394,4 +395,5 @@ MUTATIONS = [
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
 MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]
 MUTATIONS += [Mutation(*mutation, first="merge") for mutation in MERGED_PARTS]
+MUTATIONS += [Mutation(*mutation, first="split keys") for mutation in SPLIT_KEYS]
 MUTATIONS += [Mutation(*mutation, first="backward varlen on wgmma") for mutation in BACKWARD_VARLEN90]

@@ -49,38 +49,32 @@ struct KeyBlocks {
   }
 };
 
-/// Blocks [begin, end).
-struct BlockRange {
-  int begin;
-  int end;
-};
-
-/// Those of key_blocks(), of rows that may be others in each lane.
+/// Of rows that may be others in each lane.
 template <class Config, template <class> class Visible>
-FA2_DEVICE BlockRange seen_blocks(const Visible<Config>& mask, int first_row, int rows) {
-  const int next_row = first_row + rows < mask.rows() ? first_row + rows : mask.rows();
-  const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
-  return {mask.visible_begin(first_row) / Config::tile_n, (key_end + Config::tile_n - 1) / Config::tile_n};
-}
-
-template <class Config, template <class> class Visible>
-FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks(const Visible<Config>& mask, int first_row,
-                                                         int rows) {
+FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks_of_lane(const Visible<Config>& mask, int first_row,
+                                                                 int rows) {
   const int next_row = first_row + rows < mask.rows() ? first_row + rows : mask.rows();
   const int key_end = first_row < next_row ? mask.visible_end(next_row - 1) : 0;
   const int end = (key_end + Config::tile_n - 1) / Config::tile_n;
   const int whole_end = mask.visible_end(first_row) / Config::tile_n;
   if constexpr (!Visible<Config>::has_begin) return {0, end, 0, whole_end, 0, key_end};
   const int key_begin = mask.visible_begin(first_row);
-  const int begin = key_begin / Config::tile_n;
   const int whole_begin = (mask.visible_begin(next_row - 1) + Config::tile_n - 1) / Config::tile_n;
+  return {key_begin / Config::tile_n, end, whole_begin, whole_end, key_begin, key_end};
+}
+
+template <class Config, template <class> class Visible>
+FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks(const Visible<Config>& mask, int first_row,
+                                                         int rows) {
+  const KeyBlocks<Config, Visible<Config>> blocks = key_blocks_of_lane(mask, first_row, rows);
+  if constexpr (!Visible<Config>::has_begin) return blocks;
   // The same in every lane, and known to be: loops over blocks stay in uniform registers.
-  return {ptx::shfl_idx(begin, 0),
-          ptx::shfl_idx(end, 0),
-          ptx::shfl_idx(whole_begin, 0),
-          ptx::shfl_idx(whole_end, 0),
-          key_begin,
-          key_end};
+  return {ptx::shfl_idx(blocks.begin, 0),
+          ptx::shfl_idx(blocks.end, 0),
+          ptx::shfl_idx(blocks.whole_begin, 0),
+          ptx::shfl_idx(blocks.whole_end, 0),
+          blocks.key_begin,
+          blocks.key_end};
 }
 
 }  // namespace fa2

@@ -42,7 +42,7 @@ class SplitTiles {
   FA2_DEVICE SequenceTile next() {
     if (next_ == end_) return {kNoTile, {}};
     const TileCoordinates at = at_;
-    const BlockRange seen = seen_by(shape_, at.q_tile);
+    const KeyBlocks<Config> seen = seen_by(shape_, at.q_tile);
     const u32 count = count_of(seen), left = end_ - tile_begin_;
     const int first = static_cast<int>(next_ - tile_begin_),
               last = static_cast<int>(count < left ? count : left);
@@ -67,11 +67,11 @@ class SplitTiles {
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
     return (shape.rows + Config::tile_m - 1) / Config::tile_m;
   }
-  FA2_DEVICE BlockRange seen_by(const SequenceShape& shape, int q_tile) const {
-    return seen_blocks(mask_of<Config>(params_, shape), q_tile * Config::tile_m, Config::tile_m);
+  FA2_DEVICE KeyBlocks<Config> seen_by(const SequenceShape& shape, int q_tile) const {
+    return key_blocks_of_lane(mask_of<Config>(params_, shape), q_tile * Config::tile_m, Config::tile_m);
   }
-  FA2_DEVICE static u32 count_of(const BlockRange& seen) {
-    return seen.end > seen.begin ? static_cast<u32>(seen.end - seen.begin) : 1;
+  FA2_DEVICE static u32 count_of(const KeyBlocks<Config>& seen) {
+    return seen.is_empty() ? 1 : static_cast<u32>(seen.end - seen.begin);
   }
 
   /// Of all tiles of one head.

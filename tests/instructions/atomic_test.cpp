@@ -76,6 +76,31 @@ TEST_CASE("atom.inc starts again past its limit") {
   for (std::size_t i = 0; i < tickets.size(); ++i) CHECK(tickets[i] == static_cast<float>(i / 4));
 }
 
+// The last to come sees what all others have stored.
+TEST_CASE("atom.acq_rel.inc orders what was stored before it") {
+  if (cannot_run()) return;
+  const ScopedContext context(device_under_test());
+  Memory memory;
+  memory.run(R"(
+    float* const all = p.tickets + 32;
+    if (block_index() > 0) st_global_f32(all + (block_index() - 1) * 32 + thread_index(), 1.0f);
+    bar_warp_sync();
+    u32 before = 0;
+    if (thread_index() == 0) before = atom_inc_acq_rel_global_u32(p.counter, 63);
+    if (shfl_idx(static_cast<int>(before), 0) != 63) return;
+    float sum = 0.0f;
+    for (int i = 0; i < 63 * 8; i += 1) {
+      float value[4];
+      ld_global_v4_f32(all + 4 * i, value);
+      sum += value[0] + value[1] + value[2] + value[3];
+    }
+    st_global_f32(p.tickets + thread_index(), sum);)");
+  CHECK(memory.count() == 0);
+  std::vector<float> sums(kThreads);
+  memory.tickets.download(sums.data(), sums.size() * sizeof(float));
+  for (const float sum : sums) CHECK(sum == 63 * 32);
+}
+
 TEST_CASE("red.add sums float32 over all blocks") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());

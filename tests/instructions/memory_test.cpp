@@ -56,6 +56,14 @@ TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
   CHECK(out == in);
 }
 
+TEST_CASE("st.global.v2 stores two words in order, and no others") {
+  if (cannot_run()) return;
+  const auto in = words();
+  CHECK(run_over<std::uint32_t>(in, in.size(),
+                                "for (int i = 2 * (thread_index() ^ 5); i < p.count; i += 2 * 32)\n"
+                                "  st_global_v2(p.out + i, p.in[i], p.in[i + 1]);") == in);
+}
+
 TEST_CASE("st.global.u8 stores the lowest byte, and no other") {
   if (cannot_run()) return;
   const auto in = words();

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <templates/attention/tile_schedule.cuh>
 #include <vector>
 
 using namespace fa2;
@@ -59,6 +60,14 @@ TEST_CASE("candidates: heads are packed where the kernel can") {
   p.seqlen_q = 4;
   for (const KernelConfig& c : search_candidates(p.normalized(), *find_arch("sm_90a"), TuneScope::all))
     CHECK(c.packed_heads == (kind_of(c).tunable("packed_heads") ? packed_heads(p, c.tile_m) : 1));
+}
+
+TEST_CASE("candidates: some that split keys, where queries are few") {
+  PlannedProblem p = some_problem(128);
+  p.seqlen_q = 1;
+  p.heads_kv = 4;
+  const auto likely = search_candidates(p.normalized(), *find_arch("sm_90a"));
+  CHECK(std::ranges::any_of(likely, [](const KernelConfig& c) { return c.schedule == kSplitKeys; }));
 }
 
 TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {

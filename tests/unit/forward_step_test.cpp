@@ -96,6 +96,27 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   CHECK(heads_per_section(p, config) == 32);
 }
 
+TEST_CASE("main loop 90: split keys take every block that fits, and room for two parts of each") {
+  KernelConfig config = parse_config("mainloop=90,tile_m=64,tile_n=64,warps=4,ctas_per_sm=2,schedule=3");
+  config.packed_heads = 4;
+  AttentionProblem p = causal_gqa();
+  p.seqlen_q = 3;
+  Step step = step_of(p, config);
+  CHECK(step.shape.grid == 264);  // however few tiles there are
+  CHECK(step.constants.as<AttentionParamsSm90>().part_rows == 12);
+  CHECK(step.scratch.bytes == 2 * 264 * 12 * (128 + 4) * sizeof(float));
+  CHECK(step.scratch.is_scratch);
+  CHECK(step.workspace.bytes == counter_words(config) * sizeof(std::uint32_t));
+  p.seqlen_q = 1000;
+  p.head_dim_v = 72;
+  step = step_of(p, config);
+  CHECK(step.constants.as<AttentionParamsSm90>().part_rows == 64);
+  CHECK(step.scratch.bytes == 2 * 264 * 64 * (80 + 4) * sizeof(float));
+  CHECK(step_of(p, config, 10000).shape.grid == counter_words(config));  // each counts one tile's parts
+  config.tile_m = 128, config.warps = 8;
+  CHECK(step_of(p, config, 10000).shape.grid == counter_words(config) / 2);  // by warpgroup
+}
+
 TEST_CASE("packed heads count as one, with more rows") {
   KernelConfig config;
   config.mainloop = 90;

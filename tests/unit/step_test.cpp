@@ -172,6 +172,41 @@ TEST_CASE("steps: without a workspace the context's words are taken, with one th
   CHECK(launches[1].ranges.back().bytes == sizeof *first);
 }
 
+TEST_CASE("steps: scratch lies behind the counters of a workspace, and is lent where there is none") {
+  const ScopedContext current(kInterpreterDevice);
+  struct Pointers {
+    const std::byte *counters, *scratch;
+  };
+  std::vector<Launch> launches;
+  const auto counters = std::make_shared<LaunchCounters>(CounterSizes{.words = 8});
+  const std::uint32_t* const first = counters->take(nullptr);
+  Step step = working_in(8 * sizeof *first, launches, counters);
+  step.fill = [](const Step&, const Call&, ParamsBuffer& params) { params.emplace(Pointers{}); };
+  step.scratch = {.bytes = 1000, .is_scratch = true, .param = offsetof(Pointers, scratch)};
+  auto impl = std::make_shared<AttentionPlan::Impl>(plan_of({}).impl());
+  impl->add(step);
+  impl->scratch = std::make_shared<const ScratchPool>();
+  const AttentionPlan plan(impl);
+  CHECK(plan.workspace_bytes() == 256 + 1024);
+  const auto pointers_in = [](const Launch& launch) {
+    Pointers pointers{};
+    REQUIRE(launch.params.size() == sizeof pointers);
+    std::memcpy(&pointers, launch.params.data(), sizeof pointers);
+    return pointers;
+  };
+  AttentionArgs args = args_with_lse();
+  plan.run(args);
+  args.workspace = reinterpret_cast<void*>(std::uintptr_t{6} << 30);
+  plan.run(args);
+  REQUIRE(launches.size() == 2);
+  CHECK(pointers_in(launches[0]).counters == reinterpret_cast<const std::byte*>(first + 8));
+  CHECK(pointers_in(launches[0]).scratch != nullptr);
+  CHECK(text_of(launches[0].ranges) == "o:write workspace:read_write launch counters:read_write");
+  CHECK(pointers_in(launches[1]).counters == static_cast<const std::byte*>(args.workspace));
+  CHECK(pointers_in(launches[1]).scratch == static_cast<const std::byte*>(args.workspace) + 256);
+  CHECK(text_of(launches[1].ranges) == "o:write workspace:read_write workspace:read_write");
+}
+
 TEST_CASE("steps: a wrong workspace is refused by a plan that works in one, and not looked at by others") {
   std::vector<Launch> launches;
   AttentionArgs args = args_with_lse();

@@ -1,0 +1,179 @@
+// Keys that are shared out evenly over the blocks of a launch: any number of these, parts of any size, merged by whoever ends
+// last.
+#include <api/context.h>
+#include <api/plan.h>
+#include <doctest/doctest.h>
+#include <operation/forward_step.h>
+#include <runtime/device.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/varlen.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+constexpr const char* kOneWarpgroup =
+    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1";
+constexpr const char* kTwoWarpgroups =
+    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,speculative_max=1";
+
+/// Groups of four query heads.
+AttentionProblem decode(std::int64_t queries, std::int64_t keys, MaskKind mask = MaskKind::none) {
+  return {.head_dim = 64,
+          .mask = mask,
+          .batch = 3,
+          .heads_q = 8,
+          .heads_kv = 2,
+          .seqlen_q = queries,
+          .seqlen_k = keys};
+}
+
+/// With as many blocks as a GPU of `sm_count` SMs runs at once.
+AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, int sm_count) {
+  const Device& gpu = device(device_under_test());
+  KernelConfig config = parse_config(text);
+  config.packed_heads = problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
+  config.skip_masked = has_edges(problem);
+  Context context(untuned());
+  auto plan = std::make_shared<AttentionPlan::Impl>();
+  plan->problem = {problem.normalized(), {}};
+  plan->device = gpu.ordinal;
+  plan->scratch = std::make_shared<const ScratchPool>();
+  const KernelSpec spec{traits_of(plan->problem), config, gpu.arch};
+  plan->add(forward_step(plan->problem, config, context.impl().load_kernel(spec, gpu).kernel, sm_count,
+                         std::make_shared<LaunchCounters>(counter_sizes(counter_words(config)))));
+  return AttentionPlan(std::move(plan));
+}
+
+/// Zeros where launches count, anything where they leave parts.
+class Workspace {
+ public:
+  explicit Workspace(const AttentionPlan& plan)
+      : counters_(plan.impl().steps.at(0).workspace.bytes), memory_(plan.workspace_bytes()) {
+    std::vector<std::byte> image(memory_.size(), std::byte{0xff});
+    std::fill_n(image.begin(), counters_, std::byte{0});
+    memory_.upload(image.data(), image.size());
+  }
+
+  void* data() const { return memory_.data(); }
+  bool counts_from_zero() const {
+    const auto image = downloaded<std::byte>(memory_);
+    return std::all_of(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(counters_),
+                       [](std::byte b) { return b == std::byte{0}; });
+  }
+
+ private:
+  std::size_t counters_;
+  DeviceBuffer memory_;
+};
+
+/// Twice: the second launch counts in what the first has left.
+void expect_contract_with(const AttentionPlan& plan, GuardedCall& call) {
+  const Workspace workspace(plan);
+  call.args.workspace = workspace.data();
+  for (int launch = 0; launch < 2; ++launch) {
+    call.upload();
+    plan.run(call.args);
+    expect_contract(call);
+    CHECK(workspace.counts_from_zero());
+  }
+  call.args.workspace = nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("split keys: any number of blocks, fewer than tiles and more than blocks of keys") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  std::size_t i = 0;
+  for (const int sm_count : {1, 2, 3, 7, 40}) {
+    for (const char* const config : {kOneWarpgroup, kTwoWarpgroups}) {
+      const MaskKind mask = i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none;
+      AttentionProblem problem = decode(i % 3 == 0 ? 1 : 5, i % 4 == 3 ? 31 : 333, mask);
+      if (i % 5 == 2) problem.seqlen_q = 150;  // tiles that see ever more keys
+      if (i % 5 == 3) problem.window_left = 100;
+      INFO(config, ", ", sm_count, " SMs");
+      GuardedCall call(problem);
+      expect_contract_with(plan_of(problem, config, sm_count), call);
+      ++i;
+    }
+  }
+}
+
+TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  std::size_t i = 0;
+  for (const Lengths& lengths : length_mixes()) {
+    AttentionProblem problem = decode(1, 1, i % 2 == 0 ? MaskKind::none : MaskKind::causal_bottom_right);
+    problem.softcap = i % 3 == 1;
+    problem.alibi = i % 3 == 2;
+    problem.sinks = i % 4 != 0;  // which join once, however many parts there are
+    const Packing packing = kPackings[i % 4];
+    const AttentionProblem p = with_lengths(problem, lengths, packing);
+    INFO("mix ", i, " of ", to_string(p));
+    GuardedCall call(p);
+    set_lengths(call, lengths, packing);
+    poison_unseen(call);
+    call.upload();
+    expect_contract_with(plan_of(p, i % 2 == 0 ? kOneWarpgroup : kTwoWarpgroups, i % 3 == 0 ? 3 : 10), call);
+    ++i;
+  }
+}
+
+TEST_CASE("split keys: one plan serves any lengths") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const AttentionProblem problem =
+      with_lengths(decode(1, 1), {{1, 1, 1, 1}, {200, 90, 7, 33}}, Packing::batched);
+  const AttentionPlan plan = plan_of(problem, kOneWarpgroup, 4);
+  GuardedCall call(problem);
+  for (const Lengths& lengths : {Lengths({1, 1, 1, 1}, {200, 90, 7, 33}), Lengths({1, 1, 1, 1}, {0, 0, 0, 0}),
+                                 Lengths({0, 1, 0, 1}, {3, 200, 64, 1}), Lengths({0, 0, 0, 0})}) {
+    call.randomize(3);
+    set_lengths(call, lengths, Packing::batched);
+    poison_unseen(call);
+    expect_contract_with(plan, call);
+  }
+}
+
+TEST_CASE("split keys: the same bits in every run, in memory that the context lends") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  GuardedCall call(decode(3, 500));
+  call.args.lse = nullptr;
+  const AttentionPlan plan = plan_of(call.problem, kOneWarpgroup, 9);
+  plan.run(call.args);
+  expect_contract(call);
+  const auto bits = bits_of(call.o(), call.problem.dtype);
+  for (int run = 0; run < 5; ++run) {
+    call.upload();
+    plan.run(call.args);
+    CHECK(bits_of(call.o(), call.problem.dtype) == bits);
+  }
+}
+
+TEST_CASE("split keys: NaN of one head stays in its group, and of a key in the rows that see it") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  GuardedCall call(decode(2, 200, MaskKind::causal_bottom_right));
+  const AttentionPlan plan = plan_of(call.problem, kOneWarpgroup, 6);
+  for (std::int64_t d = 0; d < call.k.dim; ++d)
+    call.k.at(1, 0, 199, d) = std::nanf("");  // of the last query alone
+  call.upload();
+  plan.run(call.args);
+  expect_contract(call);
+  const reference::Tensor o = call.o();
+  CHECK(std::isnan(o.at(1, 3, 1, 0)));
+  CHECK_FALSE(std::isnan(o.at(1, 4, 1, 0)));
+}
