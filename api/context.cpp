@@ -192,6 +192,17 @@ LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gp
   return kernel;
 }
 
+LoadedKernel Context::Impl::load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
+                                           Stream stream) {
+  if (!gpu.arch.interpreted && is_capturing(stream) && !has_loaded(spec, gpu)) {
+    throw Unavailable(fmt::format(
+        "the kernel of {0}() is not loaded yet, and the stream is capturing: call {0}() once before the "
+        "capture begins",
+        name));
+  }
+  return load_kernel(spec, gpu);
+}
+
 bool Context::Impl::checks_tables(const AttentionProblem& problem, const Device& gpu) const {
   return problem.varlen && (settings.check || gpu.arch.interpreted);
 }

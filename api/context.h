@@ -111,6 +111,10 @@ struct Context::Impl {
   /// Loaded now, or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
   bool has_loaded(const KernelSpec& spec, const Device& gpu);
+  /// The same for a function that has one kernel and no plan: `name` is "merge". @throws Unavailable if the kernel would have
+  /// to be loaded while `stream` captures.
+  LoadedKernel load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
+                              Stream stream);
 
   /// Measures the kernels of a pass on the GPU. None where there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);

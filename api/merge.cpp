@@ -5,7 +5,6 @@
 #include <operation/merge.h>
 #include <operation/validate.h>
 #include <runtime/device.h>
-#include <runtime/graph.h>
 
 #include <utility>
 #include <vector>
@@ -20,11 +19,7 @@ void Context::merge(const MergeProblem& problem, const MergeArgs& args, Stream s
   const ScopedContext current(gpu.ordinal);
   require_usable(violations_of(args, operands), operands, gpu.ordinal);
   const KernelSpec spec = merge_spec(problem, operands, gpu.arch);
-  if (!gpu.arch.interpreted && is_capturing(stream) && !impl_->has_loaded(spec, gpu))
-    throw Unavailable(
-        "the kernel of merge() is not loaded yet, and the stream is capturing: call merge() once before the "
-        "capture begins");
-  const LoadedKernel loaded = impl_->load_kernel(spec, gpu);
+  const LoadedKernel loaded = impl_->load_kernel_of("merge", spec, gpu, stream);
   launch_merge(*loaded.kernel, problem, args, operands, stream);
 } catch (...) {
   rethrow_as_error();

@@ -1,6 +1,7 @@
 // The words of the enumerations: one table each, for texts, flags, variables and rules.
 #pragma once
 
+#include <fa2/append.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 
@@ -46,6 +47,10 @@ inline constexpr EnumWord<EmptyRowLse> kWords<EmptyRowLse>[] = {
     {EmptyRowLse::positive_infinity, "positive_infinity"},
     {EmptyRowLse::negative_infinity, "negative_infinity"},
 };
+
+template <>
+inline constexpr EnumWord<RotaryStyle> kWords<RotaryStyle>[] = {{RotaryStyle::halves, "halves"},
+                                                                {RotaryStyle::interleaved, "interleaved"}};
 
 template <>
 inline constexpr EnumWord<KernelOrigin> kWords<KernelOrigin>[] = {

@@ -1,6 +1,7 @@
 // The table of kernel kinds; the rows stand with their rules.
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <generator/rules/append.h>
 #include <generator/rules/backward_sm80.h>
 #include <generator/rules/backward_sm90.h>
 #include <generator/rules/backward_sums_sm80.h>
@@ -15,10 +16,22 @@
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {
-    &kForwardSm80,         &kForwardSm90,  &kBackwardDelta,       &kBackwardQueries, &kBackwardKeys,
-    &kBackwardDk,          &kBackwardDv,   &kBackwardSinks,       &kBackwardSm90,    &kBackwardConvert,
-    &kOrderedBackwardSm90, &kBackwardSm80, &kBackwardConvertSm80, &kDropoutMask,     &kMerge};
+constexpr const KernelKind* kKinds[] = {&kForwardSm80,
+                                        &kForwardSm90,
+                                        &kBackwardDelta,
+                                        &kBackwardQueries,
+                                        &kBackwardKeys,
+                                        &kBackwardDk,
+                                        &kBackwardDv,
+                                        &kBackwardSinks,
+                                        &kBackwardSm90,
+                                        &kBackwardConvert,
+                                        &kOrderedBackwardSm90,
+                                        &kBackwardSm80,
+                                        &kBackwardConvertSm80,
+                                        &kDropoutMask,
+                                        &kMerge,
+                                        &kAppend};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>

@@ -40,7 +40,8 @@ enum class KernelParams : std::uint8_t {
   backward,
   backward_sm90,
   dropout_mask,
-  merge
+  merge,
+  append
 };
 
 /// The values of KernelConfig::pass.
@@ -56,7 +57,8 @@ enum class KernelPass : std::int32_t {
   dq_convert,
   ordered_dq_dk_dv,
   dropout_mask,
-  merge
+  merge,
+  append
 };
 
 inline constexpr KernelPass kBackwardPasses[] = {
@@ -83,8 +85,9 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::ordered_dq_dk_dv, "ordered_dq_dk_dv"},
     {KernelPass::dropout_mask, "dropout_mask"},
     {KernelPass::merge, "merge"},
+    {KernelPass::append, "append"},
 };
-static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 3, "every pass has its word");
+static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 4, "every pass has its word");
 
 constexpr KernelPass pass_of(const KernelConfig& config) {
   return static_cast<KernelPass>(config.pass);

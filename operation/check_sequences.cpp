@@ -1,9 +1,7 @@
 // The rules of cu_seqlens and seqused.
 #include <fmt/format.h>
 #include <operation/check_sequences.h>
-#include <runtime/device.h>
-#include <runtime/device_buffer.h>
-#include <runtime/log.h>
+#include <operation/table_checks.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,27 +11,6 @@
 
 namespace fa2 {
 namespace {
-
-using Violations = std::vector<Violation>;
-using Table = std::span<const std::int32_t>;
-
-/// Enters the first entry that `rule_of(index)` has a text for, the rule that it breaks.
-template <class RuleOf>
-void check_table(Violations& found, const std::string& name, Table table, const RuleOf& rule_of) {
-  std::size_t first = 0, broken = 0;
-  std::string first_rule;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    std::string rule = rule_of(i);
-    if (rule.empty() || broken++ > 0) continue;
-    first = i;
-    first_rule = std::move(rule);
-  }
-  if (broken == 0) return;
-  if (broken > 1)
-    first_rule += fmt::format("; {} more {}", broken - 1, broken == 2 ? "is wrong" : "are wrong");
-  found.push_back(
-      {fmt::format("{}[{}]", name, first), fmt::format("{}", table[first]), std::move(first_rule)});
-}
 
 /// Empty if entry `i` is sound.
 std::string border_rule(const SequenceSide& side, std::size_t i) {
@@ -63,18 +40,6 @@ std::string used_rule(const SequenceSide& side, std::size_t b) {
   return fmt::format("must be in 0..{}, the length of its sequence", length);
 }
 
-/// Empty for a table that is not there.
-std::vector<std::int32_t> copy_of(const std::int32_t* table, std::int64_t count, int device, Stream stream) {
-  if (table == nullptr) return {};
-  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-  if (device == kInterpreterDevice) {
-    std::copy_n(table, values.size(), values.begin());
-  } else {
-    copy_to_host(values.data(), table, values.size() * sizeof values[0], stream);
-  }
-  return values;
-}
-
 }  // namespace
 
 std::vector<Violation> violations_of(const SequenceSide& side) {
@@ -87,12 +52,7 @@ std::vector<Violation> violations_of(const SequenceSide& side) {
 }
 
 void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, int device, Stream stream) {
-  if (device != kInterpreterDevice && is_capturing(stream)) {
-    return warn_once(
-        "FA2_CHECK while a stream captures",
-        "FA2_CHECK=1: what cu_seqlens and seqused hold cannot be read while the stream captures, and "
-        "is not checked when the graph runs");
-  }
+  if (!can_read_tables(device, stream)) return;
   Violations found;
   const auto check = [&](SequenceSide side, const std::int32_t* cu_seqlens, const std::int32_t* seqused) {
     const auto borders = copy_of(cu_seqlens, p.batch + 1, device, stream);
@@ -101,8 +61,8 @@ void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, 
     side.seqused = used;
     std::ranges::move(violations_of(side), std::back_inserter(found));
   };
-  check({.name = 'q', .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
-  check({.name = 'k', .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);
+  check({.name = "q", .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
+  check({.name = "k", .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 

@@ -6,13 +6,14 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace fa2 {
 
-/// The sequences of one side: 'q', or 'k', as the names of fields end.
+/// The sequences of one side: "q", or "k", as the names of fields end.
 struct SequenceSide {
-  char name = 'q';
+  std::string_view name = "q";
   std::int64_t total = 0;                      ///< rows of all sequences; 0: batched
   std::int64_t longest = 0;                    ///< that a sequence may be
   std::span<const std::int32_t> cu_seqlens{};  ///< (batch + 1); none where sequences are batched

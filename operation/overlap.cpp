@@ -11,7 +11,7 @@ Int128 magnitude(std::int64_t stride) {
   return stride < 0 ? -Int128{stride} : Int128{stride};
 }
 
-/// Bytes modulo some row stride: [begin, begin + width).
+/// Bytes modulo some stride: [begin, begin + width).
 struct Columns {
   Int128 begin = 0;
   Int128 width = 0;
@@ -37,10 +37,10 @@ Int128 positive_remainder(Int128 value, Int128 modulus) {
   return remainder < 0 ? remainder + modulus : remainder;
 }
 
-/// Modulo the row stride of `rows`. One without a 64-bit magnitude in bytes proves nothing, like 0.
-bool disjoint_modulo(const Operand& a, const Operand& b, const Operand& rows) {
+/// Modulo a stride of `t`. One without a 64-bit magnitude in bytes proves nothing, like 0.
+bool disjoint_modulo(const Operand& a, const Operand& b, const Operand& t, std::size_t dimension) {
   std::int64_t stride = 0, modulus = 0;
-  if (__builtin_mul_overflow(rows.strides[2], bytes_of(rows.element), &stride) || stride == 0) return false;
+  if (__builtin_mul_overflow(t.strides[dimension], bytes_of(t.element), &stride) || stride == 0) return false;
   if (__builtin_sub_overflow(0, stride, &modulus)) return false;
   modulus = std::max(stride, modulus);
   const Columns in_a = columns_of(a, modulus), in_b = columns_of(b, modulus);
@@ -88,8 +88,10 @@ RowOverlap overlapping_rows(const Operand& t) {
 }
 
 bool disjoint_columns(const Operand& a, const Operand& b) {
-  const bool same_modulus = a.strides[2] == b.strides[2] && a.element == b.element;
-  return disjoint_modulo(a, b, a) || (!same_modulus && disjoint_modulo(a, b, b));
+  for (const std::size_t dimension : {2u, 1u, 0u}) {
+    if (disjoint_modulo(a, b, a, dimension) || disjoint_modulo(a, b, b, dimension)) return true;
+  }
+  return false;
 }
 
 }  // namespace fa2

@@ -30,9 +30,10 @@ struct RowOverlap {
 RowOverlap overlapping_rows(const Operand& operand);
 
 /// Whether two strided operands with touching ranges still share no byte because they sit in different columns
-/// of a common row stride, as slices of one packed buffer do. Exact argument: modulo the row stride of either,
-/// every address of an operand falls into one interval (strides that are multiples of the modulus do not move
-/// it, others widen it); the two intervals must be disjoint on the circle.
+/// of a common row stride, as slices of one packed buffer do, or in different parts of a common head or batch stride, as K
+/// and V of a cache's pages. Exact argument: modulo any stride of either, every address of an operand falls into one
+/// interval (strides that are multiples of the modulus do not move it, others widen it); the two intervals must be disjoint
+/// on the circle.
 bool disjoint_columns(const Operand& a, const Operand& b);
 
 }  // namespace fa2

@@ -26,7 +26,8 @@ std::vector<Violation> violations_of(const PlannedProblem& problem);
 /// Rows of O: each used stride must be at least the extent covered by the smaller ones (nested strides).
 /// Interleavings that are free of overlap without being nested are refused. What is written against
 /// everything else: byte ranges must be disjoint. Two strided operands may share a range where they occupy
-/// different columns of the same rows, as slices of one packed QKVO buffer do: see disjoint_columns().
+/// different columns of the same rows, as slices of one packed QKVO buffer do, or different parts of the same heads or batches:
+/// see disjoint_columns().
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args);
 
 /// The same of operands that were made before.

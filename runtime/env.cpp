@@ -100,7 +100,7 @@ constexpr EnvVariable kVariables[] = {
     {"FA2_DEVICE", "auto", "auto, interpreter", "auto: the current GPU, the interpreter where there is none",
      check_word},
     {"FA2_CHECK", "0", "0, 1",
-     "1: what cu_seqlens and seqused hold is checked before each launch, which waits for the stream",
+     "1: what tables of lengths and pages hold is checked before each launch, which waits for the stream",
      check_word},
     {"FA2_INTERPRETER", "early,checked", "early, late, checked, unchecked, seed=N",
      "how kernels are interpreted: words separated by ','", check_words},

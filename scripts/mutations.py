@@ -1,6 +1,7 @@
 """Bugs that authors of attention kernels really make, each as a change of one place in templates/."""
 from collections import namedtuple
 
+from mutations_append import APPENDED_ROWS
 from mutations_backward_varlen90 import BACKWARD_VARLEN90
 from mutations_dropout import DROPOUT
 from mutations_five_products import FIVE_PRODUCTS
@@ -394,6 +395,7 @@ MUTATIONS = [
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
 MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]
+MUTATIONS += [Mutation(*mutation, first="append") for mutation in APPENDED_ROWS]
 MUTATIONS += [Mutation(*mutation, first="merge") for mutation in MERGED_PARTS]
 MUTATIONS += [Mutation(*mutation, first="split keys") for mutation in SPLIT_KEYS]
 MUTATIONS += [Mutation(*mutation, first="backward varlen on wgmma") for mutation in BACKWARD_VARLEN90]

@@ -67,12 +67,12 @@ void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::i
 }
 
 void require_sound(const SequenceTables& tables, const AttentionProblem& problem) {
-  std::vector<Violation> found = violations_of({.name = 'q',
+  std::vector<Violation> found = violations_of({.name = "q",
                                                 .total = problem.total_q,
                                                 .longest = problem.seqlen_q,
                                                 .cu_seqlens = tables.cu_seqlens_q,
                                                 .seqused = tables.seqused_q});
-  std::ranges::move(violations_of({.name = 'k',
+  std::ranges::move(violations_of({.name = "k",
                                    .total = problem.total_k,
                                    .longest = problem.seqlen_k,
                                    .cu_seqlens = tables.cu_seqlens_k,

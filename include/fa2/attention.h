@@ -23,6 +23,8 @@
 
 namespace fa2 {
 
+struct AppendArgs;
+struct AppendProblem;
 struct BackwardArgs;
 struct Gradients;
 struct MergeArgs;
@@ -253,6 +255,11 @@ class FA2_API Context {
   /// Attention over parts of the keys merged to that over all (fa2/merge.h), on the current device. Thread-safe. While `stream`
   /// captures, of a dtype, head dim and alignment that were merged before. @throws as attention().
   void merge(const MergeProblem& problem, const MergeArgs& args, Stream stream = nullptr);
+
+  /// New keys and values into a cache, turned by rotary embedding as queries are (fa2/append.h), on the current device.
+  /// Thread-safe. While `stream` captures, of a dtype, head dims and alignment that were appended before.
+  /// @throws as attention().
+  void append(const AppendProblem& problem, const AppendArgs& args, Stream stream = nullptr);
 
   /// What would run for `problem` on an arch ("sm_90a"), without a GPU. Compiles if no cache holds the
   /// kernel.

@@ -74,11 +74,6 @@ FA2_DEVICE void st_global_f32(void* address, float value, Site site = {}) {
   machine->store_global(address, &value, 4, site);
 }
 
-FA2_DEVICE void st_global_v2(void* address, u32 low, u32 high, Site site = {}) {
-  const u32 words[2] = {low, high};
-  machine->store_global(address, words, 8, site);
-}
-
 FA2_DEVICE void st_global_v4(void* address, const Vector16& v, Site site = {}) {
   machine->store_global(address, &v, 16, site);
 }

@@ -2,15 +2,11 @@
 #pragma once
 
 #include "attention/merge_params.cuh"
+#include "attention/row_chunks.cuh"
 #include "ptx/math.cuh"
 #include "ptx/registers.cuh"
-#include "tile/copy.cuh"
 
 namespace fa2 {
-
-FA2_DEVICE i64 place_of(const Strides& strides, int batch, int head, int row) {
-  return batch * strides.batch_stride + head * strides.head_stride + row * strides.row_stride;
-}
 
 /// A row of one head, and eight of its columns.
 struct MergedRow {
@@ -70,7 +66,7 @@ FA2_DEVICE void load_eight(const float* from, float (&value)[8]) {
 
 template <class Config>
 FA2_DEVICE void load_eight(const u16* from, float (&value)[8]) {
-  const ptx::Vector16 chunk = Config::rows_are_16_byte_aligned ? ptx::ld_global_v4(from) : gather_chunk(from);
+  const ptx::Vector16 chunk = load_chunk<Config>(from);
   FA2_UNROLL
   for (int i = 0; i < 4; ++i) {
     const ptx::Pair pair = ptx::cvt_f32_x2<typename Config::Element>(chunk.word[i]);
@@ -89,9 +85,7 @@ FA2_DEVICE void store_eight(u16* to, const float (&value)[8]) {
   FA2_UNROLL
   for (int i = 0; i < 4; ++i)
     chunk.word[i] = ptx::cvt_rn_x2<typename Config::Element>(value[2 * i], value[2 * i + 1]);
-  if constexpr (Config::rows_are_16_byte_aligned) return ptx::st_global_v4(to, chunk);
-  FA2_UNROLL
-  for (int i = 0; i < 8; ++i) ptx::st_global_u16(to + i, static_cast<u16>(chunk.word[i / 2] >> (i % 2 * 16)));
+  store_chunk<Config>(to, chunk);
 }
 
 /// The weighted mean of what the parts have there. One that weighs nothing is not read: it may hold anything.

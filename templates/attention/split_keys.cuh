@@ -10,6 +10,7 @@
 #include "ptx/atomic.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
+#include "ptx/vector8.cuh"
 
 namespace fa2 {
 
@@ -52,8 +53,8 @@ struct TilePart {
       FA2_UNROLL
       for (int n = 0; n < kN; ++n) {
         const float(&value)[4] = output.value[0][n];
-        ptx::st_global_v2(to + 8 * n + fragment_col(), ptx::bits_of(value[2 * half]),
-                          ptx::bits_of(value[2 * half + 1]));
+        ptx::st_global_v2(to + 8 * n + fragment_col(),
+                          ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
       }
       if (fragment_col() != 0) continue;
       const RowExponent exponent = softmax.exponent(0, half);
@@ -197,8 +198,9 @@ struct TilePart {
     for (int c = 0; c < kChunks; ++c) {
       if (column(c) >= Config::head_dim_v) continue;
       const float(&v)[4] = merged[c];
-      ptx::st_global_v2(to + column(c), ptx::cvt_rn_x2<Element>(v[0] * factor, v[1] * factor),
-                        ptx::cvt_rn_x2<Element>(v[2] * factor, v[3] * factor));
+      ptx::st_global_v2(to + column(c),
+                        ptx::Vector8{{ptx::cvt_rn_x2<Element>(v[0] * factor, v[1] * factor),
+                                      ptx::cvt_rn_x2<Element>(v[2] * factor, v[3] * factor)}});
     }
     if (attention.lse == nullptr || ptx::lane_index() != 0) return;
     ptx::st_global_f32(lse_of_row<Config>(attention, tile.shape, tile.at, row),

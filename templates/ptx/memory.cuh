@@ -88,11 +88,6 @@ FA2_DEVICE void st_global_f32(void* address, float value) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
 
-/// Eight bytes.
-FA2_DEVICE void st_global_v2(void* address, u32 low, u32 high) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(low), "r"(high) : "memory");
-}
-
 FA2_DEVICE void st_global_v4(void* address, const Vector16& v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(v.word[0]), "r"(v.word[1]),
                "r"(v.word[2]), "r"(v.word[3])

@@ -40,6 +40,18 @@ TEST_CASE("ld.global.v4.f32 brings four floats in order, whatever they are") {
                                 "  for (int j = 0; j < 4; ++j) p.out[i + j] = bits_of(value[j]);\n}") == in);
 }
 
+TEST_CASE("ld.global.v2 and st.global.v2 bring two words in order") {
+  if (cannot_run()) return;
+  const auto in = words();
+  CHECK(run_over<std::uint32_t>(in, in.size(),
+                                "for (int i = 2 * thread_index(); i < p.count; i += 2 * 32) {\n"
+                                "  const Vector8 v = ld_global_v2(p.in + i);\n"
+                                "  for (int j = 0; j < 2; ++j) p.out[i + j] = v.word[j];\n}") == in);
+  CHECK(run_over<std::uint32_t>(in, in.size(),
+                                "for (int i = 2 * thread_index(); i < p.count; i += 2 * 32) {\n"
+                                "  st_global_v2(p.out + i, Vector8{p.in[i], p.in[i + 1]});\n}") == in);
+}
+
 TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
   if (cannot_run()) return;
   const auto in = words();
@@ -54,14 +66,6 @@ TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
       "  p.out[i] = bits_of(value[0]);\n  p.out[i + 1] = bits_of(value[1]);\n}",
       32, 4 * 512);
   CHECK(out == in);
-}
-
-TEST_CASE("st.global.v2 stores two words in order, and no others") {
-  if (cannot_run()) return;
-  const auto in = words();
-  CHECK(run_over<std::uint32_t>(in, in.size(),
-                                "for (int i = 2 * (thread_index() ^ 5); i < p.count; i += 2 * 32)\n"
-                                "  st_global_v2(p.out + i, p.in[i], p.in[i + 1]);") == in);
 }
 
 TEST_CASE("st.global.u8 stores the lowest byte, and no other") {

@@ -34,12 +34,12 @@ std::string text_of(const std::vector<Violation>& violations) {
 /// Of queries: at most 10 in a sequence, 30 in all.
 std::string packed(const Table& cu_seqlens, const Table& seqused = {}) {
   return text_of(
-      violations_of({.name = 'q', .total = 30, .longest = 10, .cu_seqlens = cu_seqlens, .seqused = seqused}));
+      violations_of({.name = "q", .total = 30, .longest = 10, .cu_seqlens = cu_seqlens, .seqused = seqused}));
 }
 
 /// Of keys, at most 10 in a sequence.
 std::string batched(const Table& seqused) {
-  return text_of(violations_of({.name = 'k', .longest = 10, .seqused = seqused}));
+  return text_of(violations_of({.name = "k", .longest = 10, .seqused = seqused}));
 }
 
 class IdleKernel final : public Kernel {

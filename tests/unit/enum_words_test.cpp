@@ -35,6 +35,7 @@ TEST_CASE("words: every enumerator has one, and nothing else has") {
   check_words<MaskKind>();
   check_words<RowAlignment>();
   check_words<EmptyRowLse>();
+  check_words<RotaryStyle>();
   check_words<KernelOrigin>();
   check_words<ConfigOrigin>();
   check_words<TuneMode>();

@@ -296,6 +296,18 @@ TEST_CASE("validate: O as a slice of one packed buffer") {
   CHECK(violations_of(p, a).empty());
   a.q_strides.row = 264;
   CHECK_FALSE(violations_of(p, a).empty());
+
+  // (batch, 4, heads, seqlen, dim): whole batches of each between those of the others.
+  a = arguments(p);
+  const std::int64_t elements = p.heads_q * p.seqlen_q * 64;
+  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {4 * elements, p.seqlen_q * 64, 64};
+  const auto tensor = [&](int i) {
+    return at(0x1000000 + static_cast<std::uintptr_t>(2 * elements) * static_cast<unsigned>(i));
+  };
+  a.q = tensor(0), a.k = tensor(1), a.v = tensor(2), a.o = tensor(3);
+  CHECK(violations_of(p, a).empty());
+  a.o_strides.batch -= 8;
+  CHECK_FALSE(violations_of(p, a).empty());
 }
 
 TEST_CASE("overlap: disjoint_columns never contradicts an enumeration of the elements") {

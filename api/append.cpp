@@ -1,0 +1,34 @@
+// Context's append().
+#include <api/boundary.h>
+#include <api/context.h>
+#include <fa2/append.h>
+#include <operation/append.h>
+#include <operation/check_append.h>
+#include <operation/validate.h>
+#include <runtime/device.h>
+
+#include <utility>
+#include <vector>
+
+namespace fa2 {
+
+void Context::append(const AppendProblem& problem, const AppendArgs& args, Stream stream) try {
+  if (Violations found = violations_of(problem); !found.empty()) throw InvalidRequest(std::move(found));
+  if (is_empty(problem)) return;
+  const std::vector<Operand> operands = operands_of(problem, args);
+  const Device& gpu = device(current_device());
+  const ScopedContext current(gpu.ordinal);
+  require_usable(violations_of(problem, args, operands), operands, gpu.ordinal);
+  if (impl_->settings.check || gpu.arch.interpreted) require_sound_tables(problem, args, gpu.ordinal, stream);
+  const LoadedKernel loaded =
+      impl_->load_kernel_of("append", append_spec(problem, operands, gpu.arch), gpu, stream);
+  launch_append(*loaded.kernel, problem, args, operands, stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+void append(const AppendProblem& problem, const AppendArgs& args, Stream stream) {
+  Context::default_context().append(problem, args, stream);
+}
+
+}  // namespace fa2

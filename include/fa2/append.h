@@ -1,0 +1,97 @@
+// New keys and values into a cache, keys and queries turned by rotary embedding.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/problem.h>
+
+#include <cstdint>
+
+namespace fa2 {
+
+/// Which two columns turn together by the angle of number i < rotary_dim / 2.
+///   halves: i and i + rotary_dim / 2 (GPT-NeoX).
+///   interleaved: 2 i and 2 i + 1 (GPT-J).
+enum class RotaryStyle : std::uint8_t { halves, interleaved };
+
+/// What append() does: the new rows of K and V of each sequence go behind those that a cache has of it, in place; K, and
+/// on request Q, turned by rotary embedding (RoFormer, arXiv 2104.09864). flash_attn_with_kvcache() begins with that.
+struct AppendProblem {
+  DType dtype = DType::f16;
+  std::int32_t head_dim = 128;  ///< of Q and K: a multiple of 8 in 8..256
+  std::int32_t head_dim_v = 0;  ///< of V: the same; 0 for head_dim
+  /// A multiple of 8 up to head_dim: so many columns of Q and K turn, from the first on. 0: none.
+  std::int32_t rotary_dim = 0;
+  RotaryStyle rotary_style = RotaryStyle::halves;
+  bool float32_tables = false;  ///< cos and sin are float32; else of dtype
+  std::int64_t table_rows = 0;  ///< positions that cos and sin have
+  /// Query i is at the position of new row i, as a causal or local mask wants it. Else every query is at that of new row 0.
+  bool causal_positions = true;
+
+  std::int64_t batch = 1;    ///< sequences
+  std::int64_t heads_q = 0;  ///< 0: there is no Q
+  std::int64_t heads_kv = 1;
+  std::int64_t seqlen_q = 1;    ///< of each sequence; not looked at where Q is packed
+  std::int64_t seqlen_new = 1;  ///< rows that K and V get, the same way
+  std::int64_t total_q = 0;     ///< above 0: Q is packed, (total_q, heads_q, head_dim), by cu_seqlens_q
+  std::int64_t total_new = 0;   ///< above 0: so are the new rows, by cu_seqlens_new
+
+  std::int64_t page_size = 0;  ///< rows of a page, any number; 0: each sequence has one entry of the cache
+  std::int64_t cache_entries = 1;  ///< that the cache has, or pages
+  std::int64_t cache_rows = 0;     ///< of an entry; not looked at where there are pages
+  std::int64_t max_pages = 0;      ///< columns of the page table; not looked at without pages
+
+  bool operator==(const AppendProblem&) const = default;
+};
+
+/// One call's data. Device pointers of the current device, of the problem's dtype where not said otherwise. Strides are in
+/// ELEMENTS. Tables are int32.
+///
+/// Row i of sequence b goes to row seqlens[b] + i of its cache, and turns by row rotary_seqlens[b] + i of cos and sin. A
+/// cache's left padding changes nothing: rows are counted from the beginning of memory. A row is left out, and nothing is
+/// written for it, where a table points outside: to a row or a page that the cache has not, or a position that cos and
+/// sin have not. With FA2_CHECK=1 that is an InvalidRequest before the launch: append() then copies the tables to the
+/// host, which waits for the stream, unless that captures. The interpreter always checks them. No two sequences may append to
+/// the same rows.
+struct AppendArgs {
+  const void* k_new = nullptr;  ///< (batch, head, row, head_dim); packed: (head, row, head_dim)
+  const void* v_new = nullptr;  ///< the same of head_dim_v
+  TensorStrides k_new_strides;  ///< of packed rows, batch strides say nothing
+  TensorStrides v_new_strides;
+
+  void* k_cache = nullptr;  ///< (entry or page, head, row, head_dim)
+  void* v_cache = nullptr;
+  TensorStrides k_cache_strides;  ///< `batch`: from one entry, or page, to the next. Rows must not overlap.
+  TensorStrides v_cache_strides;
+  /// (batch): rows that each sequence has in the cache before the call.
+  const std::int32_t* seqlens = nullptr;
+  /// Optional without pages, (batch): the entry of each sequence. Null: entry b is that of sequence b.
+  const std::int32_t* cache_batch_idx = nullptr;
+  /// With pages, else null: (batch, max_pages). Row j of sequence b is row j % page_size of page page_table[b, j / page_size].
+  /// Entries of rows that this call does not write are not read.
+  const std::int32_t* page_table = nullptr;
+  std::int64_t page_table_stride = 0;  ///< from one sequence to the next
+
+  /// Where the new rows (Q) are packed, else null: (batch + 1). Sequence b is the rows [cu_seqlens[b], cu_seqlens[b + 1]);
+  /// rows of no sequence are left out. Entries do not descend.
+  const std::int32_t* cu_seqlens_new = nullptr;
+  const std::int32_t* cu_seqlens_q = nullptr;
+
+  /// With rotary_dim, else null: (table_rows, rotary_dim / 2), the cosine and sine of each position's angles.
+  const void* cos = nullptr;
+  const void* sin = nullptr;
+  std::int64_t table_stride = 0;  ///< of both, from one position to the next
+  /// Optional with rotary_dim, (batch): positions of new row 0, where they are not `seqlens`: less the left padding, say, or
+  /// those of a prompt whose beginning is cut off.
+  const std::int32_t* rotary_seqlens = nullptr;
+
+  const void* q = nullptr;  ///< with heads_q: (batch, head, row, head_dim)
+  void* q_out = nullptr;    ///< Q turned, its other columns copied; may be q, with the same strides
+  TensorStrides q_strides;
+  TensorStrides q_out_strides;
+};
+
+/// Context::default_context().append(...). V and the columns of K that do not turn are copied bit for bit; what turns is rounded
+/// once. Its kernels are in no pack of precompile() yet: with JitMode::off they are found where a cache holds them.
+FA2_API void append(const AppendProblem& problem, const AppendArgs& args, Stream stream = nullptr);
+
+}  // namespace fa2

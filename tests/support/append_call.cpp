@@ -1,0 +1,242 @@
+// Images of memory, before and after.
+#include "append_call.h"
+
+#include <doctest/doctest.h>
+#include <generator/float_bits.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace fa2::test {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr std::int32_t kWrong[] = {std::numeric_limits<std::int32_t>::max(), -1, 0, 1};
+
+std::size_t index(std::int64_t offset) {
+  return static_cast<std::size_t>(offset);
+}
+
+std::int64_t offset_of(const Layout& layout, std::int64_t entry, std::int64_t head, std::int64_t row) {
+  const TensorStrides& s = layout.strides;
+  return layout.first + entry * s.batch + head * s.head + row * s.row;
+}
+
+/// (entry, row, head, column) tensors as models have them.
+Layout layout_of(std::int64_t entries, std::int64_t heads, std::int64_t rows, std::int64_t dim, int shift) {
+  return guarded({entries, heads, rows, dim}, TensorStrides::bshd(rows, heads, dim), shift);
+}
+
+/// Rows of `moved` alone, NaN elsewhere.
+std::vector<std::uint16_t> image_of(const Layout& layout, const std::vector<reference::MovedRow>& moved,
+                                    DType dtype, unsigned seed) {
+  const reference::Tensor tensor = random_tensor(layout.shape, dtype, seed);
+  std::vector<std::uint16_t> image(index(layout.total), kNaNBits);
+  for (const reference::MovedRow& row : moved) {
+    for (std::int64_t head = 0; head < layout.shape.heads; ++head) {
+      for (std::int64_t col = 0; col < layout.shape.dim; ++col)
+        image[index(offset_of(layout, row.entry, head, row.row) + col)] =
+            to_bits(tensor.at(row.entry, head, row.row, col), dtype);
+    }
+  }
+  return image;
+}
+
+template <class Word>
+DeviceBuffer sent(const std::vector<Word>& image) {
+  DeviceBuffer buffer(image.size() * sizeof(Word));
+  buffer.upload(image.data(), buffer.size());
+  return buffer;
+}
+
+std::int64_t value_dim(const AppendProblem& p) {
+  return p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
+}
+
+}  // namespace
+
+struct AppendCall::Expected {
+  Image bits;
+  std::vector<double> number;  ///< NaN where the bits count
+
+  explicit Expected(const Image& before) : bits(before), number(before.size(), kNaN) {}
+
+  /// The first element that is not as expected; empty if all are.
+  std::string difference(const char* name, const DeviceBuffer& memory, DType dtype) const {
+    const auto after = downloaded<std::uint16_t>(memory);
+    const double unit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const double got = from_bits(after[i], dtype), want = number[i];
+      const bool is_right =
+          std::isnan(want) ? after[i] == bits[i] : std::fabs(got - want) <= unit * std::fabs(want) + 1.5e-6;
+      if (is_right) continue;
+      return std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(got) + ", not " +
+             std::to_string(std::isnan(want) ? from_bits(bits[i], dtype) : want) + "\n";
+    }
+    return "";
+  }
+};
+
+AppendCall::AppendCall(const AppendProblem& p, const AppendTables& tables, const AppendMemory& memory)
+    : problem(p),
+      tables_(tables),
+      appended_(reference::appended_rows(p, tables)),
+      queries_(reference::turned_queries(p, tables)) {
+  make_layouts(memory);
+  upload_rows(memory);
+  if (p.rotary_dim > 0) upload_angles(memory.shift);
+  upload_tables();
+}
+
+void AppendCall::make_layouts(const AppendMemory& memory) {
+  const AppendProblem& p = problem;
+  const std::int64_t new_entries = p.total_new > 0 ? 1 : p.batch, q_entries = p.total_q > 0 ? 1 : p.batch;
+  const std::int64_t new_rows = p.total_new > 0 ? p.total_new : p.seqlen_new;
+  const std::int64_t q_rows = p.total_q > 0 ? p.total_q : p.seqlen_q;
+  k_new_ = layout_of(new_entries, p.heads_kv, new_rows, p.head_dim, memory.shift);
+  v_new_ = layout_of(new_entries, p.heads_kv, new_rows, value_dim(p), memory.shift);
+  q_ = layout_of(q_entries, p.heads_q, q_rows, p.head_dim, memory.shift);
+  q_out_ = memory.in_place ? q_
+                           : guarded({q_entries, p.heads_q, q_rows, p.head_dim},
+                                     TensorStrides::bhsd(q_rows, p.heads_q, p.head_dim), memory.shift);
+  const std::int64_t rows = p.page_size > 0 ? p.page_size : p.cache_rows;
+  const auto make = memory.heads_first ? TensorStrides::bhsd : TensorStrides::bshd;
+  k_cache_ = {{p.cache_entries, p.heads_kv, rows, p.head_dim}, make(rows, p.heads_kv, p.head_dim), 0, 0};
+  v_cache_ = {{p.cache_entries, p.heads_kv, rows, value_dim(p)}, make(rows, p.heads_kv, value_dim(p)), 0, 0};
+  const std::int64_t k_entry = rows * p.heads_kv * p.head_dim, v_entry = rows * p.heads_kv * value_dim(p);
+  k_cache_.first = kGuard + memory.shift;
+  v_cache_.first = k_cache_.first + (memory.shared_buffer ? k_entry : p.cache_entries * k_entry + kGuard);
+  if (memory.shared_buffer) k_cache_.strides.batch = v_cache_.strides.batch = k_entry + v_entry;
+  k_cache_.total = v_cache_.total = memory.shift + p.cache_entries * (k_entry + v_entry) + 3 * kGuard;
+}
+
+void AppendCall::upload_rows(const AppendMemory& memory) {
+  const DType dtype = problem.dtype;
+  k_image_ = image_of(k_new_, appended_, dtype, 1);
+  v_image_ = image_of(v_new_, appended_, dtype, 2);
+  q_image_ = image_of(q_, queries_, dtype, 3);
+  q_out_image_ = memory.in_place ? q_image_ : Image(index(q_out_.total), kNaNBits);
+  cache_image_.assign(index(k_cache_.total), kPatternBits);
+  k_ = sent(k_image_), v_ = sent(v_image_), q_memory_ = sent(q_image_), q_out_memory_ = sent(q_out_image_);
+  cache_ = sent(cache_image_);
+  args.k_new = element(k_, k_new_.first), args.k_new_strides = k_new_.strides;
+  args.v_new = element(v_, v_new_.first), args.v_new_strides = v_new_.strides;
+  args.k_cache = element(cache_, k_cache_.first), args.k_cache_strides = k_cache_.strides;
+  args.v_cache = element(cache_, v_cache_.first), args.v_cache_strides = v_cache_.strides;
+  if (problem.heads_q == 0) return;
+  args.q_out = element(q_out_memory_, q_out_.first), args.q_out_strides = q_out_.strides;
+  args.q = memory.in_place ? args.q_out : element(q_memory_, q_.first), args.q_strides = q_.strides;
+}
+
+void AppendCall::upload_angles(int shift) {
+  const AppendProblem& p = problem;
+  const std::int64_t half = p.rotary_dim / 2;
+  const std::int64_t stride = shift == 0 ? (half + 7) / 8 * 8 + 8 : half + 3;
+  cos_values_.assign(index(p.table_rows * half), kNaN);
+  sin_values_ = cos_values_;
+  std::vector<float> cos(index(shift + p.table_rows * stride), kNaN), sin = cos;
+  const auto fill = [&](const std::vector<reference::MovedRow>& rows) {
+    for (const reference::MovedRow& row : rows) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(row.position + 1) *
+                             std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half));
+        const auto as_stored = [&](double value) {
+          const float number = static_cast<float>(value);
+          return p.float32_tables ? number : round_to(number, p.dtype);
+        };
+        const std::size_t value = index(row.position * half + i),
+                          place = index(shift + row.position * stride + i);
+        cos[place] = cos_values_[value] = as_stored(std::cos(angle));
+        sin[place] = sin_values_[value] = as_stored(std::sin(angle));
+      }
+    }
+  };
+  fill(appended_);
+  fill(queries_);
+  const auto send_table = [&](const std::vector<float>& values, DeviceBuffer& buffer) -> const void* {
+    if (p.float32_tables) {
+      buffer = sent(values);
+      return static_cast<const float*>(buffer.data()) + shift;
+    }
+    Image bits(values.size());
+    std::ranges::transform(values, bits.begin(), [&](float x) { return to_bits(x, p.dtype); });
+    buffer = sent(bits);
+    return element(buffer, shift);
+  };
+  args.cos = send_table(cos, cos_);
+  args.sin = send_table(sin, sin_);
+  args.table_stride = stride;
+}
+
+void AppendCall::upload_tables() {
+  std::vector<std::int32_t> all;
+  const auto add = [&](const std::vector<std::int32_t>& table) {
+    const std::size_t first = all.size();
+    all.insert(all.end(), table.begin(), table.end());
+    all.push_back(kWrong[0]);
+    return first;
+  };
+  const std::size_t seqlens = add(tables_.seqlens), rotary = add(tables_.rotary_seqlens);
+  const std::size_t entries = add(tables_.cache_batch_idx);
+  const std::size_t new_borders = add(tables_.cu_seqlens_new), q_borders = add(tables_.cu_seqlens_q);
+  const std::size_t pages = all.size();
+  args.page_table_stride = problem.max_pages + 3;
+  for (std::size_t b = 0; b < tables_.page_table.size(); ++b) {
+    std::vector<std::int32_t> row = tables_.page_table[b];
+    while (row.size() < index(args.page_table_stride)) row.push_back(kWrong[row.size() % std::size(kWrong)]);
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  numbers_ = sent(all);
+  const auto at = [&](std::size_t first, bool is_there) {
+    return is_there ? static_cast<const std::int32_t*>(numbers_.data()) + first : nullptr;
+  };
+  args.seqlens = at(seqlens, true);
+  args.rotary_seqlens = at(rotary, !tables_.rotary_seqlens.empty());
+  args.cache_batch_idx = at(entries, !tables_.cache_batch_idx.empty());
+  args.cu_seqlens_new = at(new_borders, !tables_.cu_seqlens_new.empty());
+  args.cu_seqlens_q = at(q_borders, !tables_.cu_seqlens_q.empty());
+  args.page_table = at(pages, !tables_.page_table.empty());
+}
+
+void AppendCall::expect_row(Expected& expected, const Image& from, std::int64_t from_offset,
+                            std::int64_t to_offset, std::int64_t position, std::int64_t columns,
+                            bool turns) const {
+  std::vector<double> row;
+  for (std::int64_t col = 0; col < columns; ++col) {
+    expected.bits[index(to_offset + col)] = from[index(from_offset + col)];
+    row.push_back(from_bits(from[index(from_offset + col)], problem.dtype));
+  }
+  if (!turns || problem.rotary_dim == 0) return;
+  const std::size_t angle = index(position * (problem.rotary_dim / 2));
+  row = reference::turned(problem, row, &cos_values_[angle], &sin_values_[angle]);
+  std::copy_n(row.begin(), problem.rotary_dim, expected.number.begin() + to_offset);
+}
+
+std::string AppendCall::wrong() const {
+  const AppendProblem& p = problem;
+  Expected cache(cache_image_), q_out(q_out_image_);
+  for (const reference::MovedRow& row : appended_) {
+    for (std::int64_t head = 0; head < p.heads_kv; ++head) {
+      expect_row(cache, k_image_, offset_of(k_new_, row.entry, head, row.row),
+                 offset_of(k_cache_, row.cache_entry, head, row.cache_row), row.position, p.head_dim, true);
+      expect_row(cache, v_image_, offset_of(v_new_, row.entry, head, row.row),
+                 offset_of(v_cache_, row.cache_entry, head, row.cache_row), row.position, value_dim(p),
+                 false);
+    }
+  }
+  for (const reference::MovedRow& row : queries_) {
+    for (std::int64_t head = 0; head < p.heads_q; ++head)
+      expect_row(q_out, q_image_, offset_of(q_, row.entry, head, row.row),
+                 offset_of(q_out_, row.entry, head, row.row), row.position, p.head_dim, true);
+  }
+  return cache.difference("cache", cache_, p.dtype) + q_out.difference("q_out", q_out_memory_, p.dtype);
+}
+
+bool AppendCall::is_untouched() const {
+  return downloaded<std::uint16_t>(cache_) == cache_image_ &&
+         downloaded<std::uint16_t>(q_out_memory_) == q_out_image_;
+}
+
+}  // namespace fa2::test
