@@ -155,8 +155,15 @@ def measure(systems, a, rng):
         except Exception as error:  # a backend may refuse a shape in its own way
             dropped[name] = reason_of(error)
             torch.cuda.synchronize()
+    return time_bursts(bursts, a.rounds, rng), dropped
+
+
+def time_bursts(bursts, rounds, rng):
+    """name -> sorted milliseconds per launch, of name -> (a graph, how many launches it has)."""
+    import torch
+
     times = {name: [] for name in bursts}
-    for _ in range(a.rounds):
+    for _ in range(rounds):
         order = list(bursts)
         rng.shuffle(order)
         for name in order:
@@ -167,7 +174,7 @@ def measure(systems, a, rng):
             stop.record()
             stop.synchronize()
             times[name].append(start.elapsed_time(stop) / count)
-    return {name: sorted(t) for name, t in times.items()}, dropped
+    return {name: sorted(t) for name, t in times.items()}
 
 
 class Forward:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times attention of one or a few queries over long caches, beside PyTorch's cuDNN and FLASH: one process, CUDA graphs whose launches
 go over more memory than L2 holds, an order shuffled every round, medians. "floor" is the time of reading K and V once, by a kernel that
-does nothing else. "fa2 dynamic" is a kernel that does not split keys. Refuses to time a wrong result. Writes JSON and Markdown.
+does nothing else. Refuses to time a wrong result. Writes JSON and Markdown.
 
   python3 bench/decode.py --out docs/measurements/decode                  # the standard cases
   python3 bench/decode.py --case 1:32/8:8192 --case 16:32/8:8192:4        # batch : query heads / key heads : keys [: queries]
@@ -175,9 +175,8 @@ def measure_case(libraries, text, a, rng):
         if name == "fa2":
             config = compare.config_text(explained["kernels"][0])
     if case.is_equal():
-        systems.update({n: of_torch(b, case) for n, b in
-                        {"CUDNN": SDPBackend.CUDNN_ATTENTION, "FLASH": SDPBackend.FLASH_ATTENTION}.items()})
-    if case.is_equal():
+        systems["CUDNN"] = of_torch(SDPBackend.CUDNN_ATTENTION, case)
+        systems["FLASH"] = of_torch(SDPBackend.FLASH_ATTENTION, case)
         systems["floor"] = floor_of(case)
     graphs = {}
     for name, launches in systems.items():
@@ -186,19 +185,7 @@ def measure_case(libraries, text, a, rng):
         except Exception as error:  # a backend may refuse a shape in its own way
             dropped[name] = compare.reason_of(error)
             torch.cuda.synchronize()
-    times = {name: [] for name in graphs}
-    for _ in range(a.rounds):
-        order = list(graphs)
-        rng.shuffle(order)
-        for name in order:
-            graph, count = graphs[name]
-            start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
-            start.record()
-            graph.replay()
-            stop.record()
-            stop.synchronize()
-            times[name].append(start.elapsed_time(stop) / count * 1e3)
-    us = {name: sorted(t)[len(t) // 2] for name, t in times.items()}
+    us = {name: t[len(t) // 2] * 1e3 for name, t in compare.time_bursts(graphs, a.rounds, rng).items()}
     return dict(case=text, us=us, errors=errors, dropped=dropped, config=config, tb_per_s=case.bytes / us["fa2"] / 1e6)
 
 

@@ -394,8 +394,6 @@ MUTATIONS = [
     backward90(BACKWARD_SUMS, "delta of a head as if nothing filled up its last tile", "head * params.statistic_rows +", "head * params.attention.seqlen_q +"),
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
-MUTATIONS += [Mutation(*mutation, first="dropout") for mutation in DROPOUT]
-MUTATIONS += [Mutation(*mutation, first="append") for mutation in APPENDED_ROWS]
-MUTATIONS += [Mutation(*mutation, first="merge") for mutation in MERGED_PARTS]
-MUTATIONS += [Mutation(*mutation, first="split keys") for mutation in SPLIT_KEYS]
-MUTATIONS += [Mutation(*mutation, first="backward varlen on wgmma") for mutation in BACKWARD_VARLEN90]
+for tests, bugs in {"dropout": DROPOUT, "append": APPENDED_ROWS, "merge": MERGED_PARTS, "split keys": SPLIT_KEYS,
+                    "backward varlen on wgmma": BACKWARD_VARLEN90}.items():
+    MUTATIONS += [Mutation(*mutation, first=tests) for mutation in bugs]

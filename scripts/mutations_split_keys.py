@@ -25,7 +25,7 @@ SPLIT_KEYS = [
     (KEYS, "the counter of parts does not return to 0", "atom_inc_acq_rel_global_u32(counter, others)", "atom_inc_acq_rel_global_u32(counter, others + 1)"),
     (KEYS, "warpgroups count in one word", "tile.part.first_worker * warpgroups + warpgroup;", "tile.part.first_worker * warpgroups;"),
     (KEYS, "the first to end merges", "== static_cast<int>(others);", "== 0;"),
-    (KEYS, "the next tile's count read for this one's", "    ptx::bar_sync(own_barrier(warpgroup), 128);  // the next tile's comes to the same word\n", ""),
+    (KEYS, "the count read before it is there", "    ptx::bar_sync(own_barrier(warpgroup), 128);\n    const int before", "    const int before"),
     (KEYS, "parts weigh their sums alone", "part.sum * power", "part.sum"),
     (KEYS, "parts weigh the same however many keys they have", "part.sum * power", "power"),
     (KEYS, "exponents of large scores subtracted after they are rounded",

@@ -91,25 +91,19 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
           for (const auto& [overlap, pingpong] : {std::pair{1, 0}, {1, 1}, {0, 0}}) {
             for (const int speculative_max : {0, 1}) {
               if (warps == 4 && (ctas_per_sm == 1 || pingpong == 1)) continue;
-              add({.mainloop = 90,
-                   .tile_m = 16 * warps,
-                   .tile_n = tile_n,
-                   .warps = warps,
-                   .ctas_per_sm = ctas_per_sm,
-                   .q_buffers = q_buffers,
-                   .schedule = kDynamicPersistent,
-                   .overlap = overlap,
-                   .pingpong = pingpong,
-                   .speculative_max = speculative_max});
-              if (pingpong == 1 || speculative_max == 1 || warps == 12) continue;
-              add({.mainloop = 90,
-                   .tile_m = 16 * warps,
-                   .tile_n = tile_n,
-                   .warps = warps,
-                   .ctas_per_sm = ctas_per_sm,
-                   .q_buffers = q_buffers,
-                   .schedule = kSplitKeys,
-                   .overlap = overlap});
+              KernelConfig c{.mainloop = 90,
+                             .tile_m = 16 * warps,
+                             .tile_n = tile_n,
+                             .warps = warps,
+                             .ctas_per_sm = ctas_per_sm,
+                             .q_buffers = q_buffers,
+                             .schedule = kDynamicPersistent,
+                             .overlap = overlap,
+                             .pingpong = pingpong,
+                             .speculative_max = speculative_max};
+              add(c);
+              c.schedule = kSplitKeys;
+              if (pingpong == 0 && speculative_max == 0 && warps < 12) add(c);
             }
           }
         }

@@ -73,7 +73,6 @@ struct TilePart {
     }
     ptx::bar_sync(own_barrier(warpgroup), 128);
     const int before = static_cast<int>(ptx::ld_shared_u32(shared.parts_before(warpgroup)));
-    ptx::bar_sync(own_barrier(warpgroup), 128);  // the next tile's comes to the same word
     // Known to be the same in every lane: else nothing after it would be.
     return ptx::shfl_idx(before, 0) == static_cast<int>(others);
   }

@@ -110,6 +110,16 @@ TEST_CASE("split keys: any number of blocks, fewer than tiles and more than bloc
   }
 }
 
+TEST_CASE("split keys: more parts of a tile than a warp has lanes") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = decode(2, 2300, MaskKind::causal_bottom_right);
+  problem.batch = problem.heads_kv = 1;
+  problem.heads_q = 4;
+  GuardedCall call(problem);
+  expect_contract_with(plan_of(problem, kOneWarpgroup, 40), call);
+}
+
 TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());

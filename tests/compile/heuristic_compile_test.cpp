@@ -223,30 +223,17 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
-/// What merges parts of the keys, of rows that are aligned and that are not.
-std::vector<KernelSource> merging_kernels() {
+/// What merges parts of the keys or appends to a cache: of rows that are aligned and that are not, and where there is a value of
+/// another width, of that.
+std::vector<KernelSource> kernels_of_rows(KernelPass pass) {
   Kernels kernels;
   for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
     for (const int head_dim : {40, 128, 256}) {
       PlannedProblem p = square(head_dim, MaskKind::none, 0);
       p.row_alignment = head_dim == 128 ? RowAlignment::element : RowAlignment::bytes16;
       p.dtype = head_dim == 40 ? DType::bf16 : DType::f16;
-      kernels.add(p, default_config(80, static_cast<std::int32_t>(KernelPass::merge)), *find_arch(name));
-    }
-  }
-  return std::move(kernels).list();
-}
-
-/// What appends to a cache, the same way, with values of another width.
-std::vector<KernelSource> appending_kernels() {
-  Kernels kernels;
-  for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
-    for (const int head_dim : {40, 128, 256}) {
-      PlannedProblem p = square(head_dim, MaskKind::none, 0);
-      p.row_alignment = head_dim == 128 ? RowAlignment::element : RowAlignment::bytes16;
-      p.dtype = head_dim == 40 ? DType::bf16 : DType::f16;
-      p.head_dim_v = head_dim == 256 ? 64 : head_dim;
-      kernels.add(p, default_config(80, static_cast<std::int32_t>(KernelPass::append)), *find_arch(name));
+      p.head_dim_v = pass == KernelPass::append && head_dim == 256 ? 64 : head_dim;
+      kernels.add(p, default_config(80, static_cast<std::int32_t>(pass)), *find_arch(name));
     }
   }
   return std::move(kernels).list();
@@ -306,12 +293,12 @@ TEST_CASE("the heuristic's kernels of five products on mma.sync compile without 
 
 TEST_CASE("the kernels that merge parts of the keys compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(merging_kernels());
+  check_that_they_compile_without_spills(kernels_of_rows(KernelPass::merge));
 }
 
 TEST_CASE("the kernels that append to a cache compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(appending_kernels());
+  check_that_they_compile_without_spills(kernels_of_rows(KernelPass::append));
 }
 
 TEST_CASE("the heuristic's kernels with dropout compile without spills") {
