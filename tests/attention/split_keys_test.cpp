@@ -120,6 +120,13 @@ TEST_CASE("split keys: more parts of a tile than a warp has lanes") {
   expect_contract_with(plan_of(problem, kOneWarpgroup, 40), call);
 }
 
+TEST_CASE("split keys: rows without a key beside others of their tile") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  GuardedCall call(decode(150, 100, MaskKind::causal_bottom_right));
+  expect_contract_with(plan_of(call.problem, kTwoWarpgroups, 40), call);
+}
+
 TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
