@@ -127,6 +127,24 @@ TEST_CASE("split keys: rows without a key beside others of their tile") {
   expect_contract_with(plan_of(call.problem, kTwoWarpgroups, 40), call);
 }
 
+// Exponents near 2^20, of which a float has not the sixteenths that parts differ by.
+TEST_CASE("split keys: large scores that differ little from part to part") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  GuardedCall call(decode(1, 333));
+  call.args.softmax_scale = 10;
+  for (std::int64_t b = 0; b < call.problem.batch; ++b) {
+    for (std::int64_t h = 0; h < call.problem.heads_q; ++h) {
+      for (std::int64_t d = 0; d < call.q.dim; ++d) call.q.at(b, h, 0, d) = d < 2 ? 1.0f : 0.0f;
+    }
+    for (std::int64_t h = 0; h < call.problem.heads_kv; ++h) {
+      for (std::int64_t j = 0; j < call.problem.seqlen_k; ++j)
+        call.k.at(b, h, j, 0) = 60000.0f, call.k.at(b, h, j, 1) = 0.03125f * static_cast<float>(j / 32);
+    }
+  }
+  expect_contract_with(plan_of(call.problem, kOneWarpgroup, 9), call);
+}
+
 TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
