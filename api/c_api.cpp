@@ -6,6 +6,7 @@
 #include <api/plan.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
+#include <fa2/c_combine.h>
 #include <fa2/c_dropout.h>
 #include <fmt/format.h>
 #include <operation/validate.h>
@@ -213,6 +214,17 @@ fa2_status fa2_dropout_mask(fa2_context* context, const fa2_problem* problem, co
     const auto with = args_of(args, found);
     require_none(found);
     context_of(context).dropout_mask(*what, with->dropout, mask, stream_of(stream));
+  });
+}
+
+fa2_status fa2_combine(fa2_context* context, const fa2_combine_problem* problem, const fa2_combine_args* args,
+                       void* stream) {
+  return guarded([&] {
+    Found found;
+    const auto what = problem_of(problem, found);
+    const auto with = args_of(args, found);
+    require_none(found);
+    context_of(context).merge(*what, *with, stream_of(stream));
   });
 }
 

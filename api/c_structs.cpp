@@ -36,6 +36,12 @@ constexpr std::size_t first_size(const fa2_args*) {
 constexpr std::size_t first_size(const fa2_backward_args*) {
   return 160;
 }
+constexpr std::size_t first_size(const fa2_combine_problem*) {
+  return 56;
+}
+constexpr std::size_t first_size(const fa2_combine_args*) {
+  return 128;
+}
 constexpr std::size_t first_size(const fa2_context_options*) {
   return 40;
 }
@@ -230,6 +236,35 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   args.dv_strides = strides_of(from->dv);
   args.workspace = from->workspace;
   return args;
+}
+
+std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found) {
+  const auto from = read_struct(pointer, "problem", found);
+  if (!from) return std::nullopt;
+  check_reserved(from->reserved, "reserved", found);
+  return MergeProblem{.dtype = enum_of<DType>(from->dtype, "dtype", found),
+                      .float32_parts = from->float32_parts != 0,
+                      .float32_output = from->float32_output != 0,
+                      .head_dim = from->head_dim,
+                      .parts = from->parts,
+                      .batch = from->batch,
+                      .heads = from->heads,
+                      .seqlen = from->seqlen};
+}
+
+std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found) {
+  const auto from = read_struct(pointer, "args", found);
+  if (!from) return std::nullopt;
+  return MergeArgs{.parts = from->parts.data,
+                   .part_stride = from->part_stride,
+                   .parts_strides = strides_of(from->parts),
+                   .lse_parts = static_cast<const float*>(from->lse_parts.data),
+                   .lse_part_stride = from->lse_part_stride,
+                   .lse_parts_strides = strides_of(from->lse_parts),
+                   .o = from->o.data,
+                   .o_strides = strides_of(from->o),
+                   .lse = from->lse,
+                   .empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found)};
 }
 
 Gradients gradients_of(std::int32_t flags, Found& found) {

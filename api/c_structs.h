@@ -4,6 +4,8 @@
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <fa2/c_api.h>
+#include <fa2/c_combine.h>
+#include <fa2/merge.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,8 @@ bool is_given(const void* pointer, const std::string& name, Found& found);
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found);
+std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found);
+std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found);
 /// Of FA2_DQ and its like and FA2_BITWISE, or'ed together.
 Gradients gradients_of(std::int32_t flags, Found& found);
 

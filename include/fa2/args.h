@@ -81,8 +81,8 @@ struct AttentionArgs {
   EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity;
 
   /// Optional: AttentionPlan::workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with
-  /// zeros once, before their first launch; every launch leaves zeros. They belong to one launch at a time: those of
-  /// one stream may share them. Null: the context lends what is needed. Not looked at where nothing is.
+  /// zeros once, before their first launch, and leave them to launches then: where these want zeros they leave zeros. They
+  /// belong to one launch at a time: those of one stream may share them, of whichever plans. Null: the context lends what is needed. Not looked at where nothing is.
   void* workspace = nullptr;
 
   /// Calls number(variant, name, is_used, value...) for what each variant of `problem` takes of `args`: `variant` names

@@ -154,8 +154,8 @@ typedef struct fa2_args {
   const float* sinks; /* float32 (heads_q), contiguous, on the device; scaled scores, -infinity: none */
 
   /* Optional: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros
-   * once, before their first launch; every launch leaves zeros. They belong to one launch at a time: those of one
-   * stream may share them. NULL: the context lends what is needed. Not looked at where nothing is. */
+   * once, before their first launch, and leave them to launches then: where these want zeros they leave zeros. They belong
+   * to one launch at a time: those of one stream may share them, of whichever plans. NULL: the context lends what is needed. Not looked at where nothing is. */
   void* workspace;
 
   /* int32 on the device. cu_seqlens: (batch + 1), where the problem has total_q (total_k), else NULL: sequence b is the
