@@ -6,6 +6,7 @@
 #include <api/plan.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
+#include <fa2/c_append.h>
 #include <fa2/c_combine.h>
 #include <fa2/c_dropout.h>
 #include <fmt/format.h>
@@ -225,6 +226,17 @@ fa2_status fa2_combine(fa2_context* context, const fa2_combine_problem* problem,
     const auto with = args_of(args, found);
     require_none(found);
     context_of(context).merge(*what, *with, stream_of(stream));
+  });
+}
+
+fa2_status fa2_append(fa2_context* context, const fa2_append_problem* problem, const fa2_append_args* args,
+                      void* stream) {
+  return guarded([&] {
+    Found found;
+    const auto what = problem_of(problem, found);
+    const auto with = args_of(args, found);
+    require_none(found);
+    context_of(context).append(*what, *with, stream_of(stream));
   });
 }
 

@@ -1,15 +1,13 @@
 // What callers' structs hold, as this library knows them.
+#include <api/c_fields.h>
 #include <api/c_structs.h>
 #include <api/settings.h>
 #include <fmt/format.h>
 #include <generator/arch.h>
-#include <generator/enum_words.h>
 #include <operation/validate.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
-#include <type_traits>
 #include <utility>
 
 namespace fa2 {
@@ -24,98 +22,6 @@ void append_refusals(Found& found, const Check& check) {
   } catch (const InvalidRequest& error) {
     append(found, error.violations());
   }
-}
-
-// The sizes that the first version of the interface published: no caller has smaller structs.
-constexpr std::size_t first_size(const fa2_problem*) {
-  return 96;
-}
-constexpr std::size_t first_size(const fa2_args*) {
-  return 176;
-}
-constexpr std::size_t first_size(const fa2_backward_args*) {
-  return 160;
-}
-constexpr std::size_t first_size(const fa2_combine_problem*) {
-  return 56;
-}
-constexpr std::size_t first_size(const fa2_combine_args*) {
-  return 128;
-}
-constexpr std::size_t first_size(const fa2_context_options*) {
-  return 40;
-}
-constexpr std::size_t first_size(const fa2_plan_options*) {
-  return 8;
-}
-constexpr std::size_t first_size(const fa2_precompile_options*) {
-  return 24;
-}
-constexpr std::size_t first_size(const fa2_tune_options*) {
-  return 16;
-}
-
-// Far beyond what structs will grow to: a size that was never set is not followed through memory.
-constexpr std::size_t kMostStructBytes = 4096;
-
-bool has_sound_size(std::size_t size, std::size_t least, const std::string& name, Found& found) {
-  if (size >= least && size <= kMostStructBytes) return true;
-  found.push_back({name, fmt::format("a struct with struct_size {}", size),
-                   fmt::format("must have {} to {}", least, kMostStructBytes)});
-  return false;
-}
-
-/// The caller's struct as this library knows it: fields it lacks are 0, fields beyond ours must be 0.
-template <class Struct>
-std::optional<Struct> read_struct(const Struct* from, const std::string& name, Found& found) {
-  constexpr std::size_t kSize = sizeof(Struct), kFirst = first_size(static_cast<const Struct*>(nullptr));
-  static_assert(kSize >= kFirst && std::is_trivially_copyable_v<Struct>,
-                "published fields are never removed");
-  if (!is_given(from, name, found)) return std::nullopt;
-  const std::size_t size = from->struct_size;
-  if (!has_sound_size(size, kFirst, name, found)) return std::nullopt;
-  const unsigned char* bytes = reinterpret_cast<const unsigned char*>(from);
-  if (size > kSize &&
-      std::any_of(bytes + kSize, bytes + size, [](unsigned char byte) { return byte != 0; })) {
-    found.push_back({name, fmt::format("a struct with struct_size {}", size),
-                     fmt::format("must be 0 in the fields that fa2 {} does not know, from byte {} on",
-                                 version(), kSize)});
-  }
-  Struct copy{};
-  std::memcpy(&copy, bytes, std::min(size, kSize));
-  return copy;
-}
-
-/// Enumerations travel as int32 and would wrap around in a cast: those out of range are entered in `found`.
-template <class Enum>
-Enum enum_of(std::int32_t value, const std::string& field, Found& found) {
-  if (value >= 0 && value < static_cast<std::int32_t>(kEnumerators<Enum>)) return static_cast<Enum>(value);
-  found.push_back({field, fmt::format("{}", value), rule_of<Enum>()});
-  return Enum{};
-}
-
-/// Where 0 means "not chosen" and the enumeration starts at 1.
-template <class Enum>
-std::optional<Enum> choice_of(std::int32_t value, const char* field, Found& found) {
-  if (value == 0) return std::nullopt;
-  if (value > 0 && value <= static_cast<std::int32_t>(kEnumerators<Enum>))
-    return static_cast<Enum>(value - 1);
-  found.push_back({field, fmt::format("{}", value), fmt::format("must be in 0..{}", kEnumerators<Enum>)});
-  return std::nullopt;
-}
-
-TensorStrides strides_of(const fa2_tensor& tensor) {
-  return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
-}
-
-/// Fields that a later version may give a meaning.
-void check_reserved(std::int32_t value, const std::string& field, Found& found) {
-  if (value != 0) found.push_back({field, fmt::format("{}", value), "must be 0"});
-}
-
-bool flag_of(std::int32_t value, const std::string& field, Found& found) {
-  if (value != 0 && value != 1) found.push_back({field, fmt::format("{}", value), "must be 0 or 1"});
-  return value == 1;
 }
 
 /// `prefix` goes before the names of fields.
@@ -238,35 +144,6 @@ std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& fou
   return args;
 }
 
-std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found) {
-  const auto from = read_struct(pointer, "problem", found);
-  if (!from) return std::nullopt;
-  check_reserved(from->reserved, "reserved", found);
-  return MergeProblem{.dtype = enum_of<DType>(from->dtype, "dtype", found),
-                      .float32_parts = from->float32_parts != 0,
-                      .float32_output = from->float32_output != 0,
-                      .head_dim = from->head_dim,
-                      .parts = from->parts,
-                      .batch = from->batch,
-                      .heads = from->heads,
-                      .seqlen = from->seqlen};
-}
-
-std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found) {
-  const auto from = read_struct(pointer, "args", found);
-  if (!from) return std::nullopt;
-  return MergeArgs{.parts = from->parts.data,
-                   .part_stride = from->part_stride,
-                   .parts_strides = strides_of(from->parts),
-                   .lse_parts = static_cast<const float*>(from->lse_parts.data),
-                   .lse_part_stride = from->lse_part_stride,
-                   .lse_parts_strides = strides_of(from->lse_parts),
-                   .o = from->o.data,
-                   .o_strides = strides_of(from->o),
-                   .lse = from->lse,
-                   .empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found)};
-}
-
 Gradients gradients_of(std::int32_t flags, Found& found) {
   if ((flags & ~(FA2_ALL_GRADIENTS | FA2_D_SINKS | FA2_BITWISE)) != 0)
     found.push_back({"gradients", fmt::format("{}", flags),
@@ -332,7 +209,7 @@ std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size
   std::vector<AttentionProblem> converted;
   if (count == 0 || !is_given(problems, "problems", found)) return converted;
   const std::size_t stride = problems->struct_size;
-  if (!has_sound_size(stride, first_size(problems), "problems", found)) return converted;
+  if (!has_sound_size(stride, kFirstSize<fa2_problem>, "problems", found)) return converted;
   converted.assign(count, kUnread);
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(problems);
   for (std::size_t i = 0; i < count; ++i) {

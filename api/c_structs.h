@@ -1,9 +1,11 @@
 // The structs of the C interface, converted. What is wrong with them is collected, so that one error lists it all.
 #pragma once
 
+#include <fa2/append.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <fa2/c_api.h>
+#include <fa2/c_append.h>
 #include <fa2/c_combine.h>
 #include <fa2/merge.h>
 
@@ -33,6 +35,8 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found);
 std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found);
 std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found);
+std::optional<AppendProblem> problem_of(const fa2_append_problem* pointer, Found& found);
+std::optional<AppendArgs> args_of(const fa2_append_args* pointer, Found& found);
 /// Of FA2_DQ and its like and FA2_BITWISE, or'ed together.
 Gradients gradients_of(std::int32_t flags, Found& found);
 
