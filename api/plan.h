@@ -17,8 +17,8 @@ struct AttentionPlan::Impl {
   int device = 0;
   std::vector<Step> steps;    ///< in the order of their launches; none: the output has no element
   WorkspaceLayout workspace;  ///< of the steps' parts
-  std::shared_ptr<const ScratchPool>
-      scratch;                 ///< of the device, for calls without a workspace; null if no step needs any
+  /// Of the device, for calls without a workspace; null if no step needs any.
+  std::shared_ptr<const ScratchPool> scratch;
   bool checks_tables = false;  ///< of sequences, before it launches; which waits for the stream
   Explanation explanation;
 

@@ -40,7 +40,9 @@ std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const
     if (kind_of(config).tunable("packed_heads") != nullptr)
       config.packed_heads = packed_heads(problem, config.tile_m);
   }
-  std::erase(candidates, first);
+  std::erase_if(candidates, [&](const KernelConfig& config) {
+    return config == first || why_rejected(problem, config, arch).has_value();
+  });
   std::ranges::stable_sort(candidates, {},
                            [&](const KernelConfig& config) { return distance(config, first); });
   candidates.insert(candidates.begin(), first);

@@ -107,8 +107,9 @@ struct Explanation {
 /// until the graph and all that was cloned or instantiated from it are destroyed and have run.
 class FA2_API AttentionPlan {
  public:
-  /// Validates the arguments and launches. No synchronisation; no lock and no allocation, except where a launch is
-  /// captured that needs a workspace and is given none, and for what FA2_CHECK=1 looks at (AttentionArgs::cu_seqlens_q).
+  /// Validates the arguments and launches. No synchronisation; no lock and no allocation, except for launches that need a
+  /// workspace and are given none, where they are captured or split keys (whose parts then lie in a stream-ordered pool of the
+  /// Context), and for what FA2_CHECK=1 looks at (AttentionArgs::cu_seqlens_q).
   /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError; Unavailable
   /// if graphs hold all of the Context's workspaces.
   void run(const AttentionArgs& args, Stream stream = nullptr) const;

@@ -174,6 +174,25 @@ TEST_CASE("config space: heads are packed in powers of two that divide the group
   CHECK(why("4") == "packed_heads = 4 makes more than 2^31 rows of seqlen_q = 536870912");
 }
 
+TEST_CASE("config space: keys are shared out while their blocks can be numbered") {
+  PlannedProblem p;
+  p.head_dim = p.head_dim_v = 128;
+  p.heads_q = p.heads_kv = 64;
+  const KernelConfig config =
+      parse_config("mainloop=90,tile_m=64,tile_n=128,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=3");
+  const auto why = [&](std::int64_t seqlen_q, std::int64_t seqlen_k) {
+    p.seqlen_q = seqlen_q, p.seqlen_k = seqlen_k;
+    return why_rejected(p, config, *find_arch("sm_90a")).value_or("");
+  };
+  CHECK(why(1, 1 << 30) == "");
+  CHECK(why(1, 0) == "");
+  CHECK(why(1 << 18, (1 << 20) - 128) == "");  // 2^18 tiles of 2^13 - 1
+  CHECK(why(1 << 18, 1 << 20) ==
+        "schedule = 3 shares out at most 2^31 blocks of keys, not 262144 tiles of 8192");
+  p.batch = 1 << 20;
+  CHECK(why(1, 1 << 20) != "");
+}
+
 TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
   const std::string valid = "mainloop=90,tile_m=128,warps=8,tile_n=128,stages=4,q_buffers=1";
   const auto with = [&](const char* more, int head_dim = 128) {
