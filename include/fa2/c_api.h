@@ -255,8 +255,8 @@ typedef struct fa2_plan_options {
 FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
                                      const fa2_plan_options* options, fa2_plan** plan);
 
-/* Checks the arguments and launches: no synchronisation; no lock and no allocation, except where a launch is captured
- * that needs a workspace and is given none. `args` must obey the plan's row_alignment. */
+/* Checks the arguments and launches: no synchronisation; no lock and no allocation, except for launches that need
+ * a workspace and are given none, where they are captured or split keys: those take stream-ordered memory. `args` must obey the plan's row_alignment. */
 FA2_C_API fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream);
 
 /* How many bytes fa2_args.workspace has, if it is given: a multiple of 256; 0 if no launch needs any. */
