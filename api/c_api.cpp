@@ -68,6 +68,18 @@ fa2_status guarded(Body&& body) noexcept {
   }
 }
 
+/// Runs `body` with the two converted, unless something is wrong with either.
+template <class Problem, class Args, class Body>
+fa2_status guarded_call(const Problem* problem, const Args* args, const Body& body) noexcept {
+  return guarded([&] {
+    Found found;
+    const auto what = problem_of(problem, found);
+    const auto with = args_of(args, found);
+    require_none(found);
+    body(*what, *with);
+  });
+}
+
 template <class T>
 T& required(T* pointer, const char* name) {
   Found found;
@@ -209,34 +221,22 @@ fa2_status fa2_attention_backward(fa2_context* context, const fa2_problem* probl
 
 fa2_status fa2_dropout_mask(fa2_context* context, const fa2_problem* problem, const fa2_args* args,
                             uint8_t* mask, void* stream) {
-  return guarded([&] {
-    Found found;
-    const auto what = problem_of(problem, found);
-    const auto with = args_of(args, found);
-    require_none(found);
-    context_of(context).dropout_mask(*what, with->dropout, mask, stream_of(stream));
+  return guarded_call(problem, args, [&](const auto& what, const auto& with) {
+    context_of(context).dropout_mask(what, with.dropout, mask, stream_of(stream));
   });
 }
 
 fa2_status fa2_combine(fa2_context* context, const fa2_combine_problem* problem, const fa2_combine_args* args,
                        void* stream) {
-  return guarded([&] {
-    Found found;
-    const auto what = problem_of(problem, found);
-    const auto with = args_of(args, found);
-    require_none(found);
-    context_of(context).merge(*what, *with, stream_of(stream));
+  return guarded_call(problem, args, [&](const auto& what, const auto& with) {
+    context_of(context).merge(what, with, stream_of(stream));
   });
 }
 
 fa2_status fa2_append(fa2_context* context, const fa2_append_problem* problem, const fa2_append_args* args,
                       void* stream) {
-  return guarded([&] {
-    Found found;
-    const auto what = problem_of(problem, found);
-    const auto with = args_of(args, found);
-    require_none(found);
-    context_of(context).append(*what, *with, stream_of(stream));
+  return guarded_call(problem, args, [&](const auto& what, const auto& with) {
+    context_of(context).append(what, with, stream_of(stream));
   });
 }
 

@@ -27,8 +27,7 @@ struct AttentionPlan::Impl {
 
   /// The only step, and its parts of the workspace.
   void add(Step step) {
-    workspace.add(step.workspace);
-    workspace.add(step.scratch);
+    fa2::add(step, workspace);
     steps.push_back(std::move(step));
   }
 };

@@ -13,6 +13,7 @@ import random
 
 import compare
 import fa2
+import varlen
 
 CASES = ["1:32/8:8192", "1:32/8:32768", "1:32/8:131072", "16:32/8:8192", "64:32/8:4096", "32:64/8:8192", "1:64/8:2048",
          "16:32/8:8192:4", "64:32/8:4096:1:used", "lognormal:64:32/8:4096"]
@@ -37,25 +38,19 @@ def parse_args():
     return a
 
 
-def lognormal(count, mean, longest):
-    """Lengths, sigma 1, whose sum is count * mean."""
-    rng = random.Random(1)
-    weights = [math.exp(rng.gauss(0, 1)) for _ in range(count)]
-    return [max(1, min(longest, round(w / sum(weights) * count * mean))) for w in weights]
-
-
 class Case:
     """The tensors of a case, in as many copies as it takes to be cold."""
 
     def __init__(self, text, d, dtype):
         import torch
 
-        self.text, fields = text, text.split(":")
+        fields = text.split(":")
         ragged = fields[0] == "lognormal"
         batch, heads, keys, *more = fields[1:] if ragged else fields
         self.batch, (self.heads_q, self.heads_kv) = int(batch), (int(h) for h in heads.split("/"))
         self.queries = int(more[0]) if more else 1
-        self.lengths = lognormal(self.batch, int(keys), 8 * int(keys)) if ragged else [int(keys)] * self.batch
+        mix = f"lognormal:{batch}:{self.batch * int(keys)}:1" if ragged else f"{batch}x{keys}"
+        self.lengths = varlen.lengths_of(mix)
         self.longest, self.d = max(self.lengths), d
         self.used = torch.tensor(self.lengths, device="cuda", dtype=torch.int32) if ragged or "used" in more else None
         self.bytes = 2 * sum(self.lengths) * self.heads_kv * d * 2

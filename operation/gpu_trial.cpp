@@ -57,8 +57,7 @@ void GpuTrial::make_steps(Candidate& candidate) {
   if (!delta_) {
     candidate.step = forward_step(p, config, load(config), device_.sm_count, nullptr);
     WorkspaceLayout layout;
-    layout.add(candidate.step.workspace);
-    layout.add(candidate.step.scratch);
+    add(candidate.step, layout);
     candidate.workspace_bytes = layout.bytes;
     return;
   }

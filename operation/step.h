@@ -80,6 +80,12 @@ struct Step {
   WorkspacePart scratch;  ///< beside its part, where that has to be zeros
 };
 
+/// Gives the parts that the step works in their places.
+inline void add(Step& step, WorkspaceLayout& layout) {
+  layout.add(step.workspace);
+  layout.add(step.scratch);
+}
+
 /// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter and where
 /// a launch without a workspace is captured.
 void launch(const Step& step, const Call& call, Stream stream, int times = 1);

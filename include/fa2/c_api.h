@@ -154,8 +154,8 @@ typedef struct fa2_args {
   const float* sinks; /* float32 (heads_q), contiguous, on the device; scaled scores, -infinity: none */
 
   /* Optional: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros
-   * once, before their first launch, and leave them to launches then: where these want zeros they leave zeros. They belong
-   * to one launch at a time: those of one stream may share them, of whichever plans. NULL: the context lends what is needed. Not looked at where nothing is. */
+   * once, and leave them to launches then, which leave zeros where they want them. They belong to one launch at a time:
+   * those of one stream may share them. NULL: the context lends what is needed. Not looked at where nothing is. */
   void* workspace;
 
   /* int32 on the device. cu_seqlens: (batch + 1), where the problem has total_q (total_k), else NULL: sequence b is the
@@ -255,8 +255,8 @@ typedef struct fa2_plan_options {
 FA2_C_API fa2_status fa2_plan_create(fa2_context* context, const fa2_problem* problem, int32_t device,
                                      const fa2_plan_options* options, fa2_plan** plan);
 
-/* Checks the arguments and launches: no synchronisation; no lock and no allocation, except for launches that need
- * a workspace and are given none, where they are captured or split keys: those take stream-ordered memory. `args` must obey the plan's row_alignment. */
+/* Checks the arguments and launches: no synchronisation; no lock and no allocation, except for launches that are given
+ * no workspace, but need one, and are captured or split keys. `args` must obey the plan's row_alignment. */
 FA2_C_API fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, void* stream);
 
 /* How many bytes fa2_args.workspace has, if it is given: a multiple of 256; 0 if no launch needs any. */

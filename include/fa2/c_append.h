@@ -22,8 +22,8 @@ typedef struct fa2_append_problem {
   int32_t rotary_dim;   /* a multiple of 8 up to head_dim: so many columns turn, from the first on; 0: none */
   int32_t rotary_style; /* FA2_ROTARY_HALVES, FA2_ROTARY_INTERLEAVED */
   int32_t float32_tables; /* not 0: cos and sin are float32; else of dtype */
-  int32_t
-      equal_positions; /* not 0: every query turns by the position of new row 0; else query i by that of new row i */
+  /* Not 0: every query turns by the position of new row 0; else query i by that of new row i. */
+  int32_t equal_positions;
   int64_t table_rows; /* positions that cos and sin have */
   int64_t batch;      /* sequences */
   int64_t heads_q;    /* 0: there is no Q */
@@ -55,9 +55,9 @@ typedef struct fa2_append_args {
   const void* cos;                /* with rotary_dim, else NULL: (table_rows, rotary_dim / 2) */
   const void* sin;
   int64_t table_stride; /* of both, from one position to the next */
-  const int32_t*
-      rotary_seqlens; /* optional with rotary_dim, (batch): positions of new row 0, where they are not seqlens */
-  fa2_tensor q;       /* with heads_q: (batch, head, row, head_dim) */
+  /* Optional with rotary_dim, (batch): positions of new row 0, where they are not seqlens. */
+  const int32_t* rotary_seqlens;
+  fa2_tensor q;     /* with heads_q: (batch, head, row, head_dim) */
   fa2_tensor q_out; /* may be q, with the same strides */
 } fa2_append_args;
 

@@ -28,8 +28,8 @@ typedef struct fa2_combine_args {
   int32_t empty_row_lse; /* the LSE of a row that no part has a key of; its O is 0 */
   fa2_tensor parts;      /* (parts, batch, head, row, head_dim), each normalised, as attention writes O */
   int64_t part_stride;
-  fa2_tensor
-      lse_parts; /* float32 (parts, batch, head, row), natural logarithms; of a row without a key either infinity */
+  /* float32 (parts, batch, head, row), natural logarithms; of a row without a key either infinity. */
+  fa2_tensor lse_parts;
   int64_t lse_part_stride;
   fa2_tensor o;
   float* lse; /* optional: float32 (batch, heads, seqlen), contiguous */
