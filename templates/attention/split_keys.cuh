@@ -120,11 +120,20 @@ struct TilePart {
   FA2_DEVICE void merge_row(int row, float scale_log2) const {
     constexpr int kChunks = (Config::head_dim_v + 127) / 128;
     Weights weights{scale_log2};
-    for (int first = 0; first < tile.part.count; first += 32) find_largest(sum_of(first, row), weights);
     float merged[kChunks][4] = {};
     for (int first = 0; first < tile.part.count; first += 32) {
-      const float weight = weights.of(sum_of(first, row));
-      weights.sum += over_lanes(weight, [](float a, float b) { return a + b; });
+      const RowSum part = sum_of(first, row);
+      const RowExponent before = weights.largest;
+      find_largest(part, weights);
+      const float correction = weights.sum == 0.0f ? 0.0f : weights.of({before, 1.0f});
+      FA2_UNROLL
+      for (int c = 0; c < kChunks; ++c) {
+        FA2_UNROLL
+        for (int k = 0; k < 4; ++k) merged[c][k] *= correction;
+      }
+      const float weight = weights.of(part);
+      const float sum = over_lanes(weight, [](float a, float b) { return a + b; });
+      weights.sum = ptx::fma_rn(weights.sum, correction, sum);
       add_parts(first, row, weight, merged);
     }
     finish_row(first_row() + row, weights, merged);
