@@ -46,6 +46,13 @@ constexpr std::int64_t kMostQueries = std::numeric_limits<std::int32_t>::max() -
 constexpr int kWarpgroupRows = 64;
 constexpr int kMostPacked = 64;
 
+/// Keys are shared out where few blocks would have a tile, or tiles of any length. So many tiles of one length read keys and
+/// values as fast as memory gives them, and need not be merged; narrow windows leave nothing to share.
+bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
+  constexpr std::int64_t kEnoughTiles = 96;
+  return rows <= kWarpgroupRows && (p.varlen || p.batch * p.heads_kv < kEnoughTiles);
+}
+
 /// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks
 /// long, the beginnings and ends of tiles have to be hidden (docs/measurements).
 std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
@@ -53,7 +60,7 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const auto with = [&](int warps, int tile_n, KernelConfig c) {
     c.mainloop = kForwardSm90.mainloop;
     c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
-    c.schedule = kDynamicPersistent;
+    if (c.schedule == kOneTileEach) c.schedule = kDynamicPersistent;
     c.skip_masked = causal;
     c.stages = forward_sm90::most_stages(traits, c, arch);
     return c;
@@ -62,7 +69,12 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
-  const Range few{kWarpgroupRows, {with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
+  const KernelConfig split =
+      head_dim <= 128
+          ? with(4, traits.dropout ? 64 : 128,
+                 {.ctas_per_sm = 2, .q_buffers = 1, .schedule = kSplitKeys, .overlap = 1})
+          : with(8, 64, {.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1});
+  const Range few{kWarpgroupRows, {split, with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
   if (head_dim <= 64) {
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout.
     const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout;
@@ -150,8 +162,9 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
   const AttentionTraits traits = traits_of(p);
   const Tables tables = tables_of(traits, arch);
   const std::int64_t queries = with_mean_lengths(p).seqlen_q;
-  std::vector<KernelConfig> configs =
-      line_for(tables.hopper, table_length(p, queries * packed_heads(p, kWarpgroupRows)));
+  const std::int64_t rows = queries * packed_heads(p, kWarpgroupRows);
+  std::vector<KernelConfig> configs = line_for(tables.hopper, table_length(p, rows));
+  if (!shares_keys(p, rows)) std::erase_if(configs, [](const auto& c) { return c.schedule == kSplitKeys; });
   for (KernelConfig& c : configs) c.packed_heads = packed_heads(p, c.tile_m);
   std::ranges::copy(line_for(tables.every_gpu, table_length(p, queries)), std::back_inserter(configs));
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
@@ -182,9 +195,11 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
   if (p.window_left) p.window_left = kMostQueries;
   if (p.window_right) p.window_right = kMostQueries;
   std::vector<PlannedProblem> cases;
-  const auto add = [&](std::int64_t queries, std::int64_t group) {
+  const auto add = [&](std::int64_t queries, std::int64_t group, std::int64_t batch = 1) {
+    p.batch = batch;
     p.heads_q = group;
-    p.seqlen_q = p.seqlen_k = queries;
+    p.seqlen_q = queries;
+    p.seqlen_k = batch == 1 ? queries : kMostQueries;  // of many: more blocks of keys than can be shared out
     cases.push_back(p);
   };
   const Tables tables = tables_of(traits_of(p), arch);
@@ -195,7 +210,9 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
   }
   // Below a tile, heads are packed by the number of queries.
   for (std::int64_t queries = 1; queries < largest_tile; ++queries) {
-    for (int group = 1; group <= kMostPacked; group *= 2) add(queries, group);
+    for (int group = 1; group <= kMostPacked; group *= 2) {
+      for (const std::int64_t batch : {1, 256}) add(queries, group, batch);
+    }
   }
   for (const auto& table : {tables.hopper, tables.every_gpu}) {
     for (const Range& range : table) add(range.most_queries, 1);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <templates/attention/tile_schedule.cuh>
 #include <vector>
 
 using namespace fa2;
@@ -111,6 +112,25 @@ TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the se
   narrow.window_left = 511;
   wide.window_left = 8191;
   CHECK_FALSE(heuristic(narrow, *find_arch("sm_90a")).config == heuristic(wide, *find_arch("sm_90a")).config);
+}
+
+TEST_CASE("heuristic: few queries share out the keys, but for many tiles of one length") {
+  const Arch& hopper = *find_arch("sm_90a");
+  const auto schedule_of = [&](std::int64_t batch, std::int64_t queries, bool varlen = false) {
+    AttentionProblem p{.head_dim = 128, .varlen = varlen, .batch = batch, .heads_q = 32, .heads_kv = 8};
+    p.seqlen_q = queries;
+    p.seqlen_k = 8192;
+    return heuristic({p, {}}, hopper).config.schedule;
+  };
+  CHECK(schedule_of(1, 1) == kSplitKeys);
+  CHECK(schedule_of(11, 16) == kSplitKeys);
+  CHECK(schedule_of(12, 1) == kDynamicPersistent);
+  CHECK(schedule_of(12, 1, true) == kSplitKeys);
+  CHECK(schedule_of(1, 65) == kDynamicPersistent);
+  // A narrow window leaves few keys to many queries, which have many tiles.
+  AttentionProblem narrow{.head_dim = 128, .window_left = 16, .window_right = 16};
+  narrow.seqlen_q = narrow.seqlen_k = 8192;
+  CHECK(heuristic({narrow, {}}, hopper).config.schedule == kDynamicPersistent);
 }
 
 TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean length") {
