@@ -53,28 +53,41 @@ bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
   return rows <= kWarpgroupRows && (p.varlen || p.batch * p.heads_kv < kEnoughTiles);
 }
 
+/// A configuration of main loop 90, but for what follows from the problem and the GPU.
+KernelConfig sm90_config(const AttentionTraits& traits, const Arch& arch, int warps, int tile_n,
+                         KernelConfig c) {
+  c.mainloop = kForwardSm90.mainloop;
+  c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
+  if (c.schedule == kOneTileEach) c.schedule = kDynamicPersistent;
+  c.skip_masked = has_edges(traits);
+  c.stages = forward_sm90::most_stages(traits, c, arch);
+  return c;
+}
+
+/// Of few queries: beside the time of reading keys and values nothing else counts.
+std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, int head_dim, const Arch& arch) {
+  const KernelConfig split{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};
+  const KernelConfig whole{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
+  if (head_dim > 128)
+    return {sm90_config(traits, arch, 8, 64, split), sm90_config(traits, arch, 4, 64, whole)};
+  KernelConfig split_twice = split;
+  split_twice.ctas_per_sm = 2;
+  return {sm90_config(traits, arch, 4, traits.dropout ? 64 : 128, split_twice),
+          sm90_config(traits, arch, 4, 128, whole)};
+}
+
 /// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks
 /// long, the beginnings and ends of tiles have to be hidden (docs/measurements).
 std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, const Arch& arch) {
   const bool causal = has_edges(traits);
-  const auto with = [&](int warps, int tile_n, KernelConfig c) {
-    c.mainloop = kForwardSm90.mainloop;
-    c.tile_m = 16 * warps, c.tile_n = tile_n, c.warps = warps;
-    if (c.schedule == kOneTileEach) c.schedule = kDynamicPersistent;
-    c.skip_masked = causal;
-    c.stages = forward_sm90::most_stages(traits, c, arch);
-    return c;
+  const auto with = [&](int warps, int tile_n, const KernelConfig& c) {
+    return sm90_config(traits, arch, warps, tile_n, c);
   };
   const KernelConfig safe = with(8, 64, {.q_buffers = 1, .overlap = 1});
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
-  const KernelConfig two_blocks{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
-  const KernelConfig split =
-      head_dim <= 128
-          ? with(4, traits.dropout ? 64 : 128,
-                 {.ctas_per_sm = 2, .q_buffers = 1, .schedule = kSplitKeys, .overlap = 1})
-          : with(8, 64, {.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1});
-  const Range few{kWarpgroupRows, {split, with(4, head_dim <= 128 ? 128 : 64, two_blocks), safe}};
+  Range few{kWarpgroupRows, decoding_configs(traits, head_dim, arch)};
+  few.best_first.push_back(safe);
   if (head_dim <= 64) {
     // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout.
     const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout;
