@@ -49,6 +49,11 @@ void set(std::optional<Value>& field, std::int64_t size) {
   if (field) set(*field, size);
 }
 
+/// How much memory there is says nothing of how much is read.
+bool is_room(std::string_view field) {
+  return field == "page_count";
+}
+
 /// Sums of lengths are sizes of varlen alone.
 bool is_total(std::string_view field) {
   return field == "total_q" || field == "total_k";
@@ -59,7 +64,8 @@ template <class Problem, class Size>
 void visit_sizes(Problem& problem, const Size& size) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole role, auto& value) {
-        if (role != FieldRole::sizes || is_batch_or_heads(name) || (is_total(name) && !problem.varlen))
+        if (role != FieldRole::sizes || is_batch_or_heads(name) || is_room(name) ||
+            (is_total(name) && !problem.varlen))
           return;
         if (is_given(value)) size(name, value);
       },

@@ -61,7 +61,7 @@ PlannedProblem usual_of(const AttentionProblem& problem) {
 /// Empty for what is not there.
 template <class Value>
 std::string flag_with(std::string_view field, const Value& value) {
-  if (value == Value{} && std::is_same_v<Value, bool>) return "";
+  if (value == Value{} && !std::is_enum_v<Value>) return "";
   const std::string text = text_of(value);
   return flag_of(field) + (text.empty() ? "" : " ") + text;
 }

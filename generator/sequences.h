@@ -18,9 +18,15 @@ struct Entries {
 constexpr Entries q_entries(const AttentionProblem& p) {
   return p.total_q > 0 ? Entries{1, p.total_q} : Entries{p.batch, p.seqlen_q};
 }
-/// Those of K and V.
+/// Those of K and V, which may be pages.
 constexpr Entries k_entries(const AttentionProblem& p) {
-  return p.total_k > 0 ? Entries{1, p.total_k} : Entries{p.batch, p.seqlen_k};
+  if (p.total_k > 0) return {1, p.total_k};
+  return p.page_size > 0 ? Entries{p.page_count, p.page_size} : Entries{p.batch, p.seqlen_k};
+}
+
+/// Pages of the longest sequence.
+constexpr std::int64_t pages_of_sequence(const AttentionProblem& p) {
+  return p.page_size > 0 ? (p.seqlen_k + p.page_size - 1) / p.page_size : 0;
 }
 
 /// The batched problem that a packed one is judged by before anybody knows its lengths: its sequences have the mean ones.

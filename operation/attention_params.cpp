@@ -93,6 +93,7 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
   params.sequences.total_q = static_cast<int>(q_entries(p).rows);
   params.sequences.total_k = static_cast<int>(k_entries(p).rows);
   params.sequences.batch = static_cast<int>(p.batch);
+  params.sequences.page_count = static_cast<int>(p.page_count);
   return params;
 }
 
@@ -123,6 +124,8 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.sequences.cu_seqlens_k = args.cu_seqlens_k;
   params.sequences.seqused_q = args.seqused_q;
   params.sequences.seqused_k = args.seqused_k;
+  params.sequences.page_table = args.page_table;
+  params.sequences.page_table_stride = args.page_table_stride;
   params.empty_row_lse = value_of(args.empty_row_lse);
 }
 

@@ -40,6 +40,23 @@ std::string used_rule(const SequenceSide& side, std::size_t b) {
   return fmt::format("must be in 0..{}, the length of its sequence", length);
 }
 
+/// Of every sequence, the entries of pages that it has.
+void check_pages(Violations& found, const AttentionProblem& p, const AttentionArgs& args,
+                 std::span<const std::int32_t> used, int device, Stream stream) {
+  if (args.page_table == nullptr) return;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const std::int64_t length =
+        used.empty() ? p.seqlen_k
+                     : std::clamp<std::int64_t>(used[static_cast<std::size_t>(b)], 0, p.seqlen_k);
+    const auto pages = copy_of(args.page_table + b * args.page_table_stride,
+                               (length + p.page_size - 1) / p.page_size, device, stream);
+    check_table(found, fmt::format("page_table[{}]", b), pages, [&](std::size_t i) {
+      const bool exists = pages[i] >= 0 && pages[i] < p.page_count;
+      return exists ? "" : fmt::format("must be in 0..{}: a page of K and V", p.page_count - 1);
+    });
+  }
+}
+
 }  // namespace
 
 std::vector<Violation> violations_of(const SequenceSide& side) {
@@ -54,15 +71,17 @@ std::vector<Violation> violations_of(const SequenceSide& side) {
 void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, int device, Stream stream) {
   if (!can_read_tables(device, stream)) return;
   Violations found;
+  std::vector<std::int32_t> used;
   const auto check = [&](SequenceSide side, const std::int32_t* cu_seqlens, const std::int32_t* seqused) {
     const auto borders = copy_of(cu_seqlens, p.batch + 1, device, stream);
-    const auto used = copy_of(seqused, p.batch, device, stream);
+    used = copy_of(seqused, p.batch, device, stream);
     side.cu_seqlens = borders;
     side.seqused = used;
     std::ranges::move(violations_of(side), std::back_inserter(found));
   };
   check({.name = "q", .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
   check({.name = "k", .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);
+  check_pages(found, p, args, used, device, stream);
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 

@@ -25,6 +25,17 @@ Operand borders(std::string_view name, const std::int32_t* data, const Attention
   return operand;
 }
 
+/// From the first sequence's entries to the last one's.
+Operand page_table_of(const AttentionProblem& p, const AttentionArgs& args) {
+  const std::int64_t pages = pages_of_sequence(p), sequences = p.varlen ? p.batch : 0;
+  const std::int64_t entries =
+      pages > 0 && sequences > 0 ? (sequences - 1) * args.page_table_stride + pages : 0;
+  Operand operand =
+      optional_operand("page_table", Access::read, args.page_table, ElementType::i32, {1, 1, 1, entries});
+  operand.optional = false;
+  return operand;
+}
+
 /// A number a query head; of each batch where `per_batch` says so.
 Operand numbers_of_heads(std::string_view name, const AttentionProblem& p, bool is_used, const float* data,
                          bool per_batch = false) {
@@ -94,6 +105,7 @@ Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::
       borders("cu_seqlens_k", args.cu_seqlens_k, p, p.total_k),
       optional_operand("seqused_q", Access::read, args.seqused_q, ElementType::i32, {1, 1, 1, sequences}),
       optional_operand("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
+      page_table_of(p, args),
       dropout_state(args.dropout.state, p.dropout),
   }};
   add_variants(operands, p, args);

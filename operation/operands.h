@@ -40,6 +40,7 @@ enum class Role : std::uint8_t {
   cu_seqlens_k,
   seqused_q,
   seqused_k,
+  page_table,
   dropout_state,
   variants,
   d_o = variants + variant_operand_count(),

@@ -6,6 +6,8 @@
 #include <operation/tensor_maps.h>
 #include <runtime/tensor_map.h>
 
+#include <numeric>
+
 namespace fa2 {
 namespace {
 
@@ -21,9 +23,9 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
-/// Of 16-bit elements.
-TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows,
-                 std::int32_t packed_heads = 1) {
+/// Of 16-bit elements. With `by_groups` a box is one group of columns, whatever their number.
+TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, std::int32_t packed_heads = 1,
+                 bool by_groups = false) {
   const auto [batch_stride, head_stride, row_stride] = t.strides;
   const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
   TensorMapSpec spec;
@@ -33,7 +35,7 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows,
   const std::int64_t bytes = bytes_of(t.element);
   spec.data = static_cast<std::byte*>(const_cast<void*>(t.data)) + rows.first * row_stride * bytes;
   // Else a box a group, so that TMA sees where the row ends.
-  const bool whole_groups = dim % group == 0 && packed_heads == 1;
+  const bool whole_groups = dim % group == 0 && packed_heads == 1 && !by_groups;
   spec.dimensions[0] = {whole_groups ? group : dim, 0, group};
   if (packed_heads > 1) {
     spec.dimensions[1] = {packed_heads, head_stride * bytes, packed_heads};
@@ -76,6 +78,12 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   params.q = map_of(operands[Role::q], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
   params.o = map_of(operands[Role::o], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
   if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
+  if (p.page_size > 0) {
+    const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
+    params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, 1, true);
+    params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, 1, true);
+    return;
+  }
   const auto [first, count] = visible_keys(p);
   params.k = map_of(operands[Role::k], {first, count}, config.tile_n);
   params.v = p.varlen ? ragged_map_of(operands[Role::v], p.seqlen_k, config.tile_n)

@@ -38,6 +38,12 @@ void set_total(std::int64_t& total, std::int64_t& longest, std::int64_t rows) {
   longest = std::min(longest, total);
 }
 
+/// None that no sequence has.
+void set_page_count(AttentionProblem& p) {
+  if (p.page_size > 0)
+    p.page_count = std::clamp<std::int64_t>(p.batch * pages_of_sequence(p), 1, p.page_count);
+}
+
 bool halve_batch_or_heads(AttentionProblem& p) {
   if (p.batch > 1) {
     const std::int64_t before = std::exchange(p.batch, (p.batch + 1) / 2);
@@ -51,6 +57,7 @@ bool halve_batch_or_heads(AttentionProblem& p) {
   } else {
     return false;
   }
+  set_page_count(p);
   return true;
 }
 
@@ -60,6 +67,7 @@ bool halve_lengths(AttentionProblem& p, std::int64_t shortest) {
   p.seqlen_k = (p.seqlen_k + 1) / 2;
   set_total(p.total_q, p.seqlen_q, (p.total_q + 1) / 2);
   set_total(p.total_k, p.seqlen_k, (p.total_k + 1) / 2);
+  set_page_count(p);
   return true;
 }
 
@@ -100,6 +108,7 @@ AttentionProblem within(const TrialLimits& limits, AttentionProblem p) {
   // What no sequence has room for nobody writes, and comparing outputs would find it.
   p.total_q = std::min(p.total_q, p.batch * p.seqlen_q);
   p.total_k = std::min(p.total_k, p.batch * p.seqlen_k);
+  set_page_count(p);
   while (bytes_of(p) > limits.bytes || flops_of(p) > limits.flops) {
     AttentionProblem fewer = p;
     if (halve_batch_or_heads(fewer) && blocks_of(fewer) >= limits.min_blocks) {

@@ -1,6 +1,7 @@
 // Allocates and fills what candidates compute on.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/sequences.h>
 #include <operation/trial_tensors.h>
 #include <runtime/log.h>
 
@@ -57,7 +58,9 @@ TrialTensors::TrialTensors(const PlannedProblem& problem, KernelPass pass, Trial
 
 void TrialTensors::allocate() {
   buffers_.clear();
-  for (const Operand& operand : operands_of(problem_, {}, is_backward_)) {
+  BackwardArgs sizes;
+  sizes.forward.page_table_stride = pages_of_sequence(problem_);
+  for (const Operand& operand : operands_of(problem_, sizes, is_backward_)) {
     const bool is_gradient = is_backward_ && operand.access == Access::write;
     buffers_.emplace_back(operand.optional && !is_gradient ? 0 : size_in_bytes(operand));
   }
@@ -70,6 +73,8 @@ void TrialTensors::point() {
   args = bshd_args(problem_, at(Role::q), at(Role::k), at(Role::v), at(Role::o), floats(Role::lse));
   args.cu_seqlens_q = static_cast<const std::int32_t*>(at(Role::cu_seqlens_q));
   args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
+  args.page_table = static_cast<const std::int32_t*>(at(Role::page_table));
+  args.page_table_stride = pages_of_sequence(problem_);
   args.workspace = at(Role::workspace);
   std::size_t next = static_cast<std::size_t>(Role::variants);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
@@ -110,10 +115,19 @@ void TrialTensors::upload_borders(Role role, std::int64_t total, std::int64_t lo
   (*this)[role].upload(borders.data(), borders.size() * sizeof borders[0]);
 }
 
+/// Over and over, each sequence's in another order than they lie in.
+void TrialTensors::upload_pages() {
+  std::vector<std::int32_t> table((*this)[Role::page_table].size() / sizeof(std::int32_t));
+  for (std::size_t i = 0; i < table.size(); ++i)
+    table[i] = static_cast<std::int32_t>((i ^ 1) % static_cast<std::size_t>(problem_.page_count));
+  (*this)[Role::page_table].upload(table.data(), table.size() * sizeof table[0]);
+}
+
 void TrialTensors::upload_inputs() {
   const AttentionProblem& p = problem_;
   upload_borders(Role::cu_seqlens_q, p.total_q, p.seqlen_q);
   upload_borders(Role::cu_seqlens_k, p.total_k, p.seqlen_k);
+  if (p.page_size > 0) upload_pages();
   constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
   for (auto i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i) buffers_[i].fill(kSmall);
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ

@@ -36,6 +36,7 @@ class TrialTensors {
   const DeviceBuffer& operator[](Role role) const { return buffers_[static_cast<std::size_t>(role)]; }
   void allocate();
   void point();
+  void upload_pages();
   void upload_inputs();
   void upload_borders(Role role, std::int64_t total, std::int64_t longest);
 

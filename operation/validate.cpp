@@ -227,6 +227,13 @@ void check_tables(Violations& found, const AttentionProblem& p, const AttentionA
   check("cu_seqlens_k", args.cu_seqlens_k, p.total_k > 0, "total_k above 0");
   check("seqused_q", args.seqused_q, p.varlen, "varlen true");
   check("seqused_k", args.seqused_k, p.varlen, "varlen true");
+  check("page_table", args.page_table, p.page_size > 0, "page_size above 0");
+  const std::int64_t stride = args.page_table_stride;
+  if (stride < 0 || stride > std::numeric_limits<std::int32_t>::max() || (stride > 0 && p.page_size == 0)) {
+    found.push_back(
+        {"page_table_stride", fmt::format("{}", stride),
+         p.page_size > 0 ? "must be in 0..2147483647" : "must be 0, or the problem's page_size above 0"});
+  }
 }
 
 bool computes_nothing(const AttentionProblem& problem) {
@@ -239,7 +246,7 @@ bool has_shapes(const AttentionProblem& normalized) {
   const auto is_extent = [](std::int64_t n) { return n >= 0 && n <= std::int64_t{1} << 32; };
   return p.head_dim > 0 && p.head_dim_v > 0 && is_extent(p.batch) && is_extent(p.heads_q) &&
          is_extent(p.heads_kv) && is_extent(p.seqlen_q) && is_extent(p.seqlen_k) && is_extent(p.total_q) &&
-         is_extent(p.total_k);
+         is_extent(p.total_k) && is_extent(p.page_size) && is_extent(p.page_count);
 }
 
 }  // namespace

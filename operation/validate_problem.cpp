@@ -36,6 +36,19 @@ void add_large_grid(Violations& found, const std::string& what, const std::strin
       {what, value, "must be at most 2147483647, the largest grid of one launch; split the batch"});
 }
 
+void check_pages(Violations& found, const AttentionProblem& p) {
+  check_number(found, "page_size", p.page_size, p.page_size >= 0, "must be at least 0");
+  if (p.page_size <= 0)
+    return check_number(found, "page_count", p.page_count, p.page_count == 0,
+                        "must be 0, or page_size above 0");
+  check_number(found, "page_count", p.page_count, p.page_count > 0 && is_seqlen(p.page_count),
+               "must be in 1..2147482624 with pages");
+  check_number(found, "page_size", p.page_size, p.varlen,
+               "must be 0, or varlen true: the lengths of sequences are on the device");
+  check_number(found, "total_k", p.total_k, p.total_k == 0,
+               "must be 0 with pages: page_table says where keys lie");
+}
+
 /// What the tiles of a grid are of, and what its fields are called: queries, or keys.
 struct Side {
   const char* heads_name;
@@ -82,6 +95,8 @@ bool is_head_dim(std::int32_t dim) {
 std::vector<Violation> violations_of_backward(const AttentionProblem& problem, const Gradients& gradients) {
   const AttentionProblem p = problem.normalized();
   Violations found;
+  check_number(found, "page_size", p.page_size, p.page_size == 0,
+               "must be 0: gradients of pages are not computed");
   check_grid(found, p.batch, key_side(p));
   if (!gradients.dq && !gradients.dk && !gradients.dv && !gradients.d_sinks)
     found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});
@@ -118,6 +133,7 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
     check_number(found, name, total, is_seqlen(total), "must be in 0..2147482624");
     if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
   }
+  check_pages(found, p);
   check_grid(found, p.batch, query_side(p));
   return found;
 }

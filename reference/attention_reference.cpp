@@ -73,8 +73,10 @@ Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_r
   std::int64_t b = 0;
   for (const Sequence& sequence : sequences_of(p, in.rule.numbers)) {
     const AttentionProblem alone = problem_of(p, sequence);
-    const ScoreRule rule = rule_of(p, in.rule, b++);
-    const Tensor q = rows_of(in.q, sequence.q), k = rows_of(in.k, sequence.k), v = rows_of(in.v, sequence.k);
+    const ScoreRule rule = rule_of(p, in.rule, b);
+    const Tensor q = rows_of(in.q, sequence.q), k = keys_of(p, in.k, sequence, b, in.rule.numbers),
+                 v = keys_of(p, in.v, sequence, b, in.rule.numbers);
+    ++b;
     const Result part = compute(Inputs{alone, q, k, v, rule}, arithmetic, empty_row_lse);
     put_rows(part.o, sequence.q, result.o);
     put_rows(part.lse, sequence.q, result.o, result.lse);

@@ -50,6 +50,8 @@ std::vector<Sequence> sequences_of(const AttentionProblem& p, const AttentionArg
 AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& sequence) {
   AttentionProblem alone = problem;
   alone.varlen = false;
+  alone.page_size = 0;
+  alone.page_count = 0;
   alone.batch = 1;
   alone.total_q = alone.total_k = 0;
   alone.seqlen_q = sequence.q.count;
@@ -72,6 +74,22 @@ Tensor rows_of(const Tensor& tensor, const SequenceRows& rows) {
     part.values.insert(part.values.end(), first, first + rows.count * tensor.dim);
   }
   return part;
+}
+
+Tensor keys_of(const AttentionProblem& p, const Tensor& tensor, const Sequence& sequence, std::int64_t b,
+               const AttentionArgs& tables) {
+  if (p.page_size == 0) return rows_of(tensor, sequence.k);
+  const std::int32_t* const table = tables.page_table + b * tables.page_table_stride;
+  Tensor keys{1, tensor.heads, sequence.k.count, tensor.dim, {}};
+  for (std::int64_t h = 0; h < tensor.heads; ++h) {
+    for (std::int64_t j = 0; j < sequence.k.count; ++j) {
+      const std::int64_t page = std::clamp<std::int64_t>(table[j / p.page_size], 0, p.page_count - 1);
+      const std::int64_t row = first_row(tensor, {page, j % p.page_size, 1}, h);
+      const auto first = tensor.values.begin() + row * tensor.dim;
+      keys.values.insert(keys.values.end(), first, first + tensor.dim);
+    }
+  }
+  return keys;
 }
 
 std::vector<double> rows_of(const std::vector<double>& numbers, const Tensor& like,

@@ -29,6 +29,9 @@ std::vector<Sequence> sequences_of(const AttentionProblem& problem, const Attent
 AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& sequence);
 ScoreRule rule_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t b);
 Tensor rows_of(const Tensor& tensor, const SequenceRows& rows);
+/// Its rows of K or V, whichever pages they are in.
+Tensor keys_of(const AttentionProblem& problem, const Tensor& tensor, const Sequence& sequence, std::int64_t b,
+               const AttentionArgs& tables);
 /// Numbers of rows, one a row: `like` has their entries, heads and rows.
 std::vector<double> rows_of(const std::vector<double>& numbers, const Tensor& like, const SequenceRows& rows);
 

@@ -26,6 +26,7 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"sinks", "Attention sinks: a logit a head joins the softmax"},
     {"dropout", "Probabilities are dropped at random"},
     {"varlen", "Sequences have lengths of their own, which only the device knows"},
+    {"page_size", "With --varlen: rows of a page of K and V; 0: they are not paged"},
     {"batch", "Batch size"},
     {"heads_q", "Query heads"},
     {"heads_kv", "Key/value heads, dividing --heads; 0: as many"},
@@ -33,6 +34,7 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"seqlen_k", "Keys, if not --seqlen"},
     {"total_q", "With --varlen: queries of all sequences, packed; 0: batched, each at most --seqlen"},
     {"total_k", "The same of the keys"},
+    {"page_count", "With --page-size: pages that K and V have"},
 };
 
 /// The option that sets a field of a problem.

@@ -41,6 +41,9 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
   rules.expect(spec.traits.row_alignment == RowAlignment::bytes16,
                "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
+  rules.expect(spec.traits.page_size % 8 == 0,
+               "main loop 90 loads pages by TMA: page_size = {}, must be a multiple of 8",
+               spec.traits.page_size);
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
   rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);

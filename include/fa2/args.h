@@ -49,7 +49,7 @@ struct AttentionArgs {
   float* lse = nullptr;
 
   TensorStrides q_strides;  ///< of packed sequences, batch strides say nothing
-  TensorStrides k_strides;
+  TensorStrides k_strides;  ///< `batch`: with pages, from one to the next
   TensorStrides v_strides;
   TensorStrides o_strides;
 
@@ -64,6 +64,12 @@ struct AttentionArgs {
   /// length. The others are as rows of no sequence.
   const std::int32_t* seqused_q = nullptr;
   const std::int32_t* seqused_k = nullptr;
+  /// Where the problem has pages, else null: int32 (batch, ceil(seqlen_k / page_size)) on the device. Key j of sequence b is
+  /// row j % page_size of page page_table[b, j / page_size], of K and of V. Entries beyond a sequence's length are not read, nor
+  /// do rows beyond it count. Sequences may share pages. One that is outside [0, page_count) is taken for the nearest inside;
+  /// with FA2_CHECK=1, and by the interpreter, it is an InvalidRequest, as above.
+  const std::int32_t* page_table = nullptr;
+  std::int64_t page_table_stride = 0;  ///< from one sequence to the next, 0 .. 2^31 - 1
 
   /// Any finite value, negative and 0 included; unset means 1 / sqrt(head_dim).
   std::optional<float> softmax_scale;

@@ -51,6 +51,9 @@ struct AttentionProblem {
   /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then the longest that a sequence may be; a
   /// longer one is cut. Masks, windows and biases are each sequence's: its own lengths align them.
   bool varlen = false;
+  /// K and V are pages of so many rows, any number, (page_count, page_size, heads_kv, dim), and AttentionArgs::page_table
+  /// says which a sequence has. Takes varlen, and no total_k; seqused_k says how long sequences are. 0: they are not paged.
+  std::int32_t page_size = 0;
 
   std::int64_t batch = 1;     ///< >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
@@ -61,7 +64,8 @@ struct AttentionProblem {
   /// (total_q, heads_q, dim), LSE (heads_q, total_q). 0: Q, O and LSE are batched as without varlen, and sequences begin
   /// where their batch entry does.
   std::int64_t total_q = 0;
-  std::int64_t total_k = 0;  ///< the same of K and V
+  std::int64_t total_k = 0;     ///< the same of K and V
+  std::int64_t page_count = 0;  ///< with page_size, 1 .. 2^31 - 1024: pages that K and V have; else 0
 
   /// Calls field(name, role, value...) for each field in order, with its values in all of `problems`.
   template <class Field, class... Problem>
@@ -78,6 +82,7 @@ struct AttentionProblem {
     field("sinks", specialises, problems.sinks...);
     field("dropout", specialises, problems.dropout...);
     field("varlen", specialises, problems.varlen...);
+    field("page_size", specialises, problems.page_size...);
     field("batch", sizes, problems.batch...);
     field("heads_q", sizes, problems.heads_q...);
     field("heads_kv", sizes, problems.heads_kv...);
@@ -85,6 +90,7 @@ struct AttentionProblem {
     field("seqlen_k", sizes, problems.seqlen_k...);
     field("total_q", sizes, problems.total_q...);
     field("total_k", sizes, problems.total_k...);
+    field("page_count", sizes, problems.page_count...);
   }
 
   /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in, and without a window_right that a

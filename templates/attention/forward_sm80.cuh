@@ -44,8 +44,8 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   const int kv_head = at.head / params.queries_per_kv;
 
   KeyValueRing<Config> ring;
-  ring.k = head_rows<Config::head_dim>(params.k, params.k_strides, shape.k_entry, kv_head, shape.k_begin);
-  ring.v = head_rows<Config::head_dim_v>(params.v, params.v_strides, shape.k_entry, kv_head, shape.k_begin);
+  ring.k = KeyValueRing<Config>::Keys::of(params, params.k, params.k_strides, shape, kv_head);
+  ring.v = KeyValueRing<Config>::Values::of(params, params.v, params.v_strides, shape, kv_head);
   ring.blocks = key_blocks(mask, tile_row, Config::tile_m);
   ring.base = shared + Layout::ring_start;
   QueryOperand<Config> q;

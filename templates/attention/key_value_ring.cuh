@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/key_blocks.cuh"
+#include "attention/key_pages.cuh"
 #include "attention/shared_layout.cuh"
 #include "ptx/barrier.cuh"
 #include "tile/copy.cuh"
@@ -19,8 +20,11 @@ struct KeyValueRing {
   /// cp.async groups that start() leaves in flight.
   static constexpr int started_groups = one_slot ? 1 : Config::stages - 1;
 
-  GlobalRows<Config::head_dim> k;
-  GlobalRows<Config::head_dim_v> v;
+  using Keys = KeyRows<Config, Config::head_dim>;
+  using Values = KeyRows<Config, Config::head_dim_v>;
+
+  typename Keys::Source k;
+  typename Values::Source v;
   SharedAddress base;
   KeyBlocks<Config> blocks;
   int current;  ///< slot that is being read; the one before it is the next to be overwritten
@@ -44,7 +48,7 @@ struct KeyValueRing {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     ptx::bar_sync();
     if constexpr (one_slot) {
-      load_tile<threads, aligned>(values(), block_of(v, n), outer_rows(n));
+      load_tile<threads, aligned>(values(), Values::from(v, n * Config::tile_n), outer_rows(n));
       ptx::cp_async_commit_group();
     } else {
       const int next = n - started_groups;
@@ -74,11 +78,6 @@ struct KeyValueRing {
     return base + static_cast<u32>(index * Layout::slot_bytes);
   }
 
-  template <int kCols>
-  FA2_DEVICE static GlobalRows<kCols> block_of(const GlobalRows<kCols>& rows, int n) {
-    return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
-  }
-
   /// Of block `n`, those that some row sees. Only the last block of the range can reach beyond its keys, and with a
   /// window the first: others are taken whole.
   FA2_DEVICE auto outer_rows(int n) const {
@@ -101,10 +100,11 @@ struct KeyValueRing {
   template <bool kKeysOnly, class Rows>
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {
-      load_tile<threads, aligned>(typename Layout::KeyTile{slot(slot_index)}, block_of(k, n), rows);
+      const int first = n * Config::tile_n;
+      load_tile<threads, aligned>(typename Layout::KeyTile{slot(slot_index)}, Keys::from(k, first), rows);
       if constexpr (!kKeysOnly) {
         const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
-        load_tile<threads, aligned>(tile, block_of(v, n), rows);
+        load_tile<threads, aligned>(tile, Values::from(v, first), rows);
       }
     }
     ptx::cp_async_commit_group();

@@ -39,9 +39,12 @@ struct SequenceTables {
   const int* cu_seqlens_k;
   const int* seqused_q;  ///< (batch), or null
   const int* seqused_k;
+  const int* page_table;  ///< (batch, pages of the longest sequence), or null
+  long long page_table_stride;
   int total_q;  ///< rows of a head of Q in one entry of the batch: all of them where sequences are packed
   int total_k;
   int batch;
+  int page_count;
 };
 
 struct AttentionParams {

@@ -3,10 +3,15 @@
 #pragma once
 
 #include "attention/key_blocks.cuh"
+#include "attention/key_pages.cuh"
 #include "attention/tile_schedule_sm90.cuh"
 #include "tile/tma_copy.cuh"
 
 namespace fa2 {
+
+constexpr int greatest_common_divisor(int a, int b) {
+  return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
 
 /// The whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues.
 template <class Config>
@@ -45,6 +50,11 @@ struct Producer {
   }
 
   FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, int n) {
+    if constexpr (Config::page_size > 0) {
+      start_load_of_pages<Config::head_dim>(shared.keys(state.index), params.k, mask.shape, at, n,
+                                            shared.slot_full(state.index));
+      return state.advance();
+    }
     load<TensorShape<Config::head_dim>>(shared.keys(state.index), params.k, key_rows(mask.shape, at, n));
   }
 
@@ -55,17 +65,22 @@ struct Producer {
     load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, key_rows(mask.shape, at, n));
   }
 
-  /// Those after a sequence's last one TMA leaves out; those before a window's first are cleared before the slot counts
-  /// as full.
+  /// Those after a sequence's last one TMA leaves out, but in pages; these, and those before a window's first, are cleared
+  /// before the slot counts as full.
   FA2_DEVICE void load_seen_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
+    constexpr bool kPaged = Config::page_size > 0;
     const RowsWithin seen = mask.seen_rows(n * Config::tile_n);
-    TensorRows from = key_rows(mask.shape, at, n);
-    from.row = params.attention.seqlen_k - seen.end;
-    from.begin += n * Config::tile_n + seen.end;
-    const bool clears = Config::window_left && seen.begin > 0;
+    const bool clears = (Config::window_left && seen.begin > 0) || (kPaged && seen.end < Config::tile_n);
+    const SharedAddress full = clears ? shared.edge_full() : shared.slot_full(state.index);
     const typename Layout::ValueTile tile = shared.values(state.index);
-    start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from,
-                                                clears ? shared.edge_full() : shared.slot_full(state.index));
+    if constexpr (kPaged) {
+      start_load_of_pages<Config::head_dim_v>(tile, params.v, mask.shape, at, n, full);
+    } else {
+      TensorRows from = key_rows(mask.shape, at, n);
+      from.row = params.attention.seqlen_k - seen.end;
+      from.begin += n * Config::tile_n + seen.end;
+      start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from, full);
+    }
     if (clears) {
       ptx::mbarrier_wait(shared.edge_full(), edge_phase);
       edge_phase ^= 1;
@@ -90,6 +105,28 @@ struct Producer {
     if (ptx::elect_one()) {
       ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
       tma_load_tile<Shape>(tile, map, from, full);
+    }
+    ptx::bar_warp_sync();
+  }
+
+  /// The same of block `n` of a sequence's keys, in pieces that are pages, or parts of one; a lane finds one's page.
+  template <int kCols, class Tile>
+  FA2_DEVICE void start_load_of_pages(Tile tile, const TensorMap& map, const SequenceShape& shape,
+                                      const TileCoordinates& at, int n, SharedAddress full) {
+    constexpr int kRows = greatest_common_divisor(Config::page_size, Config::tile_n);
+    constexpr int kPieces = Config::tile_n / kRows;
+    static_assert(kPieces <= 32 && kRows % 8 == 0, "a lane a piece, of whole swizzles");
+    const int lane = ptx::lane_index();
+    const PageRow found = key_pages<Config>(params.attention, shape)
+                              .at(n * Config::tile_n + kRows * (lane < kPieces ? lane : 0));
+    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+    if (ptx::elect_one()) ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
+    FA2_NO_UNROLL
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const TensorRows from{0, ptx::shfl_idx(found.row, piece), at.head / params.attention.queries_per_kv,
+                            ptx::shfl_idx(found.page, piece)};
+      const Tile to{tile.base + static_cast<u32>(piece * kRows * Tile::span)};
+      if (ptx::elect_one()) tma_load_tile<PagedShape<kCols>>(to, map, from, full);
     }
     ptx::bar_warp_sync();
   }

@@ -28,6 +28,10 @@ struct TensorShape {};
 template <int kCols>
 struct RaggedShape {};
 
+/// One of pages, whose boxes are rows of one page and one group of columns.
+template <int kCols>
+struct PagedShape {};
+
 /// How a tile travels: in one box whose third dimension runs over the groups of columns, or, where the
 /// columns end inside a group or heads take that dimension, in one box a group, which TMA fills up with
 /// zeros. The tensor maps are made to match (api/tensor_maps.h).
@@ -42,8 +46,17 @@ constexpr int boxes_of(RaggedShape<kCols>) {
 }
 
 template <class Tile, int kCols>
+constexpr int boxes_of(PagedShape<kCols>) {
+  return Tile::groups;
+}
+
+template <class Tile, int kCols>
 FA2_DEVICE ptx::TensorCoordinates box_at(RaggedShape<kCols>, const TensorRows& at, int box) {
   return {{box * Tile::group_cols, at.row, at.begin, at.head, at.batch}};
+}
+template <class Tile, int kCols>
+FA2_DEVICE ptx::TensorCoordinates box_at(PagedShape<kCols>, const TensorRows& at, int box) {
+  return {{box * Tile::group_cols, at.begin + at.row, 0, at.head, at.batch}};
 }
 template <class Tile, int kCols, int kPackedHeads>
 FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols, kPackedHeads>, const TensorRows& at, int box) {

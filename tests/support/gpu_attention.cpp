@@ -153,7 +153,8 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       slopes_(index(problem.batch * problem.heads_q) * sizeof(float)),
       sinks_(index(problem.heads_q) * sizeof(float)),
       tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
-      dropout_state_(2 * sizeof(std::uint64_t)) {
+      dropout_state_(2 * sizeof(std::uint64_t)),
+      page_table_(index(problem.batch * (pages_of_sequence(problem) + 1)) * sizeof(std::int32_t)) {
   args.q = element(q_, layouts.q.first);
   args.k = element(k_, layouts.k.first);
   args.v = element(v_, layouts.v.first);
@@ -170,6 +171,11 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   for (std::int64_t h = 0; h < problem.heads_q; ++h) {
     slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
     sinks.push_back(static_cast<float>(h % 3) - 0.5f);
+  }
+  if (problem.page_size > 0) {
+    tables.page_table.assign(page_table_.size() / sizeof(std::int32_t), 0);
+    args.page_table = static_cast<const std::int32_t*>(page_table_.data());
+    args.page_table_stride = pages_of_sequence(problem) + 1;
   }
   if (problem.total_q > 0) tables.cu_seqlens_q.assign(index(problem.batch + 1), 0);
   if (problem.total_k > 0) tables.cu_seqlens_k.assign(index(problem.batch + 1), 0);
@@ -211,6 +217,7 @@ void GuardedCall::upload_tables() {
   upload(tables.cu_seqlens_k, args.cu_seqlens_k);
   upload(tables.seqused_q, args.seqused_q);
   upload(tables.seqused_k, args.seqused_k);
+  if (problem.page_size > 0) page_table_.upload(tables.page_table.data(), page_table_.size());
 }
 
 reference::ScoreRule GuardedCall::rule() const {
@@ -225,6 +232,7 @@ reference::ScoreRule GuardedCall::rule() const {
   rule.numbers.cu_seqlens_k = data(tables.cu_seqlens_k);
   rule.numbers.seqused_q = data(tables.seqused_q);
   rule.numbers.seqused_k = data(tables.seqused_k);
+  rule.numbers.page_table = data(tables.page_table);
   return rule;
 }
 

@@ -26,6 +26,8 @@ AttentionProblem problem() {
   p.alibi = p.sinks = p.dropout = p.varlen = true;
   p.total_q = 60;
   p.total_k = 100;
+  p.page_size = 8;  // no problem has both; operands are listed all the same
+  p.page_count = 5;
   return p;
 }
 
@@ -105,12 +107,20 @@ TEST_CASE("operands: of a batched side there are no borders, and of equal length
   CHECK_FALSE(all[Role::cu_seqlens_k].is_absent());
   CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
   p.total_k = 0;
+  all = operands_of(p, {});
+  CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 8 * 64 * 2);  // pages
+  CHECK(size_in_bytes(all[Role::page_table]) == 3 * 4);
+  AttentionArgs rows_apart;
+  rows_apart.page_table_stride = 10;
+  CHECK(size_in_bytes(operands_of(p, rows_apart)[Role::page_table]) == (4 * 10 + 3) * 4);
+  p.page_size = 0;
   p.varlen = false;
   all = operands_of(p, {});
   CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 24 * 64 * 2);
   CHECK(size_in_bytes(all[Role::v]) == 5 * 2 * 24 * 32 * 2);
   CHECK(size_in_bytes(all[Role::o]) == 5 * 8 * 16 * 32 * 2);
-  for (const Role role : {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k})
+  for (const Role role :
+       {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k, Role::page_table})
     CHECK(size_in_bytes(all[role]) == 0);
 }
 
@@ -182,7 +192,7 @@ TEST_CASE("operands: each is asked where it lives, unless nobody touches it") {
     CHECK(found[0].field == t.name);
   }
   AttentionProblem no_keys = problem();
-  no_keys.seqlen_k = no_keys.total_k = 0;
+  no_keys.seqlen_k = no_keys.total_k = no_keys.page_size = 0;
   AttentionArgs args;
   args.k = at(elsewhere);
   CHECK(violations_of_residency(operands_of(no_keys, args), 0, facts).empty());

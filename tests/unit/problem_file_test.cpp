@@ -75,6 +75,10 @@ TEST_CASE("problem file: every field is read, alone, and set back by what a repo
         }
         if (std::string(name) == "heads_kv") object["heads_q"] = 16;
         if (std::string(name).starts_with("total")) object["varlen"] = true;
+        if (std::string(name).starts_with("page")) {
+          object["varlen"] = true;
+          object["page_size"] = object["page_count"] = 16;
+        }
         const std::vector<PlannedProblem> read = parse_problems(object.dump(), "f");
         REQUIRE(read.size() == 1);
         CHECK(read[0] != base);

@@ -1,0 +1,102 @@
+// Keys and values in pages: where those of a sequence lie (PagedAttention, arXiv 2309.06180).
+#pragma once
+
+#include "attention/head_rows.cuh"
+#include "ptx/memory.cuh"
+#include "tile/shared_tile.cuh"
+
+namespace fa2 {
+
+/// A row of a tensor of pages.
+struct PageRow {
+  int page;
+  int row;  ///< of the page
+};
+
+/// The pages of a sequence.
+template <class Config>
+struct KeyPages {
+  const int* table;  ///< from the sequence's first page on
+  int last;          ///< entry of its last key
+  int page_count;
+
+  /// Whatever the table holds, a row that there is. Keys behind the last one are looked for in its page.
+  FA2_DEVICE PageRow at(int key) const {
+    constexpr u32 kRows = Config::page_size;
+    const int entry = static_cast<int>(static_cast<u32>(key) / kRows);
+    int page = ptx::ld_global_s32(table + (entry < last ? entry : last));
+    page = page < page_count ? page : page_count - 1;
+    return {page > 0 ? page : 0, static_cast<int>(static_cast<u32>(key) % kRows)};
+  }
+};
+
+/// Of a sequence that has a key.
+template <class Config>
+FA2_DEVICE KeyPages<Config> key_pages(const AttentionParams& params, const SequenceShape& shape) {
+  const SequenceTables& tables = params.sequences;
+  return {tables.page_table + shape.k_entry * tables.page_table_stride,
+          static_cast<int>(static_cast<u32>(shape.seqlen_k - 1) / Config::page_size), tables.page_count};
+}
+
+/// Keys or values of a sequence, of one head of a tensor of pages.
+template <class Config, int kCols>
+struct PagedRows {
+  const u16* data;  ///< of the head, in page 0
+  i64 page_stride;
+  i64 row_stride;
+  KeyPages<Config> pages;
+  int first;  ///< the key of row 0
+
+  FA2_DEVICE const u16* row(int number) const {
+    const PageRow at = pages.at(first + number);
+    return data + at.page * page_stride + at.row * row_stride;
+  }
+};
+
+/// The rows of one head of K or V, whether they are paged or not.
+template <class Config, int kCols, bool kPaged = (Config::page_size > 0)>
+struct KeyRows {
+  using Source = GlobalRows<kCols>;
+
+  FA2_DEVICE static Source of(const AttentionParams&, const void* data, const Strides& strides,
+                              const SequenceShape& shape, int head) {
+    return head_rows<kCols>(data, strides, shape.k_entry, head, shape.k_begin);
+  }
+  FA2_DEVICE static Source from(const Source& rows, int first) {
+    return {rows.data + static_cast<i64>(first) * rows.stride, rows.stride};
+  }
+};
+
+template <class Config, int kCols>
+struct KeyRows<Config, kCols, true> {
+  using Source = PagedRows<Config, kCols>;
+
+  FA2_DEVICE static Source of(const AttentionParams& params, const void* data, const Strides& strides,
+                              const SequenceShape& shape, int head) {
+    return {static_cast<const u16*>(data) + head * strides.head_stride, strides.batch_stride,
+            strides.row_stride, key_pages<Config>(params, shape), 0};
+  }
+  FA2_DEVICE static Source from(const Source& rows, int first) {
+    return {rows.data, rows.page_stride, rows.row_stride, rows.pages, first};
+  }
+};
+
+/// As tile/copy.cuh's: a row is looked for by each of its chunks. A page of rows that are left out is not.
+template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
+                          Rows rows) {
+  constexpr int kChunksPerRow = kCols / 8;
+  FA2_NO_UNROLL
+  for (int i = ptx::thread_index(); i < kRows * kChunksPerRow; i += kThreads) {
+    const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
+    const bool exists = rows.has(row) && col < kSourceCols;
+    const u16* const from = exists ? source.row(row) + col : source.data;
+    if constexpr (kAligned) {
+      ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);
+    } else {
+      ptx::st_shared_v4(tile.chunk_address(row, col), exists ? gather_chunk(from) : ptx::Vector16{});
+    }
+  }
+}
+
+}  // namespace fa2

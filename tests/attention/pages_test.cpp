@@ -1,0 +1,242 @@
+// Keys and values in pages, of any size, in any order, on both main loops.
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/errors.h>
+#include <generator/sequences.h>
+#include <operation/validate.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "../support/cache_fixtures.h"
+#include "../support/pairwise.h"
+#include "../support/varlen.h"
+
+using namespace fa2;
+using namespace fa2::test;
+
+namespace {
+
+const std::vector<std::string> kConfigs80 = {
+    "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1", "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2",
+    "mainloop=80,tile_m=64,tile_n=48,warps=4,stages=3,q_in_registers=1"};
+const std::vector<std::string> kConfigs90 = {
+    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
+    "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
+    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3"};
+
+constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
+constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40}, {128, 128}, {64, 32}};
+
+ContextOptions pinned(const std::string& config, const AttentionProblem& problem) {
+  ContextOptions options = untuned();
+  options.config = parse_config(config);
+  options.config->skip_masked = options.config->mainloop == 90 && has_edges(problem);
+  return options;
+}
+
+/// Entries of the table that sequence `b` has.
+std::int64_t pages_of(const AttentionProblem& p, const Lengths& lengths, std::size_t b) {
+  return (lengths.k[b] + p.page_size - 1) / p.page_size;
+}
+
+/// Pages of a row of the table, and those of a cache that has a few more than there are in use.
+AttentionProblem with_pages(AttentionProblem problem, const Lengths& lengths, Packing packing,
+                            int page_size) {
+  problem = with_lengths(problem, lengths, packing);
+  problem.page_size = page_size;
+  problem.page_count = 3;
+  for (std::size_t b = 0; b < lengths.k.size(); ++b) problem.page_count += pages_of(problem, lengths, b);
+  return problem;
+}
+
+/// A table of pages in random order, each in use once, and numbers of no page in entries that nobody may read.
+void set_pages(GuardedCall& call, const Lengths& lengths, unsigned seed) {
+  const AttentionProblem& p = call.problem;
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(p.page_count));
+  std::iota(pages.begin(), pages.end(), 0);
+  std::shuffle(pages.begin(), pages.end(), std::mt19937(seed));
+  call.tables.page_table.assign(static_cast<std::size_t>(p.batch * call.args.page_table_stride),
+                                std::numeric_limits<std::int32_t>::max());
+  std::size_t next = 0;
+  for (std::size_t b = 0; b < lengths.k.size(); ++b) {
+    const auto row = static_cast<std::ptrdiff_t>(b) * call.args.page_table_stride;
+    for (std::int64_t i = 0; i < pages_of(p, lengths, b); ++i)
+      call.tables.page_table[static_cast<std::size_t>(row + i)] = pages[next++];
+  }
+}
+
+/// NaN in rows of pages that no query of their sequence sees, and in pages of no sequence. To be uploaded.
+void poison_pages(GuardedCall& call) {
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  const std::vector<reference::Sequence> sequences = call.sequences();
+  for (std::size_t b = 0; b < sequences.size(); ++b) {
+    const AttentionProblem alone = reference::problem_of(call.problem, sequences[b]);
+    for (std::int64_t j = 0; j < alone.seqlen_k; ++j) {
+      bool is_seen = false;
+      for (std::int64_t i = 0; i < alone.seqlen_q; ++i) is_seen |= reference::is_visible(alone, i, j);
+      const std::int64_t entry =
+          static_cast<std::int64_t>(b) * call.args.page_table_stride + j / call.problem.page_size;
+      if (is_seen)
+        seen.insert({call.tables.page_table[static_cast<std::size_t>(entry)], j % call.problem.page_size});
+    }
+  }
+  for (std::int64_t page = 0; page < call.problem.page_count; ++page) {
+    for (std::int64_t row = 0; row < call.problem.page_size; ++row) {
+      if (seen.contains({page, row})) continue;
+      poison(call.k, {page, row, 1});
+      poison(call.v, {page, row, 1});
+    }
+  }
+}
+
+GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Packing packing, int page_size,
+                    MakeLayout layout = guarded_bshd) {
+  const AttentionProblem p = with_pages(problem, lengths, packing, page_size);
+  GuardedCall call(p, layouts_of(p, layout));
+  set_lengths(call, lengths, packing);
+  set_pages(call, lengths, 5);
+  poison_pages(call);
+  call.upload();
+  return call;
+}
+
+/// Pairs of all that specialises a kernel, page sizes among it, on mixes of lengths; Q packed and not.
+void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes) {
+  constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {4, 1}, {2, 2}};
+  std::size_t i = 0;
+  for (const Combination& c :
+       pairwise({configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 3, 2, 2, 2})) {
+    AttentionProblem problem{
+        .head_dim = kHeadDims[c[2]].first, .head_dim_v = kHeadDims[c[2]].second, .mask = kMasks[c[3]]};
+    if (c[4] > 0) problem.window_left = 20;
+    if (c[4] > 1) problem.window_right = 7;
+    problem.softcap = c[5] == 1;
+    problem.alibi = c[6] == 1;
+    problem.dtype = c[7] == 1 ? DType::bf16 : DType::f16;
+    std::tie(problem.heads_q, problem.heads_kv) = kHeads[i % std::size(kHeads)];
+    const std::size_t mix = i % length_mixes().size();
+    const Packing packing = i % 2 == 0 ? Packing::queries : Packing::batched;
+    GuardedCall call = call_of(problem, length_mixes()[mix], packing, page_sizes[c[1]],
+                               i / 2 % 2 == 0 ? guarded_bshd : guarded_bhsd);
+    INFO(configs[c[0]], ", mix ", mix);
+    Context context(pinned(configs[c[0]], call.problem));
+    run_and_expect_contract(context, call);
+    ++i;
+  }
+}
+
+AttentionProblem grouped(MaskKind mask = MaskKind::causal_bottom_right) {
+  return {.head_dim = 64, .mask = mask, .heads_q = 4, .heads_kv = 2};
+}
+
+const Lengths kDecoding({1, 1, 1, 1, 1}, {0, 1, 63, 130, 64});
+
+}  // namespace
+
+TEST_CASE("pages: any size, with every variant, on main loop 80") {
+  const ScopedContext current(device_under_test());
+  expect_contracts(kConfigs80, {1, 7, 16, 64, 256});
+}
+
+TEST_CASE("pages: those that TMA takes, with every variant, on main loop 90") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  expect_contracts(kConfigs90, {8, 16, 24, 64, 256});
+}
+
+TEST_CASE("pages: rows that are aligned to one element") {
+  const ScopedContext current(device_under_test());
+  GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16, misaligned);
+  Context context(untuned());
+  run_and_expect_contract(context, call);
+}
+
+TEST_CASE("pages: sequences that share their beginning, and one page over and over") {
+  const ScopedContext current(device_under_test());
+  const Lengths lengths({3, 1, 2}, {100, 90, 64});
+  for (const int page_size : {1, 16}) {
+    GuardedCall call = call_of(grouped(), lengths, Packing::batched, page_size);
+    call.randomize(9);
+    auto& table = call.tables.page_table;
+    const auto stride = call.args.page_table_stride;
+    std::copy_n(table.begin(), 32 / page_size, table.begin() + stride);
+    std::fill_n(table.begin() + 2 * stride, 64 / page_size, table[0]);
+    call.upload();
+    Context context(untuned());
+    run_and_expect_contract(context, call);
+  }
+}
+
+TEST_CASE("pages: one plan serves any table and any lengths") {
+  const ScopedContext current(device_under_test());
+  GuardedCall call = call_of(grouped(MaskKind::none), kDecoding, Packing::batched, 16);
+  Context context(untuned());
+  const AttentionPlan plan = context.plan(call.problem, device_under_test());
+  unsigned seed = 1;
+  for (const Lengths& lengths : {kDecoding, Lengths({1, 0, 1, 1, 1}, {159, 16, 17, 0, 15}), kDecoding}) {
+    call.randomize(seed);
+    set_lengths(call, lengths, Packing::batched);
+    set_pages(call, lengths, seed++);
+    poison_pages(call);
+    call.upload();
+    plan.run(call.args);
+    expect_contract(call);
+  }
+}
+
+TEST_CASE("pages: the bits of the same keys one after the other") {
+  const ScopedContext current(device_under_test());
+  GuardedCall paged = call_of(grouped(), kDecoding, Packing::batched, 16);
+  GuardedCall plain(with_lengths(grouped(), kDecoding, Packing::batched));
+  set_lengths(plain, kDecoding, Packing::batched);
+  const std::vector<reference::Sequence> sequences = paged.sequences();
+  plain.q = paged.q;
+  for (std::size_t b = 0; b < sequences.size(); ++b) {
+    const auto batch = static_cast<std::int64_t>(b);
+    const AttentionArgs tables = paged.rule().numbers;
+    reference::put_rows(reference::keys_of(paged.problem, paged.k, sequences[b], batch, tables),
+                        sequences[b].k, plain.k);
+    reference::put_rows(reference::keys_of(paged.problem, paged.v, sequences[b], batch, tables),
+                        sequences[b].k, plain.v);
+  }
+  plain.upload();
+  ContextOptions options = untuned();
+  options.config = parse_config(kConfigs80[1]);
+  Context context(options);
+  run_and_expect_contract(context, paged);
+  run_and_expect_contract(context, plain);
+  CHECK(bits_of(paged.o(), paged.problem.dtype) == bits_of(plain.o(), plain.problem.dtype));
+}
+
+TEST_CASE("pages: a number of no page is told before anything is computed, where nobody reads it is not") {
+  const ScopedContext current(device_under_test());
+  const ScopedEnvironment checked("FA2_CHECK", "1");
+  Context context(untuned());
+  for (const std::int32_t page : {-1, 1000, std::numeric_limits<std::int32_t>::max()}) {
+    GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16);
+    const auto row = static_cast<std::size_t>(call.args.page_table_stride) * 3;
+    call.tables.page_table[row + 9] = page;  // of keys 144.. of a sequence of 130
+    call.upload();
+    run_and_expect_contract(context, call);
+    call.tables.page_table[row + 8] = page;
+    call.upload();
+    std::string text;
+    try {
+      context.attention(call.problem, call.args);
+    } catch (const InvalidRequest& error) {
+      text = error.what();
+    }
+    CHECK(text.find("page_table[3][8] = " + std::to_string(page)) != std::string::npos);
+    CHECK(call.is_untouched());
+  }
+}
