@@ -6,6 +6,7 @@ from mutations_backward_varlen90 import BACKWARD_VARLEN90
 from mutations_dropout import DROPOUT
 from mutations_five_products import FIVE_PRODUCTS
 from mutations_merge import MERGED_PARTS
+from mutations_pages import KEY_PAGES, PAGES
 from mutations_split_keys import SPLIT_KEYS
 
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
@@ -116,7 +117,7 @@ MUTATIONS = [
     Mutation(RING, "fetches one block too far ahead", "next = n - started_groups;", "next = n - Config::stages;"),
     Mutation(RING, "stale stage: the ring never advances", "current = current + 1 == Config::stages ? 0 : current + 1", "current = 0"),
     Mutation(RING, "the last block of K and V is loaded without a bound", "return RowsBefore{blocks.key_end - first};", "return EveryRow{};"),
-    Mutation(RING, "one slot: V is loaded without a bound", "(values(), block_of(v, n), outer_rows(n))", "(values(), block_of(v, n), inner_rows(n))"),
+    Mutation(RING, "one slot: V is loaded without a bound", "n * Config::tile_n), outer_rows(n))", "n * Config::tile_n), inner_rows(n))"),
     # Which keys, rows, heads.
     Mutation(MASK, "mask off by one key: > for >=", "col >= end", "col > end"),
     Mutation(MASK, "a query does not see its own key", "const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1", "const int end = diagonal < shape.seqlen_k ? diagonal"),
@@ -135,8 +136,7 @@ MUTATIONS = [
     Mutation(FORWARD, "key head = query head modulo the group", "at.head / params.queries_per_kv", "at.head % params.queries_per_kv"),
     Mutation(HEAD_ROWS, "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
     Mutation(HEAD_ROWS, "offset of a batch in 32 bits", "+ batch * strides.batch_stride +", "+ static_cast<int>(batch * strides.batch_stride) +"),
-    Mutation(RING, "offset of a block's rows in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride",
-             "n * Config::tile_n * static_cast<int>(rows.stride)"),
+    Mutation(PAGES, "offset of a block's rows in 32 bits", "static_cast<i64>(first) * rows.stride", "static_cast<int>(first * rows.stride)"),
     Mutation(SCHEDULER, "last section as wide as the others", "left < heads_per_section ? left : heads_per_section",
              "heads_per_section"),
     Mutation(EPILOGUE, "LSE written beyond seqlen_q", "      if (row >= shape.rows) continue;\n", ""),
@@ -286,11 +286,11 @@ MUTATIONS = [
     varlen(TILES, "only the first 32 sequences are looked at", "    for (int first = 0; first < sequences(); first += 32) {", "    for (int first = 0; first < 1; first += 32) {"),
     varlen(TILES, "the numbers of a class begin at 0", "last_lane(end_) + inclusive_sum", "inclusive_sum"),
     varlen(FORWARD, "blocks without a tile compute one", "  if (Config::varlen && ptx::block_index() >= tiles.count()) return;\n", ""),
-    varlen(FORWARD, "values of the tensor's first sequence", "params.v_strides, shape.k_entry, kv_head, shape.k_begin)", "params.v_strides, shape.k_entry, kv_head, 0)"),
+    varlen(PAGES, "keys and values of the tensor's first sequence", "shape.k_entry, head, shape.k_begin)", "shape.k_entry, head, 0)"),
     varlen(EPILOGUE, "LSE of packed sequences as of a batch", "entry_rows + shape.q_begin +\n         RowMap", "entry_rows +\n         RowMap"),
     varlen(EPILOGUE, "rows of O by the longest sequence's length", "tile, warp_row, shape.rows - first_row", "tile, warp_row, params.seqlen_q - first_row"),
     varlen(PRODUCER, "values end where the tensor does", "from.row = params.attention.seqlen_k - seen.end;", "from.row = params.attention.seqlen_k - Config::tile_n;"),
-    varlen(PRODUCER, "values before a window are not cleared", "Config::window_left && seen.begin > 0;", "Config::window_left && seen.begin > Config::tile_n;"),
+    varlen(PRODUCER, "values before a window are not cleared", "(Config::window_left && seen.begin > 0)", "(Config::window_left && seen.begin > Config::tile_n)"),
     varlen(PRODUCER, "cleared values are handed on without their barrier's phase", "      edge_phase ^= 1;\n", ""),
     varlen(TMA, "cleared rows are not seen by wgmma", "  ptx::fence_proxy_async_shared();\n}\n\n/// Starts storing", "}\n\n/// Starts storing"),
     varlen(CONSUMER, "queries of the next sequence take part", "Config::varlen && group_row + 64 > mask.shape.rows", "false"),
@@ -394,6 +394,6 @@ MUTATIONS = [
     backward90(BACKWARD_SUMS, "delta of a head as if nothing filled up its last tile", "head * params.statistic_rows +", "head * params.attention.seqlen_q +"),
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
-for tests, bugs in {"dropout": DROPOUT, "append": APPENDED_ROWS, "merge": MERGED_PARTS, "split keys": SPLIT_KEYS,
+for tests, bugs in {"dropout": DROPOUT, "append": APPENDED_ROWS, "merge": MERGED_PARTS, "split keys": SPLIT_KEYS, "pages": KEY_PAGES,
                     "backward varlen on wgmma": BACKWARD_VARLEN90}.items():
     MUTATIONS += [Mutation(*mutation, first=tests) for mutation in bugs]

@@ -98,10 +98,14 @@ struct Producer {
     state.advance();
   }
 
+  FA2_DEVICE void await_empty_slot() const {
+    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+  }
+
   /// Into the next slot, as soon as it is empty.
   template <class Shape, class Tile>
   FA2_DEVICE void start_load(Tile tile, const TensorMap& map, const TensorRows& from, SharedAddress full) {
-    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+    await_empty_slot();
     if (ptx::elect_one()) {
       ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
       tma_load_tile<Shape>(tile, map, from, full);
@@ -119,7 +123,7 @@ struct Producer {
     const int lane = ptx::lane_index();
     const PageRow found = key_pages<Config>(params.attention, shape)
                               .at(n * Config::tile_n + kRows * (lane < kPieces ? lane : 0));
-    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+    await_empty_slot();
     if (ptx::elect_one()) ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
     FA2_NO_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {

@@ -223,6 +223,24 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
+/// Of pages, for decoding and for prompts.
+std::vector<KernelSource> paged_kernels() {
+  constexpr std::pair<const char*, int> kPages[] = {
+      {"sm_80", 1}, {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
+  Kernels kernels;
+  for (const auto& [name, page_size] : kPages) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const int queries : {1, 2048}) {
+        PlannedProblem p = square(head_dim, kMasks[queries > 1], queries);
+        p.varlen = true;
+        p.page_size = page_size;
+        kernels.add(p, heuristic(p, *find_arch(name)).config, *find_arch(name));
+      }
+    }
+  }
+  return std::move(kernels).list();
+}
+
 /// What merges parts of the keys or appends to a cache: of rows that are aligned and that are not, and where there is a value of
 /// another width, of that.
 std::vector<KernelSource> kernels_of_rows(KernelPass pass) {
@@ -299,6 +317,11 @@ TEST_CASE("the kernels that merge parts of the keys compile without spills") {
 TEST_CASE("the kernels that append to a cache compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(kernels_of_rows(KernelPass::append));
+}
+
+TEST_CASE("the heuristic's kernels of pages compile without spills") {
+  if (fa2::test::nvrtc_missing()) return;
+  check_that_they_compile_without_spills(paged_kernels());
 }
 
 TEST_CASE("the heuristic's kernels with dropout compile without spills") {
