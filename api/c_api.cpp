@@ -7,6 +7,7 @@
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
 #include <fa2/c_append.h>
+#include <fa2/c_backward.h>
 #include <fa2/c_combine.h>
 #include <fa2/c_dropout.h>
 #include <fmt/format.h>

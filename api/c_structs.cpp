@@ -48,6 +48,9 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.varlen = from->varlen != 0;
   problem.total_q = from->total_q;
   problem.total_k = from->total_k;
+  problem.page_size = from->page_size;
+  problem.page_count = from->page_count;
+  check_reserved(from->reserved, prefix + "reserved", found);
   return problem;
 }
 
@@ -74,6 +77,8 @@ std::optional<AttentionArgs> read_args(const fa2_args* pointer, const std::strin
   args.cu_seqlens_k = from->cu_seqlens_k;
   args.seqused_q = from->seqused_q;
   args.seqused_k = from->seqused_k;
+  args.page_table = from->page_table;
+  args.page_table_stride = from->page_table_stride;
   check_reserved(from->reserved, "reserved", found);
   if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
   args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);

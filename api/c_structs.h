@@ -6,6 +6,7 @@
 #include <fa2/backward.h>
 #include <fa2/c_api.h>
 #include <fa2/c_append.h>
+#include <fa2/c_backward.h>
 #include <fa2/c_combine.h>
 #include <fa2/merge.h>
 

@@ -16,6 +16,7 @@ class Problem(C.Structure):
     _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
     _fields_ += [(n, C.c_int32) for n in ("varlen", "dropout")]
     _fields_ += [(n, C.c_int64) for n in ("total_q", "total_k")]
+    _fields_ += [("page_size", C.c_int32), ("reserved", C.c_int32), ("page_count", C.c_int64)]
 
 
 class Tensor(C.Structure):
@@ -35,6 +36,7 @@ class Args(C.Structure):
     _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")]
     _fields_ += [("dropout_seed", C.c_uint64), ("dropout_offset", C.c_uint64), ("dropout_state", C.c_void_p)]
     _fields_ += [("dropout", C.c_float), ("reserved", C.c_int32)]
+    _fields_ += [("page_table", C.c_void_p), ("page_table_stride", C.c_int64)]
 
 
 class BackwardArgs(C.Structure):

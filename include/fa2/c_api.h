@@ -120,10 +120,16 @@ typedef struct fa2_problem {
   int32_t dropout; /* 0 or not 0, a variant: probabilities are dropped at random, fa2_args say which */
   int64_t total_q; /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
   int64_t total_k; /* 0 .. 2^31 - 1024 */
+
+  /* Not 0: K and V are pages of so many rows, any number, (page_count, page_size, heads_kv, dim), and fa2_args.page_table
+   * says which a sequence has. Takes varlen, and no total_k; not of gradients. */
+  int32_t page_size;
+  int32_t reserved;   /* 0 */
+  int64_t page_count; /* with page_size, 1 .. 2^31 - 1024; else 0 */
 } fa2_problem;
 
 /* clang-format off */
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
@@ -174,11 +180,17 @@ typedef struct fa2_args {
   const uint64_t* dropout_state; /* optional: seed and offset on the device; both above are 0 then */
   float dropout;                 /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
   int32_t reserved;              /* 0 */
+
+  /* Where the problem has pages, else NULL and 0: int32 (batch, ceil(seqlen_k / page_size)) on the device. Key j of sequence
+   * b is row j % page_size of page page_table[b * page_table_stride + j / page_size], of K and of V. Entries beyond a
+   * sequence's length are not read. One outside [0, page_count) is taken for the nearest inside, or judged as above. */
+  const int32_t* page_table;
+  int64_t page_table_stride; /* 0 .. 2^31 - 1 */
 } fa2_args;
 
 /* clang-format off */
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* ---- contexts ---- */
@@ -268,81 +280,6 @@ FA2_C_API fa2_status fa2_plan_explain(const fa2_plan* plan, char** json);
 
 /* NULL is fine. Wait for the work that the plan enqueued first; no other thread may use the plan any more. */
 FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
-
-/* ---- gradients ---- */
-
-/* Which gradients a plan computes, or'ed together; nothing is computed, or read, for the others alone. FA2_D_SINKS: only
- * of a problem with sinks. FA2_ALL_GRADIENTS: those that every problem has. And how they are computed.
- * FA2_FASTEST: float32 sums may be added up in any order, which differs from run to run; only those of dQ are, where all
- * three gradients are computed, of no packed sequences. FA2_BITWISE: the same bits in every run, and those of a sequence do not
- * depend on what else is in the batch. */
-/* clang-format off */
-enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8, FA2_FASTEST = 0, FA2_BITWISE = 256 };
-/* clang-format on */
-
-/* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
- *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
- *   args.forward = &forward;  with lse
- *   args.d_o.data = d_o, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four
- *   if (fa2_attention_backward(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error()); */
-typedef struct fa2_backward_args {
-  uint32_t struct_size; /* sizeof(fa2_backward_args) */
-  int32_t determinism;  /* FA2_FASTEST or FA2_BITWISE, of fa2_attention_backward(); a plan has its own */
-
-  /* What the forward was called with, and what it left: o and lse, which is not NULL, are inputs here. Its workspace is
-   * not looked at. */
-  const fa2_args* forward;
-
-  fa2_tensor d_o; /* the gradient of O, shaped like O; any strides */
-
-  /* Shaped like Q, K and V: those that the plan computes, the data of the others NULL. Rows must not overlap; slices of
-   * one packed dQKV buffer are fine. Rows that take no part in any score get 0; rows of no sequence keep what they
-   * hold. */
-  fa2_tensor dq;
-  fa2_tensor dk;
-  fa2_tensor dv;
-
-  const float* d_lse; /* optional: the gradient of LSE, float32 and shaped like LSE */
-
-  /* Optional: fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold; they belong to one
-   * launch at a time. NULL: memory of the stream's is taken and given back. */
-  void* workspace;
-
-  float* d_sinks; /* float32 (heads_q), if the plan computes it, else NULL: the gradient of sinks */
-} fa2_backward_args;
-
-/* clang-format off */
-#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
-/* clang-format on */
-
-/* The gradients of fa2_attention(), the same way: of those that `args` point to. Thread-safe. */
-FA2_C_API fa2_status fa2_attention_backward(fa2_context* context, const fa2_problem* problem,
-                                            const fa2_backward_args* args, void* stream);
-
-/* The backward of a problem made ready on one device. Immutable: usable from any thread and while a stream captures.
- * Of graphs and of what has to outlive them the same holds as of a fa2_plan. */
-typedef struct fa2_backward_plan fa2_backward_plan;
-
-/* As fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS, and FA2_BITWISE. */
-FA2_C_API fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem,
-                                              int32_t device, int32_t gradients,
-                                              const fa2_plan_options* options, fa2_backward_plan** plan);
-
-/* Checks the arguments and launches: no synchronisation; no lock and no allocation but of the stream's memory where the
- * arguments bring no workspace. `args` must obey the plan's row_alignment, the gradients' rows too. */
-FA2_C_API fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const fa2_backward_args* args,
-                                           void* stream);
-
-/* How many bytes fa2_backward_args.workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256,
- * or 0 for FA2_DV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows (each packed sequence's) filled up to
- * whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256. */
-FA2_C_API fa2_status fa2_backward_plan_workspace_bytes(const fa2_backward_plan* plan, size_t* bytes);
-
-/* As fa2_plan_explain(); "kernels" are in the order of their launches. */
-FA2_C_API fa2_status fa2_backward_plan_explain(const fa2_backward_plan* plan, char** json);
-
-/* As fa2_plan_destroy(). */
-FA2_C_API fa2_status fa2_backward_plan_destroy(fa2_backward_plan* plan);
 
 /* ---- ahead of time ---- */
 

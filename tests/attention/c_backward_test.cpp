@@ -1,7 +1,7 @@
 // The backward through the C interface has the C++ one's bits.
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
-#include <fa2/c_api.h>
+#include <fa2/c_backward.h>
 #include <runtime/device.h>
 
 #include <cstddef>

@@ -19,16 +19,18 @@ namespace {
 
 // What ctypes and other languages mirror: a published layout never changes, it only grows.
 static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
-static_assert(sizeof(fa2_problem) == 120 && offsetof(fa2_problem, head_dim) == 12 &&
+static_assert(sizeof(fa2_problem) == 136 && offsetof(fa2_problem, head_dim) == 12 &&
               offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80 &&
               offsetof(fa2_problem, varlen) == 96 && offsetof(fa2_problem, dropout) == 100 &&
-              offsetof(fa2_problem, total_q) == 104);
+              offsetof(fa2_problem, total_q) == 104 && offsetof(fa2_problem, page_size) == 120 &&
+              offsetof(fa2_problem, page_count) == 128);
 static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
-static_assert(sizeof(fa2_args) == 248 && offsetof(fa2_args, softmax_scale) == 12 &&
+static_assert(sizeof(fa2_args) == 264 && offsetof(fa2_args, softmax_scale) == 12 &&
               offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
               offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176 &&
               offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208 &&
-              offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240);
+              offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240 &&
+              offsetof(fa2_args, page_table) == 248 && offsetof(fa2_args, page_table_stride) == 256);
 static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 32 &&
               sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
@@ -200,7 +202,7 @@ TEST_CASE("c api: struct sizes") {
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 248 on"));
+  CHECK(says("from byte 264 on"));
 }
 
 TEST_CASE("c api: a workspace, of callers whose header has one") {

@@ -2,7 +2,7 @@
 #include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
-#include <fa2/c_api.h>
+#include <fa2/c_backward.h>
 
 #include <cstddef>
 #include <cstdint>
