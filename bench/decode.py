@@ -6,6 +6,7 @@ does nothing else. Refuses to time a wrong result. Writes JSON and Markdown.
   python3 bench/decode.py --out docs/measurements/decode                  # the standard cases
   python3 bench/decode.py --case 1:32/8:8192 --case 16:32/8:8192:4        # batch : query heads / key heads : keys [: queries]
   python3 bench/decode.py --case lognormal:64:32/8:4096                   # lengths of a mean of 4096, on the device
+  python3 bench/decode.py --case 64:32/8:4096:1:used:page16               # in pages of 16 keys, which lie in random order
 """
 import argparse
 import math
@@ -16,15 +17,16 @@ import fa2
 import varlen
 
 CASES = ["1:32/8:8192", "1:32/8:32768", "1:32/8:131072", "16:32/8:8192", "64:32/8:4096", "32:64/8:8192", "1:64/8:2048",
-         "16:32/8:8192:4", "64:32/8:4096:1:used", "lognormal:64:32/8:4096"]
+         "16:32/8:8192:4", "64:32/8:4096:1:used", "lognormal:64:32/8:4096", "64:32/8:4096:1:used:page256", "64:32/8:4096:1:used:page64",
+         "64:32/8:4096:1:used:page16", "64:32/8:4096:1:used:page1"]
 COLD_BYTES = 512 << 20  # ten times L2
 
 
 def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--library", default="build/libfa2.so")
-    p.add_argument("--case", action="append", help="BATCH:HEADS_Q/HEADS_KV:KEYS[:QUERIES[:used]] or lognormal:BATCH:HEADS:MEAN; "
-                   "used: lengths on the device, all of them KEYS; repeatable")
+    p.add_argument("--case", action="append", help="BATCH:HEADS_Q/HEADS_KV:KEYS[:QUERIES[:used[:pageN]]] or lognormal:BATCH:HEADS:MEAN; "
+                   "used: lengths on the device, all of them KEYS; pageN: keys and values in pages of N; repeatable")
     p.add_argument("--head-dim", type=int, default=128)
     p.add_argument("--dtype", choices=["f16", "bf16"], default="bf16")
     p.add_argument("--config", action="append", default=[], help="also with this configuration pinned; repeatable")
@@ -55,9 +57,25 @@ class Case:
         self.used = torch.tensor(self.lengths, device="cuda", dtype=torch.int32) if ragged or "used" in more else None
         self.bytes = 2 * sum(self.lengths) * self.heads_kv * d * 2
         make = lambda rows, h: torch.randn(self.batch, rows, h, d, device="cuda", dtype=dtype).transpose(1, 2)  # noqa: E731
+        self.page_size = next((int(f[4:]) for f in more if f.startswith("page")), 0)
         copies = max(2, math.ceil(COLD_BYTES / self.bytes))
         self.copies = [(make(self.queries, self.heads_q), make(self.longest, self.heads_kv), make(self.longest, self.heads_kv))
                        for _ in range(copies)]
+        self.pages = [self.paged(*copy[1:]) for copy in self.copies] if self.page_size else [None] * copies
+
+    def paged(self, *tensors):
+        """(pages of K, pages of V, table) of the same keys and values, in random order."""
+        import torch
+
+        columns = -(-self.longest // self.page_size)
+        table = torch.randperm(self.batch * columns, device="cuda", dtype=torch.int32).view(self.batch, columns)
+        moved = []
+        for t in tensors:
+            rows = torch.nn.functional.pad(t.transpose(1, 2), (0, 0, 0, 0, 0, columns * self.page_size - self.longest))
+            pages = torch.empty_like(rows).view(-1, self.page_size, *rows.shape[2:])
+            pages[table.view(-1).long()] = rows.reshape(pages.shape)
+            moved.append(pages.transpose(1, 2))
+        return *moved, table
 
     def is_equal(self):
         return self.used is None
@@ -90,9 +108,9 @@ def of_fa2(library, case):
     import torch
 
     launches = []
-    for q, k, v in case.copies:
+    for (q, k, v), pages in zip(case.copies, case.pages):
         o = torch.full_like(q, math.nan)
-        run, explained = library.plan(q, k, v, o, False, used=case.used)
+        run, explained = library.plan(q, k, v, o, False, used=case.used, pages=pages)
         launches.append(run)
         first = o if len(launches) == 1 else first
     launches[0]()

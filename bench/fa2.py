@@ -127,22 +127,27 @@ class Library:
 
         return launch
 
-    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None):
+    def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None):
         """Returns (run, explanation). `variant`: variants.Variants. `packed`: of (1, heads, total, dim) tensors, has
-        `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, how many keys each sequence has. The plan has a
-        workspace of its own."""
+        `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, how many keys each sequence has. `pages`:
+        (pages of K, pages of V, table), read in place of k and v, whose shapes still say how long sequences are. The plan has a workspace of its own."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
         if used is not None:
             problem.varlen = 1
+        if pages is not None:
+            k, v, table = pages
+            problem.varlen, problem.page_count, problem.page_size = 1, k.shape[0], k.shape[2]
         self.check(self.lib.fa2_plan_create(self.context, C.byref(problem), -1, None, C.byref(plan)))
         self.check(self.lib.fa2_plan_workspace_bytes(plan, C.byref(size)))
         workspace = torch.zeros(size.value, device="cuda", dtype=torch.uint8)
         args = self.args(q, k, v, o, lse, variant, packed)
         args.workspace = workspace.data_ptr() or None
         args.seqused_k = used.data_ptr() if used is not None else None
-        run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, workspace))
+        if pages is not None:
+            args.page_table, args.page_table_stride = table.data_ptr(), table.stride(0)
+        run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, pages, workspace))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
     def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None, packed=None):

@@ -30,8 +30,8 @@ AttentionProblem problem_of(const AttentionProblem& problem, const Sequence& seq
 ScoreRule rule_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t b);
 Tensor rows_of(const Tensor& tensor, const SequenceRows& rows);
 /// Its rows of K or V, whichever pages they are in.
-Tensor keys_of(const AttentionProblem& problem, const Tensor& tensor, const Sequence& sequence, std::int64_t b,
-               const AttentionArgs& tables);
+Tensor keys_of(const AttentionProblem& problem, const Tensor& tensor, const Sequence& sequence,
+               std::int64_t b, const AttentionArgs& tables);
 /// Numbers of rows, one a row: `like` has their entries, heads and rows.
 std::vector<double> rows_of(const std::vector<double>& numbers, const Tensor& like, const SequenceRows& rows);
 

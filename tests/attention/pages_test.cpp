@@ -194,6 +194,24 @@ TEST_CASE("pages: one plan serves any table and any lengths") {
   }
 }
 
+// The table ends with the last sequence's last page: the interpreter tells of a load behind it.
+TEST_CASE("pages: entries of the table beyond a sequence's length are not read") {
+  const ScopedContext current(device_under_test());
+  const Lengths lengths({1, 1}, {10, 64});
+  for (const std::string& config : {kConfigs80[2], kConfigs90[1]}) {
+    if (config.starts_with("mainloop=90") && cannot_run_sm_90a()) continue;
+    AttentionProblem p = with_pages(grouped(), lengths, Packing::batched, 16);
+    p.seqlen_k = 64;
+    GuardedCall call(p);
+    set_lengths(call, lengths, Packing::batched);
+    set_pages(call, lengths, 5);
+    poison_pages(call);
+    call.upload();
+    Context context(pinned(config, call.problem));
+    run_and_expect_contract(context, call);
+  }
+}
+
 TEST_CASE("pages: the bits of the same keys one after the other") {
   const ScopedContext current(device_under_test());
   GuardedCall paged = call_of(grouped(), kDecoding, Packing::batched, 16);

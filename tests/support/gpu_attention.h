@@ -116,7 +116,8 @@ Layouts layouts_of(const AttentionProblem& problem, MakeLayout make);
 /// Those that AttentionArgs has, on the host; empty: a null pointer.
 struct SequenceTables {
   std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
-  std::vector<std::int32_t> page_table = {};  ///< a row of pages_of_sequence() and one entry more for each of the batch
+  std::vector<std::int32_t> page_table =
+      {};  ///< a row of pages_of_sequence() and one entry more for each of the batch
 };
 
 /// One attention call with memory of its own. NaN lies around the elements of Q, K and V, a pattern around
