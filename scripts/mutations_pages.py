@@ -11,7 +11,6 @@ KEY_PAGES = [
     (PAGES, "the last page taken for full", "static_cast<u32>(shape.seqlen_k - 1) / Config::page_size", "static_cast<u32>(shape.seqlen_k) / Config::page_size"),
     (PAGES, "pages of the first head", "static_cast<const u16*>(data) + head * strides.head_stride", "static_cast<const u16*>(data)"),
     (PAGES, "blocks all begin with the first key", "rows.row_stride, rows.pages, first}", "rows.row_stride, rows.pages, 0}"),
-    (PAGES, "rows that are left out are looked for", "exists ? source.row(row) + col : source.data", "source.row(row) + col"),
     (PRODUCER, "values behind the last key are not cleared", "(kPaged && seen.end < Config::tile_n)", "false"),
     (PRODUCER, "pieces of a tile in one place", "tile.base + static_cast<u32>(piece * kRows * Tile::span)", "tile.base"),
     (PRODUCER, "every piece from the first one's page", "ptx::shfl_idx(found.page, piece)", "ptx::shfl_idx(found.page, 0)"),

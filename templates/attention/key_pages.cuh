@@ -81,7 +81,7 @@ struct KeyRows<Config, kCols, true> {
   }
 };
 
-/// As tile/copy.cuh's: a row is looked for by each of its chunks. A page of rows that are left out is not.
+/// As tile/copy.cuh's: a row is looked for by each of its chunks.
 template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
                           Rows rows) {
@@ -90,7 +90,7 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config,
   for (int i = ptx::thread_index(); i < kRows * kChunksPerRow; i += kThreads) {
     const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
     const bool exists = rows.has(row) && col < kSourceCols;
-    const u16* const from = exists ? source.row(row) + col : source.data;
+    const u16* const from = source.row(row) + col;
     if constexpr (kAligned) {
       ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);
     } else {

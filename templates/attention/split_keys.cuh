@@ -123,6 +123,8 @@ struct TilePart {
     float merged[kChunks][4] = {};
     for (int first = 0; first < tile.part.count; first += 32) {
       const RowSum part = sum_of(first, row);
+      SomeParts<kChunks> some;
+      load(first, row, some);  // which wait with the sums
       const RowExponent before = weights.largest;
       find_largest(part, weights);
       const float correction = weights.sum == 0.0f ? 0.0f : weights.of({before, 1.0f});
@@ -134,7 +136,7 @@ struct TilePart {
       const float weight = weights.of(part);
       const float sum = over_lanes(weight, [](float a, float b) { return a + b; });
       weights.sum = ptx::fma_rn(weights.sum, correction, sum);
-      add_parts(first, row, weight, merged);
+      add_parts(first, row, weight, some, merged);
     }
     finish_row(first_row() + row, weights, merged);
   }
@@ -165,30 +167,52 @@ struct TilePart {
     return value;
   }
 
-  /// 32 parts, or as many as are left, of which each lane has one's weight; some at once, so that their loads wait together.
+  /// A row of neighbouring parts, which are loaded at once.
   template <int kChunks>
-  FA2_DEVICE void add_parts(int first, int row, float weight, float (&merged)[kChunks][4]) const {
-    constexpr int kAtOnce = 8 / kChunks;
-    for (int i = 0; i < 32 && first + i < tile.part.count; i += kAtOnce) {
-      float value[kAtOnce][kChunks][4];
+  struct SomeParts {
+    static constexpr int count = 16 / kChunks;
+    float value[count][kChunks][4];
+  };
+
+  /// From part `first` on, which there is.
+  template <int kChunks>
+  FA2_DEVICE void load(int first, int row, SomeParts<kChunks>& parts) const {
+    FA2_UNROLL
+    for (int j = 0; j < parts.count; ++j) {
+      const int part = first + j < tile.part.count ? first + j : first;
       FA2_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int part = first + i + j < tile.part.count ? first + i + j : first + i;
-        FA2_UNROLL
-        for (int c = 0; c < kChunks; ++c) {
-          const int col = column(c);
-          ptx::ld_global_v4_f32(row_of_part(part, row) + (col < cols ? col : 0), value[j][c]);
-        }
+      for (int c = 0; c < kChunks; ++c) {
+        const int col = column(c);
+        ptx::ld_global_v4_f32(row_of_part(part, row) + (col < cols ? col : 0), parts.value[j][c]);
       }
+    }
+  }
+
+  /// 32 parts, or as many as are left, of which each lane has one's weight, and the first are being loaded into `some`.
+  template <int kChunks>
+  FA2_DEVICE void add_parts(int first, int row, float weight, SomeParts<kChunks>& some,
+                            float (&merged)[kChunks][4]) const {
+    FA2_NO_UNROLL
+    for (int i = 0;;) {
+      add(i, weight, some, merged);
+      i += some.count;
+      if (i >= 32 || first + i >= tile.part.count) return;
+      load(first + i, row, some);
+    }
+  }
+
+  /// Those of lanes `begin` on; the others weigh 0.
+  template <int kChunks>
+  FA2_DEVICE static void add(int begin, float weight, const SomeParts<kChunks>& parts,
+                             float (&merged)[kChunks][4]) {
+    FA2_UNROLL
+    for (int j = 0; j < parts.count; ++j) {
+      const float of_part = ptx::shfl_idx(weight, begin + j);
       FA2_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) {
-        const float of_part = ptx::shfl_idx(weight, i + j);  // 0 beyond the last
+      for (int c = 0; c < kChunks; ++c) {
         FA2_UNROLL
-        for (int c = 0; c < kChunks; ++c) {
-          FA2_UNROLL
-          for (int k = 0; k < 4; ++k)
-            merged[c][k] = ptx::fma_rn(of_part, of_part == 0.0f ? 0.0f : value[j][c][k], merged[c][k]);
-        }
+        for (int k = 0; k < 4; ++k)
+          merged[c][k] = ptx::fma_rn(of_part, of_part == 0.0f ? 0.0f : parts.value[j][c][k], merged[c][k]);
       }
     }
   }
