@@ -40,23 +40,6 @@ std::string used_rule(const SequenceSide& side, std::size_t b) {
   return fmt::format("must be in 0..{}, the length of its sequence", length);
 }
 
-/// Of every sequence, the entries of pages that it has.
-void check_pages(Violations& found, const AttentionProblem& p, const AttentionArgs& args,
-                 std::span<const std::int32_t> used, int device, Stream stream) {
-  if (args.page_table == nullptr) return;
-  for (std::int64_t b = 0; b < p.batch; ++b) {
-    const std::int64_t length =
-        used.empty() ? p.seqlen_k
-                     : std::clamp<std::int64_t>(used[static_cast<std::size_t>(b)], 0, p.seqlen_k);
-    const auto pages = copy_of(args.page_table + b * args.page_table_stride,
-                               (length + p.page_size - 1) / p.page_size, device, stream);
-    check_table(found, fmt::format("page_table[{}]", b), pages, [&](std::size_t i) {
-      const bool exists = pages[i] >= 0 && pages[i] < p.page_count;
-      return exists ? "" : fmt::format("must be in 0..{}: a page of K and V", p.page_count - 1);
-    });
-  }
-}
-
 }  // namespace
 
 std::vector<Violation> violations_of(const SequenceSide& side) {
@@ -65,6 +48,23 @@ std::vector<Violation> violations_of(const SequenceSide& side) {
               [&](std::size_t i) { return border_rule(side, i); });
   check_table(found, fmt::format("seqused_{}", side.name), side.seqused,
               [&](std::size_t b) { return used_rule(side, b); });
+  return found;
+}
+
+std::vector<Violation> violations_of_pages(
+    const AttentionProblem& p, std::span<const std::int32_t> used,
+    const std::function<std::vector<std::int32_t>(std::int64_t b, std::int64_t count)>& entries) {
+  Violations found;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const std::int64_t length =
+        used.empty() ? p.seqlen_k
+                     : std::clamp<std::int64_t>(used[static_cast<std::size_t>(b)], 0, p.seqlen_k);
+    const auto pages = entries(b, (length + p.page_size - 1) / p.page_size);
+    check_table(found, fmt::format("page_table[{}]", b), pages, [&](std::size_t i) {
+      const bool exists = pages[i] >= 0 && pages[i] < p.page_count;
+      return exists ? "" : fmt::format("must be in 0..{}: a page of K and V", p.page_count - 1);
+    });
+  }
   return found;
 }
 
@@ -81,7 +81,14 @@ void require_sound_tables(const AttentionProblem& p, const AttentionArgs& args, 
   };
   check({.name = "q", .total = p.total_q, .longest = p.seqlen_q}, args.cu_seqlens_q, args.seqused_q);
   check({.name = "k", .total = p.total_k, .longest = p.seqlen_k}, args.cu_seqlens_k, args.seqused_k);
-  check_pages(found, p, args, used, device, stream);
+  if (args.page_table != nullptr) {
+    std::ranges::move(violations_of_pages(p, used,
+                                          [&](std::int64_t b, std::int64_t count) {
+                                            return copy_of(args.page_table + b * args.page_table_stride,
+                                                           count, device, stream);
+                                          }),
+                      std::back_inserter(found));
+  }
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 

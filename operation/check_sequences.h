@@ -5,6 +5,7 @@
 #include <fa2/errors.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,12 @@ struct SequenceSide {
 
 /// The first entry of each table that AttentionArgs does not allow, and how many more there are.
 std::vector<Violation> violations_of(const SequenceSide& side);
+
+/// The first entry of each row of a page table that names no page, among those that its sequence has. `used`:
+/// seqused_k, or empty. entries(b, count): so many of sequence b, from the first on.
+std::vector<Violation> violations_of_pages(
+    const AttentionProblem& problem, std::span<const std::int32_t> used,
+    const std::function<std::vector<std::int32_t>(std::int64_t b, std::int64_t count)>& entries);
 
 /// Reads the tables of valid arguments of a call on `device`, which is current: waits for `stream`. Where that captures
 /// nothing can be read: a warning says so once. @throws InvalidRequest with everything that violations_of() finds,

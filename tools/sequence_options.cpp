@@ -34,13 +34,21 @@ void SequenceOptions::add_to(CLI::App& verb) {
   verb.add_option("--cu-seqlens-k", cu_seqlens_k, "The same of packed keys and values, --k and --v");
   verb.add_option("--seqused-q", seqused_q, "How many of each sequence's queries count, int32 (batch)");
   verb.add_option("--seqused-k", seqused_k, "The same of keys and values");
+  verb.add_option("--page-table", page_table,
+                  "Which pages each sequence has, int32 (batch, pages): --k and --v are then "
+                  "(pages, keys of a page, heads, dim)");
 }
 
 SequenceTables SequenceOptions::tables() const {
-  return {.cu_seqlens_q = read_borders(cu_seqlens_q),
-          .cu_seqlens_k = read_borders(cu_seqlens_k),
-          .seqused_q = read_table(seqused_q),
-          .seqused_k = read_table(seqused_k)};
+  SequenceTables tables{.cu_seqlens_q = read_borders(cu_seqlens_q),
+                        .cu_seqlens_k = read_borders(cu_seqlens_k),
+                        .seqused_q = read_table(seqused_q),
+                        .seqused_k = read_table(seqused_k)};
+  if (page_table.empty()) return tables;
+  NpyArray pages = read_npy(page_table, {2, 2}, NpyElements::int32);
+  tables.pages_of_row = pages.shape[1];
+  tables.page_table = std::get<std::vector<std::int32_t>>(std::move(pages.values));
+  return tables;
 }
 
 }  // namespace fa2::tools

@@ -8,12 +8,13 @@
 
 namespace fa2::tools {
 
-/// `--cu-seqlens-q FILE`, `--cu-seqlens-k FILE`, `--seqused-q FILE`, `--seqused-k FILE`.
+/// `--cu-seqlens-q FILE`, `--cu-seqlens-k FILE`, `--seqused-q FILE`, `--seqused-k FILE`, `--page-table FILE`.
 struct SequenceOptions {
-  std::string cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
+  std::string cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table;
 
   void add_to(CLI::App& verb);
-  /// @throws Error naming a file that cannot be read, or is not of int32 and one dimension, or has not even one border.
+  /// @throws Error naming a file that cannot be read, or is not of int32 and one dimension (a page table: two), or has
+  /// not even one border.
   SequenceTables tables() const;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 namespace fa2::tools {
@@ -19,7 +20,11 @@ void visit(const SequenceTables& tables, const AttentionProblem& p, AttentionArg
   table(tables.cu_seqlens_k, args.cu_seqlens_k, p.total_k > 0);
   table(tables.seqused_q, args.seqused_q, p.varlen);
   table(tables.seqused_k, args.seqused_k, p.varlen);
+  table(tables.page_table, args.page_table, p.page_size > 0);
+  args.page_table_stride = p.page_size > 0 ? tables.pages_of_row : 0;
 }
+
+constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();  // of a page
 
 /// All rows where they are batched.
 std::int64_t longest_of(const Table& borders, std::int64_t rows) {
@@ -41,6 +46,8 @@ std::vector<SequenceCount> SequenceTables::counts() const {
   add("cu_seqlens_k", cu_seqlens_k, 1);
   add("seqused_q", seqused_q, 0);
   add("seqused_k", seqused_k, 0);
+  if (!page_table.empty())
+    all.push_back({"page_table", static_cast<std::int64_t>(page_table.size()) / pages_of_row});
   return all;
 }
 
@@ -64,6 +71,9 @@ void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::i
   problem.total_k = tables.cu_seqlens_k.empty() ? 0 : rows_k;
   problem.seqlen_q = longest_of(tables.cu_seqlens_q, rows_q);
   problem.seqlen_k = longest_of(tables.cu_seqlens_k, rows_k);
+  if (tables.page_table.empty()) return;
+  problem.page_size = static_cast<std::int32_t>(std::min<std::int64_t>(rows_k, kMostRows));
+  problem.seqlen_k = tables.pages_of_row * rows_k;
 }
 
 void require_sound(const SequenceTables& tables, const AttentionProblem& problem) {
@@ -78,12 +88,20 @@ void require_sound(const SequenceTables& tables, const AttentionProblem& problem
                                    .cu_seqlens = tables.cu_seqlens_k,
                                    .seqused = tables.seqused_k}),
                     std::back_inserter(found));
+  if (!tables.page_table.empty()) {
+    const auto row = [&](std::int64_t b, std::int64_t count) {
+      const auto first = tables.page_table.begin() + b * tables.pages_of_row;
+      return Table(first, first + count);
+    };
+    std::ranges::move(violations_of_pages(problem, tables.seqused_k, row), std::back_inserter(found));
+  }
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
 DeviceTables::DeviceTables(const SequenceTables& tables) : host_(tables), memory_(0) {
   Table all;
-  for (const Table* table : {&host_.cu_seqlens_q, &host_.cu_seqlens_k, &host_.seqused_q, &host_.seqused_k})
+  for (const Table* table :
+       {&host_.cu_seqlens_q, &host_.cu_seqlens_k, &host_.seqused_q, &host_.seqused_k, &host_.page_table})
     all.insert(all.end(), table->begin(), table->end());
   memory_ = DeviceBuffer(all.size() * sizeof all[0]);
   memory_.upload(all.data(), memory_.size());

@@ -19,6 +19,8 @@ struct SequenceCount {
 /// Those that AttentionArgs has; empty ones are not given.
 struct SequenceTables {
   std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
+  std::vector<std::int32_t> page_table = {};  ///< a row a sequence
+  std::int64_t pages_of_row = 0;
 
   /// Of every table that is given.
   std::vector<SequenceCount> counts() const;
@@ -29,8 +31,8 @@ struct SequenceTables {
   AttentionArgs pointers(const AttentionProblem& problem) const;
 };
 
-/// varlen, total_q, total_k, seqlen_q and seqlen_k, for tensors with so many rows an entry. The longest packed sequence is
-/// the table's.
+/// varlen, total_q, total_k, seqlen_q, seqlen_k and page_size, for tensors with so many rows an entry. The longest packed
+/// sequence is the table's.
 void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::int64_t rows_q,
                  std::int64_t rows_k);
 

@@ -94,8 +94,10 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
   for (const auto& [table, count] : tables.counts())
     same(fmt::format("{}'s sequences", table), count, batch.name, batch.count);
   if (!q.extents.packed) same("q's batch", q.extents.batch, batch.name, batch.count);
-  if (!k.extents.packed) same("k's batch", k.extents.batch, batch.name, batch.count);
-  if (!v.extents.packed) same("v's batch", v.extents.batch, batch.name, batch.count);
+  const bool paged = !tables.page_table.empty();
+  if (!k.extents.packed && !paged) same("k's batch", k.extents.batch, batch.name, batch.count);
+  if (!v.extents.packed && !paged) same("v's batch", v.extents.batch, batch.name, batch.count);
+  if (paged) same("v's pages", v.extents.batch, "k", k.extents.batch);
   same("k's head_dim", k.extents.dim, "q", q.extents.dim);
   same("v's seqlen", v.extents.rows, "k", k.extents.rows);
   same("v's heads", v.extents.heads, "k", k.extents.heads);
@@ -112,6 +114,7 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
   problem.heads_kv = k.extents.heads;
   problem.batch = batch.count;
   set_lengths(problem, tables, q.extents.rows, k.extents.rows);
+  if (paged) problem.page_count = k.extents.batch;
   // 0 stands for a default in a problem, and for an empty tensor in a file.
   if (v.extents.dim == 0) found.push_back({"v's head_dim", "0", "must be a multiple of 8 in 8..256"});
   if (k.extents.heads == 0) found.push_back({"k's heads", "0", "must be at least 1"});
