@@ -37,7 +37,7 @@ run_job() {
   skipped=${totals:+$(sed -n 's/^skipped here: //p' "$log")}
   passed=$((passed - ${skipped:=0}))
   echo "$passed $skipped $failed" >"$work/$title.totals"
-  [ "$failed" = 0 ] || { echo "== $title failed:"; cat "$log"; }
+  [ "$failed" = 0 ] || { echo "== $title failed:"; cat "$log"; echo "failed: $title${name:+: $name}" >"$work/$title.failed"; }
   grep '^package:' "$log"
   printf '%4d s  %3d passed, %d skipped, %d failed  %s%s\n' $((SECONDS - started)) "$passed" "$skipped" "$failed" "$title" "${name:+: $name}"
 }
@@ -47,5 +47,6 @@ export work
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
 sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
 read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"
+cat "$work"/*.failed 2>/dev/null
 echo "$passed passed, $skipped skipped, $failed failed"
 [ "$failed" = 0 ]

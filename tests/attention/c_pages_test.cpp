@@ -71,6 +71,7 @@ Owned<fa2_plan> c_plan(const fa2_problem& problem) {
 }  // namespace
 
 TEST_CASE("c pages: the bits of C++") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(problem());
   set_lengths(call, kLengths, Packing::batched);

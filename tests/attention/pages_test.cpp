@@ -144,6 +144,7 @@ const Lengths kDecoding({1, 1, 1, 1, 1}, {0, 1, 63, 130, 64});
 }  // namespace
 
 TEST_CASE("pages: any size, with every variant, on main loop 80") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kConfigs80, {1, 7, 16, 64, 256});
 }
@@ -155,6 +156,7 @@ TEST_CASE("pages: those that TMA takes, with every variant, on main loop 90") {
 }
 
 TEST_CASE("pages: rows that are aligned to one element") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16, misaligned);
   Context context(untuned());
@@ -162,6 +164,7 @@ TEST_CASE("pages: rows that are aligned to one element") {
 }
 
 TEST_CASE("pages: sequences that share their beginning, and one page over and over") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({3, 1, 2}, {100, 90, 64});
   for (const int page_size : {1, 16}) {
@@ -178,6 +181,7 @@ TEST_CASE("pages: sequences that share their beginning, and one page over and ov
 }
 
 TEST_CASE("pages: one plan serves any table and any lengths") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call = call_of(grouped(MaskKind::none), kDecoding, Packing::batched, 16);
   Context context(untuned());
@@ -196,6 +200,7 @@ TEST_CASE("pages: one plan serves any table and any lengths") {
 
 // The table ends with the last sequence's last page: the interpreter tells of a load behind it.
 TEST_CASE("pages: entries of the table beyond a sequence's length are not read") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 1}, {10, 64});
   for (const std::string& config : {kConfigs80[2], kConfigs90[1]}) {
@@ -213,6 +218,7 @@ TEST_CASE("pages: entries of the table beyond a sequence's length are not read")
 }
 
 TEST_CASE("pages: the bits of the same keys one after the other") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall paged = call_of(grouped(), kDecoding, Packing::batched, 16);
   GuardedCall plain(with_lengths(grouped(), kDecoding, Packing::batched));
@@ -237,6 +243,7 @@ TEST_CASE("pages: the bits of the same keys one after the other") {
 }
 
 TEST_CASE("pages: a number of no page is told before anything is computed, where nobody reads it is not") {
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const ScopedEnvironment checked("FA2_CHECK", "1");
   Context context(untuned());
