@@ -10,7 +10,7 @@ KEY_PAGES = [
     (PAGES, "the first sequence's table", "tables.page_table + shape.k_entry * tables.page_table_stride", "tables.page_table"),
     (PAGES, "the last page taken for full", "static_cast<u32>(shape.seqlen_k - 1) / Config::page_size", "static_cast<u32>(shape.seqlen_k) / Config::page_size"),
     (PAGES, "pages of the first head", "static_cast<const u16*>(data) + head * strides.head_stride", "static_cast<const u16*>(data)"),
-    (PAGES, "blocks all begin with the first key", "rows.row_stride, rows.pages, first}", "rows.row_stride, rows.pages, 0}"),
+    (PAGES, "blocks all begin with the first key", "rows.pages, n * Config::tile_n}", "rows.pages, 0}"),
     (PRODUCER, "values behind the last key are not cleared", "(kPaged && seen.end < Config::tile_n)", "false"),
     (PRODUCER, "pieces of a tile in one place", "tile.base + static_cast<u32>(piece * kRows * Tile::span)", "tile.base"),
     (PRODUCER, "every piece from the first one's page", "ptx::shfl_idx(found.page, piece)", "ptx::shfl_idx(found.page, 0)"),

@@ -62,8 +62,9 @@ struct KeyRows {
                               const SequenceShape& shape, int head) {
     return head_rows<kCols>(data, strides, shape.k_entry, head, shape.k_begin);
   }
-  FA2_DEVICE static Source from(const Source& rows, int first) {
-    return {rows.data + static_cast<i64>(first) * rows.stride, rows.stride};
+  /// From block `n` of keys on.
+  FA2_DEVICE static Source block(const Source& rows, int n) {
+    return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
   }
 };
 
@@ -76,8 +77,8 @@ struct KeyRows<Config, kCols, true> {
     return {static_cast<const u16*>(data) + head * strides.head_stride, strides.batch_stride,
             strides.row_stride, key_pages<Config>(params, shape), 0};
   }
-  FA2_DEVICE static Source from(const Source& rows, int first) {
-    return {rows.data, rows.page_stride, rows.row_stride, rows.pages, first};
+  FA2_DEVICE static Source block(const Source& rows, int n) {
+    return {rows.data, rows.page_stride, rows.row_stride, rows.pages, n * Config::tile_n};
   }
 };
 

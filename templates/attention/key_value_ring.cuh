@@ -48,7 +48,7 @@ struct KeyValueRing {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     ptx::bar_sync();
     if constexpr (one_slot) {
-      load_tile<threads, aligned>(values(), Values::from(v, n * Config::tile_n), outer_rows(n));
+      load_tile<threads, aligned>(values(), Values::block(v, n), outer_rows(n));
       ptx::cp_async_commit_group();
     } else {
       const int next = n - started_groups;
@@ -100,11 +100,10 @@ struct KeyValueRing {
   template <bool kKeysOnly, class Rows>
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {
-      const int first = n * Config::tile_n;
-      load_tile<threads, aligned>(typename Layout::KeyTile{slot(slot_index)}, Keys::from(k, first), rows);
+      load_tile<threads, aligned>(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n), rows);
       if constexpr (!kKeysOnly) {
         const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
-        load_tile<threads, aligned>(tile, Values::from(v, first), rows);
+        load_tile<threads, aligned>(tile, Values::block(v, n), rows);
       }
     }
     ptx::cp_async_commit_group();
