@@ -89,8 +89,10 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
   Range few{kWarpgroupRows, decoding_configs(traits, head_dim, arch)};
   few.best_first.push_back(safe);
   if (head_dim <= 64) {
-    // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout.
-    const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout;
+    // Rows that are no whole swizzle of 128 bytes take more registers for addresses, and so do a bias and dropout; what
+    // gathers rows leaves fewer.
+    const bool is_lean =
+        head_dim == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits.page_size);
     const KernelConfig three = with(12, is_lean ? 128 : 112, in_turns);
     const auto two = [&](int tile_n) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});

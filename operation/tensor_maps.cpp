@@ -79,6 +79,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   params.o = map_of(operands[Role::o], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
   if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
   if (p.page_size > 0) {
+    if (gathers_keys(p.page_size)) return;
     const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
     params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, 1, true);
     params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, 1, true);

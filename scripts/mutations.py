@@ -117,7 +117,7 @@ MUTATIONS = [
     Mutation(RING, "fetches one block too far ahead", "next = n - started_groups;", "next = n - Config::stages;"),
     Mutation(RING, "stale stage: the ring never advances", "current = current + 1 == Config::stages ? 0 : current + 1", "current = 0"),
     Mutation(RING, "the last block of K and V is loaded without a bound", "return RowsBefore{blocks.key_end - first};", "return EveryRow{};"),
-    Mutation(RING, "one slot: V is loaded without a bound", "n * Config::tile_n), outer_rows(n))", "n * Config::tile_n), inner_rows(n))"),
+    Mutation(RING, "one slot: V is loaded without a bound", "Values::block(v, n), outer_rows(n))", "Values::block(v, n), inner_rows(n))"),
     # Which keys, rows, heads.
     Mutation(MASK, "mask off by one key: > for >=", "col >= end", "col > end"),
     Mutation(MASK, "a query does not see its own key", "const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1", "const int end = diagonal < shape.seqlen_k ? diagonal"),
@@ -136,7 +136,7 @@ MUTATIONS = [
     Mutation(FORWARD, "key head = query head modulo the group", "at.head / params.queries_per_kv", "at.head % params.queries_per_kv"),
     Mutation(HEAD_ROWS, "batch stride where the head's belongs", "head * strides.head_stride", "head * strides.batch_stride"),
     Mutation(HEAD_ROWS, "offset of a batch in 32 bits", "+ batch * strides.batch_stride +", "+ static_cast<int>(batch * strides.batch_stride) +"),
-    Mutation(PAGES, "offset of a block's rows in 32 bits", "static_cast<i64>(first) * rows.stride", "static_cast<int>(first * rows.stride)"),
+    Mutation(PAGES, "offset of a block's rows in 32 bits", "static_cast<i64>(n) * Config::tile_n * rows.stride", "static_cast<int>(n * Config::tile_n * rows.stride)"),
     Mutation(SCHEDULER, "last section as wide as the others", "left < heads_per_section ? left : heads_per_section",
              "heads_per_section"),
     Mutation(EPILOGUE, "LSE written beyond seqlen_q", "      if (row >= shape.rows) continue;\n", ""),
@@ -238,8 +238,8 @@ MUTATIONS = [
     hopper(PRODUCER, "waits for a reader of a slot that was never loaded", "state.phase ^ 1", "state.phase"),
     hopper(PRODUCER, "expects the bytes of one warpgroup's queries", "Layout::warpgroups * Layout::QueryTile::bytes", "Layout::QueryTile::bytes"),
     hopper(PRODUCER, "overlap: values of a block before the keys of the next",
-           "        if (Config::overlap && n > blocks.begin) load_keys(mask, at, n - 1);\n        load_values(mask, at, n);\n",
-           "        load_values(mask, at, n);\n        if (Config::overlap && n > blocks.begin) load_keys(mask, at, n - 1);\n"),
+           "        if (Config::overlap && n > blocks.begin) load_keys(mask, at, below);\n        load_values(mask, at, here);\n",
+           "        load_values(mask, at, here);\n        if (Config::overlap && n > blocks.begin) load_keys(mask, at, below);\n"),
     # Main loop 90: the output's way through shared memory.
     hopper(STORE, "fence.proxy.async after the barrier, not before",
            "    ptx::fence_proxy_async_shared();\n    ptx::bar_sync(own_barrier(warpgroup), 128);\n",
@@ -250,7 +250,7 @@ MUTATIONS = [
     hopper(STORE, "queries' buffer released before the TMA store has read it", "      ptx::bulk_wait_group_read<0>();\n", ""),
     hopper(MAINLOOP90, "a tile without keys keeps the queries' buffer before", "    if (loaded.is_empty()) {\n      store.finish_before();\n", "    if (loaded.is_empty()) {\n"),
     hopper(FORWARD90, "setmaxnreg by one warp of the producer's warpgroup",
-           "    ptx::setmaxnreg_dec<Config::producer_registers>();\n    if (ptx::warp_index() == 0) ",
+           "    ptx::setmaxnreg_dec<Config::producer_registers>();\n    produce",
            "    if (ptx::warp_index() != 0) return;\n    ptx::setmaxnreg_dec<Config::producer_registers>();\n    "),
     # Main loop 90: which tile, which row, which head.
     hopper(SCHEDULE, "the counter of tiles does not return to 0", "params.counters, tiles.count() - 1)", "params.counters, tiles.count())"),

@@ -1,6 +1,7 @@
 // What the main loop on wgmma and TMA can be asked for.
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
+#include <generator/sequences.h>
 
 #include <algorithm>
 #include <bit>
@@ -41,9 +42,6 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
   rules.expect(spec.traits.row_alignment == RowAlignment::bytes16,
                "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
-  rules.expect(spec.traits.page_size % 8 == 0,
-               "main loop 90 loads pages by TMA: page_size = {}, must be a multiple of 8",
-               spec.traits.page_size);
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
   rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
@@ -155,9 +153,10 @@ int most_stages(const AttentionTraits& traits, const KernelConfig& config, const
 
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
-  // A producer that looks for its tiles takes more, and one that looks for its share of all tiles most.
+  // A producer that looks for its tiles takes more, and one that gathers rows or looks for its share of all tiles most.
   const bool looks = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1;
-  return wgmma_rules::register_shares(c, spec.arch, c.schedule == kSplitKeys ? 56 : looks ? 40 : 24);
+  const bool most = c.schedule == kSplitKeys || gathers_keys(spec.traits.page_size);
+  return wgmma_rules::register_shares(c, spec.arch, most ? 56 : looks ? 40 : 24);
 }
 
 }  // namespace forward_sm90

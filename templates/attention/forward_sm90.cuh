@@ -1,4 +1,4 @@
-// Warp specialisation: one warp loads, warpgroups of four warps compute.
+// Warp specialisation: one warp loads, or four gather, and warpgroups of four warps compute.
 #pragma once
 
 #include "attention/consumer_sm90.cuh"
@@ -14,7 +14,7 @@ FA2_DEVICE void attention_forward_sm90(const AttentionParamsSm90& params) {
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();
-    if (ptx::warp_index() == 0) Producer<Config>{params, shared, {}}.run();
+    produce<Config>(params, shared, ptx::warp_index());
   } else {
     ptx::setmaxnreg_inc<Config::consumer_registers>();
     consume<Config>(params, shared, warpgroup - 1);

@@ -13,6 +13,10 @@ struct PageRow {
   int row;  ///< of the page
 };
 
+/// Whether rows of a page are too few, or too odd, for TMA, which writes whole swizzles of 8 rows.
+template <class Config>
+constexpr bool gathers_keys = Config::page_size % 8 != 0;
+
 /// The pages of a sequence.
 template <class Config>
 struct KeyPages {
@@ -21,13 +25,18 @@ struct KeyPages {
   int page_count;
 
   /// Whatever the table holds, a row that there is. Keys behind the last one are looked for in its page.
-  FA2_DEVICE PageRow at(int key) const {
-    constexpr u32 kRows = Config::page_size;
-    const int entry = static_cast<int>(static_cast<u32>(key) / kRows);
-    int page = ptx::ld_global_s32(table + (entry < last ? entry : last));
-    page = page < page_count ? page : page_count - 1;
-    return {page > 0 ? page : 0, static_cast<int>(static_cast<u32>(key) % kRows)};
+  FA2_DEVICE PageRow at(int key) const { return {page_of(key), row_of(key)}; }
+
+  FA2_DEVICE int page_of(int key) const {
+    const u32 of_key = static_cast<u32>(key) / kRows, of_last = static_cast<u32>(last);
+    const int page = ptx::ld_global_s32(table + (of_key < of_last ? of_key : of_last));
+    const int existing = page < page_count ? page : page_count - 1;
+    return existing > 0 ? existing : 0;
   }
+  FA2_DEVICE static int row_of(int key) { return static_cast<int>(static_cast<u32>(key) % kRows); }
+
+ private:
+  static constexpr u32 kRows = Config::page_size;
 };
 
 /// Of a sequence that has a key.

@@ -1,6 +1,7 @@
 // How the producer and the consumers of a block hand each other tiles: rings of mbarriers.
 #pragma once
 
+#include "attention/key_pages.cuh"
 #include "attention/shared_layout_sm90.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
@@ -34,14 +35,18 @@ struct TileTurn {
   FA2_DEVICE u32 parity(int places) const { return count >> (places - 1) & 1; }
 };
 
+/// Warps that fill the ring: what TMA loads one asks for.
+template <class Config>
+constexpr int loading_warps = gathers_keys<Config> ? 4 : 1;
+
 /// Makes every mbarrier of the block; all threads may use them on return.
 template <class Config>
 FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
-  constexpr int kConsumerWarps = Config::warps;
+  constexpr int kConsumerWarps = Config::warps, kLoadingWarps = loading_warps<Config>;
   if (ptx::thread_index() == 0) {
     FA2_UNROLL
     for (int slot = 0; slot < Config::stages; ++slot) {
-      ptx::mbarrier_init(shared.slot_full(slot), 1);
+      ptx::mbarrier_init(shared.slot_full(slot), kLoadingWarps);
       ptx::mbarrier_init(shared.slot_empty(slot), kConsumerWarps);
     }
     FA2_UNROLL
@@ -52,7 +57,7 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
     FA2_UNROLL
     for (int turn = 0; turn < 2; ++turn) {
       ptx::mbarrier_init(shared.tile_full(turn), 1);
-      ptx::mbarrier_init(shared.tile_empty(turn), kConsumerWarps);
+      ptx::mbarrier_init(shared.tile_empty(turn), kConsumerWarps + kLoadingWarps - 1);
     }
     if constexpr (Config::varlen) ptx::mbarrier_init(shared.edge_full(), 1);
     ptx::fence_mbarrier_init();

@@ -1,84 +1,116 @@
-// The producer warp: every tile of Q, K and V of the block's output tiles, in the order in which the
-// consumers need them.
+// The producers: every tile of Q, K and V of the block's output tiles, in the order in which the consumers need
+// them.
 #pragma once
 
 #include "attention/key_blocks.cuh"
-#include "attention/key_pages.cuh"
+#include "attention/page_loads_sm90.cuh"
 #include "attention/tile_schedule_sm90.cuh"
 #include "tile/tma_copy.cuh"
 
 namespace fa2 {
 
-constexpr int greatest_common_divisor(int a, int b) {
-  return b == 0 ? a : greatest_common_divisor(b, a % b);
-}
-
-/// The whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues.
+/// A whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues what TMA loads.
 template <class Config>
 struct Producer {
   using Layout = SharedLayoutSm90<Config>;
+  static constexpr bool paged = Config::page_size > 0, gathers = gathers_keys<Config>;
 
   const AttentionParamsSm90& params;
   Layout shared;
+  int warp;  ///< the first one, or one that gathers beside it
   PipelineState<Config::stages> state;
+  GatheredSlots<Config> gathered{shared, {}};
   u32 edge_phase = 0;
 
-  FA2_DEVICE void run() {
-    auto tiles = scheduler_of<Config>(params, shared);
+  template <class Tiles>
+  FA2_DEVICE void run(Tiles tiles) {
     for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
       const TileCoordinates& at = tile.at;
       const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
       const KeyBlocks<Config> blocks =
           of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);
       const int last = blocks.end - 1;
-      if (!blocks.is_empty()) load_keys(mask, at, last);
+      Block here = block(mask.shape, blocks, last), below = block(mask.shape, blocks, last - 1);
+      if (!blocks.is_empty()) load_keys(mask, at, here);
       // Also without a single key: the consumers put their output where the queries were.
-      load_queries(mask.shape, at, tiles.turn);
+      if (warp == 0) load_queries(mask.shape, at, tiles.turn);
       for (int n = last; n >= blocks.begin; --n) {
-        if (!Config::overlap && n < last) load_keys(mask, at, n);
-        if (Config::overlap && n > blocks.begin) load_keys(mask, at, n - 1);
-        load_values(mask, at, n);
+        const Block next = block(mask.shape, blocks, n - 2);
+        if (!Config::overlap && n < last) load_keys(mask, at, here);
+        if (Config::overlap && n > blocks.begin) load_keys(mask, at, below);
+        load_values(mask, at, here);
+        here = below, below = next;
       }
+      if constexpr (gathers) gathered.finish();
     }
   }
 
  private:
-  FA2_DEVICE TensorRows key_rows(const SequenceShape& shape, const TileCoordinates& at, int n) const {
-    const int first_key = Config::window_left ? params.attention.first_key : 0;
-    return {shape.k_begin, n * Config::tile_n - first_key, at.head / params.attention.queries_per_kv,
-            shape.k_entry};
+  struct Block {
+    int n;
+    BlockPages<Config> pages;
+  };
+
+  /// Pages are looked for long before they are needed: memory takes as long to say where they are as to load them.
+  FA2_DEVICE Block block(const SequenceShape& shape, const KeyBlocks<Config>& blocks, int n) const {
+    Block found{n, {}};
+    if constexpr (paged) {
+      if (n >= blocks.begin && n < blocks.end)
+        found.pages.look_up(key_pages<Config>(params.attention, shape),
+                            n * Config::tile_n + warp * found.pages.pieces * found.pages.piece_rows);
+    }
+    return found;
   }
 
-  FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, int n) {
-    if constexpr (Config::page_size > 0) {
-      start_load_of_pages<Config::head_dim>(shared.keys(state.index), params.k, mask.shape, at, n,
-                                            shared.slot_full(state.index));
-      return state.advance();
+  FA2_DEVICE TensorRows key_rows(const SequenceShape& shape, const TileCoordinates& at, int n) const {
+    const int first_key = Config::window_left ? params.attention.first_key : 0;
+    return {shape.k_begin, n * Config::tile_n - first_key, kv_head(at), shape.k_entry};
+  }
+  FA2_DEVICE int kv_head(const TileCoordinates& at) const {
+    return at.head / params.attention.queries_per_kv;
+  }
+
+  FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
+    const typename Layout::KeyTile tile = shared.keys(state.index);
+    if constexpr (gathers) {
+      gather<Config::head_dim>(tile, params.attention.k, params.attention.k_strides, mask, at, block);
+    } else if constexpr (paged) {
+      start_load_of_pages<Config::head_dim>(tile, params.k, at, block, shared.slot_full(state.index));
+    } else {
+      const TensorRows from = key_rows(mask.shape, at, block.n);
+      start_load<TensorShape<Config::head_dim>>(tile, params.k, from, shared.slot_full(state.index));
     }
-    load<TensorShape<Config::head_dim>>(shared.keys(state.index), params.k, key_rows(mask.shape, at, n));
+    state.advance();
   }
 
   /// What no query of the sequence sees may be anything, and 0 * NaN is NaN. In a batch of equal lengths the tensor map
   /// ends where the keys do.
-  FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
-    if constexpr (Config::varlen) return load_seen_values(mask, at, n);
-    load<TensorShape<Config::head_dim_v>>(shared.values(state.index), params.v, key_rows(mask.shape, at, n));
+  FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
+    const typename Layout::ValueTile tile = shared.values(state.index);
+    if constexpr (gathers) {
+      gather<Config::head_dim_v>(tile, params.attention.v, params.attention.v_strides, mask, at, block);
+    } else if constexpr (Config::varlen) {
+      load_seen_values(tile, mask, at, block);
+    } else {
+      const TensorRows from = key_rows(mask.shape, at, block.n);
+      start_load<TensorShape<Config::head_dim_v>>(tile, params.v, from, shared.slot_full(state.index));
+    }
+    state.advance();
   }
 
   /// Those after a sequence's last one TMA leaves out, but in pages; these, and those before a window's first, are cleared
   /// before the slot counts as full.
-  FA2_DEVICE void load_seen_values(const Mask<Config>& mask, const TileCoordinates& at, int n) {
-    constexpr bool kPaged = Config::page_size > 0;
-    const RowsWithin seen = mask.seen_rows(n * Config::tile_n);
-    const bool clears = (Config::window_left && seen.begin > 0) || (kPaged && seen.end < Config::tile_n);
+  FA2_DEVICE void load_seen_values(typename Layout::ValueTile tile, const Mask<Config>& mask,
+                                   const TileCoordinates& at, const Block& block) {
+    const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
+    const bool clears = (Config::window_left && seen.begin > 0) || (paged && seen.end < Config::tile_n);
     const SharedAddress full = clears ? shared.edge_full() : shared.slot_full(state.index);
-    const typename Layout::ValueTile tile = shared.values(state.index);
-    if constexpr (kPaged) {
-      start_load_of_pages<Config::head_dim_v>(tile, params.v, mask.shape, at, n, full);
+    if constexpr (paged) {
+      start_load_of_pages<Config::head_dim_v>(tile, params.v, at, block, full);
     } else {
-      TensorRows from = key_rows(mask.shape, at, n);
+      TensorRows from = key_rows(mask.shape, at, block.n);
       from.row = params.attention.seqlen_k - seen.end;
-      from.begin += n * Config::tile_n + seen.end;
+      from.begin += block.n * Config::tile_n + seen.end;
       start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from, full);
     }
     if (clears) {
@@ -89,13 +121,6 @@ struct Producer {
       if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
       ptx::bar_warp_sync();
     }
-    state.advance();
-  }
-
-  template <class Shape, class Tile>
-  FA2_DEVICE void load(Tile tile, const TensorMap& map, const TensorRows& from) {
-    start_load<Shape>(tile, map, from, shared.slot_full(state.index));
-    state.advance();
   }
 
   FA2_DEVICE void await_empty_slot() const {
@@ -113,26 +138,24 @@ struct Producer {
     ptx::bar_warp_sync();
   }
 
-  /// The same of block `n` of a sequence's keys, in pieces that are pages, or parts of one; a lane finds one's page.
+  /// The same of a block in pages.
   template <int kCols, class Tile>
-  FA2_DEVICE void start_load_of_pages(Tile tile, const TensorMap& map, const SequenceShape& shape,
-                                      const TileCoordinates& at, int n, SharedAddress full) {
-    constexpr int kRows = greatest_common_divisor(Config::page_size, Config::tile_n);
-    constexpr int kPieces = Config::tile_n / kRows;
-    static_assert(kPieces <= 32 && kRows % 8 == 0, "a lane a piece, of whole swizzles");
-    const int lane = ptx::lane_index();
-    const PageRow found = key_pages<Config>(params.attention, shape)
-                              .at(n * Config::tile_n + kRows * (lane < kPieces ? lane : 0));
+  FA2_DEVICE void start_load_of_pages(Tile tile, const TensorMap& map, const TileCoordinates& at,
+                                      const Block& block, SharedAddress full) {
     await_empty_slot();
     if (ptx::elect_one()) ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
-    FA2_NO_UNROLL
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const TensorRows from{0, ptx::shfl_idx(found.row, piece), at.head / params.attention.queries_per_kv,
-                            ptx::shfl_idx(found.page, piece)};
-      const Tile to{tile.base + static_cast<u32>(piece * kRows * Tile::span)};
-      if (ptx::elect_one()) tma_load_tile<PagedShape<kCols>>(to, map, from, full);
-    }
-    ptx::bar_warp_sync();
+    load_pieces<kCols>(tile, map, block.pages, kv_head(at), full);
+  }
+
+  /// This warp's rows of one.
+  template <int kCols, class Tile>
+  FA2_DEVICE void gather(Tile tile, const void* data, const Strides& strides, const Mask<Config>& mask,
+                         const TileCoordinates& at, const Block& block) {
+    await_empty_slot();
+    const u16* const of_head = static_cast<const u16*>(data) + kv_head(at) * strides.head_stride;
+    gather_rows<kCols>(tile, warp * block.pages.pieces, of_head, strides, block.pages,
+                       mask.seen_rows(block.n * Config::tile_n));
+    gathered.commit();
   }
 
   FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
@@ -151,5 +174,14 @@ struct Producer {
     ptx::bar_warp_sync();
   }
 };
+
+/// By the warps of a block's first warpgroup.
+template <class Config>
+FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared, int warp) {
+  if (warp >= loading_warps<Config>) return;
+  Producer<Config> producer{params, shared, warp, {}};
+  if (warp == 0) return producer.run(scheduler_of<Config>(params, shared));
+  if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared, 0});
+}
 
 }  // namespace fa2

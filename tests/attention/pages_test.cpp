@@ -33,6 +33,11 @@ const std::vector<std::string> kConfigs90 = {
     "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
     "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
     "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3"};
+// Whose warps gather more rows than they have lanes, and hand on slots at once or up to three later.
+const std::vector<std::string> kGathering90 = {
+    "mainloop=90,tile_m=64,tile_n=144,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
+    "mainloop=90,tile_m=128,tile_n=48,warps=8,stages=6,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
+    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=3"};
 
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40}, {128, 128}, {64, 32}};
@@ -155,6 +160,12 @@ TEST_CASE("pages: those that TMA takes, with every variant, on main loop 90") {
   expect_contracts(kConfigs90, {8, 16, 24, 64, 256});
 }
 
+TEST_CASE("pages: those that TMA cannot take, with every variant, on main loop 90") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  expect_contracts(kGathering90, {1, 2, 7, 12, 100});
+}
+
 TEST_CASE("pages: rows that are aligned to one element") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
@@ -203,9 +214,11 @@ TEST_CASE("pages: entries of the table beyond a sequence's length are not read")
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 1}, {10, 64});
-  for (const std::string& config : {kConfigs80[2], kConfigs90[1]}) {
+  const std::vector<std::pair<std::string, int>> cases = {
+      {kConfigs80[2], 16}, {kConfigs90[1], 16}, {kGathering90[2], 4}, {kGathering90[0], 1}};
+  for (const auto& [config, page_size] : cases) {
     if (config.starts_with("mainloop=90") && cannot_run_sm_90a()) continue;
-    AttentionProblem p = with_pages(grouped(), lengths, Packing::batched, 16);
+    AttentionProblem p = with_pages(grouped(), lengths, Packing::batched, page_size);
     p.seqlen_k = 64;
     GuardedCall call(p);
     set_lengths(call, lengths, Packing::batched);

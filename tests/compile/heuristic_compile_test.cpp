@@ -225,8 +225,8 @@ std::vector<KernelSource> dropout_kernels() {
 
 /// Of pages, for decoding and for prompts.
 std::vector<KernelSource> paged_kernels() {
-  constexpr std::pair<const char*, int> kPages[] = {
-      {"sm_80", 1}, {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
+  constexpr std::pair<const char*, int> kPages[] = {{"sm_80", 1},   {"sm_90a", 1},  {"sm_90a", 7},
+                                                    {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
   Kernels kernels;
   for (const auto& [name, page_size] : kPages) {
     for (const int head_dim : {64, 128, 256}) {
