@@ -50,7 +50,7 @@ std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const s
   problem.total_k = from->total_k;
   problem.page_size = from->page_size;
   problem.page_count = from->page_count;
-  check_reserved(from->reserved, prefix + "reserved", found);
+  problem.batch_invariant = from->batch_invariant != 0;
   return problem;
 }
 

@@ -67,6 +67,8 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
                          const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
   require_valid(planned);
+  if (problem.batch_invariant)
+    throw InvalidRequest({{"batch_invariant", "true", "must be false: it follows no measurement"}});
   const PlannedProblem p = planned.normalized();
   const Device& gpu = require_measurable(p, KernelPass::forward, device);
   TuneReport report =

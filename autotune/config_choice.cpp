@@ -190,6 +190,7 @@ Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& targe
 
 ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& target, const Search& search,
                                    KernelPass pass) {
+  if (problem.batch_invariant) return fixed(problem, target, pass);
   if (pins(pass)) return pinned(problem, target);
   if (settings_.tune == TuneMode::off) return guess(problem, target, pass, "tuning is off");
   const Bucket bucket = bucket_of(problem, pass);
@@ -206,7 +207,12 @@ ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& 
 ConfigChoice ConfigChooser::fixed(const PlannedProblem& problem, const Target& target,
                                   KernelPass pass) const {
   if (pins(pass)) return pinned(problem, target);
-  return guess(problem, target, pass, "bitwise gradients follow no measurement");
+  const std::string who = problem.batch_invariant ? "batch_invariant follows" : "bitwise gradients follow";
+  ConfigChoice choice = guess(problem, target, pass, who + " no measurement");
+  // Chosen whatever the sizes are: another kernel would have other bits.
+  if (const auto reason = why_rejected(problem, choice.config, target.arch))
+    throw InvalidRequest({{"batch_invariant", "true", "must be false for these sizes: " + *reason}});
+  return choice;
 }
 
 std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem, const Target& target,

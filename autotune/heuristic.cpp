@@ -49,6 +49,7 @@ constexpr int kMostPacked = 64;
 /// Keys are shared out where few blocks would have a tile, or tiles of any length. So many tiles of one length read keys and
 /// values as fast as memory gives them, and need not be merged; narrow windows leave nothing to share.
 bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
+  if (p.batch_invariant) return true;
   constexpr std::int64_t kEnoughTiles = 96;
   return rows <= kWarpgroupRows && (p.varlen || p.batch * p.heads_kv < kEnoughTiles);
 }
@@ -170,10 +171,17 @@ std::string length_text(const AttentionProblem& p, std::int64_t mean) {
   return fmt::format("{} with {} keys in the window", queries, *window_width(p));
 }
 
+/// What configurations go by.
+PlannedProblem judged_problem(const PlannedProblem& problem) {
+  PlannedProblem p = problem.normalized();
+  if (p.batch_invariant) p.batch = p.seqlen_q = p.seqlen_k = 1, p.total_q = p.total_k = 0;
+  return p;
+}
+
 }  // namespace
 
 std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch) {
-  const PlannedProblem p = problem.normalized();
+  const PlannedProblem p = judged_problem(problem);
   const AttentionTraits traits = traits_of(p);
   const Tables tables = tables_of(traits, arch);
   const std::int64_t queries = with_mean_lengths(p).seqlen_q;

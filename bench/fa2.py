@@ -16,7 +16,7 @@ class Problem(C.Structure):
     _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
     _fields_ += [(n, C.c_int32) for n in ("varlen", "dropout")]
     _fields_ += [(n, C.c_int64) for n in ("total_q", "total_k")]
-    _fields_ += [("page_size", C.c_int32), ("reserved", C.c_int32), ("page_count", C.c_int64)]
+    _fields_ += [("page_size", C.c_int32), ("batch_invariant", C.c_int32), ("page_count", C.c_int64)]
 
 
 class Tensor(C.Structure):

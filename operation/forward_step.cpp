@@ -18,25 +18,27 @@ bool is_persistent(const KernelConfig& config) {
   return config.schedule != kOneTileEach;
 }
 
-/// Of a launch that splits keys: a warpgroup of each of its blocks counts the parts of one tile.
+/// Of a launch that splits keys: a warpgroup of each of its blocks counts the parts of one tile, or of two.
 constexpr std::uint32_t kPartCounters = 1024;
 
 bool splits_keys(const KernelConfig& config) {
   return config.schedule == kSplitKeys;
 }
 
-LaunchShape shape_of(std::int64_t tiles, const KernelConfig& config, int sm_count) {
+LaunchShape shape_of(const AttentionProblem& problem, const KernelConfig& config, int sm_count) {
   const std::int64_t resident = std::int64_t{sm_count} * config.ctas_per_sm;
-  std::int64_t blocks = tiles;
+  std::int64_t blocks = most_query_tiles(problem, config);
   if (is_persistent(config)) blocks = std::min(blocks, resident);
-  if (splits_keys(config)) blocks = std::min<std::int64_t>(resident, kPartCounters / (config.warps / 4));
+  const std::int64_t counters_of_block = config.warps / 4 * (problem.batch_invariant ? 2 : 1);
+  if (splits_keys(config)) blocks = std::min(resident, kPartCounters / counters_of_block);
   return {static_cast<std::uint32_t>(blocks)};
 }
 
-/// Where blocks leave the parts of tiles, two each (templates/attention/split_keys.cuh).
+/// Where blocks leave the parts of tiles, two each, or those of two tiles (templates/attention/split_keys.cuh).
 WorkspacePart scratch_for_parts(const AttentionProblem& problem, const AttentionParamsSm90& params) {
   const std::size_t floats_of_row = static_cast<std::size_t>(padded_dim(problem.head_dim_v)) + 4;
-  return {.bytes = 2 * sizeof(float) * params.block_count * static_cast<std::size_t>(params.part_rows) *
+  const std::size_t parts = problem.batch_invariant ? 2 * kMostParts : 2;
+  return {.bytes = parts * sizeof(float) * params.block_count * static_cast<std::size_t>(params.part_rows) *
                    floats_of_row,
           .is_scratch = true,
           .param = offsetof(AttentionParamsSm90, parts)};
@@ -83,7 +85,7 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;
-  step.shape = shape_of(most_query_tiles(problem, config), config, sm_count);
+  step.shape = shape_of(problem, config, sm_count);
   step.uses = every_operand(problem);
   if (kind_of(config).params == KernelParams::attention) {
     step.constants.emplace(constants);
@@ -94,7 +96,8 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   params.attention = constants;
   params.block_count = step.shape.grid;
   if (splits_keys(config)) {
-    params.part_rows = std::min(config.tile_m, params.attention.q_rows);
+    const int rows = problem.batch_invariant ? most_split_rows(config.packed_heads) : config.tile_m;
+    params.part_rows = std::min(rows, params.attention.q_rows);
     step.scratch = scratch_for_parts(problem, params);
   }
   step.constants.emplace(params);

@@ -20,6 +20,7 @@ struct Config {
   static constexpr bool dropout = false;
   static constexpr bool varlen = false;
   static constexpr int page_size = 0;
+  static constexpr bool batch_invariant = false;
   static constexpr int mainloop = 80;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 64;

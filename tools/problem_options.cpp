@@ -27,6 +27,7 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"dropout", "Probabilities are dropped at random"},
     {"varlen", "Sequences have lengths of their own, which only the device knows"},
     {"page_size", "With --varlen: rows of a page of K and V; 0: they are not paged"},
+    {"batch_invariant", "The bits of a sequence do not depend on the batch"},
     {"batch", "Batch size"},
     {"heads_q", "Query heads"},
     {"heads_kv", "Key/value heads, dividing --heads; 0: as many"},

@@ -124,8 +124,8 @@ typedef struct fa2_problem {
   /* Not 0: K and V are pages of so many rows, any number, (page_count, page_size, heads_kv, dim), and fa2_args.page_table
    * says which a sequence has. Takes varlen, and no total_k; not of gradients. */
   int32_t page_size;
-  int32_t reserved;   /* 0 */
-  int64_t page_count; /* with page_size, 1 .. 2^31 - 1024; else 0 */
+  int32_t batch_invariant; /* 0 or not 0: a sequence's bits do not depend on the batch; see fa2/problem.h */
+  int64_t page_count;      /* with page_size, 1 .. 2^31 - 1024; else 0 */
 } fa2_problem;
 
 /* clang-format off */

@@ -54,6 +54,11 @@ struct AttentionProblem {
   /// K and V are pages of so many rows, any number, (page_count, page_size, heads_kv, dim), and AttentionArgs::page_table
   /// says which a sequence has. Takes varlen, and no total_k; seqused_k says how long sequences are. 0: they are not paged.
   std::int32_t page_size = 0;
+  /// Each sequence has the bits of O and LSE that it has alone, whatever is in the batch beside it, in whatever order, and
+  /// however long the longest may be: keys are split at fixed borders, one configuration serves every size, no tuning
+  /// record is followed. Slower, most where prompts are long. false: the fastest way, whose bits depend on the batch. Either
+  /// gives the same bits in every run. Gradients: with Determinism::bitwise. Dropout's masks are a place's in the batch.
+  bool batch_invariant = false;
 
   std::int64_t batch = 1;     ///< >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
@@ -83,6 +88,7 @@ struct AttentionProblem {
     field("dropout", specialises, problems.dropout...);
     field("varlen", specialises, problems.varlen...);
     field("page_size", specialises, problems.page_size...);
+    field("batch_invariant", specialises, problems.batch_invariant...);
     field("batch", sizes, problems.batch...);
     field("heads_q", sizes, problems.heads_q...);
     field("heads_kv", sizes, problems.heads_kv...);

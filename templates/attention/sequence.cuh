@@ -78,8 +78,10 @@ FA2_DEVICE SequenceShape uniform_shape_of(const AttentionParams& params, int bat
 struct KeyPart {
   int begin;
   int end;
-  int first_worker;  ///< the thread block that computes the tile's first part; those after it the others
-  int count;         ///< of the tile's parts
+  /// The thread block that computes the tile's first part; those after it the others. Of parts with fixed borders the first
+  /// slot of the tile's parts, and the number of this one.
+  int place;
+  int count;  ///< of the tile's parts
 };
 
 /// A tile and the sequence it is of.

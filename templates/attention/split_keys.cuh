@@ -23,10 +23,11 @@ struct RowSum {
 /// A warpgroup's rows of a part of a tile.
 ///
 /// A thread block shares its first tile with those before it and its last with those after it, so that it leaves two parts
-/// at most: the part of a tile that it begins comes second. A row of a part is its output, float32, and its RowSum.
+/// at most: the part of a tile that it begins comes second. With fixed borders all parts of a tile lie with who begins it,
+/// apart from those of tiles that it computes alone one after the other. A row of a part is its output, float32, and its RowSum.
 template <class Config>
 struct TilePart {
-  static constexpr bool splits = Config::schedule == kSplitKeys;
+  static constexpr bool splits = Config::schedule == kSplitKeys, has_fixed_borders = Config::batch_invariant;
   static constexpr int warpgroups = Config::warps / 4;
   static constexpr int cols = SharedLayoutSm90<Config>::padded_dim_v;
   static constexpr int stride = cols + 4;  ///< of rows, in floats
@@ -36,14 +37,12 @@ struct TilePart {
   int warpgroup;
 
   FA2_DEVICE bool is_of_several() const { return splits && tile.part.count > 1; }
-  FA2_DEVICE bool is_first() const {
-    return !splits || static_cast<int>(ptx::block_index()) == tile.part.first_worker;
-  }
+  FA2_DEVICE bool is_first() const { return !splits || index() == 0; }
 
   template <int kN, class Softmax>
   FA2_DEVICE void store(const AccumulatorTile<1, kN>& output, const Softmax& softmax) const {
     static_assert(8 * kN == cols, "a row is as wide as the accumulators");
-    const int part = static_cast<int>(ptx::block_index()) - tile.part.first_worker;
+    const int part = index();
     const int warp_row = ptx::warp_index() % 4 * 16;
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -68,7 +67,7 @@ struct TilePart {
   FA2_DEVICE bool is_last_to_end(const SharedLayoutSm90<Config>& shared) const {
     const u32 others = static_cast<u32>(tile.part.count - 1);
     if (ptx::thread_index() % 128 == 0) {
-      u32* const counter = params.counters + tile.part.first_worker * warpgroups + warpgroup;
+      u32* const counter = params.counters + place() * warpgroups + warpgroup;
       ptx::st_shared_u32(shared.parts_before(warpgroup), ptx::atom_inc_acq_rel_global_u32(counter, others));
     }
     ptx::bar_sync(own_barrier(warpgroup), 128);
@@ -80,9 +79,18 @@ struct TilePart {
   /// A warp a row. `scale_log2`: the softmax's.
   FA2_DEVICE void merge(float scale_log2) const {
     for (int row = ptx::warp_index() % 4; row < row_count(); row += 4) merge_row(row, scale_log2);
+    // The next tile's parts come to where these are.
+    if constexpr (has_fixed_borders) ptx::bar_sync(own_barrier(warpgroup), 128);
   }
 
  private:
+  /// One that no other tile has at the same time.
+  FA2_DEVICE int place() const { return has_fixed_borders ? tile.part.place / kMostParts : tile.part.place; }
+  /// Of this part among the tile's.
+  FA2_DEVICE int index() const {
+    return has_fixed_borders ? tile.part.place % kMostParts
+                             : static_cast<int>(ptx::block_index()) - tile.part.place;
+  }
   FA2_DEVICE int first_row() const { return tile.at.q_tile * Config::tile_m + 64 * warpgroup; }
   FA2_DEVICE int row_count() const {
     const int left = tile.shape.rows - first_row();
@@ -91,7 +99,8 @@ struct TilePart {
 
   /// Of the warpgroup's, in the tile's part of that number.
   FA2_DEVICE float* row_of_part(int part, int row) const {
-    const i64 slot = 2 * (tile.part.first_worker + part) + (part == 0 ? 1 : 0);
+    const i64 slot =
+        has_fixed_borders ? place() * kMostParts + part : 2 * (place() + part) + (part == 0 ? 1 : 0);
     return params.parts + (slot * params.part_rows + 64 * warpgroup + row) * stride;
   }
 

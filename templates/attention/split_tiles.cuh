@@ -19,13 +19,24 @@ struct KeyShares {
   }
 };
 
-/// The parts of tiles that are a thread block's share. Blocks of keys are numbered by sequence, head, tile of queries and
+/// Blocks of keys of a part with fixed borders: at least 512 keys. It follows from the sequence alone, as do its bits then. Many
+/// rows are not split: that would take too much memory.
+template <class Config>
+FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
+  constexpr u32 kLeast = 512 / Config::tile_n;
+  if (shape.rows > most_split_rows(Config::packed_heads)) return blocks_of_tile;
+  const u32 blocks = (blocks_of_tile + kMostParts - 1) / kMostParts;
+  return blocks > kLeast ? blocks : kLeast;
+}
+
+/// The parts of tiles that are a thread block's share; where borders are fixed those that begin in it. Blocks of keys are numbered by sequence, head, tile of queries and
 /// place; a tile that sees none has one all the same, because its output has to be written. The lanes of a warp look at 32
 /// sequences at once.
 template <class Config>
 class SplitTiles {
  public:
-  FA2_DEVICE explicit SplitTiles(const AttentionParamsSm90& params) : params_(params.attention) {
+  FA2_DEVICE explicit SplitTiles(const AttentionParamsSm90& params)
+      : params_(params.attention), launched_(static_cast<int>(params.block_count)) {
     u32 blocks = 0;
     for (int first = 0; first < sequences(); first += 32)
       blocks += last_lane(inclusive_sum(blocks_at(first)));
@@ -37,26 +48,27 @@ class SplitTiles {
     next_ = shares_.begin(worker);
     end_ = shares_.begin(worker + 1);
     find_tile();
+    if constexpr (Config::batch_invariant) skip_begun_part();
   }
 
   FA2_DEVICE SequenceTile next() {
-    if (next_ == end_) return {kNoTile, {}};
+    if (next_ >= end_) return {kNoTile, {}};
     const TileCoordinates at = at_;
     const KeyBlocks<Config> seen = seen_by(shape_, at.q_tile);
-    const u32 count = count_of(seen), left = end_ - tile_begin_;
-    const int first = static_cast<int>(next_ - tile_begin_),
-              last = static_cast<int>(count < left ? count : left);
-    KeyPart part{seen.begin + first, seen.begin + last, shares_.worker_of(tile_begin_), 0};
+    const u32 count = count_of(seen);
+    KeyPart part = Config::batch_invariant ? fixed_part(count) : rest_of_share(count);
+    const SequenceShape shape = shape_;
+    next_ = tile_begin_ + static_cast<u32>(part.end);
+    if (static_cast<u32>(part.end) == count && next_ < end_) begin_next_tile();
+    part.begin += seen.begin;
+    part.end += seen.begin;
     if (part.end > seen.end) part.end = seen.end;
-    part.count = shares_.worker_of(tile_begin_ + count - 1) - part.first_worker + 1;
-    const SequenceTile tile{at, shape_, part};
-    next_ = tile_begin_ + static_cast<u32>(last);
-    if (next_ < end_) begin_next_tile();
-    return tile;
+    return {at, shape, part};
   }
 
  private:
   const AttentionParams& params_;
+  int launched_;  ///< workers, if there are enough blocks
   KeyShares shares_{1, 0};
   u32 next_ = 0, end_ = 0;  ///< this worker's blocks that are left
   TileCoordinates at_{};    ///< of block next_
@@ -72,6 +84,33 @@ class SplitTiles {
   }
   FA2_DEVICE static u32 count_of(const KeyBlocks<Config>& seen) {
     return seen.is_empty() ? 1 : static_cast<u32>(seen.end - seen.begin);
+  }
+
+  /// Of the `count` blocks of the tile, counted from its first: as many as there are in the share.
+  FA2_DEVICE KeyPart rest_of_share(u32 count) const {
+    const u32 left = end_ - tile_begin_;
+    const int first_worker = shares_.worker_of(tile_begin_);
+    return {static_cast<int>(next_ - tile_begin_), static_cast<int>(count < left ? count : left),
+            first_worker, shares_.worker_of(tile_begin_ + count - 1) - first_worker + 1};
+  }
+
+  /// The same up to the next border.
+  FA2_DEVICE KeyPart fixed_part(u32 count) const {
+    const u32 length = blocks_of_part<Config>(shape_, count), first = next_ - tile_begin_;
+    const u32 parts = (count + length - 1) / length;
+    // Others may leave parts of the tile that this worker begins last while it still merges those before.
+    int place = shares_.worker_of(tile_begin_);
+    if (shares_.worker_of(tile_begin_ + (parts - 1) * length) == place) place += launched_;
+    return {static_cast<int>(first), static_cast<int>(first + length < count ? first + length : count),
+            place * kMostParts + static_cast<int>(first / length), static_cast<int>(parts)};
+  }
+
+  /// What has begun before the share is another's.
+  FA2_DEVICE void skip_begun_part() {
+    const u32 count = count_of(seen_by(shape_, at_.q_tile)), length = blocks_of_part<Config>(shape_, count);
+    const u32 first = (next_ - tile_begin_ + length - 1) / length * length;
+    next_ = tile_begin_ + (first < count ? first : count);
+    if (first >= count && next_ < end_) begin_next_tile();
   }
 
   /// Of all tiles of one head.

@@ -11,4 +11,10 @@ enum TileSchedule : int {
   kSplitKeys           ///< blocks stay and share out all tiles' keys evenly (split_keys.cuh)
 };
 
+/// Where split keys have fixed borders: the parts of a tile, and the rows of what is split.
+constexpr int kMostParts = 16;
+constexpr int most_split_rows(int packed_heads) {
+  return packed_heads > 16 ? packed_heads : 16;
+}
+
 }  // namespace fa2

@@ -32,7 +32,7 @@ FA2_DEVICE void announce(const SharedLayoutSm90<Config>& shared, const TileTurn&
     if constexpr (Config::schedule == kSplitKeys) {
       const KeyPart& part = tile.part;
       ptx::st_shared_v4(shared.tile(place) + shared.tile_bytes - 16,
-                        words(part.begin, part.end, part.first_worker, part.count));
+                        words(part.begin, part.end, part.place, part.count));
     }
     ptx::mbarrier_arrive(shared.tile_full(place));
   }

@@ -94,12 +94,11 @@ TEST_CASE("c pages: the bits of C++") {
 TEST_CASE("c pages: all that is wrong with a problem is in one message") {
   fa2_problem wrong = c_problem();
   wrong.page_count = 0;
-  wrong.reserved = 7;
   wrong.total_k = 5;
   fa2_plan* plan = nullptr;
   CHECK(fa2_plan_create(nullptr, &wrong, device_under_test(), nullptr, &plan) == FA2_INVALID_REQUEST);
   CHECK(plan == nullptr);
-  for (const char* const field : {"page_count = 0", "reserved = 7", "total_k = 5"}) {
+  for (const char* const field : {"page_count = 0", "total_k = 5"}) {
     INFO(fa2_last_error());
     CHECK(std::strstr(fa2_last_error(), field) != nullptr);
   }

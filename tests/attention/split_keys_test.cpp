@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kOneWarpgroup =
     "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1";
+constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr const char* kTwoWarpgroups =
     "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,speculative_max=1";
 
@@ -42,7 +43,7 @@ AttentionProblem decode(std::int64_t queries, std::int64_t keys, MaskKind mask =
 AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, int sm_count) {
   const Device& gpu = device(device_under_test());
   KernelConfig config = parse_config(text);
-  config.packed_heads = problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
+  config.packed_heads = problem.batch_invariant || problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
   config.skip_masked = has_edges(problem);
   Context context(untuned());
   auto plan = std::make_shared<AttentionPlan::Impl>();
@@ -88,6 +89,21 @@ void expect_contract_with(const AttentionPlan& plan, GuardedCall& call) {
     CHECK(workspace.counts_from_zero());
   }
   call.args.workspace = nullptr;
+}
+
+/// O and LSE of sequence `b` alone, on a GPU of `sm_count` SMs, are those that `call` has left.
+void expect_bits_alone(const GuardedCall& call, std::size_t b, const char* config, int sm_count) {
+  const reference::Sequence sequence = call.sequences()[b];
+  GuardedCall alone(reference::problem_of(call.problem, sequence));
+  alone.q = reference::rows_of(call.q, sequence.q);
+  alone.k = reference::rows_of(call.k, sequence.k);
+  alone.v = reference::rows_of(call.v, sequence.k);
+  expect_contract_with(plan_of(alone.problem, config, sm_count), alone);
+  CHECK(bits_of(alone.o(), call.problem.dtype) ==
+        bits_of(reference::rows_of(call.o(), sequence.q), call.problem.dtype));
+  reference::Tensor lse = call.o();
+  lse.dim = 1, lse.values = call.lse();
+  CHECK(alone.lse() == reference::rows_of(lse, sequence.q).values);
 }
 
 }  // namespace
@@ -211,4 +227,64 @@ TEST_CASE("split keys: NaN of one head stays in its group, and of a key in the r
   const reference::Tensor o = call.o();
   CHECK(std::isnan(o.at(1, 3, 1, 0)));
   CHECK_FALSE(std::isnan(o.at(1, 4, 1, 0)));
+}
+
+TEST_CASE("split keys: with fixed borders, any number of blocks") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  std::size_t i = 0;
+  for (const int sm_count : {1, 2, 3, 7, 40}) {
+    AttentionProblem problem = decode(i % 2 == 0 ? 1 : 7, 1300, kMasks[i % std::size(kMasks)]);
+    problem.batch_invariant = true;
+    problem.sinks = i % 2 == 1;
+    if (i == 2) problem.window_left = 1100;
+    if (i == 3) problem.seqlen_q = 70;  // whole tiles
+    if (i == 4) problem.batch = problem.heads_kv = 1, problem.heads_q = 4, problem.seqlen_k = 9000;
+    INFO(to_string(problem), ", ", sm_count, " SMs");
+    GuardedCall call(problem);
+    expect_contract_with(plan_of(problem, i % 2 == 0 ? kOneWarpgroup : kTwoWarpgroups, sm_count), call);
+    ++i;
+  }
+}
+
+// On other numbers of blocks, beside none or others, where the longest sequence is longer.
+TEST_CASE("split keys: with fixed borders a sequence has the bits that it has alone") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  const Lengths lengths({1, 3, 0, 30, 1, 1}, {1300, 2100, 40, 900, 513, 0});
+  for (const char* const config : {kOneWarpgroup, kTwoWarpgroups}) {
+    AttentionProblem problem = decode(1, 1, MaskKind::causal_bottom_right);
+    problem.batch_invariant = problem.sinks = true;
+    const AttentionProblem p = with_lengths(problem, lengths, Packing::packed);
+    GuardedCall call(p);
+    set_lengths(call, lengths, Packing::packed);
+    poison_unseen(call);
+    expect_contract_with(plan_of(p, config, 5), call);
+    for (std::size_t b = 0; b < lengths.q.size(); ++b) {
+      CAPTURE(b);
+      if (lengths.q[b] > 0) expect_bits_alone(call, b, config, b % 2 == 0 ? 1 : 20);
+    }
+  }
+}
+TEST_CASE("dbg") {
+  const ScopedContext current(device_under_test());
+  for (int v = 0; v < 6; ++v) {
+    const Lengths lengths = v == 0   ? Lengths({30}, {900})
+                            : v == 1 ? Lengths({1, 3}, {1300, 2100})
+                            : v == 2 ? Lengths({1, 30}, {1300, 900})
+                            : v == 3 ? Lengths({30, 1}, {900, 513})
+                            : v == 4 ? Lengths({16, 1}, {900, 513})
+                                     : Lengths({17, 1}, {40, 513});
+    AttentionProblem problem = decode(1, 1, MaskKind::causal_bottom_right);
+    problem.batch_invariant = problem.sinks = true;
+    const AttentionProblem p = with_lengths(problem, lengths, Packing::packed);
+    GuardedCall call(p);
+    set_lengths(call, lengths, Packing::packed);
+    poison_unseen(call);
+    call.upload();
+    for (int sms : {1, 5}) {
+      INFO("v ", v, " sms ", sms);
+      expect_contract_with(plan_of(p, kOneWarpgroup, sms), call);
+    }
+  }
 }

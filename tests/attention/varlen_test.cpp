@@ -192,6 +192,25 @@ TEST_CASE("varlen computes the bits of batched attention of each sequence") {
   }
 }
 
+TEST_CASE(
+    "varlen: batch_invariant gives each sequence the bits that it has alone, with the kernel that is "
+    "chosen") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  AttentionProblem problem = plain(MaskKind::causal_bottom_right);
+  problem.batch_invariant = true;
+  Context context(untuned());
+  for (const Lengths& lengths : {length_mixes()[7], Lengths({1, 40, 2, 1}, {1100, 300, 700, 50})}) {
+    const GuardedCall call = call_of(problem, lengths, Packing::packed);
+    context.attention(call.problem, call.args);
+    expect_contract(call);
+    for (std::size_t b = 0; b < call.sequences().size(); ++b) {
+      INFO("sequence ", b);
+      expect_batched_bits(context, call, b);
+    }
+  }
+}
+
 TEST_CASE("varlen: a sequence of NaN leaves the others finite and right") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

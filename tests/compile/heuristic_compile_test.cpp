@@ -223,7 +223,7 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
-/// Of pages, for decoding and for prompts.
+/// Of pages, for decoding, for prompts and for either alike.
 std::vector<KernelSource> paged_kernels() {
   constexpr std::pair<const char*, int> kPages[] = {{"sm_80", 1},   {"sm_90a", 1},  {"sm_90a", 7},
                                                     {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
@@ -236,6 +236,10 @@ std::vector<KernelSource> paged_kernels() {
         p.page_size = page_size;
         kernels.add(p, heuristic(p, *find_arch(name)).config, *find_arch(name));
       }
+      PlannedProblem p = square(head_dim, MaskKind::causal_bottom_right, 2048);
+      p.varlen = p.batch_invariant = true;
+      p.page_size = page_size;
+      kernels.add(p, heuristic(p, *find_arch(name)).config, *find_arch(name));
     }
   }
   return std::move(kernels).list();

@@ -114,6 +114,28 @@ TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the se
   CHECK_FALSE(heuristic(narrow, *find_arch("sm_90a")).config == heuristic(wide, *find_arch("sm_90a")).config);
 }
 
+TEST_CASE("heuristic: batch_invariant has one configuration for every size, whatever was measured") {
+  for (const char* const name : {"sm_80", "sm_90a"}) {
+    const Arch& arch = *find_arch(name);
+    for (const int dim : {64, 128, 256}) {
+      AttentionProblem p{
+          .head_dim = dim, .varlen = true, .batch_invariant = true, .heads_q = 32, .heads_kv = 8};
+      p.seqlen_q = p.seqlen_k = 1;
+      const KernelConfig config = heuristic({p, {}}, arch).config;
+      CHECK((config.schedule == kSplitKeys) == (arch.compute_capability == 90));
+      for (const std::int64_t batch : {1, 7, 256}) {
+        for (const std::int64_t queries : {1, 16, 65, 8192}) {
+          p.batch = batch;
+          p.seqlen_q = queries;
+          p.seqlen_k = 2 * queries;
+          p.total_q = queries % 2 == 0 ? batch * queries : 0;
+          CHECK(heuristic({p, {}}, arch).config == config);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("heuristic: few queries share out the keys, but for many tiles of one length") {
   const Arch& hopper = *find_arch("sm_90a");
   const auto schedule_of = [&](std::int64_t batch, std::int64_t queries, bool varlen = false) {

@@ -254,6 +254,10 @@ TEST_CASE(
   CHECK(rule([&](Request& r) { r.args.d_sinks = floats, r.gradients.d_sinks = true; }) ==
         "must be null, or the problem's sinks true");
   CHECK(fields(violations_of_backward(problem(), {.d_sinks = true})) == "d_sinks: true");
+  AttentionProblem invariant = problem();
+  invariant.batch_invariant = true;
+  CHECK(fields(violations_of_backward(invariant, {})) == "batch_invariant: true");
+  CHECK(violations_of_backward(invariant, {.determinism = Determinism::bitwise}).empty());
   AttentionProblem p = problem();
   p.sinks = true;
   CHECK(violations_of_backward(p, {.d_sinks = true}).empty());
