@@ -1,11 +1,13 @@
 // The flags that several verbs share.
 #include <fmt/format.h>
 #include <generator/problem_text.h>
+#include <generator/sequences.h>
 #include <operation/validate.h>
 #include <tools/problem_options.h>
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -35,7 +37,7 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"seqlen_k", "Keys, if not --seqlen"},
     {"total_q", "With --varlen: queries of all sequences, packed; 0: batched, each at most --seqlen"},
     {"total_k", "The same of the keys"},
-    {"page_count", "With --page-size: pages that K and V have"},
+    {"page_count", "With --page-size: pages that K and V have; 0: those that the longest sequences fill"},
 };
 
 /// The option that sets a field of a problem.
@@ -51,6 +53,12 @@ void add_field(CLI::App& verb, std::string_view field, Value& value) {
   } else {
     verb.add_option(flag, value, description)->capture_default_str();
   }
+}
+
+/// Of `batch` sequences, none of which shares a page, each as long as one may be. More than there may be are too many.
+std::int64_t most_pages(const AttentionProblem& p) {
+  const double pages = static_cast<double>(p.batch) * static_cast<double>(pages_of_sequence(p));
+  return static_cast<std::int64_t>(std::clamp<double>(pages, 1, std::numeric_limits<std::int32_t>::max()));
 }
 
 constexpr std::string_view kCuda = "cuda:";
@@ -114,6 +122,7 @@ PlannedProblem ProblemOptions::problem() const {
   problem.mask = mask.mask();
   problem.seqlen_q = seqlen_q.value_or(seqlen);
   problem.seqlen_k = seqlen_k.value_or(seqlen);
+  if (problem.page_size > 0 && problem.page_count == 0) problem.page_count = most_pages(problem);
   require_valid_flags(problem);
   return problem.normalized();
 }

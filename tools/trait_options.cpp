@@ -87,6 +87,7 @@ void TraitOptions::add_to(CLI::App& verb) {
 
 std::vector<AttentionProblem> TraitOptions::problems() const {
   std::vector<AttentionProblem> all = {fields};
+  all[0].page_count = fields.page_size > 0 ? 1 : 0;  // any number: it specialises nothing
   using P = AttentionProblem;
   multiply(all, enumerators_of<DType>(dtypes), [](P& p, DType dtype) { p.dtype = dtype; });
   multiply(all, head_dims, [](P& p, std::int32_t dim) { p.head_dim = dim; });

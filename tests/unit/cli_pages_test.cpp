@@ -73,6 +73,27 @@ TEST_CASE("cli pages: run says what is wrong with a table, before it looks for a
   says(fa2.option("--page-table", "pages"), "v's pages = 5, must be that of k, 6");
 }
 
+TEST_CASE("cli pages: verbs of a problem need no number of pages, and say what else pages take") {
+  const Command fa2;
+  const std::string cache =
+      " --arch sm_90a --head-dim 16 --page-size 16 --batch 3 --seqlen-q 1 --seqlen-k 33";
+  for (const std::string verb : {"explain", "dump --source"}) {
+    CHECK(fa2.run(verb + cache).says("page_size = 16, must be 0, or varlen true"));
+    CHECK(fa2.run(verb + cache).status == 2);
+  }
+  CHECK(fa2.run("dump --source --varlen" + cache).status == 0);
+  CHECK(fa2.run("tune --varlen --page-size 16").says("no GPU was found"));
+  const Result missing = fa2.run("explain --varlen" + cache, "FA2_JIT=off");
+  CHECK(missing.says("--varlen --page-size 16 --out DIR"));
+  const Result refused =
+      fa2.run("precompile --arch sm_90a --page-size 16" + fa2.option("--out", "pack"), "FA2_NVRTC=/none.so");
+  CHECK(refused.status == 2);
+  CHECK(refused.says("page_size = 16, must be 0, or varlen true"));
+  const Result made = fa2.run(
+      "precompile --arch sm_90a --varlen --page-size 16" + fa2.option("--out", "pack"), "FA2_NVRTC=/none.so");
+  CHECK(made.says("/none.so"));
+}
+
 #else
 TEST_CASE("cli pages") {
   MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");

@@ -57,6 +57,18 @@ TEST_CASE("problem options: every field has a flag") {
       problem);
 }
 
+TEST_CASE(
+    "problem options: K and V have the pages that the longest sequences fill, or those that are asked for") {
+  const std::string cache = "--varlen --page-size 16 --batch 3 --seqlen-q 1 --seqlen-k 33";
+  CHECK(parsed(cache).page_count == 9);
+  CHECK(parsed(cache + " --page-count 4").page_count == 4);
+  CHECK(parsed("--varlen --page-size 16 --batch 3 --seqlen 0").page_count == 1);
+  CHECK(parsed("--varlen --batch 3").page_count == 0);
+  CHECK_THROWS_WITH_AS(parsed("--varlen --page-size 1 --batch 2147483647"),
+                       doctest::Contains("page_count = 2147483647, must be in 1..2147482624"),
+                       CLI::ValidationError);
+}
+
 TEST_CASE("problem options: precompile has a flag for every field that specialises a kernel") {
   CLI::App app;
   const CLI::App* verb = tools::add_precompile(app).app;
@@ -75,9 +87,10 @@ TEST_CASE("problem options: precompile reads the flags of traits back as those t
       .dtype = DType::bf16, .head_dim = 192, .head_dim_v = 128, .mask = MaskKind::causal_top_left};
   const AttentionProblem windows = {
       .head_dim = 64, .window_left = 7, .window_right = 9, .alibi = true, .sinks = true};
+  const AttentionProblem pages = {.head_dim = 64, .varlen = true, .page_size = 16};
   for (const PlannedProblem& problem :
        {PlannedProblem({.head_dim = 64}, {}), PlannedProblem(unusual, {RowAlignment::bytes16_any_order}),
-        PlannedProblem({.head_dim = 64, .window_left = 0, .softcap = true}, {}),
+        PlannedProblem(pages, {}), PlannedProblem({.head_dim = 64, .window_left = 0, .softcap = true}, {}),
         PlannedProblem(windows, {})}) {
     const AttentionTraits traits = traits_of(problem);
     CAPTURE(flags_of(traits));
