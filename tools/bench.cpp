@@ -4,7 +4,7 @@
 #include <generator/problem_text.h>
 #include <tools/backward_options.h>
 #include <tools/bench_inputs.h>
-#include <tools/length_options.h>
+#include <tools/bench_workload.h>
 #include <tools/measure.h>
 #include <tools/problem_options.h>
 #include <tools/progress.h>
@@ -12,6 +12,7 @@
 #include <tools/verb.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -20,9 +21,11 @@
 namespace fa2::tools {
 namespace {
 
+/// So many times L2 the copies of a cache take that launches read in turn: none finds what it reads in L2.
+constexpr double kColdCaches = 10;
+
 struct Options {
-  MatrixOptions matrix;
-  LengthOptions lengths;
+  WorkloadOptions work;
   int rounds = 9;
   std::string tune;
   GpuOption device;
@@ -35,65 +38,47 @@ struct Options {
 struct Point {
   AttentionProblem problem;
   double flops = 0;
+  double bytes = 0;  ///< of keys and values
+  int copies = 1;    ///< of them
   std::optional<Explanation> explanation;
-  Launch forward;  ///< of a backward: what it needs of the forward; else none
+  Launch forward;                         ///< of a backward: what it needs of the forward; else none
+  std::optional<DeviceTables> tables;     ///< over a cache
+  std::optional<DeviceBuffer> workspace;  ///< the same
   std::optional<LaunchTimer> timer;
   std::vector<double> samples;  ///< microseconds per launch, one a round
   std::string error;            ///< why it could not be measured
 
   Spread us() const { return samples.empty() ? Spread{} : spread_of(samples); }
   double tflops() const { return tools::tflops(flops, us().median); }
+  double tb_per_s() const { return tools::tflops(bytes, us().median); }
 };
 
-/// What is measured: the matrix at every length, or of one mix of lengths.
-struct Workload {
-  std::vector<AttentionProblem> problems;  ///< row by row of the table
-  std::vector<std::string> columns;
-  SequenceTables tables;  ///< none without a mix
-  std::string text;       ///< "16384 tokens, hidden 2048"
-};
-
-Workload batched(const MatrixOptions& matrix) {
-  Workload work{.problems = matrix.problems(), .columns = {}, .tables = {}, .text = {}};
-  for (const std::int64_t seqlen : matrix.seqlens) work.columns.push_back(fmt::format("{}", seqlen));
-  work.text = fmt::format("by sequence length: {} tokens, hidden {}", matrix.tokens, matrix.hidden);
-  return work;
+int copies_of(double bytes, const Device& gpu) {
+  const double cold = kColdCaches * static_cast<double>(gpu.l2_bytes);
+  return bytes > 0 ? std::max(2, static_cast<int>(std::ceil(cold / bytes))) : 1;
 }
 
-std::string text(const LengthSummary& lengths, const char* of) {
-  return fmt::format("{} {}, longest {}, mean {:.1f}", lengths.total, of, lengths.longest, lengths.mean);
-}
-
-/// Each problem of the matrix once, of packed sequences.
-Workload packed(MatrixOptions matrix, const LengthOptions& options) {
-  Workload work{
-      .problems = {}, .columns = {options.lengths}, .tables = options.tables(matrix.tokens), .text = {}};
-  const LengthSummary q = summary_of(work.tables.cu_seqlens_q), k = summary_of(work.tables.cu_seqlens_k);
-  matrix.seqlens = {1};
-  for (AttentionProblem problem : matrix.problems()) {
-    problem.batch = q.batch;
-    set_lengths(problem, work.tables, q.total, k.total);
-    require_valid_flags(problem);
-    work.problems.push_back(problem);
-  }
-  work.text = fmt::format("of {} packed sequences: {}{}, hidden {}", q.batch, text(q, "tokens"),
-                          options.lengths_k.empty() ? "" : ", " + text(k, "keys"), matrix.hidden);
-  return work;
-}
-
-/// @throws CLI::ValidationError.
-Workload workload_of(const Options& options) {
-  return options.lengths.given() ? packed(options.matrix, options.lengths) : batched(options.matrix);
-}
-
-std::vector<Point> points_of(const Workload& work, const Options& options) {
+std::vector<Point> points_of(const Workload& work, const Options& options, const Device& gpu) {
   std::vector<Point> points;
-  for (const AttentionProblem& problem : work.problems) {
-    points.emplace_back().problem = problem;
-    points.back().flops =
-        (options.backward.wanted ? kBackwardFlops : 1) * flops_of(problem, work.tables.pointers(problem));
+  for (std::size_t i = 0; i < work.problems.size(); ++i) {
+    const AttentionProblem& problem = work.problems[i];
+    const SequenceTables& tables = work.tables_of(i);
+    Point& point = points.emplace_back();
+    point.problem = problem;
+    point.flops =
+        (options.backward.wanted ? kBackwardFlops : 1) * flops_of(problem, tables.pointers(problem));
+    point.bytes = key_value_bytes(problem, tables);
+    if (!work.is_cached()) continue;
+    point.tables.emplace(tables);
+    point.copies = copies_of(point.bytes, gpu);
   }
   return points;
+}
+
+std::vector<int> copies_of(const std::vector<Point>& points) {
+  std::vector<int> copies;
+  for (const Point& point : points) copies.push_back(point.copies);
+  return copies;
 }
 
 /// Runs a step of one point; an error costs that point only.
@@ -118,11 +103,28 @@ ContextOptions with_tune(std::optional<TuneMode> tune) {
   return settings;
 }
 
+/// One launch after the other over the copies of the cache, with a workspace, as in a server: no launch allocates.
+Launch launch_over_caches(Point& point, const AttentionPlan& plan, const BenchInputs& inputs) {
+  point.workspace.emplace(plan.workspace_bytes());
+  point.workspace->fill(0);
+  std::vector<AttentionArgs> calls;
+  for (int copy = 0; copy < point.copies; ++copy) {
+    calls.push_back(inputs.args(point.problem, copy));
+    point.tables->add_to(calls.back(), point.problem);
+    calls.back().workspace = point.workspace->data();
+  }
+  return [plan, calls = std::move(calls), next = std::size_t{0}](Stream stream) mutable {
+    plan.run(calls[next++ % calls.size()], stream);
+  };
+}
+
 void prepare_forward(Point& point, Contexts& contexts, const Device& gpu, const BenchInputs& inputs,
                      const OwnedStream& stream, const Gradients&) {
   const AttentionPlan plan = contexts.timed.plan(point.problem, gpu.ordinal);
   point.explanation = plan.explain();
-  point.timer.emplace(launch_of(plan, inputs.args(point.problem)), stream);
+  point.timer.emplace(
+      point.tables ? launch_over_caches(point, plan, inputs) : launch_of(plan, inputs.args(point.problem)),
+      stream);
 }
 
 void prepare_backward(Point& point, Contexts& contexts, const Device& gpu, const BenchInputs& inputs,
@@ -176,6 +178,9 @@ Json json_of(const Point& point) {
                {"median_us", us.median},
                {"p10_us", us.p10},
                {"p90_us", us.p90},
+               {"key_value_bytes", point.bytes},
+               {"tb_per_s", point.tb_per_s()},
+               {"copies", point.copies},
                {"samples_us", point.samples},
                {"launches_per_burst", point.timer ? point.timer->launches() : 0},
                {"error", point.error}};
@@ -199,8 +204,8 @@ Json document_of(const std::vector<Point>& points, const Workload& work, const O
                {"device", gpu.name},
                {"arch", gpu.arch.name},
                {"driver", driver_version()},
-               {"tokens", options.matrix.tokens},
-               {"hidden", options.matrix.hidden},
+               {"tokens", options.work.matrix.tokens},
+               {"hidden", options.work.matrix.hidden},
                {"lengths", lengths_of(work.tables.cu_seqlens_q)},
                {"lengths_k", lengths_of(work.tables.cu_seqlens_k)},
                {"backward", options.backward.wanted},
@@ -228,36 +233,77 @@ std::string spread_text(const std::vector<Point>& points) {
                      spread_of(widths).median, *std::max_element(widths.begin(), widths.end()));
 }
 
-void print_table(const std::vector<Point>& points, const Workload& work, const Options& options,
-                 const Device& gpu) {
+std::string cell_of(const Point& point, double value, int digits) {
+  return point.samples.empty() ? "failed" : fmt::format("{:.{}f}", value, digits);
+}
+
+std::vector<std::string> traits_of(const AttentionProblem& p) {
+  return {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim), mask_text(p)};
+}
+
+/// A row a problem of the matrix, a column a length.
+Table table_by_length(const std::vector<Point>& points, const Workload& work) {
   std::vector<Column> columns = {{"dtype"}, number("head_dim"), {"mask"}};
   for (const std::string& column : work.columns) columns.push_back(number(column));
   Table table(std::move(columns));
   const std::size_t width = work.columns.size();
   for (std::size_t first = 0; first < points.size(); first += width) {
-    const AttentionProblem& p = points[first].problem;
-    std::vector<std::string> cells = {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim),
-                                      mask_text(p)};
-    for (std::size_t i = first; i < first + width; ++i) {
-      const bool is_measured = !points[i].samples.empty();
-      cells.push_back(is_measured ? fmt::format("{:.1f}", points[i].tflops()) : "failed");
-    }
+    std::vector<std::string> cells = traits_of(points[first].problem);
+    for (std::size_t i = first; i < first + width; ++i)
+      cells.push_back(cell_of(points[i], points[i].tflops(), 1));
     table.add(std::move(cells));
   }
-  fmt::print("{} TFLOP/s {}; {}, driver {}\n", options.backward.wanted ? "Backward" : "Forward", work.text,
-             gpu.name, driver_version());
-  print(table);
+  return table;
+}
+
+/// A row a cache.
+Table table_of_caches(const std::vector<Point>& points, const Workload& work) {
+  Table table({{"dtype"},
+               number("head_dim"),
+               {"mask"},
+               number("batch"),
+               number("heads"),
+               number("queries"),
+               number("keys"),
+               number("page"),
+               number("us"),
+               number("TB/s"),
+               number("TFLOP/s")});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const AttentionProblem& p = points[i].problem;
+    std::vector<std::string> cells = traits_of(p);
+    cells.push_back(fmt::format("{}", p.batch));
+    cells.push_back(fmt::format("{}/{}", p.heads_q, p.heads_kv));
+    cells.push_back(fmt::format("{}", p.seqlen_q));
+    cells.push_back(work.keys[i]);
+    cells.push_back(p.page_size > 0 ? fmt::format("{}", p.page_size) : "-");
+    cells.push_back(cell_of(points[i], points[i].us().median, 1));
+    cells.push_back(cell_of(points[i], points[i].tb_per_s(), 2));
+    cells.push_back(cell_of(points[i], points[i].tflops(), 1));
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+void print_table(const std::vector<Point>& points, const Workload& work, const Options& options,
+                 const Device& gpu) {
+  fmt::print("{}{} {}; {}, driver {}\n", options.backward.wanted ? "Backward" : "Forward",
+             work.is_cached() ? "" : " TFLOP/s", work.text, gpu.name, driver_version());
+  print(work.is_cached() ? table_of_caches(points, work) : table_by_length(points, work));
+  if (work.is_cached())
+    fmt::print(
+        "TB/s of the keys and values that sequences have, read from memory: launches take copies in turn.\n");
   fmt::print("Medians of {} rounds of bursts. {}\n", options.rounds, spread_text(points));
 }
 
 int run(const Options& options, bool json) {
-  const Workload work = workload_of(options);
-  std::vector<Point> points = points_of(work, options);
+  const Workload work = workload_of(options.work);
   const Device& gpu = options.device.gpu();
   const ScopedContext device_context(gpu.ordinal);
+  std::vector<Point> points = points_of(work, options, gpu);
   Contexts contexts{Context(with_tune(enumerator_of<TuneMode>(options.tune))),
                     Context(with_tune(TuneMode::stored))};
-  const BenchInputs inputs(work.problems, work.tables, options.direction());
+  const BenchInputs inputs(work.problems, work.tables, options.direction(), copies_of(points));
   const OwnedStream stream;
   prepare(points, contexts, gpu, inputs, stream, options, json);
   measure(points, options.rounds, stream, json);
@@ -281,21 +327,29 @@ Verb add_bench(CLI::App& app) {
       "fa2 bench --head-dim 64,128 --seqlen 1024,4096 --causal yes\n"
       "  fa2 bench --backward --head-dim 128 --causal yes\n"
       "  fa2 bench --head-dim 128 --causal yes --window-left 4096 --softcap\n"
-      "  fa2 bench --head-dim 128 --causal yes --lengths lognormal:512 --batch 64",
+      "  fa2 bench --head-dim 128 --causal yes --lengths lognormal:512 --batch 64\n"
+      "  fa2 bench --decode\n"
+      "  fa2 bench --head-dim 128 --hidden 4096 --heads-kv 8 --lengths lognormal:4096 --batch 64 --seqlen-q "
+      "1 --page-size 16",
       "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window,\n"
       "4 * head_dim for each pair of a query and a key that it sees; of packed sequences, their sum. Of the\n"
       "backward 2.5 times that, over the time of its whole call: all kernels, from O and LSE to dQ, dK and "
-      "dV.");
+      "dV.\n"
+      "With --decode or --seqlen-q keys and values lie in caches, as many copies as ten times L2 holds, "
+      "which launches take in\n"
+      "turn: they are read from memory, and TB/s are those of their bytes, once. All else is as warm as "
+      "launches leave it.");
   const auto options = std::make_shared<Options>();
-  options->matrix.add_to(*verb);
-  options->lengths.add_to(*verb);
+  options->work.add_to(*verb);
   verb->add_option("--rounds", options->rounds, "Bursts of every point")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   verb->add_option("--tune", options->tune, "How configurations are chosen (default: FA2_TUNE)")
       ->check(word_check<TuneMode>());
   options->device.add_to(*verb);
-  options->backward.add_to(*verb, "Measure the backward: dQ, dK and dV");
+  options->backward.add_to(*verb, "Measure the backward: dQ, dK and dV")
+      ->excludes("--decode")
+      ->excludes("--seqlen-q");
   return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
 }
 

@@ -20,13 +20,20 @@ std::size_t count_of(const Entries& entries, std::int64_t heads, std::int64_t di
   return static_cast<std::size_t>(entries.count * entries.rows * heads * dim);
 }
 
+/// Elements from one copy of K or V to the next: whole lines of the caches.
+std::size_t copy_stride(const AttentionProblem& p, std::int64_t dim) {
+  constexpr std::size_t kLine = 128;
+  return (count_of(k_entries(p), p.heads_kv, dim) + kLine - 1) / kLine * kLine;
+}
+
 struct Sizes {
   std::size_t q = 0, k = 0, v = 0, o = 0, lse = 0;  ///< elements
 
-  void fit(const AttentionProblem& p) {
+  void fit(const AttentionProblem& p, int copies) {
+    const auto count = static_cast<std::size_t>(copies);
     q = std::max(q, count_of(q_entries(p), p.heads_q, p.head_dim));
-    k = std::max(k, count_of(k_entries(p), p.heads_kv, p.head_dim));
-    v = std::max(v, count_of(k_entries(p), p.heads_kv, p.head_dim_v));
+    k = std::max(k, copy_stride(p, p.head_dim) * count);
+    v = std::max(v, copy_stride(p, p.head_dim_v) * count);
     o = std::max(o, count_of(q_entries(p), p.heads_q, p.head_dim_v));
     lse = std::max(lse, count_of(q_entries(p), p.heads_q, 1));
   }
@@ -59,9 +66,9 @@ DeviceBuffer repeated(std::vector<std::uint16_t> block, std::size_t shift, std::
   return buffer;
 }
 
-Sizes sizes_of(const std::vector<AttentionProblem>& problems) {
+Sizes sizes_of(const std::vector<AttentionProblem>& problems, const std::vector<int>& copies = {}) {
   Sizes sizes;
-  for (const AttentionProblem& problem : problems) sizes.fit(problem);
+  for (std::size_t i = 0; i < problems.size(); ++i) sizes.fit(problems[i], copies.empty() ? 1 : copies[i]);
   return sizes;
 }
 
@@ -73,7 +80,7 @@ DeviceBuffer elements(std::size_t count) {
 }  // namespace
 
 BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables,
-                         Direction direction)
+                         Direction direction, const std::vector<int>& copies)
     : o_(elements(sizes_of(problems).o)),
       lse_(0),
       dq_(0),
@@ -81,7 +88,7 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
       dv_(0),
       of_heads_(slopes_of(most_heads_of(problems))),
       tables_(tables) {
-  const Sizes sizes = sizes_of(problems);
+  const Sizes sizes = sizes_of(problems, copies);
   const std::size_t d_o = direction == Direction::backward ? sizes.o : 0;
   if (direction == Direction::backward) {
     lse_ = DeviceBuffer(sizes.lse * sizeof(float));
@@ -98,10 +105,15 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
   }
 }
 
-AttentionArgs BenchInputs::args(const AttentionProblem& problem) const {
+AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const {
   const Tensors& in = inputs_.at(problem.dtype);
+  const auto copied = [&](const DeviceBuffer& buffer, std::int64_t dim) {
+    return static_cast<const std::uint16_t*>(buffer.data()) +
+           copy_stride(problem, dim) * static_cast<std::size_t>(copy);
+  };
   AttentionArgs args =
-      bshd_args(problem, in.q.data(), in.k.data(), in.v.data(), o_.data(), static_cast<float*>(lse_.data()));
+      bshd_args(problem, in.q.data(), copied(in.k, problem.head_dim), copied(in.v, problem.head_dim_v),
+                o_.data(), static_cast<float*>(lse_.data()));
   tables_.add_to(args, problem);
   const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
     if (!is_used) return;

@@ -19,11 +19,12 @@ enum class Direction : std::uint8_t { forward, backward };
 /// of each gradient too. Of the context that is current when it is made.
 class BenchInputs {
  public:
+  /// `copies`: of K and V of each problem, one after the other; 1 where it is not given.
   explicit BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables = {},
-                       Direction direction = Direction::forward);
+                       Direction direction = Direction::forward, const std::vector<int>& copies = {});
 
-  /// Contiguous (batch, seqlen, heads, dim), or (total, heads, dim). With LSE where there is one.
-  AttentionArgs args(const AttentionProblem& problem) const;
+  /// Contiguous (batch, seqlen, heads, dim), (total, heads, dim) or pages. With LSE where there is one.
+  AttentionArgs args(const AttentionProblem& problem, int copy = 0) const;
   /// What the forward writes has to be the problem's when they are used. All gradients; for Direction::backward.
   BackwardArgs backward_args(const AttentionProblem& problem) const;
 

@@ -94,6 +94,31 @@ TEST_CASE("cli pages: verbs of a problem need no number of pages, and say what e
   CHECK(made.says("/none.so"));
 }
 
+TEST_CASE("cli pages: bench takes caches, a standard list of them, and says what goes with what") {
+  const Command fa2;
+  const std::string help = fa2.run("bench --help").out;
+  for (const std::string word :
+       {"--decode", "--seqlen-q", "--page-size", "--heads-kv", "fa2 bench --decode\n"})
+    CHECK(help.find(word) != std::string::npos);
+  const auto refuses = [&](const std::string& words, const std::string& text) {
+    const Result result = fa2.run("bench " + words);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    CHECK(result.says(text));
+  };
+  refuses("--page-size 16", "--page-size requires --seqlen-q");
+  refuses("--seqlen-q 1", "--seqlen-q requires --lengths");
+  refuses("--lengths equal:8 --lengths-k equal:9 --seqlen-q 1", "--lengths-k excludes --seqlen-q");
+  refuses("--lengths equal:8 --seqlen-q 1 --backward", "--seqlen-q excludes --backward");
+  refuses("--decode --backward", "--decode excludes --backward");
+  refuses("--decode --seqlen 512", "--seqlen");
+  refuses("--lengths 1,2 --batch 3 --seqlen-q 1", "2 lengths for 3 sequences");
+  refuses("--lengths equal:8 --seqlen-q 1 --hidden 512 --head-dim 128 --heads-kv 3", "heads_kv = 3");
+  CHECK(fa2.run("bench --decode").says("no GPU was found"));
+  CHECK(fa2.run("bench --lengths lognormal:4096 --batch 64 --seqlen-q 1 --page-size 16")
+            .says("no GPU was found"));
+}
+
 #else
 TEST_CASE("cli pages") {
   MESSAGE("skipped: the fa2 command was not built (FA2_BUILD_TOOLS=OFF)");

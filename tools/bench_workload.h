@@ -1,0 +1,45 @@
+// What a benchmark computes.
+#pragma once
+
+#include <fa2/problem.h>
+#include <tools/length_options.h>
+#include <tools/problem_options.h>
+#include <tools/sequence_tables.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace fa2::tools {
+
+/// `--head-dim 64,128 --lengths SPEC ...`, or `--decode`.
+struct WorkloadOptions {
+  MatrixOptions matrix;
+  LengthOptions lengths;
+  bool decode = false;
+  bool has_head_dims = false;  ///< `matrix` has what the user asked for
+
+  void add_to(CLI::App& verb);
+};
+
+/// Problems and the tables of their sequences: the matrix at every length, or of one mix of lengths, or of sequences in caches.
+struct Workload {
+  std::vector<AttentionProblem> problems;  ///< row by row of the table
+  std::vector<std::string> columns;        ///< lengths; over caches none
+  SequenceTables tables;                   ///< of packed sequences, else none
+  std::vector<SequenceTables> caches;      ///< over caches, of each problem: none where they are batched
+  std::vector<std::string> keys;           ///< over caches, in words: "8192", "lognormal:4096"
+  std::string text;                        ///< "by sequence length: 16384 tokens, hidden 2048"
+
+  /// Whether keys lie in caches, as in decoding, and are read cold.
+  bool is_cached() const { return !caches.empty(); }
+  const SequenceTables& tables_of(std::size_t point) const { return is_cached() ? caches[point] : tables; }
+};
+
+/// @throws CLI::ValidationError.
+Workload workload_of(const WorkloadOptions& options);
+
+/// How many bytes the keys and values of all sequences have. `tables`: those of the problem.
+double key_value_bytes(const AttentionProblem& problem, const SequenceTables& tables);
+
+}  // namespace fa2::tools
