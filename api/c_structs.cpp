@@ -196,6 +196,8 @@ PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found
   options.plans = {plan_options_of(*from, found)};
   check_reserved(from->reserved, "reserved", found);
   options.backward = flag_of(from->backward, "backward", found);
+  options.append = flag_of(from->append, "append", found);
+  options.merge = flag_of(from->combine, "combine", found);
   if (from->out != nullptr) options.out = from->out;
   return options;
 }

@@ -2,6 +2,7 @@
 #include <api/precompile.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
+#include <operation/row_kernels.h>
 #include <operation/validate.h>
 #include <runtime/parallel.h>
 
@@ -22,8 +23,9 @@ std::vector<PossibleChoice> choices_of(const PlannedProblem& problem, const Targ
   return {{problem, chooser.choose(problem, target, {}, pass)}};
 }
 
-void add_request(const PlannedProblem& problem, ConfigChoice choice, const Target& target,
-                 KernelRequests& requests, std::set<std::string>& seen) {
+/// Null where it was there before.
+KernelRequest* add_kernel(const PlannedProblem& problem, ConfigChoice choice, const Target& target,
+                          KernelRequests& requests, std::set<std::string>& seen) {
   if (choice.record) requests.records.push_back(*choice.record);
   KernelRequest request;
   request.row.problem = problem;
@@ -31,10 +33,21 @@ void add_request(const PlannedProblem& problem, ConfigChoice choice, const Targe
   request.row.arch = target.arch.name;
   request.row.config = choice.config;
   request.row.key = render({traits_of(problem), choice.config, target.arch}).key;
-  if (!seen.insert(request.row.key).second) return;
-  request.alternatives = ConfigChooser::alternatives(choice, problem, target);
+  if (!seen.insert(request.row.key).second) return nullptr;
   request.choice = std::move(choice);
-  requests.kernels.push_back(std::move(request));
+  return &requests.kernels.emplace_back(std::move(request));
+}
+
+void add_request(const PlannedProblem& problem, ConfigChoice choice, const Target& target,
+                 KernelRequests& requests, std::set<std::string>& seen) {
+  if (KernelRequest* request = add_kernel(problem, std::move(choice), target, requests, seen))
+    request->alternatives = ConfigChooser::alternatives(request->choice, problem, target);
+}
+
+void add_row_kernel(const RowKernel& kernel, const char* reason, const Target& target,
+                    KernelRequests& requests, std::set<std::string>& seen) {
+  add_kernel(kernel.problem, {kernel.config, ConfigOrigin::heuristic, reason, std::nullopt}, target, requests,
+             seen);
 }
 
 /// What runs after each kernel that sums dQ, or stands in for it.
@@ -57,6 +70,9 @@ void add_requests(const PlannedProblem& problem, const Arch& arch, const Precomp
         add_request(of, std::move(choice), target, requests, seen);
       }
     }
+    if (options.append)
+      add_row_kernel(append_kernel(problem), "append() has no other", target, requests, seen);
+    if (options.merge) add_row_kernel(merge_kernel(problem), "merge() has no other", target, requests, seen);
   } catch (const Error& error) {
     KernelRequest failed;
     failed.row.problem = problem;

@@ -25,7 +25,7 @@ struct KernelRequests {
   std::vector<TuningRecord> records;  ///< the tuning records that their configs came from
 };
 
-/// Of `options` the scope, the plans and whether the backward is wanted. @throws InvalidRequest listing everything wrong with problems, plans and archs.
+/// Of `options` the scope, the plans and what is wanted beside the forward. @throws InvalidRequest listing everything wrong with problems, plans and archs.
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
                                const std::vector<std::string>& archs, const PrecompileOptions& options,
                                ConfigChooser& chooser);

@@ -1,9 +1,9 @@
 // A thread for eight columns of a row.
 #include <fmt/format.h>
-#include <generator/kernel_kind.h>
 #include <operation/append.h>
 #include <operation/attention_params.h>
 #include <operation/memory_ranges.h>
+#include <operation/row_kernels.h>
 #include <operation/validate.h>
 
 #include <algorithm>
@@ -21,10 +21,6 @@ namespace {
 using Extents = std::array<std::int64_t, 4>;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-
-KernelConfig append_config() {
-  return default_config(80, static_cast<std::int32_t>(KernelPass::append));
-}
 
 std::int32_t value_dim(const AppendProblem& p) {
   return p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
@@ -248,9 +244,7 @@ KernelSpec append_spec(const AppendProblem& p, OperandList operands, const Arch&
   std::vector<Operand> tensors;
   std::ranges::copy_if(operands, std::back_inserter(tensors),
                        [](const Operand& operand) { return operand.element != ElementType::i32; });
-  PlanOptions options = options_kept_by(any, tensors);
-  if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
-  return {traits_of({any.normalized(), options}), append_config(), arch};
+  return append_kernel({any, options_kept_by(any, tensors)}).spec(arch);
 }
 
 void launch_append(const Kernel& kernel, const AppendProblem& p, const AppendArgs& args, OperandList operands,
@@ -258,7 +252,7 @@ void launch_append(const Kernel& kernel, const AppendProblem& p, const AppendArg
   const AppendParams params = params_of(p, args);
   const std::int64_t threads = params.new_rows.count * std::int64_t{(p.head_dim + value_dim(p)) / 8} +
                                params.queries.count * std::int64_t{p.head_dim / 8};
-  const std::int64_t block = append_config().warps * 32;
+  const std::int64_t block = append_kernel({}).config.warps * 32;
   const LaunchShape shape{static_cast<std::uint32_t>((threads + block - 1) / block)};
   const OperandMemory memory(operands);
   kernel.launch(shape, &params, sizeof params, stream, &memory);

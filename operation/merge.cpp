@@ -1,9 +1,9 @@
 // A thread for eight columns of a row.
 #include <fmt/format.h>
-#include <generator/kernel_kind.h>
 #include <operation/attention_params.h>
 #include <operation/memory_ranges.h>
 #include <operation/merge.h>
+#include <operation/row_kernels.h>
 #include <operation/validate.h>
 
 #include <array>
@@ -19,10 +19,6 @@ constexpr std::int64_t kMostParts = 1 << 16, kMostRows = std::numeric_limits<std
 
 ElementType element_of(DType dtype, bool is_float32) {
   return is_float32 ? ElementType::f32 : element_of(dtype);
-}
-
-KernelConfig merge_config() {
-  return default_config(80, static_cast<std::int32_t>(KernelPass::merge));
 }
 
 const void* advanced(const void* data, std::int64_t elements, ElementType element) {
@@ -108,15 +104,13 @@ KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& a
   any.head_dim = p.head_dim;
   const std::size_t rows =
       static_cast<std::size_t>(p.parts) + 1;  // of parts and O; LSE has no rows to speak of
-  PlanOptions options = options_kept_by(any, OperandList(operands.data(), rows));
-  if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
-  return {traits_of({any.normalized(), options}), merge_config(), arch};
+  return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))}).spec(arch);
 }
 
 void launch_merge(const Kernel& kernel, const MergeProblem& problem, const MergeArgs& args,
                   OperandList operands, Stream stream) {
   const MergeParams params = params_of(problem, args);
-  const std::int64_t block = merge_config().warps * 32;
+  const std::int64_t block = merge_kernel({}).config.warps * 32;
   const std::int64_t threads = params.rows * (problem.head_dim / 8);
   const LaunchShape shape{static_cast<std::uint32_t>((threads + block - 1) / block)};
   const OperandMemory memory(operands);

@@ -2,6 +2,7 @@
 #include <api/explanation.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
 #include <tools/progress.h>
@@ -23,7 +24,7 @@ struct Options {
   TraitOptions traits;
   std::string out;
   int jobs = 0;
-  bool backward = false;
+  bool backward = false, append = false, merge = false;
 };
 
 class Observer final : public PrecompileObserver {
@@ -55,10 +56,12 @@ std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
           to_string(kernel.config)};
 }
 
-/// Of all kernels, in order of appearance: "plain", "window_left softcap".
+/// Of attention's kernels, in order of appearance: "plain", "window_left softcap".
 std::vector<std::string> variants_of(const std::vector<PrecompiledKernel>& kernels) {
   std::vector<std::string> all;
   for (const PrecompiledKernel& kernel : kernels) {
+    const KernelPass pass = pass_of(kernel.config);
+    if (pass == KernelPass::append || pass == KernelPass::merge) continue;  // they know no variants
     std::string variants = fa2::variants_of(traits_of({kernel.problem, kernel.options}));
     if (variants.empty()) variants = "plain";
     if (std::ranges::find(all, variants) == all.end()) all.push_back(std::move(variants));
@@ -117,6 +120,8 @@ std::vector<PrecompiledKernel> precompile(const Options& options, bool json) {
   settings.jobs = options.jobs;
   settings.plans = options.traits.plans();
   settings.backward = options.backward;
+  settings.append = options.append;
+  settings.merge = options.merge;
   settings.observer = &observer;
   return fa2::precompile(problems, archs, settings);
 }
@@ -155,7 +160,10 @@ Verb add_precompile(CLI::App& app) {
       "fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16,bf16 --causal both --out kernels\n"
       "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server\n"
       "  fa2 precompile --arch sm_90a --head-dim 256 --dtype bf16 --causal yes --window-left both --softcap\n"
-      "    (Gemma 2: softcap everywhere, every other layer with a window)",
+      "    (Gemma 2: softcap everywhere, every other layer with a window)\n"
+      "  fa2 precompile --arch sm_90a --head-dim 128 --dtype bf16 --varlen --page-size 16 --append --out "
+      "kernels\n"
+      "    (a server: attention over pages of 16 keys, and what fills them)",
       "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks, --alignment and the "
       "variants this\n"
       "makes every kernel that may run, whatever batch, heads and lengths come: what the heuristic can "
@@ -164,14 +172,19 @@ Verb add_precompile(CLI::App& app) {
       "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for "
       "each number\n"
       "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch 1 or 2.\n"
-      "--backward adds up to 7, with sinks 8: gradients have kernels of their own. FA2_CONFIG makes one "
-      "kernel of each combination instead.\n"
+      "--backward adds up to 7, with sinks 8: gradients have kernels of their own. --append and --merge add\n"
+      "one each of a dtype, head dims and alignment, to which rows of cos and sin count: how many columns "
+      "turn,\n"
+      "and how, pages, parts and float32 are parameters. FA2_CONFIG makes one kernel of each combination "
+      "instead.\n"
       "A variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
       "call.");
   const auto options = std::make_shared<Options>();
   add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
   options->traits.add_to(*verb);
   verb->add_flag("--backward", options->backward, "Also the kernels of the backward: dQ, dK and dV");
+  verb->add_flag("--append", options->append, "Also the kernel of append() to their caches, paged or not");
+  verb->add_flag("--merge", options->merge, "Also the kernel of merge() of parts of their outputs");
   verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
   verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
       ->check(CLI::Range(0, 1024))

@@ -91,7 +91,8 @@ struct AppendArgs {
 };
 
 /// Context::default_context().append(...). V and the columns of K that do not turn are copied bit for bit; what turns is rounded
-/// once. Its kernels are in no pack of precompile() yet: with JitMode::off they are found where a cache holds them.
+/// once. With JitMode::off its kernel comes from a pack made with PrecompileOptions::append: one of the dtype, the head dims, and of whether
+/// rows of all tensors, cos and sin among them, are aligned to 16 bytes (RowAlignment::bytes16, else element).
 FA2_API void append(const AppendProblem& problem, const AppendArgs& args, Stream stream = nullptr);
 
 }  // namespace fa2

@@ -177,13 +177,16 @@ enum class PrecompileScope : std::uint8_t {
   given_sizes  ///< the one that this problem runs with on a GPU that nothing was measured on
 };
 
+/// append() and merge() have one kernel each of a dtype, head dims and alignment; all else is a parameter of theirs.
 struct PrecompileOptions {
   std::string out;  ///< directory to fill, readable by every user; empty: the context's own
   int jobs = 0;     ///< compiling threads; 0: one per core
   PrecompileScope scope = PrecompileScope::any_size;
   std::vector<PlanOptions> plans =
-      std::vector<PlanOptions>(1);         ///< of each problem, a plan with each of these
-  bool backward = false;                   ///< also their backward, whichever gradients are wanted
+      std::vector<PlanOptions>(1);  ///< of each problem, a plan with each of these
+  bool backward = false;            ///< also their backward, whichever gradients are wanted
+  bool append = false;              ///< also the kernel of append() to caches of their K and V (fa2/append.h)
+  bool merge = false;               ///< also that of merge() of parts of their O (fa2/merge.h)
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 

@@ -295,10 +295,12 @@ typedef struct fa2_precompile_options {
   const char* out;       /* the cache directory to fill; NULL: the context's own */
   int32_t backward;      /* 1: also their backward, whichever gradients are wanted */
   int32_t reserved;      /* 0 */
+  int32_t append;        /* 1: also the kernel of fa2_append() to caches of their K and V */
+  int32_t combine;       /* 1: also that of fa2_combine() of parts of their O */
 } fa2_precompile_options;
 
 #define FA2_PRECOMPILE_OPTIONS_INIT \
-  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0 }
+  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0, 0, 0 }
 
 /* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options`
  * (optional) say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first

@@ -66,7 +66,8 @@ typedef struct fa2_append_args {
 #define FA2_APPEND_ARGS_INIT {sizeof(fa2_append_args), 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT}
 /* clang-format on */
 
-/* On the current device; `context` NULL: the default one. Thread-safe; no two sequences may append to the same rows. */
+/* On the current device; `context` NULL: the default one. Thread-safe; no two sequences may append to the same rows. Without
+ * compiling (FA2_JIT=off) its kernel comes from a pack made with fa2_precompile_options.append. */
 FA2_C_API fa2_status fa2_append(fa2_context* context, const fa2_append_problem* problem,
                                 const fa2_append_args* args, void* stream);
 

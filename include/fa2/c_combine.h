@@ -41,7 +41,8 @@ typedef struct fa2_combine_args {
 /* clang-format on */
 
 /* On the current device; `context` NULL: the default one. While `stream` captures, of a dtype, head dim and alignment that were
- * combined before. Thread-safe. */
+ * combined before. Thread-safe. Without compiling (FA2_JIT=off) its kernel comes from a pack made with
+ * fa2_precompile_options.combine. */
 FA2_C_API fa2_status fa2_combine(fa2_context* context, const fa2_combine_problem* problem,
                                  const fa2_combine_args* args, void* stream);
 

@@ -43,8 +43,8 @@ struct MergeArgs {
       EmptyRowLse::positive_infinity;  ///< of rows that no part has a key of; their O is 0
 };
 
-/// Context::default_context().merge(...). Its kernels are in no pack of precompile() yet: with JitMode::off they are found where
-/// a cache holds them.
+/// Context::default_context().merge(...). With JitMode::off its kernel comes from a pack made with PrecompileOptions::merge: one
+/// of the dtype, the head dim, and of whether rows of parts and O are aligned to 16 bytes (RowAlignment::bytes16, else element).
 FA2_API void merge(const MergeProblem& problem, const MergeArgs& args, Stream stream = nullptr);
 
 }  // namespace fa2

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "../support/append_call.h"
+#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -292,4 +293,36 @@ TEST_CASE("append: a cache beyond 2^31 elements") {
   CHECK(written == of_k);
   v_cache.download(written.data(), 16, 80);
   CHECK(written == of_v);
+}
+
+TEST_CASE("append: a pack has the kernel of every call of its dtype and head dims") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory pack;
+  PrecompileOptions options;
+  options.out = pack.path();
+  options.append = true;
+  options.plans = {{RowAlignment::bytes16}, {RowAlignment::element}};
+  Context(untuned()).precompile({{.head_dim = 24}}, {std::string(device(device_under_test()).arch.name)},
+                                options);
+
+  // As the context's own cache: interpreted kernels of another's are not trusted.
+  ContextOptions serving = untuned(pack.path());
+  serving.jit = JitMode::off;
+  Context context(serving);
+  AppendProblem p = small_problem();
+  p.head_dim = p.rotary_dim = 24, p.head_dim_v = 0;
+  for (const int shift : {0, 1}) {
+    run_and_expect(context, AppendCall(p, {.seqlens = {0, 4, 9}}, {.shift = shift}));
+    AppendProblem paged = p;
+    paged.rotary_dim = 16, paged.rotary_style = RotaryStyle::interleaved;
+    paged.page_size = 4, paged.max_pages = 3;
+    run_and_expect(
+        context, AppendCall(paged, {.seqlens = {0, 9, 0}, .page_table = {{0, 9, 9}, {9, 9, 2}, {1, -1, -1}}},
+                            {.shift = shift}));
+  }
+  p.dtype = DType::bf16;
+  const AppendCall other(p, {.seqlens = {0, 4, 9}});
+  CHECK_THROWS_WITH_AS(context.append(other.problem, other.args), doctest::Contains("fa2 precompile"),
+                       Unavailable);
 }

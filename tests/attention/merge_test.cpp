@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
+#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -237,4 +238,28 @@ TEST_CASE("merge: scores of any size") {
     for (std::int64_t part = 0; part < 2; ++part) it.lse_of(part, row) = sizes[row][part];
   }
   expect_merged(context, it);
+}
+
+TEST_CASE("merge: a pack has the kernel of every call of its dtype and head dim") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const TemporaryDirectory pack;
+  PrecompileOptions options;
+  options.out = pack.path();
+  options.merge = true;
+  options.plans = {{RowAlignment::bytes16}, {RowAlignment::element}};
+  Context(untuned()).precompile({{.head_dim = 16, .head_dim_v = 24}},
+                                {std::string(device(device_under_test()).arch.name)}, options);
+
+  // As the context's own cache: interpreted kernels of another's are not trusted.
+  ContextOptions serving = untuned(pack.path());
+  serving.jit = JitMode::off;
+  Context context(serving);
+  for (const bool float32 : {false, true}) {
+    for (const int shift : {0, 1})
+      expect_merged(context, random_case({.float32_parts = float32, .head_dim = 24, .parts = 3, .seqlen = 5}),
+                    shift);
+  }
+  CHECK_THROWS_WITH_AS(expect_merged(context, random_case({.head_dim = 16, .parts = 2})),
+                       doctest::Contains("fa2 precompile"), Unavailable);
 }

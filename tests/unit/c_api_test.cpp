@@ -31,8 +31,8 @@ static_assert(sizeof(fa2_args) == 264 && offsetof(fa2_args, softmax_scale) == 12
               offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208 &&
               offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240 &&
               offsetof(fa2_args, page_table) == 248 && offsetof(fa2_args, page_table_stride) == 256);
-static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 32 &&
-              sizeof(fa2_tune_options) == 16);
+static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 40 &&
+              offsetof(fa2_precompile_options, append) == 32 && sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
 static_assert(FA2_INVALID_REQUEST == static_cast<int>(fa2::ErrorCode::invalid_request) &&
@@ -301,9 +301,11 @@ TEST_CASE("c api: options of precompile and tune") {
   options.scope = -1;
   options.jobs = -2;
   options.row_alignment = 3;
+  options.append = 2, options.combine = -1;
   const char* const archs[] = {"sm_80"};
   CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"scope = -1", "jobs = -2", "row_alignment = 3", "problems[0].head_dim = 7"})
+  for (const char* part : {"scope = -1", "jobs = -2", "row_alignment = 3", "append = 2, must be 0 or 1",
+                           "combine = -1, must be 0 or 1", "problems[0].head_dim = 7"})
     CHECK(says(part));
 }
 

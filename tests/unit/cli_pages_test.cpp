@@ -1,9 +1,11 @@
 // Keys and values in pages in the words of the fa2 command.
 #include <doctest/doctest.h>
+#include <generator/kernel_kind.h>
 #include <tests/support/command.h>
 #include <tests/support/sanitizers.h>
 #include <tools/npy.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -92,6 +94,23 @@ TEST_CASE("cli pages: verbs of a problem need no number of pages, and say what e
   const Result made = fa2.run(
       "precompile --arch sm_90a --varlen --page-size 16" + fa2.option("--out", "pack"), "FA2_NVRTC=/none.so");
   CHECK(made.says("/none.so"));
+}
+
+TEST_CASE("cli pages: precompile makes what fills a cache and what merges, a kernel each") {
+  const Command fa2;
+  const Result result = fa2.run(
+      "precompile --arch sm_80 --head-dim 16 --dtype f16 --causal both --varlen --page-size 16 --append "
+      "--merge "
+      "--json" +
+          fa2.option("--out", "pack"),
+      "FA2_NVRTC=/none.so");
+  const Json made = result.json();
+  std::vector<int> passes;
+  for (const Json& kernel : made.at("kernels")) passes.push_back(kernel.at("config").value("pass", 0));
+  CHECK(std::ranges::count(passes, static_cast<int>(fa2::KernelPass::append)) == 1);
+  CHECK(std::ranges::count(passes, static_cast<int>(fa2::KernelPass::merge)) == 1);
+  CHECK(std::ranges::count(passes, 0) >= 2);
+  CHECK(made.at("variants") == Json::array({"varlen"}));
 }
 
 TEST_CASE("cli pages: bench takes caches, a standard list of them, and says what goes with what") {

@@ -6,13 +6,17 @@
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
+#include <operation/append.h>
+#include <operation/merge.h>
 #include <runtime/disk_cache.h>
 #include <tests/support/fake_compiler.h>
 #include <tests/support/temporary_directory.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -308,4 +312,83 @@ TEST_CASE("a kernel that converts sums is precompiled for each that may sum them
   };
   CHECK(is_made(choices[0].config));
   CHECK(is_made(conversion_of(choices[0].config).config));
+}
+
+namespace {
+
+/// Of a call whose tensors lie `shift` elements after a multiple of 16 bytes.
+std::string append_key(const AppendProblem& problem, std::uintptr_t shift) {
+  const auto at = [&](std::uintptr_t number) {
+    return reinterpret_cast<void*>((number << 20) + shift * size_of(problem.dtype));
+  };
+  const auto contiguous = [](std::int64_t rows, std::int64_t dim) {
+    return TensorStrides{rows * dim, rows * dim, dim};
+  };
+  const std::int64_t value_dim = problem.head_dim_v == 0 ? problem.head_dim : problem.head_dim_v;
+  AppendArgs args;
+  args.k_new = at(1), args.k_new_strides = contiguous(1, problem.head_dim);
+  args.v_new = at(2), args.v_new_strides = contiguous(1, value_dim);
+  args.k_cache = at(3), args.k_cache_strides = contiguous(64, problem.head_dim);
+  args.v_cache = at(4), args.v_cache_strides = contiguous(64, value_dim);
+  if (problem.rotary_dim > 0) args.cos = at(5), args.sin = at(6), args.table_stride = problem.rotary_dim / 2;
+  if (problem.heads_q > 0)
+    args.q = args.q_out = at(7), args.q_strides = args.q_out_strides = args.k_new_strides;
+  return render(append_spec(problem, operands_of(problem, args), *find_arch("sm_80"))).key;
+}
+
+std::string merge_key(const MergeProblem& problem, std::uintptr_t shift) {
+  MergeArgs args;
+  args.parts = reinterpret_cast<const void*>((1 << 20) + shift * 4);
+  args.o = reinterpret_cast<void*>(2 << 20);
+  args.parts_strides = args.o_strides = {64 * problem.head_dim, 64 * problem.head_dim, problem.head_dim};
+  args.part_stride = 512 * problem.head_dim;
+  return render(merge_spec(problem, operands_of(problem, args), *find_arch("sm_80"))).key;
+}
+
+std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, KernelPass pass) {
+  std::set<std::string> keys;
+  for (const PrecompiledKernel& kernel : kernels) {
+    CHECK(kernel.error.empty());
+    if (kernel.config.pass == static_cast<std::int32_t>(pass)) keys.insert(kernel.key);
+  }
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "append() and merge() are precompiled on request: a kernel each for a dtype, head dims and alignment") {
+  Setup setup;
+  AttentionProblem varied = problem_of(64, 128), narrow = problem_of(128, 128);
+  varied.softcap = varied.varlen = true;
+  narrow.head_dim_v = 64;
+  const std::vector<AttentionProblem> problems = {problem_of(64, 128), varied, narrow};
+  setup.options.plans = {{}, {RowAlignment::element}, {RowAlignment::bytes16_any_order}};
+  const auto without = setup.run(problems, {"sm_80"});
+  CHECK(keys_of(without, KernelPass::append).empty());
+  CHECK(keys_of(without, KernelPass::merge).empty());
+  setup.options.append = setup.options.merge = true;
+  const auto kernels = setup.run(problems, {"sm_80"});
+  CHECK(kernels.size() == without.size() + 6);
+
+  std::set<std::string> appends, merges;
+  for (const std::uintptr_t shift : {0, 1}) {
+    for (AppendProblem p :
+         {AppendProblem{.head_dim = 64}, AppendProblem{.head_dim = 128, .head_dim_v = 64}}) {
+      p.cache_rows = p.page_size = 64, p.max_pages = 1;
+      appends.insert(append_key(p, shift));
+      p.rotary_dim = 16, p.table_rows = 64, p.heads_q = 4, p.page_size = 0;
+      appends.insert(append_key(p, shift));
+      p.rotary_style = RotaryStyle::interleaved, p.float32_tables = true, p.total_new = 5;
+      appends.insert(append_key(p, shift));
+    }
+    for (const bool float32 : {false, true})
+      merges.insert(merge_key(
+          {.float32_parts = float32, .float32_output = !float32, .head_dim = 64, .parts = 3, .batch = 2},
+          shift));
+  }
+  CHECK(keys_of(kernels, KernelPass::append) == appends);
+  CHECK(keys_of(kernels, KernelPass::merge) == merges);
+  CHECK(appends.size() == 4);
+  CHECK(merges.size() == 2);
 }
