@@ -169,7 +169,7 @@ Verb add_precompile(CLI::App& app) {
       "makes every kernel that may run, whatever batch, heads and lengths come: what the heuristic can "
       "choose "
       "and what\n"
-      "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 16 kernels, one for "
+      "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 23 kernels, one for "
       "each number\n"
       "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch 1 or 2.\n"
       "--backward adds up to 7, with sinks 8: gradients have kernels of their own. --append and --merge add\n"
