@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "adam.h"
-#include "model.h"
-#include "text.h"
+#include "../model/adam.h"
+#include "../model/model.h"
+#include "../model/text.h"
 
-namespace train {
+namespace example {
 namespace {
 
 /// A model, and what improves it.
@@ -93,4 +93,4 @@ std::vector<std::string> complaints_about(const Comparison& done) {
   return complaints;
 }
 
-}  // namespace train
+}  // namespace example

@@ -8,7 +8,7 @@
 
 #include "fa2_attention.h"
 
-namespace train {
+namespace example {
 
 /// What both trainings did so far.
 struct Comparison {
@@ -32,4 +32,4 @@ Comparison train_both(const Shape& shape, const AttentionPlans& plans, const std
 /// Why the two are not the same training, or no training; empty if all is well.
 std::vector<std::string> complaints_about(const Comparison& done);
 
-}  // namespace train
+}  // namespace example

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace train {
+namespace example {
 namespace {
 
 using Bfloat16 = std::uint16_t;  // its bits
@@ -60,6 +60,7 @@ AttentionPlans::AttentionPlans(const Shape& shape)
 
 Fa2Attention::Fa2Attention(const Shape& shape, const AttentionPlans& plans)
     : shape_(shape),
+      rotary_(shape),
       plans_(plans),
       qkv_(bytes(shape.tokens(), shape.qkv_width()), plans.on_gpu),
       o_(bytes(shape.tokens(), shape.width()), plans.on_gpu),
@@ -89,7 +90,8 @@ void Fa2Attention::fill_in_arguments() {
   backward_.dv = d_qkv_.at<Bfloat16>(v), backward_.dv_strides = of_qkv;
 }
 
-Matrix<float> Fa2Attention::forward(const Matrix<float>& qkv) {
+Matrix<float> Fa2Attention::forward(Matrix<float> qkv) {
+  rotary_.rotate(qkv);
   upload(qkv, qkv_);
   plans_.forward.run(forward_);
   return downloaded(o_, shape_.tokens(), shape_.width());
@@ -98,7 +100,9 @@ Matrix<float> Fa2Attention::forward(const Matrix<float>& qkv) {
 Matrix<float> Fa2Attention::backward(const Matrix<float>& d_o) {
   upload(d_o, d_o_);
   plans_.backward.run(backward_);
-  return downloaded(d_qkv_, shape_.tokens(), shape_.qkv_width());
+  Matrix<float> d_qkv = downloaded(d_qkv_, shape_.tokens(), shape_.qkv_width());
+  rotary_.rotate_back(d_qkv);
+  return d_qkv;
 }
 
-}  // namespace train
+}  // namespace example

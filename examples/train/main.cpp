@@ -12,24 +12,24 @@
 #include <string>
 #include <vector>
 
+#include "../model/parallel.h"
+#include "../model/text.h"
 #include "comparison.h"
-#include "parallel.h"
-#include "text.h"
 
 namespace {
 
-using train::Comparison;
+using example::Comparison;
 
 struct Options {
   std::vector<std::string> text;
-  train::Schedule schedule;
+  example::Schedule schedule;
   bool tiny = false;
   bool check = false;
   std::string json;
 };
 
 /// Some ten seconds for an interpreted run.
-constexpr train::Shape kTiny = {
+constexpr example::Shape kTiny = {
     .layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 16, .hidden = 128, .context = 40, .batch = 2};
 constexpr int kTinySteps = 30;
 constexpr int kUsage = 2;  // the exit status of a wrong command line
@@ -48,7 +48,7 @@ void show(const Comparison& done, int steps) {
 }
 
 nlohmann::ordered_json document(const Comparison& done, const Options& options,
-                                const train::AttentionPlans& plans, const train::Shape& shape,
+                                const example::AttentionPlans& plans, const example::Shape& shape,
                                 double seconds) {
   const fa2::Explanation& explanation = plans.forward.explain();
   return {{"facts",
@@ -72,7 +72,7 @@ std::ofstream opened(const std::string& path) {
   return file;
 }
 
-void require_enough(const std::vector<std::uint8_t>& text, const train::Shape& shape) {
+void require_enough(const std::vector<std::uint8_t>& text, const example::Shape& shape) {
   if (static_cast<std::int64_t>(text.size()) > shape.context) return;
   throw std::runtime_error("--text has " + std::to_string(text.size()) + " bytes, a sequence " +
                            std::to_string(shape.context) + ": give more");
@@ -80,24 +80,24 @@ void require_enough(const std::vector<std::uint8_t>& text, const train::Shape& s
 
 /// The exit status: of --check.
 int judge(const Comparison& done) {
-  const std::vector<std::string> complaints = train::complaints_about(done);
+  const std::vector<std::string> complaints = example::complaints_about(done);
   for (const std::string& complaint : complaints) std::fprintf(stderr, "fa2_train: %s\n", complaint.c_str());
   return complaints.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int run(const Options& options) {
-  const train::Shape shape = options.tiny ? kTiny : train::Shape{};
-  const std::vector<std::uint8_t> text = train::read_text(options.text);
+  const example::Shape shape = options.tiny ? kTiny : example::Shape{};
+  const std::vector<std::uint8_t> text = example::read_text(options.text);
   require_enough(text, shape);
   std::ofstream json;
   if (!options.json.empty()) json = opened(options.json);
-  const train::AttentionPlans plans(shape);
-  train::Workers workers;
+  const example::AttentionPlans plans(shape);
+  example::Workers workers;
   const auto start = std::chrono::steady_clock::now();
   std::printf("step      fa2  float32  difference\n");
   const Comparison done =
-      train::train_both(shape, plans, text, options.schedule,
-                        [&](const Comparison& so_far) { show(so_far, options.schedule.steps); });
+      example::train_both(shape, plans, text, options.schedule,
+                          [&](const Comparison& so_far) { show(so_far, options.schedule.steps); });
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   std::printf("%.1f s on %s; the first gradients differ by %.2f%%\n", taken.count(),
               plans.forward.explain().device.c_str(), 100 * done.gradient_difference);

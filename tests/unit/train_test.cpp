@@ -1,6 +1,6 @@
 // The example's model: its gradients are those of finite differences, in float64.
 #include <doctest/doctest.h>
-#include <examples/train/model.h>
+#include <examples/model/model.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,14 +10,14 @@
 
 namespace {
 
-constexpr train::Shape kShape = {
+constexpr example::Shape kShape = {
     .layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 4, .hidden = 6, .context = 5, .batch = 2};
 
-train::Batch random_bytes(train::Random& random) {
-  train::Batch batch;
+example::Batch random_bytes(example::Random& random) {
+  example::Batch batch;
   for (std::int64_t i = 0; i < kShape.tokens(); ++i) {
     batch.tokens.push_back(static_cast<std::uint8_t>(random() % 4));
-    batch.targets.push_back(static_cast<std::uint8_t>(random() % train::kBytes));
+    batch.targets.push_back(static_cast<std::uint8_t>(random() % example::kBytes));
   }
   return batch;
 }
@@ -25,11 +25,11 @@ train::Batch random_bytes(train::Random& random) {
 }  // namespace
 
 TEST_CASE("train: gradients of every parameter are those of finite differences") {
-  train::Model<double> model(kShape, 1,
-                             [] { return std::make_unique<train::MaterialisedAttention<double>>(kShape); });
-  train::Random random(2);
-  const train::Batch batch = random_bytes(random);
-  for (train::Parameter<double>* parameter : model.parameters()) {
+  example::Model<double> model(
+      kShape, 1, [] { return std::make_unique<example::MaterialisedAttention<double>>(kShape); });
+  example::Random random(2);
+  const example::Batch batch = random_bytes(random);
+  for (example::Parameter<double>* parameter : model.parameters()) {
     model.loss_and_gradients(batch);
     const std::vector<double> gradient = parameter->gradient.values;
     double largest = 0;

@@ -6,7 +6,7 @@
 #include "matrix.h"
 #include "shape.h"
 
-namespace train {
+namespace example {
 
 /// Turns, in every query and key head of QKV, the pair of columns (j, j + head_dim / 2) by an angle that grows with the
 /// token's position and falls with j. What a gradient takes is the same turn back.
@@ -28,6 +28,10 @@ class Rotary {
   void rotate(Matrix<Real>& qkv) const { turn(qkv, 1); }
   void rotate_back(Matrix<Real>& d_qkv) const { turn(d_qkv, -1); }
 
+  /// Of the angle of each position (row) and pair of columns.
+  const Matrix<Real>& cosines() const { return cosines_; }
+  const Matrix<Real>& sines() const { return sines_; }
+
  private:
   void turn(Matrix<Real>& qkv, Real direction) const {
     const std::int64_t half = shape_.head_dim / 2;
@@ -46,7 +50,7 @@ class Rotary {
   }
 
   Shape shape_;
-  Matrix<Real> cosines_, sines_;  ///< a row a position
+  Matrix<Real> cosines_, sines_;
 };
 
-}  // namespace train
+}  // namespace example

@@ -9,7 +9,7 @@
 
 #include "parallel.h"
 
-namespace train {
+namespace example {
 
 using Random = std::mt19937_64;
 
@@ -70,4 +70,4 @@ void add(Matrix<Real>& to, const Matrix<Real>& from) {
   for (std::size_t i = 0; i < to.values.size(); ++i) to.values[i] += from.values[i];
 }
 
-}  // namespace train
+}  // namespace example

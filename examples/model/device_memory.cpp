@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace train {
+namespace example {
 namespace {
 
 using Address = unsigned long long;  // CUdeviceptr
@@ -70,4 +70,4 @@ void DeviceMemory::download(void* host) const {
           : static_cast<void>(std::memcpy(host, address_, bytes_));
 }
 
-}  // namespace train
+}  // namespace example

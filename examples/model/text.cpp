@@ -5,7 +5,7 @@
 #include <iterator>
 #include <stdexcept>
 
-namespace train {
+namespace example {
 
 std::vector<std::uint8_t> read_text(const std::vector<std::string>& files) {
   std::vector<std::uint8_t> text;
@@ -28,4 +28,4 @@ Batch random_batch(const std::vector<std::uint8_t>& text, const Shape& shape, Ra
   return batch;
 }
 
-}  // namespace train
+}  // namespace example

@@ -3,19 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "matrix.h"
+#include "rotary.h"
 #include "shape.h"
 
-namespace train {
+namespace example {
 
-/// Causal, with grouped heads. A row is a token: of QKV its query heads, then key heads, then value heads; of O its heads. Each
-/// layer has one, which keeps of forward() what backward() needs.
+/// Causal, with grouped heads and rotary positions, by which it turns queries and keys. A row is a token: of QKV its query heads, then
+/// key heads, then value heads; of O its heads. Each layer has one, which keeps of forward() what backward() needs.
 template <class Real>
 class Attention {
  public:
   virtual ~Attention() = default;
-  virtual Matrix<Real> forward(const Matrix<Real>& qkv) = 0;
+  virtual Matrix<Real> forward(Matrix<Real> qkv) = 0;
   /// The gradient of O to that of QKV.
   virtual Matrix<Real> backward(const Matrix<Real>& d_o) = 0;
 };
@@ -23,10 +25,11 @@ class Attention {
 template <class Real>
 class MaterialisedAttention final : public Attention<Real> {
  public:
-  explicit MaterialisedAttention(const Shape& shape) : shape_(shape) {}
+  explicit MaterialisedAttention(const Shape& shape) : shape_(shape), rotary_(shape) {}
 
-  Matrix<Real> forward(const Matrix<Real>& qkv) override {
-    qkv_ = qkv;
+  Matrix<Real> forward(Matrix<Real> qkv) override {
+    qkv_ = std::move(qkv);
+    rotary_.rotate(qkv_);
     p_.assign(static_cast<std::size_t>(shape_.batch * shape_.heads_q), {});
     Matrix<Real> o(shape_.tokens(), shape_.width());
     for_each_group([&](std::int64_t sequence, std::int64_t head_kv) {
@@ -57,6 +60,7 @@ class MaterialisedAttention final : public Attention<Real> {
         add_part(product(transposed(p), d), d_qkv, sequence, v_head(head_kv));
       });
     });
+    rotary_.rotate_back(d_qkv);
     return d_qkv;
   }
 
@@ -120,8 +124,9 @@ class MaterialisedAttention final : public Attention<Real> {
   }
 
   Shape shape_;
+  Rotary<Real> rotary_;
   Matrix<Real> qkv_;
   std::vector<Matrix<Real>> p_;  ///< a matrix a sequence and query head
 };
 
-}  // namespace train
+}  // namespace example

@@ -8,7 +8,7 @@
 
 #include "layers.h"
 
-namespace train {
+namespace example {
 
 /// Of parameters that outlive it.
 template <class Real>
@@ -46,4 +46,4 @@ class Adam {
   int steps_ = 0;
 };
 
-}  // namespace train
+}  // namespace example

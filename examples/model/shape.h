@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace train {
+namespace example {
 
 struct Shape {
   std::int64_t layers = 4;
@@ -20,4 +20,4 @@ struct Shape {
   std::int64_t tokens() const { return batch * context; }
 };
 
-}  // namespace train
+}  // namespace example

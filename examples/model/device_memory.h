@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace train {
+namespace example {
 
 /// GPU memory by the driver alone, opened at run time as fa2 opens it; on the interpreter, whose memory is the host's, a buffer
 /// there. Any other device pointer will do as well: cudaMalloc's, a framework's.
@@ -35,4 +35,4 @@ class DeviceMemory {
   void* address_ = nullptr;
 };
 
-}  // namespace train
+}  // namespace example

@@ -8,7 +8,7 @@
 #include "model.h"
 #include "shape.h"
 
-namespace train {
+namespace example {
 
 /// The files' bytes, one after the other. @throws std::runtime_error naming a file that cannot be read.
 std::vector<std::uint8_t> read_text(const std::vector<std::string>& files);
@@ -16,4 +16,4 @@ std::vector<std::uint8_t> read_text(const std::vector<std::string>& files);
 /// Sequences that begin anywhere in a text of more than `shape.context` bytes.
 Batch random_batch(const std::vector<std::uint8_t>& text, const Shape& shape, Random& random);
 
-}  // namespace train
+}  // namespace example

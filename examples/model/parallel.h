@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace train {
+namespace example {
 
 /// While one lives, parallel_for() on the thread that made it is spread over threads, that one among them.
 class Workers {
@@ -75,4 +75,4 @@ inline void parallel_for(std::int64_t count, const Workers::Body& body) {
   for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
-}  // namespace train
+}  // namespace example

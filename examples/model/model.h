@@ -7,10 +7,9 @@
 
 #include "attention.h"
 #include "layers.h"
-#include "rotary.h"
 #include "shape.h"
 
-namespace train {
+namespace example {
 
 constexpr std::int64_t kBytes = 256;  // entries of the vocabulary
 
@@ -23,7 +22,7 @@ struct Batch {
 template <class Real>
 using MakeAttention = std::function<std::unique_ptr<Attention<Real>>()>;
 
-/// x + out(attention(rotated(qkv(norm(x))))), then of that x + down(SwiGLU(up(norm(x)))).
+/// x + out(attention(qkv(norm(x)))), then of that x + down(SwiGLU(up(norm(x)))).
 template <class Real>
 class Block {
  public:
@@ -31,7 +30,6 @@ class Block {
         Random& random)
       : attention_norm_(name + "attention_norm", shape.width()),
         qkv_(name + "qkv", shape.width(), shape.qkv_width(), random),
-        rotary_(shape),
         attention_(std::move(attention)),
         out_(name + "out", shape.width(), shape.width(), random),
         feed_forward_norm_(name + "feed_forward_norm", shape.width()),
@@ -39,18 +37,14 @@ class Block {
         down_(name + "down", shape.hidden, shape.width(), random) {}
 
   Matrix<Real> forward(Matrix<Real> x) {
-    Matrix<Real> qkv = qkv_.forward(attention_norm_.forward(x));
-    rotary_.rotate(qkv);
-    add(x, out_.forward(attention_->forward(qkv)));
+    add(x, out_.forward(attention_->forward(qkv_.forward(attention_norm_.forward(x)))));
     add(x, down_.forward(swiglu_.forward(up_.forward(feed_forward_norm_.forward(x)))));
     return x;
   }
 
   Matrix<Real> backward(Matrix<Real> d_x) {
     add(d_x, feed_forward_norm_.backward(up_.backward(swiglu_.backward(down_.backward(d_x)))));
-    Matrix<Real> d_qkv = attention_->backward(out_.backward(d_x));
-    rotary_.rotate_back(d_qkv);
-    add(d_x, attention_norm_.backward(qkv_.backward(d_qkv)));
+    add(d_x, attention_norm_.backward(qkv_.backward(attention_->backward(out_.backward(d_x)))));
     return d_x;
   }
 
@@ -62,7 +56,6 @@ class Block {
  private:
   RmsNorm<Real> attention_norm_;
   Linear<Real> qkv_;
-  Rotary<Real> rotary_;
   std::unique_ptr<Attention<Real>> attention_;
   Linear<Real> out_;
   RmsNorm<Real> feed_forward_norm_;
@@ -114,4 +107,4 @@ class Model {
   Linear<Real> logits_;
 };
 
-}  // namespace train
+}  // namespace example

@@ -8,7 +8,7 @@
 
 #include "matrix.h"
 
-namespace train {
+namespace example {
 
 template <class Real>
 struct Parameter {
@@ -175,4 +175,4 @@ Real cross_entropy(Matrix<Real>& logits, const std::vector<std::uint8_t>& target
   return static_cast<Real>(sum / static_cast<double>(losses.size()));
 }
 
-}  // namespace train
+}  // namespace example
