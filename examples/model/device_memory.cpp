@@ -60,14 +60,22 @@ DeviceMemory::~DeviceMemory() {
   }
 }
 
-void DeviceMemory::upload(const void* host) {
-  on_gpu_ ? call("cuMemcpyHtoD_v2", address_of(address_), host, bytes_)
-          : static_cast<void>(std::memcpy(address_, host, bytes_));
+void DeviceMemory::upload(const void* host, std::size_t bytes) {
+  require(bytes);
+  on_gpu_ ? call("cuMemcpyHtoD_v2", address_of(address_), host, bytes)
+          : static_cast<void>(std::memcpy(address_, host, bytes));
 }
 
-void DeviceMemory::download(void* host) const {
-  on_gpu_ ? call("cuMemcpyDtoH_v2", host, address_of(address_), bytes_)
-          : static_cast<void>(std::memcpy(host, address_, bytes_));
+void DeviceMemory::download(void* host, std::size_t bytes) const {
+  require(bytes);
+  on_gpu_ ? call("cuMemcpyDtoH_v2", host, address_of(address_), bytes)
+          : static_cast<void>(std::memcpy(host, address_, bytes));
+}
+
+void DeviceMemory::require(std::size_t bytes) const {
+  if (bytes > bytes_)
+    throw std::runtime_error("copying " + std::to_string(bytes) + " bytes, where device memory has " +
+                             std::to_string(bytes_));
 }
 
 }  // namespace example

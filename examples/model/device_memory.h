@@ -17,9 +17,15 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  /// Of the whole memory; both wait until it is done, the download for the launches before it, too.
-  void upload(const void* host);
-  void download(void* host) const;
+  /// As many values as there are in the vector; both wait until it is done, the download for the launches before it, too.
+  template <class T>
+  void upload(const std::vector<T>& values) {
+    upload(values.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  void download(std::vector<T>& values) const {
+    download(values.data(), values.size() * sizeof(T));
+  }
 
   std::size_t size() const { return bytes_; }
   /// The address of an element.
@@ -29,6 +35,10 @@ class DeviceMemory {
   }
 
  private:
+  void upload(const void* host, std::size_t bytes);
+  void download(void* host, std::size_t bytes) const;
+  void require(std::size_t bytes) const;
+
   std::size_t bytes_;
   bool on_gpu_;
   std::vector<std::byte> host_;

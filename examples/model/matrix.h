@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -63,6 +64,17 @@ Matrix<Real> product(const Matrix<Real>& a, const Matrix<Real>& b) {
     }
   });
   return result;
+}
+
+/// |a - b| / |b|, of all elements.
+template <class Real>
+double relative_distance(const Matrix<Real>& a, const Matrix<Real>& b) {
+  double differences = 0, squares = 0;
+  for (std::size_t i = 0; i < b.values.size(); ++i) {
+    differences += std::pow(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i]), 2);
+    squares += std::pow(static_cast<double>(b.values[i]), 2);
+  }
+  return std::sqrt(differences / squares);
 }
 
 template <class Real>

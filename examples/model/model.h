@@ -48,6 +48,8 @@ class Block {
     return d_x;
   }
 
+  void replace_attention(std::unique_ptr<Attention<Real>> attention) { attention_ = std::move(attention); }
+
   std::vector<Parameter<Real>*> parameters() {
     return {&attention_norm_.gain,    &qkv_.weight, &out_.weight,
             &feed_forward_norm_.gain, &up_.weight,  &down_.weight};
@@ -77,11 +79,21 @@ class Model {
       blocks_.emplace_back("block " + std::to_string(i) + " ", shape, make_attention(), random_);
   }
 
+  /// The same weights, with another attention in each layer.
+  void replace_attention(const MakeAttention<Real>& make_attention) {
+    for (Block<Real>& block : blocks_) block.replace_attention(make_attention());
+  }
+
+  /// A row a token: of every byte, that it follows. Which tokens precede which is attention's affair.
+  Matrix<Real> logits(const std::vector<std::uint8_t>& tokens) {
+    Matrix<Real> x = embedding_.forward(tokens);
+    for (Block<Real>& block : blocks_) x = block.forward(std::move(x));
+    return logits_.forward(norm_.forward(x));
+  }
+
   /// The loss, in nats a byte. Leaves the gradient of every parameter.
   Real loss_and_gradients(const Batch& batch) {
-    Matrix<Real> x = embedding_.forward(batch.tokens);
-    for (Block<Real>& block : blocks_) x = block.forward(std::move(x));
-    Matrix<Real> logits = logits_.forward(norm_.forward(x));
+    Matrix<Real> logits = this->logits(batch.tokens);
     const Real loss = cross_entropy(logits, batch.targets);
     Matrix<Real> d_x = norm_.backward(logits_.backward(logits));
     for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block)

@@ -7,13 +7,16 @@
 
 namespace example {
 
-std::vector<std::uint8_t> read_text(const std::vector<std::string>& files) {
+std::vector<std::uint8_t> read_text(const std::vector<std::string>& files, const Shape& shape) {
   std::vector<std::uint8_t> text;
   for (const std::string& name : files) {
     std::ifstream file(name, std::ios::binary);
     text.insert(text.end(), std::istreambuf_iterator<char>(file), {});
     if (!file) throw std::runtime_error("cannot read " + name);
   }
+  if (static_cast<std::int64_t>(text.size()) <= shape.context)
+    throw std::runtime_error("--text has " + std::to_string(text.size()) + " bytes, a sequence " +
+                             std::to_string(shape.context) + ": give more");
   return text;
 }
 

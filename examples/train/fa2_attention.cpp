@@ -1,15 +1,10 @@
 // Plans, arguments and copies: all that training takes of fa2.
 #include "fa2_attention.h"
 
-#include <algorithm>
-#include <bit>
-#include <cstdint>
-#include <vector>
+#include "../model/bfloat16.h"
 
 namespace example {
 namespace {
-
-using Bfloat16 = std::uint16_t;  // its bits
 
 fa2::AttentionProblem problem_of(const Shape& shape) {
   fa2::AttentionProblem problem;
@@ -21,30 +16,6 @@ fa2::AttentionProblem problem_of(const Shape& shape) {
   problem.heads_kv = shape.heads_kv;
   problem.seqlen_q = problem.seqlen_k = shape.context;
   return problem;
-}
-
-/// To the nearest, ties to even.
-Bfloat16 rounded(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<Bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-float widened(Bfloat16 value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
-}
-
-void upload(const Matrix<float>& matrix, DeviceMemory& memory) {
-  std::vector<Bfloat16> values(matrix.values.size());
-  std::transform(matrix.values.begin(), matrix.values.end(), values.begin(), rounded);
-  memory.upload(values.data());
-}
-
-Matrix<float> downloaded(const DeviceMemory& memory, std::int64_t rows, std::int64_t columns) {
-  Matrix<float> matrix(rows, columns);
-  std::vector<Bfloat16> values(matrix.values.size());
-  memory.download(values.data());
-  std::transform(values.begin(), values.end(), matrix.values.begin(), widened);
-  return matrix;
 }
 
 std::size_t bytes(std::int64_t rows, std::int64_t columns, std::size_t size = sizeof(Bfloat16)) {

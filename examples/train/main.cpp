@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "../model/parallel.h"
+#include "../model/program.h"
 #include "../model/text.h"
 #include "comparison.h"
 
@@ -32,7 +32,6 @@ struct Options {
 constexpr example::Shape kTiny = {
     .layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 16, .hidden = 128, .context = 40, .batch = 2};
 constexpr int kTinySteps = 30;
-constexpr int kUsage = 2;  // the exit status of a wrong command line
 
 /// A row of the table every so often; in between a line on a terminal's stderr.
 void show(const Comparison& done, int steps) {
@@ -65,32 +64,11 @@ nlohmann::ordered_json document(const Comparison& done, const Options& options,
           {"losses", {{"fa2", done.fa2}, {"float32", done.float32}}}};
 }
 
-/// Open before training, so that a path that cannot be written is known in time.
-std::ofstream opened(const std::string& path) {
-  std::ofstream file(path);
-  if (!file) throw std::runtime_error("cannot write " + path);
-  return file;
-}
-
-void require_enough(const std::vector<std::uint8_t>& text, const example::Shape& shape) {
-  if (static_cast<std::int64_t>(text.size()) > shape.context) return;
-  throw std::runtime_error("--text has " + std::to_string(text.size()) + " bytes, a sequence " +
-                           std::to_string(shape.context) + ": give more");
-}
-
-/// The exit status: of --check.
-int judge(const Comparison& done) {
-  const std::vector<std::string> complaints = example::complaints_about(done);
-  for (const std::string& complaint : complaints) std::fprintf(stderr, "fa2_train: %s\n", complaint.c_str());
-  return complaints.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-int run(const Options& options) {
+int run(const CLI::App& app, const Options& options) {
   const example::Shape shape = options.tiny ? kTiny : example::Shape{};
-  const std::vector<std::uint8_t> text = example::read_text(options.text);
-  require_enough(text, shape);
+  const std::vector<std::uint8_t> text = example::read_text(options.text, shape);
   std::ofstream json;
-  if (!options.json.empty()) json = opened(options.json);
+  if (!options.json.empty()) json = example::opened(options.json);
   const example::AttentionPlans plans(shape);
   example::Workers workers;
   const auto start = std::chrono::steady_clock::now();
@@ -103,7 +81,7 @@ int run(const Options& options) {
               plans.forward.explain().device.c_str(), 100 * done.gradient_difference);
   if (json.is_open()) json << document(done, options, plans, shape, taken.count()).dump(1) << std::endl;
   if (!json) throw std::runtime_error("cannot write " + options.json);
-  return options.check ? judge(done) : EXIT_SUCCESS;
+  return options.check ? example::judge(app, example::complaints_about(done)) : EXIT_SUCCESS;
 }
 
 void add_options(CLI::App& app, Options& options) {
@@ -130,14 +108,8 @@ int main(int argc, char** argv) {
   app.footer("Example:\n  fa2_train --text README.md docs/*.md --check --json loss.json");
   Options options;
   add_options(app, options);
-  try {
-    app.parse(argc, argv);
+  return example::run_program(app, argc, argv, [&] {
     if (options.tiny && app.count("--steps") == 0) options.schedule.steps = kTinySteps;
-    return run(options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "fa2_train: %s\n", error.what());
-    return EXIT_FAILURE;
-  }
+    return run(app, options);
+  });
 }
