@@ -20,7 +20,9 @@ cases() {  # cases SUITE MODE
 jobs() {
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
   suite unit; suite golden; suite gpu
-  echo "train|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_train --tiny --check --text $source_dir/README.md"
+  for example in train generate; do
+    echo "$example|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_$example --tiny --check --text $source_dir/README.md"
+  done
   cases compile early
   cases interpreter early; cases interpreter late,seed=1
 }

@@ -30,7 +30,8 @@ struct Fixture {
     fs::create_directories(dir / "scripts");
     fs::copy_file(FA2_SOURCE_DIR "/scripts/run_tests.sh", dir / "scripts/run_tests.sh");
     write_program(dir / "tests/package/run.sh", "exit 0");
-    write_program(dir / "build/examples/fa2_train", "exit 0");
+    for (const char* example : {"fa2_train", "fa2_generate"})
+      write_program(dir / "build/examples" / example, "exit 0");
     suite("unit", kDoctest + "3 0");
     suite("golden", kDoctest + "3 0");
     suite("gpu", kTwoSkipped + kDoctest + "3 0");
@@ -80,7 +81,7 @@ TEST_CASE("a test binary counts the cases that say they are skipped, and did not
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases are not passed ones, and each reason is said once") {
   const std::string text = run();
-  CHECK(last_line(text) == "9 passed, 2 skipped, 0 failed");
+  CHECK(last_line(text) == "10 passed, 2 skipped, 0 failed");
   CHECK(text.find("\nskipped: no moon\n") != std::string::npos);
   CHECK(text.find("no moon") == text.rfind("no moon"));
   CHECK(status == 0);
@@ -88,7 +89,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases are not passed ones, and
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite whose every case is skipped has not failed") {
   suite("golden", "echo 'a.cpp:1: MESSAGE: skipped: no moon'; echo 'skipped here: 3'; " + kDoctest + "3 0");
-  CHECK(last_line(run()) == "6 passed, 5 skipped, 0 failed");
+  CHECK(last_line(run()) == "7 passed, 5 skipped, 0 failed");
   CHECK(status == 0);
 }
 
@@ -96,6 +97,6 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: what fails, ends early, or has no case
   suite("unit", kDoctest + "2 1; exit 1");
   suite("golden", kTwoSkipped + "exit 3");
   suite("gpu", kDoctest + "0 0");
-  CHECK(last_line(run()) == "4 passed, 0 skipped, 3 failed");
+  CHECK(last_line(run()) == "5 passed, 0 skipped, 3 failed");
   CHECK(status == 1);
 }
