@@ -266,25 +266,3 @@ TEST_CASE("split keys: with fixed borders a sequence has the bits that it has al
     }
   }
 }
-TEST_CASE("dbg") {
-  const ScopedContext current(device_under_test());
-  for (int v = 0; v < 6; ++v) {
-    const Lengths lengths = v == 0   ? Lengths({30}, {900})
-                            : v == 1 ? Lengths({1, 3}, {1300, 2100})
-                            : v == 2 ? Lengths({1, 30}, {1300, 900})
-                            : v == 3 ? Lengths({30, 1}, {900, 513})
-                            : v == 4 ? Lengths({16, 1}, {900, 513})
-                                     : Lengths({17, 1}, {40, 513});
-    AttentionProblem problem = decode(1, 1, MaskKind::causal_bottom_right);
-    problem.batch_invariant = problem.sinks = true;
-    const AttentionProblem p = with_lengths(problem, lengths, Packing::packed);
-    GuardedCall call(p);
-    set_lengths(call, lengths, Packing::packed);
-    poison_unseen(call);
-    call.upload();
-    for (int sms : {1, 5}) {
-      INFO("v ", v, " sms ", sms);
-      expect_contract_with(plan_of(p, kOneWarpgroup, sms), call);
-    }
-  }
-}
