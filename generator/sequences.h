@@ -29,9 +29,9 @@ constexpr std::int64_t pages_of_sequence(const AttentionProblem& p) {
   return p.page_size > 0 ? (p.seqlen_k + p.page_size - 1) / p.page_size : 0;
 }
 
-/// Whether kernels on wgmma gather the rows of pages: TMA writes whole swizzles, of 8 rows.
+/// Whether kernels on wgmma gather the rows of pages, as templates/attention/key_pages.cuh says.
 constexpr bool gathers_keys(std::int32_t page_size) {
-  return page_size % 8 != 0;
+  return page_size % 16 != 0;
 }
 
 /// The batched problem that a packed one is judged by before anybody knows its lengths: its sequences have the mean ones.

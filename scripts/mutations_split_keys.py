@@ -5,12 +5,13 @@ CONSUMER = "attention/consumer_sm90.cuh"
 PRODUCER = "attention/producer_sm90.cuh"
 
 SPLIT_KEYS = [
-    (TILES, "workers with one block more counted one short", "const u32 of_longer = extra * (least + 1);", "const u32 of_longer = extra * least;"),
-    (TILES, "shares of workers that have none", "blocks < params.block_count ? blocks : params.block_count", "params.block_count"),
+    (TILES, "shares leave a rest to nobody", "(blocks + params.block_count - 1) / params.block_count", "blocks / params.block_count + (blocks < params.block_count)"),
+    (TILES, "shares of workers that have none", "    if (next_ >= blocks) return;\n", ""),
+    (TILES, "the last share goes on beyond the last block", "next_ + share_ < blocks ? next_ + share_ : blocks", "next_ + share_"),
     (TILES, "a tile that sees no key has no block", "seen.is_empty() ? 1 :", "seen.is_empty() ? 0 :"),
     (TILES, "a part goes on beyond the worker's share", "static_cast<int>(count < left ? count : left)", "static_cast<int>(count)"),
     (TILES, "parts of one tile begin with its first key", "    part.begin += seen.begin;\n", "    part.begin = seen.begin;\n"),
-    (TILES, "the last worker of a tile left out", "shares_.worker_of(tile_begin_ + count - 1) - first_worker + 1}", "shares_.worker_of(tile_begin_ + count - 1) - first_worker}"),
+    (TILES, "the last worker of a tile left out", "worker_of(tile_begin_ + count - 1) - first_worker + 1}", "worker_of(tile_begin_ + count - 1) - first_worker}"),
     (TILES, "borders depend on the share", "if constexpr (Config::batch_invariant) skip_begun_part();", ""),
     (TILES, "a part that began before is computed twice", "(next_ - tile_begin_ + length - 1) / length * length", "(next_ - tile_begin_) / length * length"),
     (TILES, "more rows are split than there is room for", "shape.rows > most_split_rows(Config::packed_heads)", "shape.rows > Config::tile_m"),

@@ -13,9 +13,9 @@ struct PageRow {
   int row;  ///< of the page
 };
 
-/// Whether rows of a page are too few, or too odd, for TMA, which writes whole swizzles of 8 rows.
+/// Whether too few rows are neighbours for TMA: it writes whole swizzles of 8 rows, and of so few it asks too often.
 template <class Config>
-constexpr bool gathers_keys = Config::page_size % 8 != 0;
+constexpr bool gathers_keys = Config::page_size % 16 != 0;
 
 /// The pages of a sequence.
 template <class Config>

@@ -23,7 +23,7 @@ struct BlockPages {
   /// That a warp loads.
   static constexpr int pieces = Config::tile_n / piece_rows / loading_warps<Config>;
   static constexpr int per_lane = (pieces + 31) / 32;
-  static_assert(per_lane <= 2 && (gathers || piece_rows % 8 == 0), "pieces of whole swizzles");
+  static_assert(per_lane <= 2 && (gathers || piece_rows % 16 == 0), "pieces of whole swizzles");
 
   int first_key;
   int page[per_lane];

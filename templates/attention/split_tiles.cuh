@@ -7,18 +7,6 @@
 
 namespace fa2 {
 
-/// Blocks of keys numbered from 0 on, in shares of consecutive ones: worker w has those from begin(w) to begin(w + 1).
-struct KeyShares {
-  u32 least;  ///< that a worker has, at least 1
-  u32 extra;  ///< workers, the first ones, that have one more
-
-  FA2_DEVICE u32 begin(u32 worker) const { return worker * least + (worker < extra ? worker : extra); }
-  FA2_DEVICE int worker_of(u32 block) const {
-    const u32 of_longer = extra * (least + 1);
-    return static_cast<int>(block < of_longer ? block / (least + 1) : extra + (block - of_longer) / least);
-  }
-};
-
 /// Blocks of keys of a part with fixed borders: at least 512 keys. It follows from the sequence alone, as do its bits then. Many
 /// rows are not split: that would take too much memory.
 template <class Config>
@@ -29,9 +17,10 @@ FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
   return blocks > kLeast ? blocks : kLeast;
 }
 
-/// The parts of tiles that are a thread block's share; where borders are fixed those that begin in it. Blocks of keys are numbered by sequence, head, tile of queries and
-/// place; a tile that sees none has one all the same, because its output has to be written. The lanes of a warp look at 32
-/// sequences at once.
+/// The parts of tiles that are a thread block's share; where borders are fixed those that begin in it. Blocks of keys are
+/// numbered by sequence, head, tile of queries and place; a tile that sees none has one all the same, because its output
+/// has to be written. All workers but the last have equally many: as few workers as end no later, and where tiles are of
+/// one length few of them have parts of two. The lanes of a warp look at 32 sequences at once.
 template <class Config>
 class SplitTiles {
  public:
@@ -40,13 +29,10 @@ class SplitTiles {
     u32 blocks = 0;
     for (int first = 0; first < sequences(); first += 32)
       blocks += last_lane(inclusive_sum(blocks_at(first)));
-    const u32 workers = blocks < params.block_count ? blocks : params.block_count;
-    if (workers == 0) return;
-    shares_ = {blocks / workers, blocks % workers};
-    const u32 worker = ptx::block_index();
-    if (worker >= workers) return;
-    next_ = shares_.begin(worker);
-    end_ = shares_.begin(worker + 1);
+    share_ = (blocks + params.block_count - 1) / params.block_count;
+    next_ = ptx::block_index() * share_;
+    if (next_ >= blocks) return;
+    end_ = next_ + share_ < blocks ? next_ + share_ : blocks;
     find_tile();
     if constexpr (Config::batch_invariant) skip_begun_part();
   }
@@ -68,8 +54,8 @@ class SplitTiles {
 
  private:
   const AttentionParams& params_;
-  int launched_;  ///< workers, if there are enough blocks
-  KeyShares shares_{1, 0};
+  int launched_;            ///< workers, if there are enough blocks
+  u32 share_;               ///< of each worker; the last ones have less, or nothing
   u32 next_ = 0, end_ = 0;  ///< this worker's blocks that are left
   TileCoordinates at_{};    ///< of block next_
   SequenceShape shape_{};
@@ -86,12 +72,14 @@ class SplitTiles {
     return seen.is_empty() ? 1 : static_cast<u32>(seen.end - seen.begin);
   }
 
+  FA2_DEVICE int worker_of(u32 block) const { return static_cast<int>(block / share_); }
+
   /// Of the `count` blocks of the tile, counted from its first: as many as there are in the share.
   FA2_DEVICE KeyPart rest_of_share(u32 count) const {
     const u32 left = end_ - tile_begin_;
-    const int first_worker = shares_.worker_of(tile_begin_);
+    const int first_worker = worker_of(tile_begin_);
     return {static_cast<int>(next_ - tile_begin_), static_cast<int>(count < left ? count : left),
-            first_worker, shares_.worker_of(tile_begin_ + count - 1) - first_worker + 1};
+            first_worker, worker_of(tile_begin_ + count - 1) - first_worker + 1};
   }
 
   /// The same up to the next border.
@@ -99,8 +87,8 @@ class SplitTiles {
     const u32 length = blocks_of_part<Config>(shape_, count), first = next_ - tile_begin_;
     const u32 parts = (count + length - 1) / length;
     // Others may leave parts of the tile that this worker begins last while it still merges those before.
-    int place = shares_.worker_of(tile_begin_);
-    if (shares_.worker_of(tile_begin_ + (parts - 1) * length) == place) place += launched_;
+    int place = worker_of(tile_begin_);
+    if (worker_of(tile_begin_ + (parts - 1) * length) == place) place += launched_;
     return {static_cast<int>(first), static_cast<int>(first + length < count ? first + length : count),
             place * kMostParts + static_cast<int>(first / length), static_cast<int>(parts)};
   }
