@@ -155,8 +155,9 @@ wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
   // A producer that looks for its tiles takes more, and one that gathers rows or looks for its share of all tiles most.
   const bool looks = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1;
-  const bool most = c.schedule == kSplitKeys || gathers_keys(spec.traits.page_size);
-  return wgmma_rules::register_shares(c, spec.arch, most ? 56 : looks ? 40 : 24);
+  const bool gathers = gathers_keys(spec.traits.page_size), most = c.schedule == kSplitKeys || gathers;
+  const int least = gathers && wgmma_rules::warpgroups(c) == 2 ? 72 : most ? 56 : looks ? 40 : 24;
+  return wgmma_rules::register_shares(c, spec.arch, least);
 }
 
 }  // namespace forward_sm90
