@@ -148,7 +148,7 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
   Step step;
   step.kernel = std::move(kernel);
   step.config = config;
-  step.shape = {static_cast<std::uint32_t>(most_blocks(problem, config))};
+  step.shape = {.grid = static_cast<std::uint32_t>(most_blocks(problem, config))};
   step.uses = uses_of(pass);
   std::size_t delta = offsetof(BackwardParams, delta);
   if (kind_of(config).params == KernelParams::backward_sm90) {

@@ -31,7 +31,7 @@ LaunchShape shape_of(const AttentionProblem& problem, const KernelConfig& config
   if (is_persistent(config)) blocks = std::min(blocks, resident);
   const std::int64_t counters_of_block = config.warps / 4 * (problem.batch_invariant ? 2 : 1);
   if (splits_keys(config)) blocks = std::min(resident, kPartCounters / counters_of_block);
-  return {static_cast<std::uint32_t>(blocks)};
+  return {.grid = static_cast<std::uint32_t>(blocks)};
 }
 
 /// Where blocks leave the parts of tiles, two each, or those of two tiles (templates/attention/split_keys.cuh).
@@ -96,6 +96,7 @@ Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
   params.attention = constants;
   params.block_count = step.shape.grid;
   if (splits_keys(config)) {
+    step.shape.begins_early = true;
     const int rows = problem.batch_invariant ? most_split_rows(config.packed_heads) : config.tile_m;
     params.part_rows = std::min(rows, params.attention.q_rows);
     step.scratch = scratch_for_parts(problem, params);

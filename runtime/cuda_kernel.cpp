@@ -49,6 +49,13 @@ CUlaunchAttribute cluster_attribute(const LaunchShape& shape) {
   return attribute;
 }
 
+CUlaunchAttribute early_attribute() {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  return attribute;
+}
+
 class CudaKernel final : public Kernel {
  public:
   /// The device's context is current.
@@ -76,12 +83,11 @@ class CudaKernel final : public Kernel {
     config.blockDimZ = 1;
     config.sharedMemBytes = shared_bytes_;
     config.hStream = stream;
-    CUlaunchAttribute cluster;
-    if (shape.cluster != 1) {
-      cluster = cluster_attribute(shape);
-      config.attrs = &cluster;
-      config.numAttrs = 1;
-    }
+    CUlaunchAttribute attributes[2];
+    config.attrs = attributes;
+    if (shape.cluster != 1) attributes[config.numAttrs++] = cluster_attribute(shape);
+    if (shape.begins_early && driver_.version >= kCapturesEarlyLaunches)
+      attributes[config.numAttrs++] = early_attribute();
     void* arguments[] = {const_cast<void*>(params)};
     // The driver takes a CUkernel for a CUfunction and finds the one of the current context.
     const auto function = reinterpret_cast<CUfunction>(kernel_);
@@ -97,6 +103,9 @@ class CudaKernel final : public Kernel {
     int registers = 0;
     check(driver_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function), "cuFuncGetAttribute");
   }
+
+  /// Drivers before CUDA 12.3 cannot capture such launches.
+  static constexpr int kCapturesEarlyLaunches = 12030;
 
   const Driver& driver_;
   LoadedLibrary library_;

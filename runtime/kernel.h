@@ -37,10 +37,12 @@ class LaunchMemory {
   ~LaunchMemory() = default;
 };
 
-/// How many blocks a launch has.
+/// How many blocks a launch has, and when they may begin.
 struct LaunchShape {
   std::uint32_t grid = 0;
   std::uint32_t cluster = 1;  ///< neighbours in the grid that run together; more than 1 needs sm_90
+  /// While the launch before it in the stream ends (programmatic dependent launch): the kernel waits by itself. Needs sm_90.
+  bool begins_early = false;
 };
 
 /// @throws Error(internal) for a cluster that GPUs do not have, or a grid that is no multiple of it.

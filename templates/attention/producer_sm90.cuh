@@ -22,15 +22,6 @@ struct Producer {
   GatheredSlots<Config> gathered{shared, {}};
   u32 edge_phase = 0;
 
-  /// While the first tile is looked for.
-  FA2_DEVICE void prefetch_tensor_maps() const {
-    if (!ptx::elect_one()) return;
-    ptx::prefetch_tensor_map(params.q);
-    if constexpr (gathers) return;
-    ptx::prefetch_tensor_map(params.k);
-    ptx::prefetch_tensor_map(params.v);
-  }
-
   template <class Tiles>
   FA2_DEVICE void run(Tiles tiles) {
     for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
@@ -184,15 +175,22 @@ struct Producer {
   }
 };
 
+/// Long before the first load; by all threads.
+template <class Config>
+FA2_DEVICE void prefetch_tensor_maps(const AttentionParamsSm90& params) {
+  if (ptx::thread_index() != 0) return;
+  ptx::prefetch_tensor_map(params.q);
+  if constexpr (gathers_keys<Config>) return;
+  ptx::prefetch_tensor_map(params.k);
+  ptx::prefetch_tensor_map(params.v);
+}
+
 /// By the warps of a block's first warpgroup.
 template <class Config>
 FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared, int warp) {
   if (warp >= loading_warps<Config>) return;
   Producer<Config> producer{params, shared, warp, {}};
-  if (warp == 0) {
-    producer.prefetch_tensor_maps();
-    return producer.run(scheduler_of<Config>(params, shared));
-  }
+  if (warp == 0) return producer.run(scheduler_of<Config>(params, shared));
   if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared, 0});
 }
 

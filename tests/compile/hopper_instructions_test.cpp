@@ -67,6 +67,8 @@ TEST_CASE("what the pipeline does not use compiles too") {
     bulk_load(dynamic_shared(), p.data, 512, dynamic_shared() + 512);
     bulk_reduce_add_f32(p.data, dynamic_shared(), 512);
     bulk_wait_group<2>();
+    launch_dependents();
+    wait_for_launches_before();
     const u32 blocks[4] = {1, block_rank_in_cluster(), blocks_in_cluster(), atom_add_global_u32(p.counter, 5)};
     stmatrix_x4_trans(dynamic_shared(), blocks);)",
                   "TensorMap map; float* data; u32* counter;"}) == "");

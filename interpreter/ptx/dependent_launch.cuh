@@ -1,0 +1,12 @@
+// Launches that begin while the one before them ends: here none does.
+#pragma once
+
+#include "ptx/keywords.cuh"
+
+namespace fa2::ptx {
+
+FA2_DEVICE void launch_dependents() {}
+
+FA2_DEVICE void wait_for_launches_before() {}
+
+}  // namespace fa2::ptx
