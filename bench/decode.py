@@ -31,6 +31,7 @@ def parse_args():
     p.add_argument("--dtype", choices=["f16", "bf16"], default="bf16")
     p.add_argument("--config", action="append", default=[], help="also with this configuration pinned; repeatable")
     p.add_argument("--tune", choices=["off", "stored", "search"], default="stored")
+    p.add_argument("--append", action="store_true", help="where lengths are on the device, also with append() of a token before each launch")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--burst-ms", type=float, default=4)
     p.add_argument("--commit", default="")
@@ -118,6 +119,21 @@ def of_fa2(library, case):
     return launches, first, explained
 
 
+def of_appending(library, case, launches):
+    """Each after the last key and value of every sequence were appended, and turned as the queries were."""
+    import torch
+
+    d, before = case.d, case.used - 1
+    angles = torch.arange(case.longest, device="cuda")[:, None] / 10000 ** (torch.arange(0, d, 2, device="cuda") / d)
+    new = [torch.randn(case.batch, 1, case.heads_kv, d, device="cuda", dtype=case.copies[0][0].dtype).transpose(1, 2) for _ in "kv"]
+    both = []
+    for (q, k, v), pages, attend in zip(case.copies, case.pages, launches):
+        k, v, table = pages or (k, v, None)
+        append = library.append(q, *new, k, v, before, angles.cos(), angles.sin(), table)
+        both.append(lambda append=append, attend=attend: (append(), attend()))
+    return both
+
+
 def of_torch(backend, case):
     import torch.nn.functional as F
     from torch.nn.attention import sdpa_kernel
@@ -186,6 +202,8 @@ def measure_case(libraries, text, a, rng):
         if not errors[name] <= (1.6e-2 if a.dtype == "bf16" else 2e-3):
             raise SystemExit(f"{name} is wrong at {text}: error {errors[name]}; nothing is timed")
         if name == "fa2":
+            if a.append and not case.is_equal():
+                systems["append, fa2"] = of_appending(library, case, systems[name])
             config = compare.config_text(explained["kernels"][0])
     if case.is_equal():
         systems["CUDNN"] = of_torch(SDPBackend.CUDNN_ATTENTION, case)

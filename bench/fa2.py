@@ -8,6 +8,12 @@ DQ, DK, DV, BITWISE = 1, 2, 4, 256
 DROPOUT_SEED = 1
 
 
+def dtype_of(tensor):
+    import torch
+
+    return BF16 if tensor.dtype == torch.bfloat16 else F16
+
+
 class Problem(C.Structure):
     _fields_ = [("struct_size", C.c_uint32)]
     _fields_ += [(n, C.c_int32) for n in ("dtype", "mask", "head_dim", "head_dim_v", "softcap", "alibi", "sinks")]
@@ -44,6 +50,21 @@ class BackwardArgs(C.Structure):
     _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [(n, C.c_void_p) for n in ("d_lse", "workspace", "d_sinks")]
 
 
+class AppendProblem(C.Structure):
+    _fields_ = [("struct_size", C.c_uint32)]
+    _fields_ += [(n, C.c_int32) for n in ("dtype", "head_dim", "head_dim_v", "rotary_dim", "rotary_style", "float32_tables", "equal_positions")]
+    _fields_ += [(n, C.c_int64) for n in ("table_rows", "batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_new", "total_q", "total_new")]
+    _fields_ += [(n, C.c_int64) for n in ("page_size", "cache_entries", "cache_rows", "max_pages")]
+
+
+class AppendArgs(C.Structure):
+    _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32)]
+    _fields_ += [(n, Tensor) for n in ("k_new", "v_new", "k_cache", "v_cache")]
+    _fields_ += [(n, C.c_void_p) for n in ("seqlens", "cache_batch_idx", "page_table")] + [("page_table_stride", C.c_int64)]
+    _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_new", "cu_seqlens_q", "cos", "sin")] + [("table_stride", C.c_int64)]
+    _fields_ += [("rotary_seqlens", C.c_void_p)] + [(n, Tensor) for n in ("q", "q_out")]
+
+
 class Options(C.Structure):
     _fields_ = [("struct_size", C.c_uint32)] + [(n, C.c_int32) for n in ("tune", "jit", "tune_budget_ms")]
     _fields_ += [(n, C.c_char_p) for n in ("cache_dir", "read_only_caches", "config")]
@@ -72,7 +93,7 @@ class Library:
     def problem(self, q, k, v, causal, variant=None, packed=None):
         import torch
 
-        p = Problem(C.sizeof(Problem), BF16 if q.dtype == torch.bfloat16 else F16)
+        p = Problem(C.sizeof(Problem), dtype_of(q))
         p.mask = CAUSAL_BOTTOM_RIGHT if causal else MASK_NONE
         p.head_dim, p.head_dim_v = q.shape[3], v.shape[3]
         p.batch, p.heads_q, p.heads_kv = q.shape[0], q.shape[1], k.shape[1]
@@ -126,6 +147,23 @@ class Library:
             self.check(run(plan, C.byref(args), C.c_void_p(stream)))
 
         return launch
+
+    def append(self, q, k_new, v_new, k, v, seqlens, cos, sin, table=None):
+        """A function that appends k_new and v_new to the caches k and v, or with `table` to their pages, behind `seqlens` rows, and turns K and
+        q, in place, by halves. Of (batch, heads, rows, dim) tensors; `cos` and `sin` are float32 (positions, dim / 2)."""
+        problem = AppendProblem(struct_size=C.sizeof(AppendProblem), dtype=dtype_of(q), head_dim=q.shape[3], rotary_dim=q.shape[3])
+        problem.float32_tables, problem.table_rows = 1, cos.shape[0]
+        problem.batch, problem.heads_q, problem.heads_kv = q.shape[0], q.shape[1], k.shape[1]
+        problem.seqlen_q, problem.seqlen_new = q.shape[2], k_new.shape[2]
+        problem.cache_entries, problem.cache_rows = k.shape[0], k.shape[2]
+        args = AppendArgs(struct_size=C.sizeof(AppendArgs), k_new=Tensor.of(k_new), v_new=Tensor.of(v_new), k_cache=Tensor.of(k),
+                          v_cache=Tensor.of(v), q=Tensor.of(q), q_out=Tensor.of(q), seqlens=seqlens.data_ptr(), cos=cos.data_ptr(),
+                          sin=sin.data_ptr(), table_stride=cos.stride(0))
+        if table is not None:
+            problem.page_size, problem.max_pages = k.shape[2], table.shape[1]
+            args.page_table, args.page_table_stride = table.data_ptr(), table.stride(0)
+        run = lambda _, args, stream: self.lib.fa2_append(self.context, C.byref(problem), args, stream)  # noqa: E731
+        return self.launcher(run, None, args, (q, k_new, v_new, k, v, seqlens, cos, sin, table))
 
     def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None):
         """Returns (run, explanation). `variant`: variants.Variants. `packed`: of (1, heads, total, dim) tensors, has
