@@ -3,6 +3,7 @@
 
 #include "attention/append_params.cuh"
 #include "attention/row_chunks.cuh"
+#include "ptx/dependent_launch.cuh"
 #include "ptx/math.cuh"
 #include "ptx/registers.cuh"
 #include "ptx/vector8.cuh"
@@ -191,6 +192,8 @@ FA2_DEVICE void append(const AppendParams& params) {
   const i64 of_v = static_cast<i64>(params.new_rows.count) * kChunksOfV;
   const i64 of_q = static_cast<i64>(params.queries.count) * kChunks;
   i64 thread = static_cast<i64>(ptx::block_index()) * (Config::warps * 32) + ptx::thread_index();
+  ptx::launch_dependents();
+  ptx::wait_for_launches_before();
   if (thread < of_k)
     return append_row<Config>(params, params.k, static_cast<int>(thread / kChunks),
                               static_cast<int>(thread % kChunks), true);
