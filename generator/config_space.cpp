@@ -76,13 +76,13 @@ void check_heads(const AttentionProblem& problem, const KernelConfig& config, Br
 
 /// Kernels that share out keys number the blocks of all tiles in 32 bits.
 void check_key_blocks(const AttentionProblem& p, const KernelConfig& config, BrokenRules& rules) {
-  if (config.schedule != kSplitKeys || !rules.empty()) return;
+  if (!splits_keys(config) || !rules.empty()) return;
   const auto divided_up = [](std::int64_t count, std::int64_t by) { return (count + by - 1) / by; };
   const std::int64_t tiles = p.batch * (p.heads_q / config.packed_heads) *
                              divided_up(p.seqlen_q * config.packed_heads, config.tile_m);
   const std::int64_t blocks = std::max<std::int64_t>(1, divided_up(p.seqlen_k, config.tile_n));
   rules.expect(tiles <= std::numeric_limits<std::int32_t>::max() / blocks,
-               "schedule = 3 shares out at most 2^31 blocks of keys, not {} tiles of {}", tiles, blocks);
+               "keys that are shared out are at most 2^31 blocks, not {} tiles of {}", tiles, blocks);
 }
 
 std::optional<std::string> text_of(const BrokenRules& rules) {

@@ -8,30 +8,22 @@
 #include <generator/rules/dropout_mask.h>
 #include <generator/rules/forward_sm80.h>
 #include <generator/rules/forward_sm90.h>
+#include <generator/rules/forward_split.h>
 #include <generator/rules/merge.h>
 
 #include <algorithm>
 #include <set>
+#include <templates/attention/tile_schedule.cuh>
 
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {&kForwardSm80,
-                                        &kForwardSm90,
-                                        &kBackwardDelta,
-                                        &kBackwardQueries,
-                                        &kBackwardKeys,
-                                        &kBackwardDk,
-                                        &kBackwardDv,
-                                        &kBackwardSinks,
-                                        &kBackwardSm90,
-                                        &kBackwardConvert,
-                                        &kOrderedBackwardSm90,
-                                        &kBackwardSm80,
-                                        &kBackwardConvertSm80,
-                                        &kDropoutMask,
-                                        &kMerge,
-                                        &kAppend};
+constexpr const KernelKind* kKinds[] = {
+    &kForwardSm80,     &kForwardSplit,        &kForwardSm90,     &kBackwardDelta,
+    &kBackwardQueries, &kBackwardKeys,        &kBackwardDk,      &kBackwardDv,
+    &kBackwardSinks,   &kBackwardSm90,        &kBackwardConvert, &kOrderedBackwardSm90,
+    &kBackwardSm80,    &kBackwardConvertSm80, &kDropoutMask,     &kMerge,
+    &kAppend};
 
 /// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
 template <class Member, class IsMeant>
@@ -58,6 +50,10 @@ const Tunable* KernelKind::tunable(std::string_view wanted) const {
 
 std::span<const KernelKind* const> kernel_kinds() {
   return kKinds;
+}
+
+bool splits_keys(const KernelConfig& config) {
+  return config.schedule == kSplitKeys || config.mainloop == kForwardSplit.mainloop;
 }
 
 const KernelKind* find_kind(const KernelConfig& config) {

@@ -36,6 +36,7 @@ struct RenderedConstant {
 /// The struct that an entry takes (templates/attention/params.cuh).
 enum class KernelParams : std::uint8_t {
   attention,
+  attention_sm81,
   attention_sm90,
   backward,
   backward_sm90,
@@ -131,6 +132,9 @@ struct KernelKind {
 
 /// In a fixed order.
 std::span<const KernelKind* const> kernel_kinds();
+
+/// Whether blocks of a launch share out the keys of tiles, and not tiles alone.
+bool splits_keys(const KernelConfig& config);
 
 /// nullptr if no kind has such configs.
 const KernelKind* find_kind(const KernelConfig& config);

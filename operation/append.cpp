@@ -247,14 +247,14 @@ KernelSpec append_spec(const AppendProblem& p, OperandList operands, const Arch&
   return append_kernel({any, options_kept_by(any, tensors)}).spec(arch);
 }
 
-void launch_append(const Kernel& kernel, const Arch& arch, const AppendProblem& p, const AppendArgs& args,
-                   OperandList operands, Stream stream) {
+void launch_append(const Kernel& kernel, const AppendProblem& p, const AppendArgs& args, OperandList operands,
+                   Stream stream) {
   const AppendParams params = params_of(p, args);
   const std::int64_t threads = params.new_rows.count * std::int64_t{(p.head_dim + value_dim(p)) / 8} +
                                params.queries.count * std::int64_t{p.head_dim / 8};
   const std::int64_t block = append_kernel({}).config.warps * 32;
   const LaunchShape shape{.grid = static_cast<std::uint32_t>((threads + block - 1) / block),
-                          .begins_early = arch.compute_capability >= 90};
+                          .begins_early = true};
   const OperandMemory memory(operands);
   kernel.launch(shape, &params, sizeof params, stream, &memory);
 }

@@ -33,7 +33,7 @@ std::vector<Operand> operands_of(const AppendProblem& problem, const AppendArgs&
 KernelSpec append_spec(const AppendProblem& problem, OperandList operands, const Arch& arch);
 
 /// In the current context, of a device of `arch`.
-void launch_append(const Kernel& kernel, const Arch& arch, const AppendProblem& problem,
-                   const AppendArgs& args, OperandList operands, Stream stream);
+void launch_append(const Kernel& kernel, const AppendProblem& problem, const AppendArgs& args,
+                   OperandList operands, Stream stream);
 
 }  // namespace fa2

@@ -21,7 +21,7 @@ CounterSizes counter_sizes(std::uint32_t words);
 
 /// `problem` is valid and normalized, with at least one query, and why_rejected() does not refuse `config` for
 /// it. `counters`: of the device, of counter_words(), may be null if there are none. Parameters: AttentionParams for main loop
-/// 80, AttentionParamsSm90 for 90.
+/// 80, AttentionParamsSm81 and AttentionParamsSm90 for the others.
 Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
                   std::shared_ptr<const Kernel> kernel, int sm_count,
                   std::shared_ptr<LaunchCounters> counters);

@@ -56,6 +56,15 @@ CUlaunchAttribute early_attribute() {
   return attribute;
 }
 
+/// Drivers before CUDA 12.3 cannot capture such launches.
+bool can_begin_early(int device) {
+  constexpr int kCapturesEarlyLaunches = 12030;
+  int major = 0;
+  check(driver().device_get_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+        "cuDeviceGetAttribute");
+  return major >= 9 && driver().version >= kCapturesEarlyLaunches;
+}
+
 class CudaKernel final : public Kernel {
  public:
   /// The device's context is current.
@@ -63,6 +72,7 @@ class CudaKernel final : public Kernel {
       : driver_(driver()),
         library_(binary),
         kernel_(library_.kernel(binary)),
+        begins_early_(can_begin_early(device)),
         threads_(static_cast<unsigned>(binary.resources.threads)),
         shared_bytes_(static_cast<unsigned>(binary.resources.dynamic_shared_bytes)) {
     check(driver_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -86,8 +96,7 @@ class CudaKernel final : public Kernel {
     CUlaunchAttribute attributes[2];
     config.attrs = attributes;
     if (shape.cluster != 1) attributes[config.numAttrs++] = cluster_attribute(shape);
-    if (shape.begins_early && driver_.version >= kCapturesEarlyLaunches)
-      attributes[config.numAttrs++] = early_attribute();
+    if (shape.begins_early && begins_early_) attributes[config.numAttrs++] = early_attribute();
     void* arguments[] = {const_cast<void*>(params)};
     // The driver takes a CUkernel for a CUfunction and finds the one of the current context.
     const auto function = reinterpret_cast<CUfunction>(kernel_);
@@ -104,12 +113,10 @@ class CudaKernel final : public Kernel {
     check(driver_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function), "cuFuncGetAttribute");
   }
 
-  /// Drivers before CUDA 12.3 cannot capture such launches.
-  static constexpr int kCapturesEarlyLaunches = 12030;
-
   const Driver& driver_;
   LoadedLibrary library_;
   CUkernel kernel_;
+  bool begins_early_;
   unsigned threads_;
   unsigned shared_bytes_;
 };

@@ -41,7 +41,8 @@ class LaunchMemory {
 struct LaunchShape {
   std::uint32_t grid = 0;
   std::uint32_t cluster = 1;  ///< neighbours in the grid that run together; more than 1 needs sm_90
-  /// While the launch before it in the stream ends (programmatic dependent launch): the kernel waits by itself. Needs sm_90.
+  /// While the launch before it in the stream ends (programmatic dependent launch): the kernel waits by itself. Heeded
+  /// where there is such a thing: from sm_90 on.
   bool begins_early = false;
 };
 

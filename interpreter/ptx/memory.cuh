@@ -29,6 +29,10 @@ FA2_DEVICE Vector16 ld_shared_v4(SharedAddress address, Site site = {}) {
   return v;
 }
 
+FA2_DEVICE void ld_shared_v4_f32(SharedAddress address, float (&value)[4], Site site = {}) {
+  machine->load_shared(address, value, 16, site);
+}
+
 FA2_DEVICE void st_shared_v4(SharedAddress address, const Vector16& v, Site site = {}) {
   machine->store_shared(address, &v, 16, site);
 }

@@ -1,7 +1,7 @@
 // Plain loads and stores of 8 bytes.
 #pragma once
 
-#include "ptx/keywords.cuh"
+#include "ptx/registers.cuh"
 
 namespace fa2::ptx {
 
@@ -17,6 +17,10 @@ FA2_DEVICE Vector8 ld_global_v2(const void* address, Site site = {}) {
 
 FA2_DEVICE void st_global_v2(void* address, const Vector8& v, Site site = {}) {
   machine->store_global(address, &v, 8, site);
+}
+
+FA2_DEVICE void st_shared_v2(SharedAddress address, const Vector8& v, Site site = {}) {
+  machine->store_shared(address, &v, 8, site);
 }
 
 }  // namespace fa2::ptx

@@ -8,6 +8,15 @@
 
 namespace fa2 {
 
+/// A warpgroup's 64 rows of a tile, for parts of it.
+template <class Config>
+struct WarpgroupTeam {
+  static constexpr int warps = 4, rows = 64, teams = Config::warps / 4;
+  int number;
+  FA2_DEVICE void sync() const { ptx::bar_sync(own_barrier(number), 128); }
+  FA2_DEVICE static int warp() { return ptx::warp_index() % 4; }
+};
+
 template <class Config>
 FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
                         int warpgroup) {
@@ -37,13 +46,15 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     mainloop.softmax.start(score_mod.scale_log2());
     mainloop.run(of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part),
                  of_part<Config>(key_blocks(mask, group_row, 64), tile.part));
-    const TilePart<Config> part{params, tile, warpgroup};
+    const TilePart<Config, WarpgroupTeam<Config>> part{attention, params.shares, tile, {warpgroup}};
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});
     dropout.rescale(mainloop.output);
     if (part.is_of_several()) {
-      part.store(mainloop.output, mainloop.softmax);
+      PartRow<Config>::store(mainloop.output, mainloop.softmax, 16 * part.team.warp(), part.row_count(),
+                             [&](int row) { return part.own_row(row); });
+      part.team.sync();
       store.skip();
-      if (part.is_last_to_end(shared)) part.merge(mainloop.softmax.scale_log2);
+      if (part.is_last_to_end(shared.parts_before(warpgroup))) part.merge(mainloop.softmax.scale_log2);
       continue;
     }
     store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);

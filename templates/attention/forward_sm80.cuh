@@ -32,6 +32,8 @@ FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_di
 template <class Config>
 FA2_DEVICE void attention_forward(const AttentionParams& params) {
   using Layout = SharedLayout<Config>;
+  static_assert(Layout::bytes == Config::shared_bytes,
+                "the host launches with exactly the memory that the kernel lays out");
   const SharedAddress shared = ptx::dynamic_shared();
   auto tiles = tiles_of<Config>(params);
   if (Config::varlen && ptx::block_index() >= tiles.count()) return;

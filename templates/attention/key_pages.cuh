@@ -91,22 +91,11 @@ struct KeyRows<Config, kCols, true> {
   }
 };
 
-/// As tile/copy.cuh's: a row is looked for by each of its chunks.
+/// As tile/copy.cuh's.
 template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
-                          Rows rows) {
-  constexpr int kChunksPerRow = kCols / 8;
-  FA2_NO_UNROLL
-  for (int i = ptx::thread_index(); i < kRows * kChunksPerRow; i += kThreads) {
-    const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
-    const bool exists = rows.has(row) && col < kSourceCols;
-    const u16* const from = source.row(row) + col;
-    if constexpr (kAligned) {
-      ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);
-    } else {
-      ptx::st_shared_v4(tile.chunk_address(row, col), exists ? gather_chunk(from) : ptx::Vector16{});
-    }
-  }
+                          Rows rows, int thread = ptx::thread_index()) {
+  load_rows<kThreads, kAligned, kSourceCols>(tile, source, rows, thread);
 }
 
 }  // namespace fa2

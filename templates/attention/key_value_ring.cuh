@@ -9,11 +9,24 @@
 
 namespace fa2 {
 
+/// Who loads and reads what: all threads of a block, or a warp by itself.
+template <class Config>
+struct WholeBlock {
+  static constexpr int threads = Config::warps * 32;
+  FA2_DEVICE static int thread() { return ptx::thread_index(); }
+  FA2_DEVICE static void sync() { ptx::bar_sync(); }
+};
+struct OneWarp {
+  static constexpr int threads = 32;
+  FA2_DEVICE static int thread() { return ptx::lane_index(); }
+  FA2_DEVICE static void sync() { ptx::bar_warp_sync(); }
+};
+
 /// Config::stages slots of one K and one V block each.
 /// With two or more, whole blocks are fetched stages - 1 ahead and one barrier a block suffices. With one
 /// slot, V loads while S = Q K^T runs, and the next K while softmax and P V run, at the price of a second
 /// barrier.
-template <class Config>
+template <class Config, class Team = WholeBlock<Config>>
 struct KeyValueRing {
   using Layout = SharedLayout<Config>;
   static constexpr bool one_slot = Config::stages == 1;
@@ -46,9 +59,9 @@ struct KeyValueRing {
   /// overwritten: nobody reads the block before it any more.
   FA2_DEVICE void await_keys(int n) {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
-    ptx::bar_sync();
+    Team::sync();
     if constexpr (one_slot) {
-      load_tile<threads, aligned>(values(), Values::block(v, n), outer_rows(n));
+      load(values(), Values::block(v, n), outer_rows(n));
       ptx::cp_async_commit_group();
     } else {
       const int next = n - started_groups;
@@ -60,7 +73,7 @@ struct KeyValueRing {
   FA2_DEVICE void await_values(int n) {
     if constexpr (one_slot) {
       ptx::cp_async_wait_group<0>();
-      ptx::bar_sync();
+      Team::sync();
       fetch<true>(n - 1, 0, inner_rows(n - 1));
     }
   }
@@ -71,9 +84,6 @@ struct KeyValueRing {
   }
 
  private:
-  static constexpr int threads = Config::warps * 32;
-  static constexpr bool aligned = Config::rows_are_16_byte_aligned;
-
   FA2_DEVICE SharedAddress slot(int index) const {
     return base + static_cast<u32>(index * Layout::slot_bytes);
   }
@@ -100,13 +110,18 @@ struct KeyValueRing {
   template <bool kKeysOnly, class Rows>
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {
-      load_tile<threads, aligned>(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n), rows);
+      load(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n), rows);
       if constexpr (!kKeysOnly) {
         const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
-        load_tile<threads, aligned>(tile, Values::block(v, n), rows);
+        load(tile, Values::block(v, n), rows);
       }
     }
     ptx::cp_async_commit_group();
+  }
+
+  template <class Tile, class Source, class Rows>
+  FA2_DEVICE static void load(Tile tile, const Source& source, Rows rows) {
+    load_tile<Team::threads, Config::rows_are_16_byte_aligned>(tile, source, rows, Team::thread());
   }
 };
 

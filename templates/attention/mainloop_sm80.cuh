@@ -29,9 +29,10 @@ struct MainloopSm80 {
   OnlineSoftmax<m_tiles, Element> softmax;
 
   /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
+  template <class Ring>
   FA2_DEVICE void run(const Mask<Config>& mask, const ScoreMod<Config>& score_mod,
                       const Dropout<Config>& dropout, int first_row, const QueryOperand<Config>& q,
-                      KeyValueRing<Config>& ring) {
+                      Ring& ring) {
     const KeyBlocks<Config> blocks = ring.blocks;
     for (int n = blocks.end - 1; n >= blocks.begin; --n) {
       Scores scores;

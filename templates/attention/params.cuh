@@ -82,6 +82,20 @@ struct AttentionParams {
   DropoutParams dropout;
 };
 
+/// How the blocks of a launch that stay for several tiles share them out.
+struct WorkShares {
+  unsigned block_count;  ///< of the grid
+  int part_rows;         ///< that there is room for in a part: a tile's, or all there are
+  unsigned* counters;  ///< 0 between launches: of tiles, for the dynamic scheduler; of parts, for split keys
+  float* parts;        ///< of tiles; only for split keys (split_keys.cuh)
+};
+
+/// For the kernel of few queries.
+struct AttentionParamsSm81 {
+  AttentionParams attention;
+  WorkShares shares;
+};
+
 /// For the sm_90 kernel: Q, K, V and O as TMA sees them, one box a warpgroup's queries or a block's keys.
 struct AttentionParamsSm90 {
   TensorMap q;
@@ -89,10 +103,7 @@ struct AttentionParamsSm90 {
   TensorMap v;
   TensorMap o;
   AttentionParams attention;
-  unsigned block_count;  ///< of the grid
-  unsigned* counters;  ///< 0 between launches: of tiles, for the dynamic scheduler; of parts, for split keys
-  float* parts;        ///< of tiles; only for split keys (split_keys.cuh)
-  int part_rows;       ///< that there is room for in a part: a tile's, or all there are
+  WorkShares shares;
 };
 
 /// For the kernels of the backward.

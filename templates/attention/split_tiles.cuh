@@ -24,12 +24,12 @@ FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
 template <class Config>
 class SplitTiles {
  public:
-  FA2_DEVICE explicit SplitTiles(const AttentionParamsSm90& params)
-      : params_(params.attention), launched_(static_cast<int>(params.block_count)) {
+  FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
+      : params_(params), launched_(static_cast<int>(shares.block_count)) {
     u32 blocks = 0;
     for (int first = 0; first < sequences(); first += 32)
       blocks += last_lane(inclusive_sum(blocks_at(first)));
-    share_ = (blocks + params.block_count - 1) / params.block_count;
+    share_ = (blocks + shares.block_count - 1) / shares.block_count;
     next_ = ptx::block_index() * share_;
     if (next_ >= blocks) return;
     end_ = next_ + share_ < blocks ? next_ + share_ : blocks;

@@ -56,11 +56,11 @@ struct TileScheduler {
   /// Taken as late as possible: tiles are handed out from the longest to the shortest.
   FA2_DEVICE SequenceTile next() {
     if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
-    if constexpr (Config::schedule == kStaticPersistent) tile += params.block_count;
+    if constexpr (Config::schedule == kStaticPersistent) tile += params.shares.block_count;
     if constexpr (Config::schedule == kDynamicPersistent) {
       u32 taken = 0;
-      if (ptx::lane_index() == 0) taken = ptx::atom_inc_global_u32(params.counters, tiles.count() - 1);
-      tile = params.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
+      if (ptx::lane_index() == 0) taken = ptx::atom_inc_global_u32(params.shares.counters, tiles.count() - 1);
+      tile = params.shares.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
     }
     ++turn.count;
     return announced();
@@ -102,7 +102,7 @@ struct SplitScheduler {
 template <class Config>
 FA2_DEVICE auto scheduler_of(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared) {
   if constexpr (Config::schedule == kSplitKeys) {
-    return SplitScheduler<Config>{shared, SplitTiles<Config>(params), {}};
+    return SplitScheduler<Config>{shared, SplitTiles<Config>(params.attention, params.shares), {}};
   } else {
     return TileScheduler<Config>{params, shared, 0};
   }
@@ -124,7 +124,7 @@ struct TileFollower {
   FA2_DEVICE SequenceTile next() {
     if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
     ++turn.count;
-    tile += params.block_count;
+    tile += params.shares.block_count;
     return followed();
   }
 

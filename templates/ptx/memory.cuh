@@ -34,6 +34,13 @@ FA2_DEVICE Vector16 ld_shared_v4(SharedAddress address) {
   return v;
 }
 
+FA2_DEVICE void ld_shared_v4_f32(SharedAddress address, float (&value)[4]) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(address)
+               : "memory");
+}
+
 FA2_DEVICE void st_shared_v4(SharedAddress address, const Vector16& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.word[0]), "r"(v.word[1]),
                "r"(v.word[2]), "r"(v.word[3])

@@ -1,7 +1,7 @@
 // Plain loads and stores of 8 bytes.
 #pragma once
 
-#include "ptx/keywords.cuh"
+#include "ptx/registers.cuh"
 
 namespace fa2::ptx {
 
@@ -21,6 +21,10 @@ FA2_DEVICE Vector8 ld_global_v2(const void* address) {
 
 FA2_DEVICE void st_global_v2(void* address, const Vector8& v) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(v.word[0]), "r"(v.word[1]) : "memory");
+}
+
+FA2_DEVICE void st_shared_v2(SharedAddress address, const Vector8& v) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(v.word[0]), "r"(v.word[1]) : "memory");
 }
 
 }  // namespace fa2::ptx

@@ -43,13 +43,14 @@ FA2_DEVICE ptx::Vector16 gather_chunk(const u16* source) {
   return chunk;
 }
 
-/// Rows [0, kRows) of a source whose rows are aligned to one element only, by all kThreads of the block; done
-/// on return. The slow path: a rolled loop keeps it out of the main loop's registers.
+/// Rows [0, kRows) of a source whose rows are aligned to one element only, by kThreads of the block, of which this one is
+/// number `thread`; done on return. The slow path: a rolled loop keeps it out of the main loop's registers.
 template <int kThreads, int kRows, int kCols, int kSourceCols, class Rows>
-FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows) {
+FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows,
+                            int thread) {
   constexpr int kChunksPerRow = kCols / 8;
   FA2_NO_UNROLL
-  for (int i = ptx::thread_index(); i < kRows * kChunksPerRow; i += kThreads) {
+  for (int i = thread; i < kRows * kChunksPerRow; i += kThreads) {
     const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
     const bool exists = rows.has(row) && col < kSourceCols;
     ptx::st_shared_v4(tile.chunk_address(row, col),
@@ -57,20 +58,21 @@ FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCol
   }
 }
 
-/// Starts copying `rows` of [0, kRows) of `source` into `tile`, by all kThreads of the block. Columns beyond the
-/// source's arrive as zeros. With kAligned the copy is asynchronous (cp.async of the current group), else it is
+/// Starts copying `rows` of [0, kRows) of `source` into `tile`, by kThreads of the block, numbered from 0. Columns beyond
+/// the source's arrive as zeros. With kAligned the copy is asynchronous (cp.async of the current group), else it is
 /// done on return.
 template <int kThreads, bool kAligned, int kRows, int kCols, int kSourceCols, class Rows>
-FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows) {
-  if constexpr (!kAligned) return gather_tile<kThreads>(tile, source, rows);
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows,
+                          int thread = ptx::thread_index()) {
+  if constexpr (!kAligned) return gather_tile<kThreads>(tile, source, rows, thread);
   FA2_UNROLL
   for (int start = 0; start < kCols; start = tile.pages_end(start)) {
     // Consecutive threads cover one row of a page, so that a warp reads whole sectors; a thread's row serves
     // every page of this width.
     const int chunks_per_row = tile.page_width(start) / 8;
     const int rows_per_pass = kThreads / chunks_per_row;
-    const int thread_row = ptx::thread_index() / chunks_per_row;
-    const int chunk = ptx::thread_index() % chunks_per_row;
+    const int thread_row = thread / chunks_per_row;
+    const int chunk = thread % chunks_per_row;
     const u16* from = source.data + thread_row * source.stride + start + chunk * 8;
     FA2_UNROLL
     for (int first = 0; first < kRows; first += rows_per_pass, from += rows_per_pass * source.stride) {
@@ -87,6 +89,23 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols>
           ptx::cp_async_16_zfill(to, from + (page - start), exists ? 16 : 0);
         }
       }
+    }
+  }
+}
+
+/// The same of a source that says where each row begins, source.row(number): a row is looked for by each of its chunks.
+template <int kThreads, bool kAligned, int kSourceCols, int kRows, int kCols, class Source, class Rows>
+FA2_DEVICE void load_rows(SharedTile<kRows, kCols> tile, const Source& source, Rows rows, int thread) {
+  constexpr int kChunksPerRow = kCols / 8;
+  FA2_NO_UNROLL
+  for (int i = thread; i < kRows * kChunksPerRow; i += kThreads) {
+    const int row = i / kChunksPerRow, col = i % kChunksPerRow * 8;
+    const bool exists = rows.has(row) && col < kSourceCols;
+    const u16* const from = source.row(row) + col;
+    if constexpr (kAligned) {
+      ptx::cp_async_16_zfill(tile.chunk_address(row, col), from, exists ? 16 : 0);
+    } else {
+      ptx::st_shared_v4(tile.chunk_address(row, col), exists ? gather_chunk(from) : ptx::Vector16{});
     }
   }
 }

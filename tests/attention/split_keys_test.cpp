@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,21 @@ constexpr const char* kOneWarpgroup =
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr const char* kTwoWarpgroups =
     "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,speculative_max=1";
+
+constexpr const char* kWarps = "mainloop=81,tile_m=16,tile_n=16,warps=4,stages=3";
+
+/// Those that the device under test runs.
+std::vector<const char*> kernels() {
+  const std::string_view arch = device(device_under_test()).arch.name;
+  if (arch != "sm_90a" && arch != "interpreter") return {kWarps};
+  return {kOneWarpgroup, kTwoWarpgroups, kWarps};
+}
+
+/// One after the other.
+const char* kernel(std::size_t number) {
+  const std::vector<const char*> all = kernels();
+  return all[number % all.size()];
+}
 
 /// Groups of four query heads.
 AttentionProblem decode(std::int64_t queries, std::int64_t keys, MaskKind mask = MaskKind::none) {
@@ -44,7 +60,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, 
   const Device& gpu = device(device_under_test());
   KernelConfig config = parse_config(text);
   config.packed_heads = problem.batch_invariant || problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
-  config.skip_masked = has_edges(problem);
+  config.skip_masked = config.mainloop == 90 && has_edges(problem);
   Context context(untuned());
   auto plan = std::make_shared<AttentionPlan::Impl>();
   plan->problem = {problem.normalized(), {}};
@@ -109,11 +125,11 @@ void expect_bits_alone(const GuardedCall& call, std::size_t b, const char* confi
 }  // namespace
 
 TEST_CASE("split keys: any number of blocks, fewer than tiles and more than blocks of keys") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
   for (const int sm_count : {1, 2, 3, 7, 40}) {
-    for (const char* const config : {kOneWarpgroup, kTwoWarpgroups}) {
+    for (const char* const config : kernels()) {
       const MaskKind mask = i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none;
       AttentionProblem problem = decode(i % 3 == 0 ? 1 : 5, i % 4 == 3 ? 31 : 333, mask);
       if (i % 5 == 2) problem.seqlen_q = 150;  // tiles that see ever more keys
@@ -127,25 +143,25 @@ TEST_CASE("split keys: any number of blocks, fewer than tiles and more than bloc
 }
 
 TEST_CASE("split keys: more parts of a tile than a warp has lanes") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = decode(2, 2300, MaskKind::causal_bottom_right);
   problem.batch = problem.heads_kv = 1;
   problem.heads_q = 4;
   GuardedCall call(problem);
-  expect_contract_with(plan_of(problem, kOneWarpgroup, 40), call);
+  for (const char* const config : kernels()) expect_contract_with(plan_of(problem, config, 40), call);
 }
 
 TEST_CASE("split keys: rows without a key beside others of their tile") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(150, 100, MaskKind::causal_bottom_right));
-  expect_contract_with(plan_of(call.problem, kTwoWarpgroups, 40), call);
+  for (const char* const config : kernels()) expect_contract_with(plan_of(call.problem, config, 40), call);
 }
 
 // Exponents near 2^20, of which a float has not the sixteenths that parts differ by.
 TEST_CASE("split keys: large scores that differ little from part to part") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(1, 333));
   call.args.softmax_scale = 10;
@@ -158,11 +174,11 @@ TEST_CASE("split keys: large scores that differ little from part to part") {
         call.k.at(b, h, j, 0) = 60000.0f, call.k.at(b, h, j, 1) = 0.03125f * static_cast<float>(j / 32);
     }
   }
-  expect_contract_with(plan_of(call.problem, kOneWarpgroup, 9), call);
+  for (const char* const config : kernels()) expect_contract_with(plan_of(call.problem, config, 9), call);
 }
 
 TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
   for (const Lengths& lengths : length_mixes()) {
@@ -177,60 +193,67 @@ TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
     set_lengths(call, lengths, packing);
     poison_unseen(call);
     call.upload();
-    expect_contract_with(plan_of(p, i % 2 == 0 ? kOneWarpgroup : kTwoWarpgroups, i % 3 == 0 ? 3 : 10), call);
+    expect_contract_with(plan_of(p, kernel(i), i % 3 == 0 ? 3 : 10), call);
+    if (kernel(i) != kWarps) expect_contract_with(plan_of(p, kWarps, i % 3 == 1 ? 3 : 10), call);
     ++i;
   }
 }
 
 TEST_CASE("split keys: one plan serves any lengths") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const AttentionProblem problem =
       with_lengths(decode(1, 1), {{1, 1, 1, 1}, {200, 90, 7, 33}}, Packing::batched);
-  const AttentionPlan plan = plan_of(problem, kOneWarpgroup, 4);
-  GuardedCall call(problem);
-  for (const Lengths& lengths : {Lengths({1, 1, 1, 1}, {200, 90, 7, 33}), Lengths({1, 1, 1, 1}, {0, 0, 0, 0}),
-                                 Lengths({0, 1, 0, 1}, {3, 200, 64, 1}), Lengths({0, 0, 0, 0})}) {
-    call.randomize(3);
-    set_lengths(call, lengths, Packing::batched);
-    poison_unseen(call);
-    expect_contract_with(plan, call);
+  for (const char* const config : kernels()) {
+    const AttentionPlan plan = plan_of(problem, config, 4);
+    GuardedCall call(problem);
+    for (const Lengths& lengths :
+         {Lengths({1, 1, 1, 1}, {200, 90, 7, 33}), Lengths({1, 1, 1, 1}, {0, 0, 0, 0}),
+          Lengths({0, 1, 0, 1}, {3, 200, 64, 1}), Lengths({0, 0, 0, 0})}) {
+      call.randomize(3);
+      set_lengths(call, lengths, Packing::batched);
+      poison_unseen(call);
+      expect_contract_with(plan, call);
+    }
   }
 }
 
 TEST_CASE("split keys: the same bits in every run, in memory that the context lends") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(3, 500));
   call.args.lse = nullptr;
-  const AttentionPlan plan = plan_of(call.problem, kOneWarpgroup, 9);
-  plan.run(call.args);
-  expect_contract(call);
-  const auto bits = bits_of(call.o(), call.problem.dtype);
-  for (int run = 0; run < 5; ++run) {
-    call.upload();
+  for (const char* const config : kernels()) {
+    const AttentionPlan plan = plan_of(call.problem, config, 9);
     plan.run(call.args);
-    CHECK(bits_of(call.o(), call.problem.dtype) == bits);
+    expect_contract(call);
+    const auto bits = bits_of(call.o(), call.problem.dtype);
+    for (int run = 0; run < 5; ++run) {
+      call.upload();
+      plan.run(call.args);
+      CHECK(bits_of(call.o(), call.problem.dtype) == bits);
+    }
   }
 }
 
 TEST_CASE("split keys: NaN of one head stays in its group, and of a key in the rows that see it") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(2, 200, MaskKind::causal_bottom_right));
-  const AttentionPlan plan = plan_of(call.problem, kOneWarpgroup, 6);
   for (std::int64_t d = 0; d < call.k.dim; ++d)
     call.k.at(1, 0, 199, d) = std::nanf("");  // of the last query alone
-  call.upload();
-  plan.run(call.args);
-  expect_contract(call);
-  const reference::Tensor o = call.o();
-  CHECK(std::isnan(o.at(1, 3, 1, 0)));
-  CHECK_FALSE(std::isnan(o.at(1, 4, 1, 0)));
+  for (const char* const config : kernels()) {
+    call.upload();
+    plan_of(call.problem, config, 6).run(call.args);
+    expect_contract(call);
+    const reference::Tensor o = call.o();
+    CHECK(std::isnan(o.at(1, 3, 1, 0)));
+    CHECK_FALSE(std::isnan(o.at(1, 4, 1, 0)));
+  }
 }
 
 TEST_CASE("split keys: with fixed borders, any number of blocks") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
   for (const int sm_count : {1, 2, 3, 7, 40}) {
@@ -242,17 +265,18 @@ TEST_CASE("split keys: with fixed borders, any number of blocks") {
     if (i == 4) problem.batch = problem.heads_kv = 1, problem.heads_q = 4, problem.seqlen_k = 9000;
     INFO(to_string(problem), ", ", sm_count, " SMs");
     GuardedCall call(problem);
-    expect_contract_with(plan_of(problem, i % 2 == 0 ? kOneWarpgroup : kTwoWarpgroups, sm_count), call);
+    expect_contract_with(plan_of(problem, kernel(i), sm_count), call);
+    if (kernel(i) != kWarps) expect_contract_with(plan_of(problem, kWarps, sm_count), call);
     ++i;
   }
 }
 
 // On other numbers of blocks, beside none or others, where the longest sequence is longer.
 TEST_CASE("split keys: with fixed borders a sequence has the bits that it has alone") {
-  if (cannot_run_sm_90a()) return;
+  if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 3, 0, 30, 1, 1}, {1300, 2100, 40, 900, 513, 0});
-  for (const char* const config : {kOneWarpgroup, kTwoWarpgroups}) {
+  for (const char* const config : kernels()) {
     AttentionProblem problem = decode(1, 1, MaskKind::causal_bottom_right);
     problem.batch_invariant = problem.sinks = true;
     const AttentionProblem p = with_lengths(problem, lengths, Packing::packed);
