@@ -15,6 +15,16 @@ namespace {
 
 constexpr std::size_t kLikelyCandidates = 24;
 
+/// The best of each, which no neighbour of another is like.
+std::vector<KernelConfig> one_of_each_kind(const std::vector<HeuristicChoice>& choices) {
+  std::vector<KernelConfig> first;
+  for (const auto& [config, reason] : choices) {
+    if (std::ranges::find(first, config.mainloop, &KernelConfig::mainloop) == first.end())
+      first.push_back(config);
+  }
+  return first;
+}
+
 }  // namespace
 
 double distance(const KernelConfig& a, const KernelConfig& b) {
@@ -34,18 +44,18 @@ double distance(const KernelConfig& a, const KernelConfig& b) {
 
 std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch, TuneScope scope,
                                             KernelPass pass) {
-  const KernelConfig first = heuristic_choices(problem, arch, pass).at(0).config;
+  const std::vector<KernelConfig> first = one_of_each_kind(heuristic_choices(problem, arch, pass));
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch, pass).valid;
   for (KernelConfig& config : candidates) {
     if (kind_of(config).tunable("packed_heads") != nullptr)
       config.packed_heads = packed_heads(problem, config.tile_m);
   }
   std::erase_if(candidates, [&](const KernelConfig& config) {
-    return config == first || why_rejected(problem, config, arch).has_value();
+    return std::ranges::find(first, config) != first.end() || why_rejected(problem, config, arch).has_value();
   });
   std::ranges::stable_sort(candidates, {},
-                           [&](const KernelConfig& config) { return distance(config, first); });
-  candidates.insert(candidates.begin(), first);
+                           [&](const KernelConfig& config) { return distance(config, first.front()); });
+  candidates.insert(candidates.begin(), first.begin(), first.end());
   if (scope == TuneScope::likely) candidates.resize(std::min(candidates.size(), kLikelyCandidates));
   return candidates;
 }

@@ -2,6 +2,7 @@
 // fits them.
 #include <autotune/backward_heuristic.h>
 #include <autotune/heuristic.h>
+#include <autotune/split_heuristic.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
@@ -74,7 +75,7 @@ std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, int he
   KernelConfig split_twice = split;
   split_twice.ctas_per_sm = 2;
   return {sm90_config(traits, arch, 4, traits.dropout ? 64 : 128, split_twice),
-          sm90_config(traits, arch, 4, 128, whole)};
+          sm90_config(traits, arch, 4, head_dim > 64 ? 64 : 128, whole)};
 }
 
 /// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks
@@ -187,7 +188,12 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
   const std::int64_t queries = with_mean_lengths(p).seqlen_q;
   const std::int64_t rows = queries * packed_heads(p, kWarpgroupRows);
   std::vector<KernelConfig> configs = line_for(tables.hopper, table_length(p, rows));
-  if (!shares_keys(p, rows)) std::erase_if(configs, [](const auto& c) { return c.schedule == kSplitKeys; });
+  if (!shares_keys(p, rows)) std::erase_if(configs, splits_keys);
+  if (!p.batch_invariant) {
+    const bool is_first = reads_little(p) && !(kForwardSm90.runs_on(arch) && p.page_size > 0);
+    const std::vector<KernelConfig> split = split_configs(p, traits, arch);
+    configs.insert(is_first ? configs.begin() : configs.end(), split.begin(), split.end());
+  }
   for (KernelConfig& c : configs) c.packed_heads = packed_heads(p, c.tile_m);
   std::ranges::copy(line_for(tables.every_gpu, table_length(p, queries)), std::back_inserter(configs));
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
@@ -218,15 +224,15 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
   if (p.window_left) p.window_left = kMostQueries;
   if (p.window_right) p.window_right = kMostQueries;
   std::vector<PlannedProblem> cases;
-  const auto add = [&](std::int64_t queries, std::int64_t group, std::int64_t batch = 1) {
+  const auto add = [&](std::int64_t queries, std::int64_t group, std::int64_t keys, std::int64_t batch = 1) {
     p.batch = batch;
     p.heads_q = group;
     p.seqlen_q = queries;
-    p.seqlen_k = batch == 1 ? queries : kMostQueries;  // of many: more blocks of keys than can be shared out
+    p.seqlen_k = keys;
     cases.push_back(p);
   };
   const Tables tables = tables_of(traits_of(p), arch);
-  std::int64_t largest_tile = 0;
+  std::int64_t largest_tile = kMostSplitRows + 1;
   for (const Range& range : tables.hopper) {
     for (const KernelConfig& c : range.best_first)
       largest_tile = std::max<std::int64_t>(largest_tile, c.tile_m);
@@ -234,11 +240,12 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
   // Below a tile, heads are packed by the number of queries.
   for (std::int64_t queries = 1; queries < largest_tile; ++queries) {
     for (int group = 1; group <= kMostPacked; group *= 2) {
-      for (const std::int64_t batch : {1, 256}) add(queries, group, batch);
+      for (const std::int64_t keys : {queries, some_keys(p), kMostQueries}) add(queries, group, keys);
+      add(queries, group, kMostQueries, 256);  // more blocks of keys than can be shared out
     }
   }
   for (const auto& table : {tables.hopper, tables.every_gpu}) {
-    for (const Range& range : table) add(range.most_queries, 1);
+    for (const Range& range : table) add(range.most_queries, 1, range.most_queries);
   }
   return cases;
 }

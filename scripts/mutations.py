@@ -97,8 +97,8 @@ TRUNCATE = """    for (int i = 0; i < 4; ++i) {
 
 MUTATIONS = [
     # Barriers.
-    Mutation(RING, "no barrier after the wait for K", "Config::stages - 2>();\n    ptx::bar_sync();", "Config::stages - 2>();"),
-    Mutation(RING, "one slot: no barrier after the wait for V", "wait_group<0>();\n      ptx::bar_sync();", "wait_group<0>();"),
+    Mutation(RING, "no barrier after the wait for K", "Config::stages - 2>();\n    Team::sync();", "Config::stages - 2>();"),
+    Mutation(RING, "one slot: no barrier after the wait for V", "wait_group<0>();\n      Team::sync();", "wait_group<0>();"),
     Mutation(FORWARD, "no barrier between the wait for Q and its use", "  }\n  ptx::bar_sync();\n  if constexpr", "  }\n  if constexpr"),
     Mutation(FORWARD, "no barrier before the ring overwrites Q", "    ptx::bar_sync();  // the ring overwrites Q\n", ""),
     Mutation(FORWARD, "warps without rows of their own return early", "  MainloopSm80<Config> mainloop;\n",
@@ -112,7 +112,7 @@ MUTATIONS = [
     Mutation(FORWARD, "Q in registers: Q is not waited for", "    ptx::cp_async_wait_group<0>();\n", ""),
     Mutation(FORWARD, "Q in shared memory: its wait leaves one group too many", "::started_groups>()", "::started_groups + 1>()"),
     Mutation(RING, "no empty group once there are no blocks left to fetch",
-             "    }\n    ptx::cp_async_commit_group();\n  }\n};", "      ptx::cp_async_commit_group();\n    }\n  }\n};"),
+             "    }\n    ptx::cp_async_commit_group();\n  }\n\n  template", "      ptx::cp_async_commit_group();\n    }\n  }\n\n  template"),
     Mutation(RING, "fetches into the slot that is being read", "current == 0 ? Config::stages - 1 : current - 1", "current"),
     Mutation(RING, "fetches one block too far ahead", "next = n - started_groups;", "next = n - Config::stages;"),
     Mutation(RING, "stale stage: the ring never advances", "current = current + 1 == Config::stages ? 0 : current + 1", "current = 0"),
@@ -142,9 +142,10 @@ MUTATIONS = [
     Mutation(EPILOGUE, "LSE written beyond seqlen_q", "      if (row >= shape.rows) continue;\n", ""),
     Mutation(COPY, "O written beyond seqlen_q", "row >= row_count || col >= kCols", "col >= kCols"),
     Mutation(COPY, "O written beyond head_dim_v", "row >= row_count || col >= kCols", "row >= row_count"),
-    Mutation(COPY, "zero fill of missing rows and columns forgotten", "exists ? 16 : 0", "16"),
+    Mutation(COPY, "zero fill of missing rows and columns forgotten", "from + (page - start), exists ? 16 : 0", "from + (page - start), 16"),
     Mutation(COPY, "columns beyond head_dim are read", "(whole_page || page + chunk * 8 < kSourceCols) && ", ""),
-    Mutation(COPY, "element-wise loads one row too far", "exists = rows.has(row) && col", "exists = rows.has(row - 1) && col"),
+    Mutation(COPY, "element-wise loads one row too far",
+             "exists = rows.has(row) && col < kSourceCols;\n    ptx::st_shared", "exists = rows.has(row - 1) && col < kSourceCols;\n    ptx::st_shared"),
     Mutation(COPY, "a last partial pass runs past the tile", "      if (kRows % rows_per_pass != 0 && row >= kRows) break;\n", ""),
     # Fragments and swizzles.
     Mutation(SHARED, "swizzle missing where tiles are written", "((chunk ^ swizzle(row, width)) << 4)", "(chunk << 4)"),
@@ -253,7 +254,7 @@ MUTATIONS = [
            "    ptx::setmaxnreg_dec<Config::producer_registers>();\n    produce",
            "    if (ptx::warp_index() != 0) return;\n    ptx::setmaxnreg_dec<Config::producer_registers>();\n    "),
     # Main loop 90: which tile, which row, which head.
-    hopper(SCHEDULE, "the counter of tiles does not return to 0", "params.counters, tiles.count() - 1)", "params.counters, tiles.count())"),
+    hopper(SCHEDULE, "the counter of tiles does not return to 0", "counters, tiles.count() - 1)", "counters, tiles.count())"),
     hopper(SCHEDULE, "number of the next tile read without a wait", "    ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));\n", ""),
     hopper(SEQUENCE, "packed heads: mask by the row, not by its query", "static_cast<int>(static_cast<u32>(row) / Config::packed_heads)", "row"),
     hopper(EPILOGUE, "packed heads: LSE as if rows were grouped by heads",

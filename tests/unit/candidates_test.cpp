@@ -67,7 +67,10 @@ TEST_CASE("candidates: some that split keys, where queries are few") {
   p.seqlen_q = 1;
   p.heads_kv = 4;
   const auto likely = search_candidates(p.normalized(), *find_arch("sm_90a"));
-  CHECK(std::ranges::any_of(likely, [](const KernelConfig& c) { return c.schedule == kSplitKeys; }));
+  for (const int mainloop : {81, 90}) {
+    CHECK(std::ranges::any_of(
+        likely, [&](const KernelConfig& c) { return c.mainloop == mainloop && splits_keys(c); }));
+  }
 }
 
 TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {

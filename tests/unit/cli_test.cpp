@@ -20,7 +20,7 @@ using namespace fa2::test;
 
 const char* const kVerbs[] = {"info", "run", "bench", "tune", "precompile", "cache", "explain", "dump"};
 const std::string kOneKernel =
-    " --arch sm_80 --head-dim 16 --dtype f16 --causal no --alignment element --json";
+    " --arch sm_80 --head-dim 16 --dtype f16 --causal no --alignment element --batch-invariant yes --json";
 
 bool has_nvrtc() {
   try {

@@ -103,18 +103,36 @@ TEST_CASE("main loop 90: split keys take every block that fits, and room for two
   p.seqlen_q = 3;
   Step step = step_of(p, config);
   CHECK(step.shape.grid == 264);  // however few tiles there are
-  CHECK(step.constants.as<AttentionParamsSm90>().part_rows == 12);
+  CHECK(step.constants.as<AttentionParamsSm90>().shares.part_rows == 12);
   CHECK(step.scratch.bytes == 2 * 264 * 12 * (128 + 4) * sizeof(float));
   CHECK(step.scratch.is_scratch);
+  CHECK(step.shape.begins_early);
   CHECK(step.workspace.bytes == counter_words(config) * sizeof(std::uint32_t));
   p.seqlen_q = 1000;
   p.head_dim_v = 72;
   step = step_of(p, config);
-  CHECK(step.constants.as<AttentionParamsSm90>().part_rows == 64);
+  CHECK(step.constants.as<AttentionParamsSm90>().shares.part_rows == 64);
   CHECK(step.scratch.bytes == 2 * 264 * 64 * (80 + 4) * sizeof(float));
   CHECK(step_of(p, config, 10000).shape.grid == counter_words(config));  // each counts one tile's parts
   config.tile_m = 128, config.warps = 8;
   CHECK(step_of(p, config, 10000).shape.grid == counter_words(config) / 2);  // by warpgroup
+}
+
+TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has") {
+  const KernelConfig config =
+      parse_config("mainloop=81,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1,packed_heads=4");
+  AttentionProblem p = causal_gqa();
+  p.seqlen_q = 3;
+  const Step step = step_of(p, config);
+  CHECK(step.shape.grid == 132);
+  CHECK(step.shape.begins_early);
+  const AttentionParamsSm81 params = step.constants.as<AttentionParamsSm81>();
+  CHECK(params.shares.block_count == 132);
+  CHECK(params.shares.part_rows == 12);
+  CHECK(step.scratch.bytes == 2 * 132 * 12 * (128 + 4) * sizeof(float));
+  CHECK(step.scratch.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, parts));
+  CHECK(step.workspace.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, counters));
+  CHECK(step_of(p, config, 10000).shape.grid == counter_words(config));
 }
 
 TEST_CASE("packed heads count as one, with more rows") {

@@ -93,7 +93,7 @@ TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") 
 TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the sequence's length") {
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {
-      for (const std::int64_t width : {1, 16, 64, 512, 4096, 1 << 30}) {
+      for (const std::int64_t width : {64, 512, 4096, 1 << 30}) {
         PlannedProblem windowed = long_problem(dim);
         windowed.window_left = width - 1;
         CAPTURE(to_string(windowed));
@@ -122,7 +122,7 @@ TEST_CASE("heuristic: batch_invariant has one configuration for every size, what
           .head_dim = dim, .varlen = true, .batch_invariant = true, .heads_q = 32, .heads_kv = 8};
       p.seqlen_q = p.seqlen_k = 1;
       const KernelConfig config = heuristic({p, {}}, arch).config;
-      CHECK((config.schedule == kSplitKeys) == (arch.compute_capability == 90));
+      CHECK(splits_keys(config) == (arch.compute_capability == 90));
       for (const std::int64_t batch : {1, 7, 256}) {
         for (const std::int64_t queries : {1, 16, 65, 8192}) {
           p.batch = batch;
@@ -138,21 +138,45 @@ TEST_CASE("heuristic: batch_invariant has one configuration for every size, what
 
 TEST_CASE("heuristic: few queries share out the keys, but for many tiles of one length") {
   const Arch& hopper = *find_arch("sm_90a");
-  const auto schedule_of = [&](std::int64_t batch, std::int64_t queries, bool varlen = false) {
+  const auto shares_keys = [&](std::int64_t batch, std::int64_t queries, bool varlen = false) {
     AttentionProblem p{.head_dim = 128, .varlen = varlen, .batch = batch, .heads_q = 32, .heads_kv = 8};
     p.seqlen_q = queries;
     p.seqlen_k = 8192;
-    return heuristic({p, {}}, hopper).config.schedule;
+    return splits_keys(heuristic({p, {}}, hopper).config);
   };
-  CHECK(schedule_of(1, 1) == kSplitKeys);
-  CHECK(schedule_of(11, 16) == kSplitKeys);
-  CHECK(schedule_of(12, 1) == kDynamicPersistent);
-  CHECK(schedule_of(12, 1, true) == kSplitKeys);
-  CHECK(schedule_of(1, 65) == kDynamicPersistent);
+  CHECK(shares_keys(1, 1));
+  CHECK(shares_keys(11, 16));
+  CHECK_FALSE(shares_keys(12, 1));
+  CHECK(shares_keys(12, 1, true));
+  CHECK_FALSE(shares_keys(1, 65));
   // A narrow window leaves few keys to many queries, which have many tiles.
   AttentionProblem narrow{.head_dim = 128, .window_left = 16, .window_right = 16};
   narrow.seqlen_q = narrow.seqlen_k = 8192;
   CHECK(heuristic({narrow, {}}, hopper).config.schedule == kDynamicPersistent);
+}
+
+TEST_CASE(
+    "heuristic: warps share out few keys; elsewhere than on Hopper, and of rows that fit one tile, any "
+    "number") {
+  AttentionProblem p{.head_dim = 128, .batch = 1, .heads_q = 32, .heads_kv = 8, .seqlen_q = 1};
+  const auto config_of = [&](const char* arch, std::int64_t queries, std::int64_t keys) {
+    p.seqlen_q = queries, p.seqlen_k = keys;
+    return heuristic({p, {}}, *find_arch(arch)).config;
+  };
+  for (const std::int64_t keys : {1, 8192, 16384}) CHECK(config_of("sm_90a", 1, keys).mainloop == 81);
+  CHECK(config_of("sm_90a", 1, 65536).mainloop == 90);
+  CHECK(config_of("sm_90a", 1, 8192).warps == 8);
+  CHECK(config_of("sm_90a", 1, 16384).warps == 4);
+  CHECK(config_of("sm_90a", 9, 8192).mainloop == 90);  // 36 rows
+  for (const char* const arch : {"sm_80", "sm_89", "sm_120"}) {
+    CAPTURE(arch);
+    for (const std::int64_t keys : {1, 8192, 1 << 20}) CHECK(config_of(arch, 1, keys).mainloop == 81);
+    CHECK(config_of(arch, 4, 8192).tile_m == 16);
+    CHECK(config_of(arch, 8, 8192).tile_m == 32);
+    CHECK(config_of(arch, 33, 8192).mainloop == 80);
+  }
+  p.batch_invariant = true;  // many queries in one tile of few rows would be slow
+  CHECK(config_of("sm_80", 1, 8192).mainloop == 80);
 }
 
 TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean length") {

@@ -62,13 +62,13 @@ TEST_CASE("kernel kinds: names and ids are distinct, and a config finds its own"
 
 TEST_CASE("kernel kinds: a main loop that is none is an error that names those there are") {
   CHECK(find_kind({.mainloop = 70}) == nullptr);
-  CHECK(known_kinds_rule() == "must be 80 or 90");
+  CHECK(known_kinds_rule() == "must be 80, 81 or 90");
   try {
     kind_of({.mainloop = 70});
     FAIL("there is a main loop 70");
   } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
-    CHECK(to_string(error.violations()[0]) == "mainloop = 70, must be 80 or 90");
+    CHECK(to_string(error.violations()[0]) == "mainloop = 70, must be 80, 81 or 90");
   }
 }
 
