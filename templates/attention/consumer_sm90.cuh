@@ -5,6 +5,7 @@
 #include "attention/mainloop_sm90.cuh"
 #include "attention/split_keys.cuh"
 #include "attention/tile_schedule_sm90.cuh"
+#include "ptx/dependent_launch.cuh"
 
 namespace fa2 {
 
@@ -20,6 +21,7 @@ struct WarpgroupTeam {
 template <class Config>
 FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
                         int warpgroup) {
+  if constexpr (Config::schedule == kSplitKeys) ptx::wait_for_launches_before();
   const AttentionParams& attention = params.attention;
   const WarpgroupOrder<Config> order{warpgroup};
   KeyValueReader<Config> ring{shared, {}};

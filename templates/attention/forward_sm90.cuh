@@ -14,10 +14,7 @@ FA2_DEVICE void attention_forward_sm90(const AttentionParamsSm90& params) {
   prefetch_tensor_maps<Config>(params);
   start_pipeline<Config>(shared);
   // What a launch costs beside reading counts where queries are few: it begins while the one before it ends.
-  if constexpr (Config::schedule == kSplitKeys) {
-    ptx::launch_dependents();
-    ptx::wait_for_launches_before();
-  }
+  if constexpr (Config::schedule == kSplitKeys) ptx::launch_dependents();
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();

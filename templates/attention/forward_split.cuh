@@ -132,11 +132,12 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
 
 template <class Config>
 FA2_DEVICE void attention_forward_split(const AttentionParamsSm81& params) {
-  ptx::launch_dependents();
-  ptx::wait_for_launches_before();
   const AttentionParams& attention = params.attention;
   const SplitLayout<Config> layout{ptx::dynamic_shared()};
+  ptx::launch_dependents();
+  if constexpr (Config::varlen) ptx::wait_for_launches_before();  // lengths are in memory
   SplitTiles<Config> tiles(attention, params.shares);
+  if constexpr (!Config::varlen) ptx::wait_for_launches_before();
   for (SequenceTile tile = tiles.next(); tile.exist(); tile = tiles.next()) {
     const TilePart<Config, BlockTeam<Config>> part{attention, params.shares, tile, {}};
     const float scale_log2 = attend<Config>(attention, tile, part.is_first(), layout);

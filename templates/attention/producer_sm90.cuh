@@ -5,6 +5,7 @@
 #include "attention/key_blocks.cuh"
 #include "attention/page_loads_sm90.cuh"
 #include "attention/tile_schedule_sm90.cuh"
+#include "ptx/dependent_launch.cuh"
 #include "tile/tma_copy.cuh"
 
 namespace fa2 {
@@ -189,8 +190,14 @@ FA2_DEVICE void prefetch_tensor_maps(const AttentionParamsSm90& params) {
 template <class Config>
 FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared, int warp) {
   if (warp >= loading_warps<Config>) return;
+  constexpr bool begins_early = Config::schedule == kSplitKeys;
   Producer<Config> producer{params, shared, warp, {}};
-  if (warp == 0) return producer.run(scheduler_of<Config>(params, shared));
+  if (begins_early && (Config::varlen || warp > 0)) ptx::wait_for_launches_before();  // lengths are in memory
+  if (warp == 0) {
+    auto tiles = scheduler_of<Config>(params, shared);
+    if (begins_early && !Config::varlen) ptx::wait_for_launches_before();
+    return producer.run(tiles);
+  }
   if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared, 0});
 }
 

@@ -62,7 +62,7 @@ struct TilePart {
 
  private:
   struct PartsOfRow {
-    static constexpr int at_once = 16 / MergedRow<Config>::chunks;
+    static constexpr int at_once = 32 / MergedRow<Config>::chunks;
     const TilePart& of;
     int number;
     int count;
