@@ -1,33 +1,35 @@
 // A stride through the space, and what it missed.
 #include "config_spread.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <iterator>
-#include <map>
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "device_under_test.h"
 
 namespace fa2::test {
 namespace {
 
-/// The configurations that have a value of a tunable which none of `chosen` has.
-std::vector<KernelConfig> with_new_values(const std::vector<KernelConfig>& all,
-                                          const std::vector<KernelConfig>& chosen) {
-  std::map<std::string, std::set<int>> seen;
-  const auto brings_new = [&](const KernelConfig& config) {
-    bool is_new = false;
-    KernelConfig::visit(config,
-                        [&](const char* name, int value) { is_new |= seen[name].insert(value).second; });
-    return is_new;
+/// Adds configurations until every value that a tunable has in `all` is in one of `chosen`: those first that bring many.
+void add_missing_values(const std::vector<KernelConfig>& all, std::vector<KernelConfig>& chosen) {
+  std::set<std::pair<std::string, int>> seen;
+  const auto note = [&](const KernelConfig& config) {
+    KernelConfig::visit(config, [&](const char* name, int value) { seen.emplace(name, value); });
   };
-  for (const KernelConfig& config : chosen) brings_new(config);
-  std::vector<KernelConfig> more;
-  std::ranges::copy_if(all, std::back_inserter(more), brings_new);
-  return more;
+  for (const KernelConfig& config : chosen) note(config);
+  for (int least = 16; least > 0; least /= 2) {
+    for (const KernelConfig& config : all) {
+      int fresh = 0;
+      KernelConfig::visit(config, [&](const char* name, int value) {
+        fresh += !seen.contains({name, value});
+      });
+      if (fresh < least) continue;
+      chosen.push_back(config);
+      note(config);
+    }
+  }
 }
 
 }  // namespace
@@ -39,7 +41,7 @@ std::vector<KernelConfig> spread_over(const std::vector<KernelConfig>& all) {
   while (std::gcd(stride, all.size()) != 1) ++stride;
   std::vector<KernelConfig> chosen;
   for (std::size_t i = 0; i < most; ++i) chosen.push_back(all[i * stride % all.size()]);
-  std::ranges::copy(with_new_values(all, chosen), std::back_inserter(chosen));
+  add_missing_values(all, chosen);
   return chosen;
 }
 
