@@ -8,8 +8,10 @@
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
+#include <runtime/kernel_cache.h>
 
 #include "device_under_test.h"
+#include "gpu_attention.h"
 
 namespace fa2::test {
 
@@ -24,12 +26,13 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
       "\"body\"\n{}\n}}\n",
       kernel.params, kernel.threads, kernel.body);
   KernelSource source;
-  source.key = content_hash(text);
   source.spec = "small kernel";
   source.entry = "small_kernel";
   source.arch = arch;
   source.main = {"small_kernel.cu", text};
   source.headers = device_headers("", arch, kernel.wgmma_shapes);
+  for (const SourceFile& header : source.headers) text += header.text;
+  source.key = content_hash(text);
   source.options = compile_options(arch);
   source.threads = kernel.threads;
   source.shared_bytes = kernel.shared_bytes;
@@ -38,7 +41,13 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
 
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel) {
   const Device& device = fa2::device(device_under_test());
-  if (device.arch.interpreted) return build(kernel, interpreter::options_from_environment());
+  if (device.arch.interpreted) {
+    static KernelCache cache(
+        interpreter::make_host_compiler(), {},
+        std::make_shared<DiskCache>(untuned().cache_dir.value(), DiskCache::Access::read_write), JitMode::on);
+    return interpreter::load_interpreted_kernel(*cache.get(source_of(kernel, device.arch)).binary,
+                                                interpreter::options_from_environment());
+  }
   static const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler();
   return load_cuda_kernel(compiler->compile(source_of(kernel, device.arch)), device.ordinal);
 }
