@@ -1,6 +1,6 @@
 // The C interface over the C++ one: handles, and exceptions turned into codes.
 #include <api/backward_plan.h>
-#include <api/boundary.h>
+#include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/explanation.h>
 #include <api/plan.h>
@@ -13,9 +13,6 @@
 #include <fmt/format.h>
 #include <operation/validate.h>
 
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,39 +33,6 @@ namespace {
 
 using namespace fa2;
 
-// Part of the C interface: fa2_last_error() is per thread.
-thread_local std::string last_error;
-
-fa2_status fail(fa2_status status, const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (const std::bad_alloc&) {
-    last_error.clear();
-  }
-  return status;
-}
-
-fa2_status fail_with_current_exception() noexcept {
-  try {
-    rethrow_as_error();
-  } catch (const Error& error) {
-    return fail(static_cast<fa2_status>(error.code()), error.what());
-  } catch (...) {  // no memory for an Error's text
-    return fail(FA2_INTERNAL, "out of host memory");
-  }
-}
-
-/// Runs `body`; every exception becomes a status and the thread's message.
-template <class Body>
-fa2_status guarded(Body&& body) noexcept {
-  try {
-    body();
-    return FA2_OK;
-  } catch (...) {
-    return fail_with_current_exception();
-  }
-}
-
 /// Runs `body` with the two converted, unless something is wrong with either.
 template <class Problem, class Args, class Body>
 fa2_status guarded_call(const Problem* problem, const Args* args, const Body& body) noexcept {
@@ -87,14 +51,6 @@ T& required(T* pointer, const char* name) {
   is_given(pointer, name, found);
   require_none(found);
   return *pointer;
-}
-
-/// The caller's to free with fa2_string_free().
-char* allocate_copy(const std::string& text) {
-  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
 }
 
 Context& context_of(fa2_context* context) {
@@ -126,16 +82,8 @@ void throw_failures(const std::vector<PrecompiledKernel>& kernels) {
 
 }  // namespace
 
-const char* fa2_last_error(void) {
-  return last_error.c_str();
-}
-
 const char* fa2_version(void) {
   return version();
-}
-
-void fa2_string_free(char* text) {
-  std::free(text);
 }
 
 fa2_status fa2_context_create(const fa2_context_options* options, fa2_context** context) {
@@ -192,6 +140,13 @@ fa2_status fa2_plan_workspace_bytes(const fa2_plan* plan, size_t* bytes) {
   return guarded([&] {
     required(bytes, "bytes") = 0;
     *bytes = required(plan, "plan").plan.workspace_bytes();
+  });
+}
+
+fa2_status fa2_plan_workspace_zeros(const fa2_plan* plan, size_t* bytes) {
+  return guarded([&] {
+    required(bytes, "bytes") = 0;
+    *bytes = required(plan, "plan").plan.workspace_zeros();
   });
 }
 

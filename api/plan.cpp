@@ -6,6 +6,7 @@
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
@@ -35,6 +36,14 @@ void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
 
 std::size_t AttentionPlan::workspace_bytes() const {
   return impl_->workspace.bytes;
+}
+std::size_t AttentionPlan::workspace_zeros() const {
+  std::size_t end = 0;
+  for (const Step& step : impl_->steps) {
+    if (step.workspace.bytes > 0)
+      end = std::max(end, step.workspace.begin + whole_part(step.workspace.bytes));
+  }
+  return end;
 }
 const AttentionProblem& AttentionPlan::problem() const {
   return impl_->problem;

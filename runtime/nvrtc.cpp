@@ -7,8 +7,10 @@
 #include <runtime/nvrtc.h>
 
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <system_error>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -37,20 +39,36 @@ void open_builtins(const Nvrtc& nvrtc) {
   }
 }
 
+/// NVRTC is the process's, and so is where it is looked for.
+struct Search {
+  std::mutex mutex;
+  std::vector<std::string> directories;
+};
+Search& search() {
+  static Search& only = *new Search;
+  return only;
+}
+std::vector<std::string> searched_first() {
+  Search& first = search();
+  const std::lock_guard lock(first.mutex);
+  return first.directories;
+}
+
 }  // namespace
 
-std::vector<std::string> nvrtc_candidates() {
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& directories) {
   if (const auto path = env("FA2_NVRTC")) return {*path};
-  std::vector<std::string> candidates(std::begin(kNames), std::end(kNames));
-  std::vector<std::string> folders;
+  std::vector<std::string> folders = directories;
+  folders.push_back("");  // the loader's search path
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const auto home = env(variable)) folders.push_back(*home + "/lib64");
   }
   folders.push_back("/usr/local/cuda/lib64");
+  std::vector<std::string> candidates;
   std::set<std::string> seen;
   for (const std::string& folder : folders) {
     if (!seen.insert(folder).second) continue;
-    for (const char* name : kNames) candidates.push_back(folder + "/" + name);
+    for (const char* name : kNames) candidates.push_back(folder.empty() ? name : folder + "/" + name);
   }
   return candidates;
 }
@@ -67,8 +85,14 @@ Nvrtc::Nvrtc(const std::vector<std::string>& candidates)
   open_builtins(*this);
 }
 
+void set_nvrtc_search(std::vector<std::string> directories) {
+  Search& first = search();
+  const std::lock_guard lock(first.mutex);
+  first.directories = std::move(directories);
+}
+
 const Nvrtc& nvrtc() {
-  static const Nvrtc& opened = *new Nvrtc(nvrtc_candidates());
+  static const Nvrtc& opened = *new Nvrtc(nvrtc_candidates(searched_first()));
   return opened;
 }
 

@@ -23,9 +23,12 @@
 
 namespace fa2 {
 
-/// What is tried, in order: $FA2_NVRTC alone if it is set; else the loader's search path, then
-/// $CUDA_HOME/lib64, $CUDA_PATH/lib64 and /usr/local/cuda/lib64, version 13 before 12.
-std::vector<std::string> nvrtc_candidates();
+/// What is tried, in order: $FA2_NVRTC alone if it is set; else `directories`, the loader's search path, then
+/// $CUDA_HOME/lib64, $CUDA_PATH/lib64 and /usr/local/cuda/lib64, version 13 before 12 in each.
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& directories = {});
+
+/// The directories that nvrtc() looks into first, until it has opened one. Thread-safe.
+void set_nvrtc_search(std::vector<std::string> directories);
 
 /// An open NVRTC whose builtins library is loaded too. Immutable; its functions are thread-safe.
 struct Nvrtc {

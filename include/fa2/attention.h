@@ -116,6 +116,8 @@ class FA2_API AttentionPlan {
 
   /// How many bytes AttentionArgs::workspace has, if it is given: a multiple of 256; 0 if no launch needs any.
   std::size_t workspace_bytes() const;
+  /// How many of them, the first ones, have to be zeros; the others may hold anything.
+  std::size_t workspace_zeros() const;
 
   const AttentionProblem& problem() const;
   const Explanation& explain() const;

@@ -274,6 +274,10 @@ FA2_C_API fa2_status fa2_plan_run(const fa2_plan* plan, const fa2_args* args, vo
 /* How many bytes fa2_args.workspace has, if it is given: a multiple of 256; 0 if no launch needs any. */
 FA2_C_API fa2_status fa2_plan_workspace_bytes(const fa2_plan* plan, size_t* bytes);
 
+/* How many of them, the first ones, have to be zeros; the others may hold anything. A workspace of a captured launch of
+ * its own is cheap that way. */
+FA2_C_API fa2_status fa2_plan_workspace_zeros(const fa2_plan* plan, size_t* bytes);
+
 /* What runs, and why, as a JSON object; its "kernels" is an array with config and its origin, key, cache,
  * compile time and resources of each. *json is to be freed with fa2_string_free; NULL on failure. */
 FA2_C_API fa2_status fa2_plan_explain(const fa2_plan* plan, char** json);

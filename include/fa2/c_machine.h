@@ -1,0 +1,29 @@
+/* The machine that fa2 runs on, in fa2's C interface: where NVRTC is, what there is, whether a stream captures. */
+#ifndef FA2_C_MACHINE_H
+#define FA2_C_MACHINE_H
+
+#include <fa2/c_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Directories in which NVRTC is looked for before the loader's search path, as where a package manager has put it; in
+ * place of those of an earlier call. FA2_NVRTC wins over them. Nothing is opened before a kernel has to be compiled;
+ * once NVRTC is open, it stays, whatever directories come. `directories` may be NULL if `count` is 0. Thread-safe. */
+FA2_C_API fa2_status fa2_set_nvrtc_search(const char* const* directories, size_t count);
+
+/* *capturing: 1 if a CUDA graph captures what `stream` of the current device is given, so that memory for it has to
+ * come from the graph's own; else 0. FA2_UNAVAILABLE without a driver. */
+FA2_C_API fa2_status fa2_stream_is_capturing(void* stream, int32_t* capturing);
+
+/* What fa2 finds here, as a JSON object: "version", "driver" (its CUDA version; "" without one), "gpus", "nvrtc" and
+ * "cache"; what is not there has an "error" that says why. Opens NVRTC. *json is to be freed with fa2_string_free;
+ * NULL on failure. */
+FA2_C_API fa2_status fa2_machine(char** json);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
