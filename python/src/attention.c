@@ -1,0 +1,379 @@
+/* forward(), backward(), explain() and tune(): what Python passes, as a problem and its arguments. */
+#include <string.h>
+
+#include "core.h"
+
+/* Where things stand in the arguments. q, k, v, out and lse come first, then the options, of which the last are tensors or
+ * None; fa2/_call.py has the same list. */
+enum { Q, K, V, OUT, LSE, TENSORS };
+enum {
+  SOFTMAX_SCALE,
+  MASK,
+  WINDOW_LEFT,
+  WINDOW_RIGHT,
+  SOFTCAP,
+  DROPOUT_P,
+  DROPOUT_SEED,
+  DROPOUT_OFFSET,
+  BATCH_INVARIANT,
+  MAX_SEQLEN_Q,
+  MAX_SEQLEN_K,
+  ALIBI_SLOPES,
+  SINKS,
+  DROPOUT_STATE,
+  CU_SEQLENS_Q,
+  CU_SEQLENS_K,
+  SEQUSED_Q,
+  SEQUSED_K,
+  PAGE_TABLE,
+  OPTIONS
+};
+
+typedef struct {
+  PlanKey key;
+  fa2_args args;
+  Tensor q, k, v, o;
+  bool has_gaps; /* a last dimension is not contiguous */
+} Call;
+
+/* ---- operands ---- */
+
+/* (batch, row, head, column), or (row, head, column) of packed sequences, into (batch, head, row) strides. */
+static void place(const Tensor* tensor, fa2_tensor* operand) {
+  const int64_t* strides = tensor->strides + (tensor->ndim - 3);
+  operand->data = tensor->data;
+  operand->strides[0] = tensor->ndim == 4 ? tensor->strides[0] : 0;
+  operand->strides[1] = strides[1];
+  operand->strides[2] = strides[0];
+}
+
+static bool is_empty(const Tensor* tensor) {
+  for (int i = 0; i < tensor->ndim; ++i)
+    if (tensor->shape[i] == 0) return true;
+  return false;
+}
+
+/* What a plan may no longer count on if it is to take this operand. */
+static void keep_alignment(Call* call, const Tensor* tensor) {
+  if (is_empty(tensor)) return;
+  int32_t* const alignment = &call->key.row_alignment;
+  uint64_t bits = (uint64_t)(uintptr_t)tensor->data;
+  for (int i = 0; i < tensor->ndim - 1; ++i) {
+    if (tensor->shape[i] <= 1) continue;
+    bits |= (uint64_t)tensor->strides[i] * 2;
+    if (tensor->strides[i] <= 0 && *alignment == FA2_ROWS_16_BYTES) *alignment = FA2_ROWS_16_BYTES_ANY_ORDER;
+  }
+  if (bits % 16 != 0) *alignment = FA2_ROWS_ELEMENT;
+}
+
+static int read_operand(PyObject* object, const char* name, Call* call, Tensor* tensor, fa2_tensor* operand) {
+  if (read_tensor(object, name, tensor) < 0) return -1;
+  if (tensor->ndim < 3)
+    return invalid(
+        "%s has %d dimensions: (batch, seqlen, heads, head_dim), or (total, heads, head_dim) of packed "
+        "sequences, is meant",
+        name, (int)tensor->ndim);
+  if (tensor->dtype != FA2_F16 && tensor->dtype != FA2_BF16) {
+    PyErr_Format(PyExc_TypeError,
+                 "%s must be float16 or bfloat16: cast it, or pass autocast=True under autocast", name);
+    return -1;
+  }
+  const Tensor* q = &call->q;
+  if (tensor->dtype != q->dtype) {
+    PyErr_Format(PyExc_TypeError, "%s must have q's dtype", name);
+    return -1;
+  }
+  if (tensor->device != q->device) return invalid("%s must be on q's device", name);
+  const int last = tensor->ndim - 1;
+  if (tensor->shape[last] > 1 && tensor->strides[last] != 1) call->has_gaps = true;
+  place(tensor, operand);
+  keep_alignment(call, tensor);
+  return 0;
+}
+
+static int expect_shape(const Tensor* tensor, const char* name, const Tensor* like, int64_t last) {
+  bool same = tensor->ndim == like->ndim && tensor->shape[tensor->ndim - 1] == last;
+  for (int i = 0; same && i < like->ndim - 1; ++i) same = tensor->shape[i] == like->shape[i];
+  return same ? 0 : invalid("%s has another shape than it should", name);
+}
+
+/* ---- sequences ---- */
+
+static int read_sequences(PyObject* const* options, Call* call) {
+  fa2_problem* const p = &call->key.problem;
+  fa2_args* const a = &call->args;
+  const Tensor *q = &call->q, *k = &call->k;
+  const int32_t device = q->device;
+  Tensor cu_q, cu_k, used_q, used_k, pages;
+  if (read_table(options[CU_SEQLENS_Q], "cu_seqlens_q", INT32, device, &cu_q) < 0 ||
+      read_table(options[CU_SEQLENS_K], "cu_seqlens_k", INT32, device, &cu_k) < 0 ||
+      read_table(options[SEQUSED_Q], "seqused_q", INT32, device, &used_q) < 0 ||
+      read_table(options[SEQUSED_K], "seqused_k", INT32, device, &used_k) < 0 ||
+      read_table(options[PAGE_TABLE], "page_table", INT32, device, &pages) < 0)
+    return -1;
+  const bool paged = options[PAGE_TABLE] != Py_None;
+  const bool packed_q = options[CU_SEQLENS_Q] != Py_None, packed_k = options[CU_SEQLENS_K] != Py_None;
+  if (packed_q != (q->ndim == 3))
+    return invalid("cu_seqlens_q goes with a packed q, (total, heads, head_dim)");
+  if (packed_k != (k->ndim == 3))
+    return invalid("cu_seqlens_k goes with packed k and v, (total, heads, head_dim)");
+  if (packed_q && options[MAX_SEQLEN_Q] == Py_None) return invalid("a packed q takes max_seqlen_q");
+  if (packed_k && options[MAX_SEQLEN_K] == Py_None) return invalid("packed k and v take max_seqlen_k");
+  if (paged && pages.ndim != 2) return invalid("page_table must be (batch, pages of a sequence)");
+  if (paged && packed_k) return invalid("page_table goes without cu_seqlens_k: seqused_k has the lengths");
+
+  p->varlen = packed_q || packed_k || paged || used_q.data != NULL || used_k.data != NULL;
+  p->batch = packed_q ? cu_q.shape[0] - 1 : q->shape[0];
+  p->seqlen_q = packed_q ? 0 : q->shape[1];
+  p->total_q = packed_q ? q->shape[0] : 0;
+  const int64_t batch_k = packed_k ? cu_k.shape[0] - 1 : paged ? pages.shape[0] : k->shape[0];
+  if (batch_k != p->batch)
+    return invalid("q has %lld sequences and k has %lld", (long long)p->batch, (long long)batch_k);
+  if (paged) {
+    p->page_size = (int32_t)k->shape[1];
+    p->page_count = k->shape[0];
+    p->seqlen_k = pages.shape[1] * k->shape[1];
+    a->page_table = pages.data;
+    a->page_table_stride = pages.shape[1];
+  } else {
+    p->seqlen_k = packed_k ? 0 : k->shape[1];
+    p->total_k = packed_k ? k->shape[0] : 0;
+  }
+  if (options[MAX_SEQLEN_Q] != Py_None && p->varlen &&
+      read_int(options[MAX_SEQLEN_Q], "max_seqlen_q", &p->seqlen_q) < 0)
+    return -1;
+  if (options[MAX_SEQLEN_K] != Py_None && p->varlen &&
+      read_int(options[MAX_SEQLEN_K], "max_seqlen_k", &p->seqlen_k) < 0)
+    return -1;
+  if ((used_q.data != NULL && used_q.shape[0] != p->batch) ||
+      (used_k.data != NULL && used_k.shape[0] != p->batch))
+    return invalid("seqused_q and seqused_k have an entry a sequence");
+  a->cu_seqlens_q = cu_q.data;
+  a->cu_seqlens_k = p->total_k > 0 ? cu_k.data : NULL;
+  if (packed_k && p->total_k == 0) p->seqlen_k = 0; /* no key at all, which total_k = 0 alone does not say */
+  a->seqused_q = used_q.data;
+  a->seqused_k = used_k.data;
+  return 0;
+}
+
+/* ---- variants ---- */
+
+static int read_window(PyObject* const* options, fa2_problem* p) {
+  int64_t left, right;
+  if (read_int(options[WINDOW_LEFT], "window_size[0]", &left) < 0 ||
+      read_int(options[WINDOW_RIGHT], "window_size[1]", &right) < 0)
+    return -1;
+  if (left < -1 || right < -1) return invalid("window_size takes numbers of keys, or -1 for no bound");
+  /* One that hides nothing would be another kernel. */
+  const int64_t longest = p->seqlen_k > p->seqlen_q ? p->seqlen_k : p->seqlen_q;
+  p->has_window_left = left >= 0 && left < longest;
+  p->has_window_right = right >= 0 && right < longest && p->mask == FA2_MASK_NONE;
+  p->window_left = p->has_window_left ? left : 0;
+  p->window_right = p->has_window_right ? right : 0;
+  return 0;
+}
+
+static int read_dropout(PyObject* const* options, Call* call) {
+  fa2_args* const a = &call->args;
+  Tensor state;
+  if (read_float(options[DROPOUT_P], "dropout_p", &a->dropout) < 0) return -1;
+  call->key.problem.dropout = a->dropout != 0.0f;
+  if (!call->key.problem.dropout) return 0;
+  if (read_uint(options[DROPOUT_SEED], "dropout_seed", &a->dropout_seed) < 0 ||
+      read_uint(options[DROPOUT_OFFSET], "dropout_offset", &a->dropout_offset) < 0 ||
+      read_table(options[DROPOUT_STATE], "dropout_state", INT64, call->q.device, &state) < 0)
+    return -1;
+  if (state.data != NULL && (state.ndim != 1 || state.shape[0] != 2))
+    return invalid("dropout_state must be (2): seed and offset");
+  a->dropout_state = state.data;
+  return 0;
+}
+
+static int read_variants(PyObject* const* options, Call* call) {
+  fa2_problem* const p = &call->key.problem;
+  fa2_args* const a = &call->args;
+  const int32_t device = call->q.device;
+  Tensor slopes, sinks;
+  int64_t mask, invariant;
+  if (read_int(options[MASK], "mask", &mask) < 0 ||
+      read_int(options[BATCH_INVARIANT], "batch_invariant", &invariant) < 0)
+    return -1;
+  p->mask = (int32_t)mask;
+  p->batch_invariant = invariant != 0;
+  if (options[SOFTMAX_SCALE] != Py_None) {
+    a->has_softmax_scale = 1;
+    if (read_float(options[SOFTMAX_SCALE], "softmax_scale", &a->softmax_scale) < 0) return -1;
+  }
+  if (read_float(options[SOFTCAP], "softcap", &a->softcap) < 0) return -1;
+  p->softcap = a->softcap != 0.0f;
+  if (read_table(options[ALIBI_SLOPES], "alibi_slopes", FLOAT32, device, &slopes) < 0 ||
+      read_table(options[SINKS], "sinks", FLOAT32, device, &sinks) < 0)
+    return -1;
+  const int64_t heads = p->heads_q;
+  const bool per_batch = slopes.ndim == 2;
+  if (slopes.data != NULL && (slopes.ndim > 2 || slopes.ndim < 1 || slopes.shape[slopes.ndim - 1] != heads ||
+                              (per_batch && slopes.shape[0] != p->batch)))
+    return invalid("alibi_slopes must be (heads) or (batch, heads)");
+  if (sinks.data != NULL && (sinks.ndim != 1 || sinks.shape[0] != heads))
+    return invalid("sinks must be (heads)");
+  p->alibi = slopes.data != NULL;
+  p->sinks = sinks.data != NULL;
+  a->alibi_slopes = slopes.data;
+  a->alibi_slopes_per_batch = per_batch;
+  a->sinks = sinks.data;
+  return read_window(options, p) < 0 ? -1 : read_dropout(options, call);
+}
+
+/* ---- a call ---- */
+
+static int read_lse(PyObject* object, Call* call) {
+  const fa2_problem* p = &call->key.problem;
+  Tensor lse;
+  if (read_table(object, "lse", FLOAT32, call->q.device, &lse) < 0) return -1;
+  if (object == Py_None) return 0;
+  const bool packed = call->q.ndim == 3;
+  const bool fits = packed ? lse.ndim == 2 && lse.shape[0] == p->heads_q && lse.shape[1] == call->q.shape[0]
+                           : lse.ndim == 3 && lse.shape[0] == p->batch && lse.shape[1] == p->heads_q &&
+                                 lse.shape[2] == call->q.shape[1];
+  call->args.lse = lse.data;
+  return fits ? 0 : invalid("lse must be (batch, heads, seqlen_q), or (heads, total_q) of packed sequences");
+}
+
+static int read_operands(PyObject* const* tensors, Call* call) {
+  fa2_args* const a = &call->args;
+  if (read_tensor(tensors[Q], "q", &call->q) < 0) return -1;
+  if (read_operand(tensors[Q], "q", call, &call->q, &a->q) < 0 ||
+      read_operand(tensors[K], "k", call, &call->k, &a->k) < 0 ||
+      read_operand(tensors[V], "v", call, &call->v, &a->v) < 0 ||
+      read_operand(tensors[OUT], "out", call, &call->o, &a->o) < 0)
+    return -1;
+  const Tensor *q = &call->q, *k = &call->k, *v = &call->v;
+  const int64_t head_dim = q->shape[q->ndim - 1], head_dim_v = v->shape[v->ndim - 1];
+  if (k->shape[k->ndim - 1] != head_dim) return invalid("k must have q's head_dim");
+  if (head_dim % 8 != 0 || head_dim_v % 8 != 0)
+    return invalid("head_dim must be a multiple of 8: fa2.pad_head_dim() fills it up with zeros");
+  if (expect_shape(v, "v", k, head_dim_v) < 0 || expect_shape(&call->o, "out", q, head_dim_v) < 0) return -1;
+  fa2_problem* const p = &call->key.problem;
+  p->dtype = q->dtype;
+  p->head_dim = (int32_t)head_dim;
+  p->head_dim_v = (int32_t)head_dim_v;
+  p->heads_q = q->shape[q->ndim - 2];
+  p->heads_kv = k->shape[k->ndim - 2];
+  return 0;
+}
+
+/* `tensors`: q, k, v, out, lse. */
+static int read_call(PyObject* const* tensors, PyObject* const* options, Call* call) {
+  const fa2_problem problem = FA2_PROBLEM_INIT;
+  const fa2_args args = FA2_ARGS_INIT;
+  memset(call, 0, sizeof *call);
+  call->key.problem = problem;
+  call->args = args;
+  if (read_operands(tensors, call) < 0) return -1;
+  call->key.device = call->q.device;
+  if (read_sequences(options, call) < 0 || read_variants(options, call) < 0) return -1;
+  return read_lse(tensors[LSE], call);
+}
+
+PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  Call call;
+  if (expect_count("forward", count, TENSORS + OPTIONS) < 0 || read_call(args, args + TENSORS, &call) < 0)
+    return NULL;
+  if (call.has_gaps) Py_RETURN_FALSE;
+  if (is_empty(&call.o)) Py_RETURN_TRUE;
+  Plan* plan = borrow_plan(&call.key);
+  if (plan == NULL) return NULL;
+  const int result = run_forward(plan, &call.args, args[Q]);
+  give_back(plan);
+  if (result < 0) return NULL;
+  Py_RETURN_TRUE;
+}
+
+/* Of backward(), before the forward's: d_out, d_lse, dq, dk, dv, d_sinks, bitwise. */
+enum { D_OUT, D_LSE, DQ, DK, DV, D_SINKS, BITWISE, GRADIENTS };
+
+static int read_gradient(PyObject* object, const char* name, Call* call, const Tensor* like, int32_t flag,
+                         fa2_tensor* operand) {
+  Tensor tensor;
+  if (object == Py_None) return 0;
+  if (read_operand(object, name, call, &tensor, operand) < 0) return -1;
+  call->key.gradients |= flag;
+  return expect_shape(&tensor, name, like, like->shape[like->ndim - 1]);
+}
+
+static int read_gradients(PyObject* const* args, Call* call, fa2_backward_args* a) {
+  Tensor d_out, d_lse, d_sinks;
+  int64_t bitwise;
+  if (read_int(args[BITWISE], "bitwise", &bitwise) < 0 ||
+      read_operand(args[D_OUT], "d_out", call, &d_out, &a->d_o) < 0 ||
+      expect_shape(&d_out, "d_out", &call->o, call->o.shape[call->o.ndim - 1]) < 0 ||
+      read_gradient(args[DQ], "dq", call, &call->q, FA2_DQ, &a->dq) < 0 ||
+      read_gradient(args[DK], "dk", call, &call->k, FA2_DK, &a->dk) < 0 ||
+      read_gradient(args[DV], "dv", call, &call->v, FA2_DV, &a->dv) < 0 ||
+      read_table(args[D_LSE], "d_lse", FLOAT32, call->q.device, &d_lse) < 0 ||
+      read_table(args[D_SINKS], "d_sinks", FLOAT32, call->q.device, &d_sinks) < 0)
+    return -1;
+  a->d_lse = d_lse.data;
+  a->d_sinks = d_sinks.data;
+  if (args[D_SINKS] != Py_None) call->key.gradients |= FA2_D_SINKS;
+  if (bitwise) call->key.gradients |= FA2_BITWISE;
+  return 0;
+}
+
+PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  Call call;
+  fa2_backward_args a = FA2_BACKWARD_ARGS_INIT;
+  PyObject* const* const tensors = args + GRADIENTS;
+  if (expect_count("backward", count, GRADIENTS + TENSORS + OPTIONS) < 0 ||
+      read_call(tensors, tensors + TENSORS, &call) < 0 || read_gradients(args, &call, &a) < 0)
+    return NULL;
+  if (call.has_gaps) Py_RETURN_FALSE;
+  a.forward = &call.args;
+  Plan* plan = borrow_plan(&call.key);
+  if (plan == NULL) return NULL;
+  const int result = run_backward(plan, &a, tensors[Q]);
+  give_back(plan);
+  if (result < 0) return NULL;
+  Py_RETURN_TRUE;
+}
+
+/* Of explain() and tune(), before the forward's: gradients (0: the forward), and of tune() whether every config is tried. */
+enum { WHICH, EVERY, CHOICES };
+
+PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  Call call;
+  int64_t gradients;
+  if (expect_count("explain", count, CHOICES + TENSORS + OPTIONS) < 0 ||
+      read_int(args[WHICH], "gradients", &gradients) < 0 ||
+      read_call(args + CHOICES, args + CHOICES + TENSORS, &call) < 0)
+    return NULL;
+  call.key.gradients = (int32_t)gradients;
+  Plan* plan = borrow_plan(&call.key);
+  if (plan == NULL) return NULL;
+  PyObject* text = explain_plan(plan);
+  give_back(plan);
+  return text;
+}
+
+PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  Call call;
+  int64_t gradients, every;
+  if (expect_count("tune", count, CHOICES + TENSORS + OPTIONS) < 0 ||
+      read_int(args[WHICH], "gradients", &gradients) < 0 || read_int(args[EVERY], "every", &every) < 0 ||
+      read_call(args + CHOICES, args + CHOICES + TENSORS, &call) < 0)
+    return NULL;
+  fa2_tune_options options = FA2_TUNE_OPTIONS_INIT;
+  options.scope = every ? FA2_TUNE_ALL : FA2_TUNE_LIKELY;
+  options.row_alignment = call.key.row_alignment;
+  options.backward = gradients != 0;
+  char* report = NULL;
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = fa2_tune(NULL, &call.key.problem, call.key.device, &options, &report);
+  Py_END_ALLOW_THREADS;
+  return status == FA2_OK ? take_json(report) : raise_status(status);
+}

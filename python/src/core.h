@@ -1,0 +1,94 @@
+/* The parts of fa2._core: CPython's limited API over fa2's C interface. Every function that can fail sets a Python exception. */
+#ifndef FA2_PYTHON_CORE_H
+#define FA2_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <fa2/c_api.h>
+#include <fa2/c_backward.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- errors.c ---- */
+
+/* Enters fa2.Error and its kinds into the module. */
+int add_errors(PyObject* module);
+/* Raises what `status` says, with fa2_last_error(). Always NULL. */
+PyObject* raise_status(fa2_status status);
+/* Raises fa2.InvalidRequest. Always -1. */
+int invalid(const char* format, ...);
+
+/* ---- tensor.c ---- */
+
+enum { MOST_DIMS = 4 };
+enum { OTHER_DTYPE = -1, FLOAT32 = 2, INT32 = 3, INT64 = 4, UINT8 = 5 }; /* beside FA2_F16 and FA2_BF16 */
+
+typedef struct {
+  void* data;
+  int64_t shape[MOST_DIMS];
+  int64_t strides[MOST_DIMS]; /* in elements */
+  int32_t ndim;
+  int32_t dtype;
+  int32_t device; /* a CUDA ordinal, or FA2_INTERPRETER_DEVICE of host memory */
+} Tensor;
+
+/* Python functions for what the exchange API does not give:
+ *   describe(object) -> (data, shape, strides, dtype, device) of a tensor whose type has none;
+ *   current_stream(device) -> int; allocate(device, bytes, zeroed) -> a tensor of bytes, the first `zeroed` of them 0. */
+PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count);
+
+int read_tensor(PyObject* object, const char* name, Tensor* tensor);
+/* The same of contiguous tensors of one dtype, beside others on `device`; *tensor has data NULL if `object` is None. */
+int read_table(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor);
+bool is_contiguous(const Tensor* tensor);
+/* Whose current stream it is: `object`, a tensor on `device`. NULL of host memory. */
+int current_stream(PyObject* object, int32_t device, void** stream);
+PyObject* allocate(int32_t device, size_t bytes, size_t zeroed);
+
+/* ---- plans.c ---- */
+
+/* What a plan is looked up by: bytes, without padding. */
+typedef struct {
+  fa2_problem problem;
+  int32_t device;
+  int32_t row_alignment;
+  int32_t gradients; /* 0: a forward; else as fa2_backward_plan_create() takes them */
+  int32_t reserved;
+} PlanKey;
+
+typedef struct Plan Plan;
+
+/* Made, and the GIL released, if there is none yet. To be given back. NULL: an exception is set. */
+Plan* borrow_plan(const PlanKey* key);
+void give_back(Plan* plan);
+PyObject* explain_plan(const Plan* plan);
+/* Give the call a workspace and launch, without the GIL. `like`: a tensor of the call. */
+int run_forward(Plan* plan, fa2_args* args, PyObject* like);
+int run_backward(Plan* plan, fa2_backward_args* args, PyObject* like);
+
+/* ---- numbers.c ---- */
+
+/* Python numbers of arguments; None where `or_none` says so leaves *value as it is. */
+int read_int(PyObject* object, const char* name, int64_t* value);
+int read_uint(PyObject* object, const char* name, uint64_t* value);
+int read_float(PyObject* object, const char* name, float* value);
+/* {"head_dim": 64, ...} into the struct's fields. */
+int read_problem(PyObject* fields, fa2_problem* problem);
+/* A str of JSON, which is freed. */
+PyObject* take_json(char* json);
+int expect_count(const char* function, Py_ssize_t count, Py_ssize_t expected);
+
+/* ---- functions of the module ---- */
+
+PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* machine(PyObject* self, PyObject* unused);
+PyObject* set_nvrtc_search(PyObject* self, PyObject* directories);
+
+#endif

@@ -1,0 +1,124 @@
+/* fa2._core: its functions, and those that need no tensor. */
+#include <fa2/c_machine.h>
+#include <stdlib.h>
+
+#include "core.h"
+
+PyObject* machine(PyObject* self, PyObject* unused) {
+  (void)self, (void)unused;
+  char* json = NULL;
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = fa2_machine(&json);
+  Py_END_ALLOW_THREADS;
+  return status == FA2_OK ? take_json(json) : raise_status(status);
+}
+
+/* Borrows its items' UTF-8 as long as `strings` lives. NULL: an exception is set. */
+static const char** texts_of(PyObject* strings, Py_ssize_t* count) {
+  *count = PySequence_Size(strings);
+  if (*count < 0) return NULL;
+  const char** texts = calloc((size_t)*count + 1, sizeof *texts);
+  if (texts == NULL) return (void)PyErr_NoMemory(), NULL;
+  for (Py_ssize_t i = 0; i < *count; ++i) {
+    PyObject* item = PySequence_GetItem(strings, i);
+    texts[i] = item != NULL ? PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
+    Py_XDECREF(item); /* `strings`, a tuple, has it */
+    if (texts[i] == NULL) return free(texts), NULL;
+  }
+  return texts;
+}
+
+PyObject* set_nvrtc_search(PyObject* self, PyObject* directories) {
+  (void)self;
+  Py_ssize_t count;
+  const char** texts = texts_of(directories, &count);
+  if (texts == NULL) return NULL;
+  const fa2_status status = fa2_set_nvrtc_search(texts, (size_t)count);
+  free(texts);
+  if (status != FA2_OK) return raise_status(status);
+  Py_RETURN_NONE;
+}
+
+static fa2_problem* problems_of(PyObject* dicts, Py_ssize_t* count) {
+  *count = PySequence_Size(dicts);
+  if (*count < 0) return NULL;
+  fa2_problem* problems = calloc((size_t)*count + 1, sizeof *problems);
+  if (problems == NULL) return (fa2_problem*)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < *count; ++i) {
+    PyObject* item = PySequence_GetItem(dicts, i);
+    const int result = item != NULL ? read_problem(item, &problems[i]) : -1;
+    Py_XDECREF(item);
+    if (result < 0) return free(problems), NULL;
+  }
+  return problems;
+}
+
+/* precompile(problems, archs, out, jobs, row_alignment, backward, append, merge) -> JSON */
+enum { PROBLEMS, ARCHS, OUT, FIRST_NUMBER, NUMBERS = 5, PRECOMPILE_ARGS = FIRST_NUMBER + NUMBERS };
+
+PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  (void)self;
+  fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
+  int32_t* const into[NUMBERS] = {&options.jobs, &options.row_alignment, &options.backward, &options.append,
+                                  &options.combine};
+  if (expect_count("precompile", count, PRECOMPILE_ARGS) < 0) return NULL;
+  for (int i = 0; i < NUMBERS; ++i) {
+    int64_t number;
+    if (read_int(args[FIRST_NUMBER + i], "an option of precompile", &number) < 0) return NULL;
+    *into[i] = (int32_t)number;
+  }
+  if (args[OUT] != Py_None && (options.out = PyUnicode_AsUTF8AndSize(args[OUT], NULL)) == NULL) return NULL;
+  Py_ssize_t problem_count, arch_count;
+  char* report = NULL;
+  PyObject* text = NULL;
+  fa2_problem* problems = problems_of(args[PROBLEMS], &problem_count);
+  const char** archs = problems != NULL ? texts_of(args[ARCHS], &arch_count) : NULL;
+  if (archs != NULL) {
+    fa2_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status =
+        fa2_precompile(NULL, problems, (size_t)problem_count, archs, (size_t)arch_count, &options, &report);
+    Py_END_ALLOW_THREADS;
+    text = status == FA2_OK ? take_json(report) : raise_status(status);
+    if (status != FA2_OK) fa2_string_free(report);
+  }
+  free(archs);
+  free(problems);
+  return text;
+}
+
+#define FAST(name) \
+  { #name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL }
+static PyMethodDef functions[] = {FAST(forward),
+                                  FAST(backward),
+                                  FAST(explain),
+                                  FAST(tune),
+                                  FAST(append),
+                                  FAST(merge),
+                                  FAST(dropout_mask),
+                                  FAST(precompile),
+                                  FAST(set_hooks),
+                                  {"machine", machine, METH_NOARGS, NULL},
+                                  {"set_nvrtc_search", set_nvrtc_search, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        "fa2._core",
+                                        "fa2's C interface on tensors; fa2 is what to call.",
+                                        -1,
+                                        functions,
+                                        NULL,
+                                        NULL,
+                                        NULL,
+                                        NULL};
+
+PyMODINIT_FUNC PyInit__core(void) {
+  PyObject* module = PyModule_Create(&definition);
+  if (module == NULL) return NULL;
+  if (add_errors(module) < 0 || PyModule_AddStringConstant(module, "version", fa2_version()) < 0) {
+    Py_DECREF(module);
+    return NULL;
+  }
+  return module;
+}

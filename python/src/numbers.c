@@ -1,0 +1,88 @@
+/* Python's numbers, dicts and strings as C's. */
+#include <stddef.h>
+#include <string.h>
+
+#include "core.h"
+
+int expect_count(const char* function, Py_ssize_t count, Py_ssize_t expected) {
+  if (count == expected) return 0;
+  PyErr_Format(PyExc_TypeError, "%s() takes %zd positional arguments but %zd were given", function, expected,
+               count);
+  return -1;
+}
+
+/* Python's own error, with the argument's name. */
+static int wrong_number(const char* name, const char* expected, PyObject* object) {
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "%s must be %s, not %R", name, expected, object);
+  return -1;
+}
+
+int read_int(PyObject* object, const char* name, int64_t* value) {
+  *value = PyLong_AsLongLong(object);
+  if (*value != -1 || !PyErr_Occurred()) return 0;
+  return wrong_number(name, "an integer of 64 bits", object);
+}
+
+int read_uint(PyObject* object, const char* name, uint64_t* value) {
+  *value = PyLong_AsUnsignedLongLongMask(object);
+  if (*value != UINT64_MAX || !PyErr_Occurred()) return 0;
+  return wrong_number(name, "an integer", object);
+}
+
+int read_float(PyObject* object, const char* name, float* value) {
+  const double number = PyFloat_AsDouble(object);
+  if (number == -1.0 && PyErr_Occurred()) return wrong_number(name, "a number", object);
+  *value = (float)number;
+  return 0;
+}
+
+PyObject* take_json(char* json) {
+  PyObject* text = PyUnicode_FromString(json);
+  fa2_string_free(json);
+  return text;
+}
+
+#define FIELD(name) \
+  { #name, offsetof(fa2_problem, name), sizeof(((fa2_problem*)0)->name) }
+static const struct {
+  const char* name;
+  size_t offset, size;
+} fields[] = {FIELD(dtype),           FIELD(mask),
+              FIELD(head_dim),        FIELD(head_dim_v),
+              FIELD(softcap),         FIELD(alibi),
+              FIELD(sinks),           FIELD(batch),
+              FIELD(heads_q),         FIELD(heads_kv),
+              FIELD(seqlen_q),        FIELD(seqlen_k),
+              FIELD(has_window_left), FIELD(has_window_right),
+              FIELD(window_left),     FIELD(window_right),
+              FIELD(varlen),          FIELD(dropout),
+              FIELD(total_q),         FIELD(total_k),
+              FIELD(page_size),       FIELD(batch_invariant),
+              FIELD(page_count)};
+
+int read_problem(PyObject* given, fa2_problem* problem) {
+  const fa2_problem defaults = FA2_PROBLEM_INIT;
+  *problem = defaults;
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; ++i) {
+    PyObject* item = PyMapping_GetItemString(given, fields[i].name);
+    if (item == NULL) {
+      if (!PyErr_ExceptionMatches(PyExc_KeyError)) return -1;
+      PyErr_Clear();
+      continue;
+    }
+    int64_t wide = 0;
+    const int result = read_int(item, fields[i].name, &wide);
+    Py_DECREF(item);
+    if (result < 0) return -1;
+    const int32_t narrow = (int32_t)wide;
+    char* const field = (char*)problem + fields[i].offset;
+    if (fields[i].size == sizeof narrow) {
+      if (narrow != wide) return invalid("%s is too large", fields[i].name);
+      memcpy(field, &narrow, sizeof narrow);
+    } else {
+      memcpy(field, &wide, sizeof wide);
+    }
+  }
+  return 0;
+}
