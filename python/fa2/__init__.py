@@ -1,0 +1,47 @@
+"""fa2: attention kernels that are rendered, compiled, cached and tuned at run time.
+
+    import fa2
+    out = fa2.attention(q, k, v, causal=True)  # (batch, seqlen, heads, head_dim)
+
+Tensors of PyTorch on a GPU; numpy arrays and CPU tensors run, slowly, on the interpreter. docs/python.md has more.
+"""
+
+from . import _hooks, _nvrtc
+from ._attention import attention, explain, tune
+from ._cache import append, merge
+from ._core import (
+    CacheError,
+    CompileError,
+    CudaError,
+    Error,
+    InternalError,
+    InvalidRequest,
+    KernelFault,
+    Unavailable,
+)
+from ._core import version as __version__
+from ._machine import machine, precompile
+from ._padding import pad_head_dim
+
+__all__ = [
+    "CacheError",
+    "CompileError",
+    "CudaError",
+    "Error",
+    "InternalError",
+    "InvalidRequest",
+    "KernelFault",
+    "Unavailable",
+    "__version__",
+    "append",
+    "attention",
+    "explain",
+    "machine",
+    "merge",
+    "pad_head_dim",
+    "precompile",
+    "tune",
+]
+
+_hooks.install()
+_nvrtc.install()

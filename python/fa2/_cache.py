@@ -1,0 +1,111 @@
+"""append() and merge(): a cache of keys and values, and attention over parts of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from . import _core
+
+
+def _torch_of(tensor: Any) -> Any:
+    """PyTorch if it is a tensor of it, else None."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(tensor, torch.Tensor) else None
+
+
+def _on_device_of(tensor: Any) -> contextlib.AbstractContextManager[Any]:
+    """These calls run on the current device."""
+    torch = _torch_of(tensor)
+    if torch is None or not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    device: contextlib.AbstractContextManager[Any] = torch.cuda.device(tensor.device)
+    return device
+
+
+def _empty(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    if _torch_of(like) is not None:
+        return like.new_empty(shape, dtype=dtype)
+    import numpy
+
+    return numpy.empty(shape, dtype)
+
+
+def append(
+    k: Any,
+    v: Any,
+    k_cache: Any,
+    v_cache: Any,
+    cache_seqlens: Any,
+    *,
+    q: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    rotary_interleaved: bool = False,
+    rotary_seqlens: Any = None,
+    equal_positions: bool = False,
+    page_table: Any = None,
+    cache_batch_idx: Any = None,
+    cu_seqlens_new: Any = None,
+    cu_seqlens_q: Any = None,
+) -> Any:
+    """Writes new keys and values into a cache in place, turned by rotary embedding; returns q turned, or None.
+
+    k, v: (batch, new, heads_kv, head_dim), or (total, heads_kv, head_dim) with cu_seqlens_new. k_cache, v_cache:
+    (entries, rows, heads_kv, head_dim), or (pages, page_size, heads_kv, head_dim) with page_table int32 (batch, pages
+    of a sequence). cache_seqlens: int32 (batch), rows that each sequence has before the call. cache_batch_idx: int32
+    (batch), each sequence's entry. rotary_cos, rotary_sin: (positions, rotary_dim / 2), of k's dtype or float32;
+    columns i and i + rotary_dim / 2 turn together, or if rotary_interleaved 2 i and 2 i + 1. rotary_seqlens: int32
+    (batch), positions of the first new row where they are not cache_seqlens. q: (batch, seqlen_q, heads, head_dim), or
+    packed with cu_seqlens_q; its row i has the position of new row i, or if equal_positions of new row 0.
+
+    Not differentiable. Raises as attention() does.
+    """
+    torch = _torch_of(k)
+    if torch is not None and torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (k, v, q)):
+        raise _core.InvalidRequest("append() has no gradient: call it under torch.no_grad()")
+    turned = None if q is None else _empty(q, tuple(q.shape), q.dtype)
+    with _on_device_of(k):
+        _core.append(
+            k,
+            v,
+            k_cache,
+            v_cache,
+            cache_seqlens,
+            cache_batch_idx,
+            page_table,
+            cu_seqlens_new,
+            cu_seqlens_q,
+            rotary_cos,
+            rotary_sin,
+            rotary_seqlens,
+            rotary_interleaved,
+            equal_positions,
+            q,
+            turned,
+        )
+    return turned
+
+
+def merge(out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = None) -> tuple[Any, Any]:
+    """Attention over parts of the keys, merged to attention over all of them: (out, lse).
+
+    out_parts: (parts, batch, seqlen_q, heads, head_dim), float16, bfloat16 or float32, each as attention() wrote it;
+    lse_parts: float32 (parts, batch, heads, seqlen_q). Packed: (parts, total, heads, head_dim) and (parts, heads,
+    total). out_dtype: of a new out, that of the parts if None; float32 works too. Not differentiable.
+    """
+    if out_parts.shape[0] == 0:
+        raise _core.InvalidRequest("out_parts has no part")
+    part, lse_part = out_parts[0], lse_parts[0]
+    if _torch_of(part) is not None:
+        part_stride, lse_stride = out_parts.stride(0), lse_parts.stride(0)
+    else:
+        part_stride = out_parts.strides[0] // out_parts.itemsize
+        lse_stride = lse_parts.strides[0] // lse_parts.itemsize
+    if out is None:
+        out = _empty(part, tuple(part.shape), out_dtype or part.dtype)
+    lse = _empty(part, tuple(lse_part.shape), lse_part.dtype)
+    with _on_device_of(part):
+        _core.merge(part, lse_part, out_parts.shape[0], part_stride, lse_stride, out, lse)
+    return out, lse

@@ -1,0 +1,37 @@
+"""What every backend hands to fa2._core beside q, k, v, out and lse."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+#: By the values of attention()'s `causal`.
+MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
+
+
+class Options(NamedTuple):
+    """In the order of python/src/attention.c, and of the arguments of torch.ops.fa2.forward."""
+
+    softmax_scale: float | None
+    mask: int
+    window_left: int
+    window_right: int
+    softcap: float
+    dropout_p: float
+    dropout_seed: int
+    dropout_offset: int
+    batch_invariant: bool
+    max_seqlen_q: int | None
+    max_seqlen_k: int | None
+    alibi_slopes: Any
+    sinks: Any
+    dropout_state: Any
+    cu_seqlens_q: Any
+    cu_seqlens_k: Any
+    seqused_q: Any
+    seqused_k: Any
+    page_table: Any
+
+
+def rows_may_be_unused(cu_seqlens: Any, seqused: Any) -> bool:
+    """Whether rows may belong to no sequence: nothing is written there."""
+    return cu_seqlens is not None or seqused is not None

@@ -1,0 +1,49 @@
+"""What the extension asks Python for: tensors without the DLPack exchange API, streams and memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import _core
+
+_DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "int32": 3, "int64": 4, "uint8": 5}
+_OTHER_DTYPE = -1
+_HOST = -2  # FA2_INTERPRETER_DEVICE
+
+
+def describe(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int]:
+    """(data, shape, strides in elements, dtype, device) of a numpy array, or of a tensor of PyTorch before 2.10."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise _core.InvalidRequest(f"a tensor is on {tensor.device}: fa2 computes on cuda and cpu")
+        code = _DTYPES.get(str(tensor.dtype).removeprefix("torch."), _OTHER_DTYPE)
+        device = _HOST if tensor.device.type == "cpu" else tensor.device.index
+        return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), code, device
+    interface = getattr(tensor, "__array_interface__", None)
+    if interface is None:
+        raise TypeError(f"a tensor of PyTorch or a numpy array is meant, not {type(tensor).__name__}")
+    if any(stride % tensor.itemsize for stride in tensor.strides):
+        raise _core.InvalidRequest("strides must be multiples of the element")
+    strides = tuple(stride // tensor.itemsize for stride in tensor.strides)
+    code = _DTYPES.get(tensor.dtype.name, _OTHER_DTYPE)
+    return interface["data"][0], tensor.shape, strides, code, _HOST
+
+
+def current_stream(device: int) -> int:
+    stream: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(device)
+    return stream
+
+
+def allocate(device: int, count: int, zeroed: int) -> Any:
+    """Bytes from PyTorch's allocator, on the current stream; the first `zeroed` are 0."""
+    torch = sys.modules["torch"]
+    memory = torch.empty(count, dtype=torch.uint8, device=torch.device("cuda", device))
+    if zeroed:
+        memory[:zeroed].zero_()
+    return memory
+
+
+def install() -> None:
+    _core.set_hooks(describe, current_stream, allocate)

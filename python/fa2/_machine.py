@@ -1,0 +1,72 @@
+"""What there is, and kernels made ahead of time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from . import _core
+from ._call import MASKS
+
+_DTYPES = {"float16": 0, "bfloat16": 1}
+
+
+def machine() -> dict[str, Any]:
+    """Version, driver, GPUs, NVRTC and cache directories; what is missing has an "error" that says why."""
+    found: dict[str, Any] = json.loads(_core.machine())
+    return found
+
+
+def precompile(
+    archs: Iterable[str],
+    *,
+    head_dims: Iterable[int],
+    dtypes: Iterable[str] = ("float16", "bfloat16"),
+    causal: Iterable[bool | str] = (False, True),
+    window: bool = False,
+    softcap: bool = False,
+    alibi: bool = False,
+    sinks: bool = False,
+    dropout: bool = False,
+    varlen: bool = False,
+    page_size: int = 0,
+    batch_invariant: bool = False,
+    backward: bool = False,
+    append: bool = False,
+    merge: bool = False,
+    out: str | None = None,
+    jobs: int = 0,
+) -> list[dict[str, Any]]:
+    """Compiles what attention() runs with these head dims and variants, whatever the sizes: one entry a kernel.
+
+    archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. out: the directory to fill, for FA2_CACHE_PATH; the user's cache
+    if None. jobs: compiling threads, 0: one a core. Raises CompileError with what failed.
+    """
+    variants = {
+        "has_window_left": window,
+        "softcap": softcap,
+        "alibi": alibi,
+        "sinks": sinks,
+        "dropout": dropout,
+        "varlen": varlen or page_size > 0,
+        "batch_invariant": batch_invariant,
+    }
+    problems = [
+        {
+            "dtype": _DTYPES[dtype],
+            "mask": MASKS[mask],
+            "head_dim": head_dim,
+            "seqlen_q": 1024,
+            "seqlen_k": 1024,
+            "page_size": page_size,
+            "page_count": 1 if page_size else 0,
+            **{name: int(wanted) for name, wanted in variants.items()},
+        }
+        for dtype, mask, head_dim in itertools.product(dtypes, causal, head_dims)
+    ]
+    report: list[dict[str, Any]] = json.loads(
+        _core.precompile(problems, tuple(archs), out, jobs, 0, backward, append, merge)
+    )
+    return report

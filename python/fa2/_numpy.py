@@ -1,0 +1,55 @@
+"""Attention of numpy arrays, on the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from . import _core
+from ._call import Options, rows_may_be_unused
+
+
+def _contiguous(array: Any) -> Any:
+    """With a contiguous last dimension."""
+    return array if array.strides[-1] == array.itemsize else numpy.ascontiguousarray(array)
+
+
+def _prepared(options: Options) -> Options:
+    if options.dropout_p and options.dropout_state is None:
+        state = numpy.random.randint(0, 2**62, 2, dtype=numpy.int64)
+        options = options._replace(dropout_state=state)
+    if options.sinks is not None:
+        options = options._replace(sinks=numpy.ascontiguousarray(options.sinks, dtype=numpy.float32))
+    return options
+
+
+def _outputs(q: Any, v: Any, options: Options) -> tuple[Any, Any]:
+    if q.ndim not in (3, 4):
+        raise _core.InvalidRequest("q must be (batch, seqlen, heads, head_dim), or (total, heads, head_dim) packed")
+    make = numpy.zeros if rows_may_be_unused(options.cu_seqlens_q, options.seqused_q) else numpy.empty
+    shape = (*q.shape[:-1], v.shape[-1])
+    rows = (q.shape[0], q.shape[2], q.shape[1]) if q.ndim == 4 else (q.shape[1], q.shape[0])
+    return make(shape, q.dtype), make(rows, numpy.float32)
+
+
+def attend(
+    q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, options: Options
+) -> Any:
+    options = _prepared(options)
+    q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
+    made, lse = _outputs(q, v, options)
+    out = made if out is None else out
+    if not _core.forward(q, k, v, out, lse if return_lse else None, *options):
+        raise _core.InvalidRequest("the last dimension of out must be contiguous")
+    return (out, lse) if return_lse else out
+
+
+def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
+    out, _ = _outputs(q, v, options)
+    return _core.explain(gradients, 0, q, k, v, out, None, *_prepared(options))
+
+
+def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
+    out, _ = _outputs(q, v, options)
+    return _core.tune(gradients, every, q, k, v, out, None, *_prepared(options))

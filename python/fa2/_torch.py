@@ -1,0 +1,103 @@
+"""Attention of PyTorch's tensors: launched at once where that is right, else by torch.ops.fa2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from . import _core, _torch_ops
+from ._call import Options
+from ._torch_run import outputs, run_backward, run_forward
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class _Attention(torch.autograd.Function):
+    """The eager gradient: what torch.ops.fa2.forward has, without the dispatcher's cost."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any, sinks: Any, deterministic: bool, options: Options) -> Any:
+        ctx.set_materialize_grads(False)
+        out, lse = run_forward(q, k, v, None, True, options)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.deterministic = deterministic
+        ctx.options = options
+        return out, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, d_out: Any, d_lse: Any) -> Any:
+        saved = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:4]
+        return (*run_backward(d_out, d_lse, *saved, wanted, ctx.deterministic, ctx.options), None, None)
+
+
+def _is_plain(q: Any, k: Any, v: Any) -> bool:
+    """Whether nothing but these tensors is concerned: no mode, no transform, no subclass."""
+    return (
+        type(q) in _PLAIN
+        and type(k) in _PLAIN
+        and type(v) in _PLAIN
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
+    )
+
+
+def _dropout_state(q: torch.Tensor, options: Options) -> Options:
+    """From the generator of q's device: its seed and offset, or where a graph is made, numbers that it draws."""
+    if q.is_cuda and not torch.compiler.is_compiling() and not torch.cuda.is_current_stream_capturing():
+        generator = torch.cuda.default_generators[q.get_device()]
+        offset = generator.get_offset()
+        generator.set_offset(offset + 4)  # offsets are multiples of 4
+        return options._replace(dropout_seed=generator.initial_seed() & (2**63 - 1), dropout_offset=offset)
+    return options._replace(dropout_state=torch.randint(2**62, (2,), dtype=torch.int64, device=q.device))
+
+
+def attend(
+    q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, options: Options
+) -> Any:
+    if autocast and torch.is_autocast_enabled(q.device.type):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = (x.to(dtype) if x.dtype == torch.float32 else x for x in (q, k, v))
+    sinks = options.sinks
+    if sinks is not None and sinks.dtype != torch.float32:
+        sinks = sinks.float()
+        options = options._replace(sinks=sinks)
+    if options.dropout_p and options.dropout_state is None:
+        options = _dropout_state(q, options)
+
+    compiling = torch.compiler.is_compiling()
+    differentiates = torch.is_grad_enabled() and (
+        q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)
+    )
+    if out is not None and (differentiates or compiling):
+        raise _core.InvalidRequest("out= is for eager calls without gradients: use what attention() returns")
+    if compiling or not _is_plain(q, k, v):
+        if out is not None:
+            raise _core.InvalidRequest("out= takes ordinary tensors, outside of modes and transforms")
+        result, lse = torch.ops.fa2.forward(q, k, v, *options, _wants_bits(deterministic))
+    elif differentiates:
+        result, lse = _Attention.apply(q, k, v, sinks, _wants_bits(deterministic), options)  # type: ignore[no-untyped-call]
+    else:
+        result, lse = run_forward(q, k, v, out, return_lse, options)
+    return (result, lse) if return_lse else result
+
+
+def _wants_bits(deterministic: bool) -> bool:
+    return deterministic or torch.are_deterministic_algorithms_enabled()
+
+
+def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
+    out, lse = outputs(q, v, True, options)
+    return _core.explain(gradients, 0, q, k, v, out, lse, *options)
+
+
+def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
+    out, lse = outputs(q, v, True, options)
+    return _core.tune(gradients, every, q, k, v, out, lse, *options)
+
+
+_torch_ops.register()

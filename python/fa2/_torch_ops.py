@@ -1,0 +1,82 @@
+"""torch.ops.fa2.forward and .backward: functional operators for torch.compile, modes and transforms.
+
+Arguments are those of Options, in order; new ones go to the end with a default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._call import Options
+from ._torch_run import gradients, outputs, run_backward, run_forward
+
+_OPTIONS = """float? softmax_scale, int mask, SymInt window_left, SymInt window_right, float softcap,
+    float dropout_p, int dropout_seed, int dropout_offset, bool batch_invariant, SymInt? max_seqlen_q,
+    SymInt? max_seqlen_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dropout_state, Tensor? cu_seqlens_q,
+    Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, Tensor? page_table, bool deterministic"""
+_FORWARD = f"forward(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor out, Tensor lse)"
+_BACKWARD = f"""backward(Tensor? d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,
+    bool needs_dq, bool needs_dk, bool needs_dv, bool needs_d_sinks, {_OPTIONS})
+    -> (Tensor dq, Tensor dk, Tensor dv, Tensor d_sinks)"""
+
+_library: Any = None
+
+
+def _forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    return run_forward(q, k, v, None, True, Options(*rest[:-1]))
+
+
+def _fake_forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    return outputs(q, v, True, Options(*rest[:-1]))
+
+
+def _present(q: Any, made: Any) -> Any:
+    """An operator returns tensors: an empty one for what was not wanted."""
+    return tuple(q.new_empty(0) if x is None else x for x in made)
+
+
+def _backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
+    wanted, options, deterministic = rest[:4], Options(*rest[4:-1]), rest[-1]
+    return _present(q, run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, options))
+
+
+def _fake_backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
+    return _present(q, gradients(q, k, v, rest[:4], Options(*rest[4:-1])))
+
+
+def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    q, k, v, *rest = inputs
+    ctx.deterministic = rest.pop()
+    options = Options(*rest)
+    ctx.numbers = options[: Options._fields.index("alibi_slopes")]
+    ctx.save_for_backward(q, k, v, *output, *options[len(ctx.numbers) :])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
+    q, k, v, out, lse, *tensors = ctx.saved_tensors
+    sinks = len(("q", "k", "v")) + Options._fields.index("sinks")
+    wanted = (*ctx.needs_input_grad[:3], ctx.needs_input_grad[sinks])
+    made = torch.ops.fa2.backward(
+        d_out, d_lse, q, k, v, out, lse, *wanted, *ctx.numbers, *tensors, ctx.deterministic
+    )
+    found: list[Any] = [None] * len(ctx.needs_input_grad)
+    for place, gradient, is_wanted in zip((0, 1, 2, sinks), made, wanted):
+        found[place] = gradient if is_wanted else None
+    return tuple(found)
+
+
+def register() -> None:
+    """Once a process."""
+    global _library
+    _library = torch.library.Library("fa2", "DEF")
+    tags = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)
+    for schema, run, fake in ((_FORWARD, _forward, _fake_forward), (_BACKWARD, _backward, _fake_backward)):
+        name = schema[: schema.index("(")]
+        _library.define(schema, tags=tags)
+        _library.impl(name, run, "CPU")
+        _library.impl(name, run, "CUDA")
+        torch.library.register_fake(f"fa2::{name}", fake, lib=_library)
+    torch.library.register_autograd("fa2::forward", _differentiate, setup_context=_setup_context, lib=_library)

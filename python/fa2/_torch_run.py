@@ -1,0 +1,81 @@
+"""Outputs, and the launches, of PyTorch's tensors: what eager calls and operators share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import _core
+from ._call import Options, rows_may_be_unused
+
+
+def _contiguous(tensor: Any) -> Any:
+    """With a contiguous last dimension."""
+    return tensor.contiguous() if tensor is not None and tensor.stride(-1) != 1 else tensor
+
+
+def _like(tensor: torch.Tensor, head_dim: int, zeros: bool) -> torch.Tensor:
+    """In the tensor's order in memory, where that has a contiguous last dimension."""
+    if tensor.shape[-1] == head_dim and tensor.stride(-1) == 1:
+        return torch.zeros_like(tensor) if zeros else torch.empty_like(tensor)
+    shape = (*tensor.shape[:-1], head_dim)
+    return tensor.new_zeros(shape) if zeros else tensor.new_empty(shape)
+
+
+def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Options) -> tuple[Any, Any]:
+    """out, and lse or None. Zeros where rows may be of no sequence, which kernels leave alone."""
+    zeros = rows_may_be_unused(options.cu_seqlens_q, options.seqused_q)
+    out = _like(q, v.shape[-1], zeros)
+    if not with_lse:
+        return out, None
+    shape = q.shape
+    rows = (shape[0], shape[2], shape[1]) if len(shape) == 4 else (shape[1], shape[0])
+    make = q.new_zeros if zeros else q.new_empty
+    return out, make(rows, dtype=torch.float32)
+
+
+def run_forward(q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Options) -> tuple[Any, Any]:
+    made, lse = outputs(q, v, with_lse, options) if out is None or with_lse else (out, None)
+    out = made if out is None else out
+    if not _core.forward(q, k, v, out, lse, *options):
+        if not _core.forward(_contiguous(q), _contiguous(k), _contiguous(v), out, lse, *options):
+            raise _core.InvalidRequest("the last dimension of out must be contiguous")
+    return out, lse
+
+
+def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, Any, Any, Any]:
+    """Of q, k, v and sinks; None where not wanted."""
+    zero_q = rows_may_be_unused(options.cu_seqlens_q, options.seqused_q)
+    zero_k = rows_may_be_unused(options.cu_seqlens_k, options.seqused_k)
+    return (
+        _like(q, q.shape[-1], zero_q) if wanted[0] else None,
+        _like(k, k.shape[-1], zero_k) if wanted[1] else None,
+        _like(v, v.shape[-1], zero_k) if wanted[2] else None,
+        torch.empty_like(options.sinks) if wanted[3] else None,
+    )
+
+
+def run_backward(
+    d_out: Any,
+    d_lse: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    wanted: Any,
+    deterministic: bool,
+    options: Options,
+) -> tuple[Any, Any, Any, Any]:
+    if d_out is None:
+        d_out = torch.zeros_like(out)
+    if d_lse is not None:
+        d_lse = d_lse.contiguous()
+    made = gradients(q, k, v, wanted, options)
+    if q.numel() == 0 or k.numel() == 0:
+        return tuple(None if x is None else x.zero_() for x in made)  # type: ignore[return-value]
+    tensors = (_contiguous(q), _contiguous(k), _contiguous(v), out, lse)
+    if not _core.backward(_contiguous(d_out), d_lse, *made, deterministic, *tensors, *options):
+        raise _core.InternalError("gradients have gaps in their last dimension")
+    return made
