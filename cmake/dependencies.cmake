@@ -1,21 +1,30 @@
 # Headers only, but for Boost.Context, which is linked statically: libcuda and libnvrtc are opened at run time, spdlog, fmt,
 # nlohmann-json and xxhash are compiled in.
 find_package(Threads REQUIRED)
-find_package(spdlog REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json 3 REQUIRED)
-find_path(FA2_XXHASH_INCLUDE xxhash.h REQUIRED)
-
+find_package(spdlog)
+find_package(fmt)
+find_package(nlohmann_json 3)
+find_path(FA2_XXHASH_INCLUDE xxhash.h)
 set(Boost_USE_STATIC_LIBS ON)
-find_package(Boost REQUIRED COMPONENTS context)
+find_package(Boost COMPONENTS context)
+foreach(found spdlog_FOUND fmt_FOUND nlohmann_json_FOUND FA2_XXHASH_INCLUDE Boost_CONTEXT_FOUND)
+  if(NOT ${found})
+    message(FATAL_ERROR "fa2 is built with libraries that this machine lacks (${found}). Debian and Ubuntu have them: apt install "
+                        "libspdlog-dev libfmt-dev libboost-context-dev nlohmann-json3-dev libxxhash-dev")
+  endif()
+endforeach()
 
-# The CUDA Toolkit's headers, from a toolkit or from NVIDIA's wheels (see scripts/install_dependencies.sh).
-find_path(FA2_CUDA_INCLUDE cuda.h REQUIRED
-          HINTS ENV CUDA_HOME ENV CUDA_PATH ${PROJECT_SOURCE_DIR}/.deps/cuda /usr/local/cuda
-          PATH_SUFFIXES include)
-find_path(FA2_NVRTC_INCLUDE nvrtc.h REQUIRED
-          HINTS ${FA2_CUDA_INCLUDE} ENV CUDA_HOME ENV CUDA_PATH ${PROJECT_SOURCE_DIR}/.deps/cuda /usr/local/cuda
-          PATH_SUFFIXES include)
+# The CUDA Toolkit's headers, from a toolkit or from NVIDIA's wheels (see scripts/install_dependencies.sh), which a build by pip has
+# beside its Python.
+set(wheels "")
+if(FA2_BUILD_PYTHON)
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import nvidia; print(';'.join(p + '/cu13' for p in nvidia.__path__))"
+                  OUTPUT_VARIABLE wheels OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+set(cuda_homes ENV CUDA_HOME ENV CUDA_PATH ${PROJECT_SOURCE_DIR}/.deps/cuda /usr/local/cuda ${wheels})
+find_path(FA2_CUDA_INCLUDE cuda.h REQUIRED HINTS ${cuda_homes} PATH_SUFFIXES include)
+find_path(FA2_NVRTC_INCLUDE nvrtc.h REQUIRED HINTS ${FA2_CUDA_INCLUDE} ${cuda_homes} PATH_SUFFIXES include)
 
 add_library(fa2_dependencies INTERFACE)
 target_include_directories(fa2_dependencies SYSTEM INTERFACE ${FA2_CUDA_INCLUDE} ${FA2_NVRTC_INCLUDE}

@@ -12,6 +12,8 @@ from ._call import Options, rows_may_be_unused
 
 def _contiguous(array: Any) -> Any:
     """With a contiguous last dimension."""
+    if not isinstance(array, numpy.ndarray):
+        raise TypeError(f"tensors of PyTorch or numpy arrays are meant, not {type(array).__name__}")
     return array if array.strides[-1] == array.itemsize else numpy.ascontiguousarray(array)
 
 

@@ -29,15 +29,17 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, d_out: Any, d_lse: Any) -> Any:
-        saved = ctx.saved_tensors
+        q, k, v, out, lse = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:4]
-        return (*run_backward(d_out, d_lse, *saved, wanted, ctx.deterministic, ctx.options), None, None)
+        made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, ctx.options)
+        return (*made, None, None)
 
 
 def _is_plain(q: Any, k: Any, v: Any) -> bool:
-    """Whether nothing but these tensors is concerned: no mode, no transform, no subclass."""
+    """Whether nothing but these tensors and their data is concerned: no mode, no transform, no subclass."""
     return (
-        type(q) in _PLAIN
+        not q.is_meta
+        and type(q) in _PLAIN
         and type(k) in _PLAIN
         and type(v) in _PLAIN
         and torch._C._len_torch_dispatch_stack() == 0

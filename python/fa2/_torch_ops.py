@@ -71,11 +71,11 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
 def register() -> None:
     """Once a process."""
     global _library
-    _library = torch.library.Library("fa2", "DEF")
+    _library = torch.library.Library("fa2", "DEF")  # type: ignore[no-untyped-call, unused-ignore]
     tags = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)
     for schema, run, fake in ((_FORWARD, _forward, _fake_forward), (_BACKWARD, _backward, _fake_backward)):
         name = schema[: schema.index("(")]
-        _library.define(schema, tags=tags)
+        _library.define(" ".join(schema.split()), tags=tags)
         _library.impl(name, run, "CPU")
         _library.impl(name, run, "CUDA")
         torch.library.register_fake(f"fa2::{name}", fake, lib=_library)

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The Python package as its users meet it: builds the wheel, installs it into clean virtual environments of the oldest and the
+# newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to leave it out) with it, and runs
+# pytest and mypy. The build folder and the environment with PyTorch, some 5 GB from PyPI, are kept in build-python/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+torch=2.11.0
+[ "${1:-}" != --torch ] || torch=$2
+work=$PWD/build-python
+mkdir -p "$work"
+export FA2_CACHE_DIR=$work/kernels PIP_DISABLE_PIP_VERSION_CHECK=1
+
+python_of() {  # python_of 3.10: its command, or nothing
+  local candidate
+  for candidate in "$(command -v "python$1" || true)" "$HOME"/.pyenv/versions/"$1".*/bin/python; do
+    if [ -n "$candidate" ] && "$candidate" -c "import sys; sys.exit(sys.version_info[:2] != (${1/./, }))" 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+found=()
+for version in 3.10 3.11 3.12 3.13 3.14; do
+  command=$(python_of $version)
+  if [ -n "$command" ]; then found+=("$command"); else echo "skipped: Python $version is not on this machine"; fi
+done
+[ ${#found[@]} -gt 0 ] || { echo "no Python from 3.10 on was found" >&2; exit 1; }
+oldest=${found[0]} newest=${found[-1]}
+
+environment() {  # environment NAME PYTHON PACKAGE...: made once, then kept
+  local place=$work/$1 python=$2
+  shift 2
+  [ -x "$place/bin/python" ] || "$python" -m venv "$place"
+  [ $# = 0 ] || "$place/bin/pip" install -q "$@"
+}
+
+echo "## wheel"
+environment build "$newest" 'scikit-build-core>=0.10' mypy numpy
+rm -rf "$work/dist"
+PATH=$work/build/bin:$PATH CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
+  "$work/build/bin/pip" wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake"
+wheel=$(ls "$work"/dist/fa2-*-cp310-abi3-*.whl)
+bytes=$(stat -c %s "$wheel")
+[ "$bytes" -le 3145728 ] || { echo "$wheel has $bytes bytes, at most 3 MiB are allowed" >&2; exit 1; }
+echo "$(basename "$wheel"): $bytes bytes"
+rm -rf "$work/unpacked" && "$newest" -m zipfile -e "$wheel" "$work/unpacked"
+for library in "$work"/unpacked/fa2/*.so*; do
+  if readelf -d "$library" | grep NEEDED | grep -E 'stdc\+\+|libgcc|cuda|nvrtc|fmt|spdlog|boost|torch'; then
+    echo "$library must not need the libraries above" >&2
+    exit 1
+  fi
+done
+"$newest" tests/package/full_static_tls.py "$(ls "$work"/unpacked/fa2/libfa2.so.*)" "$work"
+
+echo "## mypy --strict"
+"$work/build/bin/mypy" --cache-dir "$work/mypy" python/fa2
+
+run_tests() { (cd python/tests && "$work/$1/bin/python" -m pytest -q -p no:cacheprovider -rs .); }
+for python in "$oldest" "$newest"; do
+  name=$("$python" -c 'import sys; print("plain-%d.%d" % sys.version_info[:2])')
+  echo "## ${name#plain-}, without PyTorch"
+  rm -rf "${work:?}/$name"
+  environment "$name" "$python" "$wheel" numpy ml_dtypes pytest
+  run_tests "$name"
+  [ "$oldest" != "$newest" ] || break
+done
+if [ "$torch" != none ]; then
+  echo "## $("$newest" --version), PyTorch $torch"
+  environment "torch-$torch" "$newest" "torch==$torch" numpy ml_dtypes pytest
+  "$work/torch-$torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
+  run_tests "torch-$torch"
+fi
