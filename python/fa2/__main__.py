@@ -8,6 +8,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from . import Error, __version__, _core, attention, machine, precompile
@@ -121,9 +122,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    run = {
-        "info": lambda: _info(),
-        "doctor": lambda: _doctor(),
+    run: dict[str, Callable[[], Any]] = {
+        "info": _info,
+        "doctor": _doctor,
         "precompile": lambda: _precompile(args),
         "bench": lambda: _bench(args),
     }

@@ -9,15 +9,18 @@ from typing import Any
 from ._call import MASKS, Options
 
 
-def _backend(q: Any) -> Any:
+#: By the types that were met.
+_backends: dict[type, Any] = {}
+
+
+def _find_backend(q: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
-        from . import _torch
-
-        return _torch
-    from . import _numpy
-
-    return _numpy
+        from . import _torch as backend
+    else:
+        from . import _numpy as backend  # type: ignore[no-redef, unused-ignore]
+    _backends[type(q)] = backend
+    return backend
 
 
 def attention(
@@ -78,7 +81,7 @@ def attention(
     Unavailable where something is missing (a driver, NVRTC, a plan while a graph is captured), CompileError, CudaError.
     """
     left, right = window_size
-    options = Options(
+    options = (  # as Options, which costs a microsecond to make
         softmax_scale,
         MASKS[causal],
         left,
@@ -99,7 +102,8 @@ def attention(
         seqused_k,
         page_table,
     )
-    return _backend(q).attend(q, k, v, out, return_lse, deterministic, autocast, options)
+    backend = _backends.get(type(q)) or _find_backend(q)
+    return backend.attend(q, k, v, out, return_lse, deterministic, autocast, options)
 
 
 def explain(q: Any, k: Any, v: Any, *, backward: bool = False, **options: Any) -> dict[str, Any]:
@@ -107,7 +111,7 @@ def explain(q: Any, k: Any, v: Any, *, backward: bool = False, **options: Any) -
 
     backward: the kernels of its gradients instead. May compile. Raises as attention() does.
     """
-    result: dict[str, Any] = json.loads(_backend(q).explain(q, k, v, 7 if backward else 0, **_as_options(options)))
+    result: dict[str, Any] = json.loads(_find_backend(q).explain(q, k, v, 7 if backward else 0, **_as_options(options)))
     return result
 
 
@@ -117,7 +121,7 @@ def tune(q: Any, k: Any, v: Any, *, backward: bool = False, every: bool = False,
     Takes about FA2_TUNE_BUDGET_MS; every: all valid configurations, which takes minutes. backward: the kernels of its
     gradients instead. The report has every candidate with its median in microseconds; of a backward a list of them.
     """
-    return json.loads(_backend(q).tune(q, k, v, 7 if backward else 0, every, **_as_options(options)))
+    return json.loads(_find_backend(q).tune(q, k, v, 7 if backward else 0, every, **_as_options(options)))
 
 
 def _as_options(given: dict[str, Any]) -> dict[str, Any]:

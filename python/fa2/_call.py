@@ -32,6 +32,13 @@ class Options(NamedTuple):
     page_table: Any
 
 
+# What is looked at in every call.
+DROPOUT_P = Options._fields.index("dropout_p")
+SINKS = Options._fields.index("sinks")
+CU_SEQLENS_Q = Options._fields.index("cu_seqlens_q")
+SEQUSED_Q = Options._fields.index("seqused_q")
+
+
 def rows_may_be_unused(cu_seqlens: Any, seqused: Any) -> bool:
     """Whether rows may belong to no sequence: nothing is written there."""
     return cu_seqlens is not None or seqused is not None

@@ -36,9 +36,9 @@ def _outputs(q: Any, v: Any, options: Options) -> tuple[Any, Any]:
 
 
 def attend(
-    q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, options: Options
+    q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, given: Any
 ) -> Any:
-    options = _prepared(options)
+    options = _prepared(Options._make(given))
     q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     made, lse = _outputs(q, v, options)
     out = made if out is None else out

@@ -8,10 +8,12 @@ import torch
 from torch.autograd import forward_ad
 
 from . import _core, _torch_ops
-from ._call import Options
+from ._call import DROPOUT_P, SINKS, Options
 from ._torch_run import outputs, run_backward, run_forward
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_count_modes = torch._C._len_torch_dispatch_stack
+_peek_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 class _Attention(torch.autograd.Function):
@@ -42,8 +44,8 @@ def _is_plain(q: Any, k: Any, v: Any) -> bool:
         and type(q) in _PLAIN
         and type(k) in _PLAIN
         and type(v) in _PLAIN
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._functorch.peek_interpreter_stack() is None
+        and _count_modes() == 0
+        and _peek_transforms() is None
         and forward_ad._current_level < 0
     )
 
@@ -58,18 +60,25 @@ def _dropout_state(q: torch.Tensor, options: Options) -> Options:
     return options._replace(dropout_state=torch.randint(2**62, (2,), dtype=torch.int64, device=q.device))
 
 
+def _prepared(q: Any, options: Options) -> Options:
+    """With sinks in float32, and a mask for dropout."""
+    if options.sinks is not None:
+        options = options._replace(sinks=options.sinks.float())
+    if options.dropout_p and options.dropout_state is None:
+        options = _dropout_state(q, options)
+    return options
+
+
 def attend(
-    q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, options: Options
+    q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, options: Any
 ) -> Any:
+    """`options`: a tuple like Options."""
     if autocast and torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) if x.dtype == torch.float32 else x for x in (q, k, v))
-    sinks = options.sinks
-    if sinks is not None and sinks.dtype != torch.float32:
-        sinks = sinks.float()
-        options = options._replace(sinks=sinks)
-    if options.dropout_p and options.dropout_state is None:
-        options = _dropout_state(q, options)
+    if options[DROPOUT_P] or options[SINKS] is not None:
+        options = _prepared(q, Options(*options))
+    sinks = options[SINKS]
 
     compiling = torch.compiler.is_compiling()
     differentiates = torch.is_grad_enabled() and (
@@ -82,7 +91,7 @@ def attend(
             raise _core.InvalidRequest("out= takes ordinary tensors, outside of modes and transforms")
         result, lse = torch.ops.fa2.forward(q, k, v, *options, _wants_bits(deterministic))
     elif differentiates:
-        result, lse = _Attention.apply(q, k, v, sinks, _wants_bits(deterministic), options)  # type: ignore[no-untyped-call]
+        result, lse = _Attention.apply(q, k, v, sinks, _wants_bits(deterministic), Options(*options))  # type: ignore[no-untyped-call]
     else:
         result, lse = run_forward(q, k, v, out, return_lse, options)
     return (result, lse) if return_lse else result

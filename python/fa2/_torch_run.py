@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import _core
-from ._call import Options, rows_may_be_unused
+from ._call import CU_SEQLENS_Q, SEQUSED_Q, Options, rows_may_be_unused
 
 
 def _contiguous(tensor: Any) -> Any:
@@ -23,9 +23,9 @@ def _like(tensor: torch.Tensor, head_dim: int, zeros: bool) -> torch.Tensor:
     return tensor.new_zeros(shape) if zeros else tensor.new_empty(shape)
 
 
-def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Options) -> tuple[Any, Any]:
+def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Any) -> tuple[Any, Any]:
     """out, and lse or None. Zeros where rows may be of no sequence, which kernels leave alone."""
-    zeros = rows_may_be_unused(options.cu_seqlens_q, options.seqused_q)
+    zeros = rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q])
     out = _like(q, v.shape[-1], zeros)
     if not with_lse:
         return out, None
@@ -35,7 +35,7 @@ def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Options) 
     return out, make(rows, dtype=torch.float32)
 
 
-def run_forward(q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Options) -> tuple[Any, Any]:
+def run_forward(q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Any) -> tuple[Any, Any]:
     made, lse = outputs(q, v, with_lse, options) if out is None or with_lse else (out, None)
     out = made if out is None else out
     if not _core.forward(q, k, v, out, lse, *options):
