@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # The Python package as its users meet it: builds the wheel, installs it into clean virtual environments of the oldest and the
 # newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to leave it out) with it, and runs
-# pytest and mypy. The build folder and the environment with PyTorch, some 5 GB from PyPI, are kept in build-python/.
+# pytest and mypy. The build folder and the environment with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-torch=2.11.0
-[ "${1:-}" != --torch ] || torch=$2
-work=$PWD/build-python
+torch=2.11.0 work=build-python
+while [ $# -gt 0 ]; do
+  case $1 in
+    --torch) torch=$2 ;;
+    --work) work=$2 ;;
+    *) echo "usage: test_python.sh [--torch VERSION|none] [--work DIR]" >&2; exit 1 ;;
+  esac
+  shift 2
+done
 mkdir -p "$work"
+work=$(realpath "$work")
 export FA2_CACHE_DIR=$work/kernels PIP_DISABLE_PIP_VERSION_CHECK=1
 
 python_of() {  # python_of 3.10: its command, or nothing
@@ -31,7 +38,7 @@ environment() {  # environment NAME PYTHON PACKAGE...: made once, then kept
   local place=$work/$1 python=$2
   shift 2
   [ -x "$place/bin/python" ] || "$python" -m venv "$place"
-  [ $# = 0 ] || "$place/bin/pip" install -q "$@"
+  "$place/bin/pip" install -q "$@"
 }
 
 echo "## wheel"

@@ -184,6 +184,7 @@ TEST_CASE("main loop 90 counts tiles in the caller's workspace, and leaves it at
     INFO(to_string(*options.config));
     const AttentionPlan plan = context.plan(call.problem);
     CHECK(plan.workspace_bytes() == (schedule == kDynamicPersistent ? 256 : 0));
+    CHECK(plan.workspace_zeros() == plan.workspace_bytes());
     constexpr std::size_t kAround = 256;
     DeviceBuffer workspace(kAround + plan.workspace_bytes() + kAround);
     workspace.fill(0);

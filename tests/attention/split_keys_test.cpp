@@ -76,7 +76,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, 
 class Workspace {
  public:
   explicit Workspace(const AttentionPlan& plan)
-      : counters_(plan.impl().steps.at(0).workspace.bytes), memory_(plan.workspace_bytes()) {
+      : counters_(plan.workspace_zeros()), memory_(plan.workspace_bytes()) {
     std::vector<std::byte> image(memory_.size(), std::byte{0xff});
     std::fill_n(image.begin(), counters_, std::byte{0});
     memory_.upload(image.data(), image.size());

@@ -3,7 +3,7 @@
 #include <fa2/c_machine.h>
 #include <runtime/nvrtc.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -44,4 +44,12 @@ TEST_CASE("fa2_machine says what there is, or why not") {
     CHECK(text.find(key) != std::string::npos);
   }
   CHECK(fa2_machine(nullptr) == FA2_INVALID_REQUEST);
+}
+
+TEST_CASE("fa2_plan_workspace_zeros and fa2_stream_is_capturing refuse what is NULL") {
+  std::size_t bytes = 1;
+  CHECK(fa2_plan_workspace_zeros(nullptr, &bytes) == FA2_INVALID_REQUEST);
+  CHECK(bytes == 0);
+  CHECK(fa2_plan_workspace_zeros(nullptr, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_stream_is_capturing(nullptr, nullptr) == FA2_INVALID_REQUEST);
 }
