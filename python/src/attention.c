@@ -282,7 +282,7 @@ PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     return NULL;
   if (call.has_gaps) Py_RETURN_FALSE;
   if (is_empty(&call.o)) Py_RETURN_TRUE;
-  Plan* plan = borrow_plan(&call.key);
+  Plan* plan = borrow_plan(&call.key, args[Q]);
   if (plan == NULL) return NULL;
   const int result = run_forward(plan, &call.args, args[Q]);
   give_back(plan);
@@ -331,7 +331,7 @@ PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     return NULL;
   if (call.has_gaps) Py_RETURN_FALSE;
   a.forward = &call.args;
-  Plan* plan = borrow_plan(&call.key);
+  Plan* plan = borrow_plan(&call.key, tensors[Q]);
   if (plan == NULL) return NULL;
   const int result = run_backward(plan, &a, tensors[Q]);
   give_back(plan);
@@ -351,7 +351,7 @@ PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count) {
       read_call(args + CHOICES, args + CHOICES + TENSORS, &call) < 0)
     return NULL;
   call.key.gradients = (int32_t)gradients;
-  Plan* plan = borrow_plan(&call.key);
+  Plan* plan = borrow_plan(&call.key, args[CHOICES + Q]);
   if (plan == NULL) return NULL;
   PyObject* text = explain_plan(plan);
   give_back(plan);

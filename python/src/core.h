@@ -17,6 +17,8 @@ int add_errors(PyObject* module);
 PyObject* raise_status(fa2_status status);
 /* Raises fa2.InvalidRequest. Always -1. */
 int invalid(const char* format, ...);
+/* Raises fa2.Unavailable. Always -1. */
+int unavailable(const char* text);
 
 /* ---- tensor.c ---- */
 
@@ -58,8 +60,9 @@ typedef struct {
 
 typedef struct Plan Plan;
 
-/* Made, and the GIL released, if there is none yet. To be given back. NULL: an exception is set. */
-Plan* borrow_plan(const PlanKey* key);
+/* Made, and the GIL released, if there is none yet, unless a graph captures the current stream, which `like`, a tensor of the
+ * call, tells. To be given back. NULL: an exception is set. */
+Plan* borrow_plan(const PlanKey* key, PyObject* like);
 void give_back(Plan* plan);
 PyObject* explain_plan(const Plan* plan);
 /* Give the call a workspace and launch, without the GIL. `like`: a tensor of the call. */

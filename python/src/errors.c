@@ -42,6 +42,11 @@ PyObject* raise_status(fa2_status status) {
   return NULL;
 }
 
+int unavailable(const char* text) {
+  PyErr_SetString(kinds[FA2_UNAVAILABLE], text);
+  return -1;
+}
+
 int invalid(const char* format, ...) {
   va_list values;
   va_start(values, format);

@@ -105,10 +105,25 @@ static Plan* make_and_keep(const PlanKey* key, uint64_t hash) {
   return plan;
 }
 
-Plan* borrow_plan(const PlanKey* key) {
+/* Making a plan loads code and may measure, neither of which a capture survives. */
+static int require_no_capture(int32_t device, PyObject* like) {
+  if (device == FA2_INTERPRETER_DEVICE) return 0;
+  void* stream;
+  int32_t capturing = 0;
+  if (current_stream(like, device, &stream) < 0) return -1;
+  const fa2_status status = fa2_stream_is_capturing(stream, &capturing);
+  if (status != FA2_OK) return raise_status(status), -1;
+  if (!capturing) return 0;
+  return unavailable(
+      "there is no plan yet for these shapes and options, and a CUDA graph is being captured: make the call "
+      "once "
+      "before the capture begins");
+}
+
+Plan* borrow_plan(const PlanKey* key, PyObject* like) {
   const uint64_t hash = hash_of(key);
   Plan* plan = find(key, hash);
-  if (plan == NULL) plan = make_and_keep(key, hash);
+  if (plan == NULL && require_no_capture(key->device, like) == 0) plan = make_and_keep(key, hash);
   if (plan != NULL) ++plan->borrowed;
   return plan;
 }
