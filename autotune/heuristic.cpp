@@ -46,6 +46,7 @@ struct Range {
 constexpr std::int64_t kMostQueries = std::numeric_limits<std::int32_t>::max() - 1023;  // of any problem
 constexpr int kWarpgroupRows = 64;
 constexpr int kMostPacked = 64;
+constexpr int kTileOfChunks = 128;
 
 /// Keys are shared out where few blocks would have a tile, or tiles of any length. So many tiles of one length read keys and
 /// values as fast as memory gives them, and need not be merged; narrow windows leave nothing to share.
@@ -53,6 +54,17 @@ bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
   if (p.batch_invariant) return true;
   constexpr std::int64_t kEnoughTiles = 96;
   return rows <= kWarpgroupRows && (p.varlen || p.batch * p.heads_kv < kEnoughTiles);
+}
+
+/// Of more rows than the tiles of decoding have: whether they leave many SMs without one, and there are keys to share. In whole
+/// tiles a chunk of a prompt over a long cache would take as long as a tile does.
+bool has_few_tiles(const AttentionProblem& problem) {
+  constexpr std::int64_t kFewTiles = 88, kLeastKeys = 2048;
+  const AttentionProblem p = with_mean_lengths(problem);
+  const int packed = packed_heads(p, kTileOfChunks);
+  const std::int64_t tiles = (p.seqlen_q * packed + kTileOfChunks - 1) / kTileOfChunks;
+  const std::int64_t keys = std::min(visible_keys(p).count, window_width(p).value_or(kMostQueries));
+  return p.batch * (p.heads_q / packed) * tiles <= kFewTiles && keys >= kLeastKeys;
 }
 
 /// A configuration of main loop 90, but for what follows from the problem and the GPU.
@@ -76,6 +88,12 @@ std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, int he
   split_twice.ctas_per_sm = 2;
   return {sm90_config(traits, arch, 4, traits.dropout ? 64 : 128, split_twice),
           sm90_config(traits, arch, 4, head_dim > 64 ? 64 : 128, whole)};
+}
+
+/// Of few tiles with more rows.
+std::vector<KernelConfig> chunk_configs(const AttentionTraits& traits, int head_dim, const Arch& arch) {
+  const KernelConfig split{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};
+  return {sm90_config(traits, arch, kTileOfChunks / 16, head_dim > 128 || traits.dropout ? 64 : 128, split)};
 }
 
 /// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks
@@ -189,6 +207,11 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
   const std::int64_t rows = queries * packed_heads(p, kWarpgroupRows);
   std::vector<KernelConfig> configs = line_for(tables.hopper, table_length(p, rows));
   if (!shares_keys(p, rows)) std::erase_if(configs, splits_keys);
+  if (!tables.hopper.empty() && table_length(p, rows) > kWarpgroupRows && !p.batch_invariant &&
+      has_few_tiles(p)) {
+    const auto chunks = chunk_configs(traits, std::max(p.head_dim, p.head_dim_v), arch);
+    configs.insert(configs.begin(), chunks.begin(), chunks.end());
+  }
   if (!p.batch_invariant) {
     const bool is_first = reads_little(p) && !(kForwardSm90.runs_on(arch) && p.page_size > 0);
     const std::vector<KernelConfig> split = split_configs(p, traits, arch);

@@ -17,10 +17,12 @@ using namespace fa2::test;
 
 namespace {
 
-/// The heuristic's choice, and both main loops: main loop 90 with a maximum that is looked for and one that
+/// The heuristic's choice, and every main loop: main loop 90 with a maximum that is looked for and one that
 /// is guessed.
 const std::vector<std::string> kConfigs = {
-    "", "tile_m=64,tile_n=32,stages=2",
+    "",
+    "tile_m=64,tile_n=32,stages=2",
+    "mainloop=81,tile_m=16,tile_n=32,warps=4,stages=2",
     "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1",
     "mainloop=90,tile_m=128,tile_n=80,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
     "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,speculative_max="

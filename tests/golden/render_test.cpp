@@ -27,9 +27,10 @@ KernelSpec pinned(const AttentionProblem& problem, std::string_view arch, std::s
   return {traits_of({problem, options}), parse_config(config), *find_arch(arch)};
 }
 
-/// With the heuristic's configuration for 4096 queries and keys.
+/// With the heuristic's configuration for 4096 queries and keys of 16 heads.
 KernelSpec guessed(AttentionProblem problem, std::string_view arch, const PlanOptions& options = {}) {
   problem.seqlen_q = problem.seqlen_k = 4096;
+  problem.heads_q = problem.heads_kv = 16;
   const PlannedProblem planned(problem, options);
   return {traits_of(planned), heuristic(planned, *find_arch(arch)).config, *find_arch(arch)};
 }

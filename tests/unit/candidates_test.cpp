@@ -6,10 +6,11 @@
 #include <generator/kernel_kind.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
-#include <templates/attention/tile_schedule.cuh>
 #include <vector>
 
 using namespace fa2;
@@ -45,12 +46,24 @@ TEST_CASE("distance: every tunable counts, a doubled size for one octave") {
   });
 }
 
-TEST_CASE("candidates: the heuristic's kind of kernel before any other, the nearer ones first") {
+TEST_CASE(
+    "candidates: what the heuristic names of each kind, then its first kind before any other, the nearer "
+    "ones first") {
   const PlannedProblem p = some_problem(128);
   const auto all = search_candidates(p, *find_arch("sm_90a"), TuneScope::all);
   const KernelKind& kind = kind_of(all[0]);
-  CHECK(std::ranges::is_sorted(all, {}, [&](const KernelConfig& c) { return distance(c, all[0]); }));
-  CHECK(std::ranges::is_partitioned(all, [&](const KernelConfig& c) { return &kind_of(c) == &kind; }));
+  std::set<const KernelKind*> named;
+  const auto choices = heuristic_choices(p, *find_arch("sm_90a"));
+  for (const HeuristicChoice& choice : choices) named.insert(&kind_of(choice.config));
+  REQUIRE(named.size() > 1);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    CHECK(std::ranges::find(choices, all[i], &HeuristicChoice::config) != choices.end());
+    for (std::size_t j = 0; j < i; ++j) CHECK(&kind_of(all[i]) != &kind_of(all[j]));
+  }
+  const auto others =
+      std::ranges::subrange(all.begin() + static_cast<std::ptrdiff_t>(named.size()), all.end());
+  CHECK(std::ranges::is_sorted(others, {}, [&](const KernelConfig& c) { return distance(c, all[0]); }));
+  CHECK(std::ranges::is_partitioned(others, [&](const KernelConfig& c) { return &kind_of(c) == &kind; }));
   CHECK_FALSE(&kind_of(all.back()) == &kind);
 }
 

@@ -148,7 +148,11 @@ TEST_CASE("heuristic: few queries share out the keys, but for many tiles of one 
   CHECK(shares_keys(11, 16));
   CHECK_FALSE(shares_keys(12, 1));
   CHECK(shares_keys(12, 1, true));
-  CHECK_FALSE(shares_keys(1, 65));
+  CHECK(shares_keys(1, 65));  // 16 tiles of 130 rows
+  CHECK(shares_keys(1, 256));
+  CHECK_FALSE(shares_keys(1, 1024));
+  CHECK_FALSE(shares_keys(12, 65));
+  CHECK_FALSE(shares_keys(1, 8192));
   // A narrow window leaves few keys to many queries, which have many tiles.
   AttentionProblem narrow{.head_dim = 128, .window_left = 16, .window_right = 16};
   narrow.seqlen_q = narrow.seqlen_k = 8192;
