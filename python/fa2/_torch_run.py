@@ -35,11 +35,15 @@ def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Any) -> t
     return out, make(rows, dtype=torch.float32)
 
 
-def run_forward(q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Any) -> tuple[Any, Any]:
+def run_forward(
+    q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Any, *leaves_nothing: bool
+) -> tuple[Any, Any]:
+    """`leaves_nothing`: no memory of the call may outlive it."""
     made, lse = outputs(q, v, with_lse, options) if out is None or with_lse else (out, None)
     out = made if out is None else out
-    if not _core.forward(q, k, v, out, lse, *options):
-        if not _core.forward(_contiguous(q), _contiguous(k), _contiguous(v), out, lse, *options):
+    if not _core.forward(q, k, v, out, lse, *options, *leaves_nothing):
+        tensors = (_contiguous(q), _contiguous(k), _contiguous(v))
+        if not _core.forward(*tensors, out, lse, *options, *leaves_nothing):
             raise _core.InvalidRequest("the last dimension of out must be contiguous")
     return out, lse
 

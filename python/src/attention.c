@@ -275,16 +275,19 @@ static int read_call(PyObject* const* tensors, PyObject* const* options, Call* c
   return read_lse(tensors[LSE], call);
 }
 
+/* With one argument more, whatever it is, no memory of the call outlives it. */
 PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
-  if (expect_count("forward", count, TENSORS + OPTIONS) < 0 || read_call(args, args + TENSORS, &call) < 0)
+  const bool keeps = count != TENSORS + OPTIONS + 1;
+  if (expect_count("forward", count - !keeps, TENSORS + OPTIONS) < 0 ||
+      read_call(args, args + TENSORS, &call) < 0)
     return NULL;
   if (call.has_gaps) Py_RETURN_FALSE;
   if (is_empty(&call.o)) Py_RETURN_TRUE;
   Plan* plan = borrow_plan(&call.key, args[Q]);
   if (plan == NULL) return NULL;
-  const int result = run_forward(plan, &call.args, args[Q]);
+  const int result = run_forward(plan, &call.args, args[Q], keeps);
   give_back(plan);
   if (result < 0) return NULL;
   Py_RETURN_TRUE;

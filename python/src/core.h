@@ -65,8 +65,9 @@ typedef struct Plan Plan;
 Plan* borrow_plan(const PlanKey* key, PyObject* like);
 void give_back(Plan* plan);
 PyObject* explain_plan(const Plan* plan);
-/* Give the call a workspace and launch, without the GIL. `like`: a tensor of the call. */
-int run_forward(Plan* plan, fa2_args* args, PyObject* like);
+/* Give the call a workspace and launch, without the GIL. `like`: a tensor of the call. `keeps`: whether the workspace may be the
+ * stream's own, which outlives the call. */
+int run_forward(Plan* plan, fa2_args* args, PyObject* like, bool keeps);
 int run_backward(Plan* plan, fa2_backward_args* args, PyObject* like);
 
 /* ---- numbers.c ---- */

@@ -173,12 +173,13 @@ static PyObject* allocate_workspace(int32_t device, size_t bytes, size_t zeros, 
 }
 
 /* The stream's own, grown; to a graph, which may run beside the stream, memory of the graph's own. New reference. */
-static PyObject* forward_workspace(const Plan* plan, void* stream, void** data) {
+static PyObject* forward_workspace(const Plan* plan, void* stream, bool keeps, void** data) {
   const int32_t device = plan->key.device;
   int32_t capturing = 0;
   const fa2_status status = fa2_stream_is_capturing(stream, &capturing);
   if (status != FA2_OK) return raise_status(status);
-  if (capturing) return allocate_workspace(device, plan->workspace_bytes, plan->workspace_zeros, data);
+  if (capturing || !keeps)
+    return allocate_workspace(device, plan->workspace_bytes, plan->workspace_zeros, data);
   Workspace* kept = workspace_of(device, stream);
   if (kept == NULL) return NULL;
   if (kept->bytes < plan->workspace_bytes || kept->zeros < plan->workspace_zeros) {
@@ -201,12 +202,12 @@ static PyObject* forward_workspace(const Plan* plan, void* stream, void** data) 
   return kept->owner;
 }
 
-int run_forward(Plan* plan, fa2_args* args, PyObject* like) {
+int run_forward(Plan* plan, fa2_args* args, PyObject* like, bool keeps) {
   void* stream;
   PyObject* owner = NULL;
   if (current_stream(like, plan->key.device, &stream) < 0) return -1;
   if (plan->workspace_bytes > 0 && plan->key.device != FA2_INTERPRETER_DEVICE) {
-    owner = forward_workspace(plan, stream, &args->workspace);
+    owner = forward_workspace(plan, stream, keeps, &args->workspace);
     if (owner == NULL) return -1;
   }
   fa2_status status;
