@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <ranges>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,8 +60,7 @@ TEST_CASE(
     CHECK(std::ranges::find(choices, all[i], &HeuristicChoice::config) != choices.end());
     for (std::size_t j = 0; j < i; ++j) CHECK(&kind_of(all[i]) != &kind_of(all[j]));
   }
-  const auto others =
-      std::ranges::subrange(all.begin() + static_cast<std::ptrdiff_t>(named.size()), all.end());
+  const auto others = std::span(all).subspan(named.size());
   CHECK(std::ranges::is_sorted(others, {}, [&](const KernelConfig& c) { return distance(c, all[0]); }));
   CHECK(std::ranges::is_partitioned(others, [&](const KernelConfig& c) { return &kind_of(c) == &kind; }));
   CHECK_FALSE(&kind_of(all.back()) == &kind);
