@@ -37,7 +37,7 @@ class _Attention(torch.autograd.Function):
         return (*made, None, None)
 
 
-def _is_plain(q: Any, k: Any, v: Any) -> bool:
+def is_plain(q: Any, k: Any, v: Any) -> bool:
     """Whether nothing but these tensors and their data is concerned: no mode, no transform, no subclass."""
     return (
         not q.is_meta
@@ -50,22 +50,23 @@ def _is_plain(q: Any, k: Any, v: Any) -> bool:
     )
 
 
-def _dropout_state(q: torch.Tensor, options: Options) -> Options:
-    """From the generator of q's device: its seed and offset, or where a graph is made, numbers that it draws."""
+def draw_dropout(q: torch.Tensor) -> tuple[int, int, torch.Tensor | None]:
+    """(seed, offset, None) of the generator of q's device, or where a graph is made (0, 0, numbers that it draws)."""
     if q.is_cuda and not torch.compiler.is_compiling() and not torch.cuda.is_current_stream_capturing():
         generator = torch.cuda.default_generators[q.get_device()]
         offset = generator.get_offset()
         generator.set_offset(offset + 4)  # offsets are multiples of 4
-        return options._replace(dropout_seed=generator.initial_seed() & (2**63 - 1), dropout_offset=offset)
-    return options._replace(dropout_state=torch.randint(2**62, (2,), dtype=torch.int64, device=q.device))
+        return generator.initial_seed() & (2**63 - 1), offset, None
+    return 0, 0, torch.randint(2**62, (2,), dtype=torch.int64, device=q.device)
 
 
-def _prepared(q: Any, options: Options) -> Options:
+def prepared(q: Any, options: Options) -> Options:
     """With sinks in float32, and a mask for dropout."""
     if options.sinks is not None:
         options = options._replace(sinks=options.sinks.float())
     if options.dropout_p and options.dropout_state is None:
-        options = _dropout_state(q, options)
+        seed, offset, state = draw_dropout(q)
+        options = options._replace(dropout_seed=seed, dropout_offset=offset, dropout_state=state)
     return options
 
 
@@ -77,7 +78,7 @@ def attend(
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) if x.dtype == torch.float32 else x for x in (q, k, v))
     if options[DROPOUT_P] or options[SINKS] is not None:
-        options = _prepared(q, Options(*options))
+        options = prepared(q, Options(*options))
     sinks = options[SINKS]
 
     compiling = torch.compiler.is_compiling()
@@ -86,18 +87,18 @@ def attend(
     )
     if out is not None and (differentiates or compiling):
         raise _core.InvalidRequest("out= is for eager calls without gradients: use what attention() returns")
-    if compiling or not _is_plain(q, k, v):
+    if compiling or not is_plain(q, k, v):
         if out is not None:
             raise _core.InvalidRequest("out= takes ordinary tensors, outside of modes and transforms")
-        result, lse = torch.ops.fa2.forward(q, k, v, *options, _wants_bits(deterministic))
+        result, lse = torch.ops.fa2.forward(q, k, v, *options, wants_bits(deterministic))
     elif differentiates:
-        result, lse = _Attention.apply(q, k, v, sinks, _wants_bits(deterministic), Options(*options))  # type: ignore[no-untyped-call]
+        result, lse = _Attention.apply(q, k, v, sinks, wants_bits(deterministic), Options(*options))  # type: ignore[no-untyped-call]
     else:
         result, lse = run_forward(q, k, v, out, return_lse, options)
     return (result, lse) if return_lse else result
 
 
-def _wants_bits(deterministic: bool) -> bool:
+def wants_bits(deterministic: bool) -> bool:
     return deterministic or torch.are_deterministic_algorithms_enabled()
 
 

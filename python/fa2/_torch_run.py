@@ -71,15 +71,17 @@ def run_backward(
     wanted: Any,
     deterministic: bool,
     options: Options,
+    made: tuple[Any, Any, Any, Any] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
+    """The gradients of q, k, v and sinks, new or in `made`, whose Nones are not wanted."""
     if d_out is None:
         d_out = torch.zeros_like(out)
     if d_lse is not None:
         d_lse = d_lse.contiguous()
-    made = gradients(q, k, v, wanted, options)
+    made = made or gradients(q, k, v, wanted, options)
     if q.numel() == 0 or k.numel() == 0:
         return tuple(None if x is None else x.zero_() for x in made)  # type: ignore[return-value]
     tensors = (_contiguous(q), _contiguous(k), _contiguous(v), out, lse)
     if not _core.backward(_contiguous(d_out), d_lse, *made, deterministic, *tensors, *options):
-        raise _core.InternalError("gradients have gaps in their last dimension")
+        raise _core.InvalidRequest("out, dq, dk and dv must have a contiguous last dimension")
     return made

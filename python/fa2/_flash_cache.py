@@ -1,0 +1,136 @@
+"""Attention over a cache of keys and values, appended to first: what flash_attn 2 and 3 have as one function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import _core
+from ._cache import append
+from ._flash_call import attend, with_scale
+from ._padding import pad_head_dim
+
+
+def as_lengths(cache_seqlens: Any, batch: int, device: Any) -> Any:
+    """int32 (batch) of a number; a tensor or None as it is."""
+    if isinstance(cache_seqlens, int):
+        return torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
+    return cache_seqlens
+
+
+def _row_pitch(cache: torch.Tensor) -> tuple[int, int]:
+    """(elements between two rows, rows between two entries or pages)."""
+    entries, rows = cache.shape[:2]
+    row = cache.stride(1) if rows > 1 else cache.stride(0)
+    pitch = cache.stride(0) if entries > 1 else rows * row
+    if row <= 0 or pitch % row != 0 or pitch < rows * row:
+        raise NotImplementedError("cache_leftpad needs entries of the cache that lie a number of rows apart")
+    return row, pitch // row
+
+
+def _skip_padding(k_cache: Any, v_cache: Any, leftpad: Any, batch_idx: Any, page_table: Any) -> tuple[Any, Any, Any]:
+    """(k, v, page table) of the same memory in pages of one row, each sequence beginning after its padding."""
+    (k_row, pitch), (v_row, v_pitch) = _row_pitch(k_cache), _row_pitch(v_cache)
+    if pitch != v_pitch:
+        raise NotImplementedError("cache_leftpad needs k_cache and v_cache with entries equally many rows apart")
+    entries, rows = k_cache.shape[:2]
+    longest = rows if page_table is None else page_table.shape[1] * rows
+    places = torch.arange(longest, device=leftpad.device) + leftpad[:, None]
+    places = places.clamp_(max=longest - 1)
+    if page_table is None:
+        first = torch.arange(leftpad.shape[0], device=leftpad.device) if batch_idx is None else batch_idx
+        table = first[:, None] * pitch + places
+    else:
+        table = page_table.gather(1, places // rows) * pitch + places % rows
+    total = (entries - 1) * pitch + rows
+    k = k_cache.as_strided((total, 1, *k_cache.shape[2:]), (k_row, k_row, *k_cache.stride()[2:]))
+    v = v_cache.as_strided((total, 1, *v_cache.shape[2:]), (v_row, v_row, *v_cache.stride()[2:]))
+    return k, v, table.to(torch.int32)
+
+
+def _check(k_cache: Any, v_cache: Any, k: Any, v: Any, lengths: Any, cos: Any, sin: Any) -> None:
+    if (k is None) != (v is None) or (cos is None) != (sin is None):
+        raise _core.InvalidRequest("k goes with v, and rotary_cos with rotary_sin")
+    if k is not None and lengths is None:
+        raise _core.InvalidRequest("new k and v need cache_seqlens, where they go")
+    if cos is not None and k is None:
+        raise _core.InvalidRequest("rotary_cos and rotary_sin turn what is appended: pass k and v")
+    if (k_cache.shape[-1] > 1 and k_cache.stride(-1) != 1) or (v_cache.shape[-1] > 1 and v_cache.stride(-1) != 1):
+        raise _core.InvalidRequest("k_cache and v_cache must have a contiguous last dimension")
+
+
+def _rows_last(x: Any) -> Any:
+    return x.contiguous() if x is not None and x.stride(-1) != 1 else x
+
+
+@torch.no_grad()
+def attend_cache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any,
+    v: Any,
+    options: tuple[Any, ...],
+    *,
+    rotary: tuple[Any, Any, bool, Any],
+    lengths: Any,
+    batch_idx: Any,
+    leftpad: Any,
+    page_table: Any,
+    cu_seqlens_new: Any = None,
+) -> tuple[Any, Any]:
+    """(out, lse). `options` have everything but keys' lengths and pages; rotary: cos, sin, interleaved, positions.
+
+    Head dims that are no multiple of 8 run on padded copies of the cache, which are written back if k is appended.
+    An entry of batch_idx is a page as long as the cache. leftpad: pages of one row, by a table made for the call.
+    """
+    cos, sin, interleaved, positions = rotary
+    _check(k_cache, v_cache, k, v, lengths, cos, sin)
+    head_dim, head_dim_v = k_cache.shape[-1], v_cache.shape[-1]
+    originals = k_cache, v_cache
+    is_padded = head_dim % 8 != 0 or head_dim_v % 8 != 0
+    if is_padded:
+        options = with_scale(options, head_dim)
+        q, k_cache, v_cache = pad_head_dim(q), pad_head_dim(k_cache), pad_head_dim(v_cache)
+        k, v = (None if x is None else pad_head_dim(x) for x in (k, v))
+    *numbers, cu_seqlens_q, _, seqused_q, _, _ = options
+    if page_table is not None and batch_idx is not None:
+        page_table, batch_idx = page_table.index_select(0, batch_idx), None
+    if k is not None:
+        mask, left, right = numbers[1:4]
+        turned = append(
+            _rows_last(k),
+            _rows_last(v),
+            k_cache,
+            v_cache,
+            lengths,
+            q=None if cos is None else _rows_last(q),
+            rotary_cos=cos,
+            rotary_sin=sin,
+            rotary_interleaved=interleaved,
+            rotary_seqlens=positions,
+            equal_positions=not mask and left < 0 and right < 0,
+            page_table=page_table,
+            cache_batch_idx=batch_idx,
+            cu_seqlens_new=cu_seqlens_new,
+            cu_seqlens_q=None if cos is None else cu_seqlens_q,
+        )
+        q = q if turned is None else turned
+        lengths = lengths + (k.shape[1] if cu_seqlens_new is None else cu_seqlens_new.diff())
+        if is_padded:
+            originals[0].copy_(k_cache[..., :head_dim])
+            originals[1].copy_(v_cache[..., :head_dim_v])
+    if leftpad is not None:
+        if lengths is None:
+            raise _core.InvalidRequest("cache_leftpad needs cache_seqlens")
+        k_cache, v_cache, page_table = _skip_padding(k_cache, v_cache, leftpad, batch_idx, page_table)
+        lengths = lengths - leftpad
+    elif batch_idx is not None:
+        page_table = batch_idx[:, None]
+    elif page_table is None:
+        batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+        k_cache, v_cache = k_cache[:batch], v_cache[:batch]
+    options = (*numbers, cu_seqlens_q, None, seqused_q, lengths, page_table)
+    out, lse = attend(q, k_cache, v_cache, options, False, True)
+    return out[..., :head_dim_v], lse

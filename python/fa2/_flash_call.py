@@ -1,0 +1,55 @@
+"""What the interfaces of FlashAttention share: their windows, head dims and return values in terms of fa2's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import _torch
+from ._padding import pad_head_dim
+
+#: max_seqlen_q and max_seqlen_k of dense tensors.
+NO_LENGTHS = (None, None)
+#: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k and page_table of dense tensors.
+NO_TABLES = (None, None, None, None, None)
+
+
+def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
+    """(left, right), of numbers or a tensor; -1, no bound, for what is below 0 or as long as the keys."""
+    left, right = (int(x) if isinstance(x, torch.Tensor) else x for x in window_size)
+    return left if 0 <= left < seqlen_k else -1, right if 0 <= right < seqlen_k else -1
+
+
+def make_options(
+    softmax_scale: float | None,
+    causal: bool,
+    window: tuple[int, int],
+    softcap: float,
+    alibi_slopes: Any,
+    sinks: Any = None,
+    dropout_p: float = 0.0,
+    dropout_state: Any = None,
+    lengths: tuple[Any, Any] = NO_LENGTHS,
+    tables: tuple[Any, ...] = NO_TABLES,
+) -> tuple[Any, ...]:
+    """In the order of Options, as a plain tuple, which an eager call makes sooner."""
+    numbers = (softmax_scale, 1 if causal else 0, *window, softcap, dropout_p, 0, 0, False)
+    return (*numbers, *lengths, alibi_slopes, sinks, dropout_state, *tables)
+
+
+def with_scale(options: tuple[Any, ...], head_dim: int) -> tuple[Any, ...]:
+    """softmax_scale as a number, of the head dim before it is padded."""
+    return options if options[0] is not None else (head_dim**-0.5, *options[1:])
+
+
+def attend(q: Any, k: Any, v: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:
+    """fa2.attention() of any head dims: out, or (out, lse) if return_lse."""
+    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+    if head_dim % 8 == 0 and head_dim_v % 8 == 0:
+        return _torch.attend(q, k, v, None, return_lse, deterministic, False, options)
+    q, k, v = (pad_head_dim(x) for x in (q, k, v))
+    result = _torch.attend(
+        q, k, v, None, return_lse, deterministic, False, with_scale(options, head_dim)
+    )
+    return (result[0][..., :head_dim_v], result[1]) if return_lse else result[..., :head_dim_v]

@@ -1,0 +1,284 @@
+"""flash_attn 2.8.4's functions on fa2: `from fa2.flash_attn_interface import flash_attn_func`.
+
+Arguments, shapes and return values are flash_attn's; docs/python.md lists what is more. Everywhere:
+
+    dropout_p: probabilities that are dropped; 0 at inference.
+    softmax_scale: 1 / sqrt(head_dim) if None.
+    causal: query i sees key j iff j <= i + seqlen_k - seqlen_q.
+    window_size: (left, right) keys around a query's own place, numbers or a tensor of two; below 0: no bound.
+    softcap: above 0, scores become softcap * tanh(score / softcap).
+    alibi_slopes: float32 (heads) or (batch, heads); scores lose slope * |i + seqlen_k - seqlen_q - j|.
+    deterministic: gradients have the same bits in every run.
+    return_attn_probs: (out, softmax_lse, S_dmask) instead of out. softmax_lse: float32 (batch, heads, seqlen_q), or
+        (heads, total_q) of packed sequences, +inf where a query sees no key. S_dmask: empty without dropout_p, else
+        exp(score - the row's largest) of q's dtype, negative where it was dropped: for tests, and as large as it sounds.
+    s_aux: (heads), a logit that joins each row's softmax without a value; fa2's own.
+
+float16 and bfloat16, head dims up to 256; those that are no multiple of 8 are padded. Raises fa2.Error, a RuntimeError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import _core
+from ._call import DROPOUT_P, Options
+from ._flash_cache import as_lengths, attend_cache
+from ._flash_call import attend, make_options, read_window, with_scale
+from ._flash_dropout import draw_state, signed_exponentials
+from ._flash_packed import attend_packed, unpack
+from ._flash_private import (
+    USE_TRITON_ROCM,
+    _flash_attn_backward,
+    _flash_attn_forward,
+    _flash_attn_varlen_backward,
+    _flash_attn_varlen_forward,
+    _get_block_size_n,
+    _wrapped_flash_attn_backward,
+    _wrapped_flash_attn_forward,
+    _wrapped_flash_attn_varlen_backward,
+    _wrapped_flash_attn_varlen_forward,
+    flash_attn_gpu,
+    maybe_contiguous,
+    packed_tables,
+)
+
+__all__ = [
+    "USE_TRITON_ROCM",
+    "_flash_attn_backward",
+    "_flash_attn_forward",
+    "_flash_attn_varlen_backward",
+    "_flash_attn_varlen_forward",
+    "_get_block_size_n",
+    "_wrapped_flash_attn_backward",
+    "_wrapped_flash_attn_forward",
+    "_wrapped_flash_attn_varlen_backward",
+    "_wrapped_flash_attn_varlen_forward",
+    "flash_attn_func",
+    "flash_attn_gpu",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
+    "flash_attn_with_kvcache",
+    "maybe_contiguous",
+]
+
+
+def _run(q: Any, k: Any, v: Any, packed: Any, options: tuple[Any, ...], deterministic: bool, probs: bool) -> Any:
+    """q, k and v, or q or None and what is packed."""
+    mask = None
+    if probs and options[DROPOUT_P]:
+        found = Options(*options)._replace(dropout_state=draw_state(packed if q is None else q))
+        parts = (q, k, v) if packed is None else unpack(q, packed)
+        options = with_scale(found, parts[0].shape[-1])
+        mask = signed_exponentials(parts[0], parts[1], Options(*options))
+    if packed is None:
+        result = attend(q, k, v, options, deterministic, probs)
+    else:
+        result = attend_packed(q, packed, options, deterministic, probs)
+    if not probs:
+        return result
+    return (*result, result[0].new_empty(0) if mask is None else mask)
+
+
+def flash_attn_qkvpacked_func(
+    qkv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """qkv (batch, seqlen, 3, heads, head_dim) -> out (batch, seqlen, heads, head_dim). One gradient, dqkv."""
+    window = read_window(window_size, qkv.shape[1])
+    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
+    return _run(None, None, None, qkv, options, deterministic, return_attn_probs)
+
+
+def flash_attn_kvpacked_func(
+    q: Any,
+    kv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """q (batch, seqlen_q, heads, head_dim), kv (batch, seqlen_k, 2, heads_kv, head_dim) -> out. Gradients dq, dkv."""
+    window = read_window(window_size, kv.shape[1])
+    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
+    return _run(q, None, None, kv, options, deterministic, return_attn_probs)
+
+
+def flash_attn_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    s_aux: Any = None,
+) -> Any:
+    """q (batch, seqlen_q, heads, head_dim), k and v (batch, seqlen_k, heads_kv, head_dim) -> out, shaped like q."""
+    window = read_window(window_size, k.shape[1])
+    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p)
+    return _run(q, k, v, None, options, deterministic, return_attn_probs)
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Any,
+    cu_seqlens: Any,
+    max_seqlen: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """qkv (total, 3, heads, head_dim), cu_seqlens int32 (batch + 1), the longest length -> (total, heads, head_dim)."""
+    window, lengths = read_window(window_size, max_seqlen), (max_seqlen, max_seqlen)
+    tables = (cu_seqlens, cu_seqlens, None, None, None)
+    options = make_options(
+        softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None, lengths, tables
+    )
+    return _run(None, None, None, qkv, options, deterministic, return_attn_probs)
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: Any,
+    kv: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """q (total_q, heads, head_dim), kv (total_k, 2, heads_kv, head_dim) -> out, shaped like q."""
+    window, lengths = read_window(window_size, max_seqlen_k), (max_seqlen_q, max_seqlen_k)
+    tables = (cu_seqlens_q, cu_seqlens_k, None, None, None)
+    options = make_options(
+        softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None, lengths, tables
+    )
+    return _run(q, None, None, kv, options, deterministic, return_attn_probs)
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Any = None,
+    s_aux: Any = None,
+) -> Any:
+    """q (total_q, heads, head_dim), k and v (total_k, heads_kv, head_dim) -> out, shaped like q.
+
+    block_table: int32 (batch, pages of a sequence); k and v are then (pages, page_size, heads_kv, head_dim), of any
+    page size, and have no gradient.
+    """
+    window, lengths = read_window(window_size, max_seqlen_k), (max_seqlen_q, max_seqlen_k)
+    tables = packed_tables(cu_seqlens_q, cu_seqlens_k, None, None, block_table)
+    options = make_options(
+        softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p, None, lengths, tables
+    )
+    return _run(q, k, v, None, options, deterministic, return_attn_probs)
+
+
+def _check_pages(cache_seqlens: Any, new: int, rows: int) -> None:
+    """As flash_attn does, which waits for the GPU, so not of a tensor while a graph is captured."""
+    if isinstance(cache_seqlens, torch.Tensor):
+        if cache_seqlens.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        cache_seqlens = int(cache_seqlens.max()) if cache_seqlens.numel() else 0
+    if cache_seqlens is not None and cache_seqlens + new > rows:
+        raise _core.InvalidRequest(f"block_table has pages for {rows} rows, but {cache_seqlens + new} are used")
+
+
+def flash_attn_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any = None,
+    v: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: int | torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    cache_leftpad: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Any = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    s_aux: Any = None,
+) -> Any:
+    """Attention over a cache, to which k and v (batch, new, heads_kv, head_dim) are appended in place first.
+
+    Has no gradient. q: (batch, seqlen_q, heads, head_dim); k_cache, v_cache: (entries, rows, heads_kv, head_dim), or with block_table
+    int32 (batch, pages of a sequence) pages (pages, page_size, heads_kv, head_dim), of any page size.
+    cache_seqlens: rows that count before the append, a number or int32 (batch); None: all. cache_batch_idx: int32
+    (batch), each sequence's entry. cache_leftpad: int32 (batch), rows that do not count at the start; both without
+    block_table. rotary_cos, rotary_sin: (positions, rotary_dim / 2); new row t has position cache_seqlens + t, query i
+    that if causal or windowed, else of new row 0. num_splits: accepted; fa2 splits keys where that is faster.
+    Raises RuntimeError where block_table has not enough pages; that waits for the GPU if cache_seqlens is a tensor.
+    """
+    batch, rows = q.shape[0], k_cache.shape[1]
+    if block_table is not None:
+        if cache_batch_idx is not None or cache_leftpad is not None:
+            raise _core.InvalidRequest("block_table does not go with cache_batch_idx and cache_leftpad")
+        rows *= block_table.shape[1]
+        _check_pages(cache_seqlens, 0 if k is None else k.shape[1], rows)
+    window = read_window(window_size, rows)
+    out, lse = attend_cache(
+        q,
+        k_cache,
+        v_cache,
+        k,
+        v,
+        make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux),
+        rotary=(rotary_cos, rotary_sin, rotary_interleaved, None),
+        lengths=as_lengths(cache_seqlens, batch, q.device),
+        batch_idx=cache_batch_idx,
+        leftpad=cache_leftpad,
+        page_table=block_table,
+    )
+    return (out, lse) if return_softmax_lse else out
