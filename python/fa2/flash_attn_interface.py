@@ -9,9 +9,9 @@ Arguments, shapes and return values are flash_attn's; docs/python.md lists what 
     softcap: above 0, scores become softcap * tanh(score / softcap).
     alibi_slopes: float32 (heads) or (batch, heads); scores lose slope * |i + seqlen_k - seqlen_q - j|.
     deterministic: gradients have the same bits in every run.
-    return_attn_probs: (out, softmax_lse, S_dmask) instead of out. softmax_lse: float32 (batch, heads, seqlen_q), or
+    return_attn_probs: (out, softmax_lse, S_dmask). softmax_lse: float32 (batch, heads, seqlen_q), or
         (heads, total_q) of packed sequences, +inf where a query sees no key. S_dmask: empty without dropout_p, else
-        exp(score - the row's largest) of q's dtype, negative where it was dropped: for tests, and as large as it sounds.
+        exp(score - the row's largest) of q's dtype, negative where it was dropped: for tests, of seqlen_q * seqlen_k.
     s_aux: (heads), a logit that joins each row's softmax without a value; fa2's own.
 
 float16 and bfloat16, head dims up to 256; those that are no multiple of 8 are padded. Raises fa2.Error, a RuntimeError.
@@ -253,8 +253,8 @@ def flash_attn_with_kvcache(
 ) -> Any:
     """Attention over a cache, to which k and v (batch, new, heads_kv, head_dim) are appended in place first.
 
-    Has no gradient. q: (batch, seqlen_q, heads, head_dim); k_cache, v_cache: (entries, rows, heads_kv, head_dim), or with block_table
-    int32 (batch, pages of a sequence) pages (pages, page_size, heads_kv, head_dim), of any page size.
+    Has no gradient. q: (batch, seqlen_q, heads, head_dim); k_cache, v_cache: (entries, rows, heads_kv, head_dim), or
+    with block_table int32 (batch, pages of a sequence) pages (pages, page_size, heads_kv, head_dim), of any page size.
     cache_seqlens: rows that count before the append, a number or int32 (batch); None: all. cache_batch_idx: int32
     (batch), each sequence's entry. cache_leftpad: int32 (batch), rows that do not count at the start; both without
     block_table. rotary_cos, rotary_sin: (positions, rotary_dim / 2); new row t has position cache_seqlens + t, query i

@@ -10,6 +10,20 @@ import pytest
 os.environ.setdefault("FA2_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"fa2-python-tests-{os.getuid()}"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=int, default=60, help="problems that GPU tests of flash_attn's functions draw")
+    parser.addoption("--seed", type=int, default=0, help="of that draw")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "drawn_case" in metafunc.fixturenames:
+        from flash_cases import draw
+
+        count, seed = metafunc.config.getoption("cases"), metafunc.config.getoption("seed")
+        cases = [draw(number, seed) for number in range(count)] if not _missing_gpu() else [draw(0, seed)]
+        metafunc.parametrize("drawn_case", cases, ids=[f"{number}-{case}" for number, case in enumerate(cases)])
+
+
 def _missing_gpu() -> str:
     try:
         import torch

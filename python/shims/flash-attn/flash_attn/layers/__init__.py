@@ -1,0 +1,1 @@
+"""Layers of flash_attn that fa2 has: rotary."""
