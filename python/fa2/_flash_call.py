@@ -9,15 +9,12 @@ import torch
 from . import _torch
 from ._padding import pad_head_dim
 
-#: max_seqlen_q and max_seqlen_k of dense tensors.
-NO_LENGTHS = (None, None)
-#: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k and page_table of dense tensors.
-NO_TABLES = (None, None, None, None, None)
-
 
 def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
     """(left, right), of numbers or a tensor; -1, no bound, for what is below 0 or as long as the keys."""
-    left, right = (int(x) if isinstance(x, torch.Tensor) else x for x in window_size)
+    left, right = window_size
+    if isinstance(left, torch.Tensor):
+        left, right = int(left), int(right)
     return left if 0 <= left < seqlen_k else -1, right if 0 <= right < seqlen_k else -1
 
 
@@ -30,12 +27,36 @@ def make_options(
     sinks: Any = None,
     dropout_p: float = 0.0,
     dropout_state: Any = None,
-    lengths: tuple[Any, Any] = NO_LENGTHS,
-    tables: tuple[Any, ...] = NO_TABLES,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
+    page_table: Any = None,
 ) -> tuple[Any, ...]:
     """In the order of Options, as a plain tuple, which an eager call makes sooner."""
-    numbers = (softmax_scale, 1 if causal else 0, *window, softcap, dropout_p, 0, 0, False)
-    return (*numbers, *lengths, alibi_slopes, sinks, dropout_state, *tables)
+    return (
+        softmax_scale,
+        1 if causal else 0,
+        window[0],
+        window[1],
+        softcap,
+        dropout_p,
+        0,
+        0,
+        False,
+        max_seqlen_q,
+        max_seqlen_k,
+        alibi_slopes,
+        sinks,
+        dropout_state,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        seqused_q,
+        seqused_k,
+        page_table,
+    )
 
 
 def with_scale(options: tuple[Any, ...], head_dim: int) -> tuple[Any, ...]:
@@ -45,7 +66,7 @@ def with_scale(options: tuple[Any, ...], head_dim: int) -> tuple[Any, ...]:
 
 def attend(q: Any, k: Any, v: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:
     """fa2.attention() of any head dims: out, or (out, lse) if return_lse."""
-    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+    head_dim, head_dim_v = q.size(-1), v.size(-1)
     if head_dim % 8 == 0 and head_dim_v % 8 == 0:
         return _torch.attend(q, k, v, None, return_lse, deterministic, False, options)
     q, k, v = (pad_head_dim(x) for x in (q, k, v))

@@ -151,10 +151,8 @@ def _flash_attn_varlen_forward(
         raise _core.InvalidRequest("num_splits > 1 is not supported: fa2 splits keys where that is faster")
     tables = packed_tables(cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, block_table)
     window = read_window((window_size_left, window_size_right), max_seqlen_k)
-    lengths = (max_seqlen_q, max_seqlen_k)
-    options = make_options(
-        softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None, lengths, tables
-    )
+    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
+    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
     return run_forward(q, k, v, options, return_softmax)
 
 
@@ -205,10 +203,8 @@ def _flash_attn_varlen_backward(
             if x is not None:
                 x.zero_()
     state = rng_state if dropout_p else None
-    lengths, tables = (max_seqlen_q, max_seqlen_k), (cu_seqlens_q, cu_seqlens_k, None, None, None)
-    options = make_options(
-        softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, state, lengths, tables
-    )
+    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, state)
+    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, cu_seqlens_q, cu_seqlens_k)
     return _differentiate(dout, q, k, v, out, softmax_lse, made, deterministic, options)
 
 

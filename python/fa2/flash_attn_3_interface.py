@@ -17,7 +17,7 @@ import torch
 from . import _core
 from ._cache import merge
 from ._flash_cache import as_lengths, attend_cache
-from ._flash_call import NO_LENGTHS, NO_TABLES, attend, make_options, read_window
+from ._flash_call import attend, make_options, read_window
 from ._flash_packed import attend_packed
 
 __all__ = [
@@ -30,12 +30,13 @@ __all__ = [
 ]
 
 
-def _expect_neutral(attention_chunk: int, **tensors: Any) -> None:
-    found = [name for name, value in tensors.items() if value is not None]
-    if attention_chunk:
-        found.append("attention_chunk")
-    if found:
-        raise NotImplementedError(f"fa2 has no {', '.join(found)}: call without")
+def _expect_neutral(attention_chunk: int, qv: Any, *descales: Any) -> None:
+    if not attention_chunk and qv is None and descales == (None, None, None):
+        return
+    given = zip(("q_descale", "k_descale", "v_descale"), descales)
+    found = [name for name, value in (("qv", qv), *given) if value is not None]
+    found += ["attention_chunk"] if attention_chunk else []
+    raise NotImplementedError(f"fa2 has no {', '.join(found)}: call without")
 
 
 def flash_attn_qkvpacked_func(
@@ -57,7 +58,7 @@ def flash_attn_qkvpacked_func(
 
     Returns out (batch, seqlen, heads, head_dim), or (out, softmax_lse) if return_attn_probs.
     """
-    _expect_neutral(attention_chunk, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _expect_neutral(attention_chunk, None, q_descale, k_descale, v_descale)
     window = read_window(window_size, qkv.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, None)
     if qkv.dim() == 5:
@@ -93,8 +94,8 @@ def flash_attn_func(
 
     return_attn_probs: (out, softmax_lse).
     """
-    _expect_neutral(attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    window = read_window(window_size, k.shape[1])
+    _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
+    window = read_window(window_size, k.size(1))
     options = make_options(softmax_scale, causal, window, softcap, None, s_aux)
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
@@ -129,10 +130,10 @@ def flash_attn_varlen_func(
 
     seqused_q, seqused_k: int32 (batch), rows that count of each sequence; out is 0 in the others.
     """
-    _expect_neutral(attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    window, lengths = read_window(window_size, max_seqlen_k), (max_seqlen_q, max_seqlen_k)
-    tables = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, None)
-    options = make_options(softmax_scale, causal, window, softcap, None, s_aux, 0.0, None, lengths, tables)
+    _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
+    numbers = (softmax_scale, causal, read_window(window_size, max_seqlen_k), softcap, None, s_aux, 0.0, None)
+    tables = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
@@ -189,19 +190,18 @@ def flash_attn_with_kvcache(
     rotary_seqlens: int32 (batch), positions of the first new rows where they are not cache_seqlens. Nothing waits for
     the GPU: entries that are out of range are cut, or with FA2_CHECK=1 an error.
     """
-    _expect_neutral(attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    window = read_window(window_size, rows)
-    lengths = NO_LENGTHS if cu_seqlens_q is None else (max_seqlen_q, None)
-    tables = (cu_seqlens_q, *NO_TABLES[1:])
+    numbers = (softmax_scale, causal, read_window(window_size, rows), softcap, None, s_aux, 0.0, None)
+    longest = None if cu_seqlens_q is None else max_seqlen_q
     out, lse = attend_cache(
         q,
         k_cache,
         v_cache,
         k,
         v,
-        make_options(softmax_scale, causal, window, softcap, None, s_aux, 0.0, None, lengths, tables),
+        make_options(*numbers, longest, None, cu_seqlens_q),
         rotary=(rotary_cos, rotary_sin, rotary_interleaved, rotary_seqlens),
         lengths=as_lengths(cache_seqlens, batch, q.device),
         batch_idx=cache_batch_idx,

@@ -70,19 +70,19 @@ __all__ = [
 
 def _run(q: Any, k: Any, v: Any, packed: Any, options: tuple[Any, ...], deterministic: bool, probs: bool) -> Any:
     """q, k and v, or q or None and what is packed."""
-    mask = None
-    if probs and options[DROPOUT_P]:
-        found = Options(*options)._replace(dropout_state=draw_state(packed if q is None else q))
-        parts = (q, k, v) if packed is None else unpack(q, packed)
-        options = with_scale(found, parts[0].shape[-1])
-        mask = signed_exponentials(parts[0], parts[1], Options(*options))
-    if packed is None:
-        result = attend(q, k, v, options, deterministic, probs)
-    else:
-        result = attend_packed(q, packed, options, deterministic, probs)
     if not probs:
-        return result
-    return (*result, result[0].new_empty(0) if mask is None else mask)
+        if packed is None:
+            return attend(q, k, v, options, deterministic, False)
+        return attend_packed(q, packed, options, deterministic, False)
+    parts = (q, k, v) if packed is None else unpack(q, packed)
+    mask = parts[0].new_empty(0)
+    if options[DROPOUT_P]:
+        found = Options(*with_scale(options, parts[0].shape[-1]))
+        options = found = found._replace(dropout_state=draw_state(parts[0]))
+        mask = signed_exponentials(parts[0], parts[1], found)
+    if packed is None:
+        return *attend(q, k, v, options, deterministic, True), mask
+    return *attend_packed(q, packed, options, deterministic, True), mask
 
 
 def flash_attn_qkvpacked_func(
@@ -135,7 +135,7 @@ def flash_attn_func(
     s_aux: Any = None,
 ) -> Any:
     """q (batch, seqlen_q, heads, head_dim), k and v (batch, seqlen_k, heads_kv, head_dim) -> out, shaped like q."""
-    window = read_window(window_size, k.shape[1])
+    window = read_window(window_size, k.size(1))
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p)
     return _run(q, k, v, None, options, deterministic, return_attn_probs)
 
@@ -154,11 +154,9 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """qkv (total, 3, heads, head_dim), cu_seqlens int32 (batch + 1), the longest length -> (total, heads, head_dim)."""
-    window, lengths = read_window(window_size, max_seqlen), (max_seqlen, max_seqlen)
-    tables = (cu_seqlens, cu_seqlens, None, None, None)
-    options = make_options(
-        softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None, lengths, tables
-    )
+    window, tables = read_window(window_size, max_seqlen), (cu_seqlens, cu_seqlens)
+    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
+    options = make_options(*numbers, max_seqlen, max_seqlen, *tables)
     return _run(None, None, None, qkv, options, deterministic, return_attn_probs)
 
 
@@ -179,11 +177,9 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """q (total_q, heads, head_dim), kv (total_k, 2, heads_kv, head_dim) -> out, shaped like q."""
-    window, lengths = read_window(window_size, max_seqlen_k), (max_seqlen_q, max_seqlen_k)
-    tables = (cu_seqlens_q, cu_seqlens_k, None, None, None)
-    options = make_options(
-        softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None, lengths, tables
-    )
+    window, tables = read_window(window_size, max_seqlen_k), (cu_seqlens_q, cu_seqlens_k)
+    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
+    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
     return _run(q, None, None, kv, options, deterministic, return_attn_probs)
 
 
@@ -211,11 +207,10 @@ def flash_attn_varlen_func(
     block_table: int32 (batch, pages of a sequence); k and v are then (pages, page_size, heads_kv, head_dim), of any
     page size, and have no gradient.
     """
-    window, lengths = read_window(window_size, max_seqlen_k), (max_seqlen_q, max_seqlen_k)
+    window = read_window(window_size, max_seqlen_k)
     tables = packed_tables(cu_seqlens_q, cu_seqlens_k, None, None, block_table)
-    options = make_options(
-        softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p, None, lengths, tables
-    )
+    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p, None)
+    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
     return _run(q, k, v, None, options, deterministic, return_attn_probs)
 
 
