@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The Python package as its users meet it: builds the wheel, installs it into clean virtual environments of the oldest and the
 # newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to leave it out) with it, and runs
-# pytest and mypy. The build folder and the environment with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default.
+# pytest, mypy, and on the shims a program of flash_attn's. The build folder and the environment with PyTorch, some 5 GB from
+# PyPI, are kept in --work DIR, build-python/ by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.11.0 work=build-python
@@ -77,3 +78,9 @@ environment "torch-$torch" "$newest" "torch==$torch" numpy ml_dtypes pytest mypy
 "$work/torch-$torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
 run_tests "torch-$torch"
 "$work/torch-$torch/bin/mypy" --cache-dir "$work/mypy" python/fa2
+
+echo "## a program of flash_attn's, on the shims"
+rm -rf "$work/shims" && cp -r python/shims "$work/shims" # setuptools builds in the folder that it is given
+"$work/torch-$torch/bin/pip" install -q --no-deps --force-reinstall "$work"/shims/flash-attn*
+"$work/torch-$torch/bin/python" python/tests/flash_attn_program.py
+"$work/torch-$torch/bin/pip" uninstall -q -y flash-attn flash_attn_3

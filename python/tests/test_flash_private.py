@@ -177,3 +177,14 @@ def test_errors_are_runtime_errors() -> None:
         flash._flash_attn_varlen_forward(
             *(q, k, v, None, None, 1, 1, 0.0, 1.0, False), block_table=torch.zeros(1), leftpad_k=torch.zeros(1)
         )
+
+
+def test_compiles_as_one_graph() -> None:
+    def step(packed: Any) -> Any:
+        return flash.flash_attn_qkvpacked_func(packed * 2, causal=True, window_size=(5, 0)) + 1
+
+    packed = torch.stack([random(2, 24, 2, 64, seed=i) for i in range(3)], 2).requires_grad_()
+    eager, compiled = step(packed), torch.compile(step, fullgraph=True, backend="aot_eager")(packed)
+    assert torch.equal(eager, compiled)
+    gradients = [torch.autograd.grad(x.float().square().sum(), packed)[0] for x in (eager, compiled)]
+    torch.testing.assert_close(*gradients, atol=2e-2, rtol=2e-2)
