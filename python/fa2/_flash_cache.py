@@ -10,6 +10,7 @@ from . import _core
 from ._cache import append
 from ._flash_call import attend, with_scale
 from ._padding import pad_head_dim
+from ._torch_run import contiguous
 
 
 def as_lengths(cache_seqlens: Any, batch: int, device: Any) -> Any:
@@ -60,10 +61,6 @@ def _check(k_cache: Any, v_cache: Any, k: Any, v: Any, lengths: Any, cos: Any, s
         raise _core.InvalidRequest("k_cache and v_cache must have a contiguous last dimension")
 
 
-def _rows_last(x: Any) -> Any:
-    return x.contiguous() if x is not None and x.stride(-1) != 1 else x
-
-
 @torch.no_grad()
 def attend_cache(
     q: Any,
@@ -100,12 +97,12 @@ def attend_cache(
     if k is not None:
         mask, left, right = numbers[1:4]
         turned = append(
-            _rows_last(k),
-            _rows_last(v),
+            contiguous(k),
+            contiguous(v),
             k_cache,
             v_cache,
             lengths,
-            q=None if cos is None else _rows_last(q),
+            q=None if cos is None else contiguous(q),
             rotary_cos=cos,
             rotary_sin=sin,
             rotary_interleaved=interleaved,
@@ -130,7 +127,8 @@ def attend_cache(
         page_table = batch_idx[:, None]
     elif page_table is None:
         batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-        k_cache, v_cache = k_cache[:batch], v_cache[:batch]
+        if k_cache.shape[0] > batch:
+            k_cache, v_cache = k_cache[:batch], v_cache[:batch]
     options = (*numbers, cu_seqlens_q, None, seqused_q, lengths, page_table)
     out, lse = attend(q, k_cache, v_cache, options, False, True)
-    return out[..., :head_dim_v], lse
+    return out[..., :head_dim_v] if is_padded else out, lse

@@ -13,7 +13,7 @@ from . import _core
 from ._call import DROPOUT_P, Options
 from ._flash_call import attend, make_options, read_window
 from ._flash_dropout import draw_state, signed_exponentials
-from ._torch_run import run_backward
+from ._torch_run import contiguous, run_backward
 
 #: (out, softmax_lse, S_dmask, rng_state)
 Forward = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -29,11 +29,7 @@ class _NoExtension:
 
 USE_TRITON_ROCM = False
 flash_attn_gpu = _NoExtension()
-
-
-def maybe_contiguous(x: Any) -> Any:
-    """x, or a copy of it whose last dimension is contiguous; None stays None."""
-    return x.contiguous() if x is not None and x.stride(-1) != 1 else x
+maybe_contiguous = contiguous
 
 
 def _get_block_size_n(device: Any, head_dim: int, is_dropout: bool, is_causal: bool) -> int:
@@ -69,7 +65,7 @@ def _differentiate(
         raise _core.InvalidRequest("rng_state, which the forward returned, is needed with dropout_p")
     with torch.no_grad():
         if any(x is not None for x in made):
-            forward = (q, k, v, maybe_contiguous(out), softmax_lse.contiguous())
+            forward = (q, k, v, contiguous(out), softmax_lse.contiguous())
             run_backward(dout, None, *forward, None, deterministic, found, (*made, None))
         return (dout.float() * out.float()).sum(-1).transpose(-1, -2).contiguous()
 

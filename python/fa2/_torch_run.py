@@ -10,9 +10,9 @@ from . import _core
 from ._call import CU_SEQLENS_Q, SEQUSED_Q, Options, rows_may_be_unused
 
 
-def _contiguous(tensor: Any) -> Any:
-    """With a contiguous last dimension."""
-    return tensor.contiguous() if tensor is not None and tensor.stride(-1) != 1 else tensor
+def contiguous(x: Any) -> Any:
+    """With a contiguous last dimension: x, or a copy; None stays None."""
+    return x.contiguous() if x is not None and x.stride(-1) != 1 else x
 
 
 def _like(tensor: torch.Tensor, head_dim: int, zeros: bool) -> torch.Tensor:
@@ -42,7 +42,7 @@ def run_forward(
     made, lse = outputs(q, v, with_lse, options) if out is None or with_lse else (out, None)
     out = made if out is None else out
     if not _core.forward(q, k, v, out, lse, *options, *leaves_nothing):
-        tensors = (_contiguous(q), _contiguous(k), _contiguous(v))
+        tensors = (contiguous(q), contiguous(k), contiguous(v))
         if not _core.forward(*tensors, out, lse, *options, *leaves_nothing):
             raise _core.InvalidRequest("the last dimension of out must be contiguous")
     return out, lse
@@ -81,7 +81,7 @@ def run_backward(
     made = made or gradients(q, k, v, wanted, options)
     if q.numel() == 0 or k.numel() == 0:
         return tuple(None if x is None else x.zero_() for x in made)  # type: ignore[return-value]
-    tensors = (_contiguous(q), _contiguous(k), _contiguous(v), out, lse)
-    if not _core.backward(_contiguous(d_out), d_lse, *made, deterministic, *tensors, *options):
+    tensors = (contiguous(q), contiguous(k), contiguous(v), out, lse)
+    if not _core.backward(contiguous(d_out), d_lse, *made, deterministic, *tensors, *options):
         raise _core.InvalidRequest("out, dq, dk and dv must have a contiguous last dimension")
     return made

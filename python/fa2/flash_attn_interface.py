@@ -68,21 +68,16 @@ __all__ = [
 ]
 
 
-def _run(q: Any, k: Any, v: Any, packed: Any, options: tuple[Any, ...], deterministic: bool, probs: bool) -> Any:
-    """q, k and v, or q or None and what is packed."""
+def _run(call: Any, operands: tuple[Any, ...], options: tuple[Any, ...], deterministic: bool, probs: bool) -> Any:
+    """call: attend() of (q, k, v), or attend_packed() of (q or None, what is packed)."""
     if not probs:
-        if packed is None:
-            return attend(q, k, v, options, deterministic, False)
-        return attend_packed(q, packed, options, deterministic, False)
-    parts = (q, k, v) if packed is None else unpack(q, packed)
-    mask = parts[0].new_empty(0)
+        return call(*operands, options, deterministic, False)
+    q, k, _ = operands if call is attend else unpack(*operands)
+    mask = q.new_empty(0)
     if options[DROPOUT_P]:
-        found = Options(*with_scale(options, parts[0].shape[-1]))
-        options = found = found._replace(dropout_state=draw_state(parts[0]))
-        mask = signed_exponentials(parts[0], parts[1], found)
-    if packed is None:
-        return *attend(q, k, v, options, deterministic, True), mask
-    return *attend_packed(q, packed, options, deterministic, True), mask
+        options = found = Options(*with_scale(options, q.shape[-1]))._replace(dropout_state=draw_state(q))
+        mask = signed_exponentials(q, k, found)
+    return *call(*operands, options, deterministic, True), mask
 
 
 def flash_attn_qkvpacked_func(
@@ -99,7 +94,7 @@ def flash_attn_qkvpacked_func(
     """qkv (batch, seqlen, 3, heads, head_dim) -> out (batch, seqlen, heads, head_dim). One gradient, dqkv."""
     window = read_window(window_size, qkv.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
-    return _run(None, None, None, qkv, options, deterministic, return_attn_probs)
+    return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
 
 
 def flash_attn_kvpacked_func(
@@ -117,7 +112,7 @@ def flash_attn_kvpacked_func(
     """q (batch, seqlen_q, heads, head_dim), kv (batch, seqlen_k, 2, heads_kv, head_dim) -> out. Gradients dq, dkv."""
     window = read_window(window_size, kv.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
-    return _run(q, None, None, kv, options, deterministic, return_attn_probs)
+    return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
 
 
 def flash_attn_func(
@@ -137,7 +132,7 @@ def flash_attn_func(
     """q (batch, seqlen_q, heads, head_dim), k and v (batch, seqlen_k, heads_kv, head_dim) -> out, shaped like q."""
     window = read_window(window_size, k.size(1))
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p)
-    return _run(q, k, v, None, options, deterministic, return_attn_probs)
+    return _run(attend, (q, k, v), options, deterministic, return_attn_probs)
 
 
 def flash_attn_varlen_qkvpacked_func(
@@ -157,7 +152,7 @@ def flash_attn_varlen_qkvpacked_func(
     window, tables = read_window(window_size, max_seqlen), (cu_seqlens, cu_seqlens)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
     options = make_options(*numbers, max_seqlen, max_seqlen, *tables)
-    return _run(None, None, None, qkv, options, deterministic, return_attn_probs)
+    return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
 
 
 def flash_attn_varlen_kvpacked_func(
@@ -180,7 +175,7 @@ def flash_attn_varlen_kvpacked_func(
     window, tables = read_window(window_size, max_seqlen_k), (cu_seqlens_q, cu_seqlens_k)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
     options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
-    return _run(q, None, None, kv, options, deterministic, return_attn_probs)
+    return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
 
 
 def flash_attn_varlen_func(
@@ -211,7 +206,7 @@ def flash_attn_varlen_func(
     tables = packed_tables(cu_seqlens_q, cu_seqlens_k, None, None, block_table)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p, None)
     options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
-    return _run(q, k, v, None, options, deterministic, return_attn_probs)
+    return _run(attend, (q, k, v), options, deterministic, return_attn_probs)
 
 
 def _check_pages(cache_seqlens: Any, new: int, rows: int) -> None:

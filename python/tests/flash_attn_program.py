@@ -34,9 +34,9 @@ def main(device: str) -> None:
     layer = Attention(128, 2).to(device, torch.bfloat16)
     x = torch.randn(2, 24, 128, dtype=torch.bfloat16, device=device)
     mask = torch.arange(24, device=device) < torch.tensor([[24], [17]], device=device)
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
     losses = []
-    for _ in range(3):
+    for _ in range(4):
         loss = (layer(x, mask) - x).float().square().mean()
         optimizer.zero_grad()
         loss.backward()
