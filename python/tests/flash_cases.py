@@ -80,7 +80,8 @@ def draw(number: int, seed: int) -> Case:
         heads_kv=heads if layout == "qkvpacked" else pick.choice((6, 2, 1)),
         head_dim=pick.choice(_HEAD_DIMS),
         causal="causal" in mask,
-        window=(pick.randrange(seqlen_k), pick.randrange(seqlen_k)) if "local" in mask else (-1, -1),
+        # Where all rows see one key, dq and dk cancel to 0 but for the rounding of out, in flash_attn too.
+        window=(pick.randrange(8, seqlen_k), pick.randrange(8, seqlen_k)) if "local" in mask else (-1, -1),
         softcap=50.0 if variant == "softcap" else 0.0,
         alibi="alibi" in variant,
         dropout_p=0.17 if "dropout" in variant else 0.0,
