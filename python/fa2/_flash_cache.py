@@ -8,6 +8,7 @@ import torch
 
 from . import _core
 from ._cache import append
+from ._call import CU_SEQLENS_Q, Options
 from ._flash_call import attend, with_scale
 from ._padding import pad_head_dim
 from ._torch_run import contiguous
@@ -61,6 +62,28 @@ def _check(k_cache: Any, v_cache: Any, k: Any, v: Any, lengths: Any, cos: Any, s
         raise _core.InvalidRequest("k_cache and v_cache must have a contiguous last dimension")
 
 
+def _append(q: Any, caches: Any, new: Any, lengths: Any, options: tuple[Any, ...], rotary: Any, **places: Any) -> Any:
+    """Writes new keys and values; q, turned if there are angles."""
+    cos, sin, interleaved, positions = rotary
+    found = Options(*options)
+    turned = append(
+        contiguous(new[0]),
+        contiguous(new[1]),
+        caches[0],
+        caches[1],
+        lengths,
+        q=None if cos is None else contiguous(q),
+        rotary_cos=cos,
+        rotary_sin=sin,
+        rotary_interleaved=interleaved,
+        rotary_seqlens=positions,
+        equal_positions=not found.mask and found.window_left < 0 and found.window_right < 0,
+        cu_seqlens_q=None if cos is None else found.cu_seqlens_q,
+        **places,
+    )
+    return q if turned is None else turned
+
+
 @torch.no_grad()
 def attend_cache(
     q: Any,
@@ -82,8 +105,7 @@ def attend_cache(
     Head dims that are no multiple of 8 run on padded copies of the cache, which are written back if k is appended.
     An entry of batch_idx is a page as long as the cache. leftpad: pages of one row, by a table made for the call.
     """
-    cos, sin, interleaved, positions = rotary
-    _check(k_cache, v_cache, k, v, lengths, cos, sin)
+    _check(k_cache, v_cache, k, v, lengths, rotary[0], rotary[1])
     head_dim, head_dim_v = k_cache.shape[-1], v_cache.shape[-1]
     originals = k_cache, v_cache
     is_padded = head_dim % 8 != 0 or head_dim_v % 8 != 0
@@ -91,29 +113,11 @@ def attend_cache(
         options = with_scale(options, head_dim)
         q, k_cache, v_cache = pad_head_dim(q), pad_head_dim(k_cache), pad_head_dim(v_cache)
         k, v = (None if x is None else pad_head_dim(x) for x in (k, v))
-    *numbers, cu_seqlens_q, _, seqused_q, _, _ = options
     if page_table is not None and batch_idx is not None:
         page_table, batch_idx = page_table.index_select(0, batch_idx), None
     if k is not None:
-        mask, left, right = numbers[1:4]
-        turned = append(
-            contiguous(k),
-            contiguous(v),
-            k_cache,
-            v_cache,
-            lengths,
-            q=None if cos is None else contiguous(q),
-            rotary_cos=cos,
-            rotary_sin=sin,
-            rotary_interleaved=interleaved,
-            rotary_seqlens=positions,
-            equal_positions=not mask and left < 0 and right < 0,
-            page_table=page_table,
-            cache_batch_idx=batch_idx,
-            cu_seqlens_new=cu_seqlens_new,
-            cu_seqlens_q=None if cos is None else cu_seqlens_q,
-        )
-        q = q if turned is None else turned
+        places = dict(page_table=page_table, cache_batch_idx=batch_idx, cu_seqlens_new=cu_seqlens_new)
+        q = _append(q, (k_cache, v_cache), (k, v), lengths, options, rotary, **places)
         lengths = lengths + (k.shape[1] if cu_seqlens_new is None else cu_seqlens_new.diff())
         if is_padded:
             originals[0].copy_(k_cache[..., :head_dim])
@@ -126,9 +130,8 @@ def attend_cache(
     elif batch_idx is not None:
         page_table = batch_idx[:, None]
     elif page_table is None:
-        batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+        batch = q.shape[0] if q.dim() == 4 else options[CU_SEQLENS_Q].shape[0] - 1
         if k_cache.shape[0] > batch:
             k_cache, v_cache = k_cache[:batch], v_cache[:batch]
-    options = (*numbers, cu_seqlens_q, None, seqused_q, lengths, page_table)
-    out, lse = attend(q, k_cache, v_cache, options, False, True)
+    out, lse = attend(q, k_cache, v_cache, (*options[:-2], lengths, page_table), False, True)
     return out[..., :head_dim_v] if is_padded else out, lse

@@ -1,4 +1,4 @@
-"""Problems for the interface of flash_attn: a few for the interpreter, and as many as wanted, drawn in strata, for a GPU."""
+"""Problems for the interface of flash_attn: a few for the interpreter, any number, drawn in strata, for a GPU."""
 
 from __future__ import annotations
 

@@ -141,6 +141,8 @@ def test_lengths_are_a_number_or_everything() -> None:
     expect(out, q, list(k_cache[:, :20]), list(v_cache[:, :20]), causal=False)
     out = flash.flash_attn_with_kvcache(q, k_cache, v_cache)
     expect(out, q, list(k_cache), list(v_cache), causal=False)
+    out = flash.flash_attn_with_kvcache(q, k_cache, v_cache, cache_batch_idx=int32(2, 0))
+    expect(out, q, [k_cache[2], k_cache[0]], [v_cache[2], v_cache[0]], causal=False)
 
 
 def test_head_dims_that_are_padded_are_written_back() -> None:
