@@ -55,8 +55,8 @@ struct AttentionArgs {
 
   /// Where the problem has total_q (total_k), else null: int32 (batch + 1) on the device. Sequence b of Q and O (K and V)
   /// is the rows [cu_seqlens[b], cu_seqlens[b + 1]); rows of no sequence may hold anything, and those of O keep what they
-  /// hold. Entries neither descend nor leave [0, total], and no sequence is longer than seqlen_q (seqlen_k): what is too
-  /// much is cut off without a word. With FA2_CHECK=1 it is an InvalidRequest before the launch: run() then copies the
+  /// hold. Entries neither descend nor leave [0, total], and of no sequence more rows count than seqlen_q (seqlen_k): what is
+  /// too much is cut off without a word. With FA2_CHECK=1 it is an InvalidRequest before the launch: run() then copies the
   /// tables to the host, which waits for the stream, unless that captures. The interpreter always checks them.
   const std::int32_t* cu_seqlens_q = nullptr;
   const std::int32_t* cu_seqlens_k = nullptr;

@@ -166,9 +166,9 @@ typedef struct fa2_args {
 
   /* int32 on the device. cu_seqlens: (batch + 1), where the problem has total_q (total_k), else NULL: sequence b is the
    * rows [cu_seqlens[b], cu_seqlens[b + 1]). seqused: optional with varlen, (batch): how many of a sequence's rows
-   * count. Entries of cu_seqlens neither descend nor leave [0, total], no sequence is longer than seqlen_q (seqlen_k),
-   * and no seqused than its sequence: what is too much is cut off without a word, or, with FA2_CHECK=1 and on the
-   * interpreter, FA2_INVALID_REQUEST. */
+   * count. Entries of cu_seqlens neither descend nor leave [0, total], of no sequence more rows count than seqlen_q
+   * (seqlen_k), and no seqused is above its sequence's rows: what is too much is cut off without a word, or, with
+   * FA2_CHECK=1 and on the interpreter, FA2_INVALID_REQUEST. */
   const int32_t* cu_seqlens_q;
   const int32_t* cu_seqlens_k;
   const int32_t* seqused_q;

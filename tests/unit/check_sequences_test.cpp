@@ -103,6 +103,7 @@ TEST_CASE("tables of sequences: sound ones") {
   CHECK(packed({7, 8}) == "");                // and at the beginning
   CHECK(packed({30, 30}) == "");
   CHECK(packed({0, 5, 15}, {5, 0}) == "");
+  CHECK(packed({3, 22, 30}, {10, 8}) == "");  // longer ones, of which no more count than may
   CHECK(packed({}, {}) == "");
   CHECK(batched({0, 10, 3}) == "");
 }
@@ -129,9 +130,10 @@ TEST_CASE("tables of sequences: no more rows used than a sequence has, by the bo
   CHECK(packed({0, 5, 15}, {5, -1}) == "seqused_q[1] = -1, must be in 0..10, the length of its sequence\n");
   CHECK(packed({0, 5, 5}, {5, 1}) == "seqused_q[1] = 1, must be in 0..0, the length of its sequence\n");
   CHECK(batched({-1}) == "seqused_k[0] = -1, must be in 0..10, the length of its sequence\n");
+  CHECK(packed({0, 20}, {11}) == "seqused_q[0] = 11, must be in 0..10, the length of its sequence\n");
   // Of both tables the first entries are told.
-  const std::string both = packed({0, 20, 25}, {10, 6});
-  CHECK(both.starts_with("cu_seqlens_q[1] = 20, "));
+  const std::string both = packed({-1, 20, 25}, {10, 6});
+  CHECK(both.starts_with("cu_seqlens_q[0] = -1, "));
   CHECK(both.ends_with("seqused_q[1] = 6, must be in 0..5, the length of its sequence\n"));
   CHECK(packed({20, 40, 30}, {10, 1})
             .ends_with("seqused_q[1] = 1, must be in 0..0, the length of its sequence\n"));
