@@ -74,7 +74,7 @@ if [ "$torch" = none ]; then
   exit
 fi
 echo "## $("$newest" --version), PyTorch $torch, mypy --strict"
-environment "torch-$torch" "$newest" "torch==$torch" numpy ml_dtypes pytest mypy
+environment "torch-$torch" "$newest" "torch==$torch" transformers numpy ml_dtypes pytest mypy
 "$work/torch-$torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
 run_tests "torch-$torch"
 "$work/torch-$torch/bin/mypy" --cache-dir "$work/mypy" python/fa2

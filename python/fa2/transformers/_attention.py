@@ -1,0 +1,169 @@
+"""The attention function of transformers' layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from .._attention import attention
+from .._padding import pad_head_dim
+from ._lengths import Lengths, are_lengths
+from ._packing import is_packed, read_packed
+from ._patterns import attend_pattern, pattern_of
+
+_logger = logging.get_logger(__name__)
+
+
+def attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    is_causal: bool | None = None,
+    s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
+    cu_seq_lens_q: torch.Tensor | None = None,
+    cu_seq_lens_k: torch.Tensor | None = None,
+    max_length_q: int | None = None,
+    max_length_k: int | None = None,
+    **others: Any,
+) -> tuple[torch.Tensor, None]:
+    """(out (batch, seqlen_q, heads, head_dim_v), None) of query (batch, heads, seqlen_q, head_dim) and keys alike.
+
+    attention_mask: what find_lengths() returned; a mask (batch, 1 or heads, seqlen_q, seqlen_k) of bool or numbers to
+    add goes, as position_bias does, by PyTorch's operations, which a warning says once. sliding_window: how many keys a
+    query sees, itself included, on either side where attention has no direction. s_aux: sinks (heads). Sequences are
+    packed if cu_seq_lens_q says so, or else if find_lengths() found it.
+
+    Without gradients nothing of keys and values is copied, whatever holds their rows; with them, where rows of
+    different entries of the batch do not follow each other and the mask has padding on the left.
+    """
+    if others.get("output_attentions"):
+        _logger.warning_once("fa2 has no attention weights: output_attentions=True needs attn_implementation='eager'")
+    if others.get("cache") is not None:
+        raise NotImplementedError("fa2 does not run transformers' continuous batching")
+    q, k, v = (x.transpose(1, 2) for x in _cast(module, query, key, value))
+    if q.numel() == 0 or k.numel() == 0:
+        return q.new_zeros(*q.shape[:3], v.shape[-1]), None
+    causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    numbers: dict[str, Any] = {
+        "causal": causal,
+        "softmax_scale": q.shape[-1] ** -0.5 if scaling is None else scaling,
+        "softcap": softcap or 0.0,
+        "sinks": s_aux,
+        "dropout_p": dropout if module.training else 0.0,
+    }
+    if sliding_window is not None and k.shape[1] > sliding_window:
+        numbers["window_size"] = (sliding_window - 1, 0 if causal else sliding_window - 1)
+
+    if position_bias is not None or (attention_mask is not None and not are_lengths(attention_mask)):
+        what = "a mask with a pattern of its own" if position_bias is None else "a position bias"
+        _logger.warning_once(f"fa2 computes attention with {what} by PyTorch's operations")
+        pattern = pattern_of(q, k, attention_mask, position_bias, numbers)
+        return attend_pattern(q, k, v, pattern, numbers), None
+
+    head_dim_v = v.shape[-1]
+    q, k, v = (pad_head_dim(x) for x in (q, k, v))
+    if attention_mask is not None and is_packed(attention_mask):
+        if cu_seq_lens_q is None:
+            cu_seq_lens_q, max_length_q = read_packed(attention_mask)
+            cu_seq_lens_k, max_length_k = cu_seq_lens_q, max_length_q
+        attention_mask = None
+    if attention_mask is not None:
+        out = _attend_lengths(q, k, v, Lengths.of_mask(attention_mask), numbers)
+    elif cu_seq_lens_q is not None:
+        borders = (cu_seq_lens_q, cu_seq_lens_q if cu_seq_lens_k is None else cu_seq_lens_k)
+        out = _attend_packed(q, k, v, borders, (max_length_q, max_length_k), numbers)
+    else:
+        out = attention(q, k, v, **numbers)
+    return out[..., :head_dim_v], None
+
+
+def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """float32, which adapters and autocast leave behind, to what the model computes in."""
+    if tensors[0].dtype != torch.float32:
+        return tensors
+    kind = tensors[0].device.type
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    elif hasattr(module.config, "_is_quantized"):
+        dtype = module.config.dtype
+    else:
+        dtype = next((x.weight.dtype for x in module.modules() if isinstance(x, torch.nn.Linear)), torch.float32)
+    if dtype == torch.float32:
+        raise TypeError("fa2 computes in float16 and bfloat16: load the model with dtype=torch.bfloat16, or autocast")
+    _logger.warning_once(f"fa2 casts float32 queries, keys and values to {dtype}")
+    return tuple(x.to(dtype) for x in tensors)
+
+
+def _attend_packed(
+    q: Any, k: Any, v: Any, borders: tuple[torch.Tensor, torch.Tensor], longest: tuple[Any, Any], numbers: Any
+) -> torch.Tensor:
+    """Sequences one after the other in the rows of the batch. A `longest` that is no int is not waited for."""
+    packed = [x.flatten(0, 1) for x in (q, k, v)]
+    cu_seqlens_q, cu_seqlens_k = (x.to(torch.int32) for x in borders)
+    max_seqlen_q, max_seqlen_k = (
+        n if isinstance(n, int) else x.shape[0] for n, x in zip(longest, packed)
+    )
+    out: torch.Tensor = attention(
+        *packed,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        **numbers,
+    )
+    return out.view(*q.shape[:2], *out.shape[1:])
+
+
+def _attend_lengths(q: Any, k: Any, v: Any, lengths: Lengths, numbers: dict[str, Any]) -> torch.Tensor:
+    """Keys and values in place, whatever padding is before and after them."""
+    numbers = {**numbers, "seqused_q": lengths.used_q, "seqused_k": lengths.used_k}
+    if lengths.start is None or lengths.entry is None:
+        result: torch.Tensor = attention(q, k, v, **numbers)
+        return result
+    apart = _rows_apart(k, v)
+    if apart is None:
+        k, v = k.contiguous(), v.contiguous()
+        apart = k.shape[1]
+    result = attention(
+        q,
+        _packed_in_place(k, apart),
+        _packed_in_place(v, apart),
+        cu_seqlens_k=torch.add(lengths.start, lengths.entry, alpha=apart),
+        max_seqlen_k=k.shape[1],
+        **numbers,
+    )
+    return result
+
+
+def _rows_apart(k: Any, v: Any) -> int | None:
+    """How many rows of k, and of v, the entries of the batch are apart; None where that is not one whole number.
+
+    A cache has heads between an entry's rows and the next one's, whose memory is then seen as rows too, of no sequence.
+    Gradients of rows that are seen twice would have to be added up, so these rows may not overlap.
+    """
+    rows: int = k.shape[1]
+    if k.shape[0] == 1 or rows == 1:
+        return rows
+    apart: int = k.stride(0) // k.stride(1) if k.stride(1) > 0 else 0
+    if any(x.stride(0) != apart * x.stride(1) for x in (k, v)) or apart < rows:
+        return None
+    if apart > rows and torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
+        return None
+    return apart
+
+
+def _packed_in_place(x: torch.Tensor, apart: int) -> torch.Tensor:
+    """(batch, rows, heads, head_dim) as (rows, heads, head_dim), the batch's entries `apart` rows apart."""
+    batch, rows, heads, head_dim = x.shape
+    if apart == rows:
+        return x.flatten(0, 1)
+    return x.as_strided(((batch - 1) * apart + rows, heads, head_dim), x.stride()[1:])

@@ -1,0 +1,352 @@
+"""Models of Hugging Face transformers with fa2, beside their eager attention in float32 and in the same dtype.
+
+Small on the interpreter; the same with longer sequences and wider heads on a GPU: `pytest -m gpu`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import fa2  # noqa: E402
+import fa2.transformers  # noqa: E402
+from fa2.transformers import _attention, _lengths  # noqa: E402
+
+NAME = fa2.transformers.register()
+DTYPE = torch.bfloat16
+SHAPE = {"vocab_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.2}
+KEYS = {"num_key_value_heads": 2, "max_position_embeddings": 512, "pad_token_id": 0}
+
+
+def config_of(family: str, head_dim: int) -> Any:
+    sizes = {**SHAPE, "hidden_size": 4 * head_dim, "intermediate_size": 8 * head_dim}
+    decoder = {**sizes, **KEYS, "head_dim": head_dim}
+    layers = ["sliding_attention", "full_attention"]
+    if family == "llama":
+        return transformers.LlamaConfig(**decoder)
+    if family == "qwen3":
+        return transformers.Qwen3Config(**decoder)
+    if family == "mistral":
+        return transformers.MistralConfig(**decoder, sliding_window=8)
+    if family == "gemma2":
+        scale = {"query_pre_attn_scalar": head_dim, "attn_logit_softcapping": 5.0}
+        return transformers.Gemma2Config(**decoder, **scale, sliding_window=8, layer_types=layers)
+    if family == "gpt_oss":
+        experts = {"num_local_experts": 2, "num_experts_per_tok": 2}  # no choice to be made
+        return transformers.GptOssConfig(**decoder, **experts, sliding_window=8, layer_types=layers)
+    if family == "bert":
+        return transformers.BertConfig(**sizes)
+    assert family == "t5"
+    names = {"d_model": 4 * head_dim, "d_kv": head_dim, "d_ff": 8 * head_dim, "num_layers": 2, "num_heads": 4}
+    return transformers.T5Config(vocab_size=96, **names, decoder_start_token_id=0)
+
+
+CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+    "bert": "BertModel",
+    "t5": "T5ForConditionalGeneration",
+}
+DECODERS = ["llama", "qwen3", "mistral", "gemma2", "gpt_oss"]
+
+
+class Models:
+    """One set of weights: in float32 and DTYPE with eager attention, and in DTYPE with fa2."""
+
+    def __init__(self, family: str, device: str) -> None:
+        torch.manual_seed(1)
+        config = config_of(family, 64 if device == "cuda" else 16)
+        config._attn_implementation = "eager"
+        self.eager = getattr(transformers, CLASSES[family])(config).to(device, DTYPE).eval()
+        self.exact = copy.deepcopy(self.eager).float()
+        self.fa2 = copy.deepcopy(self.eager)
+        self.fa2.set_attn_implementation(NAME)
+        assert self.fa2.config._attn_implementation == NAME
+        self.device = device
+        self.length = 200 if device == "cuda" else 20
+
+    def batch(self, padding: str = "none") -> tuple[Any, Any]:
+        """Tokens of three sequences and which of them count."""
+        tokens = torch.randint(1, 96, (3, self.length), generator=torch.Generator().manual_seed(2))
+        counts = torch.ones_like(tokens)
+        for row, missing in enumerate((5, 0, 11)):
+            if padding == "left":
+                counts[row, :missing] = 0
+            elif padding == "right":
+                counts[row, self.length - missing :] = 0
+        return tokens.to(self.device), counts.to(self.device)
+
+    def __iter__(self) -> Any:
+        return iter((self.exact, self.eager, self.fa2))
+
+
+_made: dict[tuple[str, str], Models] = {}
+
+
+def models_of(family: str, device: str) -> Models:
+    if (family, device) not in _made:
+        _made[family, device] = Models(family, device)
+    return _made[family, device]
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: Any) -> Any:
+    return request.param
+
+
+def check(exact: Any, eager: Any, found: Any, factor: float = 3.0) -> None:
+    """fa2's error is at most `factor` times that of eager attention in the same dtype."""
+    assert torch.isfinite(found).all()
+    exact = exact.detach().double()
+    allowed = float((eager.detach().double() - exact).abs().max())
+    error = float((found.detach().double() - exact).abs().max())
+    assert error <= factor * allowed + 1e-6, f"{error} where eager attention has {allowed}"
+
+
+def outputs(model: Any, tokens: Any, counts: Any, **options: Any) -> Any:
+    """Of all tokens that count: (tokens, columns)."""
+    positions = (counts.cumsum(-1) - 1).clamp(min=0)
+    if model.config.model_type != "bert":
+        options.update(position_ids=positions, use_cache=False)
+    result = model(input_ids=tokens, attention_mask=counts, **options)
+    return result[0][counts.bool()]
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("family", [*DECODERS, "bert"])
+def test_forward(family: str, padding: str, device: str) -> None:
+    models = models_of(family, device)
+    with torch.no_grad():
+        check(*(outputs(model, *models.batch(padding)) for model in models))
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("padding", ["none", "left"])
+@pytest.mark.parametrize("family", DECODERS)
+def test_generate(family: str, padding: str, cache: str, device: str) -> None:
+    models = models_of(family, device)
+    tokens, counts = models.batch(padding)
+    made = models.fa2.generate(
+        input_ids=tokens,
+        attention_mask=counts,
+        max_new_tokens=3,
+        min_new_tokens=3,
+        do_sample=False,
+        cache_implementation=cache,
+        disable_compile=True,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    counts = torch.cat([counts, torch.ones_like(made.sequences[:, models.length :])], -1)
+    with torch.no_grad():
+        whole = [_last_logits(model, made.sequences, counts) for model in (models.exact, models.eager)]
+    check(*whole, torch.stack(made.logits, 1))
+
+
+def _last_logits(model: Any, tokens: Any, counts: Any) -> Any:
+    positions = (counts.cumsum(-1) - 1).clamp(min=0)
+    result = model(input_ids=tokens, attention_mask=counts, position_ids=positions, use_cache=False)
+    return result.logits[:, -4:-1].float()
+
+
+def packed(device: str) -> dict[str, Any]:
+    """Two rows of three sequences each, as their positions say."""
+    lengths = ((5, 9, 6), (11, 8, 1))
+    positions = [torch.cat([torch.arange(n) for n in row]) for row in lengths]
+    tokens = torch.randint(1, 96, (2, 20), generator=torch.Generator().manual_seed(3))
+    return {"input_ids": tokens.to(device), "position_ids": torch.stack(positions).to(device)}
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss"])
+def test_packed_by_positions(family: str, device: str) -> None:
+    models = models_of(family, device)
+    with torch.no_grad():
+        check(*(model(**packed(device), use_cache=False).logits for model in models))
+
+
+def test_packed_by_cu_seq_lens(device: str) -> None:
+    exact, eager, model = models_of("mistral", device)
+    one = {name: rows[:1] for name, rows in packed(device).items()}
+    borders = torch.tensor([0, 5, 14, 20], dtype=torch.int64, device=device)
+    lengths = {"cu_seq_lens_q": borders, "cu_seq_lens_k": borders, "max_length_q": 9, "max_length_k": 9}
+    with torch.no_grad():
+        found = model(input_ids=one["input_ids"], position_ids=one["position_ids"], **lengths, use_cache=False)
+        check(*(x(**one, use_cache=False).logits for x in (exact, eager)), found.logits)
+
+
+def gradients(model: Any, padding: str, models: Models, checkpointing: bool = False) -> dict[str, Any]:
+    """Of the parameters of attention, by name, after one training step's backward."""
+    model = copy.deepcopy(model).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    inputs = packed(models.device) if padding == "packed" else {}
+    if not inputs:
+        tokens, counts = models.batch(padding)
+        inputs = {"input_ids": tokens, "attention_mask": counts}
+    result = model(**inputs, use_cache=False)[0]
+    if "attention_mask" in inputs:
+        result = result[inputs["attention_mask"].bool()]
+    result.float().log_softmax(-1)[..., 7].mean().backward()
+    return {name: x.grad for name, x in model.named_parameters() if "attn" in name and x.grad is not None}
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "packed"])
+@pytest.mark.parametrize("family", ["llama", "gpt_oss"])
+def test_training_step(family: str, padding: str, device: str) -> None:
+    models = models_of(family, device)
+    exact, eager, found = (gradients(model, padding, models) for model in models)
+    assert exact.keys() == found.keys() and len(found) >= 8
+    assert (family == "gpt_oss") == any(name.endswith("sinks") for name in found)
+    for name in exact:
+        check(exact[name], eager[name], found[name], factor=4.0)
+
+
+def test_gradient_checkpointing(device: str) -> None:
+    models = models_of("llama", device)
+    expected = gradients(models.fa2, "left", models)
+    found = gradients(models.fa2, "left", models, checkpointing=True)
+    for name in expected:
+        check(expected[name], expected[name] * (1 + 1e-2), found[name])
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+def test_compiles_as_one_graph(padding: str, device: str) -> None:
+    models = models_of("mistral", device)
+    tokens, counts = models.batch(padding)
+    positions = (counts.cumsum(-1) - 1).clamp(min=0)
+    compiled = torch.compile(models.fa2, fullgraph=True, backend="inductor" if device == "cuda" else "eager")
+    with torch.no_grad():
+        exact, eager = (outputs(model, tokens, counts) for model in (models.exact, models.eager))
+        if padding == "none":
+            result = compiled(input_ids=tokens, use_cache=False)
+        else:
+            result = compiled(input_ids=tokens, attention_mask=counts, position_ids=positions, use_cache=False)
+    check(exact, eager, result.logits[counts.bool()])
+
+
+def test_position_bias_goes_by_pytorch(device: str) -> None:
+    models = models_of("t5", device)
+    tokens, counts = models.batch("right")
+    with torch.no_grad():
+        results = [
+            model(input_ids=tokens, attention_mask=counts, decoder_input_ids=tokens[:, :7]).logits for model in models
+        ]
+    check(*results)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss"])
+def test_masks_with_gaps_go_by_pytorch(family: str, device: str) -> None:
+    models = models_of(family, device)
+    tokens, counts = models.batch("left")
+    counts[:, 12:15] = 0
+    with torch.no_grad():
+        check(*(outputs(model, tokens, counts) for model in models))
+
+
+def test_masks_of_four_dimensions(device: str) -> None:
+    models = models_of("llama", device)
+    tokens, _ = models.batch()
+    seen = torch.ones(models.length, models.length, dtype=torch.bool, device=device).tril()
+    seen[:, :4] = True  # a prefix without direction
+    results = []
+    for model in models:
+        lowest = torch.finfo(model.dtype).min
+        mask = torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, lowest)[None, None]
+        with torch.no_grad():
+            results.append(model(input_ids=tokens, attention_mask=mask, use_cache=False).logits)
+    check(*results)
+
+
+class Layer(torch.nn.Module):
+    is_causal = True
+
+    def __init__(self, dtype: Any = DTYPE) -> None:
+        super().__init__()
+        self.config = transformers.PreTrainedConfig()
+        self.projection = torch.nn.Linear(1, 1, dtype=dtype)
+
+
+def rows(heads: int, length: int, head_dim: int = 16, dtype: Any = DTYPE) -> Any:
+    generator = torch.Generator().manual_seed(heads + length)
+    return torch.randn(2, heads, length, head_dim, generator=generator).to(dtype)
+
+
+def test_queries_that_are_padding_get_zeros() -> None:
+    counts = torch.ones(2, 12, dtype=torch.bool)
+    counts[0, :5] = False
+    counts[1, 7:] = False
+    mask = fa2.transformers.find_lengths(2, 12, 12, attention_mask=counts)
+    out, _ = fa2.transformers.attend(Layer().eval(), rows(4, 12), rows(2, 12), rows(2, 12), mask)
+    assert (out[~counts] == 0).all() and (out[counts] != 0).any(-1).all()
+
+
+def test_a_cache_is_not_copied(monkeypatch: Any) -> None:
+    seen = []
+
+    def listening(q: Any, k: Any, v: Any, **numbers: Any) -> Any:
+        seen.append((k, v))
+        return fa2.attention(q, k, v, **numbers)
+
+    monkeypatch.setattr(_attention, "attention", listening)
+    q, k, v = rows(4, 1), rows(2, 12), rows(2, 12).transpose(1, 2).contiguous().transpose(1, 2)
+    counts = torch.ones(2, 12, dtype=torch.bool)
+    counts[1, :3] = False
+    for keys, values in ((k, k * 2), (v, v * 2)):
+        mask = fa2.transformers.find_lengths(2, 1, 12, 11, attention_mask=counts)
+        fa2.transformers.attend(Layer().eval(), q, keys, values, mask)
+        assert [x.data_ptr() for x in seen.pop()] == [keys.data_ptr(), values.data_ptr()]
+
+
+def test_values_may_be_narrower_and_head_dims_odd() -> None:
+    q, k, v = rows(4, 12, 20), rows(2, 12, 20), rows(2, 12, 8)
+    out, _ = fa2.transformers.attend(Layer().eval(), q, k, v, None)
+    assert out.shape == (2, 12, 4, 8)
+    tensors = (x.float().repeat_interleave(4 // x.shape[1], 1) for x in (q, k, v))
+    expected = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True).transpose(1, 2)
+    torch.testing.assert_close(out.float(), expected, atol=2e-2, rtol=2e-2)
+
+
+def test_float32_is_cast_to_what_the_model_computes_in() -> None:
+    tensors = (rows(4, 12, dtype=torch.float32), rows(2, 12, dtype=torch.float32), rows(2, 12, dtype=torch.float32))
+    assert fa2.transformers.attend(Layer().eval(), *tensors, None)[0].dtype == DTYPE
+    layer = Layer(torch.float32).eval()
+    with pytest.raises(TypeError, match="float16 and bfloat16"):
+        fa2.transformers.attend(layer, *tensors, None)
+    with torch.autocast("cpu", torch.float16):
+        assert fa2.transformers.attend(layer, *tensors, None)[0].dtype == torch.float16
+
+
+def test_dropout_is_for_training() -> None:
+    tensors, layer = (rows(4, 12), rows(2, 12), rows(2, 12)), Layer()
+    plain = fa2.transformers.attend(layer.eval(), *tensors, None, dropout=0.5)[0]
+    assert torch.equal(plain, fa2.transformers.attend(layer, *tensors, None)[0])
+    assert not torch.equal(plain, fa2.transformers.attend(layer.train(), *tensors, None, dropout=0.5)[0])
+
+
+def test_nothing_gives_nothing() -> None:
+    out, _ = fa2.transformers.attend(Layer().eval(), rows(4, 0), rows(2, 0), rows(2, 0), None)
+    assert out.shape == (2, 0, 4, 16)
+
+
+def test_registering_again_changes_nothing() -> None:
+    assert fa2.transformers.register() == fa2.transformers.register() == "fa2"
+    with pytest.raises(ValueError, match="flash"):
+        fa2.transformers.register("my_flash")
+
+
+def test_lengths_are_none_where_every_key_counts() -> None:
+    find = fa2.transformers.find_lengths
+    everything = torch.ones(2, 12, dtype=torch.bool)
+    assert find(2, 12, 12) is None and find(2, 12, 12, attention_mask=everything) is None
+    static = find(2, 12, 32, attention_mask=everything)
+    assert static is not None and _lengths.are_lengths(static)
+    assert static[0, 0].tolist() == [[12, 12], [12, 12]]
+    assert find(2, 12, 32, attention_mask=static) is static, "generate() makes masks before the model does"
