@@ -350,3 +350,35 @@ def test_lengths_are_none_where_every_key_counts() -> None:
     assert static is not None and _lengths.are_lengths(static)
     assert static[0, 0].tolist() == [[12, 12], [12, 12]]
     assert find(2, 12, 32, attention_mask=static) is static, "generate() makes masks before the model does"
+
+
+def test_decoding_compiles_as_one_graph(device: str) -> None:
+    models = models_of("llama", device)
+    tokens, counts = models.batch("left")
+    tokens, counts = (torch.cat([x, torch.ones_like(x[:, :2])], -1) for x in (tokens, counts))
+    positions = (counts.cumsum(-1) - 1).clamp(min=0)
+    cache = transformers.StaticCache(models.fa2.config, max_cache_len=models.length + 8)
+    compiled = torch.compile(models.fa2, fullgraph=True, backend="inductor" if device == "cuda" else "eager")
+    begin, found = 0, []
+    for model, end in ((models.fa2, models.length), (compiled, models.length + 1), (compiled, models.length + 2)):
+        places = {"input_ids": tokens[:, begin:end], "position_ids": positions[:, begin:end]}
+        with torch.no_grad():
+            logits = model(**places, attention_mask=counts[:, :end], past_key_values=cache).logits
+        found.append(logits[:, -1].float())
+        begin = end
+    with torch.no_grad():
+        whole = [
+            x(input_ids=tokens, attention_mask=counts, position_ids=positions, use_cache=False).logits[:, -3:]
+            for x in (models.exact, models.eager)
+        ]
+    check(*whole, torch.stack(found, 1))
+
+
+@pytest.mark.gpu
+def test_generate_compiles_its_steps() -> None:
+    models = models_of("gemma2", "cuda")
+    tokens, counts = models.batch("left")
+    inputs = {"input_ids": tokens, "attention_mask": counts, "max_new_tokens": 8, "min_new_tokens": 8}
+    inputs.update(do_sample=False, cache_implementation="static", return_dict_in_generate=True, output_logits=True)
+    found, plain = (models.fa2.generate(**inputs, disable_compile=disabled) for disabled in (False, True))
+    torch.testing.assert_close(found.logits[1], plain.logits[1], atol=0.5, rtol=0.1)

@@ -51,7 +51,7 @@ def are_lengths(mask: torch.Tensor | None) -> bool:
 
 def _parts_of(mask_function: Callable[..., Any]) -> set[str]:
     """The names of the functions of transformers.masking_utils that a mask is made of."""
-    name = mask_function.__qualname__.split(".")[0]
+    name = getattr(mask_function, "__qualname__", "").split(".")[0]
     inner: Any = ()
     if name == "and_masks":
         inner = _captured(mask_function, "mask_functions")
@@ -68,8 +68,8 @@ def _traced_parts_of(
     others: dict[str, Any],
 ) -> set[str]:
     """As _parts_of(), by what torch.compile lets be seen: what functions have captured is not."""
-    if others.get("use_vmap") or mask_function.__name__ == "or_mask":
-        return {"or_masks"}
+    if others.get("use_vmap"):
+        return {"a function of the model"}
     if local_size is not None and local_size == getattr(config, "attention_chunk_size", None):
         return {"chunked_overlay"}
     if mask_function.__name__ not in ("and_mask", "causal_mask_function", "bidirectional_mask_function"):
