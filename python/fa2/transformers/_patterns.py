@@ -24,8 +24,11 @@ def pattern_of(
         mask = _visible(q, k, None if mask is None else Lengths.of_mask(mask), numbers)
     elif mask.ndim == 2:
         mask = mask[:, None, None].bool() & _visible(q, k, None, numbers)
-    elif mask.ndim != 4:
-        raise ValueError(f"a mask has 4 dimensions, (batch, heads, seqlen_q, seqlen_k), or 2, not {mask.ndim}")
+    elif mask.ndim != 4 or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise ValueError(
+            "a mask is bool or of numbers to add, (batch, heads, seqlen_q, seqlen_k), or of keys that count, "
+            f"(batch, seqlen_k), not {mask.dtype} {tuple(mask.shape)}"
+        )
     mask = mask[..., : k.shape[1]]
     if position_bias is None:
         return mask
