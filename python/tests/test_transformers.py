@@ -388,3 +388,32 @@ def test_generate_compiles_its_steps() -> None:
     inputs.update(do_sample=False, cache_implementation="static", return_dict_in_generate=True, output_logits=True)
     found, plain = (models.fa2.generate(**inputs, disable_compile=disabled) for disabled in (False, True))
     torch.testing.assert_close(found.logits[1], plain.logits[1], atol=0.5, rtol=0.1)
+
+
+def test_masks_of_other_patterns_are_made_as_for_sdpa() -> None:
+    from transformers import masking_utils as masks
+
+    find = fa2.transformers.find_lengths
+    chunks = masks.chunked_causal_mask_function(4, torch.zeros(2, dtype=torch.int64))
+    made = find(2, 12, 12, mask_function=chunks, local_size=4)
+    assert made is not None and made.dtype == torch.bool and made.shape == (2, 1, 12, 12)
+    assert made[0, 0].sum() == 3 * (1 + 2 + 3 + 4)
+    assert find(2, 12, 12, mask_function=chunks, local_size=12) is None, "one chunk alone"
+    either = masks.or_masks(masks.causal_mask_function, masks.blockwise_overlay(torch.zeros(2, 12)))
+    made = find(2, 12, 12, mask_function=either)
+    assert made is not None and made.all()
+
+
+def test_the_mask_says_whether_attention_has_a_direction() -> None:
+    from transformers.masking_utils import bidirectional_mask_function
+
+    counts = torch.ones(2, 12, dtype=torch.bool)
+    counts[0, 7:] = False
+    q, k, v = rows(4, 5), rows(4, 12), rows(4, 12, 16) * 2
+    mask = fa2.transformers.find_lengths(
+        2, 5, 12, mask_function=bidirectional_mask_function, attention_mask=counts
+    )
+    out, _ = fa2.transformers.attend(Layer().eval(), q, k, v, mask)
+    tensors = (x.float() for x in (q, k, v))
+    expected = torch.nn.functional.scaled_dot_product_attention(*tensors, counts[:, None, None]).transpose(1, 2)
+    torch.testing.assert_close(out.float(), expected, atol=2e-2, rtol=2e-2)

@@ -9,7 +9,7 @@ from transformers.utils import logging
 
 from .._attention import attention
 from .._padding import pad_head_dim
-from ._lengths import Lengths, are_lengths
+from ._lengths import Lengths, are_causal, are_lengths
 from ._packing import is_packed, read_packed
 from ._patterns import attend_pattern, pattern_of
 
@@ -40,7 +40,8 @@ def attend(
     attention_mask: what find_lengths() returned; a mask (batch, 1 or heads, seqlen_q, seqlen_k) of bool or numbers to
     add goes, as position_bias does, by PyTorch's operations, which a warning says once. sliding_window: how many keys a
     query sees, itself included, on either side where attention has no direction. s_aux: sinks (heads). Sequences are
-    packed if cu_seq_lens_q says so, or else if find_lengths() found it.
+    packed if cu_seq_lens_q says so, or else if find_lengths() found it. is_causal, or else the module's, says whether
+    attention has a direction where the mask does not.
 
     Without gradients nothing of keys and values is copied, whatever holds their rows; with them, where rows of
     different entries of the batch do not follow each other and the mask has padding on the left.
@@ -53,6 +54,8 @@ def attend(
     if q.numel() == 0 or k.numel() == 0:
         return q.new_zeros(*q.shape[:3], v.shape[-1]), None
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    if attention_mask is not None and are_lengths(attention_mask) and not is_packed(attention_mask):
+        causal = are_causal(attention_mask)
     numbers: dict[str, Any] = {
         "causal": causal,
         "softmax_scale": q.shape[-1] ** -0.5 if scaling is None else scaling,

@@ -1,8 +1,8 @@
 """The mask of a forward: which keys count of each sequence of the batch, in numbers that kernels read on the device.
 
 What find_lengths() returns travels through models as their mask, so it has four dimensions and is known by its dtype,
-int32: (1, 1, 2, batch) if keys count from the first on, else (1, 1, 4, batch + 1), whose rows are those of Lengths;
-or of packed sequences what _packing has.
+int32: (1, 1, 2, batch) if keys count from the first on, else (1, 1, 4, batch + 1), whose rows are those of Lengths, and
+twice the same where attention has no direction, (1, 2, ...); or of packed sequences what _packing has.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class Lengths(NamedTuple):
 
 def are_lengths(mask: torch.Tensor | None) -> bool:
     return mask is not None and mask.dtype == torch.int32 and mask.ndim == 4 and mask.shape[0] == 1
+
+
+def are_causal(lengths: torch.Tensor) -> bool:
+    return lengths.shape[1] == 1
 
 
 def _parts_of(mask_function: Callable[..., Any]) -> set[str]:
@@ -146,9 +150,9 @@ def find_lengths(
     if attention_mask is None:
         if isinstance(end, int) and end == kv_length:
             return None
-        used_k = torch.as_tensor(end, dtype=torch.int32, device=device).expand(batch_size)
+        used_k = torch.zeros(batch_size, dtype=torch.int32, device=device) + end
         used_q = torch.full_like(used_k, q_length)
-        return torch.stack((used_q, used_k))[None, None]
+        return _as_mask((used_q, used_k), causal)
 
     counts = _keys_that_count(attention_mask, kv_length, kv_offset)
     if causal:
@@ -166,7 +170,7 @@ def find_lengths(
         used_q = torch.full_like(stop, q_length)
     if not _may_read(counts):
         torch._assert_async(gapless, "fa2: an attention mask has gaps, which is not for traced models")
-        return _with_starts(used_q, used_k, start, kv_length)
+        return _as_mask(_with_starts(used_q, used_k, start, kv_length), causal)
     full = (used_k == kv_length).all() & (used_q == q_length).all()
     is_gapless, is_full, are_first = torch.stack((gapless, full, (start == 0).all())).tolist()
     if not is_gapless:
@@ -174,8 +178,8 @@ def find_lengths(
     if is_full:
         return None
     if are_first:
-        return torch.stack((used_q, used_k))[None, None]
-    return _with_starts(used_q, used_k, start, kv_length)
+        return _as_mask((used_q, used_k), causal)
+    return _as_mask(_with_starts(used_q, used_k, start, kv_length), causal)
 
 
 def _keys_that_count(attention_mask: torch.Tensor, kv_length: int, kv_offset: int) -> torch.Tensor:
@@ -189,9 +193,12 @@ def _attends_to_others(config: Any) -> bool:
     return bool(getattr(config, "is_encoder_decoder", False) or getattr(config, "add_cross_attention", False))
 
 
-def _with_starts(used_q: torch.Tensor, used_k: torch.Tensor, start: torch.Tensor, kv_length: int) -> torch.Tensor:
+def _with_starts(used_q: Any, used_k: Any, start: Any, kv_length: int) -> tuple[torch.Tensor, ...]:
     batch = start.shape[0]
     entry = torch.arange(batch + 1, dtype=torch.int32, device=start.device).clamp(max=batch - 1)
     pad = torch.nn.functional.pad
-    rows = (pad(used_q, (0, 1)), pad(used_k, (0, 1)), pad(start, (0, 1), value=kv_length), entry)
-    return torch.stack(rows)[None, None]
+    return pad(used_q, (0, 1)), pad(used_k, (0, 1)), pad(start, (0, 1), value=kv_length), entry
+
+
+def _as_mask(rows: tuple[torch.Tensor, ...], causal: bool) -> torch.Tensor:
+    return torch.stack(rows).expand(1, 1 if causal else 2, -1, -1)
