@@ -37,6 +37,7 @@ def measure():
     import torch
 
     import fa2
+    from fa2.flash_attn_interface import flash_attn_func
 
     q, k, v = (torch.randn(1, 128, 4, 128, dtype=torch.bfloat16, device="cuda") for _ in range(3))
     heads_first = [x.transpose(1, 2) for x in (q, k, v)]
@@ -47,6 +48,7 @@ def measure():
     with torch.no_grad():
         rows["torch relu"] = per_call(torch, lambda: torch.relu(small))
         rows["fa2.attention"] = per_call(torch, lambda: fa2.attention(q, k, v, causal=True))
+        rows["flash_attn_func"] = per_call(torch, lambda: flash_attn_func(q, k, v, causal=True))
         rows["fa2.attention out="] = per_call(torch, lambda: fa2.attention(q, k, v, causal=True, out=out))
         rows["torch SDPA"] = per_call(torch, lambda: sdpa(*heads_first, is_causal=True))
     for x in (q, k, v):
