@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from . import _torch
 from ._padding import pad_head_dim
 
@@ -13,7 +11,7 @@ from ._padding import pad_head_dim
 def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
     """(left, right), of numbers or a tensor; -1, no bound, for what is below 0 or as long as the keys."""
     left, right = window_size
-    if isinstance(left, torch.Tensor):
+    if type(left) is not int or type(right) is not int:
         left, right = int(left), int(right)
     return left if 0 <= left < seqlen_k else -1, right if 0 <= right < seqlen_k else -1
 
