@@ -11,6 +11,8 @@ attention = pytest.importorskip("torch.nn.attention")
 if not hasattr(attention, "register_flash_attention_impl"):
     pytest.skip("PyTorch before 2.11 takes no other FlashAttention", allow_module_level=True)
 
+from torch.nn.attention.bias import causal_lower_right  # noqa: E402
+
 from fa2 import sdpa  # noqa: E402
 
 NAME = sdpa.register()
@@ -160,7 +162,7 @@ def test_scaled_dot_product_attention_compiled(active: Any, launches: Any) -> No
 @pytest.mark.gpu
 def test_lower_right_bias(active: Any, launches: Any) -> None:
     q, k, v = qkv(40, 300, "cuda")
-    bias = attention.bias.causal_lower_right(40, 300)
+    bias = causal_lower_right(40, 300)
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias)
     assert launches
     close(out, expected(q, k, v, torch.ones(40, 300, dtype=torch.bool, device="cuda").tril(260)))
