@@ -53,8 +53,10 @@ class Kernels {
   std::map<std::string, KernelSource> by_key_;
 };
 
+/// Of so many heads that tiles are not few.
 PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
   PlannedProblem p;
+  p.heads_q = p.heads_kv = 16;
   p.head_dim = head_dim;
   p.mask = mask;
   p.seqlen_q = p.seqlen_k = seqlen;
