@@ -57,11 +57,15 @@ def _options(
     scale: float | None,
     is_causal: bool,
     dropout_p: float,
-    rng_state: torch.Tensor | None,
-    window: tuple[int | None, int | None] = (None, None),
-    **tensors: Any,
+    rng_state: torch.Tensor,
+    window: tuple[int | None, int | None],
+    sequences: tuple[torch.Tensor | None, torch.Tensor | None, int, int],
+    **tensors: torch.Tensor | None,
 ) -> Options:
+    """`sequences`: cu_seqlens of queries and of keys, None if they are not packed, and the longest of each."""
     left, right = (-1 if n is None else n for n in window)
+    cu_seqlens_q, cu_seqlens_k, max_q, max_k = sequences
+    packed = cu_seqlens_q is not None
     fields: dict[str, Any] = dict.fromkeys(Options._fields)
     fields.update(
         softmax_scale=scale,
@@ -73,7 +77,11 @@ def _options(
         dropout_seed=0,
         dropout_offset=0,
         batch_invariant=False,
-        dropout_state=rng_state.view(torch.int64) if rng_state is not None and dropout_p else None,
+        dropout_state=rng_state.view(torch.int64) if dropout_p else None,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_q if packed else None,
+        max_seqlen_k=max_k if packed else None,
         **tensors,
     )
     return Options(**fields)
@@ -108,20 +116,10 @@ def _flash_forward(
         rng_state = torch.randint(2**62, (2,), dtype=torch.int64, device=query.device).view(torch.uint64)
     else:
         rng_state = query.new_empty(2, dtype=torch.uint64)
-    packed = cum_seq_q is not None
-    options = _options(
-        scale,
-        is_causal,
-        dropout_p,
-        rng_state,
-        (window_size_left, window_size_right),
-        cu_seqlens_q=cum_seq_q,
-        cu_seqlens_k=cum_seq_k,
-        max_seqlen_q=max_q if packed else None,
-        max_seqlen_k=max_k if packed else None,
-        seqused_k=seqused_k,
-        alibi_slopes=alibi_slopes,
-    )
+    sequences = (cum_seq_q, cum_seq_k, max_q, max_k)
+    window = (window_size_left, window_size_right)
+    tables = dict(seqused_k=seqused_k, alibi_slopes=alibi_slopes)
+    options = _options(scale, is_causal, dropout_p, rng_state, window, sequences, **tables)
     out, lse = run_forward(query, key, value, None, True, options)
     return out, lse, rng_state, query.new_empty((), dtype=torch.uint64), query.new_empty(0)
 
@@ -147,18 +145,9 @@ def _flash_backward(
     window_size_right: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """aten::_flash_attention_backward."""
-    packed = cum_seq_q is not None
-    options = _options(
-        scale,
-        is_causal,
-        dropout_p,
-        rng_state,
-        (window_size_left, window_size_right),
-        cu_seqlens_q=cum_seq_q,
-        cu_seqlens_k=cum_seq_k,
-        max_seqlen_q=max_q if packed else None,
-        max_seqlen_k=max_k if packed else None,
-    )
+    sequences = (cum_seq_q, cum_seq_k, max_q, max_k)
+    window = (window_size_left, window_size_right)
+    options = _options(scale, is_causal, dropout_p, rng_state, window, sequences)
     wanted = (True, True, True, False)
     repeats = torch.are_deterministic_algorithms_enabled()
     made = run_backward(grad_out, None, query, key, value, out, logsumexp, wanted, repeats, options)
