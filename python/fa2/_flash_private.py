@@ -37,8 +37,7 @@ def _get_block_size_n(device: Any, head_dim: int, is_dropout: bool, is_causal: b
     return 1 << 30
 
 
-
-def run_forward(q: _Tensor, k: _Tensor, v: _Tensor, options: tuple[Any, ...], return_softmax: bool) -> Forward:
+def _compute(q: _Tensor, k: _Tensor, v: _Tensor, options: tuple[Any, ...], return_softmax: bool) -> Forward:
     """Where options have dropout, its state is drawn here."""
     state = draw_state(q) if options[DROPOUT_P] else q.new_zeros(2, dtype=torch.int64)
     found = Options(*options)._replace(dropout_state=state if options[DROPOUT_P] else None)
@@ -86,7 +85,7 @@ def _flash_attn_forward(
     """q (b, sq, h, d), k and v (b, sk, hk, d) -> out, lse (b, h, sq), S_dmask or an empty tensor, rng_state."""
     window = read_window((window_size_left, window_size_right), k.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
-    return run_forward(q, k, v, options, return_softmax)
+    return _compute(q, k, v, options, return_softmax)
 
 
 def _flash_attn_backward(
@@ -149,7 +148,7 @@ def _flash_attn_varlen_forward(
     window = read_window((window_size_left, window_size_right), max_seqlen_k)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
     options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
-    return run_forward(q, k, v, options, return_softmax)
+    return _compute(q, k, v, options, return_softmax)
 
 
 def packed_tables(cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any, leftpad_k: Any, pages: Any) -> tuple[Any, ...]:

@@ -42,7 +42,7 @@ def attend(
     q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     made, lse = _outputs(q, v, options)
     out = made if out is None else out
-    if not _core.forward(q, k, v, out, lse if return_lse else None, *options):
+    if not _core.forward(True, q, k, v, out, lse if return_lse else None, *options):
         raise _core.InvalidRequest("the last dimension of out must be contiguous")
     return (out, lse) if return_lse else out
 

@@ -26,7 +26,7 @@ _library: Any = None
 
 def _forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
     # Inductor's CUDA graphs warm up in memory of theirs, and count what is left there.
-    return run_forward(q, k, v, None, True, Options(*rest[:-1]), True)
+    return run_forward(q, k, v, None, True, Options(*rest[:-1]), keeps=False)
 
 
 def _fake_forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:

@@ -36,14 +36,14 @@ def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Any) -> t
 
 
 def run_forward(
-    q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Any, *leaves_nothing: bool
+    q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Any, keeps: bool = True
 ) -> tuple[Any, Any]:
-    """`leaves_nothing`: no memory of the call may outlive it."""
+    """`keeps`: memory of the call, its workspace, may outlive it."""
     made, lse = outputs(q, v, with_lse, options) if out is None or with_lse else (out, None)
     out = made if out is None else out
-    if not _core.forward(q, k, v, out, lse, *options, *leaves_nothing):
+    if not _core.forward(keeps, q, k, v, out, lse, *options):
         tensors = (contiguous(q), contiguous(k), contiguous(v))
-        if not _core.forward(*tensors, out, lse, *options, *leaves_nothing):
+        if not _core.forward(keeps, *tensors, out, lse, *options):
             raise _core.InvalidRequest("the last dimension of out must be contiguous")
     return out, lse
 

@@ -275,19 +275,22 @@ static int read_call(PyObject* const* tensors, PyObject* const* options, Call* c
   return read_lse(tensors[LSE], call);
 }
 
-/* With one argument more, whatever it is, no memory of the call outlives it. */
+/* Of forward(), before the tensors: whether memory of the call may outlive it, as the stream's workspace does. */
+enum { KEEPS, FLAGS };
+
 PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
-  const bool keeps = count != TENSORS + OPTIONS + 1;
-  if (expect_count("forward", count - !keeps, TENSORS + OPTIONS) < 0 ||
-      read_call(args, args + TENSORS, &call) < 0)
+  int64_t keeps;
+  PyObject* const* const tensors = args + FLAGS;
+  if (expect_count("forward", count, FLAGS + TENSORS + OPTIONS) < 0 ||
+      read_int(args[KEEPS], "keeps", &keeps) < 0 || read_call(tensors, tensors + TENSORS, &call) < 0)
     return NULL;
   if (call.has_gaps) Py_RETURN_FALSE;
   if (is_empty(&call.o)) Py_RETURN_TRUE;
-  Plan* plan = borrow_plan(&call.key, args[Q]);
+  Plan* plan = borrow_plan(&call.key, tensors[Q]);
   if (plan == NULL) return NULL;
-  const int result = run_forward(plan, &call.args, args[Q], keeps);
+  const int result = run_forward(plan, &call.args, tensors[Q], keeps != 0);
   give_back(plan);
   if (result < 0) return NULL;
   Py_RETURN_TRUE;
