@@ -120,7 +120,7 @@ def _flash_forward(
     window = (window_size_left, window_size_right)
     tables = dict(seqused_k=seqused_k, alibi_slopes=alibi_slopes)
     options = _options(scale, is_causal, dropout_p, rng_state, window, sequences, **tables)
-    out, lse = run_forward(query, key, value, None, True, options)
+    out, lse = run_forward(query, key, value, None, True, options, keeps=False)  # as torch.ops.fa2.forward
     return out, lse, rng_state, query.new_empty((), dtype=torch.uint64), query.new_empty(0)
 
 
