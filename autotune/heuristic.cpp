@@ -47,6 +47,7 @@ constexpr std::int64_t kMostQueries = std::numeric_limits<std::int32_t>::max() -
 constexpr int kWarpgroupRows = 64;
 constexpr int kMostPacked = 64;
 constexpr int kTileOfChunks = 128;
+constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};  ///< of main loop 90
 
 /// Keys are shared out where few blocks would have a tile, or tiles of any length. So many tiles of one length read keys and
 /// values as fast as memory gives them, and need not be merged; narrow windows leave nothing to share.
@@ -80,11 +81,10 @@ KernelConfig sm90_config(const AttentionTraits& traits, const Arch& arch, int wa
 
 /// Of few queries: beside the time of reading keys and values nothing else counts.
 std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, int head_dim, const Arch& arch) {
-  const KernelConfig split{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};
   const KernelConfig whole{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
   if (head_dim > 128)
-    return {sm90_config(traits, arch, 8, 64, split), sm90_config(traits, arch, 4, 64, whole)};
-  KernelConfig split_twice = split;
+    return {sm90_config(traits, arch, 8, 64, kSplit), sm90_config(traits, arch, 4, 64, whole)};
+  KernelConfig split_twice = kSplit;
   split_twice.ctas_per_sm = 2;
   return {sm90_config(traits, arch, 4, traits.dropout ? 64 : 128, split_twice),
           sm90_config(traits, arch, 4, head_dim > 64 ? 64 : 128, whole)};
@@ -92,8 +92,7 @@ std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, int he
 
 /// Of few tiles with more rows.
 std::vector<KernelConfig> chunk_configs(const AttentionTraits& traits, int head_dim, const Arch& arch) {
-  const KernelConfig split{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};
-  return {sm90_config(traits, arch, kTileOfChunks / 16, head_dim > 128 || traits.dropout ? 64 : 128, split)};
+  return {sm90_config(traits, arch, kTileOfChunks / 16, head_dim > 128 || traits.dropout ? 64 : 128, kSplit)};
 }
 
 /// Three warpgroups of long sequences hide each other's softmax; of short ones, whose tiles are few blocks

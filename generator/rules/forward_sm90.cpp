@@ -1,10 +1,10 @@
 // What the main loop on wgmma and TMA can be asked for.
+#include <generator/rules/forward_rules.h>
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/rules.h>
 #include <generator/sequences.h>
 
 #include <algorithm>
-#include <bit>
 #include <templates/attention/tile_schedule.cuh>
 #include <utility>
 
@@ -49,11 +49,7 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
   rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
                "skip_masked = 1 without a mask or window to skip by");
-  rules.expect(std::has_single_bit(static_cast<unsigned>(c.packed_heads)),
-               "packed_heads = {}, must be a power of two", c.packed_heads);
-  rules.expect(c.packed_heads == 1 || !spec.traits.dropout,
-               "packed_heads = {}, must be 1 with dropout: a call of Philox is for two queries of a head",
-               c.packed_heads);
+  forward_rules::check_packed_heads(spec, rules);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -144,11 +140,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
 namespace forward_sm90 {
 
 int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
-  KernelConfig c = config;
-  for (c.stages = kMostStages; c.stages > 2; --c.stages) {
-    if (SharedMemoryNeed{arch, shared_bytes(traits, c), c.ctas_per_sm}.fits()) break;
-  }
-  return c.stages;
+  return forward_rules::most_stages(traits, config, arch, kMostStages, shared_bytes);
 }
 
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {

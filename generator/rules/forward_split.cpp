@@ -1,9 +1,9 @@
 // What the kernel of few queries can be asked for.
+#include <generator/rules/forward_rules.h>
 #include <generator/rules/forward_split.h>
 #include <generator/rules/mma_rules.h>
 
 #include <algorithm>
-#include <bit>
 #include <templates/attention/tile_schedule.cuh>
 
 namespace fa2 {
@@ -30,15 +30,6 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& confi
   const int softmax = m * 4;
   constexpr int kAddressesTilesAndOperands = 40;
   return accumulators + queries + softmax + kAddressesTilesAndOperands;
-}
-
-void check(const KernelSpec& spec, BrokenRules& rules) {
-  const KernelConfig& c = spec.config;
-  rules.expect(std::has_single_bit(static_cast<unsigned>(c.packed_heads)),
-               "packed_heads = {}, must be a power of two", c.packed_heads);
-  rules.expect(c.packed_heads == 1 || !spec.traits.dropout,
-               "packed_heads = {}, must be 1 with dropout: a call of Philox is for two queries of a head",
-               c.packed_heads);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -79,11 +70,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, 64, 16},   {"tile_n", 16, 128, 1
 namespace forward_split {
 
 int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
-  KernelConfig c = config;
-  for (c.stages = kMostStages; c.stages > 2; --c.stages) {
-    if (SharedMemoryNeed{arch, shared_bytes(traits, c), c.ctas_per_sm}.fits()) break;
-  }
-  return c.stages;
+  return forward_rules::most_stages(traits, config, arch, kMostStages, shared_bytes);
 }
 
 }  // namespace forward_split
@@ -99,7 +86,7 @@ constexpr KernelKind kForwardSplit = {
     .tunables = kTunables,
     .default_config = {.mainloop = 81, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2},
     .runs_on = [](const Arch&) { return true; },
-    .check = check,
+    .check = forward_rules::check_packed_heads,
     .check_registers = check_registers,
     .threads = mma_rules::threads,
     .shared_bytes = shared_bytes,
