@@ -45,14 +45,6 @@ fa2_status guarded_call(const Problem* problem, const Args* args, const Body& bo
   });
 }
 
-template <class T>
-T& required(T* pointer, const char* name) {
-  Found found;
-  is_given(pointer, name, found);
-  require_none(found);
-  return *pointer;
-}
-
 Context& context_of(fa2_context* context) {
   return context != nullptr ? context->context : Context::default_context();
 }

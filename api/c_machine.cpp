@@ -1,5 +1,6 @@
 // fa2/c_machine.h over the runtime.
 #include <api/c_guard.h>
+#include <api/c_structs.h>
 #include <api/settings.h>
 #include <fa2/attention.h>
 #include <fa2/c_machine.h>
@@ -18,13 +19,6 @@ namespace {
 
 using namespace fa2;
 using Json = nlohmann::ordered_json;
-
-/// @throws InvalidRequest if it is NULL.
-template <class T>
-T& required(T* pointer, const char* name) {
-  if (pointer == nullptr) throw InvalidRequest({{name, "NULL", "must be given"}});
-  return *pointer;
-}
 
 /// `facts()`, or why there are none.
 template <class Facts>
@@ -71,7 +65,7 @@ fa2_status fa2_set_nvrtc_search(const char* const* directories, size_t count) {
     if (count > 0) required(directories, "directories");
     std::vector<std::string> paths;
     for (size_t i = 0; i < count; ++i)
-      paths.emplace_back(&required(directories[i], fmt::format("directories[{}]", i).c_str()));
+      paths.emplace_back(&required(directories[i], fmt::format("directories[{}]", i)));
     set_nvrtc_search(std::move(paths));
   });
 }

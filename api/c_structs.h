@@ -29,6 +29,15 @@ void require_none(Found& found);
 /// Whether `pointer` is not NULL.
 bool is_given(const void* pointer, const std::string& name, Found& found);
 
+/// @throws InvalidRequest if it is NULL.
+template <class T>
+T& required(T* pointer, const std::string& name) {
+  Found found;
+  is_given(pointer, name, found);
+  require_none(found);
+  return *pointer;
+}
+
 /// nullopt if nothing can be read. The rules of problems and arguments are not checked: only what a conversion
 /// would lose.
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
