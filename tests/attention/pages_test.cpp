@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "../support/cache_fixtures.h"
+#include "../support/mma_configs.h"
 #include "../support/pairwise.h"
 #include "../support/varlen.h"
 
@@ -26,15 +27,6 @@ using namespace fa2::test;
 
 namespace {
 
-/// Main loops 80 and 81. Seven: what else changes from case to case goes round by other numbers.
-const std::vector<std::string> kConfigs80 = {
-    "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1",
-    "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2",
-    "mainloop=80,tile_m=64,tile_n=48,warps=4,stages=3,q_in_registers=1",
-    "mainloop=81,tile_m=16,tile_n=32,warps=4,stages=2,q_in_registers=1",
-    "mainloop=81,tile_m=32,tile_n=16,warps=3,stages=3",
-    "mainloop=81,tile_m=16,tile_n=16,warps=8,stages=2",
-    "mainloop=81,tile_m=16,tile_n=64,warps=1,stages=2"};
 const std::vector<std::string> kConfigs90 = {
     "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
     "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
@@ -157,7 +149,7 @@ const Lengths kDecoding({1, 1, 1, 1, 1}, {0, 1, 63, 130, 64});
 TEST_CASE("pages: any size, with every variant, on main loops 80 and 81") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  expect_contracts(kConfigs80, {1, 7, 16, 64, 256});
+  expect_contracts(kMmaConfigs, {1, 7, 16, 64, 256});
 }
 
 TEST_CASE("pages: those that TMA takes, with every variant, on main loop 90") {
@@ -221,7 +213,7 @@ TEST_CASE("pages: entries of the table beyond a sequence's length are not read")
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 1}, {10, 64});
   const std::vector<std::pair<std::string, int>> cases = {
-      {kConfigs80[2], 16}, {kConfigs90[1], 16}, {kGathering90[2], 4}, {kGathering90[0], 1}};
+      {kMmaConfigs[2], 16}, {kConfigs90[1], 16}, {kGathering90[2], 4}, {kGathering90[0], 1}};
   for (const auto& [config, page_size] : cases) {
     if (config.starts_with("mainloop=90") && cannot_run_sm_90a()) continue;
     AttentionProblem p = with_pages(grouped(), lengths, Packing::batched, page_size);
@@ -254,7 +246,7 @@ TEST_CASE("pages: the bits of the same keys one after the other") {
   }
   plain.upload();
   ContextOptions options = untuned();
-  options.config = parse_config(kConfigs80[1]);
+  options.config = parse_config(kMmaConfigs[1]);
   Context context(options);
   run_and_expect_contract(context, paged);
   run_and_expect_contract(context, plain);

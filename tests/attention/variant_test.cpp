@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "../support/gpu_attention.h"
+#include "../support/mma_configs.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -76,15 +77,6 @@ AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, i
   return p;
 }
 
-/// Main loops 80 and 81. Seven: what else changes from case to case goes round by other numbers.
-const std::vector<std::string> kConfigs80 = {
-    "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1",
-    "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2",
-    "mainloop=80,tile_m=64,tile_n=48,warps=4,stages=3,q_in_registers=1",
-    "mainloop=81,tile_m=16,tile_n=32,warps=4,stages=2,q_in_registers=1",
-    "mainloop=81,tile_m=32,tile_n=16,warps=3,stages=3",
-    "mainloop=81,tile_m=16,tile_n=16,warps=8,stages=2",
-    "mainloop=81,tile_m=16,tile_n=64,warps=1,stages=2"};
 const std::vector<std::string> kConfigs90 = {
     "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,"
     "skip_masked=1",
@@ -154,7 +146,7 @@ void poison(GuardedCall& call, std::int64_t begin, std::int64_t end) {
 TEST_CASE("variants keep the numerics contract on main loops 80 and 81") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  expect_contracts(kConfigs80);
+  expect_contracts(kMmaConfigs);
 }
 
 TEST_CASE("main loop 90: variants keep the numerics contract") {
@@ -185,7 +177,7 @@ TEST_CASE("variants of rows that are aligned to one element only") {
   for (const Variant& variant : kVariants) {
     const AttentionProblem problem = with(variant, problem_of(DType::bf16, MaskKind::none, 24, 70, 110));
     GuardedCall call(problem, layouts_of(problem, misaligned));
-    expect_contract_with(call, {kConfigs80[0]});
+    expect_contract_with(call, {kMmaConfigs[0]});
   }
 }
 
@@ -208,7 +200,7 @@ TEST_CASE("NaN outside of every query's window does not reach an output") {
     poison(call, 0, c.begin);
     poison(call, c.end, 200);
     std::vector<std::string> configs = kConfigs90;
-    configs.push_back(kConfigs80[1]);
+    configs.push_back(kMmaConfigs[1]);
     expect_contract_with(call, configs);
   }
 }
@@ -224,7 +216,7 @@ TEST_CASE("windows of any width: no key, one key, all of them, and beyond the se
       problem.window_left = left;
       problem.window_right = right;
       GuardedCall call(problem);
-      expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+      expect_contract_with(call, {kMmaConfigs[1], kConfigs90[0]});
     }
   }
 }
@@ -241,14 +233,14 @@ TEST_CASE("softcaps above every score, among them, and below nearly all") {
       call.args.softcap = cap;
       call.args.softmax_scale = scale;
       INFO("softcap ", cap, ", scale ", scale);
-      expect_contract_with(call, {kConfigs80[1], kConfigs90[0], kConfigs90[1]});
+      expect_contract_with(call, {kMmaConfigs[1], kConfigs90[0], kConfigs90[1]});
     }
   }
   for (const float scale : {0.0f, 1e-9f, 1e4f}) {
     call.args.softcap = 20;
     call.args.softmax_scale = scale;
     INFO("scale ", scale);
-    expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+    expect_contract_with(call, {kMmaConfigs[1], kConfigs90[0]});
   }
 }
 
@@ -278,7 +270,7 @@ TEST_CASE("sinks that dominate, that are nothing, and rows that have nothing els
   for (const float scale : {0.125f, 0.0f, 1e6f}) {
     call.args.softmax_scale = scale;
     INFO("scale ", scale);
-    expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+    expect_contract_with(call, {kMmaConfigs[1], kConfigs90[0]});
   }
 }
 
@@ -290,5 +282,5 @@ TEST_CASE("ALiBi slopes of each batch, and of either sign") {
   GuardedCall call(problem);
   call.slopes = {0.5f, -0.02f, 0.0f, 1.0f, 0.01f, 0.25f, -0.1f, 0.003f};
   call.args.alibi_slopes_per_batch = true;
-  expect_contract_with(call, {kConfigs80[1], kConfigs90[0]});
+  expect_contract_with(call, {kMmaConfigs[1], kConfigs90[0]});
 }

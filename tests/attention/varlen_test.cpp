@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "../support/mma_configs.h"
 #include "../support/pairwise.h"
 
 using namespace fa2;
@@ -24,15 +25,6 @@ using namespace fa2::test;
 
 namespace {
 
-/// Main loops 80 and 81. Seven: what else changes from case to case goes round by other numbers.
-const std::vector<std::string> kConfigs80 = {
-    "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1",
-    "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2",
-    "mainloop=80,tile_m=64,tile_n=48,warps=4,stages=3,q_in_registers=1",
-    "mainloop=81,tile_m=16,tile_n=32,warps=4,stages=2,q_in_registers=1",
-    "mainloop=81,tile_m=32,tile_n=16,warps=3,stages=3",
-    "mainloop=81,tile_m=16,tile_n=16,warps=8,stages=2",
-    "mainloop=81,tile_m=16,tile_n=64,warps=1,stages=2"};
 const std::vector<std::string> kConfigs90 = {
     "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,"
     "skip_masked=1",
@@ -127,8 +119,8 @@ void expect_batched_bits(Context& context, const GuardedCall& call, std::size_t 
 
 /// One of main loop 80; of 90, which one warpgroup computes and several do, whose blocks stay and do not.
 std::vector<std::string> configs_of_both() {
-  if (cannot_run_sm_90a()) return {kConfigs80[1]};
-  return {kConfigs80[1], kConfigs90[0], kConfigs90[3], kConfigs90[4]};
+  if (cannot_run_sm_90a()) return {kMmaConfigs[1]};
+  return {kMmaConfigs[1], kConfigs90[0], kConfigs90[3], kConfigs90[4]};
 }
 
 }  // namespace
@@ -136,7 +128,7 @@ std::vector<std::string> configs_of_both() {
 TEST_CASE("varlen keeps the numerics contract on main loops 80 and 81") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  expect_contracts(kConfigs80);
+  expect_contracts(kMmaConfigs);
 }
 
 TEST_CASE("main loop 90: varlen keeps the numerics contract") {
@@ -170,7 +162,7 @@ TEST_CASE("varlen: rows that are aligned to one element only") {
   const ScopedContext current(device_under_test());
   AttentionProblem problem = plain(MaskKind::causal_bottom_right);
   problem.head_dim = 24;
-  Context context(pinned(kConfigs80[0], problem));
+  Context context(pinned(kMmaConfigs[0], problem));
   for (const Packing packing : kPackings) {
     const GuardedCall call = call_of(problem, length_mixes()[5], packing, misaligned);
     run_and_expect_contract(context, call);
