@@ -57,7 +57,7 @@ SPLIT_KEYS = [
     (WARPS, "warps' parts merged before all are stored", "layout);\n    ptx::bar_sync();\n", "layout);\n"),
     (WARPS, "the next tile over parts that are being merged", "    ptx::bar_sync();  // the next tile's", "    // the next tile's"),
     (WARPS, "rings of two warps in one place", "QueryTile::bytes + warp * warp_bytes)", "QueryTile::bytes + warp / 2 * warp_bytes)"),
-    (WARPS, "rows of packed heads as if they were one head's", "query_head<Config>(at, row) * strides.head_stride", "query_head<Config>(at, 0) * strides.head_stride"),
+    (WARPS, "rows of packed heads as if they were one head's", "(params.q_strides, shape, at, row)", "(params.q_strides, shape, at, row / Config::packed_heads * Config::packed_heads)"),
     (WARPS, "queries of another sequence", "RowsBefore{row_count}, ptx", "RowsBefore{Config::tile_m}, ptx"),
     (WARPS, "a whole tile left as a part", "if (part.is_of_several()) {\n        merged", "if (true) {\n        merged"),
     (WARPS, "a part stored as if it were the tile", "if (part.is_of_several()) {\n        merged", "if (false) {\n        merged"),

@@ -15,10 +15,7 @@ namespace fa2 {
 template <class Config>
 FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& shape,
                            const TileCoordinates& at, int row) {
-  const Strides& strides = params.o_strides;
-  return static_cast<u16*>(params.o) + shape.q_entry * strides.batch_stride +
-         query_head<Config>(at, row) * strides.head_stride +
-         (shape.q_begin + RowMap<Config>::query(row)) * strides.row_stride;
+  return static_cast<u16*>(params.o) + query_row<Config>(params.o_strides, shape, at, row);
 }
 
 /// Rows [warp_row, warp_row + 16 kM) of the tile belong to this warp.

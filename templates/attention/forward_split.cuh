@@ -46,10 +46,7 @@ struct QueryRows {
 
   FA2_DEVICE const u16* row(int number) const {
     const int row = at.q_tile * Config::tile_m + number;
-    const Strides& strides = params.q_strides;
-    return static_cast<const u16*>(params.q) + shape.q_entry * strides.batch_stride +
-           query_head<Config>(at, row) * strides.head_stride +
-           (shape.q_begin + RowMap<Config>::query(row)) * strides.row_stride;
+    return static_cast<const u16*>(params.q) + query_row<Config>(params.q_strides, shape, at, row);
   }
 };
 

@@ -111,4 +111,12 @@ FA2_DEVICE int query_head(const TileCoordinates& at, int row) {
   return at.head * Config::packed_heads + RowMap<Config>::head(row);
 }
 
+/// Where a row of a sequence's tiles begins in a tensor with query heads.
+template <class Config>
+FA2_DEVICE i64 query_row(const Strides& strides, const SequenceShape& shape, const TileCoordinates& at,
+                         int row) {
+  return shape.q_entry * strides.batch_stride + query_head<Config>(at, row) * strides.head_stride +
+         (shape.q_begin + RowMap<Config>::query(row)) * strides.row_stride;
+}
+
 }  // namespace fa2
