@@ -12,8 +12,8 @@ import argparse
 import math
 import random
 
+import c_binding
 import compare
-import fa2
 import varlen
 
 CASES = ["1:32/8:8192", "1:32/8:32768", "1:32/8:131072", "16:32/8:8192", "64:32/8:4096", "32:64/8:8192", "1:64/8:2048",
@@ -243,7 +243,7 @@ def markdown(rows, facts):
 
 def main():
     a = parse_args()
-    make = lambda **more: fa2.Library(a.library, a.tune, **more)  # noqa: E731
+    make = lambda **more: c_binding.Library(a.library, a.tune, **more)  # noqa: E731
     libraries = {"fa2": make()}
     libraries.update({f"fa2 {config}": make(config=config) for config in a.config})
     rows, rng = [], random.Random(0)

@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import compare  # noqa: E402
-import fa2 as binding  # noqa: E402
+import c_binding as binding  # noqa: E402
 import variants  # noqa: E402
 
 

@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import backward  # noqa: E402
 import compare  # noqa: E402
-import fa2 as binding  # noqa: E402
+import c_binding as binding  # noqa: E402
 
 SKEWED = [f"lognormal:64:32768:{seed}" for seed in (1, 2, 3)]
 
