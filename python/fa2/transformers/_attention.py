@@ -129,7 +129,7 @@ def _attend_packed(
 def _attend_lengths(q: Any, k: Any, v: Any, lengths: Lengths, numbers: dict[str, Any]) -> torch.Tensor:
     """Keys and values in place, whatever padding is before and after them."""
     numbers = {**numbers, "seqused_q": lengths.used_q, "seqused_k": lengths.used_k}
-    if lengths.start is None or lengths.entry is None:
+    if lengths.start is None:
         result: torch.Tensor = attention(q, k, v, **numbers)
         return result
     apart = _rows_apart(k, v)
@@ -140,7 +140,7 @@ def _attend_lengths(q: Any, k: Any, v: Any, lengths: Lengths, numbers: dict[str,
         q,
         _packed_in_place(k, apart),
         _packed_in_place(v, apart),
-        cu_seqlens_k=torch.add(lengths.start, lengths.entry, alpha=apart),
+        cu_seqlens_k=lengths.borders(apart),
         max_seqlen_k=k.shape[1],
         **numbers,
     )

@@ -8,7 +8,7 @@ twice the same where attention has no direction, (1, 2, ...); or of packed seque
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import AttentionMaskInterface
@@ -29,20 +29,42 @@ _KNOWN = frozenset(
 )
 
 
-class Lengths(NamedTuple):
-    """int32 (batch), but `start` and `entry` (batch + 1): the last one is the end of the last sequence."""
+class Lengths:
+    """What a mask says, int32 (batch), but `start` and `entry` (batch + 1): the last one is the end of the last sequence."""
 
-    used_q: torch.Tensor  #: rows of q that count; the last of them sees the last key that counts
-    used_k: torch.Tensor  #: keys that count
-    start: torch.Tensor | None = None  #: the first of them
-    entry: torch.Tensor | None = None  #: of the batch: 0, 1, ...
+    def __init__(
+        self,
+        used_q: torch.Tensor | None,
+        used_k: torch.Tensor,
+        start: torch.Tensor | None = None,
+        entry: torch.Tensor | None = None,
+    ) -> None:
+        self.used_q = used_q  #: rows of q that count, the last of which sees the last key that counts; None: all
+        self.used_k = used_k  #: keys that count
+        self.start = start  #: the first of them; None: 0
+        self.entry = entry  #: of the batch: 0, 1, ...
+        self._borders: tuple[int, torch.Tensor] | None = None
 
     @classmethod
     def of_mask(cls, mask: torch.Tensor) -> Lengths:
+        known: Lengths | None = None if torch.compiler.is_compiling() else getattr(mask, _KEPT, None)
+        if known is not None:
+            return known
         rows = mask[0, 0].unbind(0)
         if len(rows) == 2:
             return cls(*rows)
         return cls(rows[0][:-1], rows[1][:-1], rows[2], rows[3])
+
+    def borders(self, apart: int) -> torch.Tensor:
+        """Where sequences begin in rows of which the batch's entries are `apart` apart; computed by the first layer that asks."""
+        assert self.start is not None and self.entry is not None
+        if self._borders is None or self._borders[0] != apart:
+            self._borders = apart, torch.add(self.start, self.entry, alpha=apart)
+        return self._borders[1]
+
+
+#: Masks that this process made have their Lengths under this name, so that layers need not take them apart.
+_KEPT = "fa2_lengths"
 
 
 def are_lengths(mask: torch.Tensor | None) -> bool:
@@ -155,11 +177,15 @@ def find_lengths(
         return _as_mask((used_q, used_k), causal)
 
     counts = _keys_that_count(attention_mask, kv_length, kv_offset)
+    if may_read := _may_read(counts):
+        # The little that there is to compute is done before the GPU would have taken the first of its launches.
+        counts, q_offset = counts.cpu(), int(q_offset)
+        end = q_offset + q_length - kv_offset if causal else kv_length
     if causal:
         counts = counts & (torch.arange(kv_length, device=counts.device) < end)
     used_k = counts.sum(-1, dtype=torch.int32)
-    start = counts.to(torch.int32).argmax(-1).to(torch.int32)
-    stop = kv_length - counts.flip(-1).to(torch.int32).argmax(-1).to(torch.int32)
+    start = counts.view(torch.uint8).argmax(-1).to(torch.int32)
+    stop = kv_length - counts.flip(-1).view(torch.uint8).argmax(-1).to(torch.int32)
     stop = torch.where(used_k > 0, stop, start)
     gapless = (stop - start == used_k).all()
     if causal:
@@ -168,18 +194,21 @@ def find_lengths(
         used_q = stop
     else:
         used_q = torch.full_like(stop, q_length)
-    if not _may_read(counts):
+    if not may_read:
         torch._assert_async(gapless, "fa2: an attention mask has gaps, which is not for traced models")
         return _as_mask(_with_starts(used_q, used_k, start, kv_length), causal)
-    full = (used_k == kv_length).all() & (used_q == q_length).all()
-    is_gapless, is_full, are_first = torch.stack((gapless, full, (start == 0).all())).tolist()
-    if not is_gapless:
+    if not gapless:
         return make_pattern()
-    if is_full:
+    all_queries = bool((used_q == q_length).all())
+    if all_queries and (used_k == kv_length).all():
         return None
-    if are_first:
-        return _as_mask((used_q, used_k), causal)
-    return _as_mask(_with_starts(used_q, used_k, start, kv_length), causal)
+    rows = (used_q, used_k) if (start == 0).all() else _with_starts(used_q, used_k, start, kv_length)
+    mask = _as_mask(rows, causal).to(attention_mask.device)
+    lengths = Lengths.of_mask(mask)
+    if all_queries:
+        lengths.used_q = None
+    setattr(mask, _KEPT, lengths)
+    return mask
 
 
 def _keys_that_count(attention_mask: torch.Tensor, kv_length: int, kv_offset: int) -> torch.Tensor:

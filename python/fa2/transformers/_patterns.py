@@ -44,7 +44,9 @@ def _visible(
     j = torch.arange(k.shape[1], device=q.device)[None]
     used_q, used_k, start = (torch.tensor(n, device=q.device) for n in (q.shape[1], k.shape[1], 0))
     if lengths is not None:
-        used_q, used_k = (x[:, None, None, None] for x in (lengths.used_q, lengths.used_k))
+        used_k = lengths.used_k[:, None, None, None]
+        if lengths.used_q is not None:
+            used_q = lengths.used_q[:, None, None, None]
         if lengths.start is not None:
             start = lengths.start[:-1, None, None, None]
     visible = (i < used_q) & (j >= start) & (j < start + used_k)

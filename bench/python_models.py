@@ -1,0 +1,135 @@
+"""Whole models of transformers with fa2 and with PyTorch's attention: a Llama-like forward of 4,096 tokens over every backend of
+sdpa, and tokens a second of generate() with padding, over sdpa and, where it is installed, FlashAttention-2. Random weights.
+
+Medians over rounds, in each of which all have their turn, in an order that is shuffled.
+Usage: python bench/python_models.py [--rounds 9] [--new-tokens 64] [--json]"""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import random
+import statistics
+import time
+
+BATCH, LONGEST_PROMPT, SHORTEST_PROMPT = 16, 1024, 64
+
+
+def llama(torch):
+    """8 layers of Llama 3 8B: 32 heads of 128, 8 of keys and values."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=8,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=32000,
+        max_position_embeddings=8192,
+        pad_token_id=0,
+        eos_token_id=None,
+    )
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda"):
+        model = transformers.LlamaForCausalLM(config)
+    torch.set_default_dtype(torch.float32)
+    return model.eval()
+
+
+def backends(torch):
+    """By name: the attn_implementation, and the context of a call."""
+    import fa2.transformers
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    found = {"fa2": (fa2.transformers.register(), contextlib.nullcontext), "sdpa": ("sdpa", contextlib.nullcontext)}
+    kinds = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
+    for kind in kinds:
+        found[f"sdpa {kind.lower().removesuffix('_attention')}"] = (
+            "sdpa",
+            lambda backend=getattr(SDPBackend, kind): sdpa_kernel(backend),
+        )
+    if importlib.util.find_spec("flash_attn") is not None:
+        found["flash_attention_2"] = ("flash_attention_2", contextlib.nullcontext)
+    return found
+
+
+def rounds_of(torch, model, contestants, call, rounds):
+    """Seconds of call() by name; a contestant that raises is left out, and its error printed."""
+    times = {}
+    for name, (implementation, context) in contestants.items():
+        model.set_attn_implementation(implementation)
+        try:
+            with context():
+                call()
+            times[name] = []
+        except (RuntimeError, ImportError) as error:
+            print(f"{name} is left out: {str(error).splitlines()[0]}")
+    for _ in range(rounds):
+        for name in random.sample(list(times), len(times)):
+            implementation, context = contestants[name]
+            model.set_attn_implementation(implementation)
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            with context():
+                call()
+            torch.cuda.synchronize()
+            times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def measure(rounds, new_tokens):
+    import torch
+
+    model, contestants = llama(torch), backends(torch)
+    tokens = torch.randint(1, 32000, (1, 4096), device="cuda")
+    result = {}
+    with torch.no_grad():
+        forward = lambda: [model.model(input_ids=tokens, use_cache=False) for _ in range(3)]  # noqa: E731
+        seconds = rounds_of(torch, model, contestants, forward, rounds)
+        result["forward of 1 x 4096 tokens, ms"] = {name: 1e3 * time / 3 for name, time in seconds.items()}
+
+        prompts = torch.randint(1, 32000, (BATCH, LONGEST_PROMPT), device="cuda")
+        counts = torch.ones_like(prompts)
+        for row in range(BATCH):  # from the shortest to the longest
+            length = SHORTEST_PROMPT + row * (LONGEST_PROMPT - SHORTEST_PROMPT) // (BATCH - 1)
+            counts[row, : LONGEST_PROMPT - length] = 0
+        prompts *= counts
+        for cache in ("dynamic", "static"):
+            options = {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens, "do_sample": False}
+            if cache == "static":
+                options.update(cache_implementation="static", disable_compile=True)
+            generate = lambda: model.generate(input_ids=prompts, attention_mask=counts, **options)  # noqa: B023, E731
+            few = {name: value for name, value in contestants.items() if " " not in name}
+            seconds = rounds_of(torch, model, few, generate, rounds)
+            title = f"generate with padding, {BATCH} prompts of {SHORTEST_PROMPT} to {LONGEST_PROMPT}, {cache} cache, tokens/s"
+            result[title] = {name: BATCH * new_tokens / time for name, time in seconds.items()}
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    result = measure(args.rounds, args.new_tokens)
+    if args.json:
+        print(json.dumps(result, indent=2))
+        return
+    for title, row in result.items():
+        peers = {name: value for name, value in row.items() if name != "fa2"}
+        faster = min if title.endswith("ms") else max
+        best = faster(peers, key=peers.get)
+        print(title)
+        for name, value in row.items():
+            print(f"  {name:20} {value:9.2f}")
+        ratio = row[best] / row["fa2"] if faster is min else row["fa2"] / row[best]
+        print(f"  fa2 is {ratio:.3f} x {best}, the best of the others")
+    if importlib.util.find_spec("flash_attn") is None:
+        print("flash_attention_2: not installed")
+
+
+if __name__ == "__main__":
+    main()
