@@ -45,5 +45,6 @@ def allocate(device: int, count: int, zeroed: int) -> Any:
     return memory
 
 
-def install() -> None:
-    _core.set_hooks(describe, current_stream, allocate)
+def install(empty_like: Any = None) -> None:
+    """Before the first call, and by a library that makes outputs, with its function for that."""
+    _core.set_hooks(describe, current_stream, allocate, empty_like)

@@ -42,16 +42,16 @@ def attend(
     q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     made, lse = _outputs(q, v, options)
     out = made if out is None else out
-    if not _core.forward(True, q, k, v, out, lse if return_lse else None, *options):
+    if _core.forward(True, q, k, v, out, lse if return_lse else None, options) is None:
         raise _core.InvalidRequest("the last dimension of out must be contiguous")
     return (out, lse) if return_lse else out
 
 
 def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
     out, _ = _outputs(q, v, options)
-    return _core.explain(gradients, 0, q, k, v, out, None, *_prepared(options))
+    return _core.explain(gradients, 0, q, k, v, out, None, _prepared(options))
 
 
 def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
     out, _ = _outputs(q, v, options)
-    return _core.tune(gradients, every, q, k, v, out, None, *_prepared(options))
+    return _core.tune(gradients, every, q, k, v, out, None, _prepared(options))

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from . import _core, _torch_ops
+from . import _core, _hooks, _torch_ops
 from ._call import DROPOUT_P, SINKS, Options
-from ._torch_run import outputs, run_backward, run_forward
+from ._torch_run import new_lse, new_out, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _count_modes = torch._C._len_torch_dispatch_stack
@@ -17,24 +17,30 @@ _peek_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 class _Attention(torch.autograd.Function):
-    """The eager gradient: what torch.ops.fa2.forward has, without the dispatcher's cost."""
+    """The eager gradient: what torch.ops.fa2.forward has, without the dispatcher's cost. lse is an output if it is asked for."""
 
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, sinks: Any, deterministic: bool, options: Options) -> Any:
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, sinks: Any, return_lse: bool, deterministic: bool, options: Any
+    ) -> Any:
         ctx.set_materialize_grads(False)
         out, lse = run_forward(q, k, v, None, True, options)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.deterministic = deterministic
         ctx.options = options
-        return out, lse
+        return (out, lse) if return_lse else out
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
-    def backward(ctx: Any, d_out: Any, d_lse: Any) -> Any:
+    def backward(ctx: Any, d_out: Any, d_lse: Any = None) -> Any:
         q, k, v, out, lse = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:4]
-        made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, ctx.options)
-        return (*made, None, None)
+        made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, Options._make(ctx.options))
+        return (*made, None, None, None)
+
+
+#: _Attention.apply() behind its look for transforms, of which there are none where it is called.
+_apply: Any = super(torch.autograd.Function, _Attention).apply
 
 
 def is_plain(q: Any, k: Any, v: Any) -> bool:
@@ -92,7 +98,7 @@ def attend(
             raise _core.InvalidRequest("out= takes ordinary tensors, outside of modes and transforms")
         result, lse = torch.ops.fa2.forward(q, k, v, *options, wants_bits(deterministic))
     elif differentiates:
-        result, lse = _Attention.apply(q, k, v, sinks, wants_bits(deterministic), Options(*options))  # type: ignore[no-untyped-call]
+        return _apply(q, k, v, sinks, return_lse, wants_bits(deterministic), options)
     else:
         result, lse = run_forward(q, k, v, out, return_lse, options)
     return (result, lse) if return_lse else result
@@ -103,13 +109,14 @@ def wants_bits(deterministic: bool) -> bool:
 
 
 def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
-    out, lse = outputs(q, v, True, options)
-    return _core.explain(gradients, 0, q, k, v, out, lse, *options)
+    out, lse = new_out(q, v, options), new_lse(q, options)
+    return _core.explain(gradients, 0, q, k, v, out, lse, options)
 
 
 def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
-    out, lse = outputs(q, v, True, options)
-    return _core.tune(gradients, every, q, k, v, out, lse, *options)
+    out, lse = new_out(q, v, options), new_lse(q, options)
+    return _core.tune(gradients, every, q, k, v, out, lse, options)
 
 
+_hooks.install(torch.empty_like)
 _torch_ops.register()

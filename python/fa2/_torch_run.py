@@ -23,29 +23,31 @@ def _like(tensor: torch.Tensor, head_dim: int, zeros: bool) -> torch.Tensor:
     return tensor.new_zeros(shape) if zeros else tensor.new_empty(shape)
 
 
-def outputs(q: torch.Tensor, v: torch.Tensor, with_lse: bool, options: Any) -> tuple[Any, Any]:
-    """out, and lse or None. Zeros where rows may be of no sequence, which kernels leave alone."""
-    zeros = rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q])
-    out = _like(q, v.shape[-1], zeros)
-    if not with_lse:
-        return out, None
+def new_out(q: torch.Tensor, v: torch.Tensor, options: Any) -> torch.Tensor:
+    """Zeros where rows may be of no sequence, which kernels leave alone."""
+    return _like(q, v.shape[-1], rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]))
+
+
+def new_lse(q: torch.Tensor, options: Any) -> torch.Tensor:
+    """Zeros as new_out() has them."""
     shape = q.shape
     rows = (shape[0], shape[2], shape[1]) if len(shape) == 4 else (shape[1], shape[0])
-    make = q.new_zeros if zeros else q.new_empty
-    return out, make(rows, dtype=torch.float32)
+    make = q.new_zeros if rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]) else q.new_empty
+    return make(rows, dtype=torch.float32)
 
 
 def run_forward(
     q: Any, k: Any, v: Any, out: Any, with_lse: bool, options: Any, keeps: bool = True
 ) -> tuple[Any, Any]:
     """`keeps`: memory of the call, its workspace, may outlive it."""
-    made, lse = outputs(q, v, with_lse, options) if out is None or with_lse else (out, None)
-    out = made if out is None else out
-    if not _core.forward(keeps, q, k, v, out, lse, *options):
+    lse = new_lse(q, options) if with_lse else None
+    made = _core.forward(keeps, q, k, v, out, lse, options)
+    if made is None:
         tensors = (contiguous(q), contiguous(k), contiguous(v))
-        if not _core.forward(keeps, *tensors, out, lse, *options):
-            raise _core.InvalidRequest("the last dimension of out must be contiguous")
-    return out, lse
+        made = _core.forward(keeps, *tensors, new_out(q, v, options) if out is None else out, lse, options)
+    if made is None:
+        raise _core.InvalidRequest("the last dimension of out must be contiguous")
+    return made, lse
 
 
 def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, Any, Any, Any]:
@@ -82,6 +84,6 @@ def run_backward(
     if q.numel() == 0 or k.numel() == 0:
         return tuple(None if x is None else x.zero_() for x in made)  # type: ignore[return-value]
     tensors = (contiguous(q), contiguous(k), contiguous(v), out, lse)
-    if not _core.backward(contiguous(d_out), d_lse, *made, deterministic, *tensors, *options):
+    if not _core.backward(contiguous(d_out), d_lse, *made, deterministic, *tensors, options):
         raise _core.InvalidRequest("out, dq, dk and dv must have a contiguous last dimension")
     return made

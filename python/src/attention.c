@@ -3,9 +3,9 @@
 
 #include "core.h"
 
-/* Where things stand in the arguments. q, k, v, out and lse come first, then the options, of which the last are tensors or
- * None; fa2/_call.py has the same list. */
-enum { Q, K, V, OUT, LSE, TENSORS };
+/* What every function ends with: tensors, and a tuple of options, of which the last are tensors or None; fa2/_call.py has the
+ * same list. */
+enum { Q, K, V, OUT, LSE, TUPLE, OPERANDS };
 enum {
   SOFTMAX_SCALE,
   MASK,
@@ -30,6 +30,7 @@ enum {
 };
 
 typedef struct {
+  PyObject* options[OPTIONS]; /* borrowed */
   PlanKey key;
   fa2_args args;
   Tensor q, k, v, o;
@@ -239,61 +240,93 @@ static int read_lse(PyObject* object, Call* call) {
   return fits ? 0 : invalid("lse must be (batch, heads, seqlen_q), or (heads, total_q) of packed sequences");
 }
 
-static int read_operands(PyObject* const* tensors, Call* call) {
+static int read_options(PyObject* tuple, PyObject** options) {
+  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != OPTIONS)
+    return PyErr_Format(PyExc_TypeError, "a tuple of %d options is meant", (int)OPTIONS), -1;
+  for (Py_ssize_t i = 0; i < OPTIONS; ++i) options[i] = PyTuple_GetItem(tuple, i);
+  return 0;
+}
+
+static int read_inputs(PyObject* const* operands, Call* call) {
   fa2_args* const a = &call->args;
-  if (read_tensor(tensors[Q], "q", &call->q) < 0) return -1;
-  if (read_operand(tensors[Q], "q", call, &call->q, &a->q) < 0 ||
-      read_operand(tensors[K], "k", call, &call->k, &a->k) < 0 ||
-      read_operand(tensors[V], "v", call, &call->v, &a->v) < 0 ||
-      read_operand(tensors[OUT], "out", call, &call->o, &a->o) < 0)
+  if (read_tensor(operands[Q], "q", &call->q) < 0) return -1;
+  if (read_operand(operands[Q], "q", call, &call->q, &a->q) < 0 ||
+      read_operand(operands[K], "k", call, &call->k, &a->k) < 0 ||
+      read_operand(operands[V], "v", call, &call->v, &a->v) < 0)
     return -1;
   const Tensor *q = &call->q, *k = &call->k, *v = &call->v;
   const int64_t head_dim = q->shape[q->ndim - 1], head_dim_v = v->shape[v->ndim - 1];
   if (k->shape[k->ndim - 1] != head_dim) return invalid("k must have q's head_dim");
   if (head_dim % 8 != 0 || head_dim_v % 8 != 0)
     return invalid("head_dim must be a multiple of 8: fa2.pad_head_dim() fills it up with zeros");
-  if (expect_shape(v, "v", k, head_dim_v) < 0 || expect_shape(&call->o, "out", q, head_dim_v) < 0) return -1;
+  if (expect_shape(v, "v", k, head_dim_v) < 0) return -1;
   fa2_problem* const p = &call->key.problem;
   p->dtype = q->dtype;
   p->head_dim = (int32_t)head_dim;
   p->head_dim_v = (int32_t)head_dim_v;
   p->heads_q = q->shape[q->ndim - 2];
   p->heads_kv = k->shape[k->ndim - 2];
-  return 0;
+  call->key.device = q->device;
+  return read_sequences(call->options, call) < 0 || read_variants(call->options, call) < 0 ? -1 : 0;
 }
 
-/* `tensors`: q, k, v, out, lse. */
-static int read_call(PyObject* const* tensors, PyObject* const* options, Call* call) {
+static int read_outputs(PyObject* out, PyObject* lse, Call* call) {
+  if (read_operand(out, "out", call, &call->o, &call->args.o) < 0) return -1;
+  if (expect_shape(&call->o, "out", &call->q, call->key.problem.head_dim_v) < 0) return -1;
+  return read_lse(lse, call);
+}
+
+static int begin_call(PyObject* const* operands, Call* call) {
   const fa2_problem problem = FA2_PROBLEM_INIT;
   const fa2_args args = FA2_ARGS_INIT;
   memset(call, 0, sizeof *call);
   call->key.problem = problem;
   call->args = args;
-  if (read_operands(tensors, call) < 0) return -1;
-  call->key.device = call->q.device;
-  if (read_sequences(options, call) < 0 || read_variants(options, call) < 0) return -1;
-  return read_lse(tensors[LSE], call);
+  return read_options(operands[TUPLE], call->options) < 0 ? -1 : read_inputs(operands, call);
+}
+
+static int read_call(PyObject* const* operands, Call* call) {
+  return begin_call(operands, call) < 0 ? -1 : read_outputs(operands[OUT], operands[LSE], call);
+}
+
+/* Whether empty_like(q) is all that an output takes: no other width, and no rows that nothing is written to. */
+static bool may_make_output(const Call* call) {
+  const fa2_problem* p = &call->key.problem;
+  return !call->has_gaps && p->head_dim == p->head_dim_v && call->options[CU_SEQLENS_Q] == Py_None &&
+         call->options[SEQUSED_Q] == Py_None;
 }
 
 /* Of forward(), before the tensors: whether memory of the call may outlive it, as the stream's workspace does. */
 enum { KEEPS, FLAGS };
 
+/* -> out, a new one if it is None; None where Python has to prepare the tensors first. */
 PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
   int64_t keeps;
-  PyObject* const* const tensors = args + FLAGS;
-  if (expect_count("forward", count, FLAGS + TENSORS + OPTIONS) < 0 ||
-      read_int(args[KEEPS], "keeps", &keeps) < 0 || read_call(tensors, tensors + TENSORS, &call) < 0)
+  PyObject* const* const operands = args + FLAGS;
+  if (expect_count("forward", count, FLAGS + OPERANDS) < 0 || read_int(args[KEEPS], "keeps", &keeps) < 0 ||
+      begin_call(operands, &call) < 0)
     return NULL;
-  if (call.has_gaps) Py_RETURN_FALSE;
-  if (is_empty(&call.o)) Py_RETURN_TRUE;
-  Plan* plan = borrow_plan(&call.key, tensors[Q]);
-  if (plan == NULL) return NULL;
-  const int result = run_forward(plan, &call.args, tensors[Q], keeps != 0);
-  give_back(plan);
-  if (result < 0) return NULL;
-  Py_RETURN_TRUE;
+  PyObject* out = operands[OUT];
+  if (out != Py_None) {
+    Py_INCREF(out);
+  } else {
+    if (!may_make_output(&call)) Py_RETURN_NONE;
+    if ((out = empty_like(operands[Q])) == NULL) return NULL;
+  }
+  int result = read_outputs(out, operands[LSE], &call);
+  if (result == 0 && call.has_gaps) {
+    Py_DECREF(out);
+    Py_RETURN_NONE;
+  }
+  if (result == 0 && !is_empty(&call.o)) {
+    Plan* plan = borrow_plan(&call.key, operands[Q]);
+    result = plan != NULL ? run_forward(plan, &call.args, operands[Q], keeps != 0) : -1;
+    if (plan != NULL) give_back(plan);
+  }
+  if (result < 0) Py_CLEAR(out);
+  return out;
 }
 
 /* Of backward(), before the forward's: d_out, d_lse, dq, dk, dv, d_sinks, bitwise. */
@@ -331,15 +364,15 @@ PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
   fa2_backward_args a = FA2_BACKWARD_ARGS_INIT;
-  PyObject* const* const tensors = args + GRADIENTS;
-  if (expect_count("backward", count, GRADIENTS + TENSORS + OPTIONS) < 0 ||
-      read_call(tensors, tensors + TENSORS, &call) < 0 || read_gradients(args, &call, &a) < 0)
+  PyObject* const* const operands = args + GRADIENTS;
+  if (expect_count("backward", count, GRADIENTS + OPERANDS) < 0 || read_call(operands, &call) < 0 ||
+      read_gradients(args, &call, &a) < 0)
     return NULL;
   if (call.has_gaps) Py_RETURN_FALSE;
   a.forward = &call.args;
-  Plan* plan = borrow_plan(&call.key, tensors[Q]);
+  Plan* plan = borrow_plan(&call.key, operands[Q]);
   if (plan == NULL) return NULL;
-  const int result = run_backward(plan, &a, tensors[Q]);
+  const int result = run_backward(plan, &a, operands[Q]);
   give_back(plan);
   if (result < 0) return NULL;
   Py_RETURN_TRUE;
@@ -352,9 +385,8 @@ PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
   int64_t gradients;
-  if (expect_count("explain", count, CHOICES + TENSORS + OPTIONS) < 0 ||
-      read_int(args[WHICH], "gradients", &gradients) < 0 ||
-      read_call(args + CHOICES, args + CHOICES + TENSORS, &call) < 0)
+  if (expect_count("explain", count, CHOICES + OPERANDS) < 0 ||
+      read_int(args[WHICH], "gradients", &gradients) < 0 || read_call(args + CHOICES, &call) < 0)
     return NULL;
   call.key.gradients = (int32_t)gradients;
   Plan* plan = borrow_plan(&call.key, args[CHOICES + Q]);
@@ -368,9 +400,9 @@ PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
   int64_t gradients, every;
-  if (expect_count("tune", count, CHOICES + TENSORS + OPTIONS) < 0 ||
+  if (expect_count("tune", count, CHOICES + OPERANDS) < 0 ||
       read_int(args[WHICH], "gradients", &gradients) < 0 || read_int(args[EVERY], "every", &every) < 0 ||
-      read_call(args + CHOICES, args + CHOICES + TENSORS, &call) < 0)
+      read_call(args + CHOICES, &call) < 0)
     return NULL;
   fa2_tune_options options = FA2_TUNE_OPTIONS_INIT;
   options.scope = every ? FA2_TUNE_ALL : FA2_TUNE_LIKELY;

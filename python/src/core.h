@@ -36,7 +36,8 @@ typedef struct {
 
 /* Python functions for what the exchange API does not give:
  *   describe(object) -> (data, shape, strides, dtype, device) of a tensor whose type has none;
- *   current_stream(device) -> int; allocate(device, bytes, zeroed) -> a tensor of bytes, the first `zeroed` of them 0. */
+ *   current_stream(device) -> int; allocate(device, bytes, zeroed) -> a tensor of bytes, the first `zeroed` of them 0;
+ *   empty_like(tensor) -> one that lies in memory as it does. */
 PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count);
 
 int read_tensor(PyObject* object, const char* name, Tensor* tensor);
@@ -46,6 +47,7 @@ bool is_contiguous(const Tensor* tensor);
 /* Whose current stream it is: `object`, a tensor on `device`. NULL of host memory. */
 int current_stream(PyObject* object, int32_t device, void** stream);
 PyObject* allocate(int32_t device, size_t bytes, size_t zeroed);
+PyObject* empty_like(PyObject* tensor);
 
 /* ---- plans.c ---- */
 

@@ -4,7 +4,7 @@
 #include "core.h"
 #include "dlpack.h"
 
-static PyObject *describe, *find_stream, *allocate_bytes;
+static PyObject *describe, *find_stream, *allocate_bytes, *make_empty_like;
 
 /* Types that were met, with their tables; NULL: they have none. The GIL guards it. */
 enum { KNOWN_TYPES = 8 };
@@ -158,15 +158,21 @@ PyObject* allocate(int32_t device, size_t bytes, size_t zeroed) {
   return PyObject_CallFunction(allocate_bytes, "inn", (int)device, (Py_ssize_t)bytes, (Py_ssize_t)zeroed);
 }
 
+PyObject* empty_like(PyObject* tensor) {
+  return PyObject_CallFunctionObjArgs(make_empty_like, tensor, NULL);
+}
+
+static void replace(PyObject** hook, PyObject* by) {
+  PyObject* old = *hook;
+  Py_INCREF(by);
+  *hook = by;
+  Py_XDECREF(old);
+}
+
 PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
-  if (expect_count("set_hooks", count, 3) < 0) return NULL;
-  PyObject** const hooks[] = {&describe, &find_stream, &allocate_bytes};
-  for (int i = 0; i < 3; ++i) {
-    PyObject* old = *hooks[i];
-    Py_INCREF(args[i]);
-    *hooks[i] = args[i];
-    Py_XDECREF(old);
-  }
+  if (expect_count("set_hooks", count, 4) < 0) return NULL;
+  PyObject** const hooks[] = {&describe, &find_stream, &allocate_bytes, &make_empty_like};
+  for (int i = 0; i < 4; ++i) replace(hooks[i], args[i]);
   Py_RETURN_NONE;
 }

@@ -89,7 +89,9 @@ def test_dropout_of_both_directions_is_one() -> None:
     made = sdpa._sdpa_forward(q, k, v, 0.5)
     d_out = torch.randn(q.shape).to(q.dtype)
     *_, dv = sdpa._sdpa_backward(d_out, q, k, v, *made[:2], *made[2:6], 0.5, False, *made[6:8])
-    close((made[0].float() * d_out.float()).sum(), (dv.float() * v.float()).sum())  # out is linear in v
+    ours, theirs = made[0].float() * d_out.float(), dv.float() * v.float()
+    # out is linear in v: the sums are equal but for rounding. Of unlike masks they differ by the root of how many are added.
+    assert abs(float(ours.sum() - theirs.sum())) < 2e-3 * float(ours.abs().sum())
 
 
 def test_what_is_not_computed_is_told() -> None:
