@@ -12,7 +12,7 @@ import random
 import statistics
 import time
 
-BATCH, LONGEST_PROMPT, SHORTEST_PROMPT = 16, 1024, 64
+BATCH = 16
 
 
 def llama(torch):
@@ -79,6 +79,15 @@ def rounds_of(torch, model, contestants, call, rounds):
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
+def padded_prompts(torch, longest):
+    """Tokens and which of them count: from a 16th of the longest to the longest, padded on the left."""
+    prompts = torch.randint(1, 32000, (BATCH, longest), device="cuda")
+    counts = torch.ones_like(prompts)
+    for row in range(BATCH):
+        counts[row, : longest - longest // 16 * (row + 1)] = 0
+    return prompts * counts, counts
+
+
 def measure(rounds, new_tokens):
     import torch
 
@@ -90,20 +99,15 @@ def measure(rounds, new_tokens):
         seconds = rounds_of(torch, model, contestants, forward, rounds)
         result["forward of 1 x 4096 tokens, ms"] = {name: 1e3 * time / 3 for name, time in seconds.items()}
 
-        prompts = torch.randint(1, 32000, (BATCH, LONGEST_PROMPT), device="cuda")
-        counts = torch.ones_like(prompts)
-        for row in range(BATCH):  # from the shortest to the longest
-            length = SHORTEST_PROMPT + row * (LONGEST_PROMPT - SHORTEST_PROMPT) // (BATCH - 1)
-            counts[row, : LONGEST_PROMPT - length] = 0
-        prompts *= counts
-        for cache in ("dynamic", "static"):
+        for longest, cache in ((1024, "dynamic"), (1024, "static"), (4096, "dynamic")):
+            prompts, counts = padded_prompts(torch, longest)
             options = {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens, "do_sample": False}
             if cache == "static":
                 options.update(cache_implementation="static", disable_compile=True)
             generate = lambda: model.generate(input_ids=prompts, attention_mask=counts, **options)  # noqa: B023, E731
             few = {name: value for name, value in contestants.items() if " " not in name}
             seconds = rounds_of(torch, model, few, generate, rounds)
-            title = f"generate with padding, {BATCH} prompts of {SHORTEST_PROMPT} to {LONGEST_PROMPT}, {cache} cache, tokens/s"
+            title = f"generate, {BATCH} prompts of {longest // 16} to {longest}, padded, {cache} cache, tokens/s"
             result[title] = {name: BATCH * new_tokens / time for name, time in seconds.items()}
     return result
 

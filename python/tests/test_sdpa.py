@@ -126,9 +126,9 @@ def launches(monkeypatch: Any) -> Any:
     """Counts what reaches fa2."""
     seen: list[int] = []
 
-    def counting(*arguments: Any) -> Any:
+    def counting(*arguments: Any, **named: Any) -> Any:
         seen.append(1)
-        return run_forward(*arguments)
+        return run_forward(*arguments, **named)
 
     run_forward = sdpa.run_forward
     monkeypatch.setattr(sdpa, "run_forward", counting)

@@ -184,8 +184,8 @@ def find_lengths(
     if causal:
         counts = counts & (torch.arange(kv_length, device=counts.device) < end)
     used_k = counts.sum(-1, dtype=torch.int32)
-    start = counts.view(torch.uint8).argmax(-1).to(torch.int32)
-    stop = kv_length - counts.flip(-1).view(torch.uint8).argmax(-1).to(torch.int32)
+    start = counts.to(torch.uint8).argmax(-1).to(torch.int32)
+    stop = kv_length - counts.flip(-1).to(torch.uint8).argmax(-1).to(torch.int32)
     stop = torch.where(used_k > 0, stop, start)
     gapless = (stop - start == used_k).all()
     if causal:
