@@ -1,0 +1,123 @@
+"""SGLang on fa2's kernels: `sglang serve --model-path MODEL --attention-backend fa2`.
+
+SGLang calls register() by itself wherever fa2 is installed, by the entry point of group sglang.srt.plugins. That alone
+changes nothing: a backend is chosen by whoever starts SGLang. docs/python.md says what is there and what is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._attention import attention
+from .._substitute import refuse
+
+__all__ = ["flash_attn_varlen_func", "flash_attn_with_kvcache", "register"]
+
+
+def register(name: str = "fa2") -> str:
+    """Makes `--attention-backend name` mean fa2 in this process, and returns the name. May be called any number of times.
+
+    Raises ValueError for a name that SGLang has itself.
+    """
+    from sglang.srt.layers.attention.attention_registry import ATTENTION_BACKENDS, register_attention_backend
+    from sglang.srt.server_args import ATTENTION_BACKEND_CHOICES, add_attention_backend_choices
+
+    if ATTENTION_BACKENDS.get(name, _create) is not _create:
+        raise ValueError(f'SGLang has an attention backend "{name}" already')
+    register_attention_backend(name)(_create)
+    if name not in ATTENTION_BACKEND_CHOICES:
+        add_attention_backend_choices([name])
+    return name
+
+
+def _create(runner: Any) -> Any:
+    """What SGLang calls with its ModelRunner where fa2 was chosen."""
+    from .backend import Backend
+
+    return Backend(runner)
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    *,
+    seqused_k: Any = None,
+    page_table: Any = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    sinks: Any = None,
+    out: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    ver: int = 3,
+    **others: Any,
+) -> Any:
+    """SGLang's flash_attn_varlen_func: out (total_q, heads, head_dim_v), or (out, lse (heads, total_q)).
+
+    q: (total_q, heads, head_dim); k and v: (total_k, heads_kv, ...), or pages with page_table and seqused_k. num_splits: 1
+    asks for bits that do not depend on the batch. ver and the descales, which belong to caches in float8, say nothing:
+    the backend takes no such cache. Of what else there is, anything but None is a NotImplementedError; other errors are
+    attention()'s.
+    """
+    refuse("SGLang", **others)
+    return attention(
+        q,
+        k,
+        v,
+        causal=causal,
+        softmax_scale=softmax_scale,
+        window_size=window_size,
+        softcap=softcap,
+        sinks=sinks,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        seqused_k=seqused_k,
+        page_table=None if page_table is None else page_table.contiguous(),
+        out=out,
+        return_lse=return_softmax_lse,
+        batch_invariant=num_splits == 1,
+    )
+
+
+def flash_attn_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    *,
+    page_table: Any,
+    cache_seqlens: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k_new: Any = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    scheduler_metadata: Any = None,
+    **options: Any,
+) -> Any:
+    """SGLang's flash_attn_with_kvcache, of a cache that SGLang has written to: flash_attn_varlen_func() of its pages.
+
+    k_cache, v_cache: (pages, page_size, heads_kv, ...); page_table: int32 (batch, pages of a sequence); cache_seqlens:
+    int32 (batch). cu_seqlens_k_new and scheduler_metadata say nothing.
+    """
+    return flash_attn_varlen_func(
+        q,
+        k_cache,
+        v_cache,
+        cu_seqlens_q,
+        None,
+        max_seqlen_q,
+        max_seqlen_k,
+        seqused_k=cache_seqlens,
+        page_table=page_table,
+        **options,
+    )

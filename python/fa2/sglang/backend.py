@@ -1,0 +1,41 @@
+"""SGLang's FlashAttention backend on fa2's kernels, which is imported where fa2 was chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sglang.srt.layers.attention.flashattention_backend import FlashAttentionBackend
+
+from .. import InvalidRequest
+from .._substitute import substitute
+from . import flash_attn_varlen_func, flash_attn_with_kvcache
+
+__all__ = ["Backend"]
+
+_FUNCTIONS = dict(flash_attn_varlen_func=flash_attn_varlen_func, flash_attn_with_kvcache=flash_attn_with_kvcache)
+_Backend: Any = substitute(FlashAttentionBackend, **_FUNCTIONS)
+
+
+class Backend(_Backend):  # type: ignore[misc]
+    """Raises InvalidRequest, when SGLang starts, for models and KV caches that fa2 does not compute."""
+
+    def __init__(self, model_runner: Any, **options: Any) -> None:
+        _check(model_runner)
+        super().__init__(model_runner, **options)
+        self.flash_attn_varlen_func = flash_attn_varlen_func
+        self.flash_attn_with_kvcache = flash_attn_with_kvcache
+        self._get_scheduler_metadata = None  # fa2's kernels schedule themselves
+        self.fa_impl_ver = 0  # a version that there is not: a call that would reach FlashAttention after all is an error
+
+
+def _check(runner: Any) -> None:
+    dtype, head_dim = str(runner.kv_cache_dtype).removeprefix("torch."), runner.model_config.head_dim
+    wrong = []
+    if runner.use_mla_backend:
+        wrong.append("multi-head latent attention is not there")
+    if dtype not in ("float16", "bfloat16"):
+        wrong.append(f"a KV cache of {dtype} is not there: --kv-cache-dtype auto")
+    if head_dim % 8 != 0 or head_dim > 256:
+        wrong.append(f"head_dim {head_dim} is no multiple of 8 up to 256")
+    if wrong:
+        raise InvalidRequest(f"fa2 as SGLang's attention backend: {'; '.join(wrong)}. Choose another --attention-backend")

@@ -1,0 +1,76 @@
+"""A batch as servers have it: packed queries, and keys in pages that lie about; with attention of it in float64."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pathlib
+from typing import Any, NamedTuple
+
+import pytest
+import reference
+
+torch = pytest.importorskip("torch")
+
+HEADS, HEADS_KV, HEAD_DIM, PAGE = 4, 2, 64, 16
+#: (queries, keys with them) of a prefill, a prompt's later part, decoding and speculation.
+LENGTHS = ((21, 21), (9, 40), (1, 33), (1, 1), (3, 50))
+
+
+class Batch(NamedTuple):
+    """k, v: (pages, PAGE, HEADS_KV, HEAD_DIM), one memory as vLLM has it; keys, values: each sequence's own."""
+
+    q: Any
+    k: Any
+    v: Any
+    keys: list[Any]
+    values: list[Any]
+    cu_seqlens_q: Any
+    seqused_k: Any
+    page_table: Any
+    max_seqlen_q: int
+    max_seqlen_k: int
+
+
+def int32(values: Any) -> Any:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def cache_of(batch: Batch) -> Any:
+    """vLLM's tensor, (pages, HEADS_KV, PAGE, 2 HEAD_DIM), of which batch.k and batch.v are views."""
+    return batch.k._base
+
+
+def make(lengths: tuple[tuple[int, int], ...] = LENGTHS, seed: int = 0) -> Batch:
+    torch.manual_seed(seed)
+    counts, keys = zip(*lengths)
+    borders = [sum(counts[:i]) for i in range(len(counts) + 1)]
+    longest = -(-max(keys) // PAGE) + 1
+    cache = torch.randn(len(lengths) * longest + 3, HEADS_KV, PAGE, 2 * HEAD_DIM, dtype=torch.float16)
+    k, v = cache.transpose(1, 2).split(HEAD_DIM, -1)
+    table = torch.randperm(cache.shape[0])[: len(lengths) * longest].reshape(len(lengths), longest)
+    own = [[x[table[b]].flatten(0, 1)[:n] for b, n in enumerate(keys)] for x in (k, v)]
+    q = torch.randn(borders[-1], HEADS, HEAD_DIM, dtype=torch.float16)
+    return Batch(q, k, v, *own, int32(borders), int32(keys), table.int(), max(counts), max(keys))
+
+
+def expect(batch: Batch, out: Any, lse: Any = None, **options: Any) -> None:
+    """Holds out (total, HEADS, HEAD_DIM) and lse (HEADS, total) to reference.attention() of each sequence."""
+    borders = batch.cu_seqlens_q.tolist()
+    for b, (begin, end) in enumerate(zip(borders, borders[1:])):
+        wanted, wanted_lse = reference.attention(batch.q[begin:end], batch.keys[b], batch.values[b], **options)
+        torch.testing.assert_close(out[begin:end].double(), torch.from_numpy(wanted), atol=3e-3, rtol=3e-3)
+        if lse is not None:
+            torch.testing.assert_close(lse[:, begin:end].double(), torch.from_numpy(wanted_lse), atol=3e-3, rtol=1e-3)
+
+
+def recorded(library: str) -> list[tuple[str, list[str]]]:
+    """(function, keywords) of calls.json."""
+    calls = json.loads(pathlib.Path(__file__).with_name("calls.json").read_text())[library]["calls"]
+    return [(name, given.split(", ")) for name, kinds in calls.items() for given in kinds]
+
+
+def unknown(function: Any, given: list[str]) -> set[str]:
+    """What of `given` the function has no name for; an error where it needs more than that."""
+    bound = inspect.signature(function).bind(**dict.fromkeys(given))
+    return {name for kind in ("others", "options") for name in bound.arguments.get(kind, {})}

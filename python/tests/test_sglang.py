@@ -1,0 +1,203 @@
+"""fa2 as SGLang's attention: the functions against float64, and the backend in the real SGLang where that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import types
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import serving_batch as serving  # noqa: E402
+
+import fa2  # noqa: E402
+import fa2.sglang  # noqa: E402
+
+SINKS = torch.tensor([0.5, -1.0, 2.0, 0.0])
+
+
+def call(batch: serving.Batch, **options: Any) -> Any:
+    """As SGLang's backend calls for a layer of a decoder."""
+    given: dict[str, Any] = dict(
+        q=batch.q,
+        k_cache=batch.k,
+        v_cache=batch.v,
+        page_table=batch.page_table,
+        cache_seqlens=batch.seqused_k,
+        cu_seqlens_q=batch.cu_seqlens_q,
+        cu_seqlens_k_new=torch.nn.functional.pad(batch.seqused_k.cumsum(0, dtype=torch.int32), (1, 0)),
+        max_seqlen_q=batch.max_seqlen_q,
+        softmax_scale=serving.HEAD_DIM**-0.5,
+        causal=True,
+        window_size=(-1, -1),
+        softcap=0.0,
+        return_softmax_lse=False,
+        num_splits=0,
+        out=None,
+        ver=0,
+    )
+    return fa2.sglang.flash_attn_with_kvcache(**{**given, **options})
+
+
+@pytest.mark.parametrize("name, given", serving.recorded("sglang"))
+def test_takes_what_sglang_hands_over(name: str, given: list[str]) -> None:
+    """But for FlashAttention-4's and multi-head latent attention's own."""
+    left = serving.unknown(getattr(fa2.sglang, name), given)
+    if name == "flash_attn_with_kvcache":  # which hands on what it does not know
+        left -= set(inspect.signature(fa2.sglang.flash_attn_varlen_func).parameters)
+    assert left <= {"aux_tensors", "mask_mod", "qv", "rel_bias", "rel_bias_prep_cache", "score_mod"}
+
+
+@pytest.mark.parametrize(
+    "options, meant",
+    [
+        ({}, {}),
+        ({"window_size": (7, 0)}, {"window": (7, 0)}),
+        ({"causal": False}, {"mask": None}),
+        ({"softcap": 5.0}, {"softcap": 5.0}),
+        ({"sinks": SINKS.half(), "window_size": (15, 0)}, {"sinks": SINKS, "window": (15, 0)}),
+        ({"k_descale": torch.ones(5, 2), "v_descale": torch.ones(5, 2), "num_splits": 1}, {}),
+    ],
+)
+def test_prefill_and_decode_in_one_batch(options: Any, meant: Any) -> None:
+    batch = serving.make()
+    out = torch.empty_like(batch.q)
+    found, lse = call(batch, out=out, return_softmax_lse=True, **options)
+    assert found is out
+    serving.expect(batch, out, lse, **{"mask": "bottom_right", **meant})
+
+
+def test_tables_are_a_graphs_of_the_longest_context() -> None:
+    """Decoding: pages of one row, whose table is part of a wider one."""
+    batch = serving.make(((1, 33), (1, 1), (1, 50)))
+    rows = (batch.page_table[:, :, None] * serving.PAGE + torch.arange(serving.PAGE)).flatten(1).int()
+    wide = torch.cat((rows, torch.zeros_like(rows)), 1)[:, : rows.shape[1] + 5]
+    k, v = (x.reshape(-1, 1, *x.shape[2:]) for x in (batch.k, batch.v))
+    serving.expect(batch, call(batch, k_cache=k, v_cache=v, page_table=wide), mask="bottom_right")
+
+
+def test_parts_of_the_keys_are_merged() -> None:
+    """As for trees of drafts: what was verified, and a page for each token of the tree."""
+    batch = serving.make(((5, 37), (5, 45)))
+    counts = batch.cu_seqlens_q.diff()
+    first = call(batch, cache_seqlens=batch.seqused_k - counts, causal=False, return_softmax_lse=True)
+    tails = [[x[-5:] for x in own] for own in (batch.keys, batch.values)]
+    k, v = (torch.cat(own)[:, None] for own in tails)
+    seen = torch.cat([torch.arange(5).repeat(5, 1) + 5 * b for b in range(2)]).int()
+    alone = dict(page_table=seen, cache_seqlens=serving.int32([1, 2, 3, 4, 5] * 2), max_seqlen_q=1)
+    borders = serving.int32(range(11))
+    second = call(
+        batch, k_cache=k, v_cache=v, **alone, cu_seqlens_q=borders, causal=False, return_softmax_lse=True
+    )
+    out, lse = fa2.merge(*(torch.stack(parts) for parts in zip(first, second)))
+    serving.expect(batch, out, lse, mask="bottom_right")
+
+
+def test_embeddings_have_no_cache() -> None:
+    batch = serving.make(((21, 21), (9, 9)))
+    packed = (torch.cat(batch.keys), torch.cat(batch.values), batch.cu_seqlens_q, batch.cu_seqlens_q, 21, 21)
+    out = fa2.sglang.flash_attn_varlen_func(batch.q, *packed, window_size=(3, 3), softcap=0.0, num_splits=0, out=None)
+    serving.expect(batch, out, window=(3, 3))
+
+
+def test_what_is_not_computed_is_told() -> None:
+    with pytest.raises(NotImplementedError, match="qv, score_mod.*another attention backend"):
+        call(serving.make(), qv=SINKS, score_mod=lambda *_: 0, mask_mod=None)
+
+
+def test_register(monkeypatch: Any) -> None:
+    """In SGLang's registry, as far as register() goes."""
+    registry, arguments = types.ModuleType("registry"), types.ModuleType("arguments")
+    backends: dict[str, Any] = {"fa3": None}
+    choices = ["fa3"]
+    vars(registry).update(
+        ATTENTION_BACKENDS=backends, register_attention_backend=lambda name: lambda made: backends.update({name: made})
+    )
+    vars(arguments).update(ATTENTION_BACKEND_CHOICES=choices, add_attention_backend_choices=choices.extend)
+    for name in ("sglang", "sglang.srt", "sglang.srt.layers", "sglang.srt.layers.attention"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "sglang.srt.layers.attention.attention_registry", registry)
+    monkeypatch.setitem(sys.modules, "sglang.srt.server_args", arguments)
+    assert fa2.sglang.register() == fa2.sglang.register() == "fa2"
+    assert choices == ["fa3", "fa2"] and callable(backends["fa2"])
+    with pytest.raises(ValueError, match="fa3"):
+        fa2.sglang.register("fa3")
+
+
+SHAPE = """
+def flash_attn_with_kvcache(**options):
+    raise AssertionError("FlashAttention was called")
+
+class FlashAttentionBackend:
+    def __init__(self, model_runner, skip_prefill=False, fa_impl_ver=3):
+        self.fa_impl_ver, self.skip_prefill = fa_impl_ver, skip_prefill
+
+    def forward_decode(self, **options):
+        return flash_attn_with_kvcache(ver=self.fa_impl_ver, **options)
+"""
+
+
+@pytest.fixture(params=["of its shape", "installed"])
+def backend(request: Any, monkeypatch: Any) -> Any:
+    """fa2.sglang.backend.Backend over SGLang's own class, or over one that calls as that does."""
+    name = "sglang.srt.layers.attention.flashattention_backend"
+    if request.param == "installed":
+        pytest.importorskip("sglang", reason="sglang is not installed")
+        pytest.importorskip("sgl_kernel", reason="sgl_kernel is not installed")
+        pytest.importorskip(name)
+    else:
+        module = types.ModuleType(name)
+        exec(SHAPE, vars(module))
+        for parent in ("sglang", "sglang.srt", "sglang.srt.layers", "sglang.srt.layers.attention"):
+            monkeypatch.setitem(sys.modules, parent, types.ModuleType(parent))
+        monkeypatch.setitem(sys.modules, name, module)
+    sys.modules.pop("fa2.sglang.backend", None)
+    yield importlib.import_module("fa2.sglang.backend").Backend
+    del sys.modules["fa2.sglang.backend"]
+
+
+def runner(**changes: Any) -> Any:
+    usual = dict(use_mla_backend=False, kv_cache_dtype=torch.bfloat16, model_config=types.SimpleNamespace(head_dim=128))
+    return types.SimpleNamespace(**{**usual, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"use_mla_backend": True}, "multi-head latent"),
+        ({"kv_cache_dtype": torch.float8_e4m3fn}, "float8_e4m3fn.*--kv-cache-dtype auto"),
+        ({"model_config": types.SimpleNamespace(head_dim=512)}, "head_dim 512"),
+    ],
+)
+def test_sglang_is_told_what_is_not_there(backend: Any, changes: Any, told: str) -> None:
+    with pytest.raises(fa2.InvalidRequest, match=told):
+        backend(runner(**changes))
+
+
+@pytest.mark.parametrize("backend", ["of its shape"], indirect=True)
+def test_forward_reaches_fa2(backend: Any) -> None:
+    batch = serving.make(((1, 33), (1, 1)))
+    made = backend(runner(), skip_prefill=True)
+    assert made.skip_prefill and made.fa_impl_ver == 0
+    options = dict(q=batch.q, k_cache=batch.k, v_cache=batch.v, page_table=batch.page_table, max_seqlen_q=1)
+    out = made.forward_decode(
+        **options, cu_seqlens_q=batch.cu_seqlens_q, cache_seqlens=batch.seqused_k, causal=True
+    )
+    serving.expect(batch, out, mask="bottom_right")
+
+
+@pytest.mark.parametrize("backend", ["installed"], indirect=True)
+def test_sglang_can_choose_it(backend: Any) -> None:
+    from sglang.srt.layers.attention import attention_registry, flashattention_backend
+    from sglang.srt.server_args import ATTENTION_BACKEND_CHOICES
+
+    name = fa2.sglang.register()
+    assert name in attention_registry.ATTENTION_BACKENDS and name in ATTENTION_BACKEND_CHOICES
+    assert issubclass(backend, flashattention_backend.FlashAttentionBackend)
+    scope = backend.forward_extend.__globals__
+    assert scope["flash_attn_with_kvcache"] is fa2.sglang.flash_attn_with_kvcache
+    assert flashattention_backend.flash_attn_with_kvcache is not fa2.sglang.flash_attn_with_kvcache
