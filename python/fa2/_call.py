@@ -9,7 +9,7 @@ MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
 
 
 class Options(NamedTuple):
-    """In the order of python/src/attention.c, and of the arguments of torch.ops.fa2.forward."""
+    """In the order of python/src/call.h, and of the arguments of torch.ops.fa2.forward."""
 
     softmax_scale: float | None
     mask: int

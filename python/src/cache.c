@@ -75,10 +75,11 @@ static int read_rotary(PyObject* const* args, fa2_append_problem* p, fa2_append_
 
 static int read_append_tables(PyObject* const* args, fa2_append_problem* p, fa2_append_args* a,
                               int32_t device) {
-  Tensor seqlens, idx, pages, cu_new, cu_q, rotary;
+  Tensor seqlens, idx, cu_new, cu_q, rotary;
+  int64_t pages[2] = {0, 0}; /* sequences, pages of one */
   if (read_table(args[SEQLENS], "cache_seqlens", INT32, device, &seqlens) < 0 ||
       read_table(args[CACHE_BATCH_IDX], "cache_batch_idx", INT32, device, &idx) < 0 ||
-      read_table(args[PAGE_TABLE], "page_table", INT32, device, &pages) < 0 ||
+      read_page_table(args[PAGE_TABLE], device, &a->page_table, pages, &a->page_table_stride) < 0 ||
       read_table(args[CU_SEQLENS_NEW], "cu_seqlens_new", INT32, device, &cu_new) < 0 ||
       read_table(args[CU_SEQLENS_Q], "cu_seqlens_q", INT32, device, &cu_q) < 0 ||
       read_table(args[ROTARY_SEQLENS], "rotary_seqlens", INT32, device, &rotary) < 0)
@@ -87,8 +88,7 @@ static int read_append_tables(PyObject* const* args, fa2_append_problem* p, fa2_
   p->batch = seqlens.shape[0];
   a->seqlens = seqlens.data;
   a->cache_batch_idx = idx.data;
-  a->page_table = pages.data;
-  a->page_table_stride = p->max_pages = pages.ndim == 2 ? pages.shape[1] : 0;
+  p->max_pages = pages[1];
   a->cu_seqlens_new = cu_new.data;
   a->cu_seqlens_q = cu_q.data;
   a->rotary_seqlens = rotary.data;

@@ -43,6 +43,9 @@ PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count);
 int read_tensor(PyObject* object, const char* name, Tensor* tensor);
 /* The same of contiguous tensors of one dtype, beside others on `device`; *tensor has data NULL if `object` is None. */
 int read_table(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor);
+/* (batch, pages of a sequence) of int32, whose rows may lie apart. */
+int read_page_table(PyObject* object, int32_t device, const int32_t** entries, int64_t shape[2],
+                    int64_t* stride);
 bool is_contiguous(const Tensor* tensor);
 /* Whose current stream it is: `object`, a tensor on `device`. NULL of host memory. */
 int current_stream(PyObject* object, int32_t device, void** stream);

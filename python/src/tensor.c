@@ -128,14 +128,32 @@ bool is_contiguous(const Tensor* tensor) {
   return true;
 }
 
-int read_table(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor) {
+static int read_beside(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor) {
   static const char* const words[] = {"float16", "bfloat16", "float32", "int32", "int64", "uint8"};
   memset(tensor, 0, sizeof *tensor);
   if (object == Py_None) return 0;
   if (read_tensor(object, name, tensor) < 0) return -1;
   if (tensor->dtype != dtype) return invalid("%s must be %s", name, words[dtype]);
-  if (!is_contiguous(tensor)) return invalid("%s must be contiguous", name);
   if (tensor->device != device) return invalid("%s must be on the device of the other tensors", name);
+  return 0;
+}
+
+int read_table(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor) {
+  if (read_beside(object, name, dtype, device, tensor) < 0) return -1;
+  return is_contiguous(tensor) ? 0 : invalid("%s must be contiguous", name);
+}
+
+int read_page_table(PyObject* object, int32_t device, const int32_t** entries, int64_t shape[2],
+                    int64_t* stride) {
+  Tensor table;
+  if (read_beside(object, "page_table", INT32, device, &table) < 0) return -1;
+  *entries = table.data;
+  if (object == Py_None) return 0;
+  if (table.ndim != 2) return invalid("page_table must be (batch, pages of a sequence)");
+  if (table.shape[1] > 1 && table.strides[1] != 1) return invalid("page_table must have contiguous rows");
+  shape[0] = table.shape[0];
+  shape[1] = table.shape[1];
+  *stride = table.shape[0] > 1 ? table.strides[0] : table.shape[1];
   return 0;
 }
 

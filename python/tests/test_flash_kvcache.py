@@ -47,12 +47,13 @@ def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool) -
 
 
 def paged(cache: Any, page: int) -> tuple[Any, Any]:
-    """The first two entries of a cache, in pages that lie about; and their table."""
+    """The first two entries of a cache, in pages that lie about; and their table, part of a wider one."""
     pages = cache[:2].reshape(-1, page, *cache.shape[2:])
     order = torch.randperm(len(pages), generator=torch.Generator().manual_seed(page)).to(cache.device)
     table = torch.empty_like(order)
     table[order] = torch.arange(len(pages), device=cache.device)
-    return pages[order].contiguous(), table.reshape(2, -1).int()
+    table = table.reshape(2, -1).int()
+    return pages[order].contiguous(), torch.nn.functional.pad(table, (0, 3), value=-1)[:, : table.shape[1]]
 
 
 @pytest.mark.parametrize("device", DEVICES)

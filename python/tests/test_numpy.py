@@ -91,7 +91,8 @@ def test_packed_sequences_are_each_their_own() -> None:
 
 def test_pages_are_the_keys_they_hold() -> None:
     q, k, v = qkv(seqlen_q=3, seqlen_k=32)
-    table = np.int32([[5, 0, 3, 6], [1, 4, 7, 2]])
+    wide = np.int32([[5, 0, 3, 6, -1, -1], [1, 4, 7, 2, -1, -1]])
+    table = wide[:, :4]  # rows may lie apart
     k_pages, v_pages = np.zeros((8, 8, 2, 64), np.float16), np.zeros((8, 8, 2, 64), np.float16)
     for pages, rows in ((k_pages, k), (v_pages, v)):
         pages[table.ravel()] = rows.reshape(8, 8, 2, 64)
@@ -101,6 +102,8 @@ def test_pages_are_the_keys_they_hold() -> None:
         n = used[b]
         expected, _ = reference.attention(q[b], k[b, :n], v[b, :n], mask="bottom_right")
         np.testing.assert_allclose(out[b].astype(np.float64), expected, atol=4e-3)
+    with pytest.raises(fa2.InvalidRequest, match="contiguous rows"):
+        fa2.attention(q, k_pages, v_pages, page_table=wide[:, ::2], seqused_k=used)
 
 
 def test_dropout_keeps_the_mask_of_its_state() -> None:

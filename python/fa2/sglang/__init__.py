@@ -83,7 +83,7 @@ def flash_attn_varlen_func(
         max_seqlen_q=max_seqlen_q,
         max_seqlen_k=max_seqlen_k,
         seqused_k=seqused_k,
-        page_table=None if page_table is None else page_table.contiguous(),
+        page_table=page_table,
         out=out,
         return_lse=return_softmax_lse,
         batch_invariant=num_splits == 1,

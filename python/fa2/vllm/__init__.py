@@ -86,7 +86,7 @@ def flash_attn_varlen_func(
         max_seqlen_q=max_seqlen_q,
         max_seqlen_k=max_seqlen_k,
         seqused_k=seqused_k,
-        page_table=None if block_table is None else block_table.contiguous(),
+        page_table=block_table,
         out=out,
         return_lse=return_softmax_lse,
         batch_invariant=num_splits == 1,
