@@ -5,24 +5,19 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
-import statistics
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import Error, __version__, _core, attention, machine, precompile
+from . import Error, __version__, _bench, attention, machine, precompile
 
-_EXAMPLES = """examples:
-  python -m fa2 doctor
-  python -m fa2 precompile --arch sm_90a --head-dim 64,128 --backward --out pack
-  python -m fa2 bench --batch 4 --seqlen 4096 --heads 16 --head-dim 128 --causal --json"""
+_VARIANTS = ("window", "softcap", "alibi", "sinks", "dropout", "varlen", "batch-invariant", "backward", "append", "merge")
 
 
 def _info() -> dict[str, Any]:
     found = machine()
     found["python"] = sys.version.split()[0]
-    for name in ("torch", "numpy", "ml_dtypes", "transformers", "flash-attn"):
+    for name in ("torch", "numpy", "ml_dtypes", "transformers", "vllm", "sglang", "flash-attn"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -67,77 +62,137 @@ def _doctor() -> dict[str, Any]:
     return found
 
 
-def _bench(args: argparse.Namespace) -> dict[str, Any]:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise _core.Unavailable("bench needs a GPU that PyTorch sees")
-    shape = (args.batch, args.seqlen, args.heads, args.head_dim)
-    q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(3))
-    for _ in range(3):
-        attention(q, k, v, causal=args.causal)
-    samples = []
-    for _ in range(args.repeats):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        attention(q, k, v, causal=args.causal)
-        torch.cuda.synchronize()
-        samples.append(1e6 * (time.perf_counter() - begin))
-    median = statistics.median(samples)
-    flops = 4 * args.batch * args.heads * args.seqlen**2 * args.head_dim / (2 if args.causal else 1)
-    return {"median_us": round(median, 1), "tflops": round(flops / median * 1e-6, 1), "samples": args.repeats}
-
-
-def _precompile(args: argparse.Namespace) -> Any:
+def _precompile(args: argparse.Namespace) -> list[dict[str, Any]]:
     head_dims = [int(number) for number in args.head_dim.split(",")]
-    archs = args.arch.split(",")
+    variants = {name: getattr(args, name) for name in (variant.replace("-", "_") for variant in _VARIANTS)}
     return precompile(
-        archs, head_dims=head_dims, dtypes=args.dtype.split(","), backward=args.backward, out=args.out, jobs=args.jobs
+        args.arch.split(","),
+        head_dims=head_dims,
+        dtypes=args.dtype.split(","),
+        page_size=args.page_size,
+        out=args.out,
+        jobs=args.jobs,
+        **variants,
     )
+
+
+def _measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    return _bench.measure(
+        batch=args.batch,
+        seqlen=args.seqlen,
+        heads=args.heads,
+        heads_kv=args.heads_kv or args.heads,
+        head_dim=args.head_dim,
+        causal=args.causal,
+        backward=args.backward,
+        rounds=args.rounds,
+    )
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    """Columns as wide as what is in them; numbers to the right."""
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts)]
+    right = [all(isinstance(row[place], (int, float)) for row in rows[1:]) for place in range(len(widths))]
+    lines = ([t.rjust(w) if r else t.ljust(w) for t, w, r in zip(row, widths, right)] for row in texts)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def _print_machine(found: dict[str, Any]) -> None:
+    rows: list[tuple[str, Any]] = []
+    for name, value in found.items():
+        if name == "gpus":
+            rows += [(f"GPU {gpu['ordinal']}", f"{gpu['name']}, {gpu['arch']}, {gpu['sm_count']} SMs") for gpu in value]
+        elif isinstance(value, dict):
+            rows.append((name, value.get("error") or ", ".join(str(part) for part in value.values() if part)))
+        elif name != "advice":
+            rows.append((name.replace("_", "-"), value or "none"))
+    print(_table(rows))
+    for sentence in found.get("advice", ()):
+        print(f"! {sentence}")
+
+
+def _print_kernels(kernels: list[dict[str, Any]]) -> None:
+    rows: list[Sequence[Any]] = [("key", "arch", "head dim", "registers", "bytes", "ms", "origin", "config")]
+    for kernel in kernels:
+        config = ",".join(f"{name}={value}" for name, value in kernel["config"].items())
+        registers = kernel["resources"].get("registers")
+        numbers = kernel["problem"]["head_dim"], registers, kernel["binary_bytes"], round(kernel["compile_ms"])
+        rows.append((kernel["key"][:8], kernel["arch"], *numbers, kernel["origin"], config))
+    total = sum(kernel["binary_bytes"] for kernel in kernels)
+    print(_table(rows))
+    print(f"{len(kernels)} kernels, {total / 1e6:.1f} MB")
+
+
+def _print_times(times: list[dict[str, Any]]) -> None:
+    print(_table([tuple(times[0]), *(tuple(row.values()) for row in times)]))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fa2", epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="python -m fa2", description="Attention kernels, compiled for your GPU at run time.")
     parser.add_argument("--version", action="version", version=__version__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    for name, meaning in (("info", "what there is"), ("doctor", "what there is, what is wrong, and one self-test")):
-        verbs.add_parser(name, help=meaning)
-    ahead = verbs.add_parser("precompile", help="make kernels ahead; needs NVRTC and no GPU")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="info|doctor|precompile|bench")
+
+    def verb(name: str, meaning: str, example: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(
+            name,
+            help=meaning,
+            description=meaning[0].upper() + meaning[1:] + ".",
+            epilog=f"example: python -m fa2 {example}",
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )
+        made.add_argument("--json", action="store_true", help="print JSON")
+        return made
+
+    verb("info", "what there is: versions, GPUs, NVRTC, caches", "info --json")
+    verb("doctor", "what there is, what is wrong with it, and one small attention computed; exit code 1 if that fails", "doctor")
+
+    ahead = verb(
+        "precompile",
+        "make the kernels of attention ahead, whatever sizes come; needs NVRTC and no GPU",
+        "precompile --arch sm_90a --head-dim 64,128 --backward --out pack",
+    )
     ahead.add_argument("--arch", required=True, help="sm_80,sm_90a ...")
     ahead.add_argument("--head-dim", required=True, help="64,128 ...")
-    ahead.add_argument("--dtype", default="float16,bfloat16")
-    ahead.add_argument("--backward", action="store_true")
-    ahead.add_argument("--out", help="the directory to fill; the user's cache without it")
-    ahead.add_argument("--jobs", type=int, default=0)
-    bench = verbs.add_parser("bench", help="time one attention, launch and synchronisation included")
-    for option, default in (("batch", 1), ("seqlen", 4096), ("heads", 16), ("head-dim", 128), ("repeats", 50)):
-        bench.add_argument(f"--{option}", type=int, default=default)
-    bench.add_argument("--causal", action="store_true")
-    for verb in verbs.choices.values():
-        verb.add_argument("--json", action="store_true", help="print JSON")
+    ahead.add_argument("--dtype", default="float16,bfloat16", help="one or both")
+    for name in _VARIANTS:
+        ahead.add_argument(f"--{name}", action="store_true", help=f"precompile()'s {name.replace('-', '_')}")
+    ahead.add_argument("--page-size", type=int, default=0, help="rows of a page; 0: no pages")
+    ahead.add_argument("--out", help="the directory to fill, for FA2_CACHE_PATH; the user's cache without it")
+    ahead.add_argument("--jobs", type=int, default=0, help="compiling threads; 0: one a core")
+
+    bench = verb(
+        "bench",
+        "time attention in bfloat16 beside PyTorch's scaled_dot_product_attention",
+        "bench --batch 4 --seqlen 4096 --heads 16 --head-dim 128 --causal --backward",
+    )
+    sizes = {"batch": 1, "seqlen": 4096, "heads": 16, "heads-kv": 0, "head-dim": 128, "rounds": 9}
+    meanings = {"heads-kv": "heads of keys and values; 0: as many as heads", "rounds": "of which medians are taken"}
+    for name, default in sizes.items():
+        bench.add_argument(f"--{name}", type=int, default=default, help=meanings.get(name, "the problem's"))
+    bench.add_argument("--causal", action="store_true", help="with a causal mask")
+    bench.add_argument("--backward", action="store_true", help="the gradients of q, k and v instead")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    run: dict[str, Callable[[], Any]] = {
-        "info": _info,
-        "doctor": _doctor,
-        "precompile": lambda: _precompile(args),
-        "bench": lambda: _bench(args),
+    run: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+        "info": (_info, _print_machine),
+        "doctor": (_doctor, _print_machine),
+        "precompile": (lambda: _precompile(args), _print_kernels),
+        "bench": (lambda: _measure(args), _print_times),
     }
+    compute, show = run[args.verb]
     try:
-        result = run[args.verb]()
+        result = compute()
     except Error as error:
         print(f"fa2: {error}", file=sys.stderr)
         return 1
-    if args.json or not isinstance(result, dict):
+    if args.json:
         print(json.dumps(result, indent=2))
     else:
-        for name, value in result.items():
-            print(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+        show(result)
     return 1 if args.verb == "doctor" and not result["self_test"].startswith("ok") else 0
 
 

@@ -1,0 +1,64 @@
+"""Times attention beside PyTorch's scaled_dot_product_attention."""
+
+from __future__ import annotations
+
+import functools
+import random
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from . import _core
+from ._attention import attention
+
+
+def _milliseconds(call: Callable[[], Any], count: int) -> float:
+    """Of one call, on the GPU, in a burst of `count`."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call, unused-ignore]
+    begin.record()  # type: ignore[no-untyped-call, unused-ignore]
+    for _ in range(count):
+        call()
+    end.record()  # type: ignore[no-untyped-call, unused-ignore]
+    end.synchronize()  # type: ignore[no-untyped-call, unused-ignore]
+    return float(begin.elapsed_time(end)) / count
+
+
+def measure(
+    *, batch: int, seqlen: int, heads: int, heads_kv: int, head_dim: int, causal: bool, backward: bool, rounds: int
+) -> list[dict[str, Any]]:
+    """A row for fa2 and one for SDPA: microseconds, the median of rounds in whose order both take turns, and TFLOP/s.
+
+    backward: the gradients of q, k and v. Raises Unavailable without a GPU.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise _core.Unavailable("bench needs PyTorch") from error
+    if not torch.cuda.is_available():
+        raise _core.Unavailable("bench needs a GPU that PyTorch sees")
+    shape, shape_kv = (batch, seqlen, heads, head_dim), (batch, seqlen, heads_kv, head_dim)
+    q = torch.randn(shape, dtype=torch.bfloat16, device="cuda", requires_grad=backward)
+    k, v = (torch.randn(shape_kv, dtype=torch.bfloat16, device="cuda", requires_grad=backward) for _ in range(2))
+    qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
+    sdpa = functools.partial(torch.nn.functional.scaled_dot_product_attention, is_causal=causal, enable_gqa=heads != heads_kv)
+    calls: dict[str, Callable[[], Any]] = {
+        "fa2": lambda: attention(q, k, v, causal=causal),
+        "torch SDPA": lambda: sdpa(qt, kt, vt),
+    }
+    if backward:
+        for name, forward in tuple(calls.items()):
+            out = forward()
+            calls[name] = functools.partial(torch.autograd.grad, out, (q, k, v), torch.randn_like(out), retain_graph=True)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    counts = {name: max(1, round(5 / max(1e-3, min(_milliseconds(call, 3) for _ in range(3))))) for name, call in calls.items()}
+    for _ in range(rounds):
+        for name in random.sample(list(calls), len(calls)):
+            samples[name].append(_milliseconds(calls[name], counts[name]))
+    flops = (10 if backward else 4) * batch * heads * seqlen**2 * head_dim / (2 if causal else 1)
+    medians = {name: statistics.median(found) for name, found in samples.items()}
+    return [
+        {"name": name, "us": round(1e3 * ms, 1), "tflops": round(flops / ms * 1e-9, 1), "over fa2": round(ms / medians["fa2"], 3)}
+        for name, ms in medians.items()
+    ]
