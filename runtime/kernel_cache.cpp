@@ -171,7 +171,7 @@ std::optional<KernelOrigin> KernelCache::find(const KernelSource& source) const 
     const auto it = entries_.find(source.key);
     if (it != entries_.end() && it->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
       try {
-        it->second.get();
+        static_cast<void>(it->second.get());
         return KernelOrigin::memory;
       } catch (const Error&) {
         return std::nullopt;
