@@ -30,6 +30,7 @@ add_library(fa2_dependencies INTERFACE)
 target_include_directories(fa2_dependencies SYSTEM INTERFACE ${FA2_CUDA_INCLUDE} ${FA2_NVRTC_INCLUDE}
                                                              ${FA2_XXHASH_INCLUDE})
 target_link_libraries(fa2_dependencies INTERFACE nlohmann_json::nlohmann_json Boost::context Threads::Threads ${CMAKE_DL_LIBS})
+target_compile_definitions(fa2_dependencies INTERFACE _LIBCPP_ENABLE_CXX20_REMOVED_TYPE_TRAITS)  # Boost.Context 1.74 on libc++
 
 # compiled_once.cpp names the templates that fmt 9 (Debian 12, Ubuntu 24.04) instantiates. Other versions: header-only, slower to build.
 string(COMPARE EQUAL "${fmt_VERSION_MAJOR}" 9 FA2_COMPILES_ONCE)
