@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The Python package as its users meet it: builds the wheel, installs it into clean virtual environments of the oldest and the
-# newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to leave it out) with it, and runs
-# pytest, mypy, and on the shims a program of flash_attn's. The build folder and the environment with PyTorch, some 5 GB from
-# PyPI, are kept in --work DIR, build-python/ by default.
+# The Python package as its users meet it: builds the wheel that is released (scripts/build_wheel.sh), installs it into clean virtual
+# environments of the oldest and the newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to
+# leave it out) with it, and runs pytest, mypy, and on the shims a program of flash_attn's. The build folder and the environment
+# with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.11.0 work=build-python
@@ -43,14 +43,11 @@ environment() {  # environment NAME PYTHON PACKAGE...: made once, then kept
 }
 
 echo "## wheel"
-environment build "$newest" 'scikit-build-core>=0.10'
 rm -rf "$work/dist"
-PATH=$work/build/bin:$PATH CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
-  "$work/build/bin/pip" wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake"
-wheel=$(ls "$work"/dist/fa2-*-cp310-abi3-*.whl)
+bash scripts/build_wheel.sh --out "$work/dist" --work "$work/wheel"
+wheel=$(ls "$work"/dist/fa2-*-cp310-abi3-manylinux_2_28_x86_64.whl)
 bytes=$(stat -c %s "$wheel")
 [ "$bytes" -le 3145728 ] || { echo "$wheel has $bytes bytes, at most 3 MiB are allowed" >&2; exit 1; }
-echo "$(basename "$wheel"): $bytes bytes"
 rm -rf "$work/unpacked" && "$newest" -m zipfile -e "$wheel" "$work/unpacked"
 for library in "$work"/unpacked/fa2/*.so*; do
   if readelf -d "$library" | grep NEEDED | grep -E 'stdc\+\+|libgcc|cuda|nvrtc|fmt|spdlog|boost|torch'; then
