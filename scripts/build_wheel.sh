@@ -31,7 +31,7 @@ PATH=$work/env/bin:$PATH
 rm -rf "$work/include"
 mkdir -p "$work/include/$here"
 ln -s /usr/include/{boost,fmt,nlohmann,spdlog,xxhash.h} "$work/include"
-ln -s /usr/include/$here/python3* "$work/include/$here" # Debian's Python looks for its configuration so
+ln -s "/usr/include/$here"/python3* "$work/include/$here" # Debian's Python looks for its configuration so
 echo 'list(APPEND CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES /usr/include)' >"$work/headers.cmake"
 
 boost=()
@@ -49,7 +49,7 @@ fi
 rm -rf "$work/dist"
 export ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig
 CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" \
-  CXX="$work/env/bin/python -m ziglang c++ -target $target -isystem $work/include" LDFLAGS=-s _PYTHON_HOST_PLATFORM=linux-$arch \
+  CXX="$work/env/bin/python -m ziglang c++ -target $target -isystem $work/include" LDFLAGS=-s _PYTHON_HOST_PLATFORM="linux-$arch" \
   CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
   pip wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake-$arch" -C install.strip=false \
   -C cmake.define.CMAKE_LIBRARY_ARCHITECTURE="$here" -C cmake.define.CMAKE_PROJECT_INCLUDE="$work/headers.cmake" "${boost[@]}"
