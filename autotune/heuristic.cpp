@@ -118,7 +118,10 @@ std::vector<Range> hopper_table(const AttentionTraits& traits, int head_dim, con
     };
     const Range any{kMostQueries, {three, safe}};
     if (causal) return {few, {1536, {two(64), three, safe}}, any};
-    return {few, {768, {two(64), three, safe}}, {1536, {two(traits.varlen ? 64 : 80), three, safe}}, any};
+    return {few,
+            {768, {two(64), three, safe}},
+            {1536, {two(traits.varlen || traits.dropout ? 64 : 80), three, safe}},
+            any};
   }
   const KernelConfig wide = with(8, 128, guessing);
   if (head_dim <= 96)

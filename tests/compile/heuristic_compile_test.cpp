@@ -198,10 +198,11 @@ std::vector<KernelSource> five_product_kernels() {
   return std::move(kernels).list();
 }
 
-/// Each pass that drops probabilities for each of these GPUs and head dims, any two choices of the rest together; and the mask.
+/// Each pass that drops probabilities for each of these GPUs and head dims, any two choices of the rest together; and the mask. Of the
+/// GPUs whose kernels are on mma.sync Blackwell's take the most registers.
 std::vector<KernelSource> dropout_kernels() {
   using enum KernelPass;
-  constexpr const char* kGpus[] = {"sm_80", "sm_90a", "sm_100"};
+  constexpr const char* kGpus[] = {"sm_90a", "sm_100"};
   constexpr int kHeadDims[] = {64, 96, 128, 256};
   constexpr KernelPass kPasses[] = {forward, dq, dk_dv, dk, dv, dq_dk_dv, ordered_dq_dk_dv};
   Kernels kernels;
@@ -225,24 +226,20 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
-/// Of pages, for decoding, for prompts and for either alike.
+/// Of pages, for decoding, for prompts and for either alike: any two choices together.
 std::vector<KernelSource> paged_kernels() {
   constexpr std::pair<const char*, int> kPages[] = {{"sm_80", 1},   {"sm_90a", 1},  {"sm_90a", 7},
                                                     {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
+  constexpr int kHeadDims[] = {64, 128, 256};
+  enum Use { decode, prompt, invariant };
   Kernels kernels;
-  for (const auto& [name, page_size] : kPages) {
-    for (const int head_dim : {64, 128, 256}) {
-      for (const int queries : {1, 2048}) {
-        PlannedProblem p = square(head_dim, kMasks[queries > 1], queries);
-        p.varlen = true;
-        p.page_size = page_size;
-        kernels.add(p, heuristic(p, *find_arch(name)).config, *find_arch(name));
-      }
-      PlannedProblem p = square(head_dim, MaskKind::causal_bottom_right, 2048);
-      p.varlen = p.batch_invariant = true;
-      p.page_size = page_size;
-      kernels.add(p, heuristic(p, *find_arch(name)).config, *find_arch(name));
-    }
+  for (const Combination& c : pairwise({std::size(kPages), std::size(kHeadDims), 3})) {
+    const auto& [name, page_size] = kPages[c[0]];
+    PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], c[2] == decode ? 1 : 2048);
+    p.varlen = true;
+    p.batch_invariant = c[2] == invariant;
+    p.page_size = page_size;
+    kernels.add(p, *find_arch(name));
   }
   return std::move(kernels).list();
 }
