@@ -240,12 +240,13 @@ fa2_status fa2_precompile(fa2_context* context, const fa2_problem* problems, siz
   return guarded([&] {
     if (report != nullptr) *report = nullptr;
     Found found;
-    const PrecompileOptions how = options_of(options, found);
+    const PrecompileRequest request(options, found);
     const auto what = problems_of(problems, problem_count, found);
     const auto where = archs_of(archs, arch_count, found);
-    if (!found.empty()) append(found, violations_of(what, how.plans, where));
+    if (!found.empty()) append(found, violations_of(what, request.options().plans, where));
     require_none(found);
-    const std::vector<PrecompiledKernel> kernels = context_of(context).precompile(what, where, how);
+    const std::vector<PrecompiledKernel> kernels =
+        context_of(context).precompile(what, where, request.options());
     if (report != nullptr) *report = allocate_copy(to_json(kernels));
     throw_failures(kernels);
   });

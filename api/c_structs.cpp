@@ -185,21 +185,22 @@ PlanOptions options_of(const fa2_plan_options* pointer, Found& found) {
   return from ? plan_options_of(*from, found) : PlanOptions{};
 }
 
-PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found) {
-  PrecompileOptions options;
-  if (pointer == nullptr) return options;
+PrecompileRequest::PrecompileRequest(const fa2_precompile_options* pointer, Found& found) {
+  if (pointer == nullptr) return;
   const auto from = read_struct(pointer, "options", found);
-  if (!from) return options;
-  options.scope = enum_of<PrecompileScope>(from->scope, "scope", found);
-  options.jobs = from->jobs;
+  if (!from) return;
+  options_.scope = enum_of<PrecompileScope>(from->scope, "scope", found);
+  options_.jobs = from->jobs;
   if (from->jobs < 0) found.push_back({"jobs", fmt::format("{}", from->jobs), "must be at least 0"});
-  options.plans = {plan_options_of(*from, found)};
+  options_.plans = {plan_options_of(*from, found)};
   check_reserved(from->reserved, "reserved", found);
-  options.backward = flag_of(from->backward, "backward", found);
-  options.append = flag_of(from->append, "append", found);
-  options.merge = flag_of(from->combine, "combine", found);
-  if (from->out != nullptr) options.out = from->out;
-  return options;
+  options_.backward = flag_of(from->backward, "backward", found);
+  options_.append = flag_of(from->append, "append", found);
+  options_.merge = flag_of(from->combine, "combine", found);
+  if (from->out != nullptr) options_.out = from->out;
+  progress_ = from->progress;
+  progress_data_ = from->progress_data;
+  if (progress_ != nullptr) options_.observer = this;
 }
 
 TuneOptions options_of(const fa2_tune_options* pointer, Found& found) {

@@ -62,7 +62,24 @@ struct TuneOptions {
 
 /// NULL: no options.
 PlanOptions options_of(const fa2_plan_options* pointer, Found& found);
-PrecompileOptions options_of(const fa2_precompile_options* pointer, Found& found);
+/// A precompile() that a program in C asked for.
+class PrecompileRequest final : private PrecompileObserver {
+ public:
+  PrecompileRequest(const fa2_precompile_options* pointer, Found& found);
+  PrecompileRequest(const PrecompileRequest&) = delete;  // the options know it
+  PrecompileRequest& operator=(const PrecompileRequest&) = delete;
+
+  const PrecompileOptions& options() const { return options_; }
+
+ private:
+  void finished(const PrecompiledKernel&, std::size_t done, std::size_t total) override {
+    progress_(progress_data_, done, total);
+  }
+
+  PrecompileOptions options_;
+  fa2_progress progress_ = nullptr;
+  void* progress_data_ = nullptr;
+};
 TuneOptions options_of(const fa2_tune_options* pointer, Found& found);
 
 /// A problem and the device to make it ready on. @throws InvalidRequest with `found` and what it finds itself.

@@ -291,6 +291,9 @@ FA2_C_API fa2_status fa2_plan_destroy(fa2_plan* plan);
  * can run with, whatever their sizes are; the one that each problem itself runs with. */
 enum { FA2_PRECOMPILE_ANY_SIZE = 0, FA2_PRECOMPILE_GIVEN_SIZES = 1 };
 
+/* Told of each kernel as it is done: from any thread, one call at a time. It may not call fa2. */
+typedef void (*fa2_progress)(void* data, size_t done, size_t total);
+
 typedef struct fa2_precompile_options {
   uint32_t struct_size;  /* sizeof(fa2_precompile_options) */
   int32_t scope;         /* FA2_PRECOMPILE_... */
@@ -301,10 +304,12 @@ typedef struct fa2_precompile_options {
   int32_t reserved;      /* 0 */
   int32_t append;        /* 1: also the kernel of fa2_append() to caches of their K and V */
   int32_t combine;       /* 1: also that of fa2_combine() of parts of their O */
+  fa2_progress progress; /* optional */
+  void* progress_data;   /* what it is called with */
 } fa2_precompile_options;
 
 #define FA2_PRECOMPILE_OPTIONS_INIT \
-  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0, 0, 0 }
+  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with, as `options`
  * (optional) say. Needs NVRTC, no GPU and no driver. `problems` is an array whose elements all have the first

@@ -72,8 +72,13 @@ def _precompile(args: argparse.Namespace) -> list[dict[str, Any]]:
         page_size=args.page_size,
         out=args.out,
         jobs=args.jobs,
+        progress=_show_progress if sys.stderr.isatty() else None,
         **variants,
     )
+
+
+def _show_progress(done: int, total: int) -> None:
+    print(f"\r{done} of {total} kernels", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def _measure(args: argparse.Namespace) -> list[dict[str, Any]]:

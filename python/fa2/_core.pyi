@@ -31,6 +31,7 @@ def precompile(
     problems: Sequence[Mapping[str, int]],
     archs: tuple[str, ...],
     out: str | None,
+    progress: Callable[[int, int], object] | None,
     jobs: int,
     row_alignment: int,
     backward: int,

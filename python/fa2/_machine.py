@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core
@@ -38,11 +38,13 @@ def precompile(
     merge: bool = False,
     out: str | None = None,
     jobs: int = 0,
+    progress: Callable[[int, int], object] | None = None,
 ) -> list[dict[str, Any]]:
     """Compiles what attention() runs with these head dims and variants, whatever the sizes: one entry a kernel.
 
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. out: the directory to fill, for FA2_CACHE_PATH; the user's cache
-    if None. jobs: compiling threads, 0: one a core. Raises CompileError with what failed.
+    if None. jobs: compiling threads, 0: one a core. progress: called with how many kernels are done and how many there are,
+    one call at a time. Raises CompileError with what failed.
     """
     variants = {
         "has_window_left": window,
@@ -67,6 +69,6 @@ def precompile(
         for dtype, mask, head_dim in itertools.product(dtypes, causal, head_dims)
     ]
     report: list[dict[str, Any]] = json.loads(
-        _core.precompile(problems, tuple(archs), out, jobs, 0, backward, append, merge)
+        _core.precompile(problems, tuple(archs), out, progress, jobs, 0, backward, append, merge)
     )
     return report

@@ -54,8 +54,17 @@ static fa2_problem* problems_of(PyObject* dicts, Py_ssize_t* count) {
   return problems;
 }
 
-/* precompile(problems, archs, out, jobs, row_alignment, backward, append, merge) -> JSON */
-enum { PROBLEMS, ARCHS, OUT, FIRST_NUMBER, NUMBERS = 5, PRECOMPILE_ARGS = FIRST_NUMBER + NUMBERS };
+/* Of a compiling thread. An exception is printed and forgotten. */
+static void tell(void* callable, size_t done, size_t total) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject* result = PyObject_CallFunction(callable, "nn", (Py_ssize_t)done, (Py_ssize_t)total);
+  if (result == NULL) PyErr_WriteUnraisable(callable);
+  Py_XDECREF(result);
+  PyGILState_Release(state);
+}
+
+/* precompile(problems, archs, out, progress or None, jobs, row_alignment, backward, append, merge) -> JSON */
+enum { PROBLEMS, ARCHS, OUT, PROGRESS, FIRST_NUMBER, NUMBERS = 5, PRECOMPILE_ARGS = FIRST_NUMBER + NUMBERS };
 
 PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
@@ -67,6 +76,10 @@ PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     int64_t number;
     if (read_int(args[FIRST_NUMBER + i], "an option of precompile", &number) < 0) return NULL;
     *into[i] = (int32_t)number;
+  }
+  if (args[PROGRESS] != Py_None) {
+    options.progress = tell;
+    options.progress_data = args[PROGRESS];
   }
   if (args[OUT] != Py_None && (options.out = PyUnicode_AsUTF8AndSize(args[OUT], NULL)) == NULL) return NULL;
   Py_ssize_t problem_count, arch_count;

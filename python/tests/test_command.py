@@ -67,5 +67,10 @@ def test_kernels_made_ahead_are_found_and_not_made_again(tmp_path: Any) -> None:
     again = json.loads(run(*arguments))
     assert {kernel["origin"] for kernel in again} == {"disk_cache"}
     assert [kernel["key"] for kernel in again] == [kernel["key"] for kernel in made]
+    seen: list[tuple[int, int]] = []
+    fa2.precompile(
+        ["sm_80"], head_dims=[8], dtypes=["float16"], out=str(tmp_path), progress=lambda *numbers: seen.append(numbers)
+    )
+    assert seen == [(done, len(made)) for done in range(1, len(made) + 1)]
     table = run(*arguments[:-3], "--out", str(tmp_path))
     assert made[0]["key"][:8] in table and table.splitlines()[-1].startswith(f"{len(made)} kernels, ")

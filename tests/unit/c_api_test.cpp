@@ -31,7 +31,7 @@ static_assert(sizeof(fa2_args) == 264 && offsetof(fa2_args, softmax_scale) == 12
               offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208 &&
               offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240 &&
               offsetof(fa2_args, page_table) == 248 && offsetof(fa2_args, page_table_stride) == 256);
-static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 40 &&
+static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 56 &&
               offsetof(fa2_precompile_options, append) == 32 && sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
@@ -372,7 +372,19 @@ TEST_CASE("c api: precompile reports every kernel, also those that fail") {
   CHECK(std::string(report) == "[]");
   fa2_string_free(report);
 
-  CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, &report) == FA2_COMPILE);
+  struct Progress {
+    std::size_t calls = 0, done = 0, total = 0;
+  } progress;
+  fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
+  options.progress_data = &progress;
+  options.progress = [](void* data, std::size_t done, std::size_t total) {
+    auto& seen = *static_cast<Progress*>(data);
+    seen = {seen.calls + 1, done, total};
+  };
+  CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, &options, &report) == FA2_COMPILE);
+  CHECK(progress.total > 2);
+  CHECK(progress.calls == progress.total);
+  CHECK(progress.done == progress.total);
   CHECK(says("f16 d64 none"));
   CHECK(says("bf16 d64 none"));
   REQUIRE(report != nullptr);
