@@ -6,6 +6,7 @@ Usage: python bench/python_models.py [--rounds 9] [--new-tokens 64] [--json]"""
 
 import argparse
 import contextlib
+import functools
 import importlib.util
 import json
 import random
@@ -55,8 +56,8 @@ def backends(torch):
     return found
 
 
-def rounds_of(torch, model, contestants, call, rounds):
-    """Seconds of call() by name; a contestant that raises is left out, and its error printed."""
+def rounds_of(torch, model, contestants, call, rounds, calls=1):
+    """Seconds of a call by name; a contestant that raises is left out, and its error printed."""
     times = {}
     for name, (implementation, context) in contestants.items():
         model.set_attn_implementation(implementation)
@@ -73,9 +74,10 @@ def rounds_of(torch, model, contestants, call, rounds):
             torch.cuda.synchronize()
             begin = time.perf_counter()
             with context():
-                call()
+                for _ in range(calls):
+                    call()
             torch.cuda.synchronize()
-            times[name].append(time.perf_counter() - begin)
+            times[name].append((time.perf_counter() - begin) / calls)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
@@ -95,16 +97,16 @@ def measure(rounds, new_tokens):
     tokens = torch.randint(1, 32000, (1, 4096), device="cuda")
     result = {}
     with torch.no_grad():
-        forward = lambda: [model.model(input_ids=tokens, use_cache=False) for _ in range(3)]  # noqa: E731
-        seconds = rounds_of(torch, model, contestants, forward, 3 * rounds)  # these are near each other
-        result["forward of 1 x 4096 tokens, ms"] = {name: 1e3 * time / 3 for name, time in seconds.items()}
+        forward = functools.partial(model.model, input_ids=tokens, use_cache=False)
+        seconds = rounds_of(torch, model, contestants, forward, 3 * rounds, calls=3)  # these are near each other
+        result["forward of 1 x 4096 tokens, ms"] = {name: 1e3 * time for name, time in seconds.items()}
 
         for longest, cache in ((1024, "dynamic"), (1024, "static"), (4096, "dynamic")):
             prompts, counts = padded_prompts(torch, longest)
             options = {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens, "do_sample": False}
             if cache == "static":
                 options.update(cache_implementation="static", disable_compile=True)
-            generate = lambda: model.generate(input_ids=prompts, attention_mask=counts, **options)  # noqa: B023, E731
+            generate = functools.partial(model.generate, input_ids=prompts, attention_mask=counts, **options)
             few = {name: value for name, value in contestants.items() if " " not in name}
             seconds = rounds_of(torch, model, few, generate, rounds)
             title = f"generate, {BATCH} prompts of {longest // 16} to {longest}, padded, {cache} cache, tokens/s"
