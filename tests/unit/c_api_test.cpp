@@ -1,88 +1,21 @@
-// The C interface: layouts, codes, messages and struct sizes. No GPU is needed.
-#include <api/c_structs.h>
+// The C interface: codes and messages; c_structs_test.cpp has the structs' layouts. No GPU is needed.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
 #include <fmt/format.h>
 #include <runtime/device.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <thread>
-#include <type_traits>
 
-namespace {
+#include "../support/c_context.h"
 
-// What ctypes and other languages mirror: a published layout never changes, it only grows.
-static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
-static_assert(sizeof(fa2_problem) == 136 && offsetof(fa2_problem, head_dim) == 12 &&
-              offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80 &&
-              offsetof(fa2_problem, varlen) == 96 && offsetof(fa2_problem, dropout) == 100 &&
-              offsetof(fa2_problem, total_q) == 104 && offsetof(fa2_problem, page_size) == 120 &&
-              offsetof(fa2_problem, page_count) == 128);
-static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
-static_assert(sizeof(fa2_args) == 264 && offsetof(fa2_args, softmax_scale) == 12 &&
-              offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
-              offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176 &&
-              offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208 &&
-              offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240 &&
-              offsetof(fa2_args, page_table) == 248 && offsetof(fa2_args, page_table_stride) == 256);
-static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 56 &&
-              offsetof(fa2_precompile_options, append) == 32 && sizeof(fa2_tune_options) == 16);
-static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
-static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
-static_assert(FA2_INVALID_REQUEST == static_cast<int>(fa2::ErrorCode::invalid_request) &&
-              FA2_COMPILE == static_cast<int>(fa2::ErrorCode::compile) &&
-              FA2_CACHE == static_cast<int>(fa2::ErrorCode::cache) &&
-              FA2_CUDA == static_cast<int>(fa2::ErrorCode::cuda) &&
-              FA2_UNAVAILABLE == static_cast<int>(fa2::ErrorCode::unavailable) &&
-              FA2_INTERNAL == static_cast<int>(fa2::ErrorCode::internal));
-
-/// A context whose files lie in a directory of their own.
-class TemporaryContext {
- public:
-  TemporaryContext() {
-    char path[] = "/tmp/fa2-c-api-XXXXXX";
-    REQUIRE(mkdtemp(path) != nullptr);
-    directory_ = path;
-    fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
-    options.cache_dir = directory_.c_str();
-    options.read_only_caches = "";
-    options.tune = FA2_TUNE_OFF;
-    options.jit = FA2_JIT_OFF;
-    REQUIRE(fa2_context_create(&options, &context_) == FA2_OK);
-  }
-  ~TemporaryContext() {
-    fa2_context_destroy(context_);
-    std::filesystem::remove_all(directory_);
-  }
-  TemporaryContext(const TemporaryContext&) = delete;
-  TemporaryContext& operator=(const TemporaryContext&) = delete;
-
-  fa2_context* get() const { return context_; }
-  const char* directory() const { return directory_.c_str(); }
-
- private:
-  std::string directory_;
-  fa2_context* context_ = nullptr;
-};
-
-fa2_problem example() {
-  fa2_problem problem = FA2_PROBLEM_INIT;
-  problem.head_dim = 64;
-  problem.seqlen_q = problem.seqlen_k = 16;
-  return problem;
-}
-
-bool says(const char* part) {
-  return std::strstr(fa2_last_error(), part) != nullptr;
-}
-
-}  // namespace
+using fa2::test::CContext;
+using fa2::test::says;
+using fa2::test::small_problem;
 
 TEST_CASE("c api: version") {
   CHECK(std::string(fa2_version()) == fa2::version());
@@ -90,8 +23,8 @@ TEST_CASE("c api: version") {
 }
 
 TEST_CASE("c api: NULL where something is needed is an error that names it") {
-  const TemporaryContext context;
-  const fa2_problem problem = example();
+  const CContext context;
+  const fa2_problem problem = small_problem();
   const fa2_args args = FA2_ARGS_INIT;
   CHECK(fa2_attention(context.get(), nullptr, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = NULL"));
@@ -117,8 +50,8 @@ TEST_CASE("c api: NULL where something is needed is an error that names it") {
 }
 
 TEST_CASE("c api: everything wrong with a problem is in the message") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
+  const CContext context;
+  fa2_problem problem = small_problem();
   problem.dtype = 256;  // would be f16 after a cast to 8 bits
   problem.mask = -1;
   problem.head_dim = 7;
@@ -130,14 +63,14 @@ TEST_CASE("c api: everything wrong with a problem is in the message") {
 
   fa2_args bad = FA2_ARGS_INIT;
   bad.empty_row_lse = 2;
-  problem = example();
+  problem = small_problem();
   CHECK(fa2_attention(context.get(), &problem, &bad, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("empty_row_lse = 2"));
 }
 
 TEST_CASE("c api: what is wrong with the problem, the arguments and their structs comes at once") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
+  const CContext context;
+  fa2_problem problem = small_problem();
   problem.dtype = 7;
   problem.head_dim = 7;
   fa2_args args = FA2_ARGS_INIT;
@@ -169,8 +102,8 @@ TEST_CASE("c api: what is wrong with the problem, the arguments and their struct
 }
 
 TEST_CASE("c api: a problem without output needs nothing, and checks its scale all the same") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
+  const CContext context;
+  fa2_problem problem = small_problem();
   problem.batch = 0;
   fa2_args args = FA2_ARGS_INIT;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);
@@ -179,90 +112,6 @@ TEST_CASE("c api: a problem without output needs nothing, and checks its scale a
   args.has_softmax_scale = 1;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("softmax_scale = inf"));
-}
-
-TEST_CASE("c api: struct sizes") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
-  problem.batch = 0;
-  fa2_args args = FA2_ARGS_INIT;
-  args.struct_size = 0;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("args = a struct with struct_size 0, must have 176 to 4096"));
-  args.struct_size = 0xffffffff;  // was never set: nothing is read that far
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("struct_size 4294967295, must have 176 to 4096"));
-
-  struct Newer {  // as a later header might declare it
-    fa2_args known;
-    std::int64_t later;
-  };
-  Newer newer = {FA2_ARGS_INIT, 0};
-  newer.known.struct_size = sizeof(Newer);
-  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
-  newer.later = 1;
-  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 264 on"));
-}
-
-TEST_CASE("c api: a workspace, of callers whose header has one") {
-  fa2_args args = FA2_ARGS_INIT;
-  args.workspace = &args;
-  fa2::Found found;
-  CHECK(fa2::args_of(&args, found).value().workspace == &args);
-  args.struct_size = offsetof(fa2_args, workspace);
-  CHECK(fa2::args_of(&args, found).value().workspace == nullptr);
-  CHECK(found.empty());
-
-  std::size_t bytes = 1;
-  CHECK(fa2_plan_workspace_bytes(nullptr, &bytes) == FA2_INVALID_REQUEST);
-  CHECK(says("plan = NULL"));
-  CHECK(bytes == 0);
-  CHECK(fa2_plan_workspace_bytes(nullptr, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("bytes = NULL"));
-}
-
-TEST_CASE("c api: sequences with lengths of their own, of callers whose header has them") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
-  problem.varlen = 2;
-  problem.total_q = 40;
-  problem.total_k = 50;
-  fa2_args args = FA2_ARGS_INIT;
-  const std::int32_t tables[4] = {};
-  args.cu_seqlens_q = &tables[0];
-  args.cu_seqlens_k = &tables[1];
-  args.seqused_q = &tables[2];
-  args.seqused_k = &tables[3];
-  fa2::Found found;
-  fa2::AttentionProblem p = fa2::problem_of(&problem, found).value();
-  CHECK(p.varlen);
-  CHECK(p.total_q == 40);
-  CHECK(p.total_k == 50);
-  fa2::AttentionArgs a = fa2::args_of(&args, found).value();
-  CHECK(a.cu_seqlens_q == &tables[0]);
-  CHECK(a.cu_seqlens_k == &tables[1]);
-  CHECK(a.seqused_q == &tables[2]);
-  CHECK(a.seqused_k == &tables[3]);
-
-  problem.struct_size = offsetof(fa2_problem, varlen);
-  args.struct_size = offsetof(fa2_args, cu_seqlens_q);
-  p = fa2::problem_of(&problem, found).value();
-  CHECK_FALSE(p.varlen);
-  CHECK(p.total_q + p.total_k == 0);
-  a = fa2::args_of(&args, found).value();
-  for (const std::int32_t* table : {a.cu_seqlens_q, a.cu_seqlens_k, a.seqused_q, a.seqused_k})
-    CHECK(table == nullptr);
-  CHECK(found.empty());
-
-  problem.struct_size = sizeof problem;
-  problem.varlen = 0;
-  args.reserved = 1;
-  args.struct_size = sizeof args;
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  for (const char* part : {"reserved = 1, must be 0", "total_q = 40, must be 0, or varlen true",
-                           "seqused_k = given, must be null"})
-    CHECK(says(part));
 }
 
 TEST_CASE("c api: context options") {
@@ -285,8 +134,8 @@ TEST_CASE("c api: context options") {
 }
 
 TEST_CASE("c api: options of precompile and tune") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
+  const CContext context;
+  fa2_problem problem = small_problem();
   problem.head_dim = 7;
   fa2_tune_options tune = FA2_TUNE_OPTIONS_INIT;
   tune.scope = 2;
@@ -310,8 +159,8 @@ TEST_CASE("c api: options of precompile and tune") {
 }
 
 TEST_CASE("c api: variants") {
-  const TemporaryContext context;
-  fa2_problem problem = example();
+  const CContext context;
+  fa2_problem problem = small_problem();
   problem.has_window_left = problem.has_window_right = 1;
   problem.window_left = -1;
   problem.window_right = -2;
@@ -319,13 +168,13 @@ TEST_CASE("c api: variants") {
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"window_left = -1", "window_right = -2"}) CHECK(says(part));
 
-  problem = example();
+  problem = small_problem();
   problem.softcap = problem.alibi = problem.sinks = 1;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"softcap = 0, must be finite and above 0", "alibi_slopes = null", "sinks = null"})
     CHECK(says(part));
 
-  problem = example();
+  problem = small_problem();
   const float number = 1;
   args.softcap = 5;
   args.alibi_slopes = args.sinks = &number;
@@ -348,8 +197,8 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
     MESSAGE("skipped: there is a GPU");
     return;
   }
-  const TemporaryContext context;
-  const fa2_problem problem = example();
+  const CContext context;
+  const fa2_problem problem = small_problem();
   fa2_plan* plan = nullptr;
   CHECK(fa2_plan_create(context.get(), &problem, 0, nullptr, &plan) == FA2_UNAVAILABLE);
   CHECK(plan == nullptr);
@@ -363,8 +212,8 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
 }
 
 TEST_CASE("c api: precompile reports every kernel, also those that fail") {
-  const TemporaryContext context;  // FA2_JIT=off and an empty cache: nothing can be made in it
-  fa2_problem problems[2] = {example(), example()};
+  const CContext context;  // FA2_JIT=off and an empty cache: nothing can be made in it
+  fa2_problem problems[2] = {small_problem(), small_problem()};
   problems[1].dtype = FA2_BF16;
   const char* const archs[] = {"sm_80"};
   char* report = nullptr;
@@ -398,7 +247,7 @@ TEST_CASE("c api: precompile reports every kernel, also those that fail") {
   problems[1].struct_size = 112;
   CHECK(fa2_precompile(context.get(), problems, 2, archs, 1, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problems = element 1 with struct_size 112"));
-  problems[1] = example();
+  problems[1] = small_problem();
   problems[1].mask = 9;
   problems[0].head_dim = 7;
   const char* const wrong[] = {nullptr, "sm_10"};

@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <string>
 #include <type_traits>
 
-#include "../support/temporary_directory.h"
+#include "../support/c_context.h"
+
+using fa2::test::CContext;
+using fa2::test::says;
+using fa2::test::small_problem;
 
 namespace {
 
@@ -22,17 +23,6 @@ static_assert(sizeof(fa2_backward_args) == 168 && offsetof(fa2_backward_args, de
               offsetof(fa2_backward_args, dq) == 48 && offsetof(fa2_backward_args, dv) == 112 &&
               offsetof(fa2_backward_args, d_lse) == 144 && offsetof(fa2_backward_args, d_sinks) == 160);
 static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV) && (FA2_ALL_GRADIENTS & FA2_BITWISE) == 0);
-
-fa2_problem example() {
-  fa2_problem problem = FA2_PROBLEM_INIT;
-  problem.head_dim = 64;
-  problem.seqlen_q = problem.seqlen_k = 16;
-  return problem;
-}
-
-bool says(const char* part) {
-  return std::strstr(fa2_last_error(), part) != nullptr;
-}
 
 /// A call of nothing but pointers that differ.
 struct Call {
@@ -98,7 +88,7 @@ TEST_CASE("c backward: flags are gradients and whether they are computed bitwise
 }
 
 TEST_CASE("c backward: NULL where something is needed is an error that names it") {
-  const fa2_problem problem = example();
+  const fa2_problem problem = small_problem();
   Call call;
   CHECK(fa2_attention_backward(nullptr, nullptr, &call.args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = NULL"));
@@ -126,14 +116,8 @@ TEST_CASE("c backward: NULL where something is needed is an error that names it"
 }
 
 TEST_CASE("c backward: struct sizes") {
-  const fa2::test::TemporaryDirectory directory;
-  fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
-  const std::string cache = directory.path();
-  options.cache_dir = cache.c_str();
-  fa2_context* made = nullptr;
-  REQUIRE(fa2_context_create(&options, &made) == FA2_OK);
-  const std::unique_ptr<fa2_context, decltype(&fa2_context_destroy)> context(made, fa2_context_destroy);
-  fa2_problem problem = example();
+  const CContext context;
+  fa2_problem problem = small_problem();
   problem.batch = 0;
   struct Newer {  // as a later header might declare it
     fa2_backward_args known;
@@ -160,7 +144,7 @@ TEST_CASE("c backward: struct sizes") {
 }
 
 TEST_CASE("c backward: what is wrong with the problem, the arguments and their structs comes at once") {
-  fa2_problem problem = example();
+  fa2_problem problem = small_problem();
   Call call;
   call.args.determinism = 1;
   call.args.dq.data = &call;
@@ -186,7 +170,7 @@ TEST_CASE("c backward: what is wrong with the problem, the arguments and their s
 }
 
 TEST_CASE("c backward: a call and a plan without a gradient are refused") {
-  const fa2_problem problem = example();
+  const fa2_problem problem = small_problem();
   Call call;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("dq, dk, dv and d_sinks = null, must not all be: no gradient is asked for"));
@@ -196,7 +180,7 @@ TEST_CASE("c backward: a call and a plan without a gradient are refused") {
 }
 
 TEST_CASE("c backward: a plan that cannot be is refused with all that is wrong") {
-  fa2_problem problem = example();
+  fa2_problem problem = small_problem();
   problem.head_dim = 7;
   fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;
   options.row_alignment = 3;

@@ -1,0 +1,49 @@
+// What tests of the C interface share: a context in a directory of its own, a small problem, the last message.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fa2/c_api.h>
+
+#include <cstring>
+#include <string>
+
+#include "temporary_directory.h"
+
+namespace fa2::test {
+
+/// A context that neither compiles nor searches, and sees no cache but its own.
+class CContext {
+ public:
+  CContext() {
+    const std::string cache = directory_.path();
+    fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
+    options.cache_dir = cache.c_str();
+    options.read_only_caches = "";
+    options.tune = FA2_TUNE_OFF;
+    options.jit = FA2_JIT_OFF;
+    REQUIRE(fa2_context_create(&options, &context_) == FA2_OK);
+  }
+  ~CContext() { fa2_context_destroy(context_); }
+  CContext(const CContext&) = delete;
+  CContext& operator=(const CContext&) = delete;
+
+  fa2_context* get() const { return context_; }
+
+ private:
+  TemporaryDirectory directory_;
+  fa2_context* context_ = nullptr;
+};
+
+inline fa2_problem small_problem() {
+  fa2_problem problem = FA2_PROBLEM_INIT;
+  problem.head_dim = 64;
+  problem.seqlen_q = problem.seqlen_k = 16;
+  return problem;
+}
+
+/// Whether the last message has `part`.
+inline bool says(const char* part) {
+  return std::strstr(fa2_last_error(), part) != nullptr;
+}
+
+}  // namespace fa2::test

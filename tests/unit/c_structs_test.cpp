@@ -1,0 +1,124 @@
+// The structs of the C interface: layouts, and callers whose header is older or newer. No GPU is needed.
+#include <api/c_structs.h>
+#include <doctest/doctest.h>
+#include <fa2/attention.h>
+#include <fa2/c_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "../support/c_context.h"
+
+using fa2::test::CContext;
+using fa2::test::says;
+using fa2::test::small_problem;
+
+// What ctypes and other languages mirror: a published layout never changes, it only grows.
+static_assert(std::is_standard_layout_v<fa2_problem> && std::is_standard_layout_v<fa2_args>);
+static_assert(sizeof(fa2_problem) == 136 && offsetof(fa2_problem, head_dim) == 12 &&
+              offsetof(fa2_problem, batch) == 32 && offsetof(fa2_problem, window_left) == 80 &&
+              offsetof(fa2_problem, varlen) == 96 && offsetof(fa2_problem, dropout) == 100 &&
+              offsetof(fa2_problem, total_q) == 104 && offsetof(fa2_problem, page_size) == 120 &&
+              offsetof(fa2_problem, page_count) == 128);
+static_assert(sizeof(fa2_tensor) == 32 && offsetof(fa2_tensor, strides) == 8);
+static_assert(sizeof(fa2_args) == 264 && offsetof(fa2_args, softmax_scale) == 12 &&
+              offsetof(fa2_args, q) == 16 && offsetof(fa2_args, o) == 112 && offsetof(fa2_args, lse) == 144 &&
+              offsetof(fa2_args, alibi_slopes) == 160 && offsetof(fa2_args, workspace) == 176 &&
+              offsetof(fa2_args, cu_seqlens_q) == 184 && offsetof(fa2_args, seqused_k) == 208 &&
+              offsetof(fa2_args, dropout_seed) == 216 && offsetof(fa2_args, dropout) == 240 &&
+              offsetof(fa2_args, page_table) == 248 && offsetof(fa2_args, page_table_stride) == 256);
+static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 56 &&
+              offsetof(fa2_precompile_options, append) == 32 && sizeof(fa2_tune_options) == 16);
+static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
+static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
+static_assert(FA2_INVALID_REQUEST == static_cast<int>(fa2::ErrorCode::invalid_request) &&
+              FA2_COMPILE == static_cast<int>(fa2::ErrorCode::compile) &&
+              FA2_CACHE == static_cast<int>(fa2::ErrorCode::cache) &&
+              FA2_CUDA == static_cast<int>(fa2::ErrorCode::cuda) &&
+              FA2_UNAVAILABLE == static_cast<int>(fa2::ErrorCode::unavailable) &&
+              FA2_INTERNAL == static_cast<int>(fa2::ErrorCode::internal));
+
+TEST_CASE("c structs: struct sizes") {
+  const CContext context;
+  fa2_problem problem = small_problem();
+  problem.batch = 0;
+  fa2_args args = FA2_ARGS_INIT;
+  args.struct_size = 0;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("args = a struct with struct_size 0, must have 176 to 4096"));
+  args.struct_size = 0xffffffff;  // was never set: nothing is read that far
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("struct_size 4294967295, must have 176 to 4096"));
+
+  struct Newer {  // as a later header might declare it
+    fa2_args known;
+    std::int64_t later;
+  };
+  Newer newer = {FA2_ARGS_INIT, 0};
+  newer.known.struct_size = sizeof(Newer);
+  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
+  newer.later = 1;
+  CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("from byte 264 on"));
+}
+
+TEST_CASE("c structs: a workspace, of callers whose header has one") {
+  fa2_args args = FA2_ARGS_INIT;
+  args.workspace = &args;
+  fa2::Found found;
+  CHECK(fa2::args_of(&args, found).value().workspace == &args);
+  args.struct_size = offsetof(fa2_args, workspace);
+  CHECK(fa2::args_of(&args, found).value().workspace == nullptr);
+  CHECK(found.empty());
+
+  std::size_t bytes = 1;
+  CHECK(fa2_plan_workspace_bytes(nullptr, &bytes) == FA2_INVALID_REQUEST);
+  CHECK(says("plan = NULL"));
+  CHECK(bytes == 0);
+  CHECK(fa2_plan_workspace_bytes(nullptr, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(says("bytes = NULL"));
+}
+
+TEST_CASE("c structs: sequences with lengths of their own, of callers whose header has them") {
+  const CContext context;
+  fa2_problem problem = small_problem();
+  problem.varlen = 2;
+  problem.total_q = 40;
+  problem.total_k = 50;
+  fa2_args args = FA2_ARGS_INIT;
+  const std::int32_t tables[4] = {};
+  args.cu_seqlens_q = &tables[0];
+  args.cu_seqlens_k = &tables[1];
+  args.seqused_q = &tables[2];
+  args.seqused_k = &tables[3];
+  fa2::Found found;
+  fa2::AttentionProblem p = fa2::problem_of(&problem, found).value();
+  CHECK(p.varlen);
+  CHECK(p.total_q == 40);
+  CHECK(p.total_k == 50);
+  fa2::AttentionArgs a = fa2::args_of(&args, found).value();
+  CHECK(a.cu_seqlens_q == &tables[0]);
+  CHECK(a.cu_seqlens_k == &tables[1]);
+  CHECK(a.seqused_q == &tables[2]);
+  CHECK(a.seqused_k == &tables[3]);
+
+  problem.struct_size = offsetof(fa2_problem, varlen);
+  args.struct_size = offsetof(fa2_args, cu_seqlens_q);
+  p = fa2::problem_of(&problem, found).value();
+  CHECK_FALSE(p.varlen);
+  CHECK(p.total_q + p.total_k == 0);
+  a = fa2::args_of(&args, found).value();
+  for (const std::int32_t* table : {a.cu_seqlens_q, a.cu_seqlens_k, a.seqused_q, a.seqused_k})
+    CHECK(table == nullptr);
+  CHECK(found.empty());
+
+  problem.struct_size = sizeof problem;
+  problem.varlen = 0;
+  args.reserved = 1;
+  args.struct_size = sizeof args;
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  for (const char* part : {"reserved = 1, must be 0", "total_q = 40, must be 0, or varlen true",
+                           "seqused_k = given, must be null"})
+    CHECK(says(part));
+}
