@@ -101,7 +101,7 @@ std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
 
 std::vector<std::string> compile_options(const Arch& arch) {
   if (arch.interpreted)
-    return {"-std=c++17", "-O1", "-g1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden"};
+    return {"-std=c++17", "-Og", "-g1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden"};
   return {fmt::format("--gpu-architecture={}", arch.name), "--std=c++17", "-default-device", "--no-cache",
           "--ptxas-options=-v"};
 }
