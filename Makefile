@@ -4,10 +4,10 @@ JOBS ?= $(shell nproc)
 # NVRTC from NVIDIA's wheel, where no toolkit is installed: known only after `dependencies`.
 USE_NVRTC = $(if $(FA2_NVRTC),,$(addprefix FA2_NVRTC=$(CURDIR)/,$(shell ls .deps/cuda/lib64/libnvrtc.so.13 2>/dev/null)))
 
-.PHONY: help dependencies configure build demo test sanitize format tidy clean
+.PHONY: help dependencies configure build demo test test-long sanitize format tidy clean
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 dependencies:
 	@bash scripts/install_dependencies.sh
@@ -22,8 +22,11 @@ demo: configure ## Run attention on the sample, on the GPU or the interpreter
 	@cmake --build $(BUILD) -j $(JOBS) --target fa2_command
 	@$(USE_NVRTC) bash scripts/demo.sh $(BUILD)
 
-test: build ## Run every test suite; what this machine cannot run counts as skipped
+test: build ## Run every test suite, of the long jobs a third; what this machine cannot run counts as skipped
 	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD)
+
+test-long: build ## Run every test suite with all long jobs
+	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD) all
 
 sanitize: ## Build with clang and run the unit tests under ASan+UBSan, then TSan
 	@bash scripts/install_dependencies.sh --ci

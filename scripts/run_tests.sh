@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
 # is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
-# Compiled kernels are shared. Usage: run_tests.sh BUILD
+# Compiled kernels are shared. The commit's hash chooses a third of the long jobs; `all` runs every one of them.
+# Usage: run_tests.sh BUILD [all]
 set -uo pipefail
-build=$(realpath "$1")
+build=$(realpath "$1") tier=${2:-part}
 source_dir=$(realpath "$(dirname "$0")/..")
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export TEST_KERNEL_CACHE=$work/kernels
@@ -17,6 +18,9 @@ cases() {  # cases SUITE MODE [FILTER]
     echo "$1 $2 $((number += 1))|$2|${name//,/?}|$binary"  # a comma would separate names
   done < <("$binary" --list-test-cases --no-colors "${@:3}" | grep -vE '^(\[doctest\]|=====)')
 }
+readonly kParts=3
+part=$((16#$(git -C "$source_dir" rev-parse --short=6 HEAD 2>/dev/null || echo 0) % kParts))
+long() { if [ "$tier" = all ]; then cat; else awk -v parts=$kParts -v part=$part 'NR % parts == part'; fi; }
 jobs() {
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
   suite unit; suite golden; suite gpu
@@ -25,7 +29,8 @@ jobs() {
   done
   cases compile early
   # tests/interpreter runs its kernels in every mode by itself.
-  cases interpreter early; cases interpreter late,seed=1 '--source-file-exclude=*/tests/interpreter/*'
+  cases interpreter early
+  cases interpreter late,seed=1 '--source-file-exclude=*/tests/interpreter/*' | long
 }
 
 run_job() {
@@ -47,6 +52,7 @@ run_job() {
 export -f run_job
 export work
 
+[ "$tier" = all ] || echo "long jobs: part $((part + 1)) of $kParts; make test-long runs all of them"
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
 sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
 read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"

@@ -43,10 +43,10 @@ struct Fixture {
     write_program(dir / "build/tests" / ("fa2_" + name + "_tests"), body);
   }
 
-  std::string run() {
+  std::string run(const std::string& tier = "") {
     const std::string script = (dir / "scripts/run_tests.sh").native(), out = (dir / "out").native();
-    status =
-        WEXITSTATUS(std::system(("bash " + script + " " + (dir / "build").native() + " >" + out).c_str()));
+    status = WEXITSTATUS(
+        std::system(("bash " + script + " " + (dir / "build").native() + " " + tier + " >" + out).c_str()));
     return read_text(out);
   }
 };
@@ -99,4 +99,11 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: what fails, ends early, or has no case
   suite("gpu", kDoctest + "0 0");
   CHECK(last_line(run()) == "5 passed, 0 skipped, 3 failed");
   CHECK(status == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a third of the long jobs runs, and every one on request") {
+  suite("interpreter",
+        "case $1 in --list*) printf 'a\\nb\\nc\\nd\\ne\\nf\\n';; *) " + kDoctest + "1 0;; esac");
+  CHECK(last_line(run()) == "18 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run("all")) == "22 passed, 2 skipped, 0 failed");
 }
