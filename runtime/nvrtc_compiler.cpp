@@ -45,7 +45,8 @@ class Program {
   /// @throws Unavailable if NVRTC lacks a part of itself; every other failure is returned.
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> arguments;
-    for (const std::string& option : options) arguments.push_back(option.c_str());
+    for (const std::string& option : options)
+      if (option != "--no-cache" || keeps_cache()) arguments.push_back(option.c_str());
     const auto start = std::chrono::steady_clock::now();
     const nvrtcResult result =
         nvrtc_.compile_program(program_, static_cast<int>(arguments.size()), arguments.data());
@@ -73,6 +74,9 @@ class Program {
   }
 
  private:
+  /// Returns whether this NVRTC caches compiled code on disk. Versions before 12.9 do not, and reject --no-cache.
+  bool keeps_cache() const { return std::pair(nvrtc_.major, nvrtc_.minor) >= std::pair(12, 9); }
+
   void require(nvrtcResult result, const char* call) const {
     if (result == NVRTC_SUCCESS) return;
     throw Error(ErrorCode::internal, fmt::format("{}: {}", call, nvrtc_.get_error_string(result)));

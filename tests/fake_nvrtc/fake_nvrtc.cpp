@@ -1,7 +1,10 @@
-// An NVRTC that takes no time: whatever the program, it becomes the same kernel without instructions.
+// An NVRTC that takes no time: whatever the program, it becomes the same kernel without instructions. It reports version 0.0 and, like
+// every version before 12.9, rejects --no-cache.
 #include <nvrtc.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace {
 
@@ -34,8 +37,10 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram*) {
   return NVRTC_SUCCESS;
 }
 
-nvrtcResult nvrtcCompileProgram(nvrtcProgram, int, const char* const*) {
-  return NVRTC_SUCCESS;
+nvrtcResult nvrtcCompileProgram(nvrtcProgram, int count, const char* const* options) {
+  const bool knows_all =
+      std::find(options, options + count, std::string_view("--no-cache")) == options + count;
+  return knows_all ? NVRTC_SUCCESS : NVRTC_ERROR_INVALID_OPTION;
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram, size_t* size) {
