@@ -6,6 +6,7 @@
 #include <generator/enum_words.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,51 +16,57 @@
 
 namespace fa2 {
 
-/// The size that the first version of the interface published: no caller has a smaller struct.
+/// The sizes that versions of the interface published, ascending; the last is this library's.
 template <class Struct>
-inline constexpr std::size_t kFirstSize = 0;
+inline constexpr std::array<std::size_t, 0> kSizes{};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_problem> = 96;
+inline constexpr std::array<std::size_t, 3> kSizes<fa2_problem>{96, 120, 136};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_args> = 176;
+inline constexpr std::array<std::size_t, 5> kSizes<fa2_args>{176, 184, 216, 248, 264};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_backward_args> = 160;
+inline constexpr std::array<std::size_t, 2> kSizes<fa2_backward_args>{160, 168};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_combine_problem> = 56;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_combine_problem>{56};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_combine_args> = 128;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_combine_args>{128};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_context_options> = 40;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_context_options>{40};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_plan_options> = 8;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_plan_options>{8};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_precompile_options> = 24;
+inline constexpr std::array<std::size_t, 4> kSizes<fa2_precompile_options>{24, 32, 40, 56};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_tune_options> = 16;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_tune_options>{16};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_append_problem> = 128;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_append_problem>{128};
 template <>
-inline constexpr std::size_t kFirstSize<fa2_append_args> = 280;
+inline constexpr std::array<std::size_t, 1> kSizes<fa2_append_args>{280};
 
 // Far beyond what structs will grow to: a size that was never set is not followed through memory.
 inline constexpr std::size_t kMostStructBytes = 4096;
 
-inline bool has_sound_size(std::size_t size, std::size_t least, const std::string& name, Found& found) {
-  if (size >= least && size <= kMostStructBytes) return true;
+/// Returns whether a struct of `size` bytes holds whole fields: a published version's, or a later one's.
+template <class Struct>
+bool has_sound_size(std::size_t size, const std::string& name, Found& found) {
+  constexpr auto& sizes = kSizes<Struct>;
+  static_assert(!sizes.empty() && sizes.back() == sizeof(Struct), "a struct that grows has one more size");
+  const bool is_later = size > sizes.back() && size <= kMostStructBytes && size % alignof(Struct) == 0;
+  if (is_later || std::ranges::find(sizes, size) != sizes.end()) return true;
   found.push_back({name, fmt::format("a struct with struct_size {}", size),
-                   fmt::format("must have {} to {}", least, kMostStructBytes)});
+                   fmt::format("must have {}, or in a later version a multiple of {} up to {}: initialise it "
+                               "with its _INIT macro",
+                               fmt::join(sizes, ", "), alignof(Struct), kMostStructBytes)});
   return false;
 }
 
 /// The caller's struct as this library knows it: fields it lacks are 0, fields beyond ours must be 0.
 template <class Struct>
 std::optional<Struct> read_struct(const Struct* from, const std::string& name, Found& found) {
-  constexpr std::size_t kSize = sizeof(Struct), kFirst = kFirstSize<Struct>;
-  static_assert(kFirst > 0 && kSize >= kFirst && std::is_trivially_copyable_v<Struct>,
-                "published fields are never removed");
+  constexpr std::size_t kSize = sizeof(Struct);
+  static_assert(std::is_trivially_copyable_v<Struct>);
   if (!is_given(from, name, found)) return std::nullopt;
   const std::size_t size = from->struct_size;
-  if (!has_sound_size(size, kFirst, name, found)) return std::nullopt;
+  if (!has_sound_size<Struct>(size, name, found)) return std::nullopt;
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(from);
   if (size > kSize &&
       std::any_of(bytes + kSize, bytes + size, [](unsigned char byte) { return byte != 0; })) {

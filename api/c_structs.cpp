@@ -217,7 +217,7 @@ std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size
   std::vector<AttentionProblem> converted;
   if (count == 0 || !is_given(problems, "problems", found)) return converted;
   const std::size_t stride = problems->struct_size;
-  if (!has_sound_size(stride, kFirstSize<fa2_problem>, "problems", found)) return converted;
+  if (!has_sound_size<fa2_problem>(stride, "problems", found)) return converted;
   converted.assign(count, kUnread);
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(problems);
   for (std::size_t i = 0; i < count; ++i) {

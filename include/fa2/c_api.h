@@ -12,7 +12,7 @@
  *
  * Structs start with their size as the caller's header knows it. A library with more fields takes the
  * missing ones as 0, their default; one with fewer refuses fields beyond its own unless they are 0. A size
- * beyond 4096 is refused: it was never set. */
+ * that no version has is refused: it was never set, or would end inside a field. */
 #ifndef FA2_C_API_H
 #define FA2_C_API_H
 

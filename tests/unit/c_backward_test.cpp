@@ -137,10 +137,10 @@ TEST_CASE("c backward: struct sizes") {
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_OK);
   call.forward.struct_size = 8;
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("forward = a struct with struct_size 8, must have 176 to 4096"));
+  CHECK(says("forward = a struct with struct_size 8, must have 176, "));
   call.args.struct_size = 144;
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("args = a struct with struct_size 144, must have 160 to 4096"));
+  CHECK(says("args = a struct with struct_size 144, must have 160, 168, "));
 }
 
 TEST_CASE("c backward: what is wrong with the problem, the arguments and their structs comes at once") {

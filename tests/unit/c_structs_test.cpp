@@ -4,8 +4,11 @@
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <type_traits>
 
 #include "../support/c_context.h"
@@ -46,10 +49,10 @@ TEST_CASE("c structs: struct sizes") {
   fa2_args args = FA2_ARGS_INIT;
   args.struct_size = 0;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("args = a struct with struct_size 0, must have 176 to 4096"));
+  CHECK(says("args = a struct with struct_size 0, must have 176, 184, 216, 248, 264, or in a later version"));
   args.struct_size = 0xffffffff;  // was never set: nothing is read that far
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("struct_size 4294967295, must have 176 to 4096"));
+  CHECK(says("struct_size 4294967295, must have 176, "));
 
   struct Newer {  // as a later header might declare it
     fa2_args known;
@@ -61,6 +64,69 @@ TEST_CASE("c structs: struct sizes") {
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("from byte 264 on"));
+}
+
+namespace {
+
+/// Holds read(struct) to take the sizes of `allowed`, and later ones by their alignment, and no others.
+template <class Struct, class Read>
+void check_sizes(const Struct& initial, std::initializer_list<std::size_t> allowed, const Read& read) {
+  constexpr std::size_t kMost = sizeof(Struct) + 64;
+  for (std::size_t size = 0; size <= kMost; ++size) {
+    alignas(Struct) unsigned char bytes[kMost] = {};
+    std::memcpy(bytes, &initial, sizeof initial);
+    Struct& given = *reinterpret_cast<Struct*>(bytes);
+    given.struct_size = static_cast<std::uint32_t>(size);
+    const bool is_later = size > sizeof(Struct) && size % alignof(Struct) == 0;
+    const bool is_allowed = is_later || std::ranges::find(allowed, size) != allowed.end();
+    CAPTURE(size);
+    CHECK(read(&given) == is_allowed);
+  }
+}
+
+/// Whether a conversion finds nothing wrong.
+template <class Convert>
+auto reads(const Convert& convert) {
+  return [=](const auto* pointer) {
+    fa2::Found found;
+    convert(pointer, found);
+    return found.empty();
+  };
+}
+
+}  // namespace
+
+TEST_CASE("c structs: no size but a version's is read, so that no field is read by half") {
+  const auto problem = reads([](const auto* p, fa2::Found& found) { fa2::problem_of(p, found); });
+  const auto args = reads([](const auto* p, fa2::Found& found) { fa2::args_of(p, found); });
+  const auto options = reads([](const auto* p, fa2::Found& found) { fa2::options_of(p, found); });
+  check_sizes(fa2_problem FA2_PROBLEM_INIT, {96, 120, 136}, problem);
+  check_sizes(fa2_args FA2_ARGS_INIT, {176, 184, 216, 248, 264}, args);
+  check_sizes(fa2_append_problem FA2_APPEND_PROBLEM_INIT, {128}, problem);
+  check_sizes(fa2_append_args FA2_APPEND_ARGS_INIT, {280}, args);
+  check_sizes(fa2_combine_problem FA2_COMBINE_PROBLEM_INIT, {56}, problem);
+  check_sizes(fa2_combine_args FA2_COMBINE_ARGS_INIT, {128}, args);
+  const fa2_args forward = FA2_ARGS_INIT;
+  fa2_backward_args backward = FA2_BACKWARD_ARGS_INIT;
+  backward.forward = &forward;
+  check_sizes(backward, {160, 168}, args);
+  check_sizes(fa2_plan_options FA2_PLAN_OPTIONS_INIT, {8}, options);
+  check_sizes(fa2_tune_options FA2_TUNE_OPTIONS_INIT, {16}, options);
+  check_sizes(fa2_precompile_options FA2_PRECOMPILE_OPTIONS_INIT, {24, 32, 40, 56},
+              reads([](const auto* p, fa2::Found& found) { fa2::PrecompileRequest(p, found); }));
+  check_sizes(fa2_context_options FA2_CONTEXT_OPTIONS_INIT, {40}, [](const fa2_context_options* given) {
+    try {
+      fa2::options_of(given);
+      return true;
+    } catch (const fa2::InvalidRequest&) {
+      return false;
+    }
+  });
+  check_sizes(fa2_problem FA2_PROBLEM_INIT, {96, 120, 136}, [](const fa2_problem* given) {
+    fa2::Found found;  // the size is also the distance of elements
+    const auto converted = fa2::problems_of(given, 1, found);
+    return found.empty() && converted.size() == 1;
+  });
 }
 
 TEST_CASE("c structs: a workspace, of callers whose header has one") {
