@@ -52,6 +52,11 @@ void require_valid_backward(const PlannedProblem& problem, const Gradients& grad
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
+Gradients kept_by(const AttentionProblem& problem, Gradients gradients) {
+  if (problem.batch_invariant) gradients.determinism = Determinism::bitwise;
+  return gradients;
+}
+
 std::vector<KernelPass> Context::Impl::backward_passes(const PlannedProblem& problem,
                                                        const Gradients& gradients, const Target& target,
                                                        Passes wanted) const {
@@ -130,7 +135,7 @@ void Context::attention_backward(const AttentionProblem& problem, const Backward
   require_valid_backward({problem, {}});
   BackwardOperands operands = backward_operands_of(problem, args);
   const PlannedProblem p(problem.normalized(), options_kept_by(problem, operands));
-  const Gradients gradients = given_gradients(args);
+  const Gradients gradients = kept_by(problem, given_gradients(args));
   const int ordinal = p.batch > 0 ? current_device() : 0;
   auto plan = impl_->backward_plans.find({{p, ordinal}, gradients});
   if (!plan) {
@@ -150,7 +155,8 @@ BackwardPlan Context::backward_plan(const AttentionProblem& problem, int device,
                                     const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
   require_valid_backward(planned, gradients);
-  return impl_->backward_plan(planned.normalized(), device == -1 ? current_device() : device, gradients, "");
+  return impl_->backward_plan(planned.normalized(), device == -1 ? current_device() : device,
+                              kept_by(problem, gradients), "");
 } catch (...) {
   rethrow_as_error();
 }
@@ -160,17 +166,18 @@ Explanation Context::explain_backward(const AttentionProblem& problem, const std
   const PlannedProblem planned(problem, options);
   const Target target{require_arch(arch_name, all_violations_of(planned, gradients)), "", 0};
   const PlannedProblem p = planned.normalized();
+  const Gradients computed = kept_by(problem, gradients);
   const auto search_of = [](KernelPass) { return Search(); };
   const auto explained = [&](Impl::Passes passes, const std::string& notes) {
     Explanation explanation = explanation_of(p, target, notes);
-    impl_->build_backward(p, gradients, passes, target, search_of, [&](const ConfigChoice& choice) {
+    impl_->build_backward(p, computed, passes, target, search_of, [&](const ConfigChoice& choice) {
       const KernelSource source = render({traits_of(p), choice.config, target.arch});
       const CachedKernel kernel = impl_->kernels.get(source);
       add(report_of(source, kernel), kernel.notes, choice, explanation);
     });
     return explanation;
   };
-  return impl_->build_summing_or_apart(p, gradients, target, "", explained);
+  return impl_->build_summing_or_apart(p, computed, target, "", explained);
 } catch (...) {
   rethrow_as_error();
 }

@@ -67,6 +67,9 @@ std::string_view reason_for(const PlanOptions& options);
 /// @throws InvalidRequest with all that is wrong with the problem, its options, and of it for a backward.
 void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients = {});
 
+/// Returns `gradients` with the determinism that the problem promises: batch_invariant takes bitwise ones.
+Gradients kept_by(const AttentionProblem& problem, Gradients gradients);
+
 /// What a call says on a miss under capture. @throws Unavailable.
 [[noreturn]] void throw_capturing(const AttentionProblem& problem);
 

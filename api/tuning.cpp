@@ -28,6 +28,11 @@ TunerOptions options_of(const Settings& settings, TuneScope scope, std::size_t c
   return options;
 }
 
+void require_no_promise(const AttentionProblem& problem) {
+  if (problem.batch_invariant)
+    throw InvalidRequest({{"batch_invariant", "true", "must be false: it follows no measurement"}});
+}
+
 /// The GPU to tune a valid problem on. @throws InvalidRequest, Unavailable.
 const Device& require_measurable(const PlannedProblem& problem, KernelPass pass, int ordinal) {
   if (!is_measurable(problem, pass)) {
@@ -67,8 +72,7 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
                          const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
   require_valid(planned);
-  if (problem.batch_invariant)
-    throw InvalidRequest({{"batch_invariant", "true", "must be false: it follows no measurement"}});
+  require_no_promise(problem);
   const PlannedProblem p = planned.normalized();
   const Device& gpu = require_measurable(p, KernelPass::forward, device);
   TuneReport report =
@@ -84,6 +88,7 @@ std::vector<TuneReport> Context::tune_backward(const AttentionProblem& problem, 
                                                const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
   require_valid_backward(planned, gradients);
+  require_no_promise(problem);
   const PlannedProblem p = planned.normalized();
   const Device& gpu = require_measurable(p, KernelPass::dq, device);
   const Target target = target_of(gpu);

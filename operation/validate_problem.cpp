@@ -98,8 +98,6 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
   check_number(found, "page_size", p.page_size, p.page_size == 0,
                "must be 0: gradients of pages are not computed");
   check_grid(found, p.batch, key_side(p));
-  if (problem.batch_invariant && gradients.determinism != Determinism::bitwise)
-    found.push_back({"batch_invariant", "true", "must be false, or determinism bitwise"});
   if (!gradients.dq && !gradients.dk && !gradients.dv && !gradients.d_sinks)
     found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});
   if (gradients.d_sinks && !problem.sinks)

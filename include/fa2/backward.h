@@ -18,7 +18,7 @@ namespace fa2 {
 /// Of gradients, from run to run.
 ///   fastest: float32 sums may be added up in any order. Only dQ is, and not of packed sequences.
 ///   bitwise: the same bits in every run, and those of a sequence do not depend on what else is in the batch: kernels are
-///     the heuristic's, whatever was measured.
+///     the heuristic's, whatever was measured. Problems with batch_invariant always take it.
 enum class Determinism : std::uint8_t { fastest, bitwise };
 
 /// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.

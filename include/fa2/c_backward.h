@@ -12,7 +12,7 @@ extern "C" {
  * of a problem with sinks. FA2_ALL_GRADIENTS: those that every problem has. And how they are computed.
  * FA2_FASTEST: float32 sums may be added up in any order, which differs from run to run; only those of dQ are, where all
  * three gradients are computed, of no packed sequences. FA2_BITWISE: the same bits in every run, and those of a sequence do not
- * depend on what else is in the batch. */
+ * depend on what else is in the batch; fa2_problem.batch_invariant implies it. */
 /* clang-format off */
 enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8, FA2_FASTEST = 0, FA2_BITWISE = 256 };
 /* clang-format on */

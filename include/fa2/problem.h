@@ -57,7 +57,7 @@ struct AttentionProblem {
   /// Each sequence has the bits of O and LSE that it has alone, whatever is in the batch beside it, in whatever order, and
   /// however long the longest may be: keys are split at fixed borders, one configuration serves every size, no tuning
   /// record is followed. Slower, most where prompts are long. false: the fastest way, whose bits depend on the batch. Either
-  /// gives the same bits in every run. Gradients: with Determinism::bitwise. Dropout's masks are a place's in the batch.
+  /// gives the same bits in every run. Gradients are those of Determinism::bitwise. Dropout's masks are a place's in the batch.
   bool batch_invariant = false;
 
   std::int64_t batch = 1;     ///< >= 0

@@ -74,7 +74,7 @@ def attention(
         +inf where a query sees no key, whose output is 0. Differentiable.
     deterministic: the backward has the same bits in every run, as under torch.use_deterministic_algorithms(True); the
         forward always has.
-    batch_invariant: a sequence has the bits that it has alone, whatever else is in the batch.
+    batch_invariant: a sequence has the bits that it has alone, whatever else is in the batch; so have its gradients.
     autocast: under torch.autocast, float32 tensors are cast to its dtype. Without it they are an error.
 
     Rows of q in no sequence get 0. Raises InvalidRequest (a ValueError) with all that is wrong, TypeError for dtypes,

@@ -59,6 +59,9 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dv = false})) == Passes{1, 4});
   CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false})) == Passes{5});
   CHECK(passes_of(plan_of(context, problem, {.dk = false})) == Passes{1, 2, 5});
+  AttentionProblem invariant = problem;
+  invariant.batch_invariant = true;
+  CHECK(passes_of(plan_of(context, invariant)) == passes_of(plan_of(context, problem, kBitwise)));
   CHECK_THROWS_WITH_AS(plan_of(context, problem, {.dq = false, .dk = false, .dv = false}),
                        doctest::Contains("gradients = none, must be at least one of dq, dk, dv and d_sinks"),
                        InvalidRequest);

@@ -256,7 +256,7 @@ TEST_CASE(
   CHECK(fields(violations_of_backward(problem(), {.d_sinks = true})) == "d_sinks: true");
   AttentionProblem invariant = problem();
   invariant.batch_invariant = true;
-  CHECK(fields(violations_of_backward(invariant, {})) == "batch_invariant: true");
+  CHECK(violations_of_backward(invariant, {}).empty());
   CHECK(violations_of_backward(invariant, {.determinism = Determinism::bitwise}).empty());
   AttentionProblem p = problem();
   p.sinks = true;
