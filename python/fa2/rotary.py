@@ -12,7 +12,7 @@ import torch
 
 def _positions(x: torch.Tensor, offsets: int | torch.Tensor, cu_seqlens: torch.Tensor | None) -> torch.Tensor:
     """(seqlen), (batch, seqlen) or (total): of each row of x, in the tables; 0 in rows of no sequence."""
-    rows = torch.arange(x.shape[-3], device=x.device)
+    rows = torch.arange(x.shape[1 if cu_seqlens is None else 0], device=x.device)
     if cu_seqlens is None:
         return rows + (offsets[:, None] if isinstance(offsets, torch.Tensor) else offsets)
     batch = cu_seqlens.shape[0] - 1
@@ -22,10 +22,80 @@ def _positions(x: torch.Tensor, offsets: int | torch.Tensor, cu_seqlens: torch.T
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool) -> torch.Tensor:
-    """x (..., heads, rotary_dim) by angles (..., 1, rotary_dim / 2), in float32, rounded once."""
-    x0, x1 = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+    """Returns x (..., heads, rotary_dim) turned by angles (..., 1, rotary_dim / 2): in float32, rounded once."""
+    cos, sin, wide = cos.float(), sin.float(), x.float()
+    x0, x1 = (wide[..., 0::2], wide[..., 1::2]) if interleaved else wide.chunk(2, -1)
     turned = (x0 * cos - x1 * sin, x0 * sin + x1 * cos)
-    return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+    return (torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)).to(x.dtype)
+
+
+def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool) -> torch.Tensor:
+    """Returns a new tensor: x with its first rotary_dim columns turned."""
+    width = 2 * cos.shape[-1]
+    turned = _turn(x[..., :width], cos, sin, interleaved)
+    return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), -1)
+
+
+def _angles(
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    offsets: int | torch.Tensor,
+    cu_seqlens: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the lines of cos and sin for x's rows, (..., 1, rotary_dim / 2): views where the tables have them in order."""
+    if sin.shape != cos.shape or 2 * cos.shape[-1] > x.shape[-1]:
+        raise ValueError("cos and sin must be (positions, rotary_dim / 2) with rotary_dim up to head_dim")
+    if cu_seqlens is None and isinstance(offsets, int):
+        if offsets + x.shape[1] > cos.shape[0]:
+            raise ValueError(f"cos has {cos.shape[0]} positions, {offsets + x.shape[1]} are needed")
+        places: Any = slice(offsets, offsets + x.shape[1])
+    else:
+        places = _positions(x, offsets, cu_seqlens)
+    return cos[places].unsqueeze(-2), sin[places].unsqueeze(-2)
+
+
+#: Which heads turn: an index of dimension 2, or `...` for all of them.
+_Heads = Any
+
+
+def _turn_heads(
+    x: torch.Tensor, heads: tuple[_Heads, ...], tables: tuple[torch.Tensor, ...], interleaved: bool, back: bool
+) -> None:
+    """Turns these heads of x in place, each by its cos and sin of `tables`; back: by the negative angles."""
+    for which, cos, sin in zip(heads, tables[0::2], tables[1::2]):
+        part = x[:, :, which][..., : 2 * cos.shape[-1]]
+        part.copy_(_turn(part, cos, -sin if back else sin, interleaved))
+
+
+class _TurnInPlace(torch.autograd.Function):
+    """Turns heads in x's own memory. The result aliases x, and its gradient, turned back, is x's.
+
+    Autograd does not see that x changes, as in flash_attn. It would refuse leaves, views of leaves and what unbind()
+    and split() return, and the use of a turned q once k, a view of the same base, is turned.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, heads: tuple[_Heads, ...], interleaved: bool, *tables: Any) -> Any:
+        _turn_heads(x.data, heads, tables, interleaved, back=False)  # .data has another version counter
+        ctx.save_for_backward(*tables)
+        ctx.heads, ctx.interleaved = heads, interleaved
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        gradient = gradients[0].clone()  # autograd may have given it to other functions too
+        _turn_heads(gradient, ctx.heads, ctx.saved_tensors, ctx.interleaved, back=True)
+        return gradient, None, None, *(None for _ in ctx.saved_tensors)
+
+
+def _turn_in_place(x: torch.Tensor, heads: tuple[_Heads, ...], interleaved: bool, *tables: torch.Tensor) -> torch.Tensor:
+    """Returns x, or if it has a gradient an alias of it, after turning these heads, each by its cos and sin of `tables`."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        turned: torch.Tensor = _TurnInPlace.apply(x, heads, interleaved, *tables)  # type: ignore[no-untyped-call, unused-ignore]
+        return turned
+    _turn_heads(x, heads, tables, interleaved, back=False)
+    return x
 
 
 def apply_rotary_emb(
@@ -38,28 +108,16 @@ def apply_rotary_emb(
     cu_seqlens: torch.Tensor | None = None,
     max_seqlen: int | None = None,
 ) -> torch.Tensor:
-    """x with its first rotary_dim columns turned by its rows' positions.
+    """Returns x with its first rotary_dim columns turned by its rows' positions.
 
     x: (batch, seqlen, heads, head_dim), or (total, heads, head_dim) with cu_seqlens int32 (batch + 1). cos, sin:
     (positions, rotary_dim / 2). interleaved: columns 2 i and 2 i + 1 turn together, else i and i + rotary_dim / 2.
-    inplace: into x, which is returned. seqlen_offsets: the first rows' position, a number or (batch). max_seqlen is
+    inplace: in x's memory; x may be a leaf, and gradients reach x alone. Go on with the result, not with x: autograd
+    knows of the turn only there. seqlen_offsets: the first rows' position, a number or (batch). max_seqlen is
     accepted. Positions beyond the tables are an error.
     """
-    half = cos.shape[-1]
-    if sin.shape != cos.shape or 2 * half > x.shape[-1]:
-        raise ValueError("cos and sin must be (positions, rotary_dim / 2) with rotary_dim up to head_dim")
-    if cu_seqlens is None and isinstance(seqlen_offsets, int):
-        if seqlen_offsets + x.shape[1] > cos.shape[0]:
-            raise ValueError(f"cos has {cos.shape[0]} positions, {seqlen_offsets + x.shape[1]} are needed")
-        places: Any = slice(seqlen_offsets, seqlen_offsets + x.shape[1])
-    else:
-        places = _positions(x, seqlen_offsets, cu_seqlens)
-    cos, sin = (table[places].unsqueeze(-2).float() for table in (cos, sin))
-    turned = _turn(x[..., : 2 * half].float(), cos, sin, interleaved).to(x.dtype)
-    if inplace:
-        x[..., : 2 * half] = turned
-        return x
-    return turned if 2 * half == x.shape[-1] else torch.cat((turned, x[..., 2 * half :]), -1)
+    angles = _angles(x, cos, sin, seqlen_offsets, cu_seqlens)
+    return _turn_in_place(x, (...,), interleaved, *angles) if inplace else _turned(x, *angles, interleaved)
 
 
 apply_rotary_emb_func = apply_rotary_emb
@@ -68,8 +126,10 @@ apply_rotary_emb_func = apply_rotary_emb
 def apply_rotary_emb_torch(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool = False
 ) -> torch.Tensor:
-    """apply_rotary_emb() of x (batch, seqlen, heads, head_dim) from position 0 on."""
-    return apply_rotary_emb(x, cos[: x.shape[1]], sin[: x.shape[1]], interleaved)
+    """Returns x (batch, seqlen, heads, head_dim) turned; row i by line i of cos and sin, (seqlen, rotary_dim / 2) or
+    (batch, seqlen, rotary_dim / 2)."""
+    cos, sin = (table[..., : x.shape[1], :].unsqueeze(-2) for table in (cos, sin))
+    return _turned(x, cos, sin, interleaved)
 
 
 def apply_rotary_emb_qkv_(
@@ -82,18 +142,22 @@ def apply_rotary_emb_qkv_(
     seqlen_offsets: int | torch.Tensor = 0,
     num_heads_q: int | None = None,
 ) -> torch.Tensor:
-    """Turns queries and keys in place: qkv (batch, seqlen, 3, heads, head_dim), or with num_heads_q (batch, seqlen,
-    heads + 2 heads_kv, head_dim). cos_k, sin_k: other tables for the keys."""
+    """Returns qkv with queries and keys turned in place, as apply_rotary_emb(inplace=True) does.
+
+    qkv: (batch, seqlen, 3, heads, head_dim), or with num_heads_q (batch, seqlen, heads + 2 heads_kv, head_dim). cos_k,
+    sin_k: other tables for the keys.
+    """
     if qkv.dim() == 5:
-        q, k = qkv[:, :, 0], qkv[:, :, 1]
+        heads: tuple[_Heads, ...] = (0, 1)
     elif num_heads_q is None:
         raise ValueError("qkv of (batch, seqlen, heads + 2 heads_kv, head_dim) needs num_heads_q, its heads")
     else:
-        q, k = qkv[:, :, :num_heads_q], qkv[:, :, num_heads_q : (qkv.shape[2] + num_heads_q) // 2]
-    apply_rotary_emb(q, cos, sin, interleaved, True, seqlen_offsets)
+        heads = slice(num_heads_q), slice(num_heads_q, (qkv.shape[2] + num_heads_q) // 2)
+    queries = _angles(qkv, cos, sin, seqlen_offsets)
+    apart = cos_k is not None or sin_k is not None
     cos_k, sin_k = cos if cos_k is None else cos_k, sin if sin_k is None else sin_k
-    apply_rotary_emb(k, cos_k, sin_k, interleaved, True, seqlen_offsets)
-    return qkv
+    keys = _angles(qkv, cos_k, sin_k, seqlen_offsets) if apart else queries
+    return _turn_in_place(qkv, heads, interleaved, *queries, *keys)
 
 
 def apply_rotary_emb_kv_(
@@ -103,9 +167,8 @@ def apply_rotary_emb_kv_(
     interleaved: bool = False,
     seqlen_offsets: int | torch.Tensor = 0,
 ) -> torch.Tensor:
-    """Turns keys in place: kv (batch, seqlen, 2, heads_kv, head_dim)."""
-    apply_rotary_emb(kv[:, :, 0], cos, sin, interleaved, True, seqlen_offsets)
-    return kv
+    """Returns kv (batch, seqlen, 2, heads_kv, head_dim) with keys turned in place, as apply_rotary_emb(inplace=True) does."""
+    return _turn_in_place(kv, (0,), interleaved, *_angles(kv, cos, sin, seqlen_offsets))
 
 
 class RotaryEmbedding(torch.nn.Module):
