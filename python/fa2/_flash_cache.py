@@ -76,7 +76,7 @@ def _append(q: Any, caches: Any, new: Any, lengths: Any, options: tuple[Any, ...
         rotary_cos=cos,
         rotary_sin=sin,
         rotary_interleaved=interleaved,
-        rotary_seqlens=positions,
+        rotary_seqlens=None if cos is None else positions,
         equal_positions=not found.mask and found.window_left < 0 and found.window_right < 0,
         cu_seqlens_q=None if cos is None else found.cu_seqlens_q,
         **places,

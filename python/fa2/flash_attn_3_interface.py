@@ -10,6 +10,7 @@ row's softmax without a value.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -143,9 +144,11 @@ def flash_attn_combine(
     """Attention over parts of the keys as one: (out, lse), (batch, seqlen, heads, head_dim) and (batch, seqlen, heads).
 
     out_partial: (parts, batch, seqlen, heads, head_dim), float16, bfloat16 or float32; lse_partial: float32 (parts,
-    batch, seqlen, heads). out: what to write to; out_dtype: of a new one, that of the parts if None.
+    batch, seqlen, heads). out: what to write to; out_dtype: of a new one, that of the parts if None. If all parts of a
+    row are empty, its lse is -inf.
     """
     merged, lse = merge(out_partial, lse_partial.transpose(-1, -2), out=out, out_dtype=out_dtype)
+    lse = lse.masked_fill_(lse == math.inf, -math.inf)
     return merged, lse.transpose(-1, -2)
 
 
@@ -187,8 +190,8 @@ def flash_attn_with_kvcache(
     page_table: block_table of there, which here goes with cache_batch_idx (rows of the table) and cache_leftpad too.
     q: (batch, seqlen_q, heads, head_dim), or (total_q, heads, head_dim) with cu_seqlens_q int32 (batch + 1) and
     max_seqlen_q; k and v: (batch, new, heads_kv, head_dim), or (total_new, heads_kv, head_dim) with cu_seqlens_k_new.
-    rotary_seqlens: int32 (batch), positions of the first new rows where they are not cache_seqlens. Nothing waits for
-    the GPU: entries that are out of range are cut, or with FA2_CHECK=1 an error.
+    rotary_seqlens: int32 (batch), positions of the first new rows where they are not cache_seqlens; ignored without
+    rotary_cos. Nothing waits for the GPU: entries that are out of range are cut, or with FA2_CHECK=1 an error.
     """
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])

@@ -180,6 +180,15 @@ def test_packed_queries_and_new_keys() -> None:
     expect(out[None, 1:], q[1:], [k_cache[1, :13]], [v_cache[1, :13]], causal=True)
 
 
+def test_positions_without_tables_are_ignored() -> None:
+    q, k_cache, v_cache, k, v = tensors("cpu")
+    for new in ((), (k, v)):
+        options: dict[str, Any] = dict(cache_seqlens=int32(5, 9), causal=True)
+        plain = flash3.flash_attn_with_kvcache(q, k_cache.clone(), v_cache.clone(), *new, **options)
+        options["rotary_seqlens"] = int32(1, 2)
+        assert torch.equal(flash3.flash_attn_with_kvcache(q, k_cache.clone(), v_cache.clone(), *new, **options), plain)
+
+
 def test_what_is_refused() -> None:
     q, k_cache, v_cache, k, v = tensors("cpu")
     call = flash.flash_attn_with_kvcache

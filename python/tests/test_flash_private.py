@@ -175,6 +175,16 @@ def test_combine_takes_parts_of_any_strides() -> None:
     torch.testing.assert_close(lse, lse_parts.logsumexp(0), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("empty", [float("-inf"), float("inf")])
+def test_combine_gives_rows_without_a_key_an_lse_of_minus_infinity(empty: float) -> None:
+    parts, lse_parts = torch.randn(2, 1, 3, 2, 64), torch.randn(2, 1, 3, 2)
+    lse_parts[:, 0, 1], lse_parts[0, 0, 2] = empty, empty
+    out, lse = flash3.flash_attn_combine(parts, lse_parts)
+    assert torch.equal(lse[0, 1], torch.full((2,), -torch.inf)) and not out[0, 1].any()
+    torch.testing.assert_close(lse[0, 2], lse_parts[1, 0, 2])
+    torch.testing.assert_close(out[0, 2], parts[1, 0, 2])
+
+
 def test_errors_are_runtime_errors() -> None:
     q, k, v = qkv()
     for bad in (q.transpose(1, 2), q[:1], q[..., :32]):
