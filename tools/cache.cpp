@@ -1,12 +1,11 @@
 // fa2 cache: list, verify and prune the compiled kernels of a directory.
-#include <fa2/errors.h>
+#include <api/cache_report.h>
 #include <fmt/format.h>
 #include <runtime/disk_cache.h>
 #include <tools/table.h>
 #include <tools/verb.h>
 
 #include <algorithm>
-#include <ctime>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -22,49 +21,9 @@ struct Options {
   std::optional<std::uint32_t> max_megabytes;
 };
 
-fs::path directory_of(const Options& options) {
-  if (options.dir.empty()) {
-    if (const auto dir = default_cache_dir()) return *dir;
-    throw Error(ErrorCode::cache,
-                "none of FA2_CACHE_DIR, XDG_CACHE_HOME and HOME is set; name a directory by --dir");
-  }
-  std::error_code error;
-  if (fs::is_directory(options.dir, error)) return options.dir;
-  throw Error(ErrorCode::cache, fmt::format("{} is no directory", options.dir));
-}
-
 std::uint64_t max_bytes(const Options& options) {
   if (options.max_megabytes) return std::uint64_t{*options.max_megabytes} << 20;
   return max_cache_bytes();
-}
-
-std::uint64_t bytes_of(const std::vector<CacheEntry>& entries) {
-  std::uint64_t bytes = 0;
-  for (const CacheEntry& entry : entries) bytes += entry.file_bytes;
-  return bytes;
-}
-
-std::string time_text(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts{};
-  char text[32] = "";
-  if (gmtime_r(&time, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-Json json_of(const CacheEntry& entry) {
-  return {{"path", entry.path.string()},       {"key", entry.binary.key},
-          {"arch", entry.binary.arch},         {"spec", entry.binary.spec},
-          {"file_bytes", entry.file_bytes},    {"compile_ms", entry.binary.compile_ms},
-          {"compiler", entry.binary.compiler}, {"last_used", time_text(entry.last_used)},
-          {"refused", entry.binary.refused},   {"damage", entry.damage},
-          {"untrusted", entry.untrusted}};
-}
-
-Json document_of(const fs::path& dir, const std::vector<CacheEntry>& entries) {
-  Json json = {{"directory", dir.string()}, {"bytes", bytes_of(entries)}, {"entries", Json::array()}};
-  for (const CacheEntry& entry : entries) json["entries"].push_back(json_of(entry));
-  return json;
 }
 
 std::string summary(const fs::path& dir, const std::vector<CacheEntry>& entries) {
@@ -81,9 +40,7 @@ std::string description(const CacheEntry& entry) {
 }
 
 int list(const fs::path& dir, bool json) {
-  std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries();
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const CacheEntry& a, const CacheEntry& b) { return a.last_used > b.last_used; });
+  const std::vector<CacheEntry> entries = cache_entries(dir, false);
   if (json) return print_json(document_of(dir, entries)), kOk;
   Table table(
       {{"key"}, {"arch"}, number("bytes"), number("compile ms"), {"compiler"}, {"last used"}, {"spec"}});
@@ -100,13 +57,11 @@ int list(const fs::path& dir, bool json) {
 }
 
 int verify(const fs::path& dir, bool json) {
-  const std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries(true);
+  const std::vector<CacheEntry> entries = cache_entries(dir, true);
   const auto damaged = std::count_if(entries.begin(), entries.end(),
                                      [](const CacheEntry& entry) { return !entry.damage.empty(); });
   if (json) {
-    Json document = document_of(dir, entries);
-    document["damaged"] = damaged;
-    print_json(document);
+    print_json(document_of(dir, entries));
   } else {
     fmt::print("{}, {} damaged\n", summary(dir, entries), damaged);
     std::fflush(stdout);
@@ -122,11 +77,7 @@ int prune(const fs::path& dir, std::uint64_t most, bool json) {
   const DiskCache::Pruned pruned = cache.prune(most);
   const std::vector<CacheEntry> rest = cache.entries();
   if (json) {
-    print_json({{"directory", dir.string()},
-                {"removed_files", pruned.files},
-                {"removed_bytes", pruned.bytes},
-                {"entries", rest.size()},
-                {"bytes", bytes_of(rest)}});
+    print_json(document_of(dir, pruned, rest));
   } else {
     fmt::print("removed {} files, {}\n{}\n", pruned.files, bytes_text(pruned.bytes), summary(dir, rest));
   }
@@ -137,7 +88,7 @@ int run(const Options& options, bool json) {
   if (options.action != "prune" && options.max_megabytes) {
     throw CLI::ValidationError("--max-mb", "belongs to prune only");
   }
-  const fs::path dir = directory_of(options);
+  const fs::path dir = cache_directory(options.dir);
   if (options.action == "list") return list(dir, json);
   if (options.action == "verify") return verify(dir, json);
   return prune(dir, max_bytes(options), json);

@@ -97,6 +97,8 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* cache_list(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* cache_prune(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* machine(PyObject* self, PyObject* unused);
 PyObject* set_nvrtc_search(PyObject* self, PyObject* directories);
 

@@ -1,0 +1,24 @@
+/* The compiled kernels of a cache directory, in fa2's C interface: the actions of `fa2 cache`. */
+#ifndef FA2_C_CACHE_H
+#define FA2_C_CACHE_H
+
+#include <fa2/c_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writes a JSON object to *json: "directory", "bytes", "entries" (one for each kernel, the last used first) and "damaged", how
+ * many of these cannot be used. `directory` NULL: the user's own cache. verify not 0: every file is read and its checksums
+ * are checked, else its header alone. Free *json with fa2_string_free(); it is NULL on failure. */
+FA2_C_API fa2_status fa2_cache_list(const char* directory, int32_t verify, char** json);
+
+/* Removes damaged files, then the least recently used ones until at most `max_bytes` remain; below 0: FA2_CACHE_MAX_MB.
+ * Writes a JSON object to *json: "directory", "removed_files", "removed_bytes", and "entries" and "bytes" of the rest. */
+FA2_C_API fa2_status fa2_cache_prune(const char* directory, int64_t max_bytes, char** json);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
