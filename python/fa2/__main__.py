@@ -1,204 +1,212 @@
-"""python -m fa2 doctor|info|precompile|bench"""
+"""The command: `fa2 VERB`, or `python -m fa2 VERB`. Verbs and options are named as the C++ command's."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from . import Error, __version__, _bench, attention, machine, precompile
+from . import Error, __version__, _bench, _command, _problem_options
 
-_VARIANTS = ("window", "softcap", "alibi", "sinks", "dropout", "varlen", "batch-invariant", "backward", "append", "merge")
-
-
-def _info() -> dict[str, Any]:
-    found = machine()
-    found["python"] = sys.version.split()[0]
-    for name in ("torch", "numpy", "ml_dtypes", "transformers", "vllm", "sglang", "flash-attn"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+_VARIANTS = ("window-left", "softcap", "alibi", "sinks", "dropout", "varlen", "batch-invariant")
+_WORDS = {"yes": (True,), "no": (False,), "both": (False, True)}
 
 
-def _self_test() -> str:
-    """One small attention, on the GPU if PyTorch has one, beside what it must be."""
-    try:
-        import torch
-    except ImportError:
-        import numpy
+def _list_of(item: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    def read(text: str) -> list[Any]:
+        return [item(part) for part in text.split(",")]
 
-        ones = numpy.ones((1, 16, 1, 64), numpy.float16)
-        return "ok, on the interpreter" if (attention(ones, ones, ones) == 1).all() else "wrong result"
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    tensor = torch.ones(1, 16, 1, 64, dtype=torch.float16, device=device)
-    return f"ok, on {device}" if bool((attention(tensor, tensor, tensor) == 1).all()) else "wrong result"
+    read.__name__ = f"list of {item.__name__}"  # argparse's message has it
+    return read
 
 
-def _doctor() -> dict[str, Any]:
-    found = _info()
-    advice = []
-    if not found["driver"]:
-        advice.append("There is no NVIDIA driver (libcuda.so.1): attention runs on the interpreter, slowly.")
-    elif not found["gpus"]:
-        advice.append("The driver shows no GPU: see nvidia-smi and CUDA_VISIBLE_DEVICES.")
-    if "error" in found["nvrtc"]:
-        advice.append("NVRTC is missing: pip install fa2[cu13], or fa2[cu12] for a driver of CUDA 12.")
-    elif found["driver"] and int(found["nvrtc"]["version"].split(".")[0]) > int(found["driver"].split(".")[0]):
-        advice.append("NVRTC is newer than the driver, which may not load its code: pip install fa2[cu12].")
-    if "error" in found["cache"]:
-        advice.append(found["cache"]["error"])
-    try:
-        found["self_test"] = _self_test()
-    except (Error, ImportError) as error:
-        found["self_test"] = f"failed: {error}"
-    if not found["self_test"].startswith("ok"):
-        advice.append("The self-test did not succeed; the message above says why.")
-    found["advice"] = advice
-    return found
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=80)
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        shows_default = action.default not in (None, False, argparse.SUPPRESS) and action.option_strings
+        return super()._get_help_string(action) if shows_default else action.help
 
 
-def _precompile(args: argparse.Namespace) -> list[dict[str, Any]]:
-    head_dims = [int(number) for number in args.head_dim.split(",")]
-    variants = {name: getattr(args, name) for name in (variant.replace("-", "_") for variant in _VARIANTS)}
-    return precompile(
-        args.arch.split(","),
-        head_dims=head_dims,
-        dtypes=args.dtype.split(","),
+def _choice(verb: argparse.ArgumentParser, name: str, default: str, meaning: str) -> None:
+    verb.add_argument(f"--{name}", nargs="?", const="yes", default=default, choices=tuple(_WORDS), metavar="yes|no|both", help=meaning)
+
+
+def _add_precompile(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--arch", required=True, type=_list_of(str), metavar="A,A", help="sm_80,sm_90a ...")
+    verb.add_argument("--head-dim", type=_list_of(int), default="64,128", metavar="N,N", help="columns of q and k")
+    dtypes = _list_of(_problem_options.dtype_of)
+    verb.add_argument("--dtype", type=dtypes, default="f16,bf16", metavar="T,T", help="element types")
+    _choice(verb, "causal", "both", "with the causal mask, without, both")
+    for name in _VARIANTS:
+        _choice(verb, name, "no", f"kernels with {name.replace('-', ' ')}, without, both; alone: with")
+    verb.add_argument("--page-size", type=int, default=0, metavar="N", help="rows of a page of k and v; 0: no pages")
+    for name, meaning in {"backward": "of gradients", "append": "of append()", "merge": "of merge()"}.items():
+        verb.add_argument(f"--{name}", action="store_true", help=f"also the kernels {meaning}")
+    verb.add_argument("--out", help="directory to fill, for FA2_CACHE_PATH; the user's own cache without it")
+    verb.add_argument("--jobs", type=int, default=0, metavar="N", help="compiling threads; 0: one for each core")
+
+
+def _add_bench(verb: argparse.ArgumentParser) -> None:
+    lists = {"head-dim": ("128", "columns"), "seqlen": ("1024,4096,16384", "queries, and as many keys")}
+    for name, (default, meaning) in lists.items():
+        verb.add_argument(f"--{name}", type=_list_of(int), default=default, metavar="N,N", help=meaning)
+    dtypes = _list_of(_problem_options.dtype_of)
+    verb.add_argument("--dtype", type=dtypes, default="f16", metavar="T,T", help="element types: f16, bf16")
+    _choice(verb, "causal", "both", "with the causal mask, without, both")
+    numbers = {
+        "tokens": (16384, "batch * seqlen"),
+        "batch": (0, "sequences, instead of --tokens; 0: by --tokens"),
+        "hidden": (2048, "heads * head_dim"),
+        "heads": (0, "query heads, instead of --hidden; 0: by --hidden"),
+        "heads-kv": (0, "heads of keys and values; 0: as many as query heads"),
+        "rounds": (9, "bursts of each problem; medians are shown"),
+    }
+    for name, (number, meaning) in numbers.items():
+        verb.add_argument(f"--{name}", type=int, default=number, metavar="N", help=meaning)
+    verb.add_argument("--backward", action="store_true", help="the gradients of q, k and v instead")
+
+
+def _add_tune(verb: argparse.ArgumentParser) -> None:
+    _problem_options.add_to(verb)
+    verb.add_argument("--all", action="store_true", help="every valid configuration, not the likely ones alone")
+    verb.add_argument("--budget-ms", type=int, metavar="N", help="time for a kernel (default: FA2_TUNE_BUDGET_MS)")
+
+
+def _add_cache(verb: argparse.ArgumentParser) -> None:
+    actions = "list: a line for each kernel; verify: checks every file, exit code 1 if one is damaged; prune: removes"
+    verb.add_argument("action", choices=("list", "verify", "prune"), help=f"{actions} damaged and old files")
+    verb.add_argument("--dir", help="directory; the user's own cache without it")
+    verb.add_argument("--max-mb", type=int, metavar="N", help="prune: megabytes to keep (default: FA2_CACHE_MAX_MB)")
+
+
+def _precompile(args: argparse.Namespace) -> Any:
+    variants = {name: _WORDS[getattr(args, name)] for name in (variant.replace("-", "_") for variant in _VARIANTS)}
+    return _command.precompile(
+        args.arch,
+        head_dims=args.head_dim,
+        dtypes=args.dtype,
+        causal=_WORDS[args.causal],
+        window=variants.pop("window_left"),
         page_size=args.page_size,
+        backward=args.backward,
+        append=args.append,
+        merge=args.merge,
         out=args.out,
         jobs=args.jobs,
-        progress=_show_progress if sys.stderr.isatty() else None,
         **variants,
     )
 
 
-def _show_progress(done: int, total: int) -> None:
-    print(f"\r{done} of {total} kernels", end="\n" if done == total else "", file=sys.stderr, flush=True)
-
-
-def _measure(args: argparse.Namespace) -> list[dict[str, Any]]:
-    return _bench.measure(
+def _measure(args: argparse.Namespace) -> Any:
+    return _bench.measure_all(
+        dtypes=args.dtype,
+        head_dims=args.head_dim,
+        seqlens=args.seqlen,
+        causal=_WORDS[args.causal],
+        tokens=args.tokens,
         batch=args.batch,
-        seqlen=args.seqlen,
+        hidden=args.hidden,
         heads=args.heads,
-        heads_kv=args.heads_kv or args.heads,
-        head_dim=args.head_dim,
-        causal=args.causal,
+        heads_kv=args.heads_kv,
         backward=args.backward,
         rounds=args.rounds,
     )
 
 
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    """Columns as wide as what is in them; numbers to the right."""
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts)]
-    right = [all(isinstance(row[place], (int, float)) for row in rows[1:]) for place in range(len(widths))]
-    lines = ([t.rjust(w) if r else t.ljust(w) for t, w, r in zip(row, widths, right)] for row in texts)
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+def _nothing(verb: argparse.ArgumentParser) -> None:
+    pass
 
 
-def _print_machine(found: dict[str, Any]) -> None:
-    rows: list[tuple[str, Any]] = []
-    for name, value in found.items():
-        if name == "gpus":
-            rows += [(f"GPU {gpu['ordinal']}", f"{gpu['name']}, {gpu['arch']}, {gpu['sm_count']} SMs") for gpu in value]
-        elif isinstance(value, dict):
-            rows.append((name, value.get("error") or ", ".join(str(part) for part in value.values() if part)))
-        elif name != "advice":
-            rows.append((name.replace("_", "-"), value or "none"))
-    print(_table(rows))
-    for sentence in found.get("advice", ()):
-        print(f"! {sentence}")
-
-
-def _print_kernels(kernels: list[dict[str, Any]]) -> None:
-    rows: list[Sequence[Any]] = [("key", "arch", "head dim", "registers", "bytes", "ms", "origin", "config")]
-    for kernel in kernels:
-        config = ",".join(f"{name}={value}" for name, value in kernel["config"].items())
-        registers = kernel["resources"].get("registers")
-        numbers = kernel["problem"]["head_dim"], registers, kernel["binary_bytes"], round(kernel["compile_ms"])
-        rows.append((kernel["key"][:8], kernel["arch"], *numbers, kernel["origin"], config))
-    total = sum(kernel["binary_bytes"] for kernel in kernels)
-    print(_table(rows))
-    print(f"{len(kernels)} kernels, {total / 1e6:.1f} MB")
-
-
-def _print_times(times: list[dict[str, Any]]) -> None:
-    print(_table([tuple(times[0]), *(tuple(row.values()) for row in times)]))
+#: Name, meaning, example, its options, what computes its document, and what prints that.
+_VERBS: tuple[tuple[str, str, str, Callable[..., Any], Callable[..., Any], Callable[..., str]], ...] = (
+    ("info", "show versions, GPUs, NVRTC and caches", "--json", _nothing, _command.info, _command.machine_text),
+    (
+        "doctor",
+        "show what info shows, what is wrong with it, and one small attention; exit code 1 if that fails",
+        "",
+        _nothing,
+        _command.doctor,
+        _command.machine_text,
+    ),
+    (
+        "bench",
+        "time attention beside PyTorch's scaled_dot_product_attention, on a GPU",
+        "--head-dim 64,128 --seqlen 1024,4096 --causal yes --backward",
+        _add_bench,
+        _measure,
+        _command.times_text,
+    ),
+    (
+        "precompile",
+        "compile kernels into a cache directory, for all sizes; needs NVRTC and no GPU",
+        "--arch sm_90a --head-dim 64,128 --backward --out pack",
+        _add_precompile,
+        _precompile,
+        _command.kernels_text,
+    ),
+    (
+        "explain",
+        "show the kernels that run for a problem, and why; compiles those that no cache holds",
+        "--head-dim 128 --causal --window-left 1024 --sinks",
+        _problem_options.add_to,
+        _command.explain,
+        str,
+    ),
+    (
+        "tune",
+        "measure configurations for a problem on a GPU and record the best",
+        "--head-dim 128 --causal --seqlen 8192 --heads 32 --heads-kv 8",
+        _add_tune,
+        _command.tune,
+        _command.tuning_text,
+    ),
+    (
+        "cache",
+        "list, verify or prune the compiled kernels of a cache directory",
+        "prune --max-mb 256",
+        _add_cache,
+        _command.cache,
+        _command.cache_text,
+    ),
+)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fa2", description="Attention kernels, compiled for your GPU at run time.")
+    command = "python -m fa2" if os.path.basename(sys.argv[0]) == "__main__.py" else "fa2"
+    description = "Attention kernels, compiled for your GPU at run time. The C++ command of the same name has run and dump too."
+    epilog = f"example: {command} doctor"
+    parser = argparse.ArgumentParser(prog=command, description=description, epilog=epilog, formatter_class=_Help)
     parser.add_argument("--version", action="version", version=__version__)
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="info|doctor|precompile|bench")
-
-    def verb(name: str, meaning: str, example: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, meaning, example, add_options, compute, show in _VERBS:
+        verb = verbs.add_parser(
             name,
+            usage=f"{command} {name} {'list|verify|prune ' if name == 'cache' else ''}[options]",
             help=meaning,
-            description=meaning[0].upper() + meaning[1:] + ".",
-            epilog=f"example: python -m fa2 {example}",
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+            description=f"{meaning[0].upper()}{meaning[1:]}.",
+            epilog=f"example: {command} {name} {example}".rstrip(),
+            formatter_class=_Help,
         )
-        made.add_argument("--json", action="store_true", help="print JSON")
-        return made
-
-    verb("info", "what there is: versions, GPUs, NVRTC, caches", "info --json")
-    verb("doctor", "what there is, what is wrong with it, and one small attention computed; exit code 1 if that fails", "doctor")
-
-    ahead = verb(
-        "precompile",
-        "make the kernels of attention ahead, whatever sizes come; needs NVRTC and no GPU",
-        "precompile --arch sm_90a --head-dim 64,128 --backward --out pack",
-    )
-    ahead.add_argument("--arch", required=True, help="sm_80,sm_90a ...")
-    ahead.add_argument("--head-dim", required=True, help="64,128 ...")
-    ahead.add_argument("--dtype", default="float16,bfloat16", help="one or both")
-    for name in _VARIANTS:
-        ahead.add_argument(f"--{name}", action="store_true", help=f"precompile()'s {name.replace('-', '_')}")
-    ahead.add_argument("--page-size", type=int, default=0, help="rows of a page; 0: no pages")
-    ahead.add_argument("--out", help="the directory to fill, for FA2_CACHE_PATH; the user's cache without it")
-    ahead.add_argument("--jobs", type=int, default=0, help="compiling threads; 0: one a core")
-
-    bench = verb(
-        "bench",
-        "time attention in bfloat16 beside PyTorch's scaled_dot_product_attention",
-        "bench --batch 4 --seqlen 4096 --heads 16 --head-dim 128 --causal --backward",
-    )
-    sizes = {"batch": 1, "seqlen": 4096, "heads": 16, "heads-kv": 0, "head-dim": 128, "rounds": 9}
-    meanings = {"heads-kv": "heads of keys and values; 0: as many as heads", "rounds": "of which medians are taken"}
-    for name, default in sizes.items():
-        bench.add_argument(f"--{name}", type=int, default=default, help=meanings.get(name, "the problem's"))
-    bench.add_argument("--causal", action="store_true", help="with a causal mask")
-    bench.add_argument("--backward", action="store_true", help="the gradients of q, k and v instead")
+        verb.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+        add_options(verb)
+        verb.set_defaults(compute=compute, show=show)
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    run: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
-        "info": (_info, _print_machine),
-        "doctor": (_doctor, _print_machine),
-        "precompile": (lambda: _precompile(args), _print_kernels),
-        "bench": (lambda: _measure(args), _print_times),
-    }
-    compute, show = run[args.verb]
     try:
-        result = compute()
+        result = args.compute(args)
     except Error as error:
         print(f"fa2: {error}", file=sys.stderr)
         return 1
-    if args.json:
-        print(json.dumps(result, indent=2))
-    else:
-        show(result)
-    return 1 if args.verb == "doctor" and not result["self_test"].startswith("ok") else 0
+    print(json.dumps(result, indent=2) if args.json else args.show(result))
+    return _command.exit_code(args, result)
 
 
 if __name__ == "__main__":

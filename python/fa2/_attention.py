@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ._call import MASKS, Options
+from ._explanation import Explanation
 
 
 #: By the types that were met.
@@ -106,13 +107,14 @@ def attention(
     return backend.attend(q, k, v, out, return_lse, deterministic, autocast, options)
 
 
-def explain(q: Any, k: Any, v: Any, *, backward: bool = False, **options: Any) -> dict[str, Any]:
+def explain(q: Any, k: Any, v: Any, *, backward: bool = False, **options: Any) -> Explanation:
     """What attention(q, k, v, **options) runs, and why: kernels with their config, origin, key and resources.
 
-    backward: the kernels of its gradients instead. May compile. Raises as attention() does.
+    A dict, which prints as a few lines of text. backward: the kernels of its gradients instead. May compile. Raises as
+    attention() does.
     """
-    result: dict[str, Any] = json.loads(_find_backend(q).explain(q, k, v, 7 if backward else 0, **_as_options(options)))
-    return result
+    text = _find_backend(q).explain(q, k, v, 7 if backward else 0, **_as_options(options))
+    return Explanation(json.loads(text))
 
 
 def tune(q: Any, k: Any, v: Any, *, backward: bool = False, every: bool = False, **options: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core
@@ -26,9 +27,18 @@ def _milliseconds(call: Callable[[], Any], count: int) -> float:
 
 
 def measure(
-    *, batch: int, seqlen: int, heads: int, heads_kv: int, head_dim: int, causal: bool, backward: bool, rounds: int
+    *,
+    dtype: str,
+    batch: int,
+    seqlen: int,
+    heads: int,
+    heads_kv: int,
+    head_dim: int,
+    causal: bool,
+    backward: bool,
+    rounds: int,
 ) -> list[dict[str, Any]]:
-    """A row for fa2 and one for SDPA: microseconds, the median of rounds in whose order both take turns, and TFLOP/s.
+    """Returns a row for fa2 and one for SDPA: microseconds, the median of rounds in whose order both take turns, and TFLOP/s.
 
     backward: the gradients of q, k and v. Raises Unavailable without a GPU.
     """
@@ -39,13 +49,13 @@ def measure(
     if not torch.cuda.is_available():
         raise _core.Unavailable("bench needs a GPU that PyTorch sees")
     shape, shape_kv = (batch, seqlen, heads, head_dim), (batch, seqlen, heads_kv, head_dim)
-    q = torch.randn(shape, dtype=torch.bfloat16, device="cuda", requires_grad=backward)
-    k, v = (torch.randn(shape_kv, dtype=torch.bfloat16, device="cuda", requires_grad=backward) for _ in range(2))
+    options: dict[str, Any] = dict(dtype=getattr(torch, dtype), device="cuda", requires_grad=backward)
+    q, k, v = torch.randn(shape, **options), torch.randn(shape_kv, **options), torch.randn(shape_kv, **options)
     qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
     sdpa = functools.partial(torch.nn.functional.scaled_dot_product_attention, is_causal=causal, enable_gqa=heads != heads_kv)
     calls: dict[str, Callable[[], Any]] = {
         "fa2": lambda: attention(q, k, v, causal=causal),
-        "torch SDPA": lambda: sdpa(qt, kt, vt),
+        "SDPA": lambda: sdpa(qt, kt, vt),
     }
     if backward:
         for name, forward in tuple(calls.items()):
@@ -62,3 +72,45 @@ def measure(
         {"name": name, "us": round(1e3 * ms, 1), "tflops": round(flops / ms * 1e-9, 1), "over fa2": round(ms / medians["fa2"], 3)}
         for name, ms in medians.items()
     ]
+
+
+def measure_all(
+    *,
+    dtypes: Iterable[str],
+    head_dims: Iterable[int],
+    seqlens: Iterable[int],
+    causal: Iterable[bool],
+    tokens: int,
+    batch: int,
+    hidden: int,
+    heads: int,
+    heads_kv: int,
+    backward: bool,
+    rounds: int,
+) -> list[dict[str, Any]]:
+    """Returns measure()'s rows of each combination, with the problem in front. batch, heads and heads_kv 0: by tokens, by
+    hidden, as many as heads."""
+    rows = []
+    for dtype, head_dim, masked, seqlen in itertools.product(dtypes, head_dims, causal, seqlens):
+        sequences, query_heads = batch or max(1, tokens // seqlen), heads or max(1, hidden // head_dim)
+        found = measure(
+            dtype=dtype,
+            batch=sequences,
+            seqlen=seqlen,
+            heads=query_heads,
+            heads_kv=heads_kv or query_heads,
+            head_dim=head_dim,
+            causal=masked,
+            backward=backward,
+            rounds=rounds,
+        )
+        problem = {
+            "dtype": {"float16": "f16", "bfloat16": "bf16"}[dtype],
+            "dim": head_dim,
+            "causal": masked,
+            "batch": sequences,
+            "heads": f"{query_heads}/{heads_kv or query_heads}",
+            "seqlen": seqlen,
+        }
+        rows += [{**problem, **row} for row in found]
+    return rows

@@ -1,10 +1,12 @@
-"""python -m fa2, and NVRTC where pip has put it."""
+"""The command, as `python -m fa2` and as the script `fa2`, and NVRTC where pip has put it."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +14,10 @@ from typing import Any
 import pytest
 
 import fa2
-from fa2 import _nvrtc
+from fa2 import _bench, _core, _nvrtc
+from fa2.__main__ import main
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 NVRTC = fa2.machine()["nvrtc"]
 
@@ -25,16 +30,106 @@ def run(*arguments: str, **variables: str) -> str:
     return found.stdout
 
 
-@pytest.mark.parametrize("verb", ["info", "doctor", "precompile", "bench"])
+VERBS = ["info", "doctor", "bench", "precompile", "explain", "tune", "cache"]
+
+
+def assert_fits(text: str) -> None:
+    """80 columns, but for a word that is alone in its line: a path."""
+    assert text and not [line for line in text.splitlines() if len(line) > 80 and len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_help_has_an_example(verb: str) -> None:
-    text = " ".join(run(verb, "--help").split())
+    text = run(verb, "--help")
+    assert_fits(text)
+    text = " ".join(text.split())
     assert f"example: python -m fa2 {verb}" in text and "--json" in text
 
 
+def test_help_names_every_verb() -> None:
+    text = run("--help")
+    assert_fits(text)
+    assert set(VERBS) <= set(text.split())
+
+
+def test_the_script_is_the_same_command() -> None:
+    (declared,) = re.findall(r'\[project.scripts\]\nfa2 = "(.*)"', (ROOT / "pyproject.toml").read_text())
+    module, function = declared.split(":")
+    call = f"import sys; sys.argv[0] = 'bin/fa2'; from {module} import {function}; sys.exit({function}(['cache', '--help']))"
+    found = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True)
+    assert "example: fa2 cache" in found.stdout, found.stderr
+
+
+def test_the_installed_script_runs() -> None:
+    script = pathlib.Path(sys.executable).with_name("fa2")
+    if not script.exists():
+        pytest.skip("fa2-attention is not installed: fa2 was imported from a folder")
+    assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout.strip() == fa2.__version__
+
+
 def test_doctor_computes_on_what_there_is() -> None:
-    lines = dict(line.split(maxsplit=1) for line in run("doctor").splitlines())
+    text = run("doctor")
+    assert_fits(text)
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines() if not line.startswith((" ", "!")))
     assert lines["version"] == fa2.__version__
     assert lines["self-test"].startswith("ok")
+
+
+def test_explain_shows_what_runs() -> None:
+    problem = ["--seqlen-q", "16", "--seqlen-k", "32", "--head-dim", "8", "--heads", "2", "--heads-kv", "1", "--device", "interpreter"]
+    problem += ["--causal", "--window-left", "9", "--softcap", "--alibi", "--sinks", "--varlen", "--page-size", "16"]
+    text = run("explain", *problem)
+    assert_fits(text)
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines() if not line.startswith(" "))
+    assert lines["kernel"] == "fa2_attention_forward" and {"origin", "reason", "resources"} <= set(lines)
+    found = json.loads(run("explain", "--json", *problem))["problem"]
+    expected = dict(seqlen_q=16, seqlen_k=32, head_dim=8, heads_q=2, heads_kv=1, mask="causal_bottom_right", page_size=16)
+    expected.update(window_left=9, softcap=True, alibi=True, sinks=True, varlen=True, dropout=False, batch=1)
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_cache_lists_verifies_and_prunes(tmp_path: Any) -> None:
+    place = ("--dir", str(tmp_path))
+    run("explain", "--seqlen", "16", "--head-dim", "8", "--device", "interpreter", FA2_CACHE_DIR=str(tmp_path))
+    table = run("cache", "list", *place)
+    assert_fits(table)
+    listed = json.loads(run("cache", "list", "--json", *place))
+    assert listed["entries"][0]["key"][:8] in table and listed["damaged"] == 0
+    assert run("cache", "verify", *place).strip().endswith("0 damaged")
+    path = pathlib.Path(listed["entries"][0]["path"])
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    broken = subprocess.run([sys.executable, "-m", "fa2", "cache", "verify", *place], capture_output=True, text=True)
+    assert broken.returncode == 1 and broken.stdout.strip().endswith("1 damaged")
+    assert json.loads(run("cache", "prune", "--json", "--max-mb", "0", *place))["removed_files"] >= 1
+    assert json.loads(run("cache", "list", "--json", *place))["entries"] == []
+
+
+def test_bench_measures_each_combination(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def measure(**problem: Any) -> list[dict[str, Any]]:
+        asked.append(problem)
+        return [{"name": name, "us": 123456.7, "tflops": 1234.5, "over fa2": 10.123} for name in ("fa2", "SDPA")]
+
+    monkeypatch.setattr(_bench, "measure", measure)
+    arguments = ["bench", "--head-dim", "64,256", "--seqlen", "16384", "--causal", "--hidden", "4096", "--heads-kv", "8"]
+    assert main([*arguments, "--backward", "--dtype", "f16,bf16"]) == 0
+    assert_fits(capsys.readouterr().out)
+    assert [(x["dtype"], x["head_dim"], x["heads"]) for x in asked] == [
+        ("float16", 64, 64),
+        ("float16", 256, 16),
+        ("bfloat16", 64, 64),
+        ("bfloat16", 256, 16),
+    ]
+    assert all(x["causal"] is True and x["batch"] == 1 and x["heads_kv"] == 8 and x["backward"] for x in asked)
+
+
+def test_variants_of_precompile_are_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Any] = []
+    monkeypatch.setattr(_core, "precompile", lambda given, *_: problems.extend(given) or "[]")
+    assert main(["precompile", "--arch", "sm_80", "--causal", "no", "--window-left", "both", "--softcap", "--sinks", "no"]) == 0
+    kinds = {(p["head_dim"], p["dtype"], p["has_window_left"], p["softcap"], p["sinks"], p["mask"]) for p in problems}
+    assert kinds == {(d, t, w, 1, 0, 0) for d in (64, 128) for t in (0, 1) for w in (0, 1)} and len(problems) == 8
 
 
 def test_json_is_what_the_table_shows() -> None:
@@ -47,24 +142,26 @@ def test_errors_are_a_line_and_an_exit_code() -> None:
     command = [sys.executable, "-m", "fa2", "precompile", "--arch", "sm_12", "--head-dim", "64"]
     found = subprocess.run(command, capture_output=True, text=True)
     assert found.returncode == 1
-    assert found.stderr.startswith("fa2: ") and "sm_12" in found.stderr and "Traceback" not in found.stderr
+    assert found.stderr.startswith("fa2: ") and found.stdout == "" and "sm_12" in found.stderr and "Traceback" not in found.stderr
 
 
 def test_nvrtc_of_pip_is_found() -> None:
     spec = importlib.util.find_spec("nvidia")
     places = [] if spec is None else [os.path.join(x, "cu13", "lib") for x in spec.submodule_search_locations or ()]
     if not any(os.path.exists(os.path.join(place, "libnvrtc.so.13")) for place in places):
-        pytest.skip("nvidia-cuda-nvrtc is not installed: pip install fa2[cu13]")
+        pytest.skip("nvidia-cuda-nvrtc is not installed: pip install nvidia-cuda-nvrtc")
     assert _nvrtc.directories()[0] in places
     assert os.path.dirname(NVRTC["path"]) in places
 
 
 @pytest.mark.skipif("error" in NVRTC, reason=f"there is no NVRTC: {NVRTC.get('error')}")
 def test_kernels_made_ahead_are_found_and_not_made_again(tmp_path: Any) -> None:
-    arguments = ("precompile", "--arch", "sm_80", "--head-dim", "8", "--dtype", "float16", "--json", "--out", str(tmp_path))
+    arguments = ("precompile", "--arch", "sm_80", "--head-dim", "8", "--dtype", "f16", "--json", "--out", str(tmp_path))
     made = json.loads(run(*arguments))
     assert {kernel["origin"] for kernel in made} == {"compiled"}
-    again = json.loads(run(*arguments))
+    found = subprocess.run([sys.executable, "-m", "fa2", *arguments], capture_output=True, text=True)
+    assert found.stderr.splitlines()[-1] == f"{len(made)} of {len(made)} kernels"
+    again = json.loads(found.stdout)
     assert {kernel["origin"] for kernel in again} == {"disk_cache"}
     assert [kernel["key"] for kernel in again] == [kernel["key"] for kernel in made]
     seen: list[tuple[int, int]] = []
@@ -73,4 +170,5 @@ def test_kernels_made_ahead_are_found_and_not_made_again(tmp_path: Any) -> None:
     )
     assert seen == [(done, len(made)) for done in range(1, len(made) + 1)]
     table = run(*arguments[:-3], "--out", str(tmp_path))
+    assert_fits(table)
     assert made[0]["key"][:8] in table and table.splitlines()[-1].startswith(f"{len(made)} kernels, ")

@@ -1,0 +1,51 @@
+"""What explain() returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _text
+
+_SHAPE = {"batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "head_dim_v", "dtype", "mask"}
+
+
+def _problem_text(problem: dict[str, Any]) -> str:
+    p = problem
+    head_dims = str(p["head_dim"]) if p["head_dim_v"] == p["head_dim"] else f"{p['head_dim']}/{p['head_dim_v']}"
+    sizes = f"batch {p['batch']}, heads {p['heads_q']}/{p['heads_kv']}, seqlen {p['seqlen_q']}/{p['seqlen_k']}"
+    others = [
+        name if value is True else f"{name}={value}"
+        for name, value in p.items()
+        if name not in _SHAPE and value is not None and value is not False and (value or name.startswith("window"))
+    ]
+    return ", ".join((p["dtype"], f"mask {p['mask']}", sizes, f"head_dim {head_dims}", *others))
+
+
+def _kernel_facts(kernel: dict[str, Any]) -> list[tuple[str, str]]:
+    found = kernel["resources"]
+    name = next((part["value"] for part in kernel["key_parts"] if part["name"] == "entry"), kernel["key"])
+    shared = found["static_shared_bytes"] + found["dynamic_shared_bytes"]
+    spilt = found["spill_store_bytes"] + found["spill_load_bytes"]
+    resources = f"{found['threads']} threads, {found['registers']} registers, {shared} bytes of shared memory"
+    origin, reason = kernel["config_origin"], kernel["config_reason"]
+    return [
+        ("kernel", name),
+        ("origin", f"{kernel['origin']}; {kernel['compile_ms']:.0f} ms of compiling by {kernel['compiler']}"),
+        ("config", " ".join(f"{field}={value}" for field, value in kernel["config"].items())),
+        ("reason", reason if reason.startswith(origin) else f"{origin}: {reason}"),
+        ("resources", f"{resources}, {spilt} bytes spilt, {kernel['blocks_per_sm']} blocks per SM"),
+    ]
+
+
+class Explanation(dict[str, Any]):
+    """The kernels of a call, as the dict that JSON has; printed, a few lines of text."""
+
+    def __str__(self) -> str:
+        rows = [("problem", _problem_text(self["problem"])), ("device", f"{self['device']}, {self['arch']}")]
+        if self["notes"]:
+            rows.append(("notes", self["notes"]))
+        for kernel in self["kernels"]:
+            rows += _kernel_facts(kernel)
+        return _text.facts(rows)
+
+    __repr__ = __str__

@@ -1,0 +1,111 @@
+"""The options by which a verb of the command takes a problem, named as the C++ command's, and its tensors."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from . import _core
+
+DTYPES = {"f16": "float16", "bf16": "bfloat16", "float16": "float16", "bfloat16": "bfloat16"}
+_MASKS: dict[str, bool | str] = {"none": False, "causal_bottom_right": True, "causal_top_left": "top_left"}
+
+
+def dtype_of(text: str) -> str:
+    """Returns the dtype's full name."""
+    if text not in DTYPES:
+        raise argparse.ArgumentTypeError(f"dtype = {text}, must be f16 or bf16")
+    return DTYPES[text]
+
+
+def add_to(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--dtype", type=dtype_of, default="f16", metavar="f16|bf16", help="element type")
+    numbers = {
+        "head-dim": (128, "columns of q and k, a multiple of 8 in 8..256"),
+        "head-dim-v": (0, "columns of v; 0: as many"),
+        "batch": (1, "sequences"),
+        "heads": (16, "query heads"),
+        "heads-kv": (0, "heads of keys and values, dividing --heads; 0: as many"),
+        "seqlen": (4096, "queries and keys"),
+        "seqlen-q": (None, "queries, if not --seqlen"),
+        "seqlen-k": (None, "keys, if not --seqlen"),
+        "window-left": (None, "keys before its own that a query sees"),
+        "window-right": (None, "keys after its own that a query sees"),
+        "page-size": (0, "with --varlen: rows of a page of k and v; 0: no pages"),
+    }
+    for name, (default, meaning) in numbers.items():
+        verb.add_argument(f"--{name}", type=int, default=default, metavar="N", help=meaning)
+    masks = verb.add_mutually_exclusive_group()
+    masks.add_argument("--causal", action="store_true", help="causal mask, bottom-right aligned")
+    masks.add_argument("--mask", choices=tuple(_MASKS), default="none", help="any mask by name")
+    flags = {
+        "softcap": "scores become cap * tanh(score / cap)",
+        "alibi": "scores fall with the distance of the key",
+        "sinks": "a logit for each head joins the softmax",
+        "dropout": "probabilities are dropped at random",
+        "varlen": "sequences have lengths of their own",
+        "batch-invariant": "a sequence's bits do not depend on the batch",
+        "backward": "the kernels of the gradients instead",
+    }
+    for name, meaning in flags.items():
+        verb.add_argument(f"--{name}", action="store_true", help=meaning)
+    verb.add_argument("--device", default="auto", help="cuda:N, interpreter, or auto: a GPU, else the interpreter")
+
+
+class _Arrays:
+    """Makes zeros of PyTorch, or without it of numpy."""
+
+    def __init__(self, device: str) -> None:
+        try:
+            import torch
+        except ImportError:
+            import numpy
+
+            if device not in ("auto", "interpreter"):
+                raise _core.Unavailable(f"--device = {device}, must be auto or interpreter without PyTorch") from None
+            self._zeros: Any = lambda shape, dtype: numpy.zeros(shape, self._numpy_dtype(dtype))
+            return
+        place = {"auto": "cuda" if torch.cuda.is_available() else "cpu", "interpreter": "cpu"}.get(device, device)
+        if place != "cpu" and not torch.cuda.is_available():
+            raise _core.Unavailable(f"--device = {device}, must be interpreter: PyTorch sees no GPU")
+        self._zeros = lambda shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype), device=place)
+
+    @staticmethod
+    def _numpy_dtype(name: str) -> Any:
+        if name != "bfloat16":
+            return name
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise _core.Unavailable("--dtype = bf16, must be f16 without PyTorch and ml_dtypes") from error
+        return ml_dtypes.bfloat16
+
+    def zeros(self, shape: tuple[int, ...], dtype: str = "float32") -> Any:
+        return self._zeros(shape, dtype)
+
+    def lengths(self, batch: int, length: int) -> Any:
+        return self.zeros((batch,), "int32") + length
+
+
+def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, Any]]:
+    """Returns q, k and v, and attention()'s other arguments. Values are zeros: only shapes matter."""
+    arrays = _Arrays(args.device)
+    seqlen_q, seqlen_k = (args.seqlen if x is None else x for x in (args.seqlen_q, args.seqlen_k))
+    heads_kv, rows_k = args.heads_kv or args.heads, (args.batch, seqlen_k)
+    left, right = (-1 if x is None else x for x in (args.window_left, args.window_right))
+    options: dict[str, Any] = dict(causal=True if args.causal else _MASKS[args.mask], window_size=(left, right))
+    options.update(softcap=float(args.softcap), dropout_p=0.1 * args.dropout, batch_invariant=args.batch_invariant)
+    if args.alibi:
+        options["alibi_slopes"] = arrays.zeros((args.heads,))
+    if args.sinks:
+        options["sinks"] = arrays.zeros((args.heads,))
+    if args.varlen:
+        options["seqused_q"] = arrays.lengths(args.batch, seqlen_q)
+        options["seqused_k"] = arrays.lengths(args.batch, seqlen_k)
+    if args.page_size > 0:
+        pages = -(-seqlen_k // args.page_size)
+        options["page_table"], rows_k = arrays.zeros((args.batch, pages), "int32"), (args.batch * pages, args.page_size)
+    q = arrays.zeros((args.batch, seqlen_q, args.heads, args.head_dim), args.dtype)
+    k = arrays.zeros((*rows_k, heads_kv, args.head_dim), args.dtype)
+    v = arrays.zeros((*rows_k, heads_kv, args.head_dim_v or args.head_dim), args.dtype)
+    return (q, k, v), options
