@@ -3,7 +3,7 @@
 # each glibc, and a C++ library that is linked statically. What else is needed comes from scripts/install_dependencies.sh. The wheel
 # goes to --out DIR, dist/ by default; environment and build folder are kept in --work DIR, build-wheel/ by default. --arch aarch64
 # compiles for another machine than this, and tests nothing.
-#   bash scripts/build_wheel.sh --out dist && pip install dist/fa2-*.whl
+#   bash scripts/build_wheel.sh --out dist && pip install dist/fa2_attention-*.whl
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=dist work=build-wheel arch=x86_64
@@ -56,9 +56,9 @@ CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" C
   pip wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake-$arch" -C install.strip=false \
   -C cmake.define.CMAKE_LIBRARY_ARCHITECTURE="$here" -C cmake.define.CMAKE_PROJECT_INCLUDE="$work/headers.cmake" "${boost[@]}"
 
-rm -f "$out"/fa2-*_"$arch".whl
-auditwheel repair --plat "$tag" --only-plat -w "$out" "$work"/dist/fa2-*.whl
-wheel=$(ls "$out"/fa2-*-cp310-abi3-manylinux_2_*_"$arch".whl)
-if python -m zipfile -l "$wheel" | grep 'fa2\.libs/'; then echo "$wheel must bring no other library" >&2; exit 1; fi
+rm -f "$out"/fa2_attention-*_"$arch".whl
+auditwheel repair --plat "$tag" --only-plat -w "$out" "$work"/dist/fa2_attention-*.whl
+wheel=$(ls "$out"/fa2_attention-*-cp310-abi3-manylinux_2_*_"$arch".whl)
+if python -m zipfile -l "$wheel" | grep '\.libs/'; then echo "$wheel must bring no other library" >&2; exit 1; fi
 abi3audit --strict "$wheel"
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes"

@@ -52,7 +52,7 @@ echo "## wheel"
 rm -rf "$work/dist"
 bash scripts/build_wheel.sh --out "$work/dist" --work "$work/wheel"
 [ "$prepare" = no ] || exit 0
-wheel=$(ls "$work"/dist/fa2-*-cp310-abi3-manylinux_2_28_x86_64.whl)
+wheel=$(ls "$work"/dist/fa2_attention-*-cp310-abi3-manylinux_2_28_x86_64.whl)
 bytes=$(stat -c %s "$wheel")
 [ "$bytes" -le 3145728 ] || { echo "$wheel has $bytes bytes, at most 3 MiB are allowed" >&2; exit 1; }
 rm -rf "$work/unpacked" && "$newest" -m zipfile -e "$wheel" "$work/unpacked"

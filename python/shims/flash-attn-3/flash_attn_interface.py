@@ -7,7 +7,7 @@ if importlib.util.find_spec("flash_attn_3") is not None:
         "flash_attn_interface is fa2's, but the real flash_attn_3 is installed too: uninstall one of them"
     )
 if importlib.util.find_spec("fa2") is None:
-    raise ImportError("flash_attn_interface is fa2's, but fa2 is not installed: pip install a wheel of it")
+    raise ImportError("flash_attn_interface is fa2's, but fa2 is not installed: pip install a wheel of fa2-attention")
 
 from fa2.flash_attn_3_interface import (  # noqa: E402
     flash_attn_combine,

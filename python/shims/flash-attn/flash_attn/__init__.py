@@ -8,7 +8,7 @@ if importlib.util.find_spec("flash_attn_2_cuda") is not None:
         "flash_attn is fa2's, but the real flash-attn is installed too (flash_attn_2_cuda): uninstall one of them"
     )
 if importlib.util.find_spec("fa2") is None:
-    raise ImportError("flash_attn is fa2's, but fa2 is not installed: pip install a wheel of it")
+    raise ImportError("flash_attn is fa2's, but fa2 is not installed: pip install a wheel of fa2-attention")
 
 __path__ = extend_path(__path__, __name__)  # flash_attn.cute is a distribution of its own
 __version__ = "2.8.4+fa2.0.1"
