@@ -28,8 +28,8 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         super().__init__(prog, max_help_position=28, width=80)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        shows_default = action.default not in (None, False, argparse.SUPPRESS) and action.option_strings
-        return super()._get_help_string(action) if shows_default else action.help
+        has_default = action.default not in (None, False, argparse.SUPPRESS) and action.option_strings
+        return super()._get_help_string(action) if has_default else action.help
 
 
 def _choice(verb: argparse.ArgumentParser, name: str, default: str, meaning: str) -> None:
