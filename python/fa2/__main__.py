@@ -202,7 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     try:
         result = args.compute(args)
-    except Error as error:
+    except (Error, ImportError) as error:  # numpy or PyTorch may be missing
         print(f"fa2: {error}", file=sys.stderr)
         return 1
     print(json.dumps(result, indent=2) if args.json else args.show(result))

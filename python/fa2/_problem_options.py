@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 from . import _core
@@ -16,6 +17,12 @@ def dtype_of(text: str) -> str:
     if text not in DTYPES:
         raise argparse.ArgumentTypeError(f"dtype = {text}, must be f16 or bf16")
     return DTYPES[text]
+
+
+def device_of(text: str) -> str:
+    if not re.fullmatch(r"auto|interpreter|cuda:\d+", text):
+        raise argparse.ArgumentTypeError(f"device = {text}, must be auto, interpreter or cuda:N")
+    return text
 
 
 def add_to(verb: argparse.ArgumentParser) -> None:
@@ -49,7 +56,8 @@ def add_to(verb: argparse.ArgumentParser) -> None:
     }
     for name, meaning in flags.items():
         verb.add_argument(f"--{name}", action="store_true", help=meaning)
-    verb.add_argument("--device", default="auto", help="cuda:N, interpreter, or auto: a GPU, else the interpreter")
+    devices = "cuda:N, interpreter, or auto: a GPU, else the interpreter"
+    verb.add_argument("--device", type=device_of, default="auto", metavar="DEVICE", help=devices)
 
 
 class _Arrays:
@@ -66,8 +74,9 @@ class _Arrays:
             self._zeros: Any = lambda shape, dtype: numpy.zeros(shape, self._numpy_dtype(dtype))
             return
         place = {"auto": "cuda" if torch.cuda.is_available() else "cpu", "interpreter": "cpu"}.get(device, device)
-        if place != "cpu" and not torch.cuda.is_available():
-            raise _core.Unavailable(f"--device = {device}, must be interpreter: PyTorch sees no GPU")
+        count = torch.cuda.device_count()
+        if device.startswith("cuda:") and int(device[5:]) >= count:
+            raise _core.Unavailable(f"--device = {device}, must be one of PyTorch's GPUs: it sees {count}")
         self._zeros = lambda shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype), device=place)
 
     @staticmethod

@@ -145,6 +145,22 @@ def test_errors_are_a_line_and_an_exit_code() -> None:
     assert found.stderr.startswith("fa2: ") and found.stdout == "" and "sm_12" in found.stderr and "Traceback" not in found.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["explain", "--device", "cuda:99"], "--device = cuda:99"),
+        (["explain", "--device", "gpu"], "device = gpu, must be"),
+        (["tune", "--dtype", "fp8"], "dtype = fp8, must be f16 or bf16"),
+        (["bench", "--seqlen", "1,x"], "list of int"),
+        (["cache", "list", "--max-mb", "1"], "--max-mb belongs to prune"),
+    ],
+)
+def test_wrong_options_are_a_line(arguments: list[str], said: str) -> None:
+    found = subprocess.run([sys.executable, "-m", "fa2", *arguments], capture_output=True, text=True)
+    assert found.returncode in (1, 2) and found.stdout == ""
+    assert said in found.stderr.splitlines()[-1] and "Traceback" not in found.stderr
+
+
 def test_nvrtc_of_pip_is_found() -> None:
     spec = importlib.util.find_spec("nvidia")
     places = [] if spec is None else [os.path.join(x, "cu13", "lib") for x in spec.submodule_search_locations or ()]
