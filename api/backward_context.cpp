@@ -2,6 +2,7 @@
 #include <api/backward_plan.h>
 #include <api/boundary.h>
 #include <api/context.h>
+#include <api/plan_log.h>
 #include <operation/backward_step.h>
 #include <operation/validate.h>
 #include <runtime/graph.h>
@@ -91,8 +92,11 @@ bool Context::Impl::may_be_apart(const PlannedProblem& problem, const Gradients&
 
 BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ordinal,
                                           const Gradients& gradients, const std::string& notes) {
-  return backward_plans.get({{problem, ordinal}, gradients},
-                            [&] { return make_backward_plan(problem, ordinal, gradients, notes); });
+  return backward_plans.get({{problem, ordinal}, gradients}, [&] {
+    BackwardPlan plan = make_backward_plan(problem, ordinal, gradients, notes);
+    log_plan("backward plan", plan.explain());
+    return plan;
+  });
 }
 
 BackwardPlan Context::Impl::make_backward_plan(const PlannedProblem& problem, int ordinal,

@@ -2,6 +2,7 @@
 #include <api/boundary.h>
 #include <api/context.h>
 #include <api/plan.h>
+#include <api/plan_log.h>
 #include <api/precompile.h>
 #include <autotune/cached_choices.h>
 #include <fmt/format.h>
@@ -156,7 +157,11 @@ Context::Impl::Impl(const ContextOptions& options)
 }
 
 AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
-  return plans.get({problem, ordinal}, [&] { return make_plan(problem, ordinal, notes); });
+  return plans.get({problem, ordinal}, [&] {
+    AttentionPlan plan = make_plan(problem, ordinal, notes);
+    log_plan("plan", plan.explain());
+    return plan;
+  });
 }
 
 AttentionPlan Context::Impl::make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {

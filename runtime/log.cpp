@@ -1,4 +1,6 @@
 // The library's logger: its own spdlog logger, in no registry that the host program shares.
+#include <fa2/errors.h>
+#include <fa2/log.h>
 #include <generator/text.h>
 #include <runtime/env.h>
 #include <runtime/log.h>
@@ -6,7 +8,9 @@
 
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -14,9 +18,59 @@ namespace {
 
 constexpr std::size_t kMostMessage = 64 << 10;
 
+static_assert(static_cast<int>(LogLevel::warn) == spdlog::level::warn &&
+                  static_cast<int>(LogLevel::off) == spdlog::level::off,
+              "levels are cast");
+
+/// The program's callback. The mutex is shared by its calls, which may overlap, and exclusive to its exchange.
+struct Receiver {
+  std::shared_mutex mutex;
+  LogCallback callback;
+};
+
+Receiver& receiver() {
+  static Receiver& only = *new Receiver;  // never destroyed, as the logger is not
+  return only;
+}
+
+// A callback whose own calls log would call itself without end.
+thread_local bool is_in_callback = false;
+
+/// Returns whether the program's callback took the message.
+bool received(const spdlog::details::log_msg& message) {
+  if (is_in_callback) return false;
+  const std::shared_lock lock(receiver().mutex);
+  if (!receiver().callback) return false;
+  is_in_callback = true;
+  bool took = true;
+  try {
+    const std::string text = printable({message.payload.data(), message.payload.size()}, kMostMessage);
+    receiver().callback(static_cast<LogLevel>(message.level), text);
+  } catch (...) {
+    took = false;
+  }
+  is_in_callback = false;
+  return took;
+}
+
+/// The program's callback, else stderr.
+class Sink final : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    if (!received(message)) stderr_.log(message);
+  }
+  void flush() override { stderr_.flush(); }
+  void set_pattern(const std::string& pattern) override { stderr_.set_pattern(pattern); }
+  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+    stderr_.set_formatter(std::move(formatter));
+  }
+
+ private:
+  spdlog::sinks::stderr_color_sink_mt stderr_;
+};
+
 spdlog::logger* make_logger() {
-  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  auto* logger = new spdlog::logger("fa2", std::move(sink));
+  auto* logger = new spdlog::logger("fa2", std::make_shared<Sink>());
   logger->set_pattern("[%H:%M:%S.%e] %n %^%l%$: %v");
   const std::string level = env("FA2_LOG").value_or("warn");
   const std::vector<Violation> wrong = violations_of_variable("FA2_LOG", level);
@@ -30,6 +84,21 @@ spdlog::logger* make_logger() {
 spdlog::logger& log() {
   static spdlog::logger& logger = *make_logger();  // never destroyed: destructors of other statics may log
   return logger;
+}
+
+void set_log(LogCallback callback) {
+  if (is_in_callback)
+    throw InvalidRequest({{"set_log", "called by a log callback", "must be called outside of one"}});
+  const std::unique_lock lock(receiver().mutex);
+  receiver().callback.swap(callback);
+}
+
+void set_log_level(LogLevel level) {
+  log().set_level(static_cast<spdlog::level::level_enum>(level));
+}
+
+LogLevel log_level() {
+  return static_cast<LogLevel>(log().level());
 }
 
 void warn_once(const std::string& topic, const std::string& message) {

@@ -1,5 +1,4 @@
-// fa2's logger: spdlog, to stderr, named "fa2", private to the library. FA2_LOG sets the level (default
-// warn).
+// fa2's logger: spdlog, named "fa2", private to the library. fa2/log.h says where messages go; FA2_LOG sets the level.
 #pragma once
 
 #include <spdlog/logger.h>
