@@ -6,7 +6,7 @@
 Tensors of PyTorch on a GPU; numpy arrays and CPU tensors run, slowly, on the interpreter. docs/python.md has more.
 """
 
-from . import _hooks, _nvrtc
+from . import _hooks, _log, _nvrtc
 from ._attention import attention, explain, tune
 from ._cache import append, merge
 from ._core import (
@@ -43,5 +43,6 @@ __all__ = [
     "tune",
 ]
 
+_log.install()
 _hooks.install()
 _nvrtc.install()

@@ -101,5 +101,6 @@ PyObject* cache_list(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* cache_prune(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* machine(PyObject* self, PyObject* unused);
 PyObject* set_nvrtc_search(PyObject* self, PyObject* directories);
+PyObject* take_log(PyObject* self, PyObject* wanted);
 
 #endif

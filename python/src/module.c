@@ -116,6 +116,7 @@ static PyMethodDef functions[] = {FAST(forward),
                                   FAST(set_hooks),
                                   {"machine", machine, METH_NOARGS, NULL},
                                   {"set_nvrtc_search", set_nvrtc_search, METH_O, NULL},
+                                  {"take_log", take_log, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
