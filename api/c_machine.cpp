@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
+#include <runtime/interrupt.h>
 #include <runtime/nvrtc.h>
 
 #include <nlohmann/json.hpp>
@@ -68,6 +69,10 @@ fa2_status fa2_set_nvrtc_search(const char* const* directories, size_t count) {
       paths.emplace_back(&required(directories[i], fmt::format("directories[{}]", i)));
     set_nvrtc_search(std::move(paths));
   });
+}
+
+fa2_status fa2_set_interrupt(int32_t (*poll)(void* data), void* data) {
+  return guarded([&] { set_interrupt(poll, data); });
 }
 
 fa2_status fa2_stream_is_capturing(void* stream, int32_t* capturing) {

@@ -4,6 +4,7 @@
 #include <generator/kernel_source.h>
 #include <operation/row_kernels.h>
 #include <operation/validate.h>
+#include <runtime/interrupt.h>
 #include <runtime/parallel.h>
 
 #include <exception>
@@ -105,6 +106,8 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
     return build_first(
         {row.problem, row.options}, request.choice, [&] { return request.alternatives; },
         [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& error) {
     row.error = error.what();
   }
@@ -135,7 +138,9 @@ std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& re
   std::mutex mutex;
   std::size_t done = 0;
   const int threads = jobs > 0 ? jobs : static_cast<int>(std::thread::hardware_concurrency());
+  Interruption interruption;
   for_each_index(requests.size(), threads, [&](std::size_t i) {
+    interruption.check();
     rows[i] = make(requests[i], cache);
     const std::lock_guard lock(mutex);
     ++done;

@@ -89,11 +89,14 @@ void Block::schedule() {
   std::iota(order.begin(), order.end(), 0);
   std::mt19937 random(options_.seed + place_.index);
   for (;;) {
+    signals_->interruption().check();
     if (options_.seed != 0) std::shuffle(order.begin(), order.end(), random);
     if (resume_ready_threads(order)) continue;
     const auto is_done = [](const Thread& thread) { return thread.state == State::done; };
     if (std::all_of(threads_.begin(), threads_.end(), is_done)) return finish();
-    if (!let_others_act()) report_deadlock();
+    if (let_others_act()) continue;
+    signals_->interruption().check();  // an interrupted block signals nothing
+    report_deadlock();
   }
 }
 

@@ -38,7 +38,7 @@ class Block final : public Machine {
   /// `name` stands in the messages; `registers` are a thread's at launch.
   Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options);
 
-  /// Runs one block to its end. @throws KernelFault; the block can be used again.
+  /// Runs one block to its end. @throws KernelFault, Interrupted; the block can be used again.
   void run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global,
            BlockSignals& signals);
 

@@ -1,7 +1,14 @@
 // A count of flags under a mutex, which also orders what blocks did before them.
 #include <interpreter/block_signals.h>
 
+#include <chrono>
+
 namespace fa2::interpreter {
+namespace {
+
+constexpr std::chrono::milliseconds kMoment(50);
+
+}  // namespace
 
 void BlockSignals::block_begins() {
   const std::lock_guard lock(mutex_);
@@ -49,9 +56,11 @@ bool BlockSignals::wait(std::uint64_t seen) {
   if (count_ != seen) return true;
   ++waiting_;
   if (is_hopeless()) changed_.notify_all();
-  changed_.wait(lock, [&] { return count_ != seen || is_hopeless(); });
+  changed_.wait_for(lock, kMoment, [&] { return count_ != seen || is_hopeless(); });
   if (count_ != seen) return true;  // signal() no longer counts this block
-  return false;
+  if (is_hopeless()) return false;
+  --waiting_;
+  return true;
 }
 
 }  // namespace fa2::interpreter

@@ -1,6 +1,8 @@
 // How the blocks of a launch wait for one another.
 #pragma once
 
+#include <runtime/interrupt.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +25,12 @@ class BlockSignals {
   std::uint64_t count() const;
   /// After a flag was written.
   void signal();
-  /// Until count() is no longer `seen`, which it was before the flags were found unwritten. False: it never will be, for
-  /// every block that runs waits, and no other can begin.
+  /// Waits until count() differs from `seen`, which the caller must read before it checks the flags, or a moment, so that
+  /// the caller can check interruption(). Returns false on deadlock: every running block waits, and no other can begin.
   bool wait(std::uint64_t seen);
+
+  /// Asked by the thread that made this object: the one that launches.
+  Interruption& interruption() { return interruption_; }
 
  private:
   bool is_hopeless() const;
@@ -36,6 +41,7 @@ class BlockSignals {
   std::uint64_t count_ = 0;
   std::size_t begun_ = 0, running_ = 0, waiting_ = 0;
   bool failed_ = false;
+  Interruption interruption_;
 };
 
 }  // namespace fa2::interpreter

@@ -9,7 +9,7 @@
 namespace fa2::interpreter {
 
 /// launch() returns when all blocks have run, on all cores. @throws KernelFault for the first rule that is
-/// broken, Unavailable if the binary cannot be loaded.
+/// broken, Interrupted (runtime/interrupt.h), Unavailable if the binary cannot be loaded.
 std::shared_ptr<const Kernel> load_interpreted_kernel(const KernelBinary& binary, const Options& options);
 
 }  // namespace fa2::interpreter

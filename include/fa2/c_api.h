@@ -40,7 +40,8 @@ enum {
   FA2_CUDA = 4,            /* the CUDA driver returned an error */
   FA2_UNAVAILABLE = 5,     /* something needed is missing: libcuda, NVRTC, a GPU, a precompiled kernel */
   FA2_INTERNAL = 6,        /* a bug in fa2, or no host memory left */
-  FA2_KERNEL_FAULT = 7     /* an interpreted kernel broke a rule of the machine */
+  FA2_KERNEL_FAULT = 7,    /* an interpreted kernel broke a rule of the machine */
+  FA2_INTERRUPTED = 8 /* fa2_set_interrupt's function or a signal ended the work; outputs may hold anything */
 };
 
 /* The message of the calling thread's most recent failure, UTF-8; "" if there was none. Never NULL. Valid

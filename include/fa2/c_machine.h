@@ -13,6 +13,12 @@ extern "C" {
  * once NVRTC is open, it stays, whatever directories come. `directories` may be NULL if `count` is 0. Thread-safe. */
 FA2_C_API fa2_status fa2_set_nvrtc_search(const char* const* directories, size_t count);
 
+/* Sets the function that can end fa2's work on the CPU, in place of an earlier one; NULL for none. While an interpreted kernel
+ * runs, or the host's compiler or fa2_precompile() compiles, the calling thread calls poll(data) about every 50 ms. If poll
+ * returns not 0, the call ends with FA2_INTERRUPTED. Outputs of the call may then hold anything; context and plan stay usable.
+ * poll may be called from several threads at once, if several call fa2, and must not call fa2. Thread-safe. */
+FA2_C_API fa2_status fa2_set_interrupt(int32_t (*poll)(void* data), void* data);
+
 /* *capturing: 1 if a CUDA graph captures what `stream` of the current device is given, so that memory for it has to
  * come from the graph's own; else 0. FA2_UNAVAILABLE without a driver. */
 FA2_C_API fa2_status fa2_stream_is_capturing(void* stream, int32_t* capturing);

@@ -18,6 +18,8 @@ enum class ErrorCode : std::int32_t {
   unavailable = 5,      ///< something is missing: libcuda, NVRTC, a GPU, a precompiled kernel (FA2_JIT=off)
   internal = 6,         ///< a bug in fa2
   kernel_fault = 7,     ///< an interpreted kernel broke a rule of the machine
+  interrupted =
+      8,  ///< the program or a signal ended the work; outputs may hold anything, the next call starts again
 };
 
 /// The base of them all. what() is UTF-8 and at most 64 KiB long, whatever bytes a path or a setting had in it.
@@ -99,6 +101,13 @@ class FA2_API CudaError : public Error {
 class FA2_API Unavailable : public Error {
  public:
   explicit Unavailable(const std::string& message) : Error(ErrorCode::unavailable, message) {}
+};
+
+/// An interpreted launch or a compilation was ended: by the program's function (fa2_set_interrupt in fa2/c_machine.h), or by
+/// a signal that killed the compiler. fa2 keeps nothing of the compilation, so that the next call compiles again.
+class FA2_API Interrupted : public Error {
+ public:
+  explicit Interrupted(const std::string& message) : Error(ErrorCode::interrupted, message) {}
 };
 
 /// An interpreted kernel did what a GPU would not have survived, or not noticed: the message says what, and
