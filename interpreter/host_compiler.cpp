@@ -7,57 +7,91 @@
 #include <interpreter/scratch_folder.h>
 #include <runtime/env.h>
 #include <runtime/file.h>
+#include <runtime/interrupt.h>
+#include <runtime/trust.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
-#include <system_error>
+#include <string_view>
+#include <thread>
+#include <utility>
 
 namespace fa2::interpreter {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where one kernel's sources lie: while they are compiled, or for good if FA2_KEEP_SOURCE is set.
-class SourceFolder {
+/// Where one kernel is compiled: a scratch folder for what the compiler writes, and for the sources too unless
+/// FA2_KEEP_SOURCE says where these stay.
+class Workplace {
  public:
-  explicit SourceFolder(const KernelSource& source) {
-    if (const auto keep = env("FA2_KEEP_SOURCE")) {
-      path_ = fs::path(*keep) / source.key;
-      std::error_code error;
-      fs::create_directories(path_, error);
-      if (!error) path_ = fs::absolute(path_, error);
-      if (error) throw_file_error("FA2_KEEP_SOURCE: cannot create directory", path_, error.value());
-    } else {
-      path_ = scratch_.emplace().path();
+  explicit Workplace(const KernelSource& source) {
+    const auto keep = env("FA2_KEEP_SOURCE");
+    try {
+      if (keep) open_kept(*keep, source.key);
+      write_sources(source);
+    } catch (const CacheError& error) {
+      if (!keep) throw;
+      throw CacheError(fmt::format(
+          "FA2_KEEP_SOURCE = {}, must be a folder to which this user can write, and no other but root: "
+          "{}; or name another folder",
+          *keep, error.what()));
     }
+  }
+
+  bool keeps_sources() const { return !root_.empty(); }
+  fs::path sources() const { return keeps_sources() ? root_ / key_ : scratch_.path(); }
+  const fs::path& scratch() const { return scratch_.path(); }
+
+  /// Beside the sources.
+  void write(const SourceFile& file) const {
+    const FileDescriptor out = keeps_sources() ? open_kept_file(file.name) : open_scratch_file(file.name);
+    write_all(out, file.text.data(), file.text.size(), sources() / file.name);
+  }
+
+ private:
+  static constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
+
+  void open_kept(const std::string& folder, const std::string& key) {
+    root_ = fs::absolute(folder);
+    if (!root_.has_filename()) root_ = root_.parent_path();  // a slash at the end would follow a link
+    key_ = key;
+    make_private_directories(root_);
+    require_trusted_folder(root_);
+  }
+
+  void write_sources(const KernelSource& source) const {
     for (const SourceFile& header : source.headers) write(header);
     write(source.main);
   }
 
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-  bool is_kept() const { return !scratch_; }
-
- private:
-  void write(const SourceFile& file) const {
-    const fs::path path = path_ / file.name;
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error) throw_file_error("cannot create directory", path.parent_path(), error.value());
-    std::ofstream out(path, std::ios::binary);
-    out << file.text;
-    if (!out.flush()) throw_file_error("cannot write", path, errno);
+  FileDescriptor open_kept_file(const fs::path& name) const {
+    const fs::path below = key_ / name;
+    open_trusted_folder(root_, below.parent_path(), true);
+    return open_trusted_file(root_, below, kNew);
   }
 
-  std::optional<ScratchFolder> scratch_;
-  fs::path path_;
+  FileDescriptor open_scratch_file(const fs::path& name) const {
+    const fs::path path = scratch_.path() / name;
+    make_private_directories(path.parent_path());
+    FileDescriptor file(::open(path.c_str(), kNew | O_CLOEXEC, 0600));
+    if (!file) throw_file_error("cannot write", path, errno);
+    return file;
+  }
+
+  ScratchFolder scratch_;
+  fs::path root_, key_;  ///< empty unless sources are kept
 };
 
 std::string text_of(const fs::path& path) {
@@ -67,53 +101,126 @@ std::string text_of(const fs::path& path) {
   return text.str();
 }
 
-/// How a program found on the PATH ended, as waitpid() tells it, its output in a file; nullopt if there is no
-/// such program.
-std::optional<int> run(const std::vector<std::string>& command, const fs::path& output) {
+/// Returns this process's environment with the compiler's temporary files in `scratch` and its messages in English.
+std::vector<std::string> environment_of(const fs::path& scratch) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("TMPDIR=") && !text.starts_with("LC_ALL=")) variables.emplace_back(text);
+  }
+  variables.push_back("TMPDIR=" + scratch.native());
+  variables.emplace_back("LC_ALL=C");
+  return variables;
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Starts a program found on the PATH, in a process group of its own, its output in the file `log` of `scratch`.
+/// Returns nullopt if it cannot be started.
+std::optional<pid_t> start(const std::vector<std::string>& command, const fs::path& scratch) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                   0600);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, (scratch / "log").c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const std::vector<std::string> variables = environment_of(scratch);
+  const std::vector<char*> words = pointers_to(command);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, words[0], &actions, nullptr, words.data(), environ);
+  const int error =
+      ::posix_spawnp(&child, words[0], &actions, &attributes, words.data(), pointers_to(variables).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return std::nullopt;
+  return error == 0 ? std::optional(child) : std::nullopt;
+}
+
+/// Returns how the child ended, as waitpid() tells it. @throws Interrupted, once the child and its children are dead.
+int wait_for(pid_t child) {
+  using namespace std::chrono_literals;
+  Interruption interruption;
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  const auto ends = [&](int options) {
+    pid_t ended = 0;
+    while ((ended = ::waitpid(child, &status, options)) < 0 && errno == EINTR) continue;
+    return ended != 0;
+  };
+  try {
+    for (; !ends(WNOHANG); std::this_thread::sleep_for(2ms)) interruption.check();
+  } catch (const Interrupted&) {
+    ::kill(-child, SIGKILL);
+    ends(0);
+    throw;
+  }
+  return status;
+}
+
+/// Returns how the command ended; nullopt if there is no such program.
+std::optional<int> run(const std::vector<std::string>& command, const fs::path& scratch) {
+  const std::optional<pid_t> child = start(command, scratch);
+  if (!child) return std::nullopt;
+  const int status = wait_for(*child);
   constexpr int kNotStarted = 127;  // what a child says that could not become the program
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) return std::nullopt;
   return status;
 }
 
-/// No verdict on the source: the next call tries again.
-[[noreturn]] void throw_killed(const KernelSource& source, const std::string& name, int signal) {
-  throw Unavailable(fmt::format("{}: the compiler {} was killed by signal {} ({}){}", source.spec, name,
-                                signal, ::strsignal(signal),
-                                signal == SIGKILL ? "; the system does so where memory runs out" : ""));
+/// Signals by which a user or the system ends a process. Others tell of a crash.
+constexpr std::pair<int, std::string_view> kEndingSignals[] = {{SIGHUP, "Hangup"},
+                                                               {SIGINT, "Interrupt"},
+                                                               {SIGQUIT, "Quit"},
+                                                               {SIGKILL, "Killed"},
+                                                               {SIGTERM, "Terminated"}};
+
+/// Returns the signal that ended a child of the compiler, as GCC ("fatal error: Killed signal terminated program cc1plus",
+/// "fatal error: ld terminated with signal 9 [Killed]") and Clang ("unable to execute command: Killed") report it; else 0.
+int signal_in(const std::string& log) {
+  for (const auto& [signal, name] : kEndingSignals) {
+    const std::string word(name);
+    for (const std::string& report :
+         {"error: " + word + " signal terminated", "[" + word + "]", "execute command: " + word})
+      if (log.find(report) != log.npos) return signal;
+  }
+  return 0;
+}
+
+/// @throws Interrupted, Unavailable: neither judges the source, so that the next call tries again.
+void require_alive(const KernelSource& source, const std::string& name, int status, const std::string& log) {
+  const bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0;
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : failed ? signal_in(log) : 0;
+  if (signal == 0) return;
+  const std::string message =
+      fmt::format("{}: the compiler {} was killed by signal {} ({}){}", source.spec, name, signal,
+                  ::strsignal(signal), signal == SIGKILL ? "; the system does so where memory runs out" : "");
+  if (std::ranges::find(kEndingSignals, signal, &std::pair<int, std::string_view>::first) !=
+      std::end(kEndingSignals))
+    throw Interrupted(message);
+  throw Unavailable(message);
 }
 
 [[noreturn]] void throw_failed(const KernelSource& source, const std::string& name, int status,
-                               const SourceFolder& folder) {
+                               const std::string& log, const Workplace& place) {
   constexpr std::size_t kMostOfLog = 2000;
-  const std::string log = text_of(folder / "log");
-  const std::string where = folder.is_kept() ? "source and log kept in " + folder.path().native()
-                                             : "FA2_KEEP_SOURCE=DIR keeps source and log in DIR";
+  const std::string where = place.keeps_sources() ? "source and log kept in " + place.sources().native()
+                                                  : "FA2_KEEP_SOURCE=DIR keeps source and log in DIR";
   throw CompileError(fmt::format("{}: {} ended with status {}; {}\n{}", source.spec, name, status, where,
                                  log.substr(0, kMostOfLog)),
-                     log, folder.is_kept() ? (folder / source.main.name).native() : "");
+                     log, place.keeps_sources() ? (place.sources() / source.main.name).native() : "");
 }
 
 class HostCompiler final : public Compiler {
  public:
   KernelBinary compile(const KernelSource& source) override {
-    const SourceFolder folder(source);
+    const Workplace place(source);
     const auto start = std::chrono::steady_clock::now();
     KernelBinary binary;
-    binary.compiler = compile_with_any(source, folder);
+    binary.compiler = compile_with_any(source, place);
     binary.compile_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     binary.key = source.key;
@@ -122,7 +229,7 @@ class HostCompiler final : public Compiler {
     binary.entry = source.entry;
     binary.resources.dynamic_shared_bytes = source.shared_bytes;
     binary.resources.threads = source.threads;
-    const auto code = read_file(folder / "kernel.so");
+    const auto code = read_file(place.scratch() / "kernel.so");
     if (!code) throw CompileError(fmt::format("{}: the compiler wrote nothing", source.spec), "", "");
     binary.code = *code;
     return binary;
@@ -130,23 +237,25 @@ class HostCompiler final : public Compiler {
 
  private:
   /// The compiler's name.
-  static std::string compile_with_any(const KernelSource& source, const SourceFolder& folder) {
+  static std::string compile_with_any(const KernelSource& source, const Workplace& place) {
     const auto chosen = env("FA2_CXX");
     const std::vector<std::string> names =
         chosen ? std::vector{*chosen} : std::vector<std::string>{"c++", "g++", "clang++"};
     for (const std::string& name : names) {
       std::vector<std::string> command = {name};
       command.insert(command.end(), source.options.begin(), source.options.end());
-      if (folder.is_kept()) command.insert(command.end(), {"-O0", "-g"});
-      for (const std::string& word :
-           {std::string("-I"), folder.path().native(), std::string("-x"), std::string("c++"),
-            (folder / source.main.name).native(), std::string("-o"), (folder / "kernel.so").native()}) {
+      if (place.keeps_sources()) command.insert(command.end(), {"-O0", "-g"});
+      for (const std::string& word : {std::string("-I"), place.sources().native(), std::string("-x"),
+                                      std::string("c++"), (place.sources() / source.main.name).native(),
+                                      std::string("-o"), (place.scratch() / "kernel.so").native()}) {
         command.push_back(word);
       }
-      const std::optional<int> ending = run(command, folder / "log");
+      const std::optional<int> ending = run(command, place.scratch());
       if (!ending) continue;
-      if (WIFSIGNALED(*ending)) throw_killed(source, name, WTERMSIG(*ending));
-      if (WEXITSTATUS(*ending) != 0) throw_failed(source, name, WEXITSTATUS(*ending), folder);
+      const std::string log = text_of(place.scratch() / "log");
+      if (place.keeps_sources()) place.write({"log", log});
+      require_alive(source, name, *ending, log);
+      if (WEXITSTATUS(*ending) != 0) throw_failed(source, name, WEXITSTATUS(*ending), log, place);
       return name;
     }
     throw Unavailable(

@@ -68,6 +68,12 @@ Trust trust_from_environment() {
   return Trust::own;
 }
 
+void require_trusted_folder(const fs::path& path) {
+  const FileDescriptor place(::open(path.c_str(), kPlace));
+  if (!place) throw_file_error("cannot open", path, errno);
+  require_trusted(place, path);
+}
+
 FileDescriptor open_trusted_folder(const fs::path& root, const fs::path& below, bool create) {
   if (create) make_private_directories(root);
   FileDescriptor folder(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

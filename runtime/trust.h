@@ -30,6 +30,10 @@ class Untrusted : public CacheError {
   std::filesystem::path path_;
 };
 
+/// @throws Untrusted if the folder is a symbolic link, or if another user owns it or may write to it; FileError if the
+/// system refuses, as if nothing is there.
+void require_trusted_folder(const std::filesystem::path& path);
+
 /// Opens the folder or the file `root`/`below` step by step, each part in the descriptor of the one before. What is
 /// opened belongs to this user or root, and neither its group nor others may write to it. `root` may be named
 /// by a symbolic link, nothing below it may be one. Not there: no descriptor.

@@ -3,9 +3,13 @@
 #include <fa2/errors.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/scratch_folder.h>
+#include <runtime/interrupt.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <iterator>
+#include <sstream>
+#include <string>
 
 #include "../support/cache_fixtures.h"
 #include "../support/temporary_directory.h"
@@ -40,6 +44,13 @@ struct Fixture {
     return std::distance(fs::directory_iterator(temporary), fs::directory_iterator());
   }
 };
+
+/// Returns whether the process is gone, or a zombie of which its parent has not heard yet.
+bool has_ended(pid_t pid) {
+  const std::string status = read_text("/proc/" + std::to_string(pid) + "/stat");
+  return status.empty() || status.find(") Z ") != std::string::npos ||
+         status.find(") X ") != std::string::npos;
+}
 
 /// The last argument is what the compiler shall write.
 constexpr const char* kWorks = "for output; do :; done; echo code >\"$output\"";
@@ -81,18 +92,136 @@ TEST_CASE_FIXTURE(Fixture, "FA2_KEEP_SOURCE keeps source and log, and the error 
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a compiler killed by a signal is said to be that, and is no verdict on the source") {
-  for (const auto& [signal, text] :
-       {std::pair{"KILL", "was killed by signal 9 (Killed); the system does so where memory runs out"},
-        {"SEGV", "was killed by signal 11 (Segmentation fault)"}}) {
+                  "FA2_KEEP_SOURCE that others could have prepared is refused, and nothing is written") {
+  const fs::path target = directory / "target", kept = directory / "kept";
+  fs::create_directory(target);
+  const ScopedEnvironment keep("FA2_KEEP_SOURCE", kept.native());
+  const auto refusal = [&] {
     try {
-      compile_with(std::string("kill -") + signal + " $$");
-      FAIL("no error");
-    } catch (const Unavailable& error) {
-      CHECK(std::string(error.what()).find(text) != std::string::npos);
+      compile_with(kWorks);
+    } catch (const CacheError& error) {
+      return std::string(error.what());
     }
+    return std::string();
+  };
+  const auto is_refused = [&](const std::string& cause) {
+    const std::string message = refusal();
+    CAPTURE(message);
+    CHECK(message.find("FA2_KEEP_SOURCE = " + kept.native() + ", must be a folder") == 0);
+    CHECK(message.find(cause) != std::string::npos);
+    CHECK(message.find("name another folder") != std::string::npos);
+    CHECK(fs::is_empty(target));
+  };
+  fs::create_directory_symlink(target, kept);
+  is_refused("is a symbolic link");
+  {
+    const ScopedEnvironment with_slash("FA2_KEEP_SOURCE", kept.native() + "/");
+    CHECK(refusal().find("is a symbolic link") != std::string::npos);
+  }
+  fs::remove(kept);
+
+  fs::create_directory(kept);
+  fs::permissions(kept, fs::perms(0777));
+  is_refused("every user may write to " + kept.native());
+  CHECK(fs::is_empty(kept));
+  fs::permissions(kept, fs::perms(0700));
+
+  fs::create_directory_symlink(target, kept / kKey);
+  is_refused("is a symbolic link");
+  fs::remove(kept / kKey);
+
+  write_text(target / "file", "mine");
+  fs::create_directories(kept / kKey);
+  fs::create_symlink(target / "file", kept / kKey / "main.cu");
+  CHECK(refusal().find("is a symbolic link") != std::string::npos);
+  CHECK(read_text(target / "file") == "mine");
+  fs::remove(kept / kKey / "main.cu");
+  CHECK(refusal() == "");
+  CHECK(leftovers() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "FA2_KEEP_SOURCE of another user is refused") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: only root can give a folder to another user");
+    return;
+  }
+  fs::create_directory(directory / "kept");
+  REQUIRE(::chown((directory / "kept").c_str(), 12345, 12345) == 0);
+  const ScopedEnvironment keep("FA2_KEEP_SOURCE", (directory / "kept").native());
+  CHECK_THROWS_WITH_AS(compile_with(kWorks), doctest::Contains("belongs to user 12345"), CacheError);
+  CHECK(fs::is_empty(directory / "kept"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "nothing is loaded from FA2_KEEP_SOURCE") {
+  const ScopedEnvironment keep("FA2_KEEP_SOURCE", (directory / "kept").native());
+  write_text(directory / "kept" / kKey / "kernel.so", "prepared");
+  fs::permissions(directory / "kept", fs::perms(0700));
+  fs::permissions(directory / "kept" / kKey, fs::perms(0700));
+  CHECK_THROWS_AS(compile_with("exit 0"), CompileError);  // it wrote nothing
+  CHECK(compile_with(kWorks).code == bytes_of("code\n"));
+  CHECK(read_text(directory / "kept" / kKey / "kernel.so") == "prepared");
+  CHECK(leftovers() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a compiler that crashes is said to have, and is no verdict on the source") {
+  CHECK_THROWS_WITH_AS(compile_with("kill -SEGV $$"),
+                       doctest::Contains("was killed by signal 11 (Segmentation fault)"), Unavailable);
+  CHECK(leftovers() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a compiler that somebody killed was interrupted, and so was one whose child was killed") {
+  const struct {
+    const char *script, *text;
+  } cases[] = {
+      {"kill -KILL $$", "was killed by signal 9 (Killed); the system does so where memory runs out"},
+      {"kill -INT $$", "was killed by signal 2 (Interrupt)"},
+      {"kill -TERM $$", "was killed by signal 15 (Terminated)"},
+      {"echo 'c++: fatal error: Interrupt signal terminated program cc1plus'; exit 1",
+       "signal 2 (Interrupt)"},
+      {"echo 'c++: fatal error: Killed signal terminated program cc1plus'; exit 1", "signal 9 (Killed)"},
+      {"echo 'collect2: fatal error: ld terminated with signal 15 [Terminated]'; exit 1", "signal 15 (Term"},
+      {"echo 'clang: error: unable to execute command: Killed'; exit 254", "signal 9 (Killed)"},
+  };
+  for (const auto& [script, text] : cases) {
+    CAPTURE(script);
+    CHECK_THROWS_WITH_AS(compile_with(script), doctest::Contains(text), Interrupted);
     CHECK(leftovers() == 0);
   }
+  CHECK_THROWS_AS(
+      compile_with("echo 'c++: internal compiler error: Segmentation fault signal terminated program "
+                   "cc1plus'; exit 4"),
+      CompileError);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the program's function ends a compilation, and the compiler with its children") {
+  const fs::path pids = directory / "pids";
+  set_interrupt([](void* file) { return fs::exists(*static_cast<const fs::path*>(file)) ? 1 : 0; },
+                const_cast<fs::path*>(&pids));
+  CHECK_THROWS_AS(compile_with("sleep 600 & echo $$ $! >" + pids.native() + ".new; mv " + pids.native() +
+                               ".new " + pids.native() + "; wait"),
+                  Interrupted);
+  set_interrupt(nullptr, nullptr);
+  CHECK(leftovers() == 0);
+  std::istringstream both(read_text(pids));
+  int ended = 0;
+  for (pid_t pid = 0; both >> pid; ++ended) {
+    for (int tries = 0; tries < 1000 && !has_ended(pid); ++tries) ::usleep(10000);
+    CHECK(has_ended(pid));
+  }
+  CHECK(ended == 2);
+  CHECK(compile_with(kWorks).code == bytes_of("code\n"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "Ctrl-C does not reach the compiler, which has a process group of its own") {
+  compile_with("read -r _ _ _ _ group _ </proc/$$/stat; echo $group $$ >" + (directory / "group").native() +
+               "; " + kWorks);
+  std::istringstream text(read_text(directory / "group"));
+  pid_t group = 0, pid = 0;
+  text >> group >> pid;
+  CHECK(pid > 0);
+  CHECK(group == pid);
+  CHECK(group != ::getpgrp());
 }
 
 TEST_CASE_FIXTURE(Fixture, "no compiler, no temporary directory and no place for sources are typed errors") {
@@ -115,7 +244,8 @@ TEST_CASE_FIXTURE(Fixture, "no compiler, no temporary directory and no place for
     CHECK(message().find("set TMPDIR to a directory") != std::string::npos);
   }
   const ScopedEnvironment none("FA2_KEEP_SOURCE", "/proc/x");
-  CHECK(message().find("FA2_KEEP_SOURCE: cannot create directory /proc/x/") == 0);
+  CHECK(message().find("FA2_KEEP_SOURCE = /proc/x, must be a folder") == 0);
+  CHECK(message().find("cannot create directory /proc/x") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -149,10 +279,11 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a compilation that is killed leaves a folder until the next one") {
+TEST_CASE_FIXTURE(
+    Fixture, "a compilation that is killed leaves a folder with all temporary files until the next one") {
   const pid_t child = fork_child([&] {
-    compile_with("echo $$ >" + (directory / "pid").native() + ".new; mv " + (directory / "pid").native() +
-                 ".new " + (directory / "pid").native() + "; exec sleep 60");
+    compile_with("mktemp; echo $$ >" + (directory / "pid").native() + ".new; mv " +
+                 (directory / "pid").native() + ".new " + (directory / "pid").native() + "; exec sleep 60");
     return 0;
   });
   while (!fs::exists(directory / "pid")) ::usleep(1000);
