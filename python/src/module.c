@@ -1,6 +1,8 @@
 /* fa2._core: its functions, and those that need no tensor. */
 #include <fa2/c_machine.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "core.h"
 
@@ -54,12 +56,14 @@ static fa2_problem* problems_of(PyObject* dicts, Py_ssize_t* count) {
   return problems;
 }
 
-/* Of a compiling thread. An exception is printed and forgotten. */
+/* Called on compiling threads. Prints and forgets an exception, unless Ctrl-C raised it: is_interrupted() finds that one. */
 static void tell(void* callable, size_t done, size_t total) {
   const PyGILState_STATE state = PyGILState_Ensure();
-  PyObject* result = PyObject_CallFunction(callable, "nn", (Py_ssize_t)done, (Py_ssize_t)total);
-  if (result == NULL) PyErr_WriteUnraisable(callable);
-  Py_XDECREF(result);
+  if (PyErr_Occurred() == NULL) {
+    PyObject* result = PyObject_CallFunction(callable, "nn", (Py_ssize_t)done, (Py_ssize_t)total);
+    if (result == NULL && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_WriteUnraisable(callable);
+    Py_XDECREF(result);
+  }
   PyGILState_Release(state);
 }
 
@@ -93,8 +97,9 @@ PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     status =
         fa2_precompile(NULL, problems, (size_t)problem_count, archs, (size_t)arch_count, &options, &report);
     Py_END_ALLOW_THREADS;
-    text = status == FA2_OK ? take_json(report) : raise_status(status);
-    if (status != FA2_OK) fa2_string_free(report);
+    const bool failed = status != FA2_OK || PyErr_Occurred() != NULL;
+    text = failed ? raise_status(status) : take_json(report);
+    if (failed) fa2_string_free(report);
   }
   free(archs);
   free(problems);
@@ -119,22 +124,46 @@ static PyMethodDef functions[] = {FAST(forward),
                                   {"take_log", take_log, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
+/* Returns not 0 if a signal's handler raised an exception, which stays set. Python runs handlers on the main thread alone. */
+static int32_t is_interrupted(void* unused) {
+  (void)unused;
+  if (syscall(SYS_gettid) != getpid()) return 0;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_Occurred() != NULL || PyErr_CheckSignals() < 0;
+  PyGILState_Release(state);
+  return raised;
+}
+
+/* Before 3.12 a slot cannot say so, and hooks, plans and exceptions are one set a process. */
+static int require_main_interpreter(void) {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return 0;
+  PyErr_SetString(
+      PyExc_ImportError,
+      "fa2._core cannot be imported in a subinterpreter: import fa2 in the main interpreter, or in a "
+      "process of its own");
+  return -1;
+}
+
+static int fill(PyObject* module) {
+  if (require_main_interpreter() < 0) return -1;
+  if (add_errors(module) < 0 || PyModule_AddStringConstant(module, "version", fa2_version()) < 0) return -1;
+  const fa2_status status = fa2_set_interrupt(is_interrupted, NULL);
+  return status == FA2_OK ? 0 : (raise_status(status), -1);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void*)fill}, {0, NULL}};
+
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                         "fa2._core",
                                         "fa2's C interface on tensors; fa2 is what to call.",
-                                        -1,
+                                        0,
                                         functions,
-                                        NULL,
+                                        slots,
                                         NULL,
                                         NULL,
                                         NULL};
 
+/* Initialised in phases, so that every interpreter's import comes to fill(). */
 PyMODINIT_FUNC PyInit__core(void) {
-  PyObject* module = PyModule_Create(&definition);
-  if (module == NULL) return NULL;
-  if (add_errors(module) < 0 || PyModule_AddStringConstant(module, "version", fa2_version()) < 0) {
-    Py_DECREF(module);
-    return NULL;
-  }
-  return module;
+  return PyModuleDef_Init(&definition);
 }
