@@ -8,6 +8,7 @@ import sys
 from . import _core
 
 _FOLDERS = {"13": "cu13/lib", "12": "cuda_nvrtc/lib"}
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def _majors() -> list[str]:
@@ -17,9 +18,24 @@ def _majors() -> list[str]:
     return sorted(_FOLDERS, key=lambda major: (major != version.split(".")[0], -int(major)))
 
 
+def _roots() -> list[str]:
+    """Returns the folders into which pip installs, and the one that fa2 itself was imported from. The current directory is none of
+    them, although `python -m` puts it into sys.path: anybody may have put a library there."""
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    installed = [path for path in sys.path if os.path.isabs(path) and os.path.basename(os.path.normpath(path)) in _INSTALLED]
+    return [root for root in dict.fromkeys((own, *installed)) if not _is_current(root)]
+
+
+def _is_current(path: str) -> bool:
+    try:
+        return os.path.samefile(path, os.curdir)
+    except OSError:  # one of the two is gone
+        return False
+
+
 def directories() -> list[str]:
     """Those that exist, the best first."""
-    places = [os.path.join(path, "nvidia", _FOLDERS[major]) for major in _majors() for path in sys.path]
+    places = [os.path.join(root, "nvidia", _FOLDERS[major]) for major in _majors() for root in _roots()]
     return [place for place in places if os.path.isdir(place)]
 
 

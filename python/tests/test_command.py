@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +169,30 @@ def test_nvrtc_of_pip_is_found() -> None:
         pytest.skip("nvidia-cuda-nvrtc is not installed: pip install nvidia-cuda-nvrtc")
     assert _nvrtc.directories()[0] in places
     assert os.path.dirname(NVRTC["path"]) in places
+
+
+def test_nvrtc_is_not_looked_for_in_the_current_directory(tmp_path: Path) -> None:
+    planted = tmp_path / "nvidia" / "cu13" / "lib"
+    planted.mkdir(parents=True)
+    (planted / "libnvrtc.so.13").write_text("")
+    program = "from fa2 import _nvrtc\nprint(_nvrtc.directories())\n"
+    (tmp_path / "program.py").write_text(program)
+    for start in (["-c", program], ["-m", "program"]):
+        found = subprocess.run([sys.executable, *start], cwd=tmp_path, capture_output=True, text=True)
+        assert found.returncode == 0, found.stderr
+        assert str(tmp_path) not in found.stdout and "'nvidia" not in found.stdout
+    command = [sys.executable, "-m", "fa2", "info", "--json"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 0 and str(tmp_path) not in found.stdout
+
+
+def test_nvrtc_is_looked_for_where_pip_installs(tmp_path: Path) -> None:
+    place = tmp_path / "site-packages" / "nvidia" / "cu13" / "lib"
+    place.mkdir(parents=True)
+    program = "from fa2 import _nvrtc\nprint(_nvrtc.directories())\n"
+    path = os.pathsep.join(filter(None, [str(tmp_path / "site-packages"), os.environ.get("PYTHONPATH")]))
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert str(place) in found.stdout
 
 
 @pytest.mark.skipif("error" in NVRTC, reason=f"there is no NVRTC: {NVRTC.get('error')}")
