@@ -62,6 +62,7 @@ for library in "$work"/unpacked/fa2/*.so*; do
     exit 1
   fi
 done
+bash tests/package/hardened.sh "$PWD" "$work"/unpacked/fa2/*.so*
 "$newest" tests/package/full_static_tls.py "$(ls "$work"/unpacked/fa2/libfa2.so.*)" "$work"
 
 run_tests() { (cd python/tests && "$work/$1/bin/python" -m pytest -q -p no:cacheprovider -rs -n "$(nproc)" .); }

@@ -19,6 +19,20 @@ bytes=$(stat -c %s "$work/stripped.so")
 [ "$bytes" -le 4194304 ] || fail "libfa2.so is $bytes bytes stripped, at most 4 MiB are allowed"
 echo "package: libfa2.so needs $(tr '\n' ' ' <<<"$needed")and is $bytes bytes stripped"
 
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
+if [ "$(cached FA2_HARDENING) $(cached CMAKE_BUILD_TYPE)$(cached FA2_SANITIZE)" = "ON Release" ]; then
+  hardened=("$library")
+  [ ! -f "$build_dir/tools/fa2" ] || hardened+=("$build_dir/tools/fa2")
+  bash "$source_dir/tests/package/hardened.sh" "$source_dir" "${hardened[@]}"
+  echo "package: hardened: ${hardened[*]#"$build_dir/"}"
+else
+  echo "package: hardening is not checked: this is no Release with FA2_HARDENING"
+fi
+
+for carried in fmt spdlog nlohmann-json xxHash Boost.Context CLI11; do
+  grep -q "^$carried " "$source_dir/NOTICE" || fail "NOTICE must name $carried, which binaries contain"
+done
+
 # docs/architecture.md: before 1.0 the SONAME has the minor version, from then on the major one alone.
 version=$(sed -n 's/^project(fa2 VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMakeLists.txt")
 case $version in 0.*) expected=libfa2.so.${version%.*} ;; *) expected=libfa2.so.${version%%.*} ;; esac
