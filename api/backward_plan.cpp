@@ -8,6 +8,8 @@
 
 namespace fa2 {
 
+bool operator==(const Gradients&, const Gradients&) = default;
+
 void BackwardPlan::Impl::run(const BackwardArgs& args, OperandList operands, Stream stream) const {
   const ScopedContext context(device);
   require_usable(violations_of(problem, gradients, args, operands), operands, device);

@@ -325,8 +325,11 @@ std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& p
   return Context::default_context().precompile(problems, archs, options);
 }
 
+#define FA2_TEXT(x) #x
+#define FA2_DOTTED(major, minor, patch) FA2_TEXT(major) "." FA2_TEXT(minor) "." FA2_TEXT(patch)
+
 const char* version() {
-  return "0.1.0";
+  return FA2_DOTTED(FA2_VERSION_MAJOR, FA2_VERSION_MINOR, FA2_VERSION_PATCH);
 }
 
 }  // namespace fa2

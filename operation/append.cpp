@@ -160,6 +160,8 @@ void check_products(Violations& found, const AppendProblem& p) {
 
 }  // namespace
 
+bool operator==(const AppendProblem&, const AppendProblem&) = default;
+
 bool is_empty(const AppendProblem& p) {
   return p.batch == 0;
 }

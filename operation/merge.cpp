@@ -50,6 +50,8 @@ MergeParams params_of(const MergeProblem& p, const MergeArgs& args) {
 
 }  // namespace
 
+bool operator==(const MergeProblem&, const MergeProblem&) = default;
+
 bool is_empty(const MergeProblem& problem) {
   return problem.batch == 0 || problem.heads == 0 || problem.seqlen == 0;
 }

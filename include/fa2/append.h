@@ -40,7 +40,8 @@ struct AppendProblem {
   std::int64_t cache_rows = 0;     ///< of an entry; not looked at where there are pages
   std::int64_t max_pages = 0;      ///< columns of the page table; not looked at without pages
 
-  bool operator==(const AppendProblem&) const = default;
+  FA2_API friend bool operator==(const AppendProblem&, const AppendProblem&);
+  friend bool operator!=(const AppendProblem& a, const AppendProblem& b) { return !(a == b); }
 };
 
 /// One call's data. Device pointers of the current device, of the problem's dtype where not said otherwise. Strides are in

@@ -61,7 +61,8 @@ struct Gradients {
   bool d_sinks = false;  ///< only of a problem with sinks
   Determinism determinism = Determinism::fastest;
 
-  friend bool operator==(const Gradients&, const Gradients&) = default;
+  FA2_API friend bool operator==(const Gradients&, const Gradients&);
+  friend bool operator!=(const Gradients& a, const Gradients& b) { return !(a == b); }
 };
 
 /// The forward's arguments, and nothing else yet.

@@ -16,6 +16,7 @@
 #ifndef FA2_C_API_H
 #define FA2_C_API_H
 
+#include <fa2/version.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,12 +49,7 @@ enum {
  * until the next failure on this thread. */
 FA2_C_API const char* fa2_last_error(void);
 
-/* The version of this header; fa2_version() is the library's. */
-#define FA2_VERSION_MAJOR 0
-#define FA2_VERSION_MINOR 1
-#define FA2_VERSION_PATCH 0
-
-/* "0.1.0". Static. */
+/* Returns the library's version, "0.1.0". Static. fa2/version.h has the headers'. */
 FA2_C_API const char* fa2_version(void);
 
 /* Frees a string that a function of this header made. NULL is fine. */

@@ -21,7 +21,8 @@ struct MergeProblem {
   std::int64_t heads = 1;
   std::int64_t seqlen = 1;  ///< queries; all of them where sequences are packed, whose batch is 1
 
-  bool operator==(const MergeProblem&) const = default;
+  FA2_API friend bool operator==(const MergeProblem&, const MergeProblem&);
+  friend bool operator!=(const MergeProblem& a, const MergeProblem& b) { return !(a == b); }
 };
 
 /// One call's data. Device pointers of the current device. Strides are in ELEMENTS.

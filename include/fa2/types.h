@@ -1,6 +1,8 @@
 // The plain value types of fa2's public interface. No CUDA header is needed to include them.
 #pragma once
 
+#include <fa2/version.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>

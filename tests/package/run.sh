@@ -34,17 +34,21 @@ for carried in fmt spdlog nlohmann-json xxHash Boost.Context CLI11; do
 done
 
 # docs/architecture.md: before 1.0 the SONAME has the minor version, from then on the major one alone.
-version=$(sed -n 's/^project(fa2 VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMakeLists.txt")
+version=$(sed -n 's/^#define FA2_VERSION_[A-Z]* //p' "$source_dir/include/fa2/version.h" | paste -sd.)
+[ "$(cached CMAKE_PROJECT_VERSION)" = "$version" ] || fail "CMake's version is $(cached CMAKE_PROJECT_VERSION), must be $version"
+grep -q "^version = \"$version\"" "$source_dir/pyproject.toml" || fail "pyproject.toml must have version $version"
 case $version in 0.*) expected=libfa2.so.${version%.*} ;; *) expected=libfa2.so.${version%%.*} ;; esac
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 [ "$soname" = "$expected" ] || fail "the SONAME of version $version is $soname, must be $expected"
 
-# 2. find_package after an install, in C++17.
+# 2. The public headers; find_package after an install, in C++17.
+bash "$source_dir/tests/package/headers.sh" "$source_dir"
 cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
 cp "$consumer" "$source_dir/tests/package/find_package/CMakeLists.txt" "$work/"
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 "$work/build/consumer"
+
 
 # 3. add_subdirectory, at -O0, which the parent says and is obeyed. One room, with what is embedded, is compiled: the
 # other rooms are compiled by the same lines, and a whole library more would take two minutes.
