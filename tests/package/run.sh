@@ -41,7 +41,7 @@ case $version in 0.*) expected=libfa2.so.${version%.*} ;; *) expected=libfa2.so.
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 [ "$soname" = "$expected" ] || fail "the SONAME of version $version is $soname, must be $expected"
 
-# 2. The public headers; find_package after an install, in C++17.
+# 2. The public headers; find_package after an install, in C++17; pkg-config after the install has moved.
 bash "$source_dir/tests/package/headers.sh" "$source_dir"
 cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
 cp "$consumer" "$source_dir/tests/package/find_package/CMakeLists.txt" "$work/"
@@ -49,21 +49,39 @@ cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 "$work/build/consumer"
 
+mv "$work/prefix" "$work/moved"
+if command -v pkg-config >/dev/null; then
+  PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name fa2.pc)")
+  export PKG_CONFIG_PATH
+  [ "$(pkg-config --modversion fa2)" = "$version" ] || fail "fa2.pc has version $(pkg-config --modversion fa2), must be $version"
+  read -ra flags <<<"$(pkg-config --cflags --libs fa2)"
+  c++ -std=c++17 "$consumer" "${flags[@]}" -o "$work/consumer"
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir fa2) "$work/consumer"
+else
+  echo "package: fa2.pc is not checked: pkg-config is not installed"
+fi
 
 # 3. add_subdirectory, at -O0, which the parent says and is obeyed. One room, with what is embedded, is compiled: the
 # other rooms are compiled by the same lines, and a whole library more would take two minutes.
 commands() { sed -n 's/^ *"command": "\(.*\)",*$/\1/p' "$1/compile_commands.json"; }
+configure() { cmake -S "$work/sub" -B "$1" -DFA2_SOURCE="$source_dir" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${@:2}" >/dev/null; }
 mkdir "$work/sub"
 cp "$consumer" "$source_dir/tests/package/add_subdirectory/CMakeLists.txt" "$work/sub/"
-cmake -S "$work/sub" -B "$work/sub/build" -DFA2_SOURCE="$source_dir" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
-  -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O0 >/dev/null
-if commands "$work/sub/build" | grep -- ' -O2 '; then fail "add_subdirectory overrides its parent's -O0"; fi
+configure "$work/sub/build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O0
+if commands "$work/sub/build" | grep -E -- ' -O2 |_FORTIFY_SOURCE'; then fail "add_subdirectory overrides its parent's -O0"; fi
 cmake --build "$work/sub/build" -j"$(nproc)" --target fa2_generator >/dev/null
 
-# 4. Where the parent has no build type, fa2 is optimised, and the parent is left as it is.
-cmake -S "$work/sub" -B "$work/sub/untyped" -DFA2_SOURCE="$source_dir" >/dev/null
-[ -n "$(commands "$work/sub/untyped")" ] || fail "there is no list of the subdirectory's commands"
-unoptimised=$(commands "$work/sub/untyped" | grep -v -- ' -O2 ' || true)
-[ -z "$unoptimised" ] || fail "add_subdirectory compiles without -O2: $unoptimised"
+# 4. FetchContent. Where the parent has no build type, fa2 is optimised, and the parent is left as it is. The library alone is
+# compiled, and nothing installed.
+configure "$work/sub/untyped" -DFETCH=ON
+own=$(commands "$work/sub/untyped" | grep -F " $work/sub/consumer.cpp") fa2=$(commands "$work/sub/untyped" | grep -vF " $work/sub/consumer.cpp")
+[ -n "$fa2" ] || fail "there is no list of the subdirectory's commands"
+if grep -v -- ' -O2 ' <<<"$fa2"; then fail "add_subdirectory compiles the files above without -O2"; fi
+if grep -E -- " -c $source_dir/(reference|tools|bench|examples|tests|python)/" <<<"$fa2"; then fail "add_subdirectory compiles more than the library"; fi
+if grep -E -- '-O2|-Wall|c\+\+20|-fstack-protector' <<<"$own"; then fail "add_subdirectory changes its parent's flags"; fi
 grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$work/sub/untyped/CMakeCache.txt" || fail "add_subdirectory sets its parent's build type"
-echo "package: find_package and add_subdirectory work"
+cmake --install "$work/sub/untyped" --prefix "$work/none" >/dev/null
+[ ! -e "$work/none" ] || fail "add_subdirectory adds to its parent's install: $(find "$work/none" -type f)"
+cmake -S "$work/sub" -B "$work/sub/silent" -DFA2_SOURCE="$source_dir" >/dev/null
+[ ! -e "$work/sub/silent/compile_commands.json" ] || fail "add_subdirectory exports compile commands that its parent has not asked for"
+echo "package: find_package, pkg-config, add_subdirectory and FetchContent work"
