@@ -42,14 +42,21 @@ void require_valid(const ContextOptions& options, const Environment& environment
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
-/// A kernel that goes with another's follows that one.
+/// Rejects a config that no plan could run: a plan would ignore it.
 void require_pinnable(const Settings& settings) {
-  if (!settings.pinned || pass_of(*settings.pinned) != KernelPass::dq_convert) return;
-  throw InvalidRequest(
-      {{settings.pinned_by, to_string(*settings.pinned),
-        "must not be of pass 8, which converts the sums of pass 7 in their tiles: pin that one, "
-        "tile_n = " +
-            std::to_string(settings.pinned->tile_m)}});
+  if (!settings.pinned) return;
+  const KernelConfig& config = *settings.pinned;
+  const KernelPass pass = pass_of(config);
+  if (pass == KernelPass::dq_convert) {
+    throw InvalidRequest({{settings.pinned_by, to_string(config),
+                           "must not be of pass 8, which converts the sums of pass 7 in their tiles: pin "
+                           "that one, tile_n = " +
+                               std::to_string(config.tile_m)}});
+  }
+  if (find_kind(config) != nullptr && is_chosen(pass)) return;
+  Violation unknown = unknown_kind(config);
+  throw InvalidRequest({{settings.pinned_by + ": " + unknown.field, unknown.value,
+                         unknown.rule + ": leave it out for the default"}});
 }
 
 /// Of a variable whose value has been checked.

@@ -74,8 +74,9 @@ Violation unknown_kind(const KernelConfig& config) {
   if (!std::ranges::any_of(kKinds, of_its_main_loop,
                            [](const KernelKind* kind) -> const KernelKind& { return *kind; }))
     return {"mainloop", std::to_string(config.mainloop), known_kinds_rule()};
-  const std::string passes = rule_of_kinds(
-      [](const KernelKind& kind) { return static_cast<std::int32_t>(kind.pass); }, of_its_main_loop);
+  const std::string passes =
+      rule_of_kinds([](const KernelKind& kind) { return static_cast<std::int32_t>(kind.pass); },
+                    [&](const KernelKind& kind) { return of_its_main_loop(kind) && is_chosen(kind.pass); });
   return {"pass", std::to_string(config.pass), fmt::format("{} with main loop {}", passes, config.mainloop)};
 }
 

@@ -90,6 +90,12 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
 };
 static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 4, "every pass has its word");
 
+/// Returns whether plans choose among configs of the pass. dq_convert has the tiles of the kernel that accumulates dQ; the kernels
+/// of dropout_mask(), merge() and append() have no choice.
+constexpr bool is_chosen(KernelPass pass) {
+  return pass < KernelPass::dq_convert || pass == KernelPass::ordered_dq_dk_dv;
+}
+
 constexpr KernelPass pass_of(const KernelConfig& config) {
   return static_cast<KernelPass>(config.pass);
 }
@@ -142,7 +148,7 @@ const KernelKind* find_kind(const KernelConfig& config);
 /// Says which numbers KernelConfig::mainloop may have: "must be 80 or 90".
 std::string known_kinds_rule();
 
-/// What is wrong with a config of which there is no kind, and its field.
+/// Returns which field of a config names no kernel that plans choose, and the numbers that do.
 Violation unknown_kind(const KernelConfig& config);
 
 /// @throws InvalidRequest if no kind has such configs.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSeed = "seed=";
 
-/// `word` is one; a later word overrules an earlier one.
+/// `word` must be valid.
 void apply_setting(std::string_view word, Options& options) {
   if (word == "late" || word == "early") options.late = word == "late";
   if (word == "checked" || word == "unchecked") options.checks = word == "checked";

@@ -12,8 +12,8 @@ struct Options {
   std::uint32_t seed = 0;  ///< of the order in which warps run; 0: always ascending
 };
 
-/// "late,unchecked,seed=7"; words may be left out, later ones overrule. @throws InvalidRequest with every
-/// wrong word.
+/// "late,unchecked,seed=7"; words may be left out. @throws InvalidRequest with every word that is wrong or contradicts
+/// another.
 Options parse_options(const std::string& text);
 
 /// From FA2_INTERPRETER.

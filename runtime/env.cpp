@@ -51,13 +51,24 @@ bool matches(std::string_view text, std::string_view pattern) {
          is_number(text.substr(start.size()), std::numeric_limits<std::uint32_t>::max());
 }
 
+/// One word of each group: "early or late, seed=N".
 void check_words(const EnvVariable& variable, const std::string& value, Found& found) {
-  const std::vector<std::string_view> patterns = split(variable.values, ", ");
+  const std::vector<std::string_view> groups = split(variable.values, ", ");
+  std::vector<std::string_view> given(groups.size());
   for (const std::string_view word : split(value, ",")) {
-    if (std::ranges::any_of(patterns, [&](std::string_view pattern) { return matches(word, pattern); }))
+    const auto group = std::ranges::find_if(groups, [&](std::string_view words) {
+      return std::ranges::any_of(split(words, " or "), [&](std::string_view w) { return matches(word, w); });
+    });
+    if (group == groups.end()) {
+      found.push_back({std::string(variable.name), in_quotes(word),
+                       fmt::format("must be words of {}, separated by commas", variable.values)});
       continue;
-    found.push_back({std::string(variable.name), in_quotes(word),
-                     fmt::format("must be words of {}, separated by commas", variable.values)});
+    }
+    std::string_view& before = given[static_cast<std::size_t>(group - groups.begin())];
+    if (!before.empty())
+      found.push_back({std::string(variable.name), in_quotes(word),
+                       fmt::format("must not come with {}: give one of the two", in_quotes(before))});
+    before = word;
   }
 }
 
@@ -102,7 +113,7 @@ constexpr EnvVariable kVariables[] = {
     {"FA2_CHECK", "0", "0, 1",
      "1: what tables of lengths and pages hold is checked before each launch, which waits for the stream",
      check_word},
-    {"FA2_INTERPRETER", "early,checked", "early, late, checked, unchecked, seed=N",
+    {"FA2_INTERPRETER", "early,checked", "early or late, checked or unchecked, seed=N",
      "how kernels are interpreted: words separated by ','", check_words},
     {"FA2_CXX", "c++, g++, clang++", "a command", "C++ compiler of interpreted kernels", nullptr},
     {"FA2_KEEP_SOURCE", "", "a directory", "where the sources of interpreted kernels are left for a debugger",

@@ -45,16 +45,21 @@ TEST_CASE("each word sets its option, in any order") {
   CHECK(all.seed == 12);
 }
 
-TEST_CASE("a later word overrules an earlier one") {
-  CHECK_FALSE(parse_options("late,early").late);
-  CHECK(parse_options("unchecked,checked").checks);
-  CHECK(parse_options("seed=1,seed=2").seed == 2);
+TEST_CASE("words that contradict each other are an error that names both") {
+  using Words = std::vector<std::string>;
+  CHECK(wrong_words("late,early") == Words{"\"early\""});
+  CHECK(wrong_words("unchecked,seed=1,checked,seed=2") == Words{"\"checked\"", "\"seed=2\""});
+  CHECK(wrong_words("late,late") == Words{"\"late\""});
+  CHECK_THROWS_WITH_AS(
+      parse_options("early,late"),
+      doctest::Contains("FA2_INTERPRETER = \"late\", must not come with \"early\": give one of the two"),
+      InvalidRequest);
 }
 
 TEST_CASE("every wrong word is named") {
   using Words = std::vector<std::string>;
   CHECK(wrong_words("lat,early,seed=x,checks") == Words{"\"lat\"", "\"seed=x\"", "\"checks\""});
-  CHECK(wrong_words("late,,early") == Words{"\"\""});
+  CHECK(wrong_words("late,,seed=1") == Words{"\"\""});
   CHECK(wrong_words("Late") == Words{"\"Late\""});
   CHECK(wrong_words("late early") == Words{"\"late early\""});
   for (const char* seed : {"seed", "seed=", "seed=-1", "seed= 1", "seed=1 ", "seed=1.5", "seed=4294967296"}) {
@@ -63,6 +68,6 @@ TEST_CASE("every wrong word is named") {
 }
 
 TEST_CASE("the message tells which words there are") {
-  CHECK_THROWS_WITH_AS(parse_options("quick"), doctest::Contains("early, late, checked, unchecked, seed=N"),
-                       InvalidRequest);
+  CHECK_THROWS_WITH_AS(parse_options("quick"),
+                       doctest::Contains("early or late, checked or unchecked, seed=N"), InvalidRequest);
 }

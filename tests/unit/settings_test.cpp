@@ -151,3 +151,25 @@ TEST_CASE("settings: what converts sums goes with the kernel that sums, which ca
   options.config = parse_config("mainloop=90,pass=7,tile_n=80");
   CHECK(settings_of(options, table({})).pinned == options.config);
 }
+
+TEST_CASE("settings: a config of a kernel that no plan chooses is an error, not ignored") {
+  const auto message = [](const std::string& config) {
+    const auto found = violations({}, table({{"FA2_CONFIG", config}}));
+    return found.size() == 1 ? to_string(found[0]) : std::to_string(found.size()) + " violations";
+  };
+  CHECK(message("pass=99") ==
+        "FA2_CONFIG: pass = 99, must be 0, 1, 2, 3, 4, 5, 6 or 7 with main loop 80: leave "
+        "it out for the default");
+  for (const char* none : {"pass=-1", "pass=10", "pass=11", "pass=12", "mainloop=81,pass=7"}) {
+    CAPTURE(none);
+    CHECK(message(none).find("FA2_CONFIG: pass = ") == 0);
+  }
+  CHECK(message("mainloop=70") ==
+        "FA2_CONFIG: mainloop = 70, must be 80, 81 or 90: leave it out for the default");
+  ContextOptions options;
+  options.config = KernelConfig{.pass = 99};
+  const auto found = violations(options, table({}));
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].field == "ContextOptions::config: pass");
+  CHECK(message("pass=3") == "0 violations");
+}
