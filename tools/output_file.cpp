@@ -1,9 +1,11 @@
-// Write beside, sync, rename.
+// Write beside, sync, rename; which names are one file.
 #include <fcntl.h>
+#include <generator/text.h>
 #include <sys/stat.h>
 #include <tools/output_file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -18,7 +20,36 @@ fs::path resolved(const fs::path& path) {
   return error ? path : target;
 }
 
+bool is_one_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  if (fs::exists(a, error) || fs::exists(b, error))
+    return fs::equivalent(a, b, error) && fs::is_regular_file(a, error);
+  return fs::weakly_canonical(fs::absolute(a, error), error) ==
+         fs::weakly_canonical(fs::absolute(b, error), error);
+}
+
+const NamedFile* find_same(const std::vector<NamedFile>& files, const std::string& path) {
+  const auto found = std::ranges::find_if(
+      files, [&](const NamedFile& file) { return !file.path.empty() && is_one_file(file.path, path); });
+  return found == files.end() ? nullptr : &*found;
+}
+
 }  // namespace
+
+std::optional<Violation> shared_output(const std::vector<NamedFile>& outputs,
+                                       const std::vector<NamedFile>& inputs) {
+  std::vector<NamedFile> before;
+  for (const NamedFile& output : outputs) {
+    if (output.path.empty()) continue;
+    const NamedFile* same = find_same(inputs, output.path);
+    if (same == nullptr) same = find_same(before, output.path);
+    if (same != nullptr)
+      return Violation{output.option, in_quotes(output.path),
+                       "must not be the file of " + same->option + ": give the output a file of its own"};
+    before.push_back(output);
+  }
+  return std::nullopt;
+}
 
 OutputFile::OutputFile(const fs::path& path) : path_(resolved(path)) {
   open();

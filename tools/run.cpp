@@ -1,4 +1,5 @@
 // The words of `fa2 run`.
+#include <generator/problem_text.h>
 #include <tools/run_call.h>
 
 #include <memory>
@@ -29,6 +30,25 @@ void add_backward(CLI::App& verb, RunOptions& options) {
   add("--dq", options.dq, "Gradient of the queries, of their shape; element type as of --out");
   add("--dk", options.dk, "Gradient of the keys");
   add("--dv", options.dv, "Gradient of the values");
+}
+
+/// @throws CLI::ValidationError if an output would replace an input or another output.
+void require_own_outputs(const RunOptions& o) {
+  std::vector<NamedFile> outputs = {{"--out", o.out}, {"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}};
+  std::vector<NamedFile> inputs = {{"--q", o.q},
+                                   {"--k", o.k},
+                                   {"--v", o.v},
+                                   {"--do", o.d_o},
+                                   {"--dlse", o.d_lse},
+                                   {"--o", o.o},
+                                   {"--cu-seqlens-q", o.sequences.cu_seqlens_q},
+                                   {"--cu-seqlens-k", o.sequences.cu_seqlens_k},
+                                   {"--seqused-q", o.sequences.seqused_q},
+                                   {"--seqused-k", o.sequences.seqused_k},
+                                   {"--page-table", o.sequences.page_table}};
+  for (const auto& [variant, path] : o.variants.files) inputs.push_back({flag_of(variant), path});
+  (o.backward.wanted ? inputs : outputs).push_back({"--lse", o.lse});
+  if (const auto shared = shared_output(outputs, inputs)) throw CLI::ValidationError(to_string(*shared));
 }
 
 /// What depends on the direction. Said here, not to CLI11, which would say it of both. @throws CLI::ParseError.
@@ -74,6 +94,7 @@ Verb add_run(CLI::App& app) {
                  "Compare with a float64 reference; exit status 1 if the error is too large");
   return {verb, [verb, options] {
             require_complete(*options);
+            require_own_outputs(*options);
             const bool json = wants_json(*verb);
             return options->backward.wanted ? run_backward(*options, json) : run_forward(*options, json);
           }};

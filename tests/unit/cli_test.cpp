@@ -192,6 +192,31 @@ TEST_CASE("cli: an output that cannot be written is said before anything is read
   CHECK_FALSE(precompile.says("/none.so"));
 }
 
+TEST_CASE(
+    "cli: an output that would replace another one or an input is refused before anything is computed") {
+  const Command fa2;
+  const std::string run = "run" + inputs(fa2);
+  const auto refuses = [&](const std::string& words, const std::string& text) {
+    CAPTURE(words);
+    const Result result = fa2.run(words);
+    CHECK(result.status == 2);
+    CHECK(result.out.empty());
+    CHECK(result.says(text + ": give the output a file of its own"));
+    CHECK_FALSE(std::filesystem::exists(fa2.file("o.npy")));
+  };
+  const std::string qkv = run.substr(0, run.find(" --out"));
+  refuses(run + fa2.option("--lse", "./o.npy"), "must not be the file of --out");
+  refuses(qkv + fa2.option("--out", "v"),
+          "--out = \"" + fa2.file("v").string() + "\", must not be the file of --v");
+  refuses(run + fa2.option("--alibi", "slopes") + fa2.option("--lse", "slopes"),
+          "must not be the file of --alibi");
+  const std::string backward = qkv + " --backward" + fa2.option("--do", "q");
+  refuses(backward + fa2.option("--dq", "o.npy") + fa2.option("--dk", "o.npy"),
+          "must not be the file of --dq");
+  refuses(backward + fa2.option("--dv", "l") + fa2.option("--o", "q") + fa2.option("--lse", "l"),
+          "must not be the file of --lse");
+}
+
 TEST_CASE("cli: run names the file that is wrong") {
   const Command fa2;
   const std::string files = inputs(fa2);

@@ -106,3 +106,34 @@ TEST_CASE("output file: rights and symbolic links stay, devices are written as t
   nothing.commit();
   CHECK(std::filesystem::is_character_file("/dev/null"));
 }
+
+TEST_CASE("output file: two outputs, or an output and an input, that are one file are found by any name") {
+  using tools::NamedFile;
+  const test::TemporaryDirectory dir;
+  const auto path = [&](const std::string& name) { return (dir / name).string(); };
+  std::ofstream(dir / "x") << "old";
+  std::filesystem::create_directory(dir / "folder");
+  std::filesystem::create_directory_symlink("folder", dir / "link to folder");
+  std::filesystem::create_symlink("x", dir / "link");
+  std::filesystem::create_hard_link(dir / "x", dir / "hard link");
+  const auto is_shared = [](const std::string& a, const std::string& b) {
+    const bool as_output = tools::shared_output({{"--a", a}, {"--b", b}}, {}).has_value();
+    CHECK(tools::shared_output({{"--a", a}}, {{"--b", b}}).has_value() == as_output);
+    return as_output;
+  };
+  for (const char* name : {"x", "./x", "folder/../x", "link", "hard link"}) {
+    CAPTURE(name);
+    CHECK(is_shared(path("x"), path(name)));
+  }
+  CHECK(is_shared(path("new"), path("folder/../new")));
+  CHECK(is_shared(path("folder/new"), path("link to folder/new")));
+  CHECK(is_shared("new", std::filesystem::current_path() / "new"));
+  CHECK_FALSE(is_shared(path("x"), path("new")));
+  CHECK_FALSE(is_shared(path("new"), path("folder/new")));
+  CHECK_FALSE(is_shared("", ""));
+  CHECK_FALSE(is_shared("/dev/null", "/dev/null"));
+  const auto found = tools::shared_output({{"--out", path("x")}, {"--lse", path("link")}}, {});
+  REQUIRE(found.has_value());
+  CHECK(to_string(*found) ==
+        "--lse = \"" + path("link") + "\", must not be the file of --out: give the output a file of its own");
+}
