@@ -70,6 +70,13 @@ bool is_stand_in(std::string_view name, const Arch& arch) {
   return name == kConfigHeader || (name == "ptx/wgmma_shapes.cuh" && !arch.interpreted);
 }
 
+std::string path_in_repository(std::string_view name) {
+  if (name == kConfigHeader) return std::string(name);
+  const bool is_twin =
+      std::ranges::find(embedded_twins(), name, &EmbeddedFile::name) != embedded_twins().end();
+  return fmt::format("{}/{}", is_twin ? "interpreter" : "templates", name);
+}
+
 std::vector<EmbeddedFile> included_by(std::string_view text, std::span<const EmbeddedFile> files) {
   std::set<std::string_view> reached;
   std::vector<std::string_view> unread = {text};

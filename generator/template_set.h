@@ -30,6 +30,10 @@ std::vector<EmbeddedFile> available_headers(const Arch& arch);
 /// Whether what is embedded of this header only stands in for what is rendered.
 bool is_stand_in(std::string_view name, const Arch& arch);
 
+/// Returns the path in the repository of a file that an interpreted kernel includes: "templates/attention/mask.cuh",
+/// "interpreter/ptx/mma.cuh". A rendered file has its name alone.
+std::string path_in_repository(std::string_view name);
+
 /// Those of `files`, in their order, that the lines `#include "name"` of `text` lead to, directly or not.
 std::vector<EmbeddedFile> included_by(std::string_view text, std::span<const EmbeddedFile> files);
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <generator/template_set.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/scratch_folder.h>
 #include <runtime/env.h>
@@ -57,6 +58,10 @@ class Workplace {
   /// Beside the sources.
   void write(const SourceFile& file) const {
     const FileDescriptor out = keeps_sources() ? open_kept_file(file.name) : open_scratch_file(file.name);
+    // A kept file is named as it is. Faults, errors and a debugger name the others by what an editor can open.
+    const std::string line =
+        keeps_sources() ? "" : fmt::format("#line 1 \"{}\"\n", path_in_repository(file.name));
+    write_all(out, line.data(), line.size(), sources() / file.name);
     write_all(out, file.text.data(), file.text.size(), sources() / file.name);
   }
 

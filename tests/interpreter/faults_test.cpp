@@ -1,5 +1,6 @@
 // How a launch ends that breaks a rule: with one fault, and nothing else harmed.
 #include <doctest/doctest.h>
+#include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/parallel.h>
 
@@ -61,6 +62,18 @@ TEST_CASE("a fault unwinds the kernel's own objects") {
       interpreter::Options{});
   CHECK(fault_of(*kernel, &alive).find("misaligned") != std::string::npos);
   CHECK(alive == 0);
+}
+
+TEST_CASE("a fault names the template in the repository, not a copy that is gone") {
+  KernelSource source = source_of(small_kernel({"", "break_a_rule(s);", {}, 64}), interpreter_arch());
+  source.headers.push_back({"attention/broken.cuh",
+                            "#pragma once\n#include \"ptx/memory.cuh\"\n"
+                            "inline void break_a_rule(fa2::ptx::SharedAddress s) {\n"
+                            "  fa2::ptx::st_shared_u32(s + 1, 1);\n}\n"});
+  source.main.text.insert(0, "#include \"attention/broken.cuh\"\n");
+  const auto kernel =
+      interpreter::load_interpreted_kernel(interpreter::make_host_compiler()->compile(source), {});
+  CHECK(fault_of(*kernel, BrokenParams{}).ends_with(", at templates/attention/broken.cuh:4"));
 }
 
 TEST_CASE("kernels fault at the same time on several host threads") {

@@ -1,6 +1,7 @@
 // The host's compiler when it fails, is killed, or its caller is: what is said, and what is left behind.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <generator/template_set.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/scratch_folder.h>
 #include <runtime/interrupt.h>
@@ -74,6 +75,22 @@ TEST_CASE_FIXTURE(Fixture, "a compilation leaves nothing behind, whether it ends
   CHECK(leftovers() == 0);
   CHECK_THROWS_AS(compile_with("exit 0"), CompileError);  // it wrote nothing
   CHECK(leftovers() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "the compiler is told where in the repository a file comes from, unless it is kept") {
+  const std::string copies =
+      "for output; do :; done; cd $(dirname $output); cat main.cu dir/header.cuh >$output";
+  CHECK(compile_with(copies).code ==
+        bytes_of("#line 1 \"templates/main.cu\"\nint main;#line 1 \"templates/dir/header.cuh\"\n"));
+  const ScopedEnvironment keep("FA2_KEEP_SOURCE", (directory / "kept").native());
+  CHECK(compile_with(copies).code == bytes_of("int main;"));
+}
+
+TEST_CASE("files of interpreted kernels are found in the repository") {
+  for (const char* name : {"attention/mask.cuh", "ptx/mma.cuh", "machine.cuh", "attention_forward_sm80.cu"})
+    CHECK(fs::exists(fs::path(FA2_SOURCE_DIR) / path_in_repository(name)));
+  CHECK(path_in_repository("config.cuh") == "config.cuh");
 }
 
 TEST_CASE_FIXTURE(Fixture, "FA2_KEEP_SOURCE keeps source and log, and the error says where") {
