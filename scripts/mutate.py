@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Whether the interpreter's suite notices the bugs that authors of attention kernels make: plants those of mutations.py into
 templates/ one at a time, in a scratch copy of the tree, and runs the tests of tests/attention until one fails, with asynchronous
-copies that complete early, then late with another order of warps. The tree without a bug must pass first. Exit status 1 if
-fewer than --at-least are caught.
+copies that complete early, then late with another order of warps. The tree without a bug must pass first: all tests, or if
+numbers are given, those that failed. Exit status 1 if fewer than --at-least are caught.
 
   python3 scripts/mutate.py                              all of them: an hour on 4 cores
-  python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them, keeping the build for the next time
+  python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them in seconds, once DIR has the build of the first time
   python3 scripts/mutate.py --checks-off --markdown docs/mutations.md
 """
 import argparse
@@ -26,6 +26,7 @@ from mutations import MUTATIONS
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 TARGET = "fa2_interpreter_tests"
 TESTS = "-sf=*tests/attention/*"
+LONGEST = 1800  # seconds that a test may take whose time is not known
 # What a failure says, and which check it thus came from. The first that matches counts.
 CHECKS = [
     ("race", "race:"),
@@ -151,7 +152,7 @@ def failure_of(output, status):
         raise SystemExit("a kernel does not compile: mend the mutation\n" + output)
     if thrown := re.search(r"THREW exception: (.*)\n(.*)", output):
         line = re.search(r" at \S*/((?:attention|tile)/\S+)$", thrown.group(2))
-        what = re.sub(r" at global address \w+|: q at .*|/\S*/fa2-host-[\w-]+/", "", thrown.group(1).strip())
+        what = re.sub(r" at global address \w+|: q at .*|\btemplates/", "", thrown.group(1).strip())
         return what + (f" ({line.group(1)})" if line else "")
     if logged := re.search(r"logged: ((?:.*\n)+?)(?:\n|Aborting|===)", output):
         return " ".join(re.sub(r"mainloop=90,\S*", "", logged.group(1)).split())
@@ -166,21 +167,30 @@ def check_of(failure):
 def first_failure(executable, tests, mode):
     """(test, failure) of the first test case that fails in this mode, or None."""
     for test, seconds in tests:
-        failure, _ = run_test(executable, test, mode, 60 + 20 * seconds)
+        failure, _ = run_test(executable, test, mode, LONGEST if seconds is None else 60 + 20 * seconds)
         if failure:
             return test, failure
     return None
 
 
+def tests_of(executable):
+    listing = run(executable, "--no-colors", TESTS, "-ltc").splitlines()
+    return [line for line in listing if line and not line.startswith(("[doctest]", "===="))]
+
+
+def seconds_without_mutation(executable, test, mode):
+    failure, seconds = run_test(executable, test, mode, LONGEST)
+    if failure:
+        raise SystemExit(f"without any mutation \"{test}\" fails ({mode}): {failure}")
+    return seconds
+
+
 def baseline(executable, modes, pool):
     """The test cases with their seconds, cheapest first. All must pass."""
-    listing = run(executable, "--no-colors", TESTS, "-ltc").splitlines()
-    tests = [line for line in listing if line and not line.startswith(("[doctest]", "===="))]
     seconds = {}
+    tests = tests_of(executable)
     for mode in modes:
-        for test, (failure, took) in zip(tests, pool.map(lambda t: run_test(executable, t, mode, 1800), tests)):
-            if failure:
-                raise SystemExit(f"without any mutation \"{test}\" fails ({mode}): {failure}")
+        for test, took in zip(tests, pool.map(lambda t: seconds_without_mutation(executable, t, mode), tests)):
             seconds.setdefault(test, took)
     return sorted(seconds.items(), key=lambda item: item[1])
 
@@ -193,10 +203,13 @@ def first_mode(executable, tests, modes):
     return "never", "", ""
 
 
-def judge(number, mutation, executable, tests, modes, checks_off):
+def judge(number, mutation, executable, unmutated, tests, modes, checks_off):
+    """`unmutated`: the executable without a bug, unless its tests are known to pass."""
     start = time.monotonic()
     tests = sorted(tests, key=lambda test: not test[0].startswith(mutation.first))  # else the cheapest first, as they come
     when, test, message = first_mode(executable, tests, modes)
+    if unmutated and test:
+        seconds_without_mutation(unmutated, test, next(mode for mode in modes if mode.startswith(when)))
     seconds = round(time.monotonic() - start, 1)
     check = "nothing" if when == "never" else check_of(message)
     outputs = ""
@@ -220,14 +233,18 @@ def experiment(a, chosen, directory):
     modes = ["early", f"late,seed={a.seed}"]
     say("building the tree without a mutation ...")
     scratch = Scratch(directory)
+    unmutated = scratch.executable("none")
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        say("running the suite without a mutation ...")
-        tests = baseline(scratch.executable("none"), modes, pool)
-        say(f"it passes; planting {len(chosen)} mutations")
+        if a.numbers:
+            tests = [(test, None) for test in tests_of(unmutated)]
+        else:
+            say("running the suite without a mutation ...")
+            tests, unmutated = baseline(unmutated, modes, pool), None
+        say(f"planting {len(chosen)} mutations")
         pending = []
         for number, mutation in chosen:
             executable = scratch.executable(number, mutation.file, mutated(mutation))
-            pending.append(pool.submit(judge, number, mutation, executable, tests, modes, a.checks_off))
+            pending.append(pool.submit(judge, number, mutation, executable, unmutated, tests, modes, a.checks_off))
         return [p.result() for p in pending]
 
 
