@@ -32,6 +32,17 @@ def _empty(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return numpy.empty(shape, dtype)
 
 
+def _shape_of(tensor: Any, name: str) -> tuple[int, ...]:
+    if not hasattr(tensor, "shape"):
+        raise TypeError(f"{name} = {type(tensor).__name__}, must be a PyTorch tensor or a numpy array")
+    return tuple(tensor.shape)
+
+
+def _float32_of(tensor: Any) -> Any:
+    torch = _torch_of(tensor)
+    return "float32" if torch is None else torch.float32
+
+
 def append(
     k: Any,
     v: Any,
@@ -63,9 +74,10 @@ def append(
     Not differentiable. Raises as attention() does.
     """
     torch = _torch_of(k)
-    if torch is not None and torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (k, v, q)):
+    wants_gradients = any(getattr(x, "requires_grad", False) for x in (k, v, q))
+    if torch is not None and torch.is_grad_enabled() and wants_gradients:
         raise _core.InvalidRequest("append() has no gradient: call it under torch.no_grad()")
-    turned = None if q is None else _empty(q, tuple(q.shape), q.dtype)
+    turned = None if q is None else _empty(q, _shape_of(q, "q"), q.dtype)
     with _on_device_of(k):
         _core.append(
             k,
@@ -80,10 +92,10 @@ def append(
             rotary_cos,
             rotary_sin,
             rotary_seqlens,
-            rotary_interleaved,
-            equal_positions,
             q,
             turned,
+            rotary_interleaved,
+            equal_positions,
         )
     return turned
 
@@ -95,17 +107,10 @@ def merge(out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = N
     lse_parts: float32 (parts, batch, heads, seqlen_q). Packed: (parts, total, heads, head_dim) and (parts, heads,
     total). out_dtype: of a new out, that of the parts if None; float32 works too. Not differentiable.
     """
-    if out_parts.shape[0] == 0:
-        raise _core.InvalidRequest("out_parts has no part")
-    part, lse_part = out_parts[0], lse_parts[0]
-    if _torch_of(part) is not None:
-        part_stride, lse_stride = out_parts.stride(0), lse_parts.stride(0)
-    else:
-        part_stride = out_parts.strides[0] // out_parts.itemsize
-        lse_stride = lse_parts.strides[0] // lse_parts.itemsize
+    shape = _shape_of(out_parts, "out_parts")
     if out is None:
-        out = _empty(part, tuple(part.shape), out_dtype or part.dtype)
-    lse = _empty(part, tuple(lse_part.shape), lse_part.dtype)
-    with _on_device_of(part):
-        _core.merge(part, lse_part, out_parts.shape[0], part_stride, lse_stride, out, lse)
+        out = _empty(out_parts, shape[1:], out_dtype or out_parts.dtype)
+    lse = _empty(out_parts, shape[1:-3] + shape[-2:-1] + shape[-3:-2], _float32_of(out_parts))
+    with _on_device_of(out_parts):
+        _core.merge(out_parts, lse_parts, out, lse)
     return out, lse

@@ -23,7 +23,7 @@ def keep_mask(q: torch.Tensor, shape: tuple[int, ...], p: float, state: torch.Te
     mask = torch.empty(shape, dtype=torch.uint8, device=q.device)
     if mask.numel():
         with _on_device_of(q):
-            _core.dropout_mask(mask, p, 0, 0, state)
+            _core.dropout_mask(mask, state, p, 0, 0)
     return mask.bool()
 
 

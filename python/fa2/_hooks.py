@@ -10,25 +10,26 @@ from . import _core
 _DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "int32": 3, "int64": 4, "uint8": 5}
 _OTHER_DTYPE = -1
 _HOST = -2  # FA2_INTERPRETER_DEVICE
+_OTHER_DEVICE = -3
 
 
-def describe(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int]:
-    """(data, shape, strides in elements, dtype, device) of a numpy array, or of a tensor of PyTorch before 2.10."""
+def describe(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, bool]:
+    """(data, shape, strides in elements, dtype, device, read-only) of a numpy array, or of PyTorch's before 2.10."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
-        if tensor.device.type not in ("cpu", "cuda"):
-            raise _core.InvalidRequest(f"a tensor is on {tensor.device}: fa2 computes on cuda and cpu")
         code = _DTYPES.get(str(tensor.dtype).removeprefix("torch."), _OTHER_DTYPE)
-        device = _HOST if tensor.device.type == "cpu" else tensor.device.index
-        return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), code, device
+        kind = tensor.device.type
+        device = _HOST if kind == "cpu" else tensor.device.index if kind == "cuda" else _OTHER_DEVICE
+        return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), code, device, False
     interface = getattr(tensor, "__array_interface__", None)
     if interface is None:
-        raise TypeError(f"a tensor of PyTorch or a numpy array is meant, not {type(tensor).__name__}")
+        raise TypeError(f"tensor = {type(tensor).__name__}, must be a PyTorch tensor or a numpy array")
     if any(stride % tensor.itemsize for stride in tensor.strides):
         raise _core.InvalidRequest("strides must be multiples of the element")
     strides = tuple(stride // tensor.itemsize for stride in tensor.strides)
     code = _DTYPES.get(tensor.dtype.name, _OTHER_DTYPE)
-    return interface["data"][0], tensor.shape, strides, code, _HOST
+    data, read_only = interface["data"]
+    return data, tensor.shape, strides, code, _HOST, read_only
 
 
 def current_stream(device: int) -> int:

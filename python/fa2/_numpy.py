@@ -13,8 +13,16 @@ from ._call import Options, rows_may_be_unused
 def _contiguous(array: Any) -> Any:
     """With a contiguous last dimension."""
     if not isinstance(array, numpy.ndarray):
-        raise TypeError(f"tensors of PyTorch or numpy arrays are meant, not {type(array).__name__}")
-    return array if array.strides[-1] == array.itemsize else numpy.ascontiguousarray(array)
+        raise TypeError(f"tensor = {type(array).__name__}, must be a PyTorch tensor or a numpy array")
+    return array if array.strides[-1:] in ((), (array.itemsize,)) else numpy.ascontiguousarray(array)
+
+
+def _float32(sinks: Any) -> Any:
+    given = numpy.asanyarray(sinks)
+    try:
+        return numpy.ascontiguousarray(given, dtype=numpy.float32)
+    except (TypeError, ValueError):
+        raise TypeError(f"sinks = {type(sinks).__name__}, must be numbers, one per head") from None
 
 
 def _prepared(options: Options) -> Options:
@@ -22,7 +30,7 @@ def _prepared(options: Options) -> Options:
         state = numpy.random.randint(0, 2**62, 2, dtype=numpy.int64)
         options = options._replace(dropout_state=state)
     if options.sinks is not None:
-        options = options._replace(sinks=numpy.ascontiguousarray(options.sinks, dtype=numpy.float32))
+        options = options._replace(sinks=_float32(options.sinks))
     return options
 
 
@@ -30,7 +38,7 @@ def _outputs(q: Any, v: Any, options: Options) -> tuple[Any, Any]:
     if q.ndim not in (3, 4):
         raise _core.InvalidRequest("q must be (batch, seqlen, heads, head_dim), or (total, heads, head_dim) packed")
     make = numpy.zeros if rows_may_be_unused(options.cu_seqlens_q, options.seqused_q) else numpy.empty
-    shape = (*q.shape[:-1], v.shape[-1])
+    shape = q.shape[:-1] + v.shape[-1:]
     rows = (q.shape[0], q.shape[2], q.shape[1]) if q.ndim == 4 else (q.shape[1], q.shape[0])
     return make(shape, q.dtype), make(rows, numpy.float32)
 
@@ -42,16 +50,17 @@ def attend(
     q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     made, lse = _outputs(q, v, options)
     out = made if out is None else out
-    if _core.forward(True, q, k, v, out, lse if return_lse else None, options) is None:
-        raise _core.InvalidRequest("the last dimension of out must be contiguous")
+    _core.forward(True, q, k, v, out, lse if return_lse else None, options)
     return (out, lse) if return_lse else out
 
 
 def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
+    q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     out, _ = _outputs(q, v, options)
     return _core.explain(gradients, 0, q, k, v, out, None, _prepared(options))
 
 
 def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
+    q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     out, _ = _outputs(q, v, options)
     return _core.tune(gradients, every, q, k, v, out, None, _prepared(options))

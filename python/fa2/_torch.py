@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from . import _core, _hooks, _torch_ops
 from ._call import DROPOUT_P, SINKS, Options
-from ._torch_run import new_lse, new_out, run_backward, run_forward
+from ._torch_run import contiguous, new_lse, new_out, run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _count_modes = torch._C._len_torch_dispatch_stack
@@ -109,11 +109,13 @@ def wants_bits(deterministic: bool) -> bool:
 
 
 def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
+    q, k, v = contiguous(q), contiguous(k), contiguous(v)
     out, lse = new_out(q, v, options), new_lse(q, options)
     return _core.explain(gradients, 0, q, k, v, out, lse, options)
 
 
 def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
+    q, k, v = contiguous(q), contiguous(k), contiguous(v)
     out, lse = new_out(q, v, options), new_lse(q, options)
     return _core.tune(gradients, every, q, k, v, out, lse, options)
 

@@ -12,12 +12,12 @@ from ._call import CU_SEQLENS_Q, SEQUSED_Q, Options, rows_may_be_unused
 
 def contiguous(x: Any) -> Any:
     """With a contiguous last dimension: x, or a copy; None stays None."""
-    return x.contiguous() if x is not None and x.stride(-1) != 1 else x
+    return x.contiguous() if x is not None and x.dim() > 0 and x.stride(-1) != 1 else x
 
 
 def _like(tensor: torch.Tensor, head_dim: int, zeros: bool) -> torch.Tensor:
     """In the tensor's order in memory, where that has a contiguous last dimension."""
-    if tensor.shape[-1] == head_dim and tensor.stride(-1) == 1:
+    if tensor.dim() > 0 and tensor.shape[-1] == head_dim and tensor.stride(-1) == 1:
         return torch.zeros_like(tensor) if zeros else torch.empty_like(tensor)
     shape = (*tensor.shape[:-1], head_dim)
     return tensor.new_zeros(shape) if zeros else tensor.new_empty(shape)
@@ -25,13 +25,13 @@ def _like(tensor: torch.Tensor, head_dim: int, zeros: bool) -> torch.Tensor:
 
 def new_out(q: torch.Tensor, v: torch.Tensor, options: Any) -> torch.Tensor:
     """Zeros where rows may be of no sequence, which kernels leave alone."""
-    return _like(q, v.shape[-1], rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]))
+    return _like(q, v.shape[-1] if v.dim() > 0 else 0, rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]))
 
 
 def new_lse(q: torch.Tensor, options: Any) -> torch.Tensor:
     """Zeros as new_out() has them."""
     shape = q.shape
-    rows = (shape[0], shape[2], shape[1]) if len(shape) == 4 else (shape[1], shape[0])
+    rows = (shape[0], shape[2], shape[1]) if len(shape) == 4 else shape[:2][::-1]
     make = q.new_zeros if rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]) else q.new_empty
     return make(rows, dtype=torch.float32)
 
@@ -45,8 +45,6 @@ def run_forward(
     if made is None:
         tensors = (contiguous(q), contiguous(k), contiguous(v))
         made = _core.forward(keeps, *tensors, new_out(q, v, options) if out is None else out, lse, options)
-    if made is None:
-        raise _core.InvalidRequest("the last dimension of out must be contiguous")
     return made, lse
 
 
@@ -84,6 +82,5 @@ def run_backward(
     if q.numel() == 0 or k.numel() == 0:
         return tuple(None if x is None else x.zero_() for x in made)  # type: ignore[return-value]
     tensors = (contiguous(q), contiguous(k), contiguous(v), out, lse)
-    if not _core.backward(contiguous(d_out), d_lse, *made, deterministic, *tensors, options):
-        raise _core.InvalidRequest("out, dq, dk and dv must have a contiguous last dimension")
+    _core.backward(contiguous(d_out), d_lse, *made, deterministic, *tensors, options)
     return made

@@ -4,9 +4,9 @@
 
 #include "core.h"
 
-/* What every function ends with: tensors, and a tuple of options, of which the last are tensors or None; fa2/_call.py has the
- * same list. */
-enum { Q, K, V, OUT, LSE, TUPLE, OPERANDS };
+/* What every function ends with: tensors by the numbers of fa2/c_tensors.h, and a tuple of options. fa2/_call.py has its list:
+ * numbers, and from ALIBI_SLOPES on tensors or None, in the order of fa2/c_tensors.h from FA2_ALIBI_SLOPES on. */
+enum { TUPLE = FA2_ALIBI_SLOPES, OPERANDS };
 enum {
   SOFTMAX_SCALE,
   MASK,
@@ -20,28 +20,22 @@ enum {
   MAX_SEQLEN_Q,
   MAX_SEQLEN_K,
   ALIBI_SLOPES,
-  SINKS,
-  DROPOUT_STATE,
-  CU_SEQLENS_Q,
-  CU_SEQLENS_K,
-  SEQUSED_Q,
-  SEQUSED_K,
-  PAGE_TABLE,
-  OPTIONS
+  OPTIONS = ALIBI_SLOPES + FA2_ATTENTION_TENSORS - FA2_ALIBI_SLOPES
 };
 
 typedef struct {
   PyObject* options[OPTIONS]; /* borrowed */
   PlanKey key;
   fa2_args args;
-  Tensor q, k, v, o;
-  bool has_gaps; /* a last dimension is not contiguous */
+  fa2_array tensors[FA2_BACKWARD_TENSORS];
+  const fa2_array* given[FA2_BACKWARD_TENSORS];
 } Call;
 
-/* ---- options.c: what options say, once q, k and v are read ---- */
+/* ---- options.c: numbers ---- */
 
-int read_sequences(Call* call);
-/* After read_sequences(): a window is one of the lengths that are there. */
-int read_variants(Call* call);
+/* Before the tensors are bound. */
+int read_options(Call* call);
+/* Once the sequences' lengths are known: a window that hides nothing would be another kernel. */
+int read_window(Call* call);
 
 #endif

@@ -4,8 +4,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <fa2/c_api.h>
-#include <fa2/c_backward.h>
+#include <fa2/c_tensors.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,31 +21,15 @@ int unavailable(const char* text);
 
 /* ---- tensor.c ---- */
 
-enum { MOST_DIMS = 4 };
-enum { OTHER_DTYPE = -1, FLOAT32 = 2, INT32 = 3, INT64 = 4, UINT8 = 5 }; /* beside FA2_F16 and FA2_BF16 */
-
-typedef struct {
-  void* data;
-  int64_t shape[MOST_DIMS];
-  int64_t strides[MOST_DIMS]; /* in elements */
-  int32_t ndim;
-  int32_t dtype;
-  int32_t device; /* a CUDA ordinal, or FA2_INTERPRETER_DEVICE of host memory */
-} Tensor;
-
 /* Python functions for what the exchange API does not give:
- *   describe(object) -> (data, shape, strides, dtype, device) of a tensor whose type has none;
+ *   describe(object) -> (data, shape, strides, dtype, device, read_only) of a tensor whose type has none;
  *   current_stream(device) -> int; allocate(device, bytes, zeroed) -> a tensor of bytes, the first `zeroed` of them 0;
  *   empty_like(tensor) -> one that lies in memory as it does. */
 PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count);
 
-int read_tensor(PyObject* object, const char* name, Tensor* tensor);
-/* The same of contiguous tensors of one dtype, beside others on `device`; *tensor has data NULL if `object` is None. */
-int read_table(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor);
-/* (batch, pages of a sequence) of int32, whose rows may lie apart. */
-int read_page_table(PyObject* object, int32_t device, const int32_t** entries, int64_t shape[2],
-                    int64_t* stride);
-bool is_contiguous(const Tensor* tensor);
+int read_tensor(PyObject* object, fa2_array* tensor);
+/* Reads `count` objects into `tensors`, to which `given` then points; NULL for None. */
+int read_tensors(PyObject* const* objects, int count, fa2_array* tensors, const fa2_array** given);
 /* Whose current stream it is: `object`, a tensor on `device`. NULL of host memory. */
 int current_stream(PyObject* object, int32_t device, void** stream);
 PyObject* allocate(int32_t device, size_t bytes, size_t zeroed);

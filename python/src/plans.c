@@ -166,8 +166,8 @@ static Workspace* workspace_of(int32_t device, void* stream) {
 
 static PyObject* allocate_workspace(int32_t device, size_t bytes, size_t zeros, void** data) {
   PyObject* owner = allocate(device, bytes, zeros);
-  Tensor tensor;
-  if (owner != NULL && read_tensor(owner, "workspace", &tensor) < 0) Py_CLEAR(owner);
+  fa2_array tensor;
+  if (owner != NULL && read_tensor(owner, &tensor) < 0) Py_CLEAR(owner);
   if (owner != NULL) *data = tensor.data;
   return owner;
 }

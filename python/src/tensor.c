@@ -1,6 +1,4 @@
 /* Tensors of any library: by the DLPack exchange API of their type, which costs no Python call, else by describe(). */
-#include <string.h>
-
 #include "core.h"
 #include "dlpack.h"
 
@@ -42,37 +40,42 @@ static const DLPackExchangeAPI* api_of(PyTypeObject* type) {
 }
 
 static int32_t dtype_of(DLDataType type) {
-  if (type.lanes != 1) return OTHER_DTYPE;
+  if (type.lanes != 1) return FA2_OTHER_DTYPE;
   if (type.code == kDLFloat && type.bits == 16) return FA2_F16;
   if (type.code == kDLBfloat && type.bits == 16) return FA2_BF16;
-  if (type.code == kDLFloat && type.bits == 32) return FLOAT32;
-  if (type.code == kDLInt && type.bits == 32) return INT32;
-  if (type.code == kDLInt && type.bits == 64) return INT64;
-  if (type.code == kDLUInt && type.bits == 8) return UINT8;
-  return OTHER_DTYPE;
+  if (type.code == kDLFloat && type.bits == 32) return FA2_FLOAT32;
+  if (type.code == kDLInt && type.bits == 32) return FA2_INT32;
+  if (type.code == kDLInt && type.bits == 64) return FA2_INT64;
+  if (type.code == kDLUInt && type.bits == 8) return FA2_UINT8;
+  return FA2_OTHER_DTYPE;
 }
 
-static int too_many_dims(const char* name, long long ndim) {
-  return invalid("%s has %lld dimensions: at most 4 are meant", name, ndim);
+static int32_t device_of(DLDevice device) {
+  switch (device.device_type) {
+    case kDLCPU:
+    case kDLCUDAHost:
+      return FA2_INTERPRETER_DEVICE;
+    case kDLCUDA:
+    case kDLCUDAManaged:
+      return device.device_id;
+    default:
+      return FA2_OTHER_DEVICE;
+  }
 }
 
-static int from_dltensor(const DLTensor* given, const char* name, Tensor* tensor) {
-  if (given->ndim > MOST_DIMS) return too_many_dims(name, given->ndim);
-  const int32_t type = given->device.device_type;
-  if (type != kDLCPU && type != kDLCUDAHost && type != kDLCUDA && type != kDLCUDAManaged)
-    return invalid("%s is on a device of DLPack type %d: fa2 computes on CUDA and CPU", name, type);
+static void from_dltensor(const DLTensor* given, fa2_array* tensor) {
   tensor->data = (char*)given->data + given->byte_offset;
-  tensor->ndim = given->ndim;
   tensor->dtype = dtype_of(given->dtype);
-  tensor->device =
-      type == kDLCUDA || type == kDLCUDAManaged ? given->device.device_id : FA2_INTERPRETER_DEVICE;
+  tensor->device = device_of(given->device);
+  tensor->ndim = given->ndim;
+  tensor->flags = 0;
+  if (given->ndim > FA2_MOST_DIMENSIONS) return;
   int64_t contiguous = 1;
   for (int i = given->ndim - 1; i >= 0; --i) {
     tensor->shape[i] = given->shape[i];
     tensor->strides[i] = given->strides != NULL ? given->strides[i] : contiguous;
     contiguous *= given->shape[i];
   }
-  return 0;
 }
 
 static int read_numbers(PyObject* tuple, int32_t ndim, int64_t* numbers) {
@@ -86,21 +89,21 @@ static int read_numbers(PyObject* tuple, int32_t ndim, int64_t* numbers) {
   return 0;
 }
 
-static int from_description(PyObject* object, const char* name, Tensor* tensor) {
+static int from_description(PyObject* object, fa2_array* tensor) {
   PyObject* all = PyObject_CallFunctionObjArgs(describe, object, NULL);
   if (all == NULL) return -1;
   unsigned long long data = 0;
   PyObject *shape = NULL, *strides = NULL;
-  int dtype = 0, device = 0, result = -1;
-  if (PyArg_ParseTuple(all, "KOOii", &data, &shape, &strides, &dtype, &device)) {
-    const Py_ssize_t ndim = PySequence_Size(shape);
+  int dtype = 0, device = 0, read_only = 0, result = -1;
+  if (PyArg_ParseTuple(all, "KOOiip", &data, &shape, &strides, &dtype, &device, &read_only)) {
     tensor->data = (void*)(uintptr_t)data;
-    tensor->ndim = (int32_t)ndim;
     tensor->dtype = dtype;
     tensor->device = device;
-    if (ndim > MOST_DIMS) {
-      too_many_dims(name, (long long)ndim);
-    } else if (ndim >= 0 && read_numbers(shape, tensor->ndim, tensor->shape) == 0) {
+    tensor->ndim = (int32_t)PySequence_Size(shape);
+    tensor->flags = read_only ? FA2_READ_ONLY : 0;
+    if (tensor->ndim > FA2_MOST_DIMENSIONS) {
+      result = 0;
+    } else if (tensor->ndim >= 0 && read_numbers(shape, tensor->ndim, tensor->shape) == 0) {
       result = read_numbers(strides, tensor->ndim, tensor->strides);
     }
   }
@@ -108,52 +111,23 @@ static int from_description(PyObject* object, const char* name, Tensor* tensor) 
   return result;
 }
 
-int read_tensor(PyObject* object, const char* name, Tensor* tensor) {
+int read_tensor(PyObject* object, fa2_array* tensor) {
   const DLPackExchangeAPI* api = api_of(Py_TYPE(object));
-  if (api == NULL) return from_description(object, name, tensor);
+  if (api == NULL) return from_description(object, tensor);
   DLTensor given;
-  if (api->dltensor_from_py_object_no_sync(object, &given) != 0) {
-    if (!PyErr_Occurred()) invalid("%s cannot be read through DLPack", name);
-    return -1;
-  }
-  return from_dltensor(&given, name, tensor);
-}
-
-bool is_contiguous(const Tensor* tensor) {
-  int64_t expected = 1;
-  for (int i = tensor->ndim - 1; i >= 0; --i) {
-    if (tensor->shape[i] > 1 && tensor->strides[i] != expected) return false;
-    expected *= tensor->shape[i];
-  }
-  return true;
-}
-
-static int read_beside(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor) {
-  static const char* const words[] = {"float16", "bfloat16", "float32", "int32", "int64", "uint8"};
-  memset(tensor, 0, sizeof *tensor);
-  if (object == Py_None) return 0;
-  if (read_tensor(object, name, tensor) < 0) return -1;
-  if (tensor->dtype != dtype) return invalid("%s must be %s", name, words[dtype]);
-  if (tensor->device != device) return invalid("%s must be on the device of the other tensors", name);
+  if (api->dltensor_from_py_object_no_sync(object, &given) != 0)
+    return PyErr_Occurred() ? -1 : invalid("a tensor cannot be read through DLPack");
+  from_dltensor(&given, tensor);
   return 0;
 }
 
-int read_table(PyObject* object, const char* name, int32_t dtype, int32_t device, Tensor* tensor) {
-  if (read_beside(object, name, dtype, device, tensor) < 0) return -1;
-  return is_contiguous(tensor) ? 0 : invalid("%s must be contiguous", name);
-}
-
-int read_page_table(PyObject* object, int32_t device, const int32_t** entries, int64_t shape[2],
-                    int64_t* stride) {
-  Tensor table;
-  if (read_beside(object, "page_table", INT32, device, &table) < 0) return -1;
-  *entries = table.data;
-  if (object == Py_None) return 0;
-  if (table.ndim != 2) return invalid("page_table must be (batch, pages of a sequence)");
-  if (table.shape[1] > 1 && table.strides[1] != 1) return invalid("page_table must have contiguous rows");
-  shape[0] = table.shape[0];
-  shape[1] = table.shape[1];
-  *stride = table.shape[0] > 1 ? table.strides[0] : table.shape[1];
+int read_tensors(PyObject* const* objects, int count, fa2_array* tensors, const fa2_array** given) {
+  for (int i = 0; i < count; ++i) {
+    given[i] = NULL;
+    if (objects[i] == Py_None) continue;
+    if (read_tensor(objects[i], &tensors[i]) < 0) return -1;
+    given[i] = &tensors[i];
+  }
   return 0;
 }
 

@@ -206,7 +206,7 @@ def test_the_fallback_for_older_versions_reads_the_same() -> None:
     from fa2 import _hooks
 
     q = random(2, 24, 3, 4, 64)[:, :, 1].transpose(1, 2)
-    assert _hooks.describe(q) == (q.data_ptr(), tuple(q.shape), q.stride(), 1, -2)
+    assert _hooks.describe(q) == (q.data_ptr(), tuple(q.shape), q.stride(), 1, -2, False)
 
 
 def test_threads_share_plans() -> None:
@@ -222,3 +222,44 @@ def test_meta_tensors_have_shapes_alone() -> None:
     q = torch.empty(1, 8, 2, 64, dtype=torch.float16, device="meta")
     out, lse = fa2.attention(q, q, q, return_lse=True)
     assert out.is_meta and out.shape == q.shape and lse.shape == (1, 2, 8)
+
+
+def test_batch_invariant_has_the_gradients_that_do_not_depend_on_the_batch() -> None:
+    q, k, v = qkv()
+    found, expected = (
+        torch.autograd.grad(fa2.attention(q, k, v, causal=True, **options).square().sum(), (q, k, v))
+        for options in ({"batch_invariant": True}, {"batch_invariant": True, "deterministic": True})
+    )
+    assert all(torch.equal(a, b) for a, b in zip(found, expected))
+    alone = fa2.attention(q[:1], k[:1], v[:1], causal=True, batch_invariant=True)
+    for a, b in zip(found, torch.autograd.grad(alone.square().sum(), (q, k, v))):
+        assert torch.equal(a[:1], b[:1])
+
+
+def test_packed_calls_without_a_query_are_empty() -> None:
+    k = random(5, 2, 64)
+    cu_q, cu_k = (torch.tensor(x, dtype=torch.int32) for x in ([0, 0, 0], [0, 3, 5]))
+    tables = dict(cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, max_seqlen_q=0, max_seqlen_k=3)
+    for q in (random(0, 4, 64), random(0, 4, 64).requires_grad_()):
+        out, lse = fa2.attention(q, k, k, return_lse=True, **tables)
+        assert out.shape == (0, 4, 64) and lse.shape == (4, 0)
+    assert torch.autograd.grad(out.sum(), q)[0].shape == q.shape
+
+
+def test_shapes_are_compared() -> None:
+    k, cache = random(2, 3, 2, 64), random(2, 8, 2, 64)
+    seqlens = torch.zeros(2, dtype=torch.int32)
+    for changed, message in (
+        (dict(v_cache=random(1, 2, 2, 64)), r"v_cache.shape = \(1, 2, 2, 64\), must be \(2, 8, 2, 64\)"),
+        (dict(cache_seqlens=seqlens[:1]), r"cache_seqlens.shape = \(1\), must be \(2\)"),
+    ):
+        tensors = {"k": k, "v": k, "k_cache": cache, "v_cache": cache.clone(), "cache_seqlens": seqlens, **changed}
+        with pytest.raises(fa2.InvalidRequest, match=message):
+            fa2.append(**tensors)
+    parts, lse_parts = torch.zeros(3, 1, 64, 2, 16), torch.zeros(3, 1, 2, 64)
+    with pytest.raises(fa2.InvalidRequest, match=r"out.shape = \(1, 1, 2, 16\), must be \(1, 64, 2, 16\)"):
+        fa2.merge(parts, lse_parts, out=torch.zeros(1, 1, 2, 16))
+    with pytest.raises(fa2.InvalidRequest, match=r"lse_parts.shape = \(3, 1, 2, 1\)"):
+        fa2.merge(parts, lse_parts[..., :1])
+    with pytest.raises(fa2.InvalidRequest, match="seqused_k.shape = .*, must be .2. = .batch."):
+        fa2.attention(*qkv(requires_grad=False), seqused_k=seqlens[:, None][:, :0])
