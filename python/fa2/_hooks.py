@@ -13,6 +13,16 @@ _HOST = -2  # FA2_INTERPRETER_DEVICE
 _OTHER_DEVICE = -3
 
 
+def require_plain(array: Any) -> None:
+    """Raises unless a numpy array is what its memory says: without a mask, of native byte order."""
+    if hasattr(array, "mask"):
+        raise _core.InvalidRequest("masked array = given, must have no mask: pass array.filled(value)")
+    if not array.dtype.isnative:
+        raise _core.InvalidRequest(
+            f"byte order = {array.dtype.byteorder}, must be native: pass array.astype(array.dtype.newbyteorder('='))"
+        )
+
+
 def describe(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, bool]:
     """(data, shape, strides in elements, dtype, device, read-only) of a numpy array, or of PyTorch's before 2.10."""
     torch = sys.modules.get("torch")
@@ -21,14 +31,15 @@ def describe(tensor: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], int, i
         kind = tensor.device.type
         device = _HOST if kind == "cpu" else tensor.device.index if kind == "cuda" else _OTHER_DEVICE
         return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), code, device, False
-    interface = getattr(tensor, "__array_interface__", None)
-    if interface is None:
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(tensor, numpy.ndarray):
         raise TypeError(f"tensor = {type(tensor).__name__}, must be a PyTorch tensor or a numpy array")
+    require_plain(tensor)
     if any(stride % tensor.itemsize for stride in tensor.strides):
         raise _core.InvalidRequest("strides must be multiples of the element")
     strides = tuple(stride // tensor.itemsize for stride in tensor.strides)
     code = _DTYPES.get(tensor.dtype.name, _OTHER_DTYPE)
-    data, read_only = interface["data"]
+    data, read_only = tensor.__array_interface__["data"]
     return data, tensor.shape, strides, code, _HOST, read_only
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from . import _core
+from . import _core, _hooks
 from ._call import Options, rows_may_be_unused
 
 
@@ -14,11 +14,13 @@ def _contiguous(array: Any) -> Any:
     """With a contiguous last dimension."""
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"tensor = {type(array).__name__}, must be a PyTorch tensor or a numpy array")
+    _hooks.require_plain(array)
     return array if array.strides[-1:] in ((), (array.itemsize,)) else numpy.ascontiguousarray(array)
 
 
 def _float32(sinks: Any) -> Any:
     given = numpy.asanyarray(sinks)
+    _hooks.require_plain(given)
     try:
         return numpy.ascontiguousarray(given, dtype=numpy.float32)
     except (TypeError, ValueError):

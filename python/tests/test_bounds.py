@@ -125,6 +125,25 @@ def test_packed_calls_without_a_query_are_empty() -> None:
     assert lse.shape == (4, 0)
 
 
+def test_big_endian_arrays_are_refused() -> None:
+    q = zeros(1, 3, 2, 16)
+    for swapped in (q.astype(">f2"), q.astype(">f2").swapaxes(1, 3)):
+        with pytest.raises(fa2.InvalidRequest, match="byte order = >, must be native"):
+            fa2.attention(swapped, q, q)
+    with pytest.raises(fa2.InvalidRequest, match="byte order"):
+        fa2.append(**append_arrays(cache_seqlens=np.array([0, 5], ">i4")))
+
+
+def test_masked_arrays_are_refused() -> None:
+    q = zeros(1, 3, 2, 16)
+    masked = np.ma.masked_array(q, mask=True)
+    for tensors in ((masked, q, q), (q, q, masked), (q, masked.swapaxes(1, 3), q)):
+        with pytest.raises(fa2.InvalidRequest, match="must have no mask"):
+            fa2.attention(*tensors)
+    with pytest.raises(fa2.InvalidRequest, match="must have no mask"):
+        fa2.attention(q, q, q, sinks=np.ma.masked_array([1.0, 2.0], mask=True))
+
+
 def test_read_only_arrays_are_read_and_never_written() -> None:
     q = zeros(1, 3, 2, 16)
     constant = bytes(q.nbytes)
