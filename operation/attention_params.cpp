@@ -19,25 +19,31 @@ int width_of(const std::optional<std::int64_t>& width, std::int64_t longest) {
   return static_cast<int>(std::min(width.value_or(0), longest));
 }
 
-/// tanh(x) = x (1 + x^2 (kCubic + kQuintic x^2)) up to |x| = kSeriesEnd: relative error 4.9e-7, a least-squares fit weighted
-/// until its largest error is as small as it gets. The kernel takes the square completed, which needs an instruction less.
+/// Completes the square in TanhSeries, which saves the kernel an instruction. But products grow with the fourth power of
+/// cap / scale and would overflow. Therefore the series takes a cap for at most 2^26 |scale|, and ends at a score of 2^15, which
+/// changes by no more than a unit in its last place. Caps and scales whose factors are still beyond float32 have no series.
 SoftcapParams softcap_params(float softcap, float scale) {
-  constexpr double kCubic = -0.333245713, kQuintic = 0.128764193, kSeriesEnd = 0.25;
-  const double per_score = double{scale} / softcap;  // x of a score before the scale
-  const double x = std::max(std::fabs(per_score), 1e-9),
-               x2 = x * x;  // below that every finite score is in the series
-  const double shift = kCubic / (2 * kQuintic * x2), factor = kQuintic * x2 * x2;
+  constexpr double kLeast = 0x1p-26, kFarthest = 0x1p15, kLargestFactor = 0x1p96;
+  constexpr float kLarge = 512;  // 6e-7 of it changes a probability by less than rounding it to float16 does
+  // The argument of tanh for a score of 1; `limit`, its reciprocal, must be a normal float too.
+  const double x = std::clamp<double>(std::fabs(double{scale}) / softcap, FLT_MIN, 1 / double{FLT_MIN});
+  const double x2 = std::pow(std::max(x, kLeast), 2), end = std::min(TanhSeries::kEnd / x, kFarthest);
+  const double shift = TanhSeries::kCubic / (2 * TanhSeries::kQuintic * x2),
+               factor = TanhSeries::kQuintic * x2 * x2, factor_log2 = factor * scale * std::numbers::log2e;
   const auto narrow = [](double value) {
     return static_cast<float>(std::clamp<double>(value, -FLT_MAX, FLT_MAX));
   };
-  return {.series_end = narrow(kSeriesEnd / x),
-          .last_term = narrow(kSeriesEnd * kSeriesEnd / x2 + shift),
+  const auto is_usable = [](double value) { return value >= FLT_MIN && value <= kLargestFactor; };
+  const bool has_series = is_usable(factor) && is_usable(std::fabs(factor_log2));
+  return {.series_end = has_series ? narrow(end) : -1.0f,
+          .last_term = has_series ? narrow(end * end + shift) : -std::numeric_limits<float>::infinity(),
           .shift = narrow(shift),
           .constant = narrow(1 / factor - shift * shift),
           .factor = narrow(factor),
-          .factor_log2 = narrow(factor * scale * std::numbers::log2e),
-          .exponent = narrow(2 * std::numbers::log2e * per_score),
-          .limit = narrow(1 / per_score)};
+          .factor_log2 = narrow(factor_log2),
+          .exponent = narrow(2 * std::numbers::log2e * x),
+          .limit = narrow(1 / x),
+          .is_large = softcap > kLarge};
 }
 
 DropoutParams dropout_params(const Dropout& dropout) {

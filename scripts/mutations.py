@@ -7,6 +7,7 @@ from mutations_dropout import DROPOUT
 from mutations_five_products import FIVE_PRODUCTS
 from mutations_merge import MERGED_PARTS
 from mutations_pages import KEY_PAGES, PAGES
+from mutations_softcap import CAPPED_SCORES
 from mutations_split_keys import SPLIT_KEYS
 
 # `old`, whose text occurs exactly once in templates/`file`, becomes `new`. Tests whose names begin with `first` run first.
@@ -198,10 +199,9 @@ MUTATIONS = [
     variant(MAINLOOP90, "window: a block with hidden keys is guessed like a whole one", "blocks.hides_first_keys(n) || !in_series", "!in_series"),
     variant(SOFTCAP, "softcap: the series for scores beyond it", "largest_magnitude(scores) > params.series_end", "false"),
     variant(SCORE_MOD, "softcap: the series for scores beyond it, in a guess", "last_term >= ptx::bits_of(mod.params.softcap.last_term)", "true"),
-    variant(SOFTCAP, "softcap: tanh of half the score", "s * params.exponent", "s * (0.5f * params.exponent)"),
+    variant(SOFTCAP, "softcap: tanh of half the score", "from_power(s * params.exponent)", "from_power(s * (0.5f * params.exponent))"),
     variant(SOFTCAP, "softcap: the series without its last term", "ptx::fma_rn(term, term, params.constant)", "ptx::fma_rn(term, params.shift, params.constant)"),
-    variant(ALIBI, "ALiBi: slope of the key/value head's first query head", "slope_of_head(query_head<Config>(at, 0))",
-            "slope_of_head(at.head / params.queries_per_kv * Config::packed_heads)"),
+    variant(ALIBI, "ALiBi: slope of the key/value head's first query head", "slope_of_head(query_head<Config>(at, 0))", "slope_of_head(at.head / params.queries_per_kv * Config::packed_heads)"),
     variant(ALIBI, "ALiBi: slopes of the first batch for all", "at.batch * params.alibi_batch_stride + head", "head"),
     variant(ALIBI, "ALiBi: signed distance", "ptx::abs_f32(distance), s", "distance, s"),
     variant(ALIBI, "ALiBi: distance from the beginnings' diagonal", "(row) + shape.seqlen_k -", "(row) + shape.seqlen_q -"),
@@ -396,5 +396,5 @@ MUTATIONS = [
 ]
 MUTATIONS += [five(*mutation) for mutation in FIVE_PRODUCTS]
 for tests, bugs in {"dropout": DROPOUT, "append": APPENDED_ROWS, "merge": MERGED_PARTS, "split keys": SPLIT_KEYS, "pages": KEY_PAGES,
-                    "backward varlen on wgmma": BACKWARD_VARLEN90}.items():
+                    "backward varlen on wgmma": BACKWARD_VARLEN90, "softcap": CAPPED_SCORES}.items():
     MUTATIONS += [Mutation(*mutation, first=tests) for mutation in bugs]

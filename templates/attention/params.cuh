@@ -12,17 +12,24 @@ struct Strides {
   long long row_stride;
 };
 
+/// tanh(x) = x (1 + x^2 (kCubic + kQuintic x^2)) up to |x| = kEnd: relative error 4.9e-7, a least-squares fit weighted until its
+/// largest error is as small as it gets.
+struct TanhSeries {
+  static constexpr double kCubic = -0.333245713, kQuintic = 0.128764193, kEnd = 0.25;
+};
+
 /// A softcap c of scaled scores, for scores s before the scale: c tanh(s * scale / c) / scale. While |s| is not above
 /// series_end that is factor * s * (t^2 + constant) with the term t = s^2 + shift, which is negative.
 struct SoftcapParams {
-  float series_end;
-  float last_term;  ///< that of series_end
+  float series_end;  ///< negative: no score is in the series
+  float last_term;   ///< that of series_end; -inf: no score is in the series
   float shift;
   float constant;
   float factor;
   float factor_log2;  ///< factor * scale * log2(e)
-  float exponent;     ///< 2 scale / c * log2(e)
-  float limit;        ///< c / scale
+  float exponent;     ///< 2 |scale| / c * log2(e)
+  float limit;        ///< c / |scale|
+  bool is_large;      ///< whether c times the rounding error of tanh shows in small scores
 };
 
 /// A probability is dropped where its number, of 32 bits, is below the threshold.

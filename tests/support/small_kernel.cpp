@@ -20,6 +20,7 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
   for (const SourceFile& header : device_headers("", arch)) {
     if (header.name.starts_with("ptx/")) text += fmt::format("#include \"{}\"\n", header.name);
   }
+  for (const std::string& header : kernel.headers) text += fmt::format("#include \"{}\"\n", header);
   text += fmt::format(
       "using namespace fa2;\nusing namespace fa2::ptx;\nstruct Params {{ {} }};\n"
       "FA2_KERNEL({}, 1) small_kernel(FA2_KERNEL_PARAMETER(Params) p) {{\n(void)p;\n#line 1 "

@@ -24,6 +24,7 @@ struct SmallKernel {
   int threads = 32;
   int shared_bytes = 1024;
   std::vector<WgmmaShape> wgmma_shapes = {};
+  std::vector<std::string> headers = {};  ///< from templates/, to include after those of templates/ptx
 };
 
 /// With every header of templates/ptx included. For any arch.
