@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/error_ratios.h"
 #include "../support/gpu_attention.h"
 
 using namespace fa2;
@@ -27,23 +28,6 @@ const std::vector<std::string> kConfigs = {
     "mainloop=90,tile_m=128,tile_n=80,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
     "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,speculative_max="
     "1"};
-
-/// Geometric means of a system's errors over the baseline's.
-class Ratios {
- public:
-  void add(const reference::Errors& errors, const reference::Errors& baseline) {
-    rms_ += std::log(errors.rms / baseline.rms);
-    largest_ += std::log(errors.largest / baseline.largest);
-    ++count_;
-  }
-  double rms() const { return std::exp(rms_ / count_); }
-  double largest() const { return std::exp(largest_ / count_); }
-  int count() const { return count_; }
-
- private:
-  double rms_ = 0, largest_ = 0;
-  int count_ = 0;
-};
 
 struct Peak {
   float q_scale;    ///< of N(0, 1) queries
@@ -83,7 +67,7 @@ TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
   const ScopedContext current(device_under_test());
   const bool halved = device_under_test() == kInterpreterDevice;
   for (const Peak& peak : {Peak{1, 0}, {4, 0}, {12, 0}, {60, 0}, {1, 6.5f}}) {
-    std::vector<Ratios> ratios(kConfigs.size());
+    std::vector<ErrorRatios> ratios(kConfigs.size());
     for (const DType dtype : {DType::f16, DType::bf16}) {
       for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
         if (halved && (dtype == DType::f16) != (mask == MaskKind::none)) continue;
@@ -106,8 +90,7 @@ TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
       if (ratios[i].count() == 0) continue;
       INFO("errors of q x ", peak.q_scale, ", key 0 at ", peak.first_key, ", ",
            kConfigs[i].empty() ? "heuristic" : kConfigs[i]);
-      CHECK(ratios[i].rms() <= 1.10);
-      CHECK(ratios[i].largest() <= 1.5);
+      ratios[i].expect_contract();
     }
   }
 }

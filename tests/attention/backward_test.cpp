@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <fmt/format.h>
 #include <generator/kernel_kind.h>
 #include <runtime/device.h>
 
@@ -44,6 +45,7 @@ constexpr Wanted kWanted[] = {{},
                               {.dq = true, .dk = true, .dv = false},
                               {.dq = true, .dk = false, .dv = true},
                               {.dq = false, .dk = true, .dv = true}};
+constexpr float kQueryScales[] = {1, 12, 60};
 
 struct Arrangement {
   const char* name;
@@ -60,14 +62,16 @@ struct Case {
   const Arrangement& arrangement;
   bool has_d_lse;
   Wanted wanted;
+  float q_scale;  ///< of N(0, 1) queries
 };
 
 /// Any two choices meet in one of them.
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const Combination& c : pairwise({std::size(kDTypes), std::size(kHeadDims), std::size(kMasks),
-                                        std::size(kWindows), 2, 2, 2, std::size(kHeads), std::size(kLengths),
-                                        std::size(kArrangements), 2, std::size(kWanted), 2})) {
+  for (const Combination& c :
+       pairwise({std::size(kDTypes), std::size(kHeadDims), std::size(kMasks), std::size(kWindows), 2, 2, 2,
+                 std::size(kHeads), std::size(kLengths), std::size(kArrangements), 2, std::size(kWanted), 2,
+                 std::size(kQueryScales)})) {
     AttentionProblem p;
     p.dtype = kDTypes[c[0]];
     p.head_dim = kHeadDims[c[1]][0], p.head_dim_v = kHeadDims[c[1]][1];
@@ -78,7 +82,7 @@ std::vector<Case> cases() {
     p.heads_q = kHeads[c[7]][0], p.heads_kv = kHeads[c[7]][1];
     p.seqlen_q = kLengths[c[8]][0], p.seqlen_k = kLengths[c[8]][1];
     p.dropout = c[12] == 1;
-    list.push_back({p, kArrangements[c[9]], c[10] == 1, kWanted[c[11]]});
+    list.push_back({p, kArrangements[c[9]], c[10] == 1, kWanted[c[11]], kQueryScales[c[13]]});
   }
   return list;
 }
@@ -93,8 +97,18 @@ std::vector<Case> cases_of_one_kernel() {
   return list;
 }
 
+/// The caller must upload it.
+GuardedBackward call_of(const Case& c) {
+  GuardedBackward call(c.problem, c.arrangement.of(c.problem));
+  if (c.problem.softcap) call.forward.args.softcap = 1.5f;  // its slope matters
+  for (float& x : call.forward.q.values) x = round_to(x * c.q_scale, c.problem.dtype);
+  if (c.has_d_lse) call.give_d_lse();
+  return call;
+}
+
 std::string text(const Case& c) {
-  std::string all = std::string(c.arrangement.name) + (c.has_d_lse ? ", with dLSE" : "");
+  std::string all =
+      fmt::format("{}{}, queries times {}", c.arrangement.name, c.has_d_lse ? ", with dLSE" : "", c.q_scale);
   if (c.wanted.dq) all += ", dQ";
   if (c.wanted.dk) all += ", dK";
   if (c.wanted.dv) all += ", dV";
@@ -153,9 +167,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant with every 
   for (std::size_t i = 0; i < all.size(); i += step) {
     const Case& c = all[i];
     INFO(text(c));
-    GuardedBackward call(c.problem, c.arrangement.of(c.problem));
-    if (c.problem.softcap) call.forward.args.softcap = 1.5f;  // its slope matters
-    if (c.has_d_lse) call.give_d_lse();
+    GuardedBackward call = call_of(c);
     call.wanted = c.wanted;
     call.determinism = Determinism::bitwise;
     call.upload();
@@ -171,9 +183,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
   for (std::size_t i = 0; i < all.size(); i += step) {
     const Case& c = all[i];
     INFO(text(c));
-    GuardedBackward call(c.problem, c.arrangement.of(c.problem));
-    if (c.problem.softcap) call.forward.args.softcap = 1.5f;
-    if (c.has_d_lse) call.give_d_lse();
+    GuardedBackward call = call_of(c);
     call.upload();
     run_and_expect_gradients(gpu.context, call);
   }
@@ -189,9 +199,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
     Case c = all[i];
     c.problem.dropout = false;  // which it does not compute
     INFO(text(c));
-    GuardedBackward call(c.problem, c.arrangement.of(c.problem));
-    if (c.problem.softcap) call.forward.args.softcap = 1.5f;
-    if (c.has_d_lse) call.give_d_lse();
+    GuardedBackward call = call_of(c);
     call.upload();
     run_and_expect_gradients(context, call);
   }

@@ -10,11 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/error_ratios.h"
 #include "../support/gpu_attention.h"
 #include "../support/mma_configs.h"
 
@@ -107,12 +109,22 @@ void expect_contract_with(GuardedCall& call, const std::vector<std::string>& con
   CHECK(ran >= 1);
 }
 
+/// Adds the errors of the O that a kernel has written.
+void add_errors(const GuardedCall& call, ErrorRatios& ratios) {
+  const reference::ScoreRule rule = call.rule();
+  const reference::Tensor exact = reference::attention_f64(call.problem, call.q, call.k, call.v, rule).o;
+  ratios.add(reference::errors_of(call.o(), exact),
+             reference::errors_of(
+                 reference::attention_fused_baseline(call.problem, call.q, call.k, call.v, rule), exact));
+}
+
 /// Every variant, with masks (on the interpreter two of three), dtypes, head dims, lengths and configurations that differ from one
-/// to the next.
+/// to the next. Each runs with N(0, 1) queries, and with larger ones, so that few keys dominate a row.
 void expect_contracts(const std::vector<std::string>& configs) {
   const std::array<std::pair<int, int>, 5> lengths = {{{131, 197}, {97, 97}, {200, 61}, {1, 150}, {70, 300}}};
   const std::array<int, 4> head_dims = {64, 40, 128, 16};
   const std::size_t masks = device_under_test() == kInterpreterDevice ? 2 : 3;
+  std::map<float, ErrorRatios> ratios;
   std::size_t i = 0, first_mask = 0;
   for (const Variant& variant : kVariants) {
     for (std::size_t m = 0; m < masks; ++m) {
@@ -121,10 +133,20 @@ void expect_contracts(const std::vector<std::string>& configs) {
       const DType dtype = i % 2 == 0 ? DType::f16 : DType::bf16;
       GuardedCall call(with(variant, problem_of(dtype, mask, head_dims[i / 2 % head_dims.size()], sq, sk)));
       if (i % 4 == 1) call.args.softmax_scale = -0.3f;
-      expect_contract_with(call, {configs[i % configs.size()]});
+      for (const float q_scale : {1.0f, 12.0f, 60.0f}) {
+        call.randomize(7);
+        for (float& x : call.q.values) x = round_to(x * q_scale, dtype);
+        INFO("queries times ", q_scale);
+        expect_contract_with(call, {configs[i % configs.size()]});
+        add_errors(call, ratios[q_scale]);
+      }
       ++i;
     }
     ++first_mask;
+  }
+  for (const auto& [q_scale, errors] : ratios) {
+    INFO("errors of queries times ", q_scale);
+    errors.expect_contract();
   }
 }
 
