@@ -47,6 +47,7 @@ constexpr std::int64_t kMostQueries = std::numeric_limits<std::int32_t>::max() -
 constexpr int kWarpgroupRows = 64;
 constexpr int kMostPacked = 64;
 constexpr int kTileOfChunks = 128;
+constexpr std::int64_t kLeastKeysOfChunks = 2048;
 constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};  ///< of main loop 90
 
 /// Keys are shared out where few blocks would have a tile, or tiles of any length. So many tiles of one length read keys and
@@ -60,12 +61,12 @@ bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
 /// Of more rows than the tiles of decoding have: whether they leave many SMs without one, and there are keys to share. In whole
 /// tiles a chunk of a prompt over a long cache would take as long as a tile does.
 bool has_few_tiles(const AttentionProblem& problem) {
-  constexpr std::int64_t kFewTiles = 88, kLeastKeys = 2048;
+  constexpr std::int64_t kFewTiles = 88;
   const AttentionProblem p = with_mean_lengths(problem);
   const int packed = packed_heads(p, kTileOfChunks);
   const std::int64_t tiles = (p.seqlen_q * packed + kTileOfChunks - 1) / kTileOfChunks;
-  const std::int64_t keys = std::min(visible_keys(p).count, window_width(p).value_or(kMostQueries));
-  return p.batch * (p.heads_q / packed) * tiles <= kFewTiles && keys >= kLeastKeys;
+  const std::int64_t keys = std::min(visible_keys(p), window_width(p).value_or(kMostQueries));
+  return p.batch * (p.heads_q / packed) * tiles <= kFewTiles && keys >= kLeastKeysOfChunks;
 }
 
 /// A configuration of main loop 90, but for what follows from the problem and the GPU.
@@ -269,6 +270,8 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
       add(queries, group, kMostQueries, 256);  // more blocks of keys than can be shared out
     }
   }
+  // Chunks below a tile are among the cases, but under a top-left mask they see few keys.
+  add(kLeastKeysOfChunks, 1, kMostQueries);
   for (const auto& table : {tables.hopper, tables.every_gpu}) {
     for (const Range& range : table) add(range.most_queries, 1, range.most_queries);
   }

@@ -4,7 +4,6 @@
 #include <generator/rules/forward_sm90.h>
 #include <generator/rules/forward_split.h>
 #include <generator/rules/rules.h>
-#include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
@@ -17,11 +16,10 @@ namespace {
 // beginning does not count beside reading.
 constexpr double kFew = 48 << 20, kLittle = 96 << 20;
 
-/// Of the keys and values that some query sees.
-double bytes_read(const PlannedProblem& problem) {
-  const AttentionProblem p = with_mean_lengths(problem);
-  const double rows = static_cast<double>(p.batch) * static_cast<double>(p.heads_kv) *
-                      static_cast<double>(visible_keys(p).count);
+/// Returns the bytes of the keys and values that some query sees.
+double bytes_read(const PlannedProblem& p) {
+  const double rows =
+      static_cast<double>(p.batch) * static_cast<double>(p.heads_kv) * static_cast<double>(visible_keys(p));
   return rows * (p.head_dim + p.head_dim_v) * 2;
 }
 

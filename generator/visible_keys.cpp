@@ -36,18 +36,26 @@ double keys_before(const AttentionProblem& p, std::int64_t beyond) {
   return unbounded - (triangle(queries + before - keys) - triangle(before - keys));
 }
 
+/// Rows of a sequence of these lengths.
+VisibleRows rows_of_sequence(const AttentionProblem& p) {
+  const bool top_left = p.mask == MaskKind::causal_top_left;
+  VisibleRows rows{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
+  if (p.window_left && !top_left && p.seqlen_k > 0) {
+    rows.first =
+        std::clamp<std::int64_t>(first_diagonal(p) - std::min(*p.window_left, kWidest), 0, p.seqlen_k - 1);
+    rows.count -= rows.first;
+  }
+  return rows;
+}
+
 }  // namespace
 
-VisibleKeys visible_keys(const AttentionProblem& p) {
-  if (p.varlen) return {0, k_entries(p).rows};
-  const bool top_left = p.mask == MaskKind::causal_top_left;
-  VisibleKeys keys{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
-  if (p.window_left && !top_left && p.seqlen_k > 0) {
-    keys.first =
-        std::clamp<std::int64_t>(first_diagonal(p) - std::min(*p.window_left, kWidest), 0, p.seqlen_k - 1);
-    keys.count -= keys.first;
-  }
-  return keys;
+VisibleRows visible_rows(const AttentionProblem& p) {
+  return p.varlen ? VisibleRows{0, k_entries(p).rows} : rows_of_sequence(p);
+}
+
+std::int64_t visible_keys(const AttentionProblem& p) {
+  return rows_of_sequence(with_mean_lengths(p)).count;
 }
 
 double visible_pairs(const AttentionProblem& problem) {

@@ -8,13 +8,19 @@
 
 namespace fa2 {
 
-/// Of the keys, those from the first to the last that some query sees; the others may hold anything. With varlen, every
-/// row of an entry: what of it some query sees only the device knows.
-struct VisibleKeys {
+/// Rows of each entry of K and V (k_entries()), in memory.
+struct VisibleRows {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-VisibleKeys visible_keys(const AttentionProblem& problem);
+
+/// Returns the rows from the first to the last that some query sees; other rows may hold anything. With varlen: all rows of
+/// an entry, be it a page, because only the device knows the lengths.
+VisibleRows visible_rows(const AttentionProblem& problem);
+
+/// Returns how many keys of a sequence lie from the first to the last that some query sees, however memory holds them. With
+/// varlen: for mean lengths.
+std::int64_t visible_keys(const AttentionProblem& problem);
 
 /// Pairs of a query and a key that it sees, of one batch and query head. Exact up to 2^53. With varlen, those of mean
 /// lengths.

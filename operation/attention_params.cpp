@@ -95,7 +95,7 @@ AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& conf
   params.heads_per_section = heads_per_section(p, config);
   params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
   params.window_right = width_of(p.window_right, p.seqlen_q);
-  params.first_key = static_cast<int>(visible_keys(p).first);
+  params.first_key = static_cast<int>(visible_rows(p).first);
   params.sequences.total_q = static_cast<int>(q_entries(p).rows);
   params.sequences.total_k = static_cast<int>(k_entries(p).rows);
   params.sequences.batch = static_cast<int>(p.batch);

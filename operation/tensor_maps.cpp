@@ -85,7 +85,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
     params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, 1, true);
     return;
   }
-  const auto [first, count] = visible_keys(p);
+  const auto [first, count] = visible_rows(p);
   params.k = map_of(operands[Role::k], {first, count}, config.tile_n);
   params.v = p.varlen ? ragged_map_of(operands[Role::v], p.seqlen_k, config.tile_n)
                       : map_of(operands[Role::v], {first, count}, config.tile_n);
@@ -99,7 +99,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
                     : map_of(operands[role], rows, box_rows);
   };
   const RowRange keys{0, p.seqlen_k}, queries{0, p.seqlen_q};
-  const auto [first, count] = p.seqlen_q > 0 && !p.varlen ? visible_keys(p) : VisibleKeys{0, keys.count};
+  const auto [first, count] = p.seqlen_q > 0 && !p.varlen ? visible_rows(p) : VisibleRows{0, keys.count};
   params.k = map(Role::k, {first, count}, kKeysOfWarpgroup);
   params.v = map(Role::v, {first, count}, kKeysOfWarpgroup);
   params.dk = map(Role::dk, keys, kKeysOfWarpgroup);

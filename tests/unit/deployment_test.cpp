@@ -28,20 +28,25 @@ PlannedProblem traits(int head_dim, MaskKind mask = MaskKind::none, int head_dim
   return {{.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask}, options};
 }
 
-/// What a server may meet: prefixes, single queries and long prompts, of groups that are powers of two or not.
+/// Requests that a server may get: prefixes, single queries, prefill chunks and long prompts, with groups of any size.
 class RandomProblems {
  public:
   template <class Problem>
   Problem with_traits_of(Problem p) {
-    p.batch = within(1, 64);
-    p.heads_kv = within(1, 16);
-    p.heads_q = p.heads_kv * (within(0, 1) == 0 ? std::int64_t{1} << within(0, 7) : within(1, 130));
-    p.seqlen_q = length();
-    p.seqlen_k = within(0, 1) == 0 ? p.seqlen_q : length();
+    const bool is_chunk = within(0, 2) == 0;  // of one or two sequences, over a long cache
+    p.batch = within(1, is_chunk ? 2 : 64);
+    p.heads_kv = within(1, is_chunk ? 4 : 16);
+    p.heads_q = p.heads_kv * group();
+    p.seqlen_q = is_chunk ? within(1, 1024) : length();
+    p.seqlen_k = is_chunk ? p.seqlen_q + length() : within(0, 1) == 0 ? p.seqlen_q : length();
     if (p.window_left) p.window_left = length() - 1;
     if (p.window_right) p.window_right = length() - 1;
     if (p.varlen && within(0, 1) == 0) p.total_q = p.batch * within(1, p.seqlen_q);
-    if (p.varlen && within(0, 1) == 0) p.total_k = p.batch * within(1, p.seqlen_k);
+    if (p.page_size > 0) {
+      p.page_count = within(1, p.batch * ((p.seqlen_k + p.page_size - 1) / p.page_size));
+    } else if (p.varlen && within(0, 1) == 0) {
+      p.total_k = p.batch * within(1, p.seqlen_k);
+    }
     return p.normalized();
   }
   template <class Values>
@@ -53,12 +58,21 @@ class RandomProblems {
   std::int64_t within(std::int64_t least, std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(engine_);
   }
+  /// Often small, often a power of two.
+  std::int64_t group() {
+    const std::int64_t kind = within(0, 2);
+    return kind == 0 ? std::int64_t{1} << within(0, 7) : kind == 1 ? within(1, 16) : within(1, 130);
+  }
   /// Short ones are as frequent as long ones.
   std::int64_t length() {
     return static_cast<std::int64_t>(std::exp2(std::uniform_real_distribution<double>(0, 18)(engine_)));
   }
   std::mt19937_64 engine_{1};
 };
+
+PlannedProblem paged(int page_size, int head_dim, MaskKind mask = MaskKind::none) {
+  return {{.head_dim = head_dim, .mask = mask, .varlen = true, .page_size = page_size, .page_count = 1}, {}};
+}
 
 const std::vector<PlannedProblem> kTraits = {
     traits(64),
@@ -78,7 +92,31 @@ const std::vector<PlannedProblem> kTraits = {
     PlannedProblem({.head_dim = 64, .varlen = true}, {}),
     PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .varlen = true}, {}),
     PlannedProblem({.head_dim = 64, .window_left = 0, .window_right = 0, .varlen = true}, {}),
-    PlannedProblem({.head_dim = 128, .varlen = true}, {RowAlignment::element})};
+    PlannedProblem({.head_dim = 128, .varlen = true}, {RowAlignment::element}),
+    paged(1, 128, MaskKind::causal_bottom_right),
+    paged(7, 64),
+    traits(64, MaskKind::causal_top_left),
+    paged(16, 128),
+    paged(64, 256, MaskKind::causal_bottom_right),
+    paged(256, 128, MaskKind::causal_bottom_right),
+    paged(100000, 64),
+    PlannedProblem({.head_dim = 128,
+                    .window_left = 0,
+                    .window_right = 0,
+                    .varlen = true,
+                    .page_size = 16,
+                    .page_count = 1},
+                   {}),
+    PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_top_left, .varlen = true}, {}),
+    PlannedProblem({.head_dim = 128, .mask = MaskKind::causal_bottom_right, .dropout = true, .varlen = true},
+                   {}),
+    PlannedProblem({.head_dim = 192,
+                    .head_dim_v = 128,
+                    .window_left = 0,
+                    .varlen = true,
+                    .page_size = 64,
+                    .page_count = 1},
+                   {})};
 
 /// Packs 8 heads where the heuristic does not.
 TuningRecord tuned_record(const PlannedProblem& p) {
@@ -182,7 +220,7 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
   RandomProblems random;
   int uncovered = 0;
   std::set<ConfigOrigin> origins;
-  for (int i = 0; i < 10000; ++i) {
+  for (int i = 0; i < 30000; ++i) {
     const PlannedProblem p = i % 50 == 0 ? decoding() : random.with_traits_of(random.one_of(kTraits));
     const Target& target = random.one_of(targets);
     const ConfigChoice choice = chooser.choose(p, target);

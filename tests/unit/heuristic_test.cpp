@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <random>
 #include <string>
 #include <templates/attention/tile_schedule.cuh>
 #include <vector>
@@ -36,6 +38,18 @@ void check_head_dims(int head_dim, int head_dim_v) {
       }
     }
   }
+}
+
+std::vector<KernelConfig> choices_of(const AttentionProblem& p, const char* arch) {
+  std::vector<KernelConfig> configs;
+  for (const HeuristicChoice& choice : heuristic_choices({p, {}}, *find_arch(arch)))
+    configs.push_back(choice.config);
+  return configs;
+}
+
+std::vector<KernelConfig> of_main_loop(int mainloop, std::vector<KernelConfig> configs) {
+  std::erase_if(configs, [&](const KernelConfig& c) { return c.mainloop != mainloop; });
+  return configs;
 }
 
 }  // namespace
@@ -210,6 +224,76 @@ TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean 
   CHECK(heuristic(grouped, arch).config.packed_heads == 1);
   grouped.seqlen_q = 1;
   CHECK(heuristic(grouped, arch).config.packed_heads == 4);
+}
+
+TEST_CASE("heuristic: pages of any size are judged as the same keys in one piece") {
+  std::mt19937 random(1);
+  const auto one_of = [&](std::initializer_list<int> values) {
+    return values.begin()[random() % values.size()];
+  };
+  const auto length = [&] {
+    const auto octaves = random() % 18;
+    return std::int64_t{1} + static_cast<std::int64_t>(random() % (2U << octaves));
+  };
+  int split = 0;
+  for (int i = 0; i < 600; ++i) {
+    AttentionProblem whole{.head_dim = one_of({64, 72, 128, 192, 256}), .varlen = true};
+    whole.mask = random() % 2 == 0 ? MaskKind::none : MaskKind::causal_bottom_right;
+    if (random() % 4 == 0) whole.window_left = length();
+    whole.batch = one_of({1, 1, 2, 7, 64});
+    whole.heads_kv = one_of({1, 2, 4, 8});
+    whole.heads_q = whole.heads_kv * one_of({1, 2, 3, 4, 5, 7, 8, 12, 16});
+    whole.seqlen_q = random() % 2 == 0 ? length() : one_of({1, 2, 16, 128, 512});
+    whole.seqlen_k = length();
+    AttentionProblem paged = whole;
+    paged.page_size = one_of({16, 48, 64, 256, 1024});
+    paged.page_count = 1000;
+    for (const char* const arch : {"sm_80", "sm_90a"}) {
+      CAPTURE(to_string(paged));
+      CAPTURE(arch);
+      // On Hopper TMA comes first where keys are pages, however few (docs/measurements/2026-11-23-h200-few-queries).
+      std::vector<KernelConfig> expected = choices_of(whole, arch);
+      if (kind_of(expected[0]).mainloop == 81 && std::string(arch) == "sm_90a")
+        std::ranges::stable_partition(expected, [](const KernelConfig& c) { return c.mainloop == 90; });
+      const std::vector<KernelConfig> choices = choices_of(paged, arch);
+      CHECK(choices.at(0) == expected.at(0));
+      CHECK(of_main_loop(81, choices) == of_main_loop(81, expected));
+      split += choices[0].mainloop == 90 && splits_keys(choices[0]);
+    }
+  }
+  CHECK(split > 50);  // or else this would say little
+}
+
+TEST_CASE("heuristic: a chunk of a prompt over pages splits its keys, if it sees many") {
+  AttentionProblem p{.head_dim = 128, .varlen = true, .heads_q = 32, .heads_kv = 8, .seqlen_q = 128};
+  p.seqlen_k = 32768;
+  for (const int page_size : {0, 1, 16, 24, 256}) {
+    p.page_size = page_size;
+    p.page_count = page_size > 0 ? 40000 : 0;
+    CAPTURE(page_size);
+    p.window_left.reset();
+    const KernelConfig config = choices_of(p, "sm_90a").at(0);
+    CHECK(splits_keys(config));
+    CHECK(config.tile_m == 128);
+    p.window_left = 1000;  // 1,128 keys
+    CHECK_FALSE(splits_keys(choices_of(p, "sm_90a").at(0)));
+  }
+}
+
+TEST_CASE("heuristic: its cases have the chunks of every mask") {
+  const Arch& hopper = *find_arch("sm_90a");
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
+    for (const int dim : {64, 72, 128, 256}) {
+      PlannedProblem p({.head_dim = dim, .mask = mask, .seqlen_q = 5301, .seqlen_k = 257947}, {});
+      p = p.normalized();
+      CAPTURE(to_string(p));
+      const KernelConfig config = heuristic(p, hopper).config;
+      CHECK(splits_keys(config));
+      CHECK(std::ranges::any_of(heuristic_cases(p, hopper), [&](const PlannedProblem& other) {
+        return heuristic(other, hopper).config == config;
+      }));
+    }
+  }
 }
 
 TEST_CASE("heuristic: dropout packs no heads") {

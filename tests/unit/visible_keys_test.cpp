@@ -94,9 +94,10 @@ TEST_CASE("visible keys: the first and the last that some query sees") {
         end = std::max(end, j + 1);
       }
     }
-    const VisibleKeys keys = visible_keys(p);
-    CHECK(keys.first == (p.seqlen_k == 0 ? 0 : first));
-    CHECK(keys.first + keys.count == end);
+    const VisibleRows rows = visible_rows(p);
+    CHECK(rows.first == (p.seqlen_k == 0 ? 0 : first));
+    CHECK(rows.first + rows.count == end);
+    CHECK(visible_keys(p) == rows.count);
   }
 }
 
@@ -127,17 +128,38 @@ TEST_CASE("visible keys: of lengths that only the device knows, all rows, and th
   for (AttentionProblem p : problems()) {
     CAPTURE(to_string(p));
     const double pairs = visible_pairs(p);
+    const std::int64_t keys = visible_keys(p);
     p.varlen = true;
     p.batch = 4;
-    CHECK(visible_keys(p).first == 0);
-    CHECK(visible_keys(p).count == p.seqlen_k);
+    CHECK(visible_rows(p).first == 0);
+    CHECK(visible_rows(p).count == p.seqlen_k);
     CHECK(visible_pairs(p) == pairs);  // batched: each may be the longest
+    CHECK(visible_keys(p) == keys);
     p.total_q = 4 * p.seqlen_q;
     p.total_k = 4 * p.seqlen_k;
-    CHECK(visible_keys(p).first == 0);
-    CHECK(visible_keys(p).count == 4 * p.seqlen_k);
+    CHECK(visible_rows(p).first == 0);
+    CHECK(visible_rows(p).count == 4 * p.seqlen_k);
     p.seqlen_q = p.seqlen_k = 1000;
-    if (p.total_k > 0) CHECK(visible_pairs(p) == pairs);
+    if (p.total_k == 0) continue;
+    CHECK(visible_pairs(p) == pairs);
+    CHECK(visible_keys(p) == keys);
+  }
+}
+
+TEST_CASE("visible keys: an entry's rows are a page's, a sequence's keys are as many in pages of any size") {
+  for (AttentionProblem p : problems()) {
+    const double pairs = visible_pairs(p);
+    const std::int64_t keys = visible_keys(p);
+    p.varlen = true;
+    p.page_count = 100;
+    for (const int page_size : {1, 3, 16, 4096}) {
+      p.page_size = page_size;
+      CAPTURE(to_string(p));
+      CHECK(visible_rows(p).first == 0);
+      CHECK(visible_rows(p).count == page_size);
+      CHECK(visible_pairs(p) == pairs);
+      CHECK(visible_keys(p) == keys);
+    }
   }
 }
 
