@@ -20,11 +20,13 @@ struct SizeLog2 {
   friend bool operator==(const SizeLog2&, const SizeLog2&) = default;
 };
 
-/// The pass and the traits exactly; the query group size, batch * heads_q and every other size rounded to powers of two.
+/// The pass, the traits and the packed heads exactly; the query group size, batch * heads_q and every other size rounded to
+/// powers of two.
 struct Bucket {
   std::string traits;  ///< to_string(AttentionTraits)
   KernelPass pass = KernelPass::forward;
   int group_log2 = 0;           ///< round(log2(heads_q / heads_kv))
+  int packed_heads = 1;         ///< packed_heads() of the largest tile; 1 for passes that pack none
   int heads_log2 = 0;           ///< round(log2(batch * heads_q))
   std::vector<SizeLog2> sizes;  ///< all but batch and heads, in the problem's order
 
@@ -37,10 +39,14 @@ Bucket bucket_of(const PlannedProblem& problem, KernelPass pass = KernelPass::fo
 /// the bucket's traits.
 PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits);
 
+/// Returns problem_of(), then problems of the same packed heads: one at least for every number of heads that a tile can pack in
+/// any problem with these packed heads.
+std::vector<PlannedProblem> packings_of(const Bucket& bucket, const PlannedProblem& traits);
+
 std::string to_string(const Bucket& bucket);
 
-/// 0 for equal buckets; nullopt if the passes or the traits differ (a record of one says nothing of the other).
-/// Otherwise the sum of the exponents' distances.
+/// Returns 0 for equal buckets, and nullopt if the passes, the traits or the packed heads differ: a record of one is ignored for
+/// the other. Packing decides how many tiles there are, and how full they are. Otherwise the sum of the exponents' distances.
 std::optional<int> distance(const Bucket& a, const Bucket& b);
 
 }  // namespace fa2

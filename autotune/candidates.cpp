@@ -46,10 +46,7 @@ std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const
                                             KernelPass pass) {
   const std::vector<KernelConfig> first = one_of_each_kind(heuristic_choices(problem, arch, pass));
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch, pass).valid;
-  for (KernelConfig& config : candidates) {
-    if (kind_of(config).tunable("packed_heads") != nullptr)
-      config.packed_heads = packed_heads(problem, config.tile_m);
-  }
+  for (KernelConfig& config : candidates) config = with_packed_heads(config, problem);
   std::erase_if(candidates, [&](const KernelConfig& config) {
     return std::ranges::find(first, config) != first.end() || why_rejected(problem, config, arch).has_value();
   });

@@ -53,8 +53,8 @@ ConfigOrigin origin_of(Match match) {
   return match == Match::nearest ? ConfigOrigin::tuned_nearest : ConfigOrigin::tuned_other_device;
 }
 
-ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const Arch& arch,
-                    const std::string& obstacle) {
+ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const PlannedProblem& problem,
+                    const Arch& arch, const std::string& obstacle) {
   const TuningRecord& record = lookup.record;
   std::string reason = lookup.shipped ? "record shipped with this library" : "record";
   if (lookup.match == Match::exact) reason += " for this bucket and GPU";
@@ -69,7 +69,8 @@ ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const Arch& arch
   if (record.templates != template_digest(record.config, arch))
     reason += "; measured with other templates than this library's";
   if (!obstacle.empty()) reason += "; not measured now: " + obstacle;
-  ConfigChoice choice{record.config, origin_of(lookup.match), reason, std::nullopt};
+  ConfigChoice choice{with_packed_heads(record.config, problem), origin_of(lookup.match), reason,
+                      std::nullopt};
   if (!lookup.shipped) choice.record = record;
   return choice;
 }
@@ -87,6 +88,14 @@ std::string summary(const TuneReport& report) {
                          : fmt::format("measured {:.1f} us, the heuristic's choice failed", report.best_us);
   return text + fmt::format(", {} candidates timed in {:.1f} s{}", timed(report), report.seconds,
                             report.budget_spent ? ", the whole budget" : "");
+}
+
+Lookup find_record(const TuningStore& store, const PlannedProblem& problem, const Target& target,
+                   const Bucket& bucket) {
+  const auto is_valid = [&](const KernelConfig& config) {
+    return !why_rejected(problem, with_packed_heads(config, problem), target.arch).has_value();
+  };
+  return store.find(target.device, std::string(target.arch.name), target.sm_count, bucket, is_valid);
 }
 
 bool is_obstacle(const Error& error) {
@@ -113,6 +122,25 @@ void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& want
             fmt::format("{} runs: {}", kernel, runs.reason));
 }
 
+std::vector<PossibleChoice> ConfigChooser::recorded_choices(const PlannedProblem& problem,
+                                                            const Target& target, KernelPass pass) const {
+  std::vector<PossibleChoice> all;
+  if (settings_.tune == TuneMode::off) return all;
+  for (const Lookup& found :
+       store_.of_traits(to_string(traits_of(problem)), pass, std::string(target.arch.name))) {
+    std::vector<KernelConfig> of_record;
+    for (const PlannedProblem& p : packings_of(found.record.bucket, problem)) {
+      const KernelConfig config = with_packed_heads(found.record.config, p);
+      if (std::ranges::find(of_record, config) != of_record.end() || why_rejected(p, config, target.arch))
+        continue;
+      all.push_back({p, follow(found, found.record.bucket, p, target.arch, {})});
+      if (!of_record.empty()) all.back().choice.record.reset();  // once is enough
+      of_record.push_back(config);
+    }
+  }
+  return all;
+}
+
 std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& problem, const Target& target,
                                                         KernelPass pass) const {
   std::vector<PossibleChoice> all;
@@ -127,14 +155,7 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& pr
     add(p, pinned(p, target));
     return all;
   }
-  const auto records = settings_.tune == TuneMode::off ? std::vector<Lookup>()
-                                                       : store_.of_traits(to_string(traits_of(problem)), pass,
-                                                                          std::string(target.arch.name));
-  for (const Lookup& found : records) {
-    const PlannedProblem p = problem_of(found.record.bucket, problem);
-    if (!why_rejected(p, found.record.config, target.arch))
-      add(p, follow(found, found.record.bucket, target.arch, {}));
-  }
+  for (auto& [p, choice] : recorded_choices(problem, target, pass)) add(p, std::move(choice));
   for (const PlannedProblem& p : heuristic_cases(problem, target.arch, pass))
     add(p, guess(p, target, pass, {}));
   return all;
@@ -180,27 +201,19 @@ bool ConfigChooser::has_kernel(const PlannedProblem& problem, const Target& targ
   return !heuristic_choices(problem, target.arch, pass).empty();
 }
 
-Lookup ConfigChooser::look_up(const PlannedProblem& problem, const Target& target,
-                              const Bucket& bucket) const {
-  const auto is_valid = [&](const KernelConfig& config) {
-    return !why_rejected(problem, config, target.arch).has_value();
-  };
-  return store_.find(target.device, std::string(target.arch.name), target.sm_count, bucket, is_valid);
-}
-
 ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& target, const Search& search,
                                    KernelPass pass) {
   if (problem.batch_invariant) return fixed(problem, target, pass);
   if (pins(pass)) return pinned(problem, target);
   if (settings_.tune == TuneMode::off) return guess(problem, target, pass, "tuning is off");
   const Bucket bucket = bucket_of(problem, pass);
-  const Lookup lookup = look_up(problem, target, bucket);
+  const Lookup lookup = find_record(store_, problem, target, bucket);
   std::string obstacle;
   const bool may_search = lookup.match != Match::exact && settings_.tune == TuneMode::search && search;
   if (may_search && can_be_tuned(traits_of(problem), target.arch, pass)) {
     if (auto choice = measure(problem, target, bucket, search, obstacle)) return *choice;
   }
-  if (lookup.match != Match::none) return follow(lookup, bucket, target.arch, obstacle);
+  if (lookup.match != Match::none) return follow(lookup, bucket, problem, target.arch, obstacle);
   return guess(problem, target, pass, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
 }
 
@@ -224,8 +237,8 @@ std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem
   }
   const std::lock_guard lock(measuring_);
   // Another thread may have searched while this one waited.
-  const Lookup lookup = look_up(problem, target, bucket);
-  if (lookup.match == Match::exact) return follow(lookup, bucket, target.arch, {});
+  const Lookup lookup = find_record(store_, problem, target, bucket);
+  if (lookup.match == Match::exact) return follow(lookup, bucket, problem, target.arch, {});
   const auto [known, is_new] = unmeasurable_.try_emplace(target.device + ", " + to_string(bucket));
   if (is_new) {
     try {

@@ -55,6 +55,11 @@ using Search = std::function<TuneReport(const PlannedProblem& problem)>;
 /// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);
 
+/// Returns the record of `store` that `problem` follows on the target; Match::none if there is none. `bucket`: the problem's, of
+/// a pass.
+Lookup find_record(const TuningStore& store, const PlannedProblem& problem, const Target& target,
+                   const Bucket& bucket);
+
 /// Whether another configuration may do: this one's kernel does not compile, or is missing where nothing may
 /// be compiled.
 bool is_obstacle(const Error& error);
@@ -110,7 +115,9 @@ class ConfigChooser {
                             const std::string& because);
   bool pins(KernelPass pass) const { return settings_.pinned && pass_of(*settings_.pinned) == pass; }
   ConfigChoice pinned(const PlannedProblem& problem, const Target& target) const;
-  Lookup look_up(const PlannedProblem& problem, const Target& target, const Bucket& bucket) const;
+  /// Returns what records can answer for problems of these traits.
+  std::vector<PossibleChoice> recorded_choices(const PlannedProblem& problem, const Target& target,
+                                               KernelPass pass) const;
   std::optional<ConfigChoice> measure(const PlannedProblem& problem, const Target& target,
                                       const Bucket& bucket, const Search& search, std::string& obstacle);
   TuneReport search_and_record(const PlannedProblem& problem, const Target& target, const Bucket& bucket,

@@ -220,7 +220,7 @@ std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, co
     const std::vector<KernelConfig> split = split_configs(p, traits, arch);
     configs.insert(is_first ? configs.begin() : configs.end(), split.begin(), split.end());
   }
-  for (KernelConfig& c : configs) c.packed_heads = packed_heads(p, c.tile_m);
+  for (KernelConfig& c : configs) c = with_packed_heads(c, p);
   std::ranges::copy(line_for(tables.every_gpu, table_length(p, queries)), std::back_inserter(configs));
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
   if (configs.empty()) {
@@ -290,11 +290,18 @@ std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows) {
 }
 
 int packed_heads(const AttentionProblem& problem, int tile_m) {
-  const std::int64_t group = problem.heads_q / problem.heads_kv;
+  const std::int64_t group = problem.heads_kv > 0 ? problem.heads_q / problem.heads_kv : 1;
   int packed = 1;
   if (problem.dropout) return packed;
   while (packed < kMostPacked && group % (2 * packed) == 0 && problem.seqlen_q * packed < tile_m) packed *= 2;
   return packed;
+}
+
+KernelConfig with_packed_heads(KernelConfig config, const AttentionProblem& problem) {
+  const KernelKind* kind = find_kind(config);
+  if (kind != nullptr && kind->tunable("packed_heads") != nullptr)
+    config.packed_heads = packed_heads(problem, config.tile_m);
+  return config;
 }
 
 HeuristicChoice heuristic(const PlannedProblem& problem, const Arch& arch) {

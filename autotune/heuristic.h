@@ -43,4 +43,11 @@ std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows);
 /// where the queries of one head do or heads do not share keys. A power of two that divides the group.
 int packed_heads(const AttentionProblem& problem, int tile_m);
 
+/// Rows of the largest tile of a kernel that packs heads.
+inline constexpr int kMostPackedRows = 192;
+
+/// Returns `config` with the packed heads that `problem` has in its tiles. The problem determines them: the heuristic, a
+/// search and a tuning record all take them from here. Configs of kernels that pack none come back unchanged.
+KernelConfig with_packed_heads(KernelConfig config, const AttentionProblem& problem);
+
 }  // namespace fa2

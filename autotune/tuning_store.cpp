@@ -75,6 +75,10 @@ TuningRecord parse_record(const json& object) {
     if (config.contains(name)) value = int32_field(config, name);
   });
   record.bucket.pass = pass_of(record.config);
+  // Buckets of older records lack the field: the config was measured with the heads that its problem packed.
+  const json& bucket = object.at("bucket");
+  record.bucket.packed_heads =
+      bucket.contains("packed_heads") ? int32_field(bucket, "packed_heads") : record.config.packed_heads;
   record.us = object.value("us", 0.0);
   record.heuristic_us = object.value("heuristic_us", 0.0);
   record.templates = object.value("templates", "");
@@ -134,6 +138,7 @@ std::string to_json_line(const TuningRecord& record) {
   visit_own(record.config, [&](std::string_view name, std::int32_t value) { config[name] = value; });
   json bucket = {{"traits", record.bucket.traits},
                  {"group_log2", record.bucket.group_log2},
+                 {"packed_heads", record.bucket.packed_heads},
                  {"heads_log2", record.bucket.heads_log2}};
   for (const SizeLog2& size : record.bucket.sizes) bucket[field_of(size)] = size.log2;
   const json object = {{"format", kFormat},

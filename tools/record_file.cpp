@@ -16,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Device, arch, SMs, pass, traits, group, sizes, heads: what a record speaks for, in a reader's order.
-using Place = std::tuple<std::string, std::string, int, KernelPass, std::string, int, std::vector<int>, int>;
+/// Device, arch, SMs, pass, traits, group, packed heads, sizes, heads: what a record speaks for, in a reader's order.
+using Place =
+    std::tuple<std::string, std::string, int, KernelPass, std::string, int, int, std::vector<int>, int>;
 
 struct Line {
   std::string text;
@@ -43,8 +44,15 @@ Place place_of(const TuningRecord& record) {
   const Bucket& bucket = record.bucket;
   std::vector<int> sizes;
   for (const SizeLog2& size : bucket.sizes) sizes.push_back(size.log2);
-  return {record.device,     record.arch, record.sm_count,  bucket.pass, with_wide_numbers(bucket.traits),
-          bucket.group_log2, sizes,       bucket.heads_log2};
+  return {record.device,
+          record.arch,
+          record.sm_count,
+          bucket.pass,
+          with_wide_numbers(bucket.traits),
+          bucket.group_log2,
+          bucket.packed_heads,
+          sizes,
+          bucket.heads_log2};
 }
 
 /// The last line of a bucket wins, as in a tuning store.

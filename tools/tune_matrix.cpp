@@ -1,7 +1,6 @@
 // Many problems, searched one after the other.
 #include <api/explanation.h>
 #include <fmt/format.h>
-#include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <tools/table.h>
 #include <tools/tune_matrix.h>
@@ -14,11 +13,7 @@ namespace {
 
 std::optional<TuningRecord> current_record(const PlannedProblem& problem, KernelPass pass,
                                            const TuningStore& known, const Target& target) {
-  const auto is_valid = [&](const KernelConfig& config) {
-    return !why_rejected(problem, config, target.arch).has_value();
-  };
-  const Lookup found = known.find(target.device, std::string(target.arch.name), target.sm_count,
-                                  bucket_of(problem, pass), is_valid);
+  const Lookup found = find_record(known, problem, target, bucket_of(problem, pass));
   if (found.match != Match::exact) return std::nullopt;
   if (found.record.templates != template_digest(found.record.config, target.arch)) return std::nullopt;
   return found.record;

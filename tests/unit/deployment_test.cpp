@@ -118,7 +118,7 @@ const std::vector<PlannedProblem> kTraits = {
                     .page_count = 1},
                    {})};
 
-/// Packs 8 heads where the heuristic does not.
+/// A config that the heuristic does not choose.
 TuningRecord tuned_record(const PlannedProblem& p) {
   TuningRecord record;
   record.device = "Some GPU";
@@ -187,7 +187,9 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
                             {interpreter_arch(), "interpreter", 132}};
   ChoiceSettings settings;
   TuningStore store("", {}, shipped_records());
-  store.add(tuned_record(decoding()));
+  PlannedProblem one_query = decoding();
+  one_query.seqlen_q = 1;
+  for (const PlannedProblem& p : {decoding(), one_query}) store.add(tuned_record(p));
   ConfigChooser chooser(settings, store);
   std::map<std::string, std::string> keys;  // rendering takes longer than choosing
   const auto key_of = [&](const PlannedProblem& p, const Arch& arch, const KernelConfig& config) {
@@ -208,20 +210,23 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
       ++made_for[request.row.arch];
     }
     CHECK(made_for.size() == archs.size());
-    // Beside records, no more than lengths, packed heads and shared keys tell apart.
+    // Beside records, which are for tiles that pack 8, 4, 2 or 1 heads, no more than lengths, packed heads and shared keys
+    // tell apart.
     for (const auto& [arch, count] : made_for)
-      CHECK(count <= (arch == "sm_90a" ? 40 : 18) + requests.records.size());
+      CHECK(count <= (arch == "sm_90a" ? 40 : 18) + 4 * requests.records.size());
     made.merge(distinct);
     records += requests.records.size();
   }
-  CHECK(records == 1);
+  CHECK(records == 2);
 
   settings.jit = JitMode::off;
   RandomProblems random;
   int uncovered = 0;
   std::set<ConfigOrigin> origins;
   for (int i = 0; i < 30000; ++i) {
-    const PlannedProblem p = i % 50 == 0 ? decoding() : random.with_traits_of(random.one_of(kTraits));
+    const PlannedProblem p = i % 50 == 0   ? decoding()
+                             : i % 50 == 1 ? one_query
+                                           : random.with_traits_of(random.one_of(kTraits));
     const Target& target = random.one_of(targets);
     const ConfigChoice choice = chooser.choose(p, target);
     origins.insert(choice.origin);
