@@ -1,6 +1,7 @@
 // The table of GPU architectures.
 #include <fmt/format.h>
 #include <generator/arch.h>
+#include <generator/gpu_names.h>
 
 #include <algorithm>
 #include <array>
@@ -41,6 +42,7 @@ const Arch& interpreter_arch() {
 
 const Arch* find_arch(std::string_view name) {
   if (name == interpreter_arch().name) return &interpreter_arch();
+  if (const std::string_view of_gpu = arch_name_of_gpu(name); !of_gpu.empty()) name = of_gpu;
   const auto found = std::ranges::find_if(
       kArchs, [&](const Arch& arch) { return arch.name == name || without_suffix(arch.name) == name; });
   return found == kArchs.end() ? nullptr : &*found;

@@ -1,5 +1,6 @@
 // The flags that several verbs share.
 #include <fmt/format.h>
+#include <generator/gpu_names.h>
 #include <generator/problem_text.h>
 #include <generator/sequences.h>
 #include <operation/validate.h>
@@ -209,8 +210,8 @@ const Device& GpuOption::gpu() const {
 }
 
 void TargetOptions::add_to(CLI::App& verb) {
-  auto* option =
-      verb.add_option("--arch", arch, "GPU architecture, as in sm_90a, instead of a GPU of this machine");
+  auto* option = verb.add_option(
+      "--arch", arch, "GPU architecture or GPU, as in sm_90a or h100, instead of a GPU of this machine");
   device.add_to(verb);
   verb.get_option("--device")->excludes(option);
 }
@@ -218,8 +219,9 @@ void TargetOptions::add_to(CLI::App& verb) {
 const Arch& arch_of(const std::string& name) {
   const Arch* arch = find_arch(name);
   if (arch == nullptr) {
-    throw CLI::ValidationError("--arch",
-                               fmt::format("\"{}\" is not known; there are {}", name, known_arch_names()));
+    throw CLI::ValidationError(
+        "--arch", fmt::format("\"{}\" is not known; there are {}, and by the names of GPUs {}", name,
+                              known_arch_names(), known_gpu_names()));
   }
   return *arch;
 }

@@ -1,10 +1,13 @@
 // The table of architectures: look-up, and how many blocks share an SM.
 #include <doctest/doctest.h>
 #include <generator/arch.h>
+#include <generator/gpu_names.h>
 
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 using namespace fa2;
 
@@ -26,6 +29,34 @@ TEST_CASE("arch: by name, with or without the suffix") {
        {"", "a", "sm_", "sm_75", "sm_80a", "sm_90b", "sm_900", "SM_80", "80", "sm_80 "}) {
     CAPTURE(std::string(unknown));
     CHECK(find_arch(unknown) == nullptr);
+  }
+}
+
+TEST_CASE("arch: by a GPU's name, however it is written") {
+  for (const auto& [gpu, arch] : std::vector<std::pair<const char*, const char*>>{{"h100", "sm_90a"},
+                                                                                  {"H200", "sm_90a"},
+                                                                                  {"a100", "sm_80"},
+                                                                                  {"A10", "sm_86"},
+                                                                                  {"l4", "sm_89"},
+                                                                                  {"L40S", "sm_89"},
+                                                                                  {"RTX 4090", "sm_89"},
+                                                                                  {"rtx-5090", "sm_120"},
+                                                                                  {"b200", "sm_100"}}) {
+    CAPTURE(std::string(gpu));
+    REQUIRE(find_arch(gpu) != nullptr);
+    CHECK(find_arch(gpu)->name == arch);
+  }
+  for (const char* unknown : {"h10", "v100", "rtx", "-"}) CHECK(find_arch(unknown) == nullptr);
+}
+
+TEST_CASE("arch: the names of GPUs are listed by arch, and each arch is known") {
+  const std::string all = known_gpu_names();
+  CHECK(all.starts_with("a100, a30: sm_80; a10, "));
+  CHECK(all.ends_with("gb10: sm_121"));
+  for (const Arch& arch : known_archs()) {
+    const std::string end = ": " + std::string(arch.name);
+    CHECK(all.find(end) != std::string::npos);
+    CHECK(all.find(end) == all.rfind(end + (all.ends_with(end) ? "" : ";")));
   }
 }
 
