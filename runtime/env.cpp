@@ -118,11 +118,12 @@ constexpr EnvVariable kVariables[] = {
     {"FA2_CXX", "c++, g++, clang++", "a command", "C++ compiler of interpreted kernels", nullptr},
     {"FA2_KEEP_SOURCE", "", "a directory", "where the sources of interpreted kernels are left for a debugger",
      nullptr},
-    {"FA2_LOG", "warn", "trace, debug, info, warn, error, critical, off", "what is logged, to stderr",
-     check_word},
+    {"FA2_LOG", "warn", "trace, debug, info, warn, error, critical, off",
+     "the log's level; debug: a line per new plan", check_word},
 };
 
-constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH"};
+constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH",
+                                                 "COLUMNS"};
 
 /// nullptr if it is none of the table's.
 const EnvVariable* find(std::string_view name) {

@@ -24,7 +24,7 @@ struct EnvVariable {
 std::span<const EnvVariable> environment();
 
 /// The value of a variable; nullopt if unset or empty. `name` must be in environment() or one of the
-/// system variables fa2 honours (XDG_CACHE_HOME, HOME, CUDA_HOME, CUDA_PATH).
+/// system variables fa2 honours (XDG_CACHE_HOME, HOME, CUDA_HOME, CUDA_PATH, COLUMNS).
 std::optional<std::string> env(std::string_view name);
 
 /// What is wrong with a value of `name`, which must be in environment(); empty if nothing is.

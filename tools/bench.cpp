@@ -243,7 +243,7 @@ std::vector<std::string> traits_of(const AttentionProblem& p) {
 
 /// A row a problem of the matrix, a column a length.
 Table table_by_length(const std::vector<Point>& points, const Workload& work) {
-  std::vector<Column> columns = {{"dtype"}, number("head_dim"), {"mask"}};
+  std::vector<Column> columns = {{"dtype"}, number("head_dim"), detail("mask")};
   for (const std::string& column : work.columns) columns.push_back(number(column));
   Table table(std::move(columns));
   const std::size_t width = work.columns.size();
@@ -260,7 +260,7 @@ Table table_by_length(const std::vector<Point>& points, const Workload& work) {
 Table table_of_caches(const std::vector<Point>& points, const Workload& work) {
   Table table({{"dtype"},
                number("head_dim"),
-               {"mask"},
+               detail("mask"),
                number("batch"),
                number("heads"),
                number("queries"),
@@ -287,13 +287,13 @@ Table table_of_caches(const std::vector<Point>& points, const Workload& work) {
 
 void print_table(const std::vector<Point>& points, const Workload& work, const Options& options,
                  const Device& gpu) {
-  fmt::print("{}{} {}; {}, driver {}\n", options.backward.wanted ? "Backward" : "Forward",
-             work.is_cached() ? "" : " TFLOP/s", work.text, gpu.name, driver_version());
+  print_paragraph(fmt::format("{}{} {}; {}, driver {}", options.backward.wanted ? "Backward" : "Forward",
+                              work.is_cached() ? "" : " TFLOP/s", work.text, gpu.name, driver_version()));
   print(work.is_cached() ? table_of_caches(points, work) : table_by_length(points, work));
   if (work.is_cached())
-    fmt::print(
-        "TB/s of the keys and values that sequences have, read from memory: launches take copies in turn.\n");
-  fmt::print("Medians of {} rounds of bursts. {}\n", options.rounds, spread_text(points));
+    print_paragraph(
+        "TB/s of the keys and values that sequences have, read from memory: launches take copies in turn.");
+  print_paragraph(fmt::format("Medians of {} rounds of bursts. {}", options.rounds, spread_text(points)));
 }
 
 int run(const Options& options, bool json) {
@@ -331,14 +331,13 @@ Verb add_bench(CLI::App& app) {
       "  fa2 bench --decode\n"
       "  fa2 bench --head-dim 128 --hidden 4096 --heads-kv 8 --lengths lognormal:4096 --batch 64 --seqlen-q "
       "1 --page-size 16",
-      "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window,\n"
-      "4 * head_dim for each pair of a query and a key that it sees; of packed sequences, their sum. Of the\n"
-      "backward 2.5 times that, over the time of its whole call: all kernels, from O and LSE to dQ, dK and "
-      "dV.\n"
-      "With --decode or --seqlen-q keys and values lie in caches, as many copies as ten times L2 holds, "
-      "which launches take in\n"
-      "turn: they are read from memory, and TB/s are those of their bytes, once. All else is as warm as "
-      "launches leave it.");
+      "FLOPs are 4 * batch * heads * seqlen^2 * head_dim, half of that if causal; with a window, 4 * "
+      "head_dim for each pair of a query and a key that it sees. Packed sequences have the sum of "
+      "theirs. A backward has 2.5 times the forward's, over the time of its whole call: all kernels, "
+      "from O and LSE to dQ, dK and dV.\n"
+      "With --decode or --seqlen-q keys and values lie in caches. Launches take copies of them in turn, "
+      "ten times what L2 holds, so that they read memory. TB/s count the bytes of one copy once. All "
+      "else is as warm as launches leave it.");
   const auto options = std::make_shared<Options>();
   options->work.add_to(*verb);
   verb->add_option("--rounds", options->rounds, "Bursts of every point")

@@ -42,8 +42,13 @@ std::string description(const CacheEntry& entry) {
 int list(const fs::path& dir, bool json) {
   const std::vector<CacheEntry> entries = cache_entries(dir, false);
   if (json) return print_json(document_of(dir, entries)), kOk;
-  Table table(
-      {{"key"}, {"arch"}, number("bytes"), number("compile ms"), {"compiler"}, {"last used"}, {"spec"}});
+  Table table({{"key"},
+               {"arch"},
+               number("bytes"),
+               number("compile ms"),
+               {"compiler"},
+               {"last used"},
+               detail("spec")});
   for (const CacheEntry& entry : entries) {
     const bool was_compiled = entry.damage.empty() && entry.binary.refused.empty();
     table.add({entry.path.stem().string().substr(0, kShortKey), entry.binary.arch,
@@ -52,7 +57,7 @@ int list(const fs::path& dir, bool json) {
                time_text(entry.last_used), description(entry)});
   }
   if (!entries.empty()) print(table);
-  fmt::print("{}\n", summary(dir, entries));
+  print_paragraph(summary(dir, entries));
   return kOk;
 }
 
@@ -63,7 +68,7 @@ int verify(const fs::path& dir, bool json) {
   if (json) {
     print_json(document_of(dir, entries));
   } else {
-    fmt::print("{}, {} damaged\n", summary(dir, entries), damaged);
+    print_paragraph(fmt::format("{}, {} damaged", summary(dir, entries), damaged));
     std::fflush(stdout);
   }
   for (const CacheEntry& entry : entries) {
@@ -79,7 +84,8 @@ int prune(const fs::path& dir, std::uint64_t most, bool json) {
   if (json) {
     print_json(document_of(dir, pruned, rest));
   } else {
-    fmt::print("removed {} files, {}\n{}\n", pruned.files, bytes_text(pruned.bytes), summary(dir, rest));
+    print_paragraph(
+        fmt::format("removed {} files, {}\n{}", pruned.files, bytes_text(pruned.bytes), summary(dir, rest)));
   }
   return kOk;
 }
@@ -97,13 +103,12 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 Verb add_cache(CLI::App& app) {
-  CLI::App* verb = add_verb(
-      app, "cache", "List, verify or prune the compiled kernels of a cache directory",
-      "fa2 cache prune --max-mb 256",
-      "list    one line a kernel, last used first\n"
-      "verify  reads every file, checks its checksums and who could have written it; exit status 1 if one\n"
-      "        is damaged or not trusted\n"
-      "prune   removes damaged files, then the least recently used ones");
+  CLI::App* verb = add_verb(app, "cache", "List, verify or prune the compiled kernels of a cache directory",
+                            "fa2 cache prune --max-mb 256",
+                            "list    one line a kernel, last used first\n"
+                            "verify  reads every file, checks its checksums and who could have written it;\n"
+                            "        exit status 1 if one is damaged or not trusted\n"
+                            "prune   removes damaged files, then the least recently used ones");
   const auto options = std::make_shared<Options>();
   verb->add_option("action", options->action, "list, verify or prune")
       ->required()

@@ -34,19 +34,21 @@ Explanation explanation_of(const Options& options) {
 }  // namespace
 
 Verb add_explain(CLI::App& app) {
-  CLI::App* verb = add_verb(
-      app, "explain", "Show the kernels that run for a problem, and why",
-      "fa2 explain --head-dim 128 --causal --window-left 1024 --sinks --seqlen 4096 --arch sm_90a\n"
-      "  fa2 explain --backward --head-dim 128 --causal --arch sm_90a",
-      "Does what a first call does: compiles the kernels that no cache holds and, on a GPU, searches\n"
-      "configurations as FA2_TUNE says.");
+  CLI::App* verb =
+      add_verb(app, "explain", "Show the kernels that run for a problem, and why",
+               "fa2 explain --head-dim 128 --causal --window-left 1024 --sinks --seqlen 4096 --arch sm_90a\n"
+               "  fa2 explain --backward --head-dim 128 --causal --arch sm_90a",
+               "Does what a first call does: compiles the kernels that no cache holds and, on a GPU, "
+               "searches configurations as FA2_TUNE "
+               "says.");
   const auto options = std::make_shared<Options>();
   options->problem.add_to(*verb);
   options->target.add_to(*verb);
   options->backward.add_to(*verb, "Of the backward: every kernel of dQ, dK and dV");
   return {verb, [verb, options] {
             const Explanation explanation = explanation_of(*options);
-            fmt::print("{}", wants_json(*verb) ? to_json(explanation) + "\n" : to_text(explanation));
+            fmt::print("{}", wants_json(*verb) ? to_json(explanation) + "\n"
+                                               : to_text(explanation, output_columns()));
             return kOk;
           }};
 }

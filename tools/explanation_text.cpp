@@ -40,7 +40,7 @@ void add_lines(Lines& lines, const KernelReport& k) {
 
 }  // namespace
 
-std::string to_text(const Explanation& e) {
+std::string to_text(const Explanation& e, std::size_t width) {
   Lines lines = {{"problem", to_string(PlannedProblem(e.problem, e.options))},
                  {"arch", e.arch},
                  {"device", e.device},
@@ -52,7 +52,7 @@ std::string to_text(const Explanation& e) {
                          fmt::format("{} of {}: {}", i + 1, e.kernels.size(), kind_of(kernel.config).name));
     add_lines(lines, kernel);
   }
-  return text(lines);
+  return text(lines, width);
 }
 
 }  // namespace fa2::tools

@@ -196,9 +196,10 @@ void print_facts(const Json& facts) {
   for (const Json& cache : facts.at("caches")) lines.emplace_back("cache", cache_line(cache));
   lines.emplace_back("settings", word(facts, "settings_error"));
   lines.emplace_back("warning", word(facts, "settings_warning"));
-  fmt::print("{}\n", text(lines));
+  print(lines);
+  fmt::print("\n");
 
-  Table table({{"variable"}, {"value"}, {"default"}, {"takes"}, {"meaning"}});
+  Table table({{"variable"}, {"value"}, detail("default"), detail("takes"), detail("meaning")});
   for (const Json& variable : facts.at("environment")) {
     const Json& value = variable.at("value");
     const std::string mark = word(variable, "error").empty() ? "" : " (wrong)";

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <generator/text.h>
+#include <tools/help.h>
 #include <tools/verb.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <span>
 #include <string_view>
@@ -67,6 +69,7 @@ int refuse_verb(std::string_view word, std::span<const Verb> verbs) {
 
 int main(int argc, char** argv) {
   CLI::App app("Attention kernels rendered, compiled, cached and tuned at run time.", "fa2");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", fa2::version());
   app.require_subcommand(1);
   app.failure_message([](const CLI::App* from, const CLI::Error& error) {

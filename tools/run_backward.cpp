@@ -234,7 +234,7 @@ void print_result(const BackwardPlan& plan, const RunTime& time, const Verdicts&
                                    shape_text(gradient.tensor.extents.shape(gradient.tensor.layout))));
   for (const auto& [name, verdict] : verdicts) lines.emplace_back("check", verdict.message);
   lines.emplace_back("notes", e.notes);
-  fmt::print("{}", text(lines));
+  print(lines);
 }
 
 }  // namespace

@@ -70,19 +70,18 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
                   const std::optional<reference::Verdict>& verdict, const RunOptions& options) {
   const Explanation& e = plan.explain();
   const KernelReport& kernel = e.kernels.front();
-  fmt::print("{}",
-             text(Lines{
-                 {"problem", to_string(e.problem)},
-                 {"device", fmt::format("{} ({})", e.device, e.arch)},
-                 {"config", to_string(kernel.config)},
-                 {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
-                 {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
-                 {"time", text_of(out.time)},
-                 {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
-                 {"lse", options.lse},
-                 {"check", verdict ? verdict->message : ""},
-                 {"notes", e.notes},
-             }));
+  print(Lines{
+      {"problem", to_string(e.problem)},
+      {"device", fmt::format("{} ({})", e.device, e.arch)},
+      {"config", to_string(kernel.config)},
+      {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
+      {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
+      {"time", text_of(out.time)},
+      {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
+      {"lse", options.lse},
+      {"check", verdict ? verdict->message : ""},
+      {"notes", e.notes},
+  });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 namespace fa2::tools {
 namespace {
@@ -13,39 +14,15 @@ namespace {
 constexpr const char* kBold = "\x1b[1m";
 constexpr const char* kPlain = "\x1b[0m";
 
-bool is_continuation(char c) {
-  return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
-}
-
-/// In characters: paths and device names may be UTF-8.
-std::size_t width_of(const std::string& cell) {
-  return cell.size() - static_cast<std::size_t>(std::count_if(cell.begin(), cell.end(), is_continuation));
-}
+constexpr std::size_t kIndent = 4;  // of what goes below a row
 
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20u || c == 0x7f;
 }
 
-std::string line_of(const std::vector<Column>& columns, const std::vector<std::size_t>& widths,
-                    const std::vector<std::string>& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::string padding(widths[i] - width_of(cells[i]), ' ');
-    if (i > 0) line += "  ";
-    line += columns[i].align == Align::right ? padding + cells[i] : cells[i] + padding;
-  }
+std::string without_end(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
-}
-
-/// The lines of a value after the first start below it.
-std::string indented(const std::string& value, std::size_t column) {
-  std::string text;
-  for (const char c : value) {
-    text += c;
-    if (c == '\n') text.append(column, ' ');
-  }
-  return text;
 }
 
 }  // namespace
@@ -69,30 +46,65 @@ std::vector<std::size_t> Table::widths() const {
   return widths;
 }
 
-std::string Table::text(bool bold_header) const {
+std::string Table::line_of(const Cells& cells, const std::vector<std::size_t>& widths, std::size_t width,
+                           bool has_details) const {
+  std::string text, line;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (has_details && columns_[i].is_detail) continue;
+    const std::string padding(widths[i] - width_of(cells[i]), ' ');
+    const std::string cell = columns_[i].align == Align::right ? padding + cells[i] : cells[i] + padding;
+    if (!line.empty() && width_of(line) + 2 + width_of(cell) > width) {
+      text += without_end(line) + "\n";
+      line = std::string(kIndent, ' ') + cell;
+    } else {
+      line += (line.empty() ? "" : "  ") + cell;
+    }
+  }
+  return text + without_end(line);
+}
+
+std::string Table::details_of(const Cells& cells, std::size_t width) const {
+  Lines lines;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (columns_[i].is_detail) lines.emplace_back(std::string(kIndent, ' ') + columns_[i].title, cells[i]);
+  }
+  return tools::text(lines, width);
+}
+
+std::string Table::text(bool bold_header, std::size_t width) const {
   const std::vector<std::size_t> widths = this->widths();
-  std::vector<std::string> titles;
+  Cells titles;
   for (const Column& column : columns_) titles.push_back(column.title);
-  const std::string header = line_of(columns_, widths, titles);
+  const bool is_too_wide = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1)) > width;
+  const std::string header = line_of(titles, widths, width, is_too_wide);
   std::string text = bold_header ? kBold + header + kPlain + "\n" : header + "\n";
-  for (const auto& row : rows_) text += line_of(columns_, widths, row) + "\n";
+  for (const auto& row : rows_) {
+    for (const std::string& line : wrapped(line_of(row, widths, width, is_too_wide), width))
+      text += line + "\n";
+    if (is_too_wide) text += details_of(row, width);
+  }
   return text;
 }
 
 void print(const Table& table) {
-  fmt::print("{}", table.text(isatty(STDOUT_FILENO) == 1));
+  fmt::print("{}", table.text(isatty(STDOUT_FILENO) == 1, output_columns()));
 }
 
-std::string text(const Lines& lines) {
-  std::size_t width = 0;
+std::string text(const Lines& lines, std::size_t width) {
+  std::size_t label_width = 0;
   for (const auto& [label, value] : lines) {
-    if (!value.empty()) width = std::max(width, label.size());
+    if (!value.empty()) label_width = std::max(label_width, label.size());
   }
   std::string text;
   for (const auto& [label, value] : lines) {
-    if (!value.empty()) text += fmt::format("{:<{}}  {}\n", label, width, indented(value, width + 2));
+    if (!value.empty())
+      text += fmt::format("{:<{}}  {}\n", label, label_width, hanging(value, width, label_width + 2));
   }
   return text;
+}
+
+void print(const Lines& lines) {
+  fmt::print("{}", text(lines, output_columns()));
 }
 
 std::string bytes_text(std::uint64_t bytes) {

@@ -1,6 +1,7 @@
-// Plain text for people: aligned columns, labelled lines, sizes. ASCII only, the same in a terminal and in a
-// pipe.
+// Plain text for people: aligned columns, labelled lines, sizes. ASCII only.
 #pragma once
+
+#include <tools/wrap.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +16,13 @@ enum class Align : std::uint8_t { left, right };
 struct Column {
   std::string title;
   Align align = Align::left;
+  bool is_detail = false;  ///< in a table that is too wide, a line of its own below the row
 };
 inline Column number(std::string title) {
   return {std::move(title), Align::right};
+}
+inline Column detail(std::string title) {
+  return {std::move(title), Align::left, true};
 }
 
 class Table {
@@ -27,22 +32,30 @@ class Table {
   /// One cell a column. Control characters in cells become spaces.
   void add(std::vector<std::string> cells);
 
-  /// Header and rows, columns two spaces apart, no trailing spaces, each line ended by a newline.
-  std::string text(bool bold_header = false) const;
+  /// Header and rows, columns two spaces apart, no trailing spaces, each line ended by a newline. Where that needs more than `width`,
+  /// details go below their rows, and rows that are still too long are broken between cells.
+  std::string text(bool bold_header = false, std::size_t width = kAnyWidth) const;
 
  private:
+  using Cells = std::vector<std::string>;
+
   std::vector<std::size_t> widths() const;
+  std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, std::size_t width,
+                      bool has_details) const;
+  std::string details_of(const Cells& cells, std::size_t width) const;
 
   std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<Cells> rows_;
 };
 
-/// To stdout; the header is bold if that is a terminal.
+/// To stdout, in its columns; the header is bold if it is a terminal.
 void print(const Table& table);
 
-/// Label and value on each line, values below each other; lines without a value are left out.
+/// Label and value on each line, values below each other and wrapped; lines without a value are left out.
 using Lines = std::vector<std::pair<std::string, std::string>>;
-std::string text(const Lines& lines);
+std::string text(const Lines& lines, std::size_t width = kAnyWidth);
+/// To stdout, in its columns.
+void print(const Lines& lines);
 
 /// How many digits of a kernel's key tables show.
 inline constexpr std::size_t kShortKey = 8;

@@ -77,7 +77,7 @@ std::string shortened(const std::string& reason) {
 }
 
 void print_report(const TuneReport& report, const std::string& stored_in) {
-  Table table({number("us"), number("of chosen"), number("samples"), {"config"}, {"dropped"}});
+  Table table({number("us"), number("of chosen"), number("samples"), detail("config"), detail("dropped")});
   for (const TuneCandidate& candidate : report.candidates) {
     table.add({us_text(candidate.median_us),
                candidate.median_us > 0 ? fmt::format("{:.2f}x", candidate.median_us / report.best_us) : "-",
@@ -85,14 +85,15 @@ void print_report(const TuneReport& report, const std::string& stored_in) {
                shortened(candidate.dropped)});
   }
   print(table);
-  fmt::print("\n{}", text(Lines{{"problem", to_string(PlannedProblem(report.problem, report.options))},
-                                {"bucket", report.bucket},
-                                {"best", to_string(report.best)},
-                                {"time", fmt::format("{} us, the heuristic's {} us", us_text(report.best_us),
-                                                     us_text(report.heuristic_us))},
-                                {"search", fmt::format("{:.1f} s{}", report.seconds,
-                                                       report.budget_spent ? ", the whole budget" : "")},
-                                {"stored in", stored_in}}));
+  fmt::print("\n");
+  print(Lines{
+      {"problem", to_string(PlannedProblem(report.problem, report.options))},
+      {"bucket", report.bucket},
+      {"best", to_string(report.best)},
+      {"time",
+       fmt::format("{} us, the heuristic's {} us", us_text(report.best_us), us_text(report.heuristic_us))},
+      {"search", fmt::format("{:.1f} s{}", report.seconds, report.budget_spent ? ", the whole budget" : "")},
+      {"stored in", stored_in}});
 }
 
 bool has_record(const Tuned& tuned, const TuneReport& report) {
@@ -168,14 +169,16 @@ int tune_matrix(Context& context, const Options& options, bool json) {
       problems, options.records.empty() ? context.impl().records.records() : read_records(options.records),
       target, options.backward.wanted ? tuned_passes : forward_alone);
   if (options.dry_run) {
-    json ? print_json(document_of(points, target)) : fmt::print("{}", list_of(points));
+    json ? print_json(document_of(points, target))
+         : fmt::print("{}", hanging(list_of(points), output_columns(), 0));
     return kOk;
   }
   search(points, search_with(context, options, json));
   if (json) {
     print_json(document_of(points, target));
   } else {
-    fmt::print("{}records: {}\n", text_of(points), place_of_records(context, options));
+    fmt::print("{}", text_of(points, output_columns()));
+    print_paragraph("records: " + place_of_records(context, options));
   }
   const bool failed = std::ranges::any_of(points, [](const MatrixPoint& p) { return !p.error.empty(); });
   return failed ? kFailed : kOk;
@@ -226,11 +229,10 @@ Verb add_tune(CLI::App& app) {
       "  fa2 tune --matrix standard --records nvidia_h100_80gb_hbm3.jsonl\n"
       "  fa2 tune --backward --head-dim 128 --causal --seqlen 8192\n"
       "  fa2 tune --matrix standard --dry-run --json | jq -c '.points[].problem' >problems.jsonl",
-      "A matrix's problems that --records (without it, your own tuning file) has current records of, on this "
-      "GPU, are\n"
-      "skipped, and each record is on disk before the next search begins: a run that was killed goes on "
-      "where it was. With\n--backward each kernel of the plan but delta's is searched, with a budget and a "
-      "record of its own.");
+      "With --matrix a search skips the problems of which --records, or else your own tuning file, has "
+      "current records of this GPU. Each record is on disk before the next search begins: killed and "
+      "run again, the command goes on where it was. With --backward each kernel of the plan but delta's "
+      "is searched, with a budget and a record of its own.");
   const auto options = std::make_shared<Options>();
   const std::size_t common = verb->get_options().size();
   options->problem.add_to(*verb);

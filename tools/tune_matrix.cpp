@@ -129,14 +129,19 @@ std::string list_of(const std::vector<MatrixPoint>& points) {
   return list;
 }
 
-std::string text_of(const std::vector<MatrixPoint>& points) {
-  Table table({{"problem"}, number("heuristic us"), number("best us"), number("gain"), {"config"}, {"note"}});
+std::string text_of(const std::vector<MatrixPoint>& points, std::size_t width) {
+  Table table({{"problem"},
+               number("heuristic us"),
+               number("best us"),
+               number("gain"),
+               detail("config"),
+               detail("note")});
   for (const MatrixPoint& point : points) add_rows(point, table);
   const auto failed = std::ranges::count_if(points, [](const MatrixPoint& p) { return !p.error.empty(); });
   const auto skipped = std::ranges::count_if(points, [](const MatrixPoint& p) { return !is_wanted(p); });
   const auto total = static_cast<std::ptrdiff_t>(points.size());
-  return table.text() + fmt::format("{} problems: {} searched, {} skipped, {} failed\n", total,
-                                    total - skipped - failed, skipped, failed);
+  return table.text(false, width) + fmt::format("{} problems: {} searched, {} skipped, {} failed\n", total,
+                                                total - skipped - failed, skipped, failed);
 }
 
 Json json_of(const std::vector<MatrixPoint>& points) {

@@ -5,7 +5,9 @@
 #include <autotune/tuning_store.h>
 #include <generator/kernel_spec.h>
 #include <tools/verb.h>
+#include <tools/wrap.h>
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -47,7 +49,7 @@ void search(std::vector<MatrixPoint>& points, const MatrixSearch& matrix);
 /// "[12/108] f16 d128 ...", a line a problem; after it why it would be skipped.
 std::string list_of(const std::vector<MatrixPoint>& points);
 /// A row a record, or a problem without one, and a line of how many problems there are of each kind.
-std::string text_of(const std::vector<MatrixPoint>& points);
+std::string text_of(const std::vector<MatrixPoint>& points, std::size_t width = kAnyWidth);
 /// An object a problem.
 Json json_of(const std::vector<MatrixPoint>& points);
 

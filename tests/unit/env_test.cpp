@@ -31,7 +31,8 @@ TEST_CASE("env reads variables of the table") {
 }
 
 TEST_CASE("env knows the system variables it honours and no others") {
-  for (const char* name : {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH"}) CHECK_NOTHROW(fa2::env(name));
+  for (const char* name : {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH", "COLUMNS"})
+    CHECK_NOTHROW(fa2::env(name));
   for (const char* name : {"PATH", "FA2_CACHE", "FA2_CACHE_DIR2", ""}) {
     CAPTURE(name);
     CHECK_THROWS_AS(fa2::env(name), fa2::Error);

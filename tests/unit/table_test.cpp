@@ -3,6 +3,10 @@
 #include <fa2/errors.h>
 #include <tools/progress.h>
 #include <tools/table.h>
+#include <tools/wrap.h>
+
+#include <string>
+#include <vector>
 
 using namespace fa2::tools;
 
@@ -38,6 +42,51 @@ TEST_CASE("table: UTF-8 counts characters, not bytes") {
 
 TEST_CASE("labelled lines: values below each other, empty ones left out, continuations indented") {
   CHECK(text(Lines{{"a", "1"}, {"unused label", ""}, {"long", "2\n3"}}) == "a     1\nlong  2\n      3\n");
+}
+
+TEST_CASE("wrapped: at spaces, else behind marks, else anywhere; characters count, not bytes") {
+  using Parts = std::vector<std::string>;
+  CHECK(wrapped("short", 5) == Parts{"short"});
+  CHECK(wrapped("", 5) == Parts{""});
+  CHECK(wrapped("two words", 8) == Parts{"two", "words"});
+  CHECK(wrapped("two words", 3) == Parts{"two", "wor", "ds"});
+  CHECK(wrapped("one\ntwo three\n", 5) == Parts{"one", "two", "three", ""});
+  CHECK(wrapped("tile_m=128,tile_n=64", 12) == Parts{"tile_m=128,", "tile_n=64"});
+  CHECK(wrapped("  indented words", 10) == Parts{"  indented", "  words"});
+  CHECK(wrapped("abcdef", 4) == Parts{"abcd", "ef"});
+  CHECK(wrapped("\xc3\xa9\xc3\xa9\xc3\xa9", 2) == Parts{"\xc3\xa9\xc3\xa9", "\xc3\xa9"});
+  CHECK(hanging("one two three", 9, 2) == "one two\n  three");
+  CHECK(hanging("one two three", kAnyWidth, 2) == "one two three");
+}
+
+TEST_CASE("table: one that is too wide has its details below the rows, and breaks rows between cells") {
+  Table table({{"key"}, number("us"), detail("config")});
+  table.add({"a1", "3", "tile_m=128,tile_n=64"});
+  table.add({"b2", "10", ""});
+  CHECK(table.text(false, 32) ==
+        "key  us  config\n"
+        "a1    3  tile_m=128,tile_n=64\n"
+        "b2   10\n");
+  CHECK(table.text(false, 26) ==
+        "key  us\n"
+        "a1    3\n"
+        "    config  tile_m=128,\n"
+        "            tile_n=64\n"
+        "b2   10\n");
+  Table wide({{"first"}, {"second"}, number("third")});
+  wide.add({"aaaaaaaa", "bbbbbbbb", "1"});
+  CHECK(wide.text(false, 20) ==
+        "first     second\n"
+        "    third\n"
+        "aaaaaaaa  bbbbbbbb\n"
+        "        1\n");
+}
+
+TEST_CASE("labelled lines: values that are too long go on below their beginning") {
+  CHECK(text(Lines{{"a", "1"}, {"long", "one two three four five"}}, 20) ==
+        "a     1\n"
+        "long  one two three\n"
+        "      four five\n");
 }
 
 TEST_CASE("sizes in powers of 1024") {
