@@ -1,10 +1,15 @@
 // fa2 precompile: fill a kernel cache for GPUs that need not be here.
+#include <api/context.h>
 #include <api/explanation.h>
+#include <api/precompile.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <generator/gpu_names.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
+#include <tools/hf_config.h>
+#include <tools/precompile_estimate.h>
 #include <tools/progress.h>
 #include <tools/table.h>
 #include <tools/trait_options.h>
@@ -14,6 +19,7 @@
 #include <chrono>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace fa2::tools {
@@ -25,6 +31,25 @@ struct Options {
   std::string out;
   int jobs = 0;
   bool backward = false, append = false, merge = false;
+  bool dry_run = false;
+  std::string hf;     ///< a config.json or its folder; empty: flags say what is wanted
+  Lines taken_of_hf;  ///< what was read of it
+
+  std::vector<std::string> arch_names() const {
+    std::vector<std::string> names;
+    for (const std::string& name : archs) names.emplace_back(arch_of(name).name);
+    return names;
+  }
+  PrecompileOptions settings() const {
+    PrecompileOptions settings;
+    settings.out = out;
+    settings.jobs = jobs;
+    settings.plans = traits.plans();
+    settings.backward = backward;
+    settings.append = append;
+    settings.merge = merge;
+    return settings;
+  }
 };
 
 class Observer final : public PrecompileObserver {
@@ -32,7 +57,8 @@ class Observer final : public PrecompileObserver {
   explicit Observer(bool json) : json_(json) {}
 
   void finished(const PrecompiledKernel& kernel, std::size_t done, std::size_t total) override {
-    if (!progress_) progress_ = std::make_unique<Progress>("precompiling", total, json_);
+    if (!progress_)
+      progress_ = std::make_unique<Progress>("precompiling", total, json_, Progress::Elsewhere::tenths);
     progress_->update(
         done, fmt::format("{} {}", kernel.arch, to_string(traits_of({kernel.problem, kernel.options}))));
   }
@@ -93,42 +119,92 @@ Totals totals_of(const std::vector<PrecompiledKernel>& kernels) {
 void print_kernels(const std::vector<PrecompiledKernel>& kernels, const Totals& totals, double seconds) {
   Table table({{"key"},
                {"arch"},
-               {"spec"},
+               detail("spec"),
                number("registers"),
                number("spills"),
                number("shared"),
                number("cubin"),
                number("ms"),
                {"origin"},
-               {"config"}});
+               detail("config")});
   for (const PrecompiledKernel& kernel : kernels) table.add(cells_of(kernel));
   print(table);
-  fmt::print(
+  const std::string summary = fmt::format(
       "{} kernels: {} compiled, {} in the cache already, {} failed; {} of cubins; {:.1f} s ({:.1f} s of "
-      "compiling)\nVariants: {}\n",
+      "compiling)\n"
+      "Variants: {}",
       kernels.size(), totals.compiled, totals.cached, totals.failed, bytes_text(totals.bytes), seconds,
       totals.compile_ms / 1000, fmt::join(variants_of(kernels), ", "));
+  print_paragraph(summary);
 }
 
-std::vector<PrecompiledKernel> precompile(const Options& options, bool json) {
-  const std::vector<AttentionProblem> problems = options.traits.problems();
-  std::vector<std::string> archs;
-  for (const std::string& name : options.archs) archs.emplace_back(arch_of(name).name);
-  Observer observer(json);
-  PrecompileOptions settings;
-  settings.out = options.out;
-  settings.jobs = options.jobs;
-  settings.plans = options.traits.plans();
-  settings.backward = options.backward;
-  settings.append = options.append;
-  settings.merge = options.merge;
-  settings.observer = &observer;
-  return fa2::precompile(problems, archs, settings);
+/// Puts what the model's config.json says in the place of flags; a --dtype that was given stays.
+void take_model(Options& options, bool has_dtype) {
+  HfModel model = read_hf_model(options.hf);
+  if (!has_dtype && !model.dtype)
+    throw InvalidRequest({{options.hf + ": dtype", "neither float16 nor bfloat16",
+                           "must be one of them: add --dtype f16 or bf16"}});
+  if (has_dtype) model.dtype.reset();
+  options.traits.take(model);
+  options.taken_of_hf = std::move(model.taken);
+  options.taken_of_hf.emplace_back("flags", options.traits.flags());
 }
 
-int run(const Options& options, bool json) {
+Json json_of(const Lines& lines) {
+  Json json = Json::object();
+  for (const auto& [label, value] : lines) json[label] = value;
+  return json;
+}
+
+/// The time that this machine would take.
+double seconds_of(const std::vector<Estimate>& estimates, int jobs) {
+  double seconds = 0;
+  std::size_t kernels = 0;
+  for (const Estimate& estimate : estimates) {
+    seconds += estimate.seconds;
+    kernels += estimate.kernels;
+  }
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t threads = jobs > 0 ? static_cast<std::size_t>(jobs) : cores;
+  return seconds /
+         static_cast<double>(std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(kernels, 1)));
+}
+
+int dry_run(const Options& options, bool json) {
+  Context context;
+  const KernelRequests requests = kernel_requests(options.traits.problems(), options.arch_names(),
+                                                  options.settings(), context.impl().chooser);
+  const std::vector<Estimate> estimates = estimates_of(requests.kernels);
+  const double seconds = seconds_of(estimates, options.jobs);
+  if (json) {
+    Json archs = Json::array();
+    for (const Estimate& e : estimates)
+      archs.push_back(
+          {{"arch", e.arch}, {"kernels", e.kernels}, {"binary_bytes", e.bytes}, {"core_seconds", e.seconds}});
+    print_json({{"archs", archs},
+                {"seconds", seconds},
+                {"source", kEstimateSource},
+                {"hf", json_of(options.taken_of_hf)}});
+    return kOk;
+  }
+  Table table({{"arch"}, number("kernels"), number("size"), number("on one core")});
+  for (const Estimate& e : estimates)
+    table.add({e.arch, fmt::format("{}", e.kernels), bytes_text(static_cast<std::uint64_t>(e.bytes)),
+               duration_text(e.seconds)});
+  print(table);
+  print_paragraph(fmt::format(
+      "About {} on this machine; nothing was compiled, and kernels that a cache holds count too.\n{}",
+      duration_text(seconds), kEstimateSource));
+  return kOk;
+}
+
+int make(const Options& options, bool json) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<PrecompiledKernel> kernels = precompile(options, json);
+  Observer observer(json);
+  PrecompileOptions settings = options.settings();
+  settings.observer = &observer;
+  const std::vector<PrecompiledKernel> kernels =
+      fa2::precompile(options.traits.problems(), options.arch_names(), settings);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Totals totals = totals_of(kernels);
   if (json) {
@@ -138,7 +214,8 @@ int run(const Options& options, bool json) {
                 {"cached", totals.cached},
                 {"failed", totals.failed},
                 {"binary_bytes", totals.bytes},
-                {"seconds", seconds}});
+                {"seconds", seconds},
+                {"hf", json_of(options.taken_of_hf)}});
   } else {
     print_kernels(kernels, totals, seconds);
   }
@@ -152,45 +229,71 @@ int run(const Options& options, bool json) {
   return totals.failed == 0 ? kOk : kFailed;
 }
 
+/// Of flags whose place --hf takes. Said here, not to CLI11, which would say it of each in the help.
+void require_none_beside_hf(const CLI::App& verb) {
+  for (const char* flag : {"--head-dim", "--head-dim-v", "--causal", "--mask", "--window-left",
+                           "--window-right", "--softcap", "--sinks", "--alibi"}) {
+    if (verb.count(flag) > 0) throw CLI::ExcludesError("--hf", flag);
+  }
+}
+
+int run(Options& options, const CLI::App& verb) {
+  const bool json = wants_json(verb);
+  if (!options.hf.empty()) {
+    require_none_beside_hf(verb);
+    take_model(options, verb.count("--dtype") > 0);
+  }
+  if (!options.taken_of_hf.empty() && !json) {
+    print(options.taken_of_hf);
+    fmt::print("\n");
+  }
+  return options.dry_run ? dry_run(options, json) : make(options, json);
+}
+
+void add_options(CLI::App& verb, Options& options) {
+  add_list(verb, "--arch", options.archs, "GPU architectures, or GPUs by name: " + known_arch_names())
+      ->required();
+  options.traits.add_to(verb);
+  verb.add_option("--hf", options.hf, "The kernels of a Hugging Face model: its config.json, or the folder");
+  verb.add_flag("--dry-run", options.dry_run,
+                "Say how many kernels these are, and about how large and how long; compile nothing");
+  verb.add_flag("--backward", options.backward, "Also the kernels of the backward: dQ, dK and dV");
+  verb.add_flag("--append", options.append, "Also the kernel of append() to their caches, paged or not");
+  verb.add_flag("--merge", options.merge, "Also the kernel of merge() of parts of their outputs");
+  verb.add_option("--out", options.out, "Directory to fill (default: the user's own cache)");
+  verb.add_option("--jobs", options.jobs, "Compiling threads; 0: one a core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 Verb add_precompile(CLI::App& app) {
   CLI::App* verb = add_verb(
       app, "precompile", "Compile kernels into a cache directory. Needs NVRTC; no GPU, no driver",
-      "fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16,bf16 --causal both --out kernels\n"
+      "fa2 precompile --arch a100,h100 --head-dim 64,128 --causal both --out kernels\n"
       "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server\n"
-      "  fa2 precompile --arch sm_90a --head-dim 256 --dtype bf16 --causal yes --window-left both --softcap\n"
+      "  fa2 precompile --arch h100 --hf gemma-2-9b/config.json --dry-run\n"
+      "  fa2 precompile --arch h100 --head-dim 256 --dtype bf16 --causal yes \\\n"
+      "      --window-left both --softcap\n"
       "    (Gemma 2: softcap everywhere, every other layer with a window)\n"
-      "  fa2 precompile --arch sm_90a --head-dim 128 --dtype bf16 --varlen --page-size 16 --append --out "
-      "kernels\n"
+      "  fa2 precompile --arch h100 --head-dim 128 --dtype bf16 --varlen \\\n"
+      "      --page-size 16 --append --out kernels\n"
       "    (a server: attention over pages of 16 keys, and what fills them)",
-      "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks, --alignment and the "
-      "variants this\n"
-      "makes every kernel that may run, whatever batch, heads and lengths come: what the heuristic can "
-      "choose "
-      "and what\n"
-      "tuning records name, yours and those that ship with fa2. Of sm_90a that is up to 40 kernels, one for "
-      "each number\n"
-      "of query heads (1, 2, ... 64) that share a tile and each range of lengths; of any other arch up to "
-      "18.\n"
-      "--backward adds up to 7, with sinks 8: gradients have kernels of their own. --append and --merge add\n"
-      "one each of a dtype, head dims and alignment, to which rows of cos and sin count: how many columns "
-      "turn,\n"
-      "and how, pages, parts and float32 are parameters. FA2_CONFIG makes one kernel of each combination "
-      "instead.\n"
-      "A variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
-      "call.");
+      "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks, --alignment and "
+      "the variants this makes every kernel that may run, whatever batch, heads and lengths come: what "
+      "the heuristic can choose and what tuning records name, yours and those that ship with fa2. "
+      "--dry-run says how many these are. --backward adds the kernels of gradients. --append and "
+      "--merge add one each per dtype, head dims and alignment; rotary columns, pages, partial outputs "
+      "and float32 are parameters of them. FA2_CONFIG makes one kernel of each combination instead. A "
+      "variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
+      "call.\n"
+      "--hf reads dtype, head dim, windows, softcap and sinks of a model, and prints which key said so.\n"
+      "GPUs are: " +
+          known_gpu_names() + ".");
   const auto options = std::make_shared<Options>();
-  add_list(*verb, "--arch", options->archs, "GPU architectures: " + known_arch_names())->required();
-  options->traits.add_to(*verb);
-  verb->add_flag("--backward", options->backward, "Also the kernels of the backward: dQ, dK and dV");
-  verb->add_flag("--append", options->append, "Also the kernel of append() to their caches, paged or not");
-  verb->add_flag("--merge", options->merge, "Also the kernel of merge() of parts of their outputs");
-  verb->add_option("--out", options->out, "Directory to fill (default: the user's own cache)");
-  verb->add_option("--jobs", options->jobs, "Compiling threads; 0: one a core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  return {verb, [verb, options] { return run(*options, wants_json(*verb)); }};
+  add_options(*verb, *options);
+  return {verb, [verb, options] { return run(*options, *verb); }};
 }
 
 }  // namespace fa2::tools

@@ -1,4 +1,4 @@
-// One redrawn line on stderr.
+// One redrawn line on stderr, or plain lines.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <tools/progress.h>
@@ -21,10 +21,11 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
-Progress::Progress(std::string what, std::size_t total, bool json)
+Progress::Progress(std::string what, std::size_t total, bool json, Elsewhere elsewhere)
     : what_(std::move(what)),
       total_(total),
-      visible_(isatty(STDERR_FILENO) == 1 && !(json && isatty(STDOUT_FILENO) == 1)) {
+      visible_(isatty(STDERR_FILENO) == 1 && !(json && isatty(STDOUT_FILENO) == 1)),
+      prints_tenths_(elsewhere == Elsewhere::tenths && total > 0 && !json && isatty(STDERR_FILENO) == 0) {
   update(0);
 }
 
@@ -33,12 +34,25 @@ Progress::~Progress() {
 }
 
 void Progress::update(std::size_t done, const std::string& detail) {
+  if (prints_tenths_) return print_tenth(done, detail);
   if (!visible_) return;
   const auto now = std::chrono::steady_clock::now();
   if (now - drawn_ < kRedraw) return;
   drawn_ = now;
-  const std::chrono::duration<double> elapsed = now - start_;
-  draw(progress_line(what_, done, total_, elapsed.count(), detail));
+  draw(line(done, detail));
+}
+
+void Progress::print_tenth(std::size_t done, const std::string& detail) {
+  const std::size_t tenths = done * 10 / total_;
+  if (tenths <= tenths_) return;
+  tenths_ = tenths;
+  fmt::print(stderr, "{}\n", line(done, detail));
+  std::fflush(stderr);
+}
+
+std::string Progress::line(std::size_t done, const std::string& detail) const {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  return progress_line(what_, done, total_, elapsed.count(), detail);
 }
 
 void Progress::draw(const std::string& line) const {

@@ -1,18 +1,22 @@
-// One redrawn line on stderr while long work runs.
+// What stderr shows while long work runs: one redrawn line, or plain lines.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace fa2::tools {
 
-/// "compiling 7/24, 3.1/s, 5 s left: <detail>". Silent unless stderr is a terminal, and under --json if
-/// stdout is one too. Redrawn ten times a second at most, its line erased at the end. Not thread-safe.
+/// "compiling 7/24, 3.1/s, 5 s left: <detail>", on a terminal redrawn ten times a second at most and erased at the end. With --json silent
+/// unless stderr is a terminal and stdout is none. Not thread-safe.
 class Progress {
  public:
+  /// Where stderr is no terminal: nothing, or a line for each tenth of the work.
+  enum class Elsewhere : std::uint8_t { silent, tenths };
+
   /// `total` 0: the work has no steps; only `what` is shown.
-  Progress(std::string what, std::size_t total, bool json);
+  Progress(std::string what, std::size_t total, bool json, Elsewhere elsewhere = Elsewhere::silent);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -21,10 +25,14 @@ class Progress {
 
  private:
   void draw(const std::string& line) const;
+  void print_tenth(std::size_t done, const std::string& detail);
+  std::string line(std::size_t done, const std::string& detail) const;
 
   std::string what_;
   std::size_t total_;
   bool visible_;
+  bool prints_tenths_;
+  std::size_t tenths_ = 0;  ///< printed
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_{};
 };

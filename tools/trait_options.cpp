@@ -1,5 +1,6 @@
 // Every combination of what specialises a kernel.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
 #include <tools/trait_options.h>
@@ -83,6 +84,26 @@ void TraitOptions::add_to(CLI::App& verb) {
         ->check(causal_words());
   });
   add_missing_traits(verb, fields);
+}
+
+void TraitOptions::take(const HfModel& model) {
+  head_dims = {model.head_dim};
+  head_dims_v = {0};
+  if (model.dtype) dtypes = {std::string(word_of(*model.dtype))};
+  causal = "yes";
+  masks.clear();
+  variants["window_left"] = model.window;
+  variants["softcap"] = model.softcap;
+  variants["sinks"] = model.sinks;
+}
+
+std::string TraitOptions::flags() const {
+  std::string text = fmt::format("--head-dim {} --dtype {} --causal {}", fmt::join(head_dims, ","),
+                                 fmt::join(dtypes, ","), causal);
+  for (const auto& [variant, word] : variants) {
+    if (word != "no") text += fmt::format(" {} {}", flag_of(variant), word);
+  }
+  return text;
 }
 
 std::vector<AttentionProblem> TraitOptions::problems() const {

@@ -1,6 +1,7 @@
 // The flags of `fa2 precompile` that say which kernels: every combination of what specialises one.
 #pragma once
 
+#include <tools/hf_config.h>
 #include <tools/problem_options.h>
 
 #include <cstdint>
@@ -21,6 +22,10 @@ struct TraitOptions {
   AttentionProblem fields;                      ///< what no option above sets
 
   void add_to(CLI::App& verb);
+  /// Those of a model, in place of the options' own.
+  void take(const HfModel& model);
+  /// "--head-dim 256 --dtype bf16 --causal yes --window-left both --softcap yes": what take() sets.
+  std::string flags() const;
   /// Every combination but of plan options; lengths and heads do not specialise. @throws CLI::ValidationError.
   std::vector<AttentionProblem> problems() const;
   std::vector<PlanOptions> plans() const;
