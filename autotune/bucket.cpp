@@ -77,6 +77,13 @@ int packed_heads_of(const AttentionProblem& p, KernelPass pass) {
   return pass == KernelPass::forward ? packed_heads(p, kMostPackedRows) : 1;
 }
 
+/// Heads times the tiles of 64 rows that the packed queries of one have: what SMs share out.
+int half_octaves_of_tiles(double heads, double queries, int packed) {
+  constexpr double kRows = 64;
+  const double tiles = heads / packed * std::ceil(queries * packed / kRows);
+  return static_cast<int>(std::lround(2 * std::log2(std::max(1.0, tiles))));
+}
+
 std::int64_t length_of(int exponent) {
   constexpr int kMost = 30;  // a problem's lengths have 31 bits
   return std::int64_t{1} << std::clamp(exponent, 0, kMost);
@@ -109,6 +116,9 @@ Bucket bucket_of(const PlannedProblem& problem, KernelPass pass) {
   bucket.group_log2 = rounded_log2(heads_q / static_cast<double>(std::max<std::int64_t>(1, p.heads_kv)));
   bucket.packed_heads = packed_heads_of(p, pass);
   bucket.heads_log2 = rounded_log2(static_cast<double>(p.batch) * heads_q);
+  if (!p.varlen)
+    bucket.tiles_half_octaves = half_octaves_of_tiles(static_cast<double>(p.batch) * heads_q,
+                                                      static_cast<double>(p.seqlen_q), bucket.packed_heads);
   visit_sizes(p, [&](const char* name, const auto& value) {
     bucket.sizes.push_back({name, rounded_log2(number_of(value))});
   });
@@ -146,8 +156,16 @@ std::string to_string(const Bucket& bucket) {
   text += fmt::format(" group ~{}", power_of_two(bucket.group_log2));
   if (bucket.packed_heads > 1) text += fmt::format(" packed_heads {}", bucket.packed_heads);
   text += fmt::format(" batch*heads ~{}", power_of_two(bucket.heads_log2));
+  if (bucket.tiles_half_octaves > 0)
+    text += fmt::format(" tiles ~{:.0f}", std::exp2(0.5 * bucket.tiles_half_octaves));
   for (const auto& [name, log2] : bucket.sizes) text += fmt::format(" {} ~{}", name, power_of_two(log2));
   return text;
+}
+
+int tiles_of_sizes(const Bucket& bucket) {
+  const auto queries = std::ranges::find(bucket.sizes, "seqlen_q", &SizeLog2::name);
+  if (queries == bucket.sizes.end() || bucket.traits.find("_varlen") != std::string::npos) return 0;
+  return half_octaves_of_tiles(std::exp2(bucket.heads_log2), std::exp2(queries->log2), bucket.packed_heads);
 }
 
 std::optional<int> distance(const Bucket& a, const Bucket& b) {
@@ -156,7 +174,8 @@ std::optional<int> distance(const Bucket& a, const Bucket& b) {
     return std::nullopt;
   int sum = std::abs(a.group_log2 - b.group_log2) + std::abs(a.heads_log2 - b.heads_log2);
   for (std::size_t i = 0; i < a.sizes.size(); ++i) sum += std::abs(a.sizes[i].log2 - b.sizes[i].log2);
-  return sum;
+  // Heads and lengths decide the tiles: as a size of its own they would count twice.
+  return sum == 0 && a.tiles_half_octaves != b.tiles_half_octaves ? 1 : sum;
 }
 
 }  // namespace fa2

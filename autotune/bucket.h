@@ -20,14 +20,16 @@ struct SizeLog2 {
   friend bool operator==(const SizeLog2&, const SizeLog2&) = default;
 };
 
-/// The pass, the traits and the packed heads exactly; the query group size, batch * heads_q and every other size rounded to
-/// powers of two.
+/// The pass, the traits and the packed heads exactly; the tiles, of which an SM has few, to half an octave; the query group
+/// size, batch * heads_q and every other size rounded to powers of two.
 struct Bucket {
   std::string traits;  ///< to_string(AttentionTraits)
   KernelPass pass = KernelPass::forward;
-  int group_log2 = 0;           ///< round(log2(heads_q / heads_kv))
-  int packed_heads = 1;         ///< packed_heads() of the largest tile; 1 for passes that pack none
-  int heads_log2 = 0;           ///< round(log2(batch * heads_q))
+  int group_log2 = 0;    ///< round(log2(heads_q / heads_kv))
+  int packed_heads = 1;  ///< packed_heads() of the largest tile; 1 for passes that pack none
+  int heads_log2 = 0;    ///< round(log2(batch * heads_q))
+  int tiles_half_octaves =
+      0;  ///< round(2 log2(tiles of 64 packed rows)); 0 with varlen: only the device knows the rows
   std::vector<SizeLog2> sizes;  ///< all but batch and heads, in the problem's order
 
   friend bool operator==(const Bucket&, const Bucket&) = default;
@@ -35,8 +37,8 @@ struct Bucket {
 
 Bucket bucket_of(const PlannedProblem& problem, KernelPass pass = KernelPass::forward);
 
-/// A problem of the bucket: with one key/value head, and batch 1 where the group has all the heads. `traits` has
-/// the bucket's traits.
+/// Returns a problem of the bucket, but for its tiles: with one key/value head, and batch 1 where the group has all the heads.
+/// `traits` has the bucket's traits.
 PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits);
 
 /// Returns problem_of(), then problems of the same packed heads: one at least for every number of heads that a tile can pack in
@@ -45,8 +47,12 @@ std::vector<PlannedProblem> packings_of(const Bucket& bucket, const PlannedProbl
 
 std::string to_string(const Bucket& bucket);
 
+/// Returns tiles_half_octaves as the bucket's other numbers tell it, for a record that is older than the field.
+int tiles_of_sizes(const Bucket& bucket);
+
 /// Returns 0 for equal buckets, and nullopt if the passes, the traits or the packed heads differ: a record of one is ignored for
-/// the other. Packing decides how many tiles there are, and how full they are. Otherwise the sum of the exponents' distances.
+/// the other. Packing decides how many tiles there are, and how full they are. Otherwise the sum of the exponents' distances, or 1 if
+/// only the tiles differ.
 std::optional<int> distance(const Bucket& a, const Bucket& b);
 
 }  // namespace fa2

@@ -79,6 +79,9 @@ TuningRecord parse_record(const json& object) {
   const json& bucket = object.at("bucket");
   record.bucket.packed_heads =
       bucket.contains("packed_heads") ? int32_field(bucket, "packed_heads") : record.config.packed_heads;
+  record.bucket.tiles_half_octaves = bucket.contains("tiles_half_octaves")
+                                         ? int32_field(bucket, "tiles_half_octaves")
+                                         : tiles_of_sizes(record.bucket);
   record.us = object.value("us", 0.0);
   record.heuristic_us = object.value("heuristic_us", 0.0);
   record.templates = object.value("templates", "");
@@ -139,7 +142,8 @@ std::string to_json_line(const TuningRecord& record) {
   json bucket = {{"traits", record.bucket.traits},
                  {"group_log2", record.bucket.group_log2},
                  {"packed_heads", record.bucket.packed_heads},
-                 {"heads_log2", record.bucket.heads_log2}};
+                 {"heads_log2", record.bucket.heads_log2},
+                 {"tiles_half_octaves", record.bucket.tiles_half_octaves}};
   for (const SizeLog2& size : record.bucket.sizes) bucket[field_of(size)] = size.log2;
   const json object = {{"format", kFormat},
                        {"device", record.device},

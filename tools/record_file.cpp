@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// Device, arch, SMs, pass, traits, group, packed heads, sizes, heads: what a record speaks for, in a reader's order.
 using Place =
-    std::tuple<std::string, std::string, int, KernelPass, std::string, int, int, std::vector<int>, int>;
+    std::tuple<std::string, std::string, int, KernelPass, std::string, int, int, std::vector<int>, int, int>;
 
 struct Line {
   std::string text;
@@ -52,7 +52,8 @@ Place place_of(const TuningRecord& record) {
           bucket.group_log2,
           bucket.packed_heads,
           sizes,
-          bucket.heads_log2};
+          bucket.heads_log2,
+          bucket.tiles_half_octaves};
 }
 
 /// The last line of a bucket wins, as in a tuning store.

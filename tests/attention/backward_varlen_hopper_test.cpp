@@ -54,7 +54,8 @@ void check_space(const AttentionProblem& problem, const Lengths& lengths) {
     try {
       run_and_expect_gradients(context, call);
     } catch (const KernelRefused& refused) {
-      CHECK_MESSAGE(refused.reason().find("spill") != std::string::npos, refused.reason());
+      const std::string reason = refused.reason();
+      CHECK_MESSAGE((reason.find("spill") != std::string::npos || reason.find("moves") == 0), reason);
       continue;
     }
     CHECK(plan_of(context, call).explain().kernels.at(1).config == config);

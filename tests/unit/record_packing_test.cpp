@@ -48,6 +48,13 @@ KernelConfig unpacked(KernelConfig config) {
   return config;
 }
 
+/// Whether problem_of() has all of the bucket but its tiles, which it does not promise.
+bool is_found_again(const Bucket& bucket, const PlannedProblem& traits) {
+  Bucket found = bucket_of(problem_of(bucket, traits), bucket.pass);
+  found.tiles_half_octaves = bucket.tiles_half_octaves;
+  return found == bucket;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -110,7 +117,7 @@ TEST_CASE("packed heads: of a bucket a problem is found, and one for each number
     const PlannedProblem p = pairs.next().first;
     const Bucket bucket = bucket_of(p);
     CAPTURE(to_string(p));
-    CHECK(bucket_of(problem_of(bucket, p)) == bucket);
+    CHECK(is_found_again(bucket, p));
     const std::vector<PlannedProblem> packings = packings_of(bucket, p);
     for (int tile_m = 16; tile_m <= kMostPackedRows; tile_m += 16) {
       CHECK(std::ranges::any_of(packings, [&](const PlannedProblem& other) {
