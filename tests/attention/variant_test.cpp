@@ -144,9 +144,9 @@ void expect_contracts(const std::vector<std::string>& configs) {
     }
     ++first_mask;
   }
-  for (const auto& [q_scale, errors] : ratios) {
-    INFO("errors of queries times ", q_scale);
-    errors.expect_contract();
+  for (const auto& errors : ratios) {
+    INFO("errors of queries times ", errors.first);
+    errors.second.expect_contract();
   }
 }
 

@@ -33,18 +33,18 @@ TEST_CASE("arch: by name, with or without the suffix") {
 }
 
 TEST_CASE("arch: by a GPU's name, however it is written") {
-  for (const auto& [gpu, arch] : std::vector<std::pair<const char*, const char*>>{{"h100", "sm_90a"},
-                                                                                  {"H200", "sm_90a"},
-                                                                                  {"a100", "sm_80"},
-                                                                                  {"A10", "sm_86"},
-                                                                                  {"l4", "sm_89"},
-                                                                                  {"L40S", "sm_89"},
-                                                                                  {"RTX 4090", "sm_89"},
-                                                                                  {"rtx-5090", "sm_120"},
-                                                                                  {"b200", "sm_100"}}) {
-    CAPTURE(std::string(gpu));
-    REQUIRE(find_arch(gpu) != nullptr);
-    CHECK(find_arch(gpu)->name == arch);
+  for (const auto& named : std::vector<std::pair<const char*, const char*>>{{"h100", "sm_90a"},
+                                                                            {"H200", "sm_90a"},
+                                                                            {"a100", "sm_80"},
+                                                                            {"A10", "sm_86"},
+                                                                            {"l4", "sm_89"},
+                                                                            {"L40S", "sm_89"},
+                                                                            {"RTX 4090", "sm_89"},
+                                                                            {"rtx-5090", "sm_120"},
+                                                                            {"b200", "sm_100"}}) {
+    CAPTURE(named.first);
+    REQUIRE(find_arch(named.first) != nullptr);
+    CHECK(find_arch(named.first)->name == named.second);
   }
   for (const char* unknown : {"h10", "v100", "rtx", "-"}) CHECK(find_arch(unknown) == nullptr);
 }

@@ -54,9 +54,9 @@ TEST_CASE("hf: each family is what its kernels need") {
       {"phi3", "--head-dim 96" + bf16 + " --window-left yes"},
       {"gpt_oss", "--head-dim 64" + bf16 + " --sinks yes --window-left both"},
   };
-  for (const auto& [name, flags] : expected) {
-    CAPTURE(name);
-    CHECK(flags_of(model_of(name)) == flags);
+  for (const auto& model : expected) {
+    CAPTURE(model.first);
+    CHECK(flags_of(model_of(model.first)) == model.second);
   }
 }
 

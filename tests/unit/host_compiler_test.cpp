@@ -201,9 +201,9 @@ TEST_CASE_FIXTURE(Fixture,
       {"echo 'collect2: fatal error: ld terminated with signal 15 [Terminated]'; exit 1", "signal 15 (Term"},
       {"echo 'clang: error: unable to execute command: Killed'; exit 254", "signal 9 (Killed)"},
   };
-  for (const auto& [script, text] : cases) {
-    CAPTURE(script);
-    CHECK_THROWS_WITH_AS(compile_with(script), doctest::Contains(text), Interrupted);
+  for (const auto& killed : cases) {
+    CAPTURE(killed.script);
+    CHECK_THROWS_WITH_AS(compile_with(killed.script), doctest::Contains(killed.text), Interrupted);
     CHECK(leftovers() == 0);
   }
   CHECK_THROWS_AS(
