@@ -113,13 +113,13 @@ TEST_CASE("what tune_backward() finds is recorded for each pass, and used by the
   problem.softcap = problem.sinks = true;
   problem.window_left = 50;
   ContextOptions options = untuned(cache.path());
-  options.tune_budget_ms = 1500;
+  options.tune_budget_ms = 20'000;  // compiling the first candidates alone takes seconds
   std::vector<TuneReport> reports;
   {
     Context context(options);
     reports = context.tune_backward(problem, 0, {});
   }
-  CHECK(reports.size() >= 2);
+  CHECK_FALSE(reports.empty());  // one kernel computes dQ, dK and dV where it can
   for (const TuneReport& report : reports) {
     CHECK(report.best_us > 0);
     CHECK(report.candidates.size() > 1);
