@@ -229,7 +229,7 @@ int make(const Options& options, bool json) {
   return totals.failed == 0 ? kOk : kFailed;
 }
 
-/// Of flags whose place --hf takes. Said here, not to CLI11, which would say it of each in the help.
+/// @throws CLI::ExcludesError if a flag comes with --hf, which sets it. CLI11 could check this, but would list all flags in the help.
 void require_none_beside_hf(const CLI::App& verb) {
   for (const char* flag : {"--head-dim", "--head-dim-v", "--causal", "--mask", "--window-left",
                            "--window-right", "--softcap", "--sinks", "--alibi"}) {

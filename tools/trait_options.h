@@ -22,7 +22,7 @@ struct TraitOptions {
   AttentionProblem fields;                      ///< what no option above sets
 
   void add_to(CLI::App& verb);
-  /// Those of a model, in place of the options' own.
+  /// Replaces the options by the model's.
   void take(const HfModel& model);
   /// "--head-dim 256 --dtype bf16 --causal yes --window-left both --softcap yes": what take() sets.
   std::string flags() const;
