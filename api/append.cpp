@@ -2,9 +2,9 @@
 #include <api/boundary.h>
 #include <api/context.h>
 #include <fa2/append.h>
-#include <operation/append.h>
-#include <operation/check_append.h>
-#include <operation/validate.h>
+#include <operation/rules/check_append.h>
+#include <operation/rules/validate.h>
+#include <planning/append.h>
 #include <runtime/device.h>
 
 #include <utility>

@@ -3,8 +3,8 @@
 #include <api/boundary.h>
 #include <api/context.h>
 #include <api/plan_log.h>
-#include <operation/backward_step.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/backward_step.h>
 #include <runtime/graph.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // BackwardPlan: validate once, launch each step.
 #include <api/backward_plan.h>
 #include <api/boundary.h>
-#include <operation/check_sequences.h>
-#include <operation/validate.h>
+#include <operation/rules/check_sequences.h>
+#include <operation/rules/validate.h>
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 

@@ -11,7 +11,7 @@
 #include <fa2/c_combine.h>
 #include <fa2/c_dropout.h>
 #include <fmt/format.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <string>
 #include <utility>

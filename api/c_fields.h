@@ -2,8 +2,8 @@
 #pragma once
 
 #include <api/c_structs.h>
+#include <core/enum_words.h>
 #include <fmt/format.h>
-#include <generator/enum_words.h>
 
 #include <algorithm>
 #include <array>

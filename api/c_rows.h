@@ -2,7 +2,7 @@
 #pragma once
 
 #include <fa2/c_tensors.h>
-#include <operation/tensor_rows.h>
+#include <operation/operands/tensor_rows.h>
 
 #include <algorithm>
 #include <array>

@@ -2,9 +2,9 @@
 #include <api/c_fields.h>
 #include <api/c_structs.h>
 #include <api/settings.h>
+#include <core/arch.h>
 #include <fmt/format.h>
-#include <generator/arch.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <algorithm>
 #include <iterator>

@@ -4,7 +4,7 @@
 #include <api/c_rows.h>
 #include <api/c_structs.h>
 #include <fa2/c_tensors.h>
-#include <operation/bind.h>
+#include <operation/operands/bind.h>
 #include <runtime/device.h>
 
 #include <algorithm>

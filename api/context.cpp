@@ -5,13 +5,13 @@
 #include <api/plan_log.h>
 #include <api/precompile.h>
 #include <autotune/cached_choices.h>
+#include <core/text.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
-#include <generator/text.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
-#include <operation/forward_step.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/forward_step.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 

@@ -1,8 +1,8 @@
 // Context's dropout_mask().
 #include <api/boundary.h>
 #include <api/context.h>
-#include <operation/dropout_mask.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/dropout_mask.h>
 #include <runtime/device.h>
 #include <runtime/graph.h>
 

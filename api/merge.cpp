@@ -2,8 +2,8 @@
 #include <api/boundary.h>
 #include <api/context.h>
 #include <fa2/merge.h>
-#include <operation/merge.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/merge.h>
 #include <runtime/device.h>
 
 #include <utility>

@@ -1,8 +1,8 @@
 // AttentionPlan: validate once, launch each step.
 #include <api/boundary.h>
 #include <api/plan.h>
-#include <operation/check_sequences.h>
-#include <operation/validate.h>
+#include <operation/rules/check_sequences.h>
+#include <operation/rules/validate.h>
 #include <runtime/device.h>
 #include <runtime/written_bytes.h>
 

@@ -3,7 +3,7 @@
 
 #include <fa2/attention.h>
 #include <generator/kernel_spec.h>
-#include <operation/step.h>
+#include <planning/step.h>
 #include <runtime/stream_memory.h>
 
 #include <memory>

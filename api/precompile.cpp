@@ -2,8 +2,8 @@
 #include <api/precompile.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
-#include <operation/row_kernels.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/row_kernels.h>
 #include <runtime/interrupt.h>
 #include <runtime/parallel.h>
 

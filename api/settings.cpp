@@ -1,9 +1,9 @@
 // Reads the options of a Context and the environment variables behind them.
 #include <api/settings.h>
+#include <core/enum_words.h>
+#include <core/text.h>
 #include <fa2/errors.h>
-#include <generator/enum_words.h>
 #include <generator/kernel_kind.h>
-#include <generator/text.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
 

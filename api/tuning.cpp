@@ -4,8 +4,8 @@
 #include <autotune/candidates.h>
 #include <autotune/tuner.h>
 #include <generator/config_space.h>
-#include <operation/gpu_trial.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/trials/gpu_trial.h>
 
 #include <algorithm>
 #include <thread>

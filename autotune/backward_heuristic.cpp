@@ -2,7 +2,7 @@
 #include <autotune/backward_heuristic.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
-#include <generator/rules/rules.h>
+#include <generator/kernels/rules.h>
 
 #include <algorithm>
 #include <cstdint>

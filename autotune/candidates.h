@@ -1,8 +1,8 @@
 // What a search measures, and in which order.
 #pragma once
 
+#include <core/arch.h>
 #include <fa2/attention.h>
-#include <generator/arch.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
-#include <generator/rules/backward_sm90.h>
+#include <generator/kernels/backward_sm90.h>
 #include <runtime/log.h>
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <autotune/tuning_store.h>
+#include <core/arch.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
-#include <generator/arch.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>

@@ -6,8 +6,8 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
-#include <generator/rules/forward_sm90.h>
-#include <generator/rules/rules.h>
+#include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/rules.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
-#include <templates/attention/tile_schedule.cuh>
+#include <templates/attention/common/tile_schedule.cuh>
 #include <vector>
 
 namespace fa2 {

@@ -1,9 +1,9 @@
 // The configuration to use when nothing has been measured.
 #pragma once
 
+#include <core/arch.h>
 #include <fa2/config.h>
 #include <fa2/problem.h>
-#include <generator/arch.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 

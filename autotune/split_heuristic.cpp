@@ -1,9 +1,9 @@
 #include <autotune/heuristic.h>
 #include <autotune/split_heuristic.h>
 #include <generator/config_space.h>
-#include <generator/rules/forward_sm90.h>
-#include <generator/rules/forward_split.h>
-#include <generator/rules/rules.h>
+#include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/forward_split.h>
+#include <generator/kernels/rules.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>

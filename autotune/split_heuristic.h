@@ -1,8 +1,8 @@
-// Configurations of the kernel of few queries (templates/attention/forward_split.cuh).
+// Configurations of the kernel of few queries (templates/attention/forward/sm80/split_kernel.cuh).
 #pragma once
 
+#include <core/arch.h>
 #include <fa2/config.h>
-#include <generator/arch.h>
 #include <generator/kernel_spec.h>
 
 #include <cstdint>

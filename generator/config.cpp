@@ -1,9 +1,9 @@
 // KernelConfig as a value: comparison, text and back. Texts follow from KernelConfig::visit.
+#include <core/text.h>
 #include <fa2/config.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
-#include <generator/text.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,13 +1,13 @@
 // What the rules of all kinds have in common, and the enumeration of what satisfies them.
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <generator/rules/rules.h>
+#include <generator/kernels/rules.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <string_view>
-#include <templates/attention/tile_schedule.cuh>
+#include <templates/attention/common/tile_schedule.cuh>
 #include <utility>
 
 namespace fa2 {

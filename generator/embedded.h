@@ -7,7 +7,7 @@
 namespace fa2 {
 
 struct EmbeddedFile {
-  std::string_view name;  ///< relative to its folder: "attention/softmax.cuh"
+  std::string_view name;  ///< relative to its folder: "attention/common/softmax.cuh"
   std::string_view text;
 };
 

@@ -1,19 +1,19 @@
 // The table of kernel kinds; the rows stand with their rules.
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
-#include <generator/rules/append.h>
-#include <generator/rules/backward_sm80.h>
-#include <generator/rules/backward_sm90.h>
-#include <generator/rules/backward_sums_sm80.h>
-#include <generator/rules/dropout_mask.h>
-#include <generator/rules/forward_sm80.h>
-#include <generator/rules/forward_sm90.h>
-#include <generator/rules/forward_split.h>
-#include <generator/rules/merge.h>
+#include <generator/kernels/append.h>
+#include <generator/kernels/backward_sm80.h>
+#include <generator/kernels/backward_sm90.h>
+#include <generator/kernels/backward_sums_sm80.h>
+#include <generator/kernels/dropout_mask.h>
+#include <generator/kernels/forward_sm80.h>
+#include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/forward_split.h>
+#include <generator/kernels/merge.h>
 
 #include <algorithm>
 #include <set>
-#include <templates/attention/tile_schedule.cuh>
+#include <templates/attention/common/tile_schedule.cuh>
 
 namespace fa2 {
 namespace {

@@ -2,9 +2,9 @@
 // kernel_kind.cpp, and its templates; tunables that no other has are fields of KernelConfig.
 #pragma once
 
+#include <core/enum_words.h>
 #include <fa2/config.h>
 #include <fa2/errors.h>
-#include <generator/enum_words.h>
 #include <generator/kernel_spec.h>
 #include <generator/wgmma_shapes.h>
 
@@ -33,7 +33,7 @@ struct RenderedConstant {
   std::int32_t value = 0;
 };
 
-/// The struct that an entry takes (templates/attention/params.cuh).
+/// The struct that an entry takes (templates/attention/common/params.cuh).
 enum class KernelParams : std::uint8_t {
   attention,
   attention_sm81,

@@ -1,8 +1,8 @@
 // A rendered kernel: everything a compiler needs, and the key of what it will make.
 #pragma once
 
+#include <core/arch.h>
 #include <fa2/attention.h>
-#include <generator/arch.h>
 #include <generator/kernel_spec.h>
 #include <generator/wgmma_shapes.h>
 
@@ -13,7 +13,7 @@
 namespace fa2 {
 
 struct SourceFile {
-  std::string name;  ///< as #include'd: "attention/softmax.cuh"
+  std::string name;  ///< as #include'd: "attention/common/softmax.cuh"
   std::string text;
 };
 

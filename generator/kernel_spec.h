@@ -1,10 +1,10 @@
 // The identity of a compiled kernel: what it computes (traits), how (config), and for which GPU (arch).
 #pragma once
 
+#include <core/arch.h>
 #include <fa2/config.h>
 #include <fa2/plan_options.h>
 #include <fa2/problem.h>
-#include <generator/arch.h>
 
 #include <cstddef>
 #include <optional>

@@ -1,8 +1,8 @@
 // From a spec to source text: the rendered config.cuh, the embedded templates, the options and the key.
+#include <core/hash.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
-#include <generator/hash.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 #include <generator/problem_text.h>
@@ -41,7 +41,7 @@ std::string trait_line(std::string_view name, const Value& value) {
 std::string render_config(const KernelSpec& spec) {
   const AttentionTraits& t = spec.traits;
   std::string text = fmt::format(
-      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"attention/mask.cuh\"\n#include "
+      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"attention/common/mask.cuh\"\n#include "
       "\"ptx/keywords.cuh\"\n\n"
       "namespace fa2 {{\n\nstruct Config {{\n",
       spec_line(spec));

@@ -29,7 +29,7 @@ constexpr std::int64_t pages_of_sequence(const AttentionProblem& p) {
   return p.page_size > 0 ? (p.seqlen_k + p.page_size - 1) / p.page_size : 0;
 }
 
-/// Whether kernels on wgmma gather the rows of pages, as templates/attention/key_pages.cuh says.
+/// Whether kernels on wgmma gather the rows of pages, as templates/attention/common/key_pages.cuh says.
 constexpr bool gathers_keys(std::int32_t page_size) {
   return page_size % 16 != 0;
 }

@@ -1,6 +1,6 @@
 // Follows #include lines through the embedded files.
+#include <core/hash.h>
 #include <fmt/format.h>
-#include <generator/hash.h>
 #include <generator/template_set.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Which embedded files a kernel is made of: those it includes, and no other.
 #pragma once
 
-#include <generator/arch.h>
+#include <core/arch.h>
 #include <generator/embedded.h>
 #include <generator/kernel_kind.h>
 
@@ -30,7 +30,7 @@ std::vector<EmbeddedFile> available_headers(const Arch& arch);
 /// Whether what is embedded of this header only stands in for what is rendered.
 bool is_stand_in(std::string_view name, const Arch& arch);
 
-/// Returns the path in the repository of a file that an interpreted kernel includes: "templates/attention/mask.cuh",
+/// Returns the path in the repository of a file that an interpreted kernel includes: "templates/attention/common/mask.cuh",
 /// "interpreter/ptx/mma.cuh". A rendered file has its name alone.
 std::string path_in_repository(std::string_view name);
 

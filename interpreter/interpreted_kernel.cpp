@@ -1,8 +1,8 @@
 // dlopen of a binary in memory; blocks over threads.
+#include <core/arch.h>
 #include <dlfcn.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
-#include <generator/arch.h>
 #include <interpreter/block.h>
 #include <interpreter/block_observer.h>
 #include <interpreter/block_signals.h>

@@ -1,9 +1,9 @@
 // The yardsticks: attention in float64 on the CPU, and the same maths in the input's own precision.
 #pragma once
 
+#include <core/float_bits.h>
 #include <fa2/args.h>
 #include <fa2/problem.h>
-#include <generator/float_bits.h>
 
 #include <cstdint>
 #include <string>

@@ -2,7 +2,7 @@
 // framework in 16 bits.
 #pragma once
 
-#include <generator/float_bits.h>
+#include <core/float_bits.h>
 #include <reference/attention_reference.h>
 #include <reference/dropout.h>
 

@@ -1,4 +1,4 @@
-// Cuts what would leave a tensor, as templates/attention/sequence.cuh does.
+// Cuts what would leave a tensor, as templates/attention/common/sequence.cuh does.
 #include <generator/sequences.h>
 #include <reference/sequences.h>
 

@@ -1,8 +1,8 @@
 // The byte layout of a cache file: "FA2K", version, header length (both uint32, little-endian), header
 // (JSON), checksum of all before it (32 hex digits), code. The header holds the code's length and checksum.
+#include <core/hash.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
-#include <generator/hash.h>
 #include <runtime/disk_cache.h>
 #include <runtime/json_field.h>
 

@@ -1,8 +1,8 @@
 // What fa2 needs to know of a GPU, and its context.
 #pragma once
 
+#include <core/arch.h>
 #include <fa2/types.h>
-#include <generator/arch.h>
 
 #include <cstddef>
 #include <cstdint>

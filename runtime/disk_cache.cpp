@@ -1,7 +1,7 @@
 // One directory of compiled kernels: reading, publishing, locking.
+#include <core/arch.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <generator/arch.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
 #include <runtime/file.h>

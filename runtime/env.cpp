@@ -1,8 +1,8 @@
 // The table of environment variables, and the only getenv.
+#include <core/enum_words.h>
+#include <core/text.h>
 #include <fa2/config.h>
 #include <fmt/format.h>
-#include <generator/enum_words.h>
-#include <generator/text.h>
 #include <runtime/env.h>
 #include <unistd.h>
 

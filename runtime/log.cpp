@@ -1,7 +1,7 @@
 // The library's logger: its own spdlog logger, in no registry that the host program shares.
+#include <core/text.h>
 #include <fa2/errors.h>
 #include <fa2/log.h>
-#include <generator/text.h>
 #include <runtime/env.h>
 #include <runtime/log.h>
 #include <spdlog/sinks/stdout_color_sinks.h>

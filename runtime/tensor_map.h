@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <templates/tensor_map.cuh>
+#include <templates/machine/tensor_map.cuh>
 
 namespace fa2 {
 

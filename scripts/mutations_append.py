@@ -1,6 +1,6 @@
 """Bugs of append(); see mutations.py."""
-APPEND = "attention/append.cuh"
-CHUNKS = "attention/row_chunks.cuh"
+APPEND = "attention/rows/append.cuh"
+CHUNKS = "attention/rows/row_chunks.cuh"
 
 APPENDED_ROWS = [
     (APPEND, "neighbours turn together in either style", "if (tables.interleaved != 0) {", "if (tables.interleaved >= 0) {"),

@@ -1,9 +1,9 @@
 """Bugs of packed sequences in the backward on wgmma; see mutations.py."""
-BACKWARD_PIPELINE90 = "attention/backward_pipeline_sm90.cuh"
-BACKWARD_ROWS90 = "attention/backward_rows_sm90.cuh"
-BACKWARD_SUMS = "attention/backward_sums.cuh"
-CONVERT = "attention/backward_convert.cuh"
-DELTA = "attention/backward_delta.cuh"
+BACKWARD_PIPELINE90 = "attention/backward/sm90/pipeline.cuh"
+BACKWARD_ROWS90 = "attention/backward/sm90/rows.cuh"
+BACKWARD_SUMS = "attention/backward/sums.cuh"
+CONVERT = "attention/backward/convert.cuh"
+DELTA = "attention/backward/delta.cuh"
 
 BACKWARD_VARLEN90 = [
     (BACKWARD_SUMS, "sums of dQ begin in the tile where the neighbour's end", "(batch - shape.q_entry) + shape.q_begin / queries", "shape.q_begin / queries"),

@@ -1,11 +1,11 @@
 """Bugs of the backward of five products on mma.sync, for mutations.py: (file, bug, old, new)."""
 
-BACKWARD80 = "attention/backward_sm80.cuh"
-SPLIT80 = "attention/backward_split_sm80.cuh"
-QUERY_GRADIENT80 = "attention/backward_query_gradient_sm80.cuh"
-SUMS80 = "attention/backward_sums_sm80.cuh"
-CONVERT80 = "attention/backward_convert_sm80.cuh"
-BACKWARD_RING = "attention/backward_ring.cuh"
+BACKWARD80 = "attention/backward/sm80/kernel.cuh"
+SPLIT80 = "attention/backward/sm80/split.cuh"
+QUERY_GRADIENT80 = "attention/backward/sm80/query_gradient.cuh"
+SUMS80 = "attention/backward/sm80/sums.cuh"
+CONVERT80 = "attention/backward/sm80/convert.cuh"
+BACKWARD_RING = "attention/backward/sm80/ring.cuh"
 
 FIVE_PRODUCTS = [
     # The backward of five products on mma.sync: dS on its way from each warp to all.

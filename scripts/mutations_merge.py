@@ -1,5 +1,5 @@
 """Bugs of merge(); see mutations.py."""
-MERGE = "attention/merge.cuh"
+MERGE = "attention/rows/merge.cuh"
 
 MERGED_PARTS = [
     (MERGE, "weights without the largest", "    for (int part = 0; part < count; ++part) largest = ptx::max_or_nan_f32(largest, lse_of(part));\n", "    largest = 0.0f;\n"),

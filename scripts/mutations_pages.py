@@ -1,8 +1,8 @@
 """Bugs of keys and values in pages; see mutations.py."""
-PAGES = "attention/key_pages.cuh"
-PRODUCER = "attention/producer_sm90.cuh"
-LOADS = "attention/page_loads_sm90.cuh"
-PIPELINE = "attention/pipeline_sm90.cuh"
+PAGES = "attention/common/key_pages.cuh"
+PRODUCER = "attention/forward/sm90/producer.cuh"
+LOADS = "attention/forward/sm90/page_loads.cuh"
+PIPELINE = "attention/forward/sm90/pipeline.cuh"
 
 KEY_PAGES = [
     (PAGES, "rows of a page counted from the sequence's beginning", "static_cast<int>(static_cast<u32>(key) % kRows)", "key"),

@@ -1,6 +1,6 @@
 """Bugs in a softcap's constants and beyond its series; see mutations.py."""
-SOFTCAP = "attention/softcap.cuh"
-CONSTANTS = "../operation/attention_params.cpp"
+SOFTCAP = "attention/common/softcap.cuh"
+CONSTANTS = "../planning/attention_params.cpp"
 
 CAPPED_SCORES = [
     (CONSTANTS, "the series ends at a quarter of any cap", "std::min(TanhSeries::kEnd / x, kFarthest)", "std::min(TanhSeries::kEnd / x, FLT_MAX * kFarthest)"),

@@ -1,10 +1,10 @@
 """Bugs of keys that are shared out over blocks; see mutations.py."""
-TILES = "attention/split_tiles.cuh"
-KEYS = "attention/split_keys.cuh"
-CONSUMER = "attention/consumer_sm90.cuh"
-PRODUCER = "attention/producer_sm90.cuh"
-MERGE = "attention/part_merge.cuh"
-WARPS = "attention/forward_split.cuh"
+TILES = "attention/forward/split_tiles.cuh"
+KEYS = "attention/forward/split_keys.cuh"
+CONSUMER = "attention/forward/sm90/consumer.cuh"
+PRODUCER = "attention/forward/sm90/producer.cuh"
+MERGE = "attention/forward/part_merge.cuh"
+WARPS = "attention/forward/sm80/split_kernel.cuh"
 
 SPLIT_KEYS = [
     (TILES, "shares leave a rest to nobody", "(blocks + shares.block_count - 1) / shares.block_count", "blocks / shares.block_count + (blocks < shares.block_count)"),

@@ -1,7 +1,7 @@
 // A stand-in for editors and clang-format: the generator renders this file anew for every kernel.
 #pragma once
 
-#include "attention/mask.cuh"
+#include "attention/common/mask.cuh"
 #include "ptx/keywords.cuh"
 
 namespace fa2 {

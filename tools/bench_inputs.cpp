@@ -1,6 +1,6 @@
 // Random inputs: made once on the host, repeated on the device.
 #include <generator/sequences.h>
-#include <operation/trial_data.h>
+#include <planning/trials/trial_data.h>
 #include <tools/bench_inputs.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Keys and defaults of transformers' configurations.
+#include <core/text.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
-#include <generator/text.h>
 #include <runtime/file.h>
 #include <tools/hf_config.h>
 

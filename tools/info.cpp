@@ -1,10 +1,10 @@
 // fa2 info: what fa2 finds on this machine.
 #include <api/settings.h>
 #include <autotune/tuning_store.h>
+#include <core/arch.h>
+#include <core/text.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
-#include <generator/arch.h>
-#include <generator/text.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>

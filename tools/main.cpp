@@ -1,8 +1,8 @@
 // The fa2 command: parses, runs one verb, turns errors into messages and exit statuses.
+#include <core/text.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <generator/text.h>
 #include <tools/help.h>
 #include <tools/verb.h>
 

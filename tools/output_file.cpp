@@ -1,6 +1,6 @@
 // Write beside, sync, rename; which names are one file.
+#include <core/text.h>
 #include <fcntl.h>
-#include <generator/text.h>
 #include <sys/stat.h>
 #include <tools/output_file.h>
 #include <unistd.h>

@@ -2,9 +2,9 @@
 #include <api/context.h>
 #include <api/explanation.h>
 #include <api/precompile.h>
+#include <core/gpu_names.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <generator/gpu_names.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>

@@ -1,8 +1,8 @@
 // Problems as JSON lines. Everything follows from PlannedProblem::visit.
+#include <core/enum_words.h>
+#include <core/text.h>
 #include <fmt/format.h>
-#include <generator/enum_words.h>
-#include <generator/text.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <runtime/file.h>
 #include <tools/problem_file.h>
 

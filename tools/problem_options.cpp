@@ -1,9 +1,9 @@
 // The flags that several verbs share.
+#include <core/gpu_names.h>
 #include <fmt/format.h>
-#include <generator/gpu_names.h>
 #include <generator/problem_text.h>
 #include <generator/sequences.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <tools/problem_options.h>
 
 #include <algorithm>

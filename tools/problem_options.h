@@ -1,9 +1,9 @@
 // The flags that several verbs share: what to compute, and where.
 #pragma once
 
+#include <core/arch.h>
+#include <core/enum_words.h>
 #include <fa2/attention.h>
-#include <generator/arch.h>
-#include <generator/enum_words.h>
 #include <generator/kernel_spec.h>
 #include <runtime/device.h>
 

@@ -1,6 +1,6 @@
 // A sorted file of tuning records, which is written anew for each.
+#include <core/text.h>
 #include <fmt/format.h>
-#include <generator/text.h>
 #include <runtime/file.h>
 #include <tools/output_file.h>
 #include <tools/record_file.h>

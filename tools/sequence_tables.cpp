@@ -1,5 +1,5 @@
 // Tables of lengths: host vectors, one block of device memory, the fields of a problem.
-#include <operation/check_sequences.h>
+#include <operation/rules/check_sequences.h>
 #include <tools/sequence_tables.h>
 
 #include <algorithm>

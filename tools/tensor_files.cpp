@@ -1,7 +1,7 @@
 // Tensors between files and the library.
 #include <fa2/errors.h>
 #include <fmt/format.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <tools/tensor_files.h>
 
 #include <cmath>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "machine.cuh"
-#include "types.cuh"
+#include "machine/types.cuh"
 
 #define FA2_DEVICE inline
 #define FA2_UNROLL

@@ -1,8 +1,8 @@
 // Bulk copies between global and shared memory by the tensor memory accelerator.
 #pragma once
 
+#include "machine/tensor_map.cuh"
 #include "ptx/registers.cuh"
-#include "tensor_map.cuh"
 
 namespace fa2::ptx {
 

@@ -1,7 +1,7 @@
 // Warpgroup MMA: D = A B (+ D) by 128 threads, asynchronously, from shared memory.
 #pragma once
 
-#include "matrix_descriptor.cuh"
+#include "machine/matrix_descriptor.cuh"
 #include "ptx/element.cuh"
 
 namespace fa2::ptx {

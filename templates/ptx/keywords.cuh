@@ -1,7 +1,7 @@
 // The CUDA keywords the templates use, under names that another compiler can define away.
 #pragma once
 
-#include "types.cuh"
+#include "machine/types.cuh"
 
 #define FA2_DEVICE __device__ __forceinline__
 #define FA2_UNROLL _Pragma("unroll")

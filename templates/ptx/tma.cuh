@@ -2,8 +2,8 @@
 // copy for the block.
 #pragma once
 
+#include "machine/tensor_map.cuh"
 #include "ptx/registers.cuh"
-#include "tensor_map.cuh"
 
 namespace fa2::ptx {
 

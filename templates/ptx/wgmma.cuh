@@ -2,7 +2,7 @@
 // kernel uses are rendered into ptx/wgmma_shapes.cuh.
 #pragma once
 
-#include "matrix_descriptor.cuh"
+#include "machine/matrix_descriptor.cuh"
 #include "ptx/registers.cuh"
 
 namespace fa2::ptx {

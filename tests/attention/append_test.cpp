@@ -7,7 +7,7 @@
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <interpreter/options.h>
-#include <operation/append.h>
+#include <planning/append.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 

@@ -9,7 +9,7 @@
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <interpreter/options.h>
-#include <operation/backward_step.h>
+#include <planning/backward_step.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>

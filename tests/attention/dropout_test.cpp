@@ -4,7 +4,7 @@
 #include <fa2/backward.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <reference/dropout.h>
 #include <runtime/device.h>
 

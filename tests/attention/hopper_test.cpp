@@ -13,7 +13,7 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <templates/attention/tile_schedule.cuh>
+#include <templates/attention/common/tile_schedule.cuh>
 #include <utility>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <generator/sequences.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <algorithm>
 #include <cstddef>

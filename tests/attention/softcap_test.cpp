@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/kernel_kind.h>
-#include <operation/attention_params.h>
+#include <planning/attention_params.h>
 #include <runtime/device.h>
 
 #include <cfloat>
@@ -76,7 +76,7 @@ SmallKernel capping_kernel() {
   struct Config { static constexpr bool softcap = true, alibi = false; };
   const AttentionParams* calls; const float* scores; float* out; int call_count; int score_count; float outlier;)",
           .threads = 128,
-          .headers = {"attention/score_mod.cuh"}};
+          .headers = {"attention/common/score_mod.cuh"}};
 }
 
 AttentionParams params_of(const Numbers& numbers) {

@@ -3,7 +3,7 @@
 #include <api/context.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
-#include <operation/forward_step.h>
+#include <planning/forward_step.h>
 #include <runtime/device.h>
 
 #include <algorithm>

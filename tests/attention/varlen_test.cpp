@@ -5,7 +5,7 @@
 #include <fa2/attention.h>
 #include <generator/config_space.h>
 #include <generator/kernel_spec.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 

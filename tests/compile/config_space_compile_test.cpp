@@ -5,7 +5,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <generator/rules/forward_sm90.h>
+#include <generator/kernels/forward_sm90.h>
 #include <runtime/compiler.h>
 #include <runtime/parallel.h>
 

@@ -4,7 +4,7 @@
 
 #include <generator/wgmma_shapes.h>
 
-#include <templates/tensor_map.cuh>
+#include <templates/machine/tensor_map.cuh>
 
 namespace fa2::test {
 

@@ -1,8 +1,8 @@
 // Images of memory, before and after.
 #include "append_call.h"
 
+#include <core/float_bits.h>
 #include <doctest/doctest.h>
-#include <generator/float_bits.h>
 
 #include <algorithm>
 #include <cmath>

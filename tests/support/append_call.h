@@ -2,7 +2,7 @@
 #pragma once
 
 #include <fa2/append.h>
-#include <operation/check_append.h>
+#include <operation/rules/check_append.h>
 #include <reference/append.h>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <fa2/backward.h>
-#include <operation/operands.h>
+#include <operation/operands/operands.h>
 
 #include <cstdint>
 #include <string>

@@ -1,9 +1,9 @@
 // Wraps a kernel's body into a translation unit.
 #include "small_kernel.h"
 
+#include <core/hash.h>
 #include <fmt/format.h>
 #include <generator/embedded.h>
-#include <generator/hash.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/compiler.h>

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
-#include <operation/backward_step.h>
-#include <operation/forward_step.h>
+#include <planning/backward_step.h>
+#include <planning/forward_step.h>
 #include <runtime/device.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // The rules of append().
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <operation/append.h>
-#include <operation/check_append.h>
+#include <operation/rules/check_append.h>
+#include <planning/append.h>
 
 #include <cstdint>
 #include <limits>

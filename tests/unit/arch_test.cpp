@@ -1,7 +1,7 @@
 // The table of architectures: look-up, and how many blocks share an SM.
+#include <core/arch.h>
+#include <core/gpu_names.h>
 #include <doctest/doctest.h>
-#include <generator/arch.h>
-#include <generator/gpu_names.h>
 
 #include <algorithm>
 #include <string>

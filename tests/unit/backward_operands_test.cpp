@@ -1,9 +1,9 @@
 // What is said once of a backward's operand holds everywhere: these cases go over the list.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <operation/operands.h>
-#include <operation/overlap.h>
-#include <operation/validate.h>
+#include <operation/operands/operands.h>
+#include <operation/operands/overlap.h>
+#include <operation/rules/validate.h>
 #include <tests/support/backward_request.h>
 
 #include <set>

@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <generator/rules/backward_sm90.h>
-#include <operation/backward_step.h>
-#include <operation/workspace.h>
+#include <generator/kernels/backward_sm90.h>
+#include <planning/backward_step.h>
+#include <operation/operands/workspace.h>
 
 #include <algorithm>
 #include <cstddef>

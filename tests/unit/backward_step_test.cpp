@@ -1,7 +1,7 @@
 // The grids, the parameters and the memory of a backward's launches.
 #include <api/backward_plan.h>
 #include <doctest/doctest.h>
-#include <operation/backward_step.h>
+#include <planning/backward_step.h>
 #include <runtime/device.h>
 #include <tests/support/backward_request.h>
 
@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <templates/attention/params.cuh>
+#include <templates/attention/common/params.cuh>
 #include <utility>
 #include <vector>
 

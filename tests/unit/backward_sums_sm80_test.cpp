@@ -6,11 +6,11 @@
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <operation/backward_step.h>
+#include <planning/backward_step.h>
 
 #include <cstdint>
 #include <string>
-#include <templates/attention/params.cuh>
+#include <templates/attention/common/params.cuh>
 #include <vector>
 
 using namespace fa2;

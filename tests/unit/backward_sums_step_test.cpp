@@ -1,8 +1,8 @@
 // The launches of a backward that sums dQ over tiles of keys: one kernel between delta and the conversion.
 #include <api/backward_plan.h>
 #include <doctest/doctest.h>
-#include <generator/rules/backward_sm90.h>
-#include <operation/backward_step.h>
+#include <generator/kernels/backward_sm90.h>
+#include <planning/backward_step.h>
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
 #include <tests/support/backward_request.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <templates/attention/params.cuh>
+#include <templates/attention/common/params.cuh>
 #include <utility>
 #include <vector>
 

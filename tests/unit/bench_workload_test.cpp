@@ -1,6 +1,6 @@
 // What a benchmark computes, of its flags.
 #include <doctest/doctest.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <runtime/device.h>
 #include <tools/bench_inputs.h>
 #include <tools/bench_workload.h>

@@ -2,7 +2,7 @@
 #include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/c_tensors.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <cstdint>
 #include <random>

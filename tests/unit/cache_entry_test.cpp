@@ -1,7 +1,7 @@
 // The byte layout of a cache file: round trip, and every kind of damage.
+#include <core/hash.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <generator/hash.h>
 #include <runtime/disk_cache.h>
 
 #include <cstdint>

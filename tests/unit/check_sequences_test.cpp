@@ -1,8 +1,8 @@
 // What FA2_CHECK=1 finds in tables of sequences: each rule on both sides of its limit, and when it is asked for.
 #include <api/plan.h>
 #include <doctest/doctest.h>
-#include <operation/check_sequences.h>
-#include <operation/forward_step.h>
+#include <operation/rules/check_sequences.h>
+#include <planning/forward_step.h>
 #include <runtime/device.h>
 
 #include <cstdint>

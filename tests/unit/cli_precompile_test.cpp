@@ -1,6 +1,6 @@
 // What fa2 precompile says before, while and after it compiles.
+#include <core/arch.h>
 #include <doctest/doctest.h>
-#include <generator/arch.h>
 #include <tests/support/command.h>
 
 #include <algorithm>

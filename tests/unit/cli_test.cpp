@@ -1,7 +1,7 @@
 // The fa2 command as a user runs it: exit statuses, what goes to stdout and stderr, --json.
+#include <core/arch.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <generator/arch.h>
 #include <runtime/compiler.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>

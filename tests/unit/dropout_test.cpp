@@ -1,11 +1,11 @@
 // Dropout on the host: Philox against published words, the rules of its numbers, what kernels are given.
 #include <doctest/doctest.h>
 #include <fa2/c_dropout.h>
-#include <operation/attention_params.h>
-#include <operation/dropout_mask.h>
-#include <operation/dropout_stream.h>
-#include <operation/operands.h>
-#include <operation/validate.h>
+#include <operation/operands/operands.h>
+#include <operation/rules/validate.h>
+#include <planning/attention_params.h>
+#include <planning/dropout_mask.h>
+#include <planning/dropout_stream.h>
 #include <reference/dropout.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // The words of the enumerations.
+#include <core/enum_words.h>
 #include <doctest/doctest.h>
-#include <generator/enum_words.h>
 #include <runtime/env.h>
 
 #include <algorithm>

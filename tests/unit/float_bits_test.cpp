@@ -1,6 +1,6 @@
 // Conversions between float32 and the bits of float16 and bfloat16.
+#include <core/float_bits.h>
 #include <doctest/doctest.h>
-#include <generator/float_bits.h>
 
 #include <bit>
 #include <cmath>

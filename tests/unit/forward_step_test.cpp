@@ -1,13 +1,13 @@
 // The grid and the parameters of a forward.
 #include <doctest/doctest.h>
-#include <operation/attention_params.h>
-#include <operation/forward_step.h>
+#include <planning/attention_params.h>
+#include <planning/forward_step.h>
 
 #include <cfloat>
 #include <cmath>
 #include <limits>
-#include <templates/attention/params.cuh>
-#include <templates/attention/tile_schedule.cuh>
+#include <templates/attention/common/params.cuh>
+#include <templates/attention/common/tile_schedule.cuh>
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Content hashes: published values, form, sensitivity.
+#include <core/hash.h>
 #include <doctest/doctest.h>
-#include <generator/hash.h>
 
 #include <set>
 #include <string>

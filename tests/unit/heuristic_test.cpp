@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <templates/attention/tile_schedule.cuh>
+#include <templates/attention/common/tile_schedule.cuh>
 #include <vector>
 
 using namespace fa2;

@@ -89,7 +89,8 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE("files of interpreted kernels are found in the repository") {
-  for (const char* name : {"attention/mask.cuh", "ptx/mma.cuh", "machine.cuh", "attention_forward_sm80.cu"})
+  for (const char* name :
+       {"attention/common/mask.cuh", "ptx/mma.cuh", "machine.cuh", "attention/forward/sm80/kernel.cu"})
     CHECK(fs::exists(fs::path(FA2_SOURCE_DIR) / path_in_repository(name)));
   CHECK(path_in_repository("config.cuh") == "config.cuh");
 }

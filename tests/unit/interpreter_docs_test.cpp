@@ -131,8 +131,8 @@ TEST_CASE("interpreter.md: without kept sources a debugger finds those of the re
                     "run --device interpreter --q samples/q.npy --k samples/k.npy --v samples/v.npy --out " +
                         (dir / "o.npy").native());
   CAPTURE(text);
-  CHECK(text.find("\n52\t" + line_of("attention/epilogue.cuh", 52)) != std::string::npos);
-  CHECK(text.find(" templates/attention/forward_sm80.cuh:68") != std::string::npos);
+  CHECK(text.find("\n52\t" + line_of("attention/common/epilogue.cuh", 52)) != std::string::npos);
+  CHECK(text.find(" templates/attention/forward/sm80/kernel.cuh:68") != std::string::npos);
 }
 
 #else

@@ -1,7 +1,7 @@
 // The table of kernel kinds: what holds for every row.
+#include <core/arch.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <generator/arch.h>
 #include <generator/config_space.h>
 #include <generator/embedded.h>
 #include <generator/kernel_kind.h>

@@ -1,7 +1,7 @@
 // The rules of merge().
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <operation/merge.h>
+#include <planning/merge.h>
 
 #include <cstdint>
 #include <string>

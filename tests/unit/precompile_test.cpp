@@ -8,8 +8,8 @@
 #include <fa2/errors.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <operation/append.h>
-#include <operation/merge.h>
+#include <planning/append.h>
+#include <planning/merge.h>
 #include <runtime/disk_cache.h>
 #include <tests/support/fake_compiler.h>
 #include <tests/support/temporary_directory.h>

@@ -1,9 +1,9 @@
 // The list of a problem's fields, and what follows from it: each test goes over PlannedProblem::visit.
 #include <api/explanation.h>
 #include <autotune/bucket.h>
+#include <core/enum_words.h>
 #include <doctest/doctest.h>
 #include <fa2/problem.h>
-#include <generator/enum_words.h>
 #include <generator/kernel_source.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>

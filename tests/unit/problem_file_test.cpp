@@ -1,8 +1,8 @@
 // Problems as JSON lines: each test goes over PlannedProblem::visit.
 #include <api/explanation.h>
+#include <core/enum_words.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <generator/enum_words.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
 #include <tools/problem_file.h>

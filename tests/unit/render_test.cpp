@@ -1,10 +1,10 @@
 // What render() hands to a compiler: complete, self-contained, and refused when the config does not fit.
+#include <core/hash.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/embedded.h>
-#include <generator/hash.h>
 #include <generator/kernel_source.h>
 #include <generator/template_set.h>
 

@@ -1,7 +1,7 @@
 // A plan launches its steps in order, each with its own kernel, shape and memory.
 #include <api/plan.h>
 #include <doctest/doctest.h>
-#include <operation/forward_step.h>
+#include <planning/forward_step.h>
 #include <runtime/device.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // Other people's text in messages: UTF-8, bounded, and what was probably meant.
+#include <core/text.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
-#include <generator/text.h>
 
 #include <string>
 #include <string_view>

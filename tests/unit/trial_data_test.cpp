@@ -1,6 +1,6 @@
 // Shapes, inputs and comparisons of a search.
 #include <doctest/doctest.h>
-#include <operation/trial_data.h>
+#include <planning/trials/trial_data.h>
 
 #include <algorithm>
 #include <cmath>

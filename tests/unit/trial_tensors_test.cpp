@@ -5,9 +5,9 @@
 #include <generator/kernel_source.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
-#include <operation/backward_step.h>
-#include <operation/trial_tensors.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
+#include <planning/backward_step.h>
+#include <planning/trials/trial_tensors.h>
 #include <runtime/device.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/written_bytes.h>

@@ -1,10 +1,10 @@
 // What a cache directory is not believed: folders and files that others could have written, links, code for this CPU.
 #include <api/settings.h>
 #include <autotune/tuning_store.h>
+#include <core/arch.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <fcntl.h>
-#include <generator/arch.h>
 #include <runtime/disk_cache.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/trust.h>

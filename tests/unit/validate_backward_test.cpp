@@ -1,7 +1,7 @@
 // The rules of a backward's calls, and of problems that have a backward.
 #include <api/context.h>
 #include <doctest/doctest.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 #include <runtime/device.h>
 #include <tests/support/backward_request.h>
 #include <tests/support/request.h>

@@ -1,6 +1,6 @@
 // A problem and its arguments, judged together.
 #include <doctest/doctest.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // The rules of keys and values in pages.
 #include <doctest/doctest.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // Every rule of problems and arguments, on both sides of its limit.
 #include <doctest/doctest.h>
-#include <operation/overlap.h>
-#include <operation/validate.h>
+#include <operation/operands/overlap.h>
+#include <operation/rules/validate.h>
 
 #include <bitset>
 #include <cmath>

@@ -1,6 +1,6 @@
 // The rules of variants: what they need is given, and nothing that they do not need.
 #include <doctest/doctest.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <cmath>
 #include <cstdint>

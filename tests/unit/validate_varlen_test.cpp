@@ -1,6 +1,6 @@
 // The rules of sequences that have lengths of their own: totals, their grid, tables, packed tensors.
 #include <doctest/doctest.h>
-#include <operation/validate.h>
+#include <operation/rules/validate.h>
 
 #include <cstdint>
 #include <limits>

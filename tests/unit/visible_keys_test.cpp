@@ -2,9 +2,9 @@
 #include <doctest/doctest.h>
 #include <generator/kernel_spec.h>
 #include <generator/visible_keys.h>
-#include <operation/forward_step.h>
-#include <operation/tensor_maps.h>
-#include <operation/trial_data.h>
+#include <planning/forward_step.h>
+#include <planning/tensor_maps.h>
+#include <planning/trials/trial_data.h>
 #include <reference/attention_reference.h>
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <templates/attention/params.cuh>
+#include <templates/attention/common/params.cuh>
 #include <utility>
 #include <vector>
 

@@ -1,0 +1,66 @@
+// float16 and bfloat16 bits in portable integer arithmetic.
+#include <core/float_bits.h>
+
+#include <bit>
+
+namespace fa2 {
+namespace {
+
+/// value / 2^shift, to nearest, ties to even. shift in 1..31.
+std::uint32_t shift_to_nearest_even(std::uint32_t value, std::uint32_t shift) {
+  const std::uint32_t quotient = value >> shift;
+  const std::uint32_t rest = value & ((1u << shift) - 1), half = 1u << (shift - 1);
+  return quotient + (rest > half || (rest == half && (quotient & 1) != 0));
+}
+
+/// `low_bits` of a NaN's payload are dropped; it stays a NaN when nothing else is left of it.
+std::uint16_t narrow_nan(std::uint32_t sign, std::uint32_t magnitude, std::uint32_t infinity,
+                         std::uint32_t low_bits) {
+  const std::uint32_t payload = (magnitude & 0x7fffff) >> low_bits;
+  return static_cast<std::uint16_t>(sign | infinity | (payload != 0 ? payload : 1));
+}
+
+std::uint16_t to_f16(std::uint32_t bits) {
+  const std::uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return narrow_nan(sign, magnitude, 0x7c00, 13);
+  if (magnitude >= 0x47800000) return static_cast<std::uint16_t>(sign | 0x7c00);  // 2^16 and above
+  std::uint32_t half = 0;
+  if (magnitude >=
+      0x38800000) {  // normal: 2^-14 and above; rounding may carry into the exponent, up to infinity
+    half = shift_to_nearest_even(magnitude - (112u << 23), 13);
+  } else if (magnitude >= 0x33000000) {  // subnormal: in units of 2^-24; less than half of one is zero
+    half = shift_to_nearest_even((magnitude & 0x7fffff) | 0x800000, 126 - (magnitude >> 23));
+  }
+  return static_cast<std::uint16_t>(sign | half);
+}
+
+std::uint16_t to_bf16(std::uint32_t bits) {
+  const std::uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return narrow_nan(sign, magnitude, 0x7f80, 16);
+  return static_cast<std::uint16_t>(sign | shift_to_nearest_even(magnitude, 16));
+}
+
+float from_f16(std::uint32_t bits) {
+  const std::uint32_t sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+  if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+  if (magnitude >= 0x400) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
+  const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;
+  return sign != 0 ? -subnormal : subnormal;
+}
+
+}  // namespace
+
+std::uint16_t to_bits(float value, DType dtype) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return dtype == DType::f16 ? to_f16(bits) : to_bf16(bits);
+}
+
+float from_bits(std::uint16_t bits, DType dtype) {
+  return dtype == DType::f16 ? from_f16(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+
+float round_to(float value, DType dtype) {
+  return from_bits(to_bits(value, dtype), dtype);
+}
+
+}  // namespace fa2

@@ -1,0 +1,37 @@
+// What the kernel that writes dropout's mask can be asked for.
+#include <generator/kernels/dropout_mask.h>
+#include <generator/kernels/mma_rules.h>
+
+namespace fa2 {
+namespace {
+
+constexpr Tunable kTunables[] = {{"warps", 1, 16}};
+
+}  // namespace
+
+constexpr KernelKind kDropoutMask = {
+    .mainloop = 80,
+    .pass = KernelPass::dropout_mask,
+    .name = "dropout_mask",
+    .main = "attention/rows/dropout_mask.cu",
+    .entry = "fa2_dropout_mask",
+    .params = KernelParams::dropout_mask,
+    .section_bytes = 0,
+    .tunables = kTunables,
+    .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::dropout_mask)},
+    .runs_on = [](const Arch&) { return true; },
+    .check = [](const KernelSpec& spec,
+                BrokenRules& rules) { rules.expect(spec.traits.dropout, "there is no dropout"); },
+    .check_registers = [](const KernelSpec&, BrokenRules&) {},
+    .threads = mma_rules::threads,
+    .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },
+    .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 32; },
+    .configs = [](const AttentionTraits&, const Arch&) { return std::vector{kDropoutMask.default_config}; },
+    .constants =
+        [](const KernelSpec&) {
+          return std::vector<RenderedConstant>{{"packed_heads", 1}};
+        },
+    .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
+};
+
+}  // namespace fa2

@@ -1,0 +1,178 @@
+// What the main loop on wgmma and TMA can be asked for.
+#include <generator/kernels/forward_rules.h>
+#include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/rules.h>
+#include <generator/sequences.h>
+
+#include <algorithm>
+#include <templates/attention/common/tile_schedule.cuh>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+using wgmma_rules::aligned;
+using wgmma_rules::runs_on;
+using wgmma_rules::threads;
+using wgmma_rules::warpgroups;
+
+constexpr int kMostStages = 8;
+
+int wider_dim(const AttentionTraits& traits) {
+  return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v));
+}
+
+int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
+  const int row = wider_dim(traits) * 2;
+  const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 40 : 0);
+  const int parts = c.schedule == kSplitKeys ? 48 : 0;
+  return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers +
+         parts;
+}
+
+/// Scores, the probabilities of the block before if they are still in use, and the output.
+int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
+  constexpr int kAddressesAndSoftmax = 28;
+  const int probabilities = c.overlap ? c.tile_n / 4 : 0;
+  return c.tile_n / 2 + probabilities + padded_dim(traits.head_dim_v) / 2 + kAddressesAndSoftmax;
+}
+
+void check(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  rules.expect(runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
+  rules.expect(spec.traits.row_alignment == RowAlignment::bytes16,
+               "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
+  const std::int64_t rows = std::int64_t{16} * c.warps;
+  rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
+  rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
+  rules.expect(c.pingpong == 0 || c.warps != 4, "pingpong needs two warpgroups: warps = 8 or 12");
+  rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
+  rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
+               "skip_masked = 1 without a mask or window to skip by");
+  forward_rules::check_packed_heads(spec, rules);
+}
+
+void check_registers(const KernelSpec& spec, BrokenRules& rules) {
+  const KernelConfig& c = spec.config;
+  const wgmma_rules::RegisterShares shares = forward_sm90::register_shares(spec);
+  rules.expect(shares.at_launch <= shares.consumer,
+               "{} threads are launched with {} registers each: setmaxnreg cannot raise that to {}; take "
+               "more warps or blocks per SM",
+               threads(c), shares.at_launch, shares.consumer);
+  const int registers = estimated_registers(spec.traits, c);
+  rules.expect(
+      registers <= shares.consumer,
+      "needs about {} registers a thread, a consumer warp has {} with {} blocks of {} threads per SM",
+      registers, shares.consumer, c.ctas_per_sm, threads(c));
+  // ptxas wants one instruction's operands to fit what the block is launched with, whatever setmaxnreg gives
+  // later.
+  constexpr int kBesideAccumulators = 30;
+  const int instruction = std::max(c.tile_n, padded_dim(spec.traits.head_dim_v)) / 2 + kBesideAccumulators;
+  rules.expect(instruction <= shares.at_launch,
+               "a wgmma needs {} registers, the block is launched with {} a thread", instruction,
+               shares.at_launch);
+}
+
+/// Every combination of the tunables' values, each with as many slots of the ring as fit.
+std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
+  std::vector<KernelConfig> all;
+  const auto add = [&](KernelConfig c) {
+    c.skip_masked = has_edges(traits);
+    c.stages = forward_sm90::most_stages(traits, c, arch);
+    all.push_back(c);
+  };
+  for (const int warps : {4, 8, 12}) {
+    for (int tile_n = 48; tile_n <= 256; tile_n += 16) {
+      for (const int ctas_per_sm : {1, 2, 3}) {
+        for (const int q_buffers : {1, 2}) {
+          for (const auto& [overlap, pingpong] : {std::pair{1, 0}, {1, 1}, {0, 0}}) {
+            for (const int speculative_max : {0, 1}) {
+              if (warps == 4 && (ctas_per_sm == 1 || pingpong == 1)) continue;
+              KernelConfig c{.mainloop = 90,
+                             .tile_m = 16 * warps,
+                             .tile_n = tile_n,
+                             .warps = warps,
+                             .ctas_per_sm = ctas_per_sm,
+                             .q_buffers = q_buffers,
+                             .schedule = kDynamicPersistent,
+                             .overlap = overlap,
+                             .pingpong = pingpong,
+                             .speculative_max = speculative_max};
+              add(c);
+              c.schedule = kSplitKeys;
+              if (pingpong == 0 && speculative_max == 0 && warps < 12) add(c);
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<RenderedConstant> constants(const KernelSpec& spec) {
+  const wgmma_rules::RegisterShares shares = forward_sm90::register_shares(spec);
+  return {{"producer_registers", shares.producer}, {"consumer_registers", shares.consumer}};
+}
+
+/// S = Q K^T with both in shared memory, and O += P V with P in registers.
+std::vector<WgmmaShape> wgmma_shapes(const KernelSpec& spec) {
+  const AttentionTraits& t = spec.traits;
+  return {{t.dtype, spec.config.tile_n, WgmmaOperand::k_major, WgmmaOperand::k_major},
+          {t.dtype, padded_dim(t.head_dim_v), WgmmaOperand::registers, WgmmaOperand::mn_major}};
+}
+
+constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
+                                 {"tile_n", 16, wgmma_rules::kMostColumns, 16},
+                                 {"warps", 4, 12},
+                                 {"stages", 2, kMostStages},
+                                 {"ctas_per_sm", 1, kMostBlocks},
+                                 {"q_buffers", 1, 2},
+                                 {"schedule", 0, kSplitKeys},
+                                 {"overlap", 0, 1},
+                                 {"pingpong", 0, 1},
+                                 {"speculative_max", 0, 1},
+                                 {"skip_masked", 0, 1},
+                                 {"packed_heads", 1, 64}};
+
+}  // namespace
+
+namespace forward_sm90 {
+
+int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
+  return forward_rules::most_stages(traits, config, arch, kMostStages, shared_bytes);
+}
+
+wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
+  const KernelConfig& c = spec.config;
+  // A producer that looks for its tiles takes more, and one that gathers rows or looks for its share of all tiles most.
+  const bool looks = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1;
+  const bool gathers = gathers_keys(spec.traits.page_size), most = c.schedule == kSplitKeys || gathers;
+  const int least = gathers && wgmma_rules::warpgroups(c) == 2 ? 72 : most ? 56 : looks ? 40 : 24;
+  return wgmma_rules::register_shares(c, spec.arch, least);
+}
+
+}  // namespace forward_sm90
+
+constexpr KernelKind kForwardSm90 = {
+    .mainloop = 90,
+    .pass = KernelPass::forward,
+    .name = "forward_sm90",
+    .main = "attention/forward/sm90/kernel.cu",
+    .entry = "fa2_attention_forward",
+    .params = KernelParams::attention_sm90,
+    .section_bytes = 8 << 20,
+    .tunables = kTunables,
+    .default_config = {.mainloop = 90, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2, .q_buffers = 1},
+    .runs_on = runs_on,
+    .check = check,
+    .check_registers = check_registers,
+    .threads = threads,
+    .shared_bytes = shared_bytes,
+    .estimated_registers = estimated_registers,
+    .configs = configs,
+    .constants = constants,
+    .wgmma_shapes = wgmma_shapes,
+};
+
+}  // namespace fa2

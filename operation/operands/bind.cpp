@@ -1,0 +1,323 @@
+// The valid path computes and compares; every text is made in a cold branch.
+#include <fmt/format.h>
+#include <operation/operands/bind.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+/// Elements of one dimension: no address space has more.
+constexpr std::int64_t kLargestExtent = std::int64_t{1} << 48;
+
+bool is_half(std::int32_t dtype) {
+  return dtype == FA2_F16 || dtype == FA2_BF16;
+}
+
+bool is_contiguous(const fa2_array& tensor) {
+  std::int64_t expected = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] > 1 && tensor.strides[i] != expected) return false;
+    if (__builtin_mul_overflow(expected, tensor.shape[i], &expected)) return false;
+  }
+  return true;
+}
+
+std::string numbers_text(const std::int64_t* numbers, int count) {
+  return fmt::format("({})", fmt::join(numbers, numbers + count, ", "));
+}
+
+const char* dtype_word(std::int32_t dtype) {
+  constexpr const char* kWords[] = {"float16", "bfloat16", "float32", "int32", "int64", "uint8"};
+  return dtype >= 0 && dtype < 6 ? kWords[dtype] : "another one";
+}
+
+std::string device_text(std::int32_t device) {
+  if (device >= 0) return fmt::format("cuda:{}", device);
+  return device == FA2_INTERPRETER_DEVICE ? "cpu" : "neither CUDA nor the CPU";
+}
+
+constexpr unsigned bit_of(std::int32_t dtype) {
+  return 1u << dtype;
+}
+
+bool takes(Element element, std::int32_t dtype) {
+  constexpr unsigned kHalves = bit_of(FA2_F16) | bit_of(FA2_BF16);
+  constexpr unsigned kTaken[] = {kHalves,
+                                 kHalves | bit_of(FA2_FLOAT32),
+                                 bit_of(FA2_FLOAT32),
+                                 bit_of(FA2_INT32),
+                                 bit_of(FA2_INT64),
+                                 bit_of(FA2_UINT8)};
+  return dtype >= 0 && dtype <= FA2_UINT8 && (kTaken[static_cast<std::size_t>(element)] & bit_of(dtype)) != 0;
+}
+
+const char* rule_of(Element element) {
+  constexpr const char* kRules[] = {"must be float16 or bfloat16",
+                                    "must be float16, bfloat16 or float32",
+                                    "must be float32",
+                                    "must be int32",
+                                    "must be int64",
+                                    "must be uint8"};
+  return kRules[static_cast<std::size_t>(element)];
+}
+
+template <class T>
+void put(void* to, std::uint16_t offset, T value) {
+  std::memcpy(static_cast<char*>(to) + offset, &value, sizeof value);
+}
+
+/// From one to the next along the first dimension, also where there is one alone.
+std::int64_t row_stride(const fa2_array& tensor) {
+  return tensor.shape[0] > 1 ? tensor.strides[0] : tensor.shape[1];
+}
+
+}  // namespace
+
+Binding::Binding(const TensorTable& table, std::span<const fa2_array* const> tensors)
+    : table_(table), tensors_(tensors.first(std::min(tensors.size(), table.rows.size()))) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (tensors_[i] != nullptr) given_ |= 1u << i;
+  for (std::size_t i = table.rows.size(); i < tensors.size(); ++i)
+    if (tensors[i] != nullptr)
+      found_.push_back({fmt::format("tensors[{}]", i), "given",
+                        fmt::format("must be NULL: there are {} tensors", table.rows.size())});
+  check_given();
+  for (std::uint32_t left = given_; left != 0; left &= left - 1)
+    check(static_cast<std::size_t>(__builtin_ctz(left)));
+  check_sizes();
+}
+
+void Binding::check_given() {
+  for (std::uint32_t missing = table_.required & ~given_; missing != 0; missing &= missing - 1)
+    found_.push_back({std::string(table_.texts[static_cast<std::size_t>(__builtin_ctz(missing))].name),
+                      "none", "must be given"});
+  for (std::uint32_t left = table_.related; left != 0; left &= left - 1)
+    check_relations(static_cast<std::size_t>(__builtin_ctz(left)));
+}
+
+void Binding::check_relations(std::size_t i) {
+  const TensorRow& row = table_.rows[i];
+  const TensorText& text = table_.texts[i];
+  const auto complain = [&](const char* value, std::string rule) {
+    found_.push_back({std::string(text.name), value, std::move(rule)});
+  };
+  const bool has_other = row.with >= 0 && is_given(static_cast<std::size_t>(row.with));
+  if (!is_given(i)) {
+    if (!text.optional && has_other) complain("none", fmt::format("must be given with {}", text.with));
+    return;
+  }
+  if (row.with >= 0 && !has_other) complain("given", fmt::format("must be none without {}", text.with));
+  if (row.without >= 0 && is_given(static_cast<std::size_t>(row.without)))
+    complain("given", fmt::format("must be none with {}", text.without));
+}
+
+void Binding::check(std::size_t row) {
+  const fa2_array& t = tensor(row);
+  // As a row that was checked before, which alone sets dtype_.
+  const bool is_usual = is_half(t.dtype) && t.dtype == dtype_ && t.device == device_ && t.flags == 0 &&
+                        table_.texts[row].element == Element::half;
+  if (!is_usual) check_kind(row);
+  const Form* const form = form_of(table_.rows[row], t.ndim);
+  forms_[row] = form;
+  if (form == nullptr) return add_shape(row, nullptr);
+  bool fits = true, is_empty = false;
+  for (int i = 0; i < form->rank; ++i) {
+    const std::int64_t n = t.shape[i];
+    if (n < 0 || n > kLargestExtent) return add_shape(row, nullptr);
+    is_empty |= n == 0;
+    const Extent& extent = form->extents[static_cast<std::size_t>(i)];
+    const std::int64_t value = n * extent.over - extent.plus;
+    if (extent.size < 0) {
+      fits &= value == 0;
+      continue;
+    }
+    std::int64_t& size = sizes_[static_cast<std::size_t>(extent.size)];
+    const std::uint32_t bit = 1u << extent.size;
+    if ((known_ & bit) == 0) size = value, known_ |= bit;
+    fits &= size == value;
+  }
+  if (!fits) return add_shape(row, form);
+  if (is_empty) return;
+  if (t.data == nullptr) add(row, "data", "NULL", "must point to the tensor");
+  check_strides(row, *form);
+}
+
+void Binding::check_kind(std::size_t row) {
+  const fa2_array& t = tensor(row);
+  const TensorText& text = table_.texts[row];
+  check_element(row);
+  if (t.device < FA2_INTERPRETER_DEVICE || t.device == FA2_CURRENT_DEVICE) {
+    add(row, "device", device_text(t.device), "must be a CUDA device or the CPU");
+  } else if (device_ == FA2_OTHER_DEVICE) {
+    device_ = t.device;
+    device_row_ = row;
+  } else if (t.device != device_) {
+    add(row, "device", device_text(t.device),
+        fmt::format("must be {}, as {}", device_text(device_), table_.texts[device_row_].name));
+  }
+  if ((t.flags & ~FA2_READ_ONLY) != 0)
+    add(row, "flags", fmt::format("{}", t.flags), "must be 0 or FA2_READ_ONLY");
+  if (text.written && (t.flags & FA2_READ_ONLY) != 0)
+    found_.push_back({std::string(text.name), "read-only", "must be writable: the call writes it"});
+}
+
+void Binding::check_element(std::size_t row) {
+  const TensorText& text = table_.texts[row];
+  const std::int32_t dtype = tensor(row).dtype;
+  if (!takes(text.element, dtype)) return add(row, "dtype", dtype_word(dtype), rule_of(text.element));
+  const std::int16_t like = table_.rows[row].like;
+  if (like >= 0 && is_given(static_cast<std::size_t>(like))) {
+    const std::int32_t wanted = tensor(static_cast<std::size_t>(like)).dtype;
+    if (dtype != wanted)
+      add(row, "dtype", dtype_word(dtype), fmt::format("must be {}, as {}", dtype_word(wanted), text.like));
+    return;
+  }
+  if (!is_half(dtype)) return;
+  if (dtype_ == FA2_OTHER_DTYPE) {
+    dtype_ = dtype;
+    dtype_row_ = row;
+  } else if (dtype != dtype_) {
+    add(row, "dtype", dtype_word(dtype),
+        fmt::format("must be {}, as {}", dtype_word(dtype_), table_.texts[dtype_row_].name));
+  }
+}
+
+void Binding::check_strides(std::size_t row, const Form& form) {
+  const fa2_array& t = tensor(row);
+  const Layout layout = table_.texts[row].layout;
+  if (layout == Layout::contiguous) {
+    if (!is_contiguous(t))
+      add(row, "strides", numbers_text(t.strides, t.ndim), "must be contiguous: pass a contiguous copy");
+    return;
+  }
+  const int last = t.ndim - 1;
+  if (layout == Layout::strided && form.ends_in_column) keep_alignment(t);
+  if ((layout == Layout::rows || form.ends_in_column) && t.shape[last] > 1 && t.strides[last] != 1)
+    add(row, "strides", numbers_text(t.strides, t.ndim),
+        "must have contiguous rows: the stride of the last dimension must be 1");
+}
+
+void Binding::keep_alignment(const fa2_array& t) {
+  std::uint64_t strides = 0;
+  bool is_ascending = true;
+  for (int i = 0; i < t.ndim - 1; ++i) {
+    if (t.shape[i] <= 1) continue;
+    strides |= static_cast<std::uint64_t>(t.strides[i]);
+    is_ascending &= t.strides[i] > 0;
+  }
+  const std::uint64_t bytes = is_half(t.dtype) ? 2 : 4;
+  address_bits_ |= reinterpret_cast<std::uintptr_t>(t.data) | strides * bytes;
+  is_ascending_ &= is_ascending;
+}
+
+fa2_placement Binding::placement() const {
+  const std::int32_t alignment = address_bits_ % 16 != 0 ? FA2_ROWS_ELEMENT
+                                 : is_ascending_         ? FA2_ROWS_16_BYTES
+                                                         : FA2_ROWS_16_BYTES_ANY_ORDER;
+  return {device_, alignment};
+}
+
+const Form* Binding::form_of(const TensorRow& row, std::int32_t rank) const {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(row.form_count); ++i) {
+    const Form& form = row.forms[i];
+    const bool is_conditional = form.if_given >= 0 || form.if_known >= 0;
+    if (form.if_given >= 0 && !is_given(static_cast<std::size_t>(form.if_given))) continue;
+    if (form.if_known >= 0 && !is_known(static_cast<std::size_t>(form.if_known))) continue;
+    if (form.rank == rank) return &form;
+    if (is_conditional) return nullptr;
+  }
+  return nullptr;
+}
+
+void Binding::check_sizes() {
+  for (std::uint32_t left = known_; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(__builtin_ctz(left));
+    const SizeRow& size = table_.sizes[i];
+    if (sizes_[i] >= size.least && sizes_[i] <= size.most()) continue;
+    found_.push_back({std::string(size.name), fmt::format("{}", sizes_[i]),
+                      sizes_[i] < size.least ? fmt::format("must be at least {}", size.least)
+                                             : fmt::format("must be at most {}", size.most())});
+  }
+}
+
+void Binding::fill(void* problem, void* args, void* more) const {
+  const TensorTable table = table_;  // which stores could change, for all that the compiler knows
+  for (std::size_t i = 0; i < table.sizes.size(); ++i) {
+    const SizeRow& row = table.sizes[i];
+    if (row.field == kNowhere) continue;
+    if (row.bytes == 4) {
+      put(problem, row.field, static_cast<std::int32_t>(sizes_[i]));
+    } else {
+      put(problem, row.field, sizes_[i]);
+    }
+  }
+  for (std::size_t i = 0; i < table.texts.size(); ++i) {
+    const TensorText& text = table.texts[i];
+    void* const to = text.elsewhere ? more : args;
+    if (text.field == kNowhere) continue;
+    if (is_given(i)) {
+      fill_tensor(text, tensor(i), *forms_[i], to);
+    } else {
+      put(to, text.field, static_cast<void*>(nullptr));
+      if (text.stride != kNowhere) put(to, text.stride, std::int64_t{0});
+    }
+  }
+}
+
+void Binding::fill_tensor(const TensorText& text, const fa2_array& t, const Form& form, void* args) {
+  if (text.layout != Layout::strided) {
+    put(args, text.field, t.data);
+    if (text.stride != kNowhere) put(args, text.stride, row_stride(t));
+    return;
+  }
+  const auto stride_of = [&](Axis axis) {
+    const std::int16_t at = form.axes[static_cast<std::size_t>(axis)];
+    return at < 0 ? 0 : t.strides[at];
+  };
+  put(args, text.field,
+      fa2_tensor{t.data, {stride_of(Axis::entry), stride_of(Axis::head), stride_of(Axis::row)}});
+  if (text.stride != kNowhere) put(args, text.stride, stride_of(Axis::part));
+}
+
+void Binding::add(std::size_t row, std::string_view what, std::string value, std::string rule) {
+  found_.push_back({fmt::format("{}.{}", table_.texts[row].name, what), std::move(value), std::move(rule)});
+}
+
+std::string Binding::text_of(const Form& form) const {
+  std::string text;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(form.rank); ++i) {
+    const Extent& extent = form.extents[i];
+    const std::int64_t n = extent.size < 0
+                               ? extent.plus
+                               : (sizes_[static_cast<std::size_t>(extent.size)] + extent.plus) / extent.over;
+    text += fmt::format("{}{}", i > 0 ? ", " : "", n);
+  }
+  return fmt::format("({})", text);
+}
+
+/// `form`: the one that the tensor's rank fits; its sizes are all known.
+void Binding::add_shape(std::size_t row, const Form* form) {
+  const fa2_array& t = tensor(row);
+  std::string_view forms = table_.texts[row].shape;
+  if (form == nullptr) {
+    std::string all;
+    while (!forms.empty()) {
+      const std::size_t bar = forms.find(" | ");
+      all += fmt::format("{}{}", all.empty() ? "" : ", else ", forms.substr(0, bar));
+      forms = bar == forms.npos ? std::string_view() : forms.substr(bar + 3);
+    }
+    const bool is_readable = t.ndim >= 0 && t.ndim <= FA2_MOST_DIMENSIONS;
+    return add(row, "shape",
+               is_readable ? numbers_text(t.shape, t.ndim) : fmt::format("{} dimensions", t.ndim),
+               "must be " + all);
+  }
+  for (auto number = form - table_.rows[row].forms.data(); number > 0; --number)
+    forms.remove_prefix(forms.find(" | ") + 3);
+  const std::string_view words = forms.substr(0, forms.find(')') + 1);
+  add(row, "shape", numbers_text(t.shape, t.ndim), fmt::format("must be {} = {}", text_of(*form), words));
+}
+
+}  // namespace fa2

@@ -1,0 +1,171 @@
+// The rules of problems.
+#include <core/arch.h>
+#include <core/text.h>
+#include <fmt/format.h>
+#include <operation/rules/validate.h>
+#include <operation/rules/violations.h>
+
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+constexpr std::int64_t kLongestSequence = (std::int64_t{1} << 31) - 1024;
+constexpr std::int64_t kLargestGrid = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kSmallestTile = 16;
+
+void check_number(Violations& found, const char* field, std::int64_t value, bool holds, const char* rule) {
+  if (!holds) found.push_back({field, fmt::format("{}", value), rule});
+}
+
+/// `prefix` goes before the names of fields.
+void check_options(Violations& found, const std::string& prefix, const PlanOptions& options) {
+  PlanOptions::visit(
+      [&](const char* name, const auto& value) {
+        if (!is_enumerator(value)) check_enum(found, (prefix + name).c_str(), value);
+      },
+      options);
+}
+
+bool is_seqlen(std::int64_t length) {
+  return length >= 0 && length <= kLongestSequence;
+}
+
+void add_large_grid(Violations& found, const std::string& what, const std::string& value) {
+  found.push_back(
+      {what, value, "must be at most 2147483647, the largest grid of one launch; split the batch"});
+}
+
+void check_pages(Violations& found, const AttentionProblem& p) {
+  check_number(found, "page_size", p.page_size, p.page_size >= 0, "must be at least 0");
+  if (p.page_size <= 0)
+    return check_number(found, "page_count", p.page_count, p.page_count == 0,
+                        "must be 0, or page_size above 0");
+  check_number(found, "page_count", p.page_count, p.page_count > 0 && is_seqlen(p.page_count),
+               "must be in 1..2147482624 with pages");
+  check_number(found, "page_size", p.page_size, p.varlen,
+               "must be 0, or varlen true: the lengths of sequences are on the device");
+  check_number(found, "total_k", p.total_k, p.total_k == 0,
+               "must be 0 with pages: page_table says where keys lie");
+}
+
+/// What the tiles of a grid are of, and what its fields are called: queries, or keys.
+struct Side {
+  const char* heads_name;
+  char suffix;
+  std::int64_t heads, length, total;
+};
+
+Side query_side(const AttentionProblem& p) {
+  return {
+      .heads_name = "heads_q", .suffix = 'q', .heads = p.heads_q, .length = p.seqlen_q, .total = p.total_q};
+}
+Side key_side(const AttentionProblem& p) {
+  return {
+      .heads_name = "heads_kv", .suffix = 'k', .heads = p.heads_kv, .length = p.seqlen_k, .total = p.total_k};
+}
+
+/// Each sequence may end inside a tile.
+void check_packed_grid(Violations& found, std::int64_t batch, const Side& side) {
+  const std::int64_t whole_tiles = side.total / kSmallestTile;
+  if (batch <= kLargestGrid / side.heads - whole_tiles) return;
+  add_large_grid(found, fmt::format("{} * (total_{} / 16 + batch)", side.heads_name, side.suffix),
+                 fmt::format("{} * ({} + {})", side.heads, whole_tiles, batch));
+}
+
+void check_grid(Violations& found, std::int64_t batch, const Side& side) {
+  if (batch <= 0 || side.heads < 1 || side.length == 0) return;  // nothing is launched
+  if (!is_seqlen(side.length) || !is_seqlen(side.total)) return;
+  if (side.total > 0) return check_packed_grid(found, batch, side);
+  const std::int64_t tiles = (side.length + kSmallestTile - 1) / kSmallestTile;
+  std::int64_t heads = 0, blocks = 0;
+  const bool overflows =
+      __builtin_mul_overflow(batch, side.heads, &heads) || __builtin_mul_overflow(heads, tiles, &blocks);
+  if (!overflows && blocks <= kLargestGrid) return;
+  add_large_grid(found, fmt::format("batch * {} * ceil(seqlen_{} / 16)", side.heads_name, side.suffix),
+                 fmt::format("{} * {} * {}", batch, side.heads, tiles));
+}
+
+}  // namespace
+
+bool is_head_dim(std::int32_t dim) {
+  return dim >= 8 && dim <= 256 && dim % 8 == 0;
+}
+
+std::vector<Violation> violations_of_backward(const AttentionProblem& problem, const Gradients& gradients) {
+  const AttentionProblem p = problem.normalized();
+  Violations found;
+  check_number(found, "page_size", p.page_size, p.page_size == 0,
+               "must be 0: gradients of pages are not computed");
+  check_grid(found, p.batch, key_side(p));
+  if (!gradients.dq && !gradients.dk && !gradients.dv && !gradients.d_sinks)
+    found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});
+  if (gradients.d_sinks && !problem.sinks)
+    found.push_back({"d_sinks", "true", "must be false, or the problem's sinks true"});
+  return found;
+}
+
+std::vector<Violation> violations_of(const AttentionProblem& problem) {
+  const AttentionProblem p = problem.normalized();
+  Violations found;
+  check_enum(found, "dtype", p.dtype);
+  check_enum(found, "mask", p.mask);
+  check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), kHeadDimRule);
+  const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
+  check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),
+               "must be a multiple of 8 in 8..256, or 0 for head_dim");
+  check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");
+  check_number(found, "heads_q", p.heads_q, p.heads_q >= 1, "must be at least 1");
+  const bool own_heads_kv = problem.heads_kv != 0;
+  const bool divides = p.heads_kv >= 1 && (p.heads_q < 1 || p.heads_q % p.heads_kv == 0);
+  if (own_heads_kv && !divides) {
+    found.push_back(
+        {"heads_kv", fmt::format("{}", p.heads_kv),
+         fmt::format("must be at least 1 and divide heads_q = {}, or be 0 for heads_q", p.heads_q)});
+  }
+  check_number(found, "seqlen_q", p.seqlen_q, is_seqlen(p.seqlen_q), "must be in 0..2147482624");
+  check_number(found, "seqlen_k", p.seqlen_k, is_seqlen(p.seqlen_k), "must be in 0..2147482624");
+  for (const auto& [name, width] :
+       {std::pair{"window_left", problem.window_left}, {"window_right", problem.window_right}}) {
+    if (width) check_number(found, name, *width, *width >= 0, "must be at least 0, or absent for no bound");
+  }
+  for (const auto& [name, total] : {std::pair{"total_q", p.total_q}, {"total_k", p.total_k}}) {
+    check_number(found, name, total, is_seqlen(total), "must be in 0..2147482624");
+    if (total > 0 && !p.varlen) check_number(found, name, total, false, "must be 0, or varlen true");
+  }
+  check_pages(found, p);
+  check_grid(found, p.batch, query_side(p));
+  return found;
+}
+
+std::vector<Violation> violations_of(const PlannedProblem& problem) {
+  Violations found = violations_of(static_cast<const AttentionProblem&>(problem));
+  check_options(found, "", problem);
+  return found;
+}
+
+std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
+                                     const std::vector<PlanOptions>& plans,
+                                     const std::vector<std::string>& archs) {
+  Violations found;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    for (Violation violation : violations_of(problems[i])) {
+      violation.field = fmt::format("problems[{}].{}", i, violation.field);
+      found.push_back(std::move(violation));
+    }
+  }
+  for (std::size_t i = 0; i < plans.size(); ++i) check_options(found, fmt::format("plans[{}].", i), plans[i]);
+  for (std::size_t i = 0; i < archs.size(); ++i) {
+    if (find_arch(archs[i]) != nullptr) continue;
+    found.push_back(
+        {fmt::format("archs[{}]", i), in_quotes(archs[i]), "must be one of " + known_arch_names()});
+  }
+  return found;
+}
+
+void require_valid(const PlannedProblem& problem) {
+  Violations found = violations_of(problem);
+  if (!found.empty()) throw InvalidRequest(std::move(found));
+}
+
+}  // namespace fa2

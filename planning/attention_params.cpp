@@ -1,0 +1,163 @@
+// The numbers of an AttentionParams.
+#include <generator/kernel_kind.h>
+#include <generator/sequences.h>
+#include <generator/visible_keys.h>
+#include <planning/attention_params.h>
+#include <planning/dropout_stream.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace fa2 {
+namespace {
+
+/// A window's width, as far as it makes a difference: sums with rows and keys stay below 2^31.
+int width_of(const std::optional<std::int64_t>& width, std::int64_t longest) {
+  return static_cast<int>(std::min(width.value_or(0), longest));
+}
+
+/// Completes the square in TanhSeries, which saves the kernel an instruction. But products grow with the fourth power of
+/// cap / scale and would overflow. Therefore the series takes a cap for at most 2^26 |scale|, and ends at a score of 2^15, which
+/// changes by no more than a unit in its last place. Caps and scales whose factors are still beyond float32 have no series.
+SoftcapParams softcap_params(float softcap, float scale) {
+  constexpr double kLeast = 0x1p-26, kFarthest = 0x1p15, kLargestFactor = 0x1p96;
+  constexpr float kLarge = 512;  // 6e-7 of it changes a probability by less than rounding it to float16 does
+  // The argument of tanh for a score of 1; `limit`, its reciprocal, must be a normal float too.
+  const double x = std::clamp<double>(std::fabs(double{scale}) / softcap, FLT_MIN, 1 / double{FLT_MIN});
+  const double x2 = std::pow(std::max(x, kLeast), 2), end = std::min(TanhSeries::kEnd / x, kFarthest);
+  const double shift = TanhSeries::kCubic / (2 * TanhSeries::kQuintic * x2),
+               factor = TanhSeries::kQuintic * x2 * x2, factor_log2 = factor * scale * std::numbers::log2e;
+  const auto narrow = [](double value) {
+    return static_cast<float>(std::clamp<double>(value, -FLT_MAX, FLT_MAX));
+  };
+  const auto is_usable = [](double value) { return value >= FLT_MIN && value <= kLargestFactor; };
+  const bool has_series = is_usable(factor) && is_usable(std::fabs(factor_log2));
+  return {.series_end = has_series ? narrow(end) : -1.0f,
+          .last_term = has_series ? narrow(end * end + shift) : -std::numeric_limits<float>::infinity(),
+          .shift = narrow(shift),
+          .constant = narrow(1 / factor - shift * shift),
+          .factor = narrow(factor),
+          .factor_log2 = narrow(factor_log2),
+          .exponent = narrow(2 * std::numbers::log2e * x),
+          .limit = narrow(1 / x),
+          .is_large = softcap > kLarge};
+}
+
+DropoutParams dropout_params(const Dropout& dropout) {
+  constexpr double kNumbers = 4294967296.0;
+  const double dropped = std::round(double{dropout.probability} * kNumbers);
+  DropoutParams params{};
+  params.state = reinterpret_cast<const int*>(dropout.state);
+  params.threshold = static_cast<unsigned>(dropped);
+  params.rescale = static_cast<float>(kNumbers / (kNumbers - dropped));
+  const DropoutStream stream = dropout_stream(dropout.seed, dropout.offset);
+  std::ranges::copy(stream, params.stream);
+  return params;
+}
+
+/// What a side's tiles have to cover of a head.
+struct Rows {
+  std::int64_t longest = 0;  ///< of a sequence
+  std::int64_t total = 0;    ///< of all sequences; 0: they are batched
+};
+
+/// Of one head.
+std::int64_t most_tiles(const Rows& rows, std::int64_t batch, std::int64_t tile_m) {
+  const std::int64_t of_longest = batch * ((rows.longest + tile_m - 1) / tile_m);
+  return rows.total == 0 ? of_longest : std::min(of_longest, rows.total / tile_m + batch);
+}
+
+}  // namespace
+
+std::int64_t most_query_tiles(const AttentionProblem& p, const KernelConfig& config) {
+  const Rows rows{p.seqlen_q * config.packed_heads, p.total_q * config.packed_heads};
+  return p.heads_q / config.packed_heads * most_tiles(rows, p.batch, config.tile_m);
+}
+
+std::int64_t most_key_tiles(const AttentionProblem& p, const KernelConfig& config) {
+  return p.heads_kv * most_tiles({p.seqlen_k, p.total_k}, p.batch, config.tile_m);
+}
+
+AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& config) {
+  const std::int64_t heads = p.heads_q / config.packed_heads;
+  const std::int64_t q_rows = p.seqlen_q * config.packed_heads;
+  AttentionParams params{};
+  params.seqlen_q = static_cast<int>(p.seqlen_q);
+  params.q_rows = static_cast<int>(q_rows);
+  params.seqlen_k = static_cast<int>(p.seqlen_k);
+  params.heads_q = static_cast<int>(heads);
+  params.queries_per_kv = static_cast<int>(heads / p.heads_kv);
+  params.q_tiles = static_cast<int>((q_rows + config.tile_m - 1) / config.tile_m);
+  params.head_count = static_cast<int>(p.batch * heads);
+  params.heads_per_section = heads_per_section(p, config);
+  params.window_left = width_of(p.window_left, p.mask == MaskKind::causal_top_left ? p.seqlen_q : p.seqlen_k);
+  params.window_right = width_of(p.window_right, p.seqlen_q);
+  params.first_key = static_cast<int>(visible_rows(p).first);
+  params.sequences.total_q = static_cast<int>(q_entries(p).rows);
+  params.sequences.total_k = static_cast<int>(k_entries(p).rows);
+  params.sequences.batch = static_cast<int>(p.batch);
+  params.sequences.page_count = static_cast<int>(p.page_count);
+  return params;
+}
+
+Strides ref(const TensorStrides& strides) {
+  return {strides.batch, strides.head, strides.row};
+}
+
+void add_call(AttentionParams& params, const AttentionProblem& p, const AttentionArgs& args) {
+  params.q = args.q;
+  params.k = args.k;
+  params.v = args.v;
+  params.o = args.o;
+  params.lse = args.lse;
+  params.q_strides = ref(args.q_strides);
+  params.k_strides = ref(args.k_strides);
+  params.v_strides = ref(args.v_strides);
+  params.o_strides = ref(args.o_strides);
+  params.scale =
+      args.softmax_scale ? *args.softmax_scale : static_cast<float>(1 / std::sqrt(double(p.head_dim)));
+  params.scale_log2 = scale_log2(params.scale);
+  params.signed_scale_log2 = std::copysign(params.scale_log2, params.scale);
+  if (p.softcap) params.softcap = softcap_params(args.softcap, params.scale);
+  params.alibi_slopes = args.alibi_slopes;
+  params.alibi_batch_stride = args.alibi_slopes_per_batch ? p.heads_q : 0;
+  params.sinks = args.sinks;
+  if (p.dropout) params.dropout = dropout_params(args.dropout);
+  params.sequences.cu_seqlens_q = args.cu_seqlens_q;
+  params.sequences.cu_seqlens_k = args.cu_seqlens_k;
+  params.sequences.seqused_q = args.seqused_q;
+  params.sequences.seqused_k = args.seqused_k;
+  params.sequences.page_table = args.page_table;
+  params.sequences.page_table_stride = args.page_table_stride;
+  params.empty_row_lse = value_of(args.empty_row_lse);
+}
+
+float value_of(EmptyRowLse lse) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  return lse == EmptyRowLse::positive_infinity ? infinity : -infinity;
+}
+
+int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
+  if (p.mask == MaskKind::none) return 1;
+  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads,
+                     groups = p.varlen ? p.heads_kv : p.batch * p.heads_kv;
+  std::int64_t most_heads = 64;
+  if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {
+    const std::int64_t head_bytes =
+        std::max<std::int64_t>(1, p.seqlen_k * (p.head_dim + p.head_dim_v) * 2 / group);
+    most_heads = std::clamp<std::int64_t>(section_bytes / head_bytes, 16, 32);
+  }
+  const std::int64_t most = std::max<std::int64_t>(1, most_heads / group);
+  const std::int64_t sections = std::max<std::int64_t>(1, (groups + most - 1) / most);
+  return static_cast<int>((groups + sections - 1) / sections * group);
+}
+
+float scale_log2(float scale) {
+  const double exact = std::fabs(static_cast<double>(scale)) * std::numbers::log2e;
+  return static_cast<float>(std::clamp<double>(exact, FLT_MIN, FLT_MAX));
+}
+
+}  // namespace fa2

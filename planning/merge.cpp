@@ -1,0 +1,122 @@
+// A thread for eight columns of a row.
+#include <fmt/format.h>
+#include <operation/operands/memory_ranges.h>
+#include <operation/rules/validate.h>
+#include <planning/attention_params.h>
+#include <planning/merge.h>
+#include <planning/row_kernels.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <templates/attention/rows/merge_params.cuh>
+
+namespace fa2 {
+namespace {
+
+constexpr std::int64_t kMostParts = 1 << 16, kMostRows = std::numeric_limits<std::int32_t>::max();
+
+ElementType element_of(DType dtype, bool is_float32) {
+  return is_float32 ? ElementType::f32 : element_of(dtype);
+}
+
+const void* advanced(const void* data, std::int64_t elements, ElementType element) {
+  const auto bytes = static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bytes_of(element));
+  return data == nullptr ? nullptr
+                         : reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(data) + bytes);
+}
+
+MergeParams params_of(const MergeProblem& p, const MergeArgs& args) {
+  MergeParams params{};
+  params.parts = args.parts;
+  params.lse_parts = args.lse_parts;
+  params.o = args.o;
+  params.lse = args.lse;
+  params.part_stride = args.part_stride;
+  params.lse_part_stride = args.lse_part_stride;
+  params.parts_strides = ref(args.parts_strides);
+  params.lse_strides = ref(args.lse_parts_strides);
+  params.o_strides = ref(args.o_strides);
+  params.rows = p.batch * p.heads * p.seqlen;
+  params.part_count = static_cast<int>(p.parts);
+  params.heads = static_cast<int>(p.heads);
+  params.seqlen = static_cast<int>(p.seqlen);
+  params.float32_parts = p.float32_parts;
+  params.float32_output = p.float32_output;
+  params.empty_row_lse = value_of(args.empty_row_lse);
+  return params;
+}
+
+}  // namespace
+
+bool operator==(const MergeProblem&, const MergeProblem&) = default;
+
+bool is_empty(const MergeProblem& problem) {
+  return problem.batch == 0 || problem.heads == 0 || problem.seqlen == 0;
+}
+
+Violations violations_of(const MergeProblem& p) {
+  Violations found;
+  const auto expect = [&](bool holds, const char* name, std::int64_t value, const char* rule) {
+    if (!holds) found.push_back({name, fmt::format("{}", value), rule});
+  };
+  check_enum(found, "dtype", p.dtype);
+  expect(is_head_dim(p.head_dim), "head_dim", p.head_dim, kHeadDimRule);
+  expect(p.parts >= 1 && p.parts <= kMostParts, "parts", p.parts, "must be 1..65536");
+  const auto is_size = [](std::int64_t n) { return n >= 0 && n <= kMostRows; };
+  expect(is_size(p.batch), "batch", p.batch, "must be 0..2147483647");
+  expect(is_size(p.heads), "heads", p.heads, "must be 0..2147483647");
+  expect(is_size(p.seqlen), "seqlen", p.seqlen, "must be 0..2147483647");
+  if (found.empty() && !is_empty(p) && p.batch > kMostRows / p.heads / p.seqlen) {
+    found.push_back({"batch * heads * seqlen", fmt::format("{} * {} * {}", p.batch, p.heads, p.seqlen),
+                     "must be at most 2147483647"});
+  }
+  return found;
+}
+
+Violations violations_of(const MergeArgs& args, OperandList operands) {
+  Violations found = violations_of_operands(operands);
+  check_enum(found, "empty_row_lse", args.empty_row_lse);
+  return found;
+}
+
+std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
+  const ElementType element = element_of(p.dtype, p.float32_parts);
+  const std::array<std::int64_t, 4> rows{p.batch, p.heads, p.seqlen, p.head_dim},
+      statistics{p.batch, p.heads, p.seqlen, 1};
+  std::vector<Operand> operands;
+  for (std::int64_t part = 0; part < p.parts; ++part)
+    operands.push_back(strided_operand("parts", Access::read,
+                                       advanced(args.parts, part * args.part_stride, element), element, rows,
+                                       args.parts_strides));
+  operands.push_back(strided_operand("o", Access::write, args.o, element_of(p.dtype, p.float32_output), rows,
+                                     args.o_strides));
+  for (std::int64_t part = 0; part < p.parts; ++part)
+    operands.push_back(strided_operand(
+        "lse_parts", Access::read, advanced(args.lse_parts, part * args.lse_part_stride, ElementType::f32),
+        ElementType::f32, statistics, args.lse_parts_strides));
+  operands.push_back(optional_operand("lse", Access::write, args.lse, ElementType::f32, statistics));
+  return operands;
+}
+
+KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& arch) {
+  AttentionProblem any;
+  any.dtype = p.dtype;
+  any.head_dim = p.head_dim;
+  const std::size_t rows =
+      static_cast<std::size_t>(p.parts) + 1;  // of parts and O; LSE has no rows to speak of
+  return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))}).spec(arch);
+}
+
+void launch_merge(const Kernel& kernel, const MergeProblem& problem, const MergeArgs& args,
+                  OperandList operands, Stream stream) {
+  const MergeParams params = params_of(problem, args);
+  const std::int64_t block = merge_kernel({}).config.warps * 32;
+  const std::int64_t threads = params.rows * (problem.head_dim / 8);
+  const LaunchShape shape{static_cast<std::uint32_t>((threads + block - 1) / block)};
+  const OperandMemory memory(operands);
+  kernel.launch(shape, &params, sizeof params, stream, &memory);
+}
+
+}  // namespace fa2

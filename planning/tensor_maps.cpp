@@ -1,0 +1,112 @@
+// Rank 5: columns of a group, rows, groups, heads, batches; or, with heads packed into a tile, columns,
+// packed heads, rows, heads, batches.
+#include <generator/kernels/rules.h>
+#include <generator/sequences.h>
+#include <generator/visible_keys.h>
+#include <planning/tensor_maps.h>
+#include <runtime/tensor_map.h>
+
+#include <numeric>
+
+namespace fa2 {
+namespace {
+
+/// As wide as tile/swizzled_tile.cuh lays a row out.
+Swizzle swizzle_for(int padded) {
+  if (padded % 64 == 0) return Swizzle::span128;
+  return padded % 32 == 0 ? Swizzle::span64 : Swizzle::span32;
+}
+
+/// Rows of each head.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Of 16-bit elements. With `by_groups` a box is one group of columns, whatever their number.
+TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, std::int32_t packed_heads = 1,
+                 bool by_groups = false) {
+  const auto [batch_stride, head_stride, row_stride] = t.strides;
+  const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
+  TensorMapSpec spec;
+  spec.element = t.element;
+  spec.swizzle = swizzle_for(padded_dim(dim));
+  const std::int32_t group = span_of(spec.swizzle) / 2;
+  const std::int64_t bytes = bytes_of(t.element);
+  spec.data = static_cast<std::byte*>(const_cast<void*>(t.data)) + rows.first * row_stride * bytes;
+  // Else a box a group, so that TMA sees where the row ends.
+  const bool whole_groups = dim % group == 0 && packed_heads == 1 && !by_groups;
+  spec.dimensions[0] = {whole_groups ? group : dim, 0, group};
+  if (packed_heads > 1) {
+    spec.dimensions[1] = {packed_heads, head_stride * bytes, packed_heads};
+    spec.dimensions[2] = {rows.count, row_stride * bytes, box_rows / packed_heads};
+  } else {
+    spec.dimensions[1] = {rows.count, row_stride * bytes, box_rows};
+    if (whole_groups) spec.dimensions[2] = {dim / group, group * bytes, dim / group};
+  }
+  spec.dimensions[3] = {t.extents[1] / packed_heads, packed_heads * head_stride * bytes, 1};
+  spec.dimensions[4] = {t.extents[0], batch_stride * bytes, 1};
+  return encode_tensor_map(spec);
+}
+
+/// Rows that end with a sequence (tile/tma_copy.cuh, RaggedShape): `longest` rows before any row of the tensor, in two
+/// dimensions whose sum is the row. No element is asked for that lies before the tensor.
+TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box_rows) {
+  const auto [batch_stride, head_stride, given_row_stride] = t.strides;
+  const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
+  const std::int64_t bytes = bytes_of(t.element);
+  const std::int64_t row_stride = t.extents[2] > 1 ? given_row_stride : dim;  // else it may be anything
+  TensorMapSpec spec;
+  spec.element = t.element;
+  spec.swizzle = swizzle_for(padded_dim(dim));
+  spec.data =
+      reinterpret_cast<void*>(t.address() - static_cast<std::uintptr_t>(longest * row_stride * bytes));
+  spec.dimensions[0] = {dim, 0, span_of(spec.swizzle) / 2};
+  spec.dimensions[1] = {longest, row_stride * bytes, box_rows};
+  spec.dimensions[2] = {t.extents[2] + 1, row_stride * bytes, 1};
+  spec.dimensions[3] = {t.extents[1], head_stride * bytes, 1};
+  spec.dimensions[4] = {t.extents[0], batch_stride * bytes, 1};
+  return encode_tensor_map(spec);
+}
+
+}  // namespace
+
+void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
+                      AttentionParamsSm90& params) {
+  constexpr std::int32_t kQueriesOfWarpgroup = 64;
+  const std::int64_t queries = q_entries(p).rows;
+  params.q = map_of(operands[Role::q], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
+  params.o = map_of(operands[Role::o], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
+  if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
+  if (p.page_size > 0) {
+    if (gathers_keys(p.page_size)) return;
+    const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
+    params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, 1, true);
+    params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, 1, true);
+    return;
+  }
+  const auto [first, count] = visible_rows(p);
+  params.k = map_of(operands[Role::k], {first, count}, config.tile_n);
+  params.v = p.varlen ? ragged_map_of(operands[Role::v], p.seqlen_k, config.tile_n)
+                      : map_of(operands[Role::v], {first, count}, config.tile_n);
+}
+
+void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
+                      BackwardParamsSm90& params) {
+  constexpr std::int32_t kKeysOfWarpgroup = 64;
+  const auto map = [&](Role role, const RowRange& rows, std::int32_t box_rows) {
+    return p.varlen ? ragged_map_of(operands[role], rows.count, box_rows)
+                    : map_of(operands[role], rows, box_rows);
+  };
+  const RowRange keys{0, p.seqlen_k}, queries{0, p.seqlen_q};
+  const auto [first, count] = p.seqlen_q > 0 && !p.varlen ? visible_rows(p) : VisibleRows{0, keys.count};
+  params.k = map(Role::k, {first, count}, kKeysOfWarpgroup);
+  params.v = map(Role::v, {first, count}, kKeysOfWarpgroup);
+  params.dk = map(Role::dk, keys, kKeysOfWarpgroup);
+  params.dv = map(Role::dv, keys, kKeysOfWarpgroup);
+  if (p.seqlen_q == 0) return;  // nobody loads them, and they may be null
+  params.q = map(Role::q, queries, config.tile_n);
+  params.d_o = map(Role::d_o, queries, config.tile_n);
+}
+
+}  // namespace fa2

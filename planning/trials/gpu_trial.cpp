@@ -1,0 +1,164 @@
+// Compiles, loads, checks and times candidates on a GPU.
+#include <autotune/config_choice.h>
+#include <autotune/heuristic.h>
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <generator/kernel_source.h>
+#include <planning/backward_step.h>
+#include <planning/forward_step.h>
+#include <planning/trials/gpu_trial.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+constexpr double kSampleUs = 200;  // long beside the resolution of events and the gap before a first launch
+constexpr double kLongestBurstUs = 2000;
+constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
+
+/// Enough launches for a sample of 200 us, and at least 3 where that stays short.
+int burst_for(double us) {
+  const double enough = std::ceil(kSampleUs / us), affordable = std::floor(kLongestBurstUs / us);
+  return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
+}
+
+TrialLimits limits_of(const Device& device) {
+  TrialLimits limits;
+  limits.min_blocks = kWaves * kBlocksPerSm * device.sm_count;
+  return limits;
+}
+
+}  // namespace
+
+GpuTrial::GpuTrial(const PlannedProblem& problem, const Device& device,
+                   const std::vector<KernelConfig>& candidates, KernelCache& kernels)
+    : context_(device.ordinal),
+      device_(device),
+      kernels_(kernels),
+      tensors_(problem, pass_of(candidates.at(0)), limits_of(device)) {
+  for (const KernelConfig& config : candidates) candidates_.push_back({.config = config});
+  if (pass_of(candidates[0]) == KernelPass::forward) return;
+  delta_config_ = heuristic_choices(problem, device.arch, KernelPass::delta).at(0).config;
+  delta_ = load(delta_config_);
+}
+
+std::shared_ptr<const Kernel> GpuTrial::load(const KernelConfig& config) {
+  const KernelSource source = render({traits_of(tensors_.problem()), config, device_.arch});
+  return load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
+}
+
+void GpuTrial::make_steps(Candidate& candidate) {
+  const PlannedProblem& p = tensors_.problem();
+  const KernelConfig& config = candidate.config;
+  if (!delta_) {
+    candidate.step = forward_step(p, config, load(config), device_.sm_count, nullptr);
+    WorkspaceLayout layout;
+    add(candidate.step, layout);
+    candidate.workspace_bytes = layout.bytes;
+    return;
+  }
+  const bool sums = sums_dq(pass_of(config));
+  const BackwardScratch scratch = sums ? scratch_for(p, config) : scratch_for(p);
+  candidate.step = backward_step(p, config, load(config), scratch);
+  candidate.before = backward_step(p, delta_config_, delta_, scratch);
+  candidate.workspace_bytes = candidate.before->workspace.bytes;
+  if (!sums) return;
+  const KernelConfig conversion = conversion_of(config).config;
+  candidate.after = backward_step(p, conversion, load(conversion), scratch);
+}
+
+void GpuTrial::prepare(std::size_t index) {
+  Candidate& candidate = candidates_[index];
+  try {
+    make_steps(candidate);
+  } catch (const KernelRefused& error) {
+    discard_source(error);
+    throw Error(ErrorCode::compile, error.reason());
+  }
+}
+
+double GpuTrial::measure_us(std::size_t index) {
+  Candidate& candidate = candidates_[index];
+  if (candidate.workspace_bytes > tensors_.scratch_bytes())
+    tensors_.make_scratch(candidate.workspace_bytes, stream_);
+  if (candidate.burst == 0) {
+    check_outputs(candidate);
+    candidate.burst = burst_for(time_us(candidate, 1));
+  }
+  return time_us(candidate, candidate.burst);
+}
+
+void GpuTrial::launch(const Step& step, int times) {
+  fa2::launch(step, tensors_.call(), stream_.get(), times);
+}
+
+/// Of the candidate's own kernel. Others may have left what they need in its scratch.
+double GpuTrial::time_us(const Candidate& candidate, int times) {
+  if (candidate.before) launch(*candidate.before, 1);
+  timer_.start(stream_.get());
+  launch(candidate.step, times);
+  timer_.stop(stream_.get());
+  return timer_.elapsed_ms() * 1e3 / times;
+}
+
+std::vector<Role> GpuTrial::outputs_of(const Candidate& candidate) const {
+  std::vector<Role> outputs;
+  const auto add = [&](const Step& step) {
+    for (const OperandUse& use : step.uses) {
+      if (use.access != Access::read && !tensors_.call().operands[use.role].is_absent())
+        outputs.push_back(use.role);
+    }
+  };
+  add(candidate.step);
+  if (candidate.after) add(*candidate.after);
+  return outputs;
+}
+
+void GpuTrial::check_outputs(const Candidate& candidate) {
+  const std::vector<Role> outputs = outputs_of(candidate);
+  constexpr std::uint8_t kNaN = 0xff;  // in every byte: what is not written is seen
+  for (const Role role : outputs) tensors_[role].fill(kNaN, stream_.get());
+  if (candidate.before) launch(*candidate.before, 1);
+  launch(candidate.step, 1);
+  if (candidate.after) launch(*candidate.after, 1);
+  stream_.synchronize();
+  std::vector<std::vector<std::uint16_t>> samples;
+  for (const Role role : outputs)
+    samples.push_back(sample_of(tensors_.call().operands[role], tensors_[role]));
+  const bool is_first = expected_.empty();
+  const PlannedProblem& p = tensors_.problem();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Operand& output = tensors_.call().operands[outputs[i]];
+    // The first is compared with itself: that finds NaN.
+    const auto wrong =
+        difference(is_first ? samples[i] : expected_[i], samples[i], output.extents[3], p.dtype);
+    if (!wrong) continue;
+    const std::string message = fmt::format("wrong output {} for {} with {}: {}", output.name, to_string(p),
+                                            to_string(candidate.config), *wrong);
+    log().error("{}; it is not used. This is a bug in fa2, please report it", message);
+    throw Error(ErrorCode::internal, message);
+  }
+  if (is_first) expected_ = std::move(samples);
+}
+
+/// All of a small output; of a large one about a million elements in 64 places, first and last rows included.
+std::vector<std::uint16_t> GpuTrial::sample_of(const Operand& output, const DeviceBuffer& buffer) const {
+  constexpr std::size_t kElements = 1 << 20, kPlaces = 64;
+  const std::size_t dim = static_cast<std::size_t>(output.extents[3]);
+  const std::size_t rows = buffer.size() / sizeof(std::uint16_t) / dim;
+  const std::size_t places = rows * dim <= kElements ? 1 : kPlaces;
+  const std::size_t rows_each = places == 1 ? rows : kElements / kPlaces / dim;
+  std::vector<std::uint16_t> sample(places * rows_each * dim);
+  for (std::size_t place = 0; place < places; ++place) {
+    const std::size_t first_row = places == 1 ? 0 : (rows - rows_each) * place / (places - 1);
+    buffer.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
+                    first_row * dim * sizeof sample[0]);
+  }
+  return sample;
+}
+
+}  // namespace fa2

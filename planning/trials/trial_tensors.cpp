@@ -1,0 +1,142 @@
+// Allocates and fills what candidates compute on.
+#include <fa2/errors.h>
+#include <fmt/format.h>
+#include <generator/sequences.h>
+#include <planning/trials/trial_tensors.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+namespace fa2 {
+namespace {
+
+constexpr double kLeastBytes = 16 << 20;
+
+std::vector<Operand> operands_of(const AttentionProblem& problem, const BackwardArgs& args, bool backward) {
+  const auto listed = [](const auto& operands) {
+    return std::vector<Operand>(operands.begin(), operands.end());
+  };
+  return backward ? listed(backward_operands_of(problem, args)) : listed(operands_of(problem, args.forward));
+}
+
+/// `values` over and over, from number `from` on.
+template <class Value>
+void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std::size_t from = 0) {
+  for (std::size_t done = 0; done < buffer.size(); from = 0) {
+    const std::size_t bytes = std::min((values.size() - from) * sizeof(Value), buffer.size() - done);
+    buffer.upload(&values[from], bytes, done);
+    done += bytes;
+  }
+}
+
+/// Of a row of scores that are normally distributed, as many as a query sees on average.
+float typical_lse(const AttentionProblem& p) {
+  const double keys = pairs_of_mix(p) / std::max(1.0, double(p.batch) * double(p.seqlen_q));
+  return static_cast<float>(std::log(std::max(1.0, keys)) + 0.5);
+}
+
+}  // namespace
+
+TrialTensors::TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits)
+    : is_backward_(pass != KernelPass::forward) {
+  if (is_backward_) limits.bytes /= 3;  // a gradient each, and sums of dQ in float32
+  for (;; limits.bytes /= 4) {
+    problem_ = PlannedProblem(within(limits, problem), problem);
+    try {
+      allocate();
+      break;
+    } catch (const CudaError& error) {
+      if (limits.bytes <= kLeastBytes) throw;
+      log().debug("searching with less memory than {:.0f} MB: {}", limits.bytes / 1e6, error.what());
+    }
+  }
+  point();
+  upload_inputs();
+}
+
+void TrialTensors::allocate() {
+  buffers_.clear();
+  BackwardArgs sizes;
+  sizes.forward.page_table_stride = pages_of_sequence(problem_);
+  for (const Operand& operand : operands_of(problem_, sizes, is_backward_)) {
+    const bool is_gradient = is_backward_ && operand.access == Access::write;
+    buffers_.emplace_back(operand.optional && !is_gradient ? 0 : size_in_bytes(operand));
+  }
+}
+
+void TrialTensors::point() {
+  const auto at = [&](Role role) { return (*this)[role].data(); };
+  const auto floats = [&](Role role) { return static_cast<float*>(at(role)); };
+  AttentionArgs& args = args_.forward;
+  args = bshd_args(problem_, at(Role::q), at(Role::k), at(Role::v), at(Role::o), floats(Role::lse));
+  args.cu_seqlens_q = static_cast<const std::int32_t*>(at(Role::cu_seqlens_q));
+  args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
+  args.page_table = static_cast<const std::int32_t*>(at(Role::page_table));
+  args.page_table_stride = pages_of_sequence(problem_);
+  args.workspace = at(Role::workspace);
+  std::size_t next = static_cast<std::size_t>(Role::variants);
+  const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
+    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
+      value = static_cast<const float*>(buffers_[next++].data());
+    } else {
+      value = is_used ? kTrialNumber : 0;
+    }
+  };
+  AttentionArgs::visit_numbers(add, problem_, args);
+  if (problem_.dropout) args.dropout.probability = kTrialDropout;
+  if (is_backward_) {
+    args_.d_o = at(Role::d_o), args_.d_o_strides = args.o_strides;
+    args_.dq = at(Role::dq), args_.dq_strides = args.q_strides;
+    args_.dk = at(Role::dk), args_.dk_strides = args.k_strides;
+    args_.dv = at(Role::dv), args_.dv_strides = args.v_strides;
+  }
+  operands_ = operands_of(problem_, args_, is_backward_);
+}
+
+Call TrialTensors::call() const {
+  return {.problem = problem_,
+          .args = args_.forward,
+          .operands = OperandList(operands_),
+          .written = nullptr,
+          .backward = is_backward_ ? &args_ : nullptr};
+}
+
+void TrialTensors::make_scratch(std::size_t bytes, const OwnedStream& stream) {
+  (*this)[Role::workspace] = DeviceBuffer(bytes);
+  (*this)[Role::workspace].fill(0, stream.get());
+  point();
+}
+
+void TrialTensors::upload_borders(Role role, std::int64_t total, std::int64_t longest) {
+  if (total == 0) return;
+  const auto borders = borders_of(mix_of(problem_.batch, total, longest));
+  (*this)[role].upload(borders.data(), borders.size() * sizeof borders[0]);
+}
+
+/// Over and over, each sequence's in another order than they lie in.
+void TrialTensors::upload_pages() {
+  std::vector<std::int32_t> table((*this)[Role::page_table].size() / sizeof(std::int32_t));
+  for (std::size_t i = 0; i < table.size(); ++i)
+    table[i] = static_cast<std::int32_t>((i ^ 1) % static_cast<std::size_t>(problem_.page_count));
+  (*this)[Role::page_table].upload(table.data(), table.size() * sizeof table[0]);
+}
+
+void TrialTensors::upload_inputs() {
+  const AttentionProblem& p = problem_;
+  upload_borders(Role::cu_seqlens_q, p.total_q, p.seqlen_q);
+  upload_borders(Role::cu_seqlens_k, p.total_k, p.seqlen_k);
+  if (p.page_size > 0) upload_pages();
+  constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
+  for (auto i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i) buffers_[i].fill(kSmall);
+  constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
+  const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
+  std::vector<Role> inputs = {Role::q, Role::k, Role::v};
+  if (is_backward_) inputs.insert(inputs.end(), {Role::o, Role::d_o});
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    upload_repeated((*this)[inputs[i]], values, kPeriod / inputs.size() * i);  // tensors differ too
+  if (is_backward_) upload_repeated((*this)[Role::lse], std::vector<float>(kPeriod, typical_lse(p)));
+}
+
+}  // namespace fa2

@@ -1,0 +1,217 @@
+// From scores and dP to P and dS (FlashAttention-2, Algorithm 2, lines 11 to 14).
+#pragma once
+
+#include "attention/common/dropout.cuh"
+#include "attention/common/key_blocks.cuh"
+#include "attention/common/score_mod.cuh"
+
+namespace fa2 {
+
+/// LSE as the exponents of P take it: in units of log2(e), +inf for a row that sees no key, whichever infinity stands for
+/// it.
+FA2_DEVICE float exponent_offset(float lse) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  return lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E;
+}
+
+/// LSE and delta where queries are the rows: in registers.
+template <int kM>
+struct RowStatistics {
+  float offset[kM][2];  ///< exponent_offset() of LSE
+  float delta[kM][2];
+
+  /// Calls f(m, i, offset) for what this lane has of the columns of block n of 8.
+  template <class F>
+  FA2_DEVICE void for_each_offset(int, const F& f) const {
+    visit(offset, f);
+  }
+  template <class F>
+  FA2_DEVICE void for_each_delta(int, const F& f) const {
+    visit(delta, f);
+  }
+
+ private:
+  template <class F>
+  FA2_DEVICE static void visit(const float (&of)[kM][2], const F& f) {
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) f(m, i, of[m][i / 2]);
+    }
+  }
+};
+
+/// Where queries are columns: in shared memory. `kPrepared`: the offsets of exponents, else LSE.
+template <int kM, bool kPrepared = false>
+struct ColumnStatistics {
+  SharedAddress lse;
+  SharedAddress delta;
+
+  template <class F>
+  FA2_DEVICE void for_each_offset(int n, const F& f) const {
+    visit(
+        lse, n, [](float value) { return kPrepared ? value : exponent_offset(value); }, f);
+  }
+  template <class F>
+  FA2_DEVICE void for_each_delta(int n, const F& f) const {
+    visit(
+        delta, n, [](float value) { return value; }, f);
+  }
+
+ private:
+  template <class Of, class F>
+  FA2_DEVICE static void visit(SharedAddress of_columns, int n, const Of& of, const F& f) {
+    float value[2];
+    ptx::ld_shared_f32_x2(of_columns + static_cast<u32>((8 * n + fragment_col()) * 4), value);
+    value[0] = of(value[0]);
+    value[1] = of(value[1]);
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int i = 0; i < 4; ++i) f(m, i, value[i % 2]);
+    }
+  }
+};
+
+/// A tile of scores and of dP = dO V^T. `Statistics`: of the queries, as rows or as columns.
+template <ScoreTile kTile, class Config, class Visible, class Statistics>
+struct ScoreGradients {
+  const ScoreMod<Config>& score_mod;
+  const Dropout<Config>& dropout;
+  const KeyBlocks<Config, Visible>& blocks;
+  const Visible& visible;
+  const Statistics& statistics;
+  int first_row;
+  int n;  ///< the block
+
+  /// Whether gradients can only be had while the scores are not yet probabilities.
+  static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::modifies;
+
+  /// In place: of raw scores P, and of dP the gradients with respect to raw scores, but for the scale. What is dropped of P
+  /// is 0 then.
+  template <int kM, int kN>
+  FA2_DEVICE void to_probabilities_and_gradients(AccumulatorTile<kM, kN>& scores,
+                                                 AccumulatorTile<kM, kN>& gradients) const {
+    if constexpr (Config::dropout && !needs_scores) {
+      to_probabilities(scores);
+      if constexpr (Config::computes_ds) to_gradients(scores, gradients);
+      dropout.drop_marked(scores);
+      return;
+    }
+    if constexpr (Config::computes_ds) {
+      dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
+      subtract_delta(gradients);
+    }
+    score_mod.template apply_with_gradients<kTile>(scores, gradients, first_row, first_col());
+    hide(scores, -ptx::infinity());
+    hide(gradients, 0.0f);
+    exponentiate(scores);
+    multiply(scores, gradients);
+    dropout.template drop<kTile>(scores, first_row, first_col());
+  }
+
+  /// The first half, unless needs_scores. What is dropped of P is negative.
+  template <int kM, int kN>
+  FA2_DEVICE void to_probabilities(AccumulatorTile<kM, kN>& scores) const {
+    score_mod.template apply<kTile>(scores, first_row, first_col());
+    hide(scores, -ptx::infinity());
+    exponentiate(scores);
+    dropout.template mark<kTile>(scores, first_row, first_col());
+  }
+
+  /// The first half where it needs scores: what dP - delta is to be multiplied by, in place of the second.
+  template <int kM, int kN>
+  FA2_DEVICE void to_probabilities_and_weights(AccumulatorTile<kM, kN>& scores,
+                                               AccumulatorTile<kM, kN>& weights) const {
+    for_each_score(weights, [](float& weight) { weight = 1.0f; });
+    score_mod.template apply_with_gradients<kTile>(scores, weights, first_row, first_col());
+    hide(scores, -ptx::infinity());
+    exponentiate(scores);
+    multiply(scores, weights);
+    dropout.template mark<kTile>(scores, first_row, first_col());
+  }
+
+  /// The second half, but for the product with P or these weights. It knows what is dropped without P.
+  template <int kM, int kN>
+  FA2_DEVICE void to_unweighted_gradients(AccumulatorTile<kM, kN>& gradients) const {
+    dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
+    subtract_delta(gradients);
+    hide(gradients, 0.0f);
+  }
+
+  /// The second half.
+  template <int kM, int kN>
+  FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
+                               AccumulatorTile<kM, kN>& gradients) const {
+    if constexpr (Config::dropout) {
+      subtract_delta_of_marked(probabilities, gradients);
+    } else {
+      subtract_delta(gradients);
+    }
+    hide(gradients, 0.0f);
+    multiply(probabilities, gradients);
+  }
+
+ private:
+  FA2_DEVICE int first_col() const { return n * Config::tile_n; }
+
+  template <int kM, int kN>
+  FA2_DEVICE void subtract_delta(AccumulatorTile<kM, kN>& gradients) const {
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c)
+      statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
+  }
+
+  /// dP is 0 where a probability is dropped.
+  template <int kM, int kN>
+  FA2_DEVICE void subtract_delta_of_marked(const AccumulatorTile<kM, kN>& probabilities,
+                                           AccumulatorTile<kM, kN>& gradients) const {
+    const float rescale = dropout.params.rescale;
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c) {
+      statistics.for_each_delta(c, [&](int m, int i, float delta) {
+        float& gradient = gradients.value[m][c][i];
+        gradient = probabilities.value[m][c][i] < 0.0f ? -delta : ptx::fma_rn(gradient, rescale, -delta);
+      });
+    }
+  }
+
+  /// An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
+  template <int kM, int kN>
+  FA2_DEVICE void hide(AccumulatorTile<kM, kN>& of, float value) const {
+    if (blocks.hides_last_keys(n))
+      set_columns_from(of, first_row, first_col(), value, [&](int row) { return visible.visible_end(row); });
+    if (blocks.hides_first_keys(n))
+      set_columns_before(of, first_row, first_col(), value,
+                         [&](int row) { return visible.visible_begin(row); });
+  }
+
+  template <int kM, int kN>
+  FA2_DEVICE void exponentiate(AccumulatorTile<kM, kN>& scores) const {
+    const float scale_log2 = score_mod.scale_log2();
+    FA2_UNROLL
+    for (int c = 0; c < kN; ++c) {
+      statistics.for_each_offset(c, [&](int m, int i, float offset) {
+        float& score = scores.value[m][c][i];
+        score = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, -offset));
+      });
+    }
+  }
+
+  template <int kM, int kN>
+  FA2_DEVICE static void multiply(const AccumulatorTile<kM, kN>& probabilities,
+                                  AccumulatorTile<kM, kN>& gradients) {
+    for_each_pair(gradients, probabilities,
+                  [](float& gradient, float p) { gradient *= Config::dropout ? ptx::magnitude(p) : p; });
+  }
+};
+
+template <ScoreTile kTile, class Config, class Visible, class Statistics>
+FA2_DEVICE ScoreGradients<kTile, Config, Visible, Statistics> score_gradients(
+    const ScoreMod<Config>& score_mod, const Dropout<Config>& dropout,
+    const KeyBlocks<Config, Visible>& blocks, const Visible& visible, const Statistics& statistics,
+    int first_row, int n) {
+  return {score_mod, dropout, blocks, visible, statistics, first_row, n};
+}
+
+}  // namespace fa2

@@ -1,0 +1,72 @@
+// The gradient of each head's sink, after delta: P of a sink is exp(sink - LSE), and it has no value, so that its dS is
+// -P delta.
+#pragma once
+
+#include "attention/backward/sums.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/math.cuh"
+
+namespace fa2 {
+
+/// What one row adds. -inf is no sink; LSE may be -inf as well then.
+FA2_DEVICE float sink_gradient(float sink, float lse, float delta) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  return sink == -ptx::infinity() ? 0.0f : -ptx::ex2_approx((sink - lse) * kLog2E) * delta;
+}
+
+/// Queries whose LSE and delta a warp loads at once.
+constexpr int kSinkRows = 128;
+
+/// Of a lane's queries from `first` on; those at and beyond `end`, which is above `first`, have no part.
+FA2_DEVICE float sink_gradient_of_rows(float sink, const float* lse, const float* delta, int first, int end) {
+  float sum = 0.0f;
+  FA2_UNROLL
+  for (int i = 0; i < kSinkRows; i += 32) {
+    const int row = first + i + ptx::lane_index();
+    const int read = row < end ? row : end - 1;
+    const float part = sink_gradient(sink, ptx::ld_global_f32(lse + read), ptx::ld_global_f32(delta + read));
+    sum += row < end ? part : 0.0f;
+  }
+  return sum;
+}
+
+/// Of every thread's, always in the same order.
+template <class Config>
+FA2_DEVICE float sum_of_block(float sum) {
+  FA2_UNROLL
+  for (int distance = 1; distance < 32; distance *= 2) sum += ptx::shfl_bfly(sum, distance);
+  const SharedAddress sums = ptx::dynamic_shared();
+  const SharedAddress of_warp = sums + static_cast<u32>(4 * ptx::warp_index());  // for which all lanes come
+  if (ptx::lane_index() == 0) ptx::st_shared_u32(of_warp, ptx::bits_of(sum));
+  ptx::bar_sync();
+  float total = 0.0f;
+  for (int warp = 0; warp < Config::warps; warp += 2) {
+    float pair[2];
+    ptx::ld_shared_f32_x2(sums + static_cast<u32>(4 * warp), pair);
+    total += pair[0] + pair[1];
+  }
+  return total;
+}
+
+/// A block for each head. Its warps take turns over the queries of one sequence after the other.
+template <class Config>
+FA2_DEVICE void backward_sinks(const BackwardParams& params) {
+  const AttentionParams& attention = params.attention;
+  const int head = static_cast<int>(ptx::block_index());
+  const float sink = ptx::ld_global_f32(attention.sinks + head);
+  float sum = 0.0f;
+  int turn = ptx::warp_index();  // kSinkRows queries each, counted from the sequence's first
+  for (int batch = 0; batch < attention.sequences.batch; ++batch) {
+    const SequenceShape shape = shape_of<Config>(attention, batch);
+    const float* const lse = attention.lse + first_statistic<Config>(attention, shape, head);
+    const float* const delta = params.delta + first_delta_of(params, shape, {0, head, batch});
+    const int turns = (shape.seqlen_q + kSinkRows - 1) / kSinkRows;
+    for (; turn < turns; turn += Config::warps)
+      sum += sink_gradient_of_rows(sink, lse, delta, turn * kSinkRows, shape.seqlen_q);
+    turn -= turns;
+  }
+  const float total = sum_of_block<Config>(sum);
+  if (ptx::thread_index() == 0) ptx::st_global_f32(params.d_sinks + head, total);
+}
+
+}  // namespace fa2

@@ -1,0 +1,29 @@
+// dQ from what main loop 80 sums over tiles of keys: scaled and rounded, one tile of queries a block.
+#pragma once
+
+#include "attention/backward/sm80/store.cuh"
+#include "attention/backward/sm80/sums.cuh"
+#include "attention/common/tile_sides.cuh"
+
+namespace fa2 {
+
+template <class Config>
+FA2_DEVICE void backward_convert_sm80(const BackwardParams& params) {
+  using Sums = QuerySumsSm80<Config>;
+  static_assert(Config::tile_m == 16 * Config::warps, "a warp has the rows of one row of blocks");
+  const AttentionParams& attention = params.attention;
+  const TileCoordinates at = BatchedTiles<QuerySide>{{attention}}.at(ptx::block_index());
+  const SequenceShape shape = shape_of<Config>(attention, at.batch);
+  const int tile_row = at.q_tile * Config::tile_m, warp_row = 16 * ptx::warp_index();
+  if (tile_row + warp_row >= shape.seqlen_q) return;
+  const float* const from = Sums::address(params, shape, at.head, tile_row + warp_row, 0);
+  AccumulatorTile<1, Sums::padded_dim / 8> dq;
+  for_each_four(dq, [&](float(&value)[4], int j) { Sums::load(from + j * Sums::block_floats, value); });
+  store_gradient<Config>(SharedTile<Config::tile_m, Sums::padded_dim>{ptx::dynamic_shared()}, warp_row, dq,
+                         attention.scale,
+                         head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
+                                                     static_cast<i64>(shape.q_begin) + tile_row),
+                         shape.seqlen_q - tile_row);
+}
+
+}  // namespace fa2

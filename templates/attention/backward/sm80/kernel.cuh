@@ -1,0 +1,176 @@
+// dK and dV of one tile of keys and their share of dQ, on mma.sync and cp.async (FlashAttention-2, Algorithm 2). Rows are
+// keys and columns queries: P^T and dS^T are operands as they stand in registers.
+#pragma once
+
+#include "attention/backward/queries_of_keys.cuh"
+#include "attention/backward/score_gradient.cuh"
+#include "attention/backward/sm80/query_gradient.cuh"
+#include "attention/backward/sm80/ring.cuh"
+#include "attention/backward/sm80/split.cuh"
+#include "attention/backward/sm80/store.cuh"
+#include "attention/common/tile_sides.cuh"
+
+namespace fa2 {
+
+/// One warp's rows of dK and dV over every query of a group's heads, and its share of each dQ.
+template <class Config>
+struct BackwardMainloopSm80 {
+  using Element = typename Config::Element;
+  using Layout = BackwardLayout<Config>;
+  static constexpr int m_tiles = Config::tile_m / (16 * Config::warps);
+
+  const QueriesOfKeys<Config>& queries;
+  const QueryGradientSm80<Config>& dq;
+  typename Layout::OwnTile k;
+  typename Layout::OwnTileV v;
+  int tile_row;
+  int warp_row;
+
+  AccumulatorTile<m_tiles, Layout::padded_dim / 8> dk;
+  AccumulatorTile<m_tiles, Layout::padded_dim_v / 8> dv;
+
+  /// Lines 6 to 19 of Algorithm 2, of one query head. dQ of a block, for which the warps need each other's dS, is computed
+  /// behind the next block's barrier.
+  template <class Ring>
+  FA2_DEVICE void add_head(const ScoreMod<Config>& score_mod, Ring& ring, int head) {
+    for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
+      ring.await(n);
+      if (n + 1 < ring.blocks.end) dq.add(head, n + 1);
+      AccumulatorTile<m_tiles, Config::tile_n / 8> scores, gradients;
+      scores.clear();
+      gradients.clear();
+      gemm_nt<Element>(scores, k, warp_row, ring.first_tile());      // S^T = K Q^T
+      gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
+      const auto statistics = prepared_statistics<Config, m_tiles>(ring);
+      const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+      score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries, statistics,
+                                                  tile_row + warp_row, n)
+          .to_probabilities_and_gradients(scores, gradients);
+      round_into_tile<Element>(dq.scores(n), warp_row, gradients);
+      gemm_nn<Element>(dv, scores, ring.second_tile());    // dV += P^T dO
+      gemm_nn<Element>(dk, gradients, ring.first_tile());  // dK += dS^T Q
+      ring.pop(n);
+    }
+    dq.add_last(head, ring);
+  }
+};
+
+/// A block's tile of keys.
+template <class Config>
+struct KeyTileSm80 {
+  using Layout = BackwardLayout<Config>;
+
+  const BackwardParams& params;
+  TileCoordinates at;
+  QueriesOfKeys<Config> queries;
+  SharedAddress shared;
+
+  FA2_DEVICE typename Layout::OwnTile k() const { return {shared}; }
+  FA2_DEVICE typename Layout::OwnTileV v() const { return {shared + Layout::OwnTile::bytes}; }
+  FA2_DEVICE int first_row() const { return at.q_tile * Config::tile_m; }
+  FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
+
+  /// A row of a tensor with key/value heads.
+  template <int kCols>
+  FA2_DEVICE GlobalRows<kCols> rows_of(const void* data, const Strides& strides) const {
+    return head_rows<kCols>(data, strides, shape().k_entry, at.head,
+                            static_cast<i64>(shape().k_begin) + first_row());
+  }
+
+  /// Those that some query sees: of dS K another has a part of 0 times what it holds.
+  FA2_DEVICE void load() const {
+    const RowsWithin seen = queries.mask.seen_rows(first_row());
+    load_own_tile<Config>(k(), rows_of<Config::head_dim>(params.attention.k, params.attention.k_strides),
+                          seen);
+    load_own_tile<Config>(v(), rows_of<Config::head_dim_v>(params.attention.v, params.attention.v_strides),
+                          seen);
+  }
+
+  /// Calls f(score_mod, ring, head) for the query heads of the group.
+  template <class F>
+  FA2_DEVICE void for_each_head(const F& f) const {
+    const AttentionParams& attention = params.attention;
+    for (int i = 0; i < attention.queries_per_kv; ++i) {
+      const TileCoordinates of_head{at.q_tile, at.head * attention.queries_per_kv + i, at.batch};
+      const float* const delta = params.delta + first_delta(params, shape(), of_head.head);
+      BackwardRing<Config, QueryBlocks<Config>> ring{
+          head_rows<Config::head_dim>(attention.q, attention.q_strides, shape().q_entry, of_head.head,
+                                      shape().q_begin),
+          head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape().q_entry, of_head.head,
+                                        shape().q_begin),
+          {delta + params.statistic_count, delta},
+          key_blocks(queries, first_row(), Config::tile_m),
+          shared + Layout::ring_start,
+          0};
+      ring.start();
+      f(score_mod_of<Config>(attention, shape(), of_head), ring, of_head.head);
+    }
+    await_own_tiles();
+  }
+
+  template <class Gradient>
+  FA2_DEVICE void store_dk(int warp_row, Gradient& dk) const {
+    store_gradient<Config>(k(), warp_row, dk, params.attention.scale,
+                           rows_of<Config::head_dim>(params.dk, params.dk_strides),
+                           shape().seqlen_k - first_row());
+  }
+  template <class Gradient>
+  FA2_DEVICE void store_dv(int warp_row, Gradient& dv) const {
+    store_gradient<Config>(v(), warp_row, dv, 1.0f, rows_of<Config::head_dim_v>(params.dv, params.dv_strides),
+                           shape().seqlen_k - first_row());
+  }
+};
+
+/// Each warp owns both gradients of its keys.
+template <class Config>
+FA2_DEVICE void compute_whole(const KeyTileSm80<Config>& tile, const QueryGradientSm80<Config>& dq) {
+  const int warp_row = ptx::warp_index() * 16 * BackwardMainloopSm80<Config>::m_tiles;
+  BackwardMainloopSm80<Config> mainloop{tile.queries, dq, tile.k(), tile.v(), tile.first_row(), warp_row};
+  mainloop.dk.clear();
+  mainloop.dv.clear();
+  tile.for_each_head(
+      [&](const auto& score_mod, auto& ring, int head) { mainloop.add_head(score_mod, ring, head); });
+  tile.store_dk(warp_row, mainloop.dk);
+  tile.store_dv(warp_row, mainloop.dv);
+}
+
+/// Each warp owns one of them.
+template <class Config>
+FA2_DEVICE void compute_split(const KeyTileSm80<Config>& tile, const QueryGradientSm80<Config>& dq) {
+  using Split = SplitBackwardSm80<Config>;
+  const int warp = ptx::warp_index(), pair = warp % Split::owners;
+  const Split of{tile.queries,
+                 dq,
+                 tile.k(),
+                 tile.v(),
+                 tile.first_row(),
+                 warp < Split::owners,
+                 pair,
+                 16 * Split::m_tiles * pair};
+  typename Split::Gradient own;
+  own.clear();
+  tile.for_each_head(
+      [&](const auto& score_mod, auto& ring, int head) { of.add_head(score_mod, ring, head, own); });
+  if (of.owns_dv) {
+    tile.store_dv(of.warp_row, own);
+  } else {
+    tile.store_dk(of.warp_row, own);
+  }
+}
+
+template <class Config>
+FA2_DEVICE void backward_sm80(const BackwardParams& params) {
+  const TileCoordinates at = BatchedTiles<KeySide>{{params}}.at(ptx::block_index());
+  const Mask<Config> mask = mask_of<Config>(params.attention, shape_of<Config>(params.attention, at.batch));
+  const KeyTileSm80<Config> tile{params, at, {mask}, ptx::dynamic_shared()};
+  const QueryGradientSm80<Config> dq{params, tile.shape(), tile.k(), tile.shared,
+                                     QueryGradientSm80<Config>::Shares::of(ptx::warp_index())};
+  tile.load();
+  if constexpr (Config::split_gradients) {
+    compute_split(tile, dq);
+  } else {
+    compute_whole(tile, dq);
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,88 @@
+// dK and dV of one tile of keys and their share of dQ, on wgmma and TMA: one warp loads, warpgroups compute.
+#pragma once
+
+#include "attention/backward/sm90/mainloop.cuh"
+#include "attention/backward/sm90/producer.cuh"
+#include "attention/backward/sm90/rows.cuh"
+#include "attention/backward/sm90/split.cuh"
+#include "attention/forward/sm90/epilogue.cuh"
+#include "ptx/register_budget.cuh"
+
+namespace fa2 {
+
+/// A warpgroup's rows of dK or dV, scaled and rounded, through `tile`.
+template <class Config, int kCols, class Tile, int kN>
+FA2_DEVICE void store_key_gradient(Tile tile, AccumulatorTile<1, kN>& gradient, float scale,
+                                   const TensorMap& map, const TensorRows& to, int warpgroup) {
+  for_each_score(gradient, [&](float& value) { value *= scale; });
+  stage_output<typename Config::Element>(tile, gradient);
+  ptx::fence_proxy_async_shared();
+  ptx::bar_sync(own_barrier(warpgroup), 128);
+  if (ptx::thread_index() % 128 == 0) tma_store_tile<BackwardShape<Config, kCols>>(map, to, tile);
+}
+
+template <class Config>
+FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
+                                      const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
+                                      int warpgroup) {
+  const BackwardParams& backward = params.backward;
+  const int warp = ptx::warp_index() % 4;
+  const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
+  const TensorRows to = key_rows(backward.attention, work, first_key);
+  const float scale = backward.attention.scale;
+  const float value_scale = value_gradient_scale<Config>(backward.attention);
+  ptx::mbarrier_wait(shared.keys_full(), 0);
+  ptx::mbarrier_wait(shared.values_full(), 0);
+  if constexpr (Config::varlen) clear_unseen_keys(shared, work, warpgroup);
+  if constexpr (Config::splits_gradients) {
+    SplitBackward<Config> of{backward,
+                             work,
+                             dropout_of<Config>(backward.attention),
+                             first_key + 16 * warp,
+                             {backward, shared, warpgroup, warp}};
+    if (warpgroup == 0) {
+      AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
+      of.sum_dv(dv);
+      await_others<Config>(warpgroup);
+      store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, value_scale, params.dv, to,
+                                                     warpgroup);
+    } else {
+      AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
+      of.sum_dk(dk);
+      await_others<Config>(warpgroup);
+      store_key_gradient<Config, Config::head_dim>(shared.keys(0), dk, scale, params.dk, to, warpgroup);
+    }
+  } else {
+    BackwardMainloopSm90<Config> mainloop{
+        backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
+    mainloop.run();
+    await_others<Config>(warpgroup);
+    if (first_key >= work.shape().seqlen_k) return;
+    store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale,
+                                                   params.dv, to, warpgroup);
+    store_key_gradient<Config, Config::head_dim>(shared.keys(warpgroup), mainloop.dk, scale, params.dk, to,
+                                                 warpgroup);
+  }
+  if (ptx::thread_index() % 128 == 0) ptx::bulk_wait_group<0>();
+}
+
+template <class Config>
+FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
+  const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
+  start_backward_pipeline<Config>(shared);
+  const KeyWork<Config> work = key_work_of<Config>(params.backward, ptx::block_index());
+  if (Config::varlen && !work.exists()) return;
+  const int warpgroup = ptx::warpgroup_index();
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<Config::producer_registers>();
+    const int warp = ptx::warp_index();
+    if (warp == 0) BackwardProducer<Config>{params, shared, work}.run();
+    if (Config::orders_sums && (warp == 1 || warp == 2))
+      TurnKeeper<Config>{params.backward, work, warp - 1}.run();
+  } else {
+    ptx::setmaxnreg_inc<Config::consumer_registers>();
+    compute_key_gradients<Config>(params, shared, work, warpgroup - 1);
+  }
+}
+
+}  // namespace fa2

@@ -1,0 +1,163 @@
+// The backward on wgmma (FlashAttention-2, Algorithm 2): what one consumer warpgroup does for its 64 keys. Rows are keys
+// and columns queries: P^T and dS^T are operands as they stand in registers.
+#pragma once
+
+#include "attention/backward/score_gradient.cuh"
+#include "attention/backward/sm90/query_gradient.cuh"
+#include "attention/common/warpgroup_order.cuh"
+#include "tile/wgmma_gemm.cuh"
+
+namespace fa2 {
+
+template <class Config>
+struct BackwardMainloopSm90 {
+  using Element = typename Config::Element;
+  using Layout = BackwardLayoutSm90<Config>;
+  using State = PipelineState<Config::stages>;
+  static constexpr int k_steps = Config::tile_n / 16;
+
+  const BackwardParams& params;
+  const KeyWork<Config>& work;
+  int warpgroup;
+  int first_row;  ///< of this warp, among the keys of the sequence
+  QueryGradient<Config> dq;
+
+  AccumulatorTile<1, Config::tile_n / 8> scores;
+  AccumulatorTile<1, Config::tile_n / 8> gradients;
+  OperandA<1> probabilities[k_steps];
+  OperandA<1> score_gradients[k_steps];
+  AccumulatorTile<1, Layout::padded_dim / 8> dk;
+  AccumulatorTile<1, Layout::padded_dim_v / 8> dv;
+
+  /// Lines 6 to 19 of Algorithm 2. dQ of a step, for which the warpgroups need each other's dS, is computed in the next
+  /// one, and leaves beside its other products.
+  FA2_DEVICE void run() {
+    const WarpgroupOrder<Config> order{warpgroup};
+    const int steps = work.steps();
+    dk.clear();
+    dv.clear();
+    if (steps == 0) return;
+    order.start();
+    if (warpgroup == 1) order.skip();  // half a step behind: its products beside the other's exponentials
+    Progress at{QueryStep::first(work)};
+    run_step<true>(order, at);
+    while (at.count < steps) run_step<false>(order, at);
+    if (warpgroup == 0) order.skip();
+    dq.issue(at.place.before());
+    ptx::wgmma_wait_group<0>();
+    dq.finish(at.place.before(), at.last_tile);
+  }
+
+ private:
+  struct Progress {
+    QueryStep step;
+    State state;
+    ScoreState<Config> place;
+    int count = 0;      ///< of the steps before
+    int last_tile = 0;  ///< of queries: the step before, whose dQ is not yet computed
+  };
+
+  template <bool kFirst>
+  FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
+    // Descriptors are computed while the other warpgroup has its turn, and take no registers from the scores.
+    if constexpr (Config::pingpong) dq.shared.base = ptx::renewed(dq.shared.base);
+    order.wait();
+    issue_scores(at.state);
+    issue_score_gradients(at.state);
+    order.arrive();
+    to_operands(at.step, at.state);
+    publish_score_gradients(at.place);
+    order.wait();
+    issue_dv(at.state);
+    if constexpr (!kFirst) dq.issue(at.place.before());
+    issue_dk(at.state);
+    order.arrive();
+    ptx::wgmma_wait_group<1>();
+    hold(dv);
+    hold(probabilities);
+    release(dq.shared.d_output_empty(at.state.index));
+    if constexpr (!kFirst) dq.finish(at.place.before(), at.last_tile);
+    ptx::wgmma_wait_group<0>();
+    hold(dk);
+    hold(score_gradients);
+    release(dq.shared.queries_empty(at.state.index));
+    at.last_tile = sum_tile_of(params, work, at.step);
+    at.step.advance(work);
+    at.state.advance();
+    at.place.advance();
+    ++at.count;
+  }
+
+  /// S^T = K Q^T.
+  FA2_DEVICE void issue_scores(const State& at) {
+    ptx::mbarrier_wait(dq.shared.queries_full(at.index), at.phase);
+    ptx::wgmma_fence();
+    wgmma_nt<Element>(scores, dq.shared.keys(warpgroup), dq.shared.queries(at.index));
+    ptx::wgmma_commit_group();
+  }
+
+  /// dP^T = V dO^T.
+  FA2_DEVICE void issue_score_gradients(const State& at) {
+    ptx::mbarrier_wait(dq.shared.d_output_full(at.index), at.phase);
+    ptx::wgmma_fence();
+    wgmma_nt<Element>(gradients, dq.shared.values(warpgroup), dq.shared.d_output(at.index));
+    ptx::wgmma_commit_group();
+  }
+
+  /// dV += P^T dO.
+  FA2_DEVICE void issue_dv(const State& at) {
+    hold(dv);
+    ptx::wgmma_fence();
+    wgmma_nn<Element>(dv, probabilities, dq.shared.d_output(at.index));
+    ptx::wgmma_commit_group();
+  }
+
+  /// dK += dS^T Q.
+  FA2_DEVICE void issue_dk(const State& at) {
+    hold(dk);
+    ptx::wgmma_fence();
+    wgmma_nn<Element>(dk, score_gradients, dq.shared.queries(at.index));
+    ptx::wgmma_commit_group();
+  }
+
+  /// P and dS, rounded, once the products are there; P beside the second of them.
+  FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
+    const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
+    const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
+    // Of dropout, what could be kept is computed anew: there are no registers for it.
+    const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
+    const Dropout<Config> of_head = dropout_of_step(dropout_of<Config>(params.attention), params, work, step);
+    const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks,
+                                                                     work.queries, statistics, row, step.n);
+    if constexpr (of.needs_scores) {
+      ptx::wgmma_wait_group<0>();
+      hold(scores);
+      hold(gradients);
+      of.to_probabilities_and_gradients(scores, gradients);
+    } else {
+      ptx::wgmma_wait_group<1>();
+      hold(scores);
+      of.to_probabilities(scores);
+      ptx::wgmma_wait_group<0>();
+      hold(gradients);
+      of.to_gradients(scores, gradients);
+      of_head.drop_marked(scores);
+    }
+    FA2_UNROLL
+    for (int k = 0; k < k_steps; ++k) {
+      probabilities[k] = round_to_operand_a<Element>(scores, k);
+      score_gradients[k] = round_to_operand_a<Element>(gradients, k);
+    }
+    hold(probabilities);  // else they are rounded beside dQ, which has no registers to spare
+    hold(score_gradients);
+  }
+
+  /// dS, a row a query, to where all warpgroups read it.
+  FA2_DEVICE void publish_score_gradients(const ScoreState<Config>& at) {
+    ptx::mbarrier_wait(dq.shared.scores_empty(at.index), at.phase ^ 1);
+    publish_scores(dq.shared.scores(at.index, warpgroup), score_gradients, dq.warp);
+    release(dq.shared.scores_full(at.index));
+  }
+};
+
+}  // namespace fa2

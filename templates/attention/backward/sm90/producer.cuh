@@ -1,0 +1,76 @@
+// The producer warp of a backward block: K and V of its keys, then Q, dO and their statistics of every step.
+#pragma once
+
+#include "attention/backward/sm90/pipeline.cuh"
+#include "attention/backward/sm90/rows.cuh"
+#include "attention/backward/sums.cuh"
+
+namespace fa2 {
+
+/// The whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues.
+template <class Config>
+struct BackwardProducer {
+  using Layout = BackwardLayoutSm90<Config>;
+
+  const BackwardParamsSm90& params;
+  Layout shared;
+  const KeyWork<Config>& work;
+
+  FA2_DEVICE void run() const {
+    load_keys();
+    PipelineState<Config::stages> state;
+    QueryStep step = QueryStep::first(work);
+    for (int i = 0; i < work.steps(); ++i) {
+      load_queries(step, state);
+      step.advance(work);
+      state.advance();
+    }
+  }
+
+ private:
+  FA2_DEVICE void load_keys() const {
+    if (ptx::elect_one()) {
+      const int tiles = loaded_key_tiles(work);
+      ptx::mbarrier_arrive_expect_tx(shared.keys_full(), tiles * Layout::KeyTile::bytes);
+      ptx::mbarrier_arrive_expect_tx(shared.values_full(), tiles * Layout::ValueTile::bytes);
+      FA2_UNROLL
+      for (int w = 0; w < Layout::key_tiles; ++w) {
+        if (w >= tiles) break;
+        const TensorRows rows = seen_key_rows(params.backward.attention, work, work.first_key() + 64 * w);
+        tma_load_tile<BackwardShape<Config, Config::head_dim>>(shared.keys(w), params.k, rows,
+                                                               shared.keys_full());
+        tma_load_tile<BackwardShape<Config, Config::head_dim_v>>(shared.values(w), params.v, rows,
+                                                                 shared.values_full());
+      }
+    }
+    ptx::bar_warp_sync();
+  }
+
+  FA2_DEVICE void load_queries(const QueryStep& step, const PipelineState<Config::stages>& state) const {
+    constexpr int kStatistics = 4 * Config::tile_n;
+    const BackwardParams& backward = params.backward;
+    const int slot = state.index, first_row = step.n * Config::tile_n;
+    const TensorRows rows = query_rows(backward.attention, work, step.head, first_row);
+    const TileCoordinates of_head{step.n, step.head, work.at.batch};
+    const float* const delta =
+        backward.delta + first_sum_row(backward, work.shape(), of_head, Config::tile_n) + first_row;
+    ptx::mbarrier_wait(shared.queries_empty(slot), state.phase ^ 1);
+    if (ptx::elect_one()) {
+      const SharedAddress full = shared.queries_full(slot);
+      ptx::mbarrier_arrive_expect_tx(full, Layout::QueryTile::bytes + kStatistics);
+      tma_load_tile<BackwardShape<Config, Config::head_dim>>(shared.queries(slot), params.q, rows, full);
+      ptx::bulk_load(shared.offsets(slot), delta + backward.statistic_count, kStatistics, full);
+    }
+    ptx::bar_warp_sync();
+    ptx::mbarrier_wait(shared.d_output_empty(slot), state.phase ^ 1);
+    if (ptx::elect_one()) {
+      const SharedAddress full = shared.d_output_full(slot);
+      ptx::mbarrier_arrive_expect_tx(full, Layout::OutputTile::bytes + kStatistics);
+      tma_load_tile<BackwardShape<Config, Config::head_dim_v>>(shared.d_output(slot), params.d_o, rows, full);
+      ptx::bulk_load(shared.deltas(slot), delta, kStatistics, full);
+    }
+    ptx::bar_warp_sync();
+  }
+};
+
+}  // namespace fa2

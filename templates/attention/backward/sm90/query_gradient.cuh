@@ -1,0 +1,92 @@
+// A warpgroup's share of dQ, of what all keys of the block add to it: main loop 90.
+#pragma once
+
+#include "attention/backward/sm90/turns.cuh"
+#include "attention/backward/sums.cuh"
+#include "attention/common/dropout.cuh"
+#include "attention/common/score_mod.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/stmatrix.cuh"
+#include "tile/wgmma_gemm.cuh"
+
+namespace fa2 {
+
+template <class Config>
+struct QueryGradient {
+  using Element = typename Config::Element;
+  using Layout = BackwardLayoutSm90<Config>;
+  using Sums = QuerySums<Config::tile_n, Layout::padded_dim>;
+
+  const BackwardParams& params;
+  Layout shared;
+  int warpgroup;
+  int warp;  ///< of its four
+
+  typename Sums::Accumulators dq[Sums::m_tiles];
+
+  /// dQ = dS K, or its transpose, of the dS in a place.
+  FA2_DEVICE void issue(const ScoreState<Config>& at) {
+    ptx::mbarrier_wait(shared.scores_full(at.index), at.phase);
+    ptx::wgmma_fence();
+    FA2_UNROLL
+    for (int m = 0; m < Sums::m_tiles; ++m) {
+      FA2_UNROLL
+      for (int tile = 0; tile < Layout::key_tiles; ++tile) {
+        const typename Layout::ScoreTile scores = shared.scores(at.index, tile);
+        if constexpr (Sums::transposed) {
+          wgmma_tt<Element>(dq[m], shared.keys(tile), first_row(m), scores, tile > 0);
+        } else {
+          wgmma_nn<Element>(dq[m], scores, first_row(m), shared.keys(tile), tile > 0);
+        }
+      }
+    }
+    ptx::wgmma_commit_group();
+  }
+
+  /// After the wait: this warp reads the place no more, and what it had there is added to the sums of a tile of queries.
+  FA2_DEVICE void finish(const ScoreState<Config>& at, int tile) {
+    FA2_UNROLL
+    for (int m = 0; m < Sums::m_tiles; ++m) hold(dq[m]);
+    release(shared.scores_empty(at.index));
+    if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.await_begin();
+    FA2_UNROLL
+    for (int m = 0; m < Sums::m_tiles; ++m) {
+      if (Sums::transposed && first_row(m) + warp * 16 >= Layout::padded_dim) break;
+      float* const to = Sums::address(params, tile, warpgroup, m);
+      for_each_four(dq[m], [&](const float(&value)[4], int j) {
+        ptx::red_add_global_v4_f32(to + j * Sums::stride, value);
+      });
+    }
+    if constexpr (Config::orders_sums) TurnBarriers{warpgroup}.end();
+  }
+
+ private:
+  /// Of an accumulator.
+  FA2_DEVICE int first_row(int m) const { return 64 * (warpgroup * Sums::m_tiles + m); }
+};
+
+/// Rounded scores of a warp's 16 keys into a tile with a row a query, where wgmma reads them once all have arrived.
+template <class Tile, int kSteps>
+FA2_DEVICE void publish_scores(Tile tile, const OperandA<1> (&scores)[kSteps], int warp) {
+  FA2_UNROLL
+  for (int k = 0; k < kSteps; ++k)
+    ptx::stmatrix_x4_trans(tile.template block_address<BlockOrder::across>(16 * k, 16 * warp),
+                           scores[k].pair[0]);
+  ptx::fence_proxy_async_shared();
+  ptx::bar_warp_sync();
+}
+
+template <class Config>
+FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const KeyWork<Config>& work,
+                                         const QueryStep& step) {
+  return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
+}
+
+/// `dropout`: of the launch.
+template <class Config>
+FA2_DEVICE Dropout<Config> dropout_of_step(const Dropout<Config>& dropout, const BackwardParams& params,
+                                           const KeyWork<Config>& work, const QueryStep& step) {
+  return dropout.of_head(work.at.batch * params.attention.heads_q + step.head);
+}
+
+}  // namespace fa2

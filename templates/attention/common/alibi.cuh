@@ -1,0 +1,92 @@
+// Attention with linear biases: a penalty for a key's distance.
+#pragma once
+
+#include "attention/common/mask.cuh"
+#include "attention/common/scheduler.cuh"
+#include "ptx/memory.cuh"
+#include "tile/register_tile.cuh"
+
+namespace fa2 {
+
+/// Where the keys of a block lie, seen from the diagonal of each of its rows.
+enum class Side { before, after, both };
+
+/// Of the rows of one tile: -slope * |distance to the diagonal of the sequences' ends|.
+template <class Config>
+struct Alibi {
+  const AttentionParams& params;
+  SequenceShape shape;
+  TileCoordinates at;
+  float first_slope;  ///< of the tile's first head
+
+  FA2_DEVICE int diagonal(int row) const {
+    return RowMap<Config>::query(row) + shape.seqlen_k - shape.seqlen_q;
+  }
+
+  FA2_DEVICE float slope_of(int row) const {
+    return Config::packed_heads == 1 ? first_slope : slope_of_head(query_head<Config>(at, row));
+  }
+
+  FA2_DEVICE float slope_of_head(int head) const {
+    return ptx::ld_global_f32(params.alibi_slopes + at.batch * params.alibi_batch_stride + head);
+  }
+
+  template <int kM, int kN>
+  FA2_DEVICE Side side_of(const AccumulatorTile<kM, kN>&, int first_row, int first_key) const {
+    // Keys beyond a causal diagonal are masked, whatever their bias is.
+    if (Config::mask == MaskKind::causal_bottom_right) return Side::before;
+    if (first_key + 8 * kN - 1 <= diagonal(first_row)) return Side::before;
+    return first_key >= diagonal(first_row + 16 * kM - 1) ? Side::after : Side::both;
+  }
+
+  FA2_DEVICE float biased(float s, float slope, float distance) const {
+    return ptx::fma_rn(-slope, ptx::abs_f32(distance), s * params.scale);
+  }
+
+  /// Scores are scaled too, an instruction with the bias.
+  template <int kM, int kN>
+  FA2_DEVICE void scale_and_bias(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    const int first_col = first_key + fragment_col();
+    const Side side = side_of(scores, first_row, first_key);
+    if (side == Side::both) {
+      for_each_score(scores, first_row, [&](int row) {
+        const float slope = slope_of(row), distance = static_cast<float>(diagonal(row) - first_col);
+        return [=](float& s, int col) { s = biased(s, slope, distance - static_cast<float>(col)); };
+      });
+    } else {
+      for_each_score(scores, first_row, [&](int row) {
+        const float slope = rise(side, row);
+        const float start = -slope * static_cast<float>(diagonal(row) - first_col);
+        return [=](float& s, int col) {
+          s = ptx::fma_rn(slope, static_cast<float>(col), ptx::fma_rn(s, params.scale, start));
+        };
+      });
+    }
+  }
+
+  /// The same of a tile whose rows are keys and whose columns are queries.
+  template <int kM, int kN>
+  FA2_DEVICE void scale_and_bias_keys(AccumulatorTile<kM, kN>& scores, int first_key, int first_query) const {
+    const float slope = slope_of(first_query);
+    const int first_diagonal = diagonal(first_query + fragment_col());
+    for_each_score(scores, first_key, [&](int key) {
+      const float distance = static_cast<float>(key - first_diagonal);
+      return [=](float& s, int col) { s = biased(s, slope, distance - static_cast<float>(col)); };
+    });
+  }
+
+  /// From key to key, on one side.
+  FA2_DEVICE float rise(Side side, int row) const {
+    return side == Side::before ? slope_of(row) : -slope_of(row);
+  }
+};
+
+template <class Config>
+FA2_DEVICE Alibi<Config> alibi_of(const AttentionParams& params, const SequenceShape& shape,
+                                  const TileCoordinates& at) {
+  Alibi<Config> alibi{params, shape, at, 0.0f};
+  if constexpr (Config::alibi) alibi.first_slope = alibi.slope_of_head(query_head<Config>(at, 0));
+  return alibi;
+}
+
+}  // namespace fa2

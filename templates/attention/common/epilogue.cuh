@@ -1,0 +1,65 @@
+// Normalised output and log-sum-exp to global memory (FlashAttention-2, Algorithm 1, lines 12-15).
+#pragma once
+
+#include "attention/common/mask.cuh"
+#include "attention/common/scheduler.cuh"
+#include "attention/common/shared_layout.cuh"
+#include "attention/common/sinks.cuh"
+#include "attention/common/softmax.cuh"
+#include "ptx/barrier.cuh"
+#include "tile/copy.cuh"
+
+namespace fa2 {
+
+/// The output of one row of a sequence.
+template <class Config>
+FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& shape,
+                           const TileCoordinates& at, int row) {
+  return static_cast<u16*>(params.o) + query_row<Config>(params.o_strides, shape, at, row);
+}
+
+/// Rows [warp_row, warp_row + 16 kM) of the tile belong to this warp.
+template <class Config, int kM, int kN>
+FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape& shape,
+                             const TileCoordinates& at, int warp_row, const AccumulatorTile<kM, kN>& output,
+                             SharedAddress shared) {
+  const typename SharedLayout<Config>::OutputTile tile{shared};
+  ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
+  round_into_tile<typename Config::Element>(tile, warp_row, output);
+  ptx::bar_warp_sync();
+  const int first_row = at.q_tile * Config::tile_m;
+  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(
+      GlobalRows<Config::head_dim_v>{output_row<Config>(params, shape, at, first_row),
+                                     params.o_strides.row_stride},
+      tile, warp_row, shape.rows - first_row);
+}
+
+/// The log-sum-exp of one row of a sequence, where there are any.
+template <class Config>
+FA2_DEVICE float* lse_of_row(const AttentionParams& params, const SequenceShape& shape,
+                             const TileCoordinates& at, int row) {
+  const i64 first_head = (static_cast<i64>(shape.q_entry) * params.heads_q + at.head) * Config::packed_heads;
+  const int entry_rows = Config::varlen ? params.sequences.total_q : params.seqlen_q;
+  return params.lse + (first_head + RowMap<Config>::head(row)) * entry_rows + shape.q_begin +
+         RowMap<Config>::query(row);
+}
+
+/// `first_row`: of this warp, in the sequence.
+template <class Config, int kM, class Element>
+FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& shape,
+                          const TileCoordinates& at, int first_row,
+                          const OnlineSoftmax<kM, Element>& softmax) {
+  if (params.lse == nullptr || fragment_col() != 0) return;
+  FA2_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    FA2_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + 16 * m + 8 * half + fragment_row();
+      if (row >= shape.rows) continue;
+      ptx::st_global_f32(lse_of_row<Config>(params, shape, at, row),
+                         softmax.log_sum_exp(m, half, params.empty_row_lse));
+    }
+  }
+}
+
+}  // namespace fa2

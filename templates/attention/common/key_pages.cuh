@@ -1,0 +1,101 @@
+// Keys and values in pages: where those of a sequence lie (PagedAttention, arXiv 2309.06180).
+#pragma once
+
+#include "attention/common/head_rows.cuh"
+#include "ptx/memory.cuh"
+#include "tile/shared_tile.cuh"
+
+namespace fa2 {
+
+/// A row of a tensor of pages.
+struct PageRow {
+  int page;
+  int row;  ///< of the page
+};
+
+/// Whether too few rows are neighbours for TMA: it writes whole swizzles of 8 rows, and of so few it asks too often.
+template <class Config>
+constexpr bool gathers_keys = Config::page_size % 16 != 0;
+
+/// The pages of a sequence.
+template <class Config>
+struct KeyPages {
+  const int* table;  ///< from the sequence's first page on
+  int last;          ///< entry of its last key
+  int page_count;
+
+  /// Whatever the table holds, a row that there is. Keys behind the last one are looked for in its page.
+  FA2_DEVICE PageRow at(int key) const { return {page_of(key), row_of(key)}; }
+
+  FA2_DEVICE int page_of(int key) const {
+    const u32 of_key = static_cast<u32>(key) / kRows, of_last = static_cast<u32>(last);
+    const int page = ptx::ld_global_s32(table + (of_key < of_last ? of_key : of_last));
+    const int existing = page < page_count ? page : page_count - 1;
+    return existing > 0 ? existing : 0;
+  }
+  FA2_DEVICE static int row_of(int key) { return static_cast<int>(static_cast<u32>(key) % kRows); }
+
+ private:
+  static constexpr u32 kRows = Config::page_size;
+};
+
+/// Of a sequence that has a key.
+template <class Config>
+FA2_DEVICE KeyPages<Config> key_pages(const AttentionParams& params, const SequenceShape& shape) {
+  const SequenceTables& tables = params.sequences;
+  return {tables.page_table + shape.k_entry * tables.page_table_stride,
+          static_cast<int>(static_cast<u32>(shape.seqlen_k - 1) / Config::page_size), tables.page_count};
+}
+
+/// Keys or values of a sequence, of one head of a tensor of pages.
+template <class Config, int kCols>
+struct PagedRows {
+  const u16* data;  ///< of the head, in page 0
+  i64 page_stride;
+  i64 row_stride;
+  KeyPages<Config> pages;
+  int first;  ///< the key of row 0
+
+  FA2_DEVICE const u16* row(int number) const {
+    const PageRow at = pages.at(first + number);
+    return data + at.page * page_stride + at.row * row_stride;
+  }
+};
+
+/// The rows of one head of K or V, whether they are paged or not.
+template <class Config, int kCols, bool kPaged = (Config::page_size > 0)>
+struct KeyRows {
+  using Source = GlobalRows<kCols>;
+
+  FA2_DEVICE static Source of(const AttentionParams&, const void* data, const Strides& strides,
+                              const SequenceShape& shape, int head) {
+    return head_rows<kCols>(data, strides, shape.k_entry, head, shape.k_begin);
+  }
+  /// From block `n` of keys on.
+  FA2_DEVICE static Source block(const Source& rows, int n) {
+    return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
+  }
+};
+
+template <class Config, int kCols>
+struct KeyRows<Config, kCols, true> {
+  using Source = PagedRows<Config, kCols>;
+
+  FA2_DEVICE static Source of(const AttentionParams& params, const void* data, const Strides& strides,
+                              const SequenceShape& shape, int head) {
+    return {static_cast<const u16*>(data) + head * strides.head_stride, strides.batch_stride,
+            strides.row_stride, key_pages<Config>(params, shape), 0};
+  }
+  FA2_DEVICE static Source block(const Source& rows, int n) {
+    return {rows.data, rows.page_stride, rows.row_stride, rows.pages, n * Config::tile_n};
+  }
+};
+
+/// As tile/copy.cuh's.
+template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
+FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
+                          Rows rows, int thread = ptx::thread_index()) {
+  load_rows<kThreads, kAligned, kSourceCols>(tile, source, rows, thread);
+}
+
+}  // namespace fa2

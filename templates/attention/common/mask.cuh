@@ -1,0 +1,100 @@
+// Which keys a query sees.
+#pragma once
+
+#include "attention/common/sequence.cuh"
+#include "tile/copy.cuh"
+#include "tile/register_tile.cuh"
+
+namespace fa2 {
+
+enum class MaskKind { none, causal_bottom_right, causal_top_left };
+
+/// Sets columns at and after end_of(row) to `value`. of[0][0] stands in row `first_row` and column `first_col`.
+template <int kM, int kN, class EndOf>
+FA2_DEVICE void set_columns_from(AccumulatorTile<kM, kN>& of, int first_row, int first_col, float value,
+                                 const EndOf& end_of) {
+  for_each_score(of, first_row, [&](int row) {
+    const int end = end_of(row) - first_col - fragment_col();
+    return [=](float& score, int col) {
+      if (col >= end) score = value;
+    };
+  });
+}
+
+/// The same of columns before begin_of(row).
+template <int kM, int kN, class BeginOf>
+FA2_DEVICE void set_columns_before(AccumulatorTile<kM, kN>& of, int first_row, int first_col, float value,
+                                   const BeginOf& begin_of) {
+  for_each_score(of, first_row, [&](int row) {
+    const int begin = begin_of(row) - first_col - fragment_col();
+    return [=](float& score, int col) {
+      if (col < begin) score = value;
+    };
+  });
+}
+
+/// A row sees exactly the keys [visible_begin(row), visible_end(row)). Neither decreases with the row.
+template <class Config>
+struct Mask {
+  SequenceShape shape;
+  int window_left;   ///< keys before a query's diagonal that it sees; only with Config::window_left
+  int window_right;  ///< keys after it; only with Config::window_right, which has no causal mask
+
+  /// Whether visible_begin is ever above 0.
+  static constexpr bool has_begin = Config::window_left;
+  /// Whether the last block may hold keys that some row does not see.
+  static constexpr bool has_end = true;
+
+  FA2_DEVICE int rows() const { return shape.rows; }
+
+  FA2_DEVICE int visible_begin(int row) const {
+    if constexpr (!has_begin) return 0;
+    const int begin = diagonal_of(row) - window_left;
+    return begin > 0 ? begin : 0;
+  }
+
+  FA2_DEVICE int visible_end(int row) const {
+    if constexpr (Config::mask == MaskKind::none && !Config::window_right) return shape.seqlen_k;
+    const int diagonal = diagonal_of(row);
+    if constexpr (Config::window_right) {
+      const int unseen = shape.seqlen_k - 1 - diagonal - window_right;  // their sum could be beyond any int
+      if (unseen <= 0) return shape.seqlen_k;
+      return unseen < shape.seqlen_k ? shape.seqlen_k - unseen : 0;
+    }
+    const int end = diagonal + 1 < shape.seqlen_k ? diagonal + 1 : shape.seqlen_k;
+    return end > 0 ? end : 0;
+  }
+
+  /// Keys that some query of the sequence sees, counted from `first_key`.
+  FA2_DEVICE RowsWithin seen_rows(int first_key) const {
+    return {visible_begin(0) - first_key, visible_end(shape.rows - 1) - first_key};
+  }
+
+  /// Sets the scores of keys at and after visible_end to -inf. scores[0][0] is the score of row `first_row` and key
+  /// `first_key`.
+  template <int kM, int kN>
+  FA2_DEVICE void hide_last(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    set_columns_from(scores, first_row, first_key, -ptx::infinity(),
+                     [&](int row) { return visible_end(row); });
+  }
+
+  /// The same of keys before visible_begin.
+  template <int kM, int kN>
+  FA2_DEVICE void hide_first(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
+    set_columns_before(scores, first_row, first_key, -ptx::infinity(),
+                       [&](int row) { return visible_begin(row); });
+  }
+
+  /// The last key that a causal mask leaves to a row.
+  FA2_DEVICE int diagonal_of(int row) const {
+    const int query = RowMap<Config>::query(row);
+    return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;
+  }
+};
+
+template <class Config>
+FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, const SequenceShape& shape) {
+  return {shape, params.window_left, params.window_right};
+}
+
+}  // namespace fa2

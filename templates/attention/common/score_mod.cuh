@@ -1,0 +1,152 @@
+// What happens to a score between Q K^T and the softmax.
+#pragma once
+
+#include "attention/common/alibi.cuh"
+#include "attention/common/score_tile.cuh"
+#include "attention/common/softcap.cuh"
+
+namespace fa2 {
+
+/// Where a score stands.
+struct ScorePosition {
+  int batch;
+  int head;  ///< query head
+  int query;
+  int key;
+};
+
+/// Of the rows of one tile. A variant that is a function of the score is its name in `modifies`, a line in modified() and
+/// one in derivative().
+template <class Config>
+struct ScoreMod {
+  static constexpr bool modifies = false;
+  /// Whether Exponents do what apply() does, but for the maximum.
+  static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies;
+  static constexpr float kLog2E = 1.44269504088896341f;
+
+  const AttentionParams& params;
+  TileCoordinates at;
+  Alibi<Config> alibi;
+
+  FA2_DEVICE Softcap softcap() const { return {params.softcap}; }
+
+  /// 2^(x * scale_log2()) is the exponential of what apply() leaves.
+  FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : params.scale_log2; }
+
+  /// Of a scaled score, after softcap and ALiBi.
+  FA2_DEVICE float modified(float score, const ScorePosition& /*position*/) const { return score; }
+
+  /// d modified() / d score, of the score that modified() takes.
+  FA2_DEVICE float derivative(float /*score*/, const ScorePosition& /*position*/) const { return 1.0f; }
+
+  /// Scores stay without the scale, but negated where it is negative, so that a maximum stays one. With a bias or
+  /// modified() they are scaled.
+  template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
+  FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
+    if constexpr (Config::softcap) softcap().apply(scores);
+    scale_and_bias<kTile>(scores, first_row, first_col);
+    if constexpr (modifies)
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const ScorePosition& position) { s = modified(s, position); });
+  }
+
+  /// The same; and gradients with respect to what it leaves, in units of score, become those with respect to raw scores
+  /// times scale.
+  template <ScoreTile kTile, int kM, int kN>
+  FA2_DEVICE void apply_with_gradients(AccumulatorTile<kM, kN>& scores, AccumulatorTile<kM, kN>& gradients,
+                                       int first_row, int first_col) const {
+    if constexpr (Config::softcap) {
+      softcap().apply(scores);
+      softcap().apply_derivative(scores, gradients);
+    }
+    scale_and_bias<kTile>(scores, first_row, first_col);
+    if constexpr (modifies) {
+      AccumulatorTile<kM, kN> derivatives = scores;
+      for_each_position<kTile>(derivatives, first_row, first_col,
+                               [&](float& s, const ScorePosition& position) { s = derivative(s, position); });
+      for_each_pair(gradients, derivatives, [](float& gradient, float factor) { gradient *= factor; });
+      for_each_position<kTile>(scores, first_row, first_col,
+                               [&](float& s, const ScorePosition& position) { s = modified(s, position); });
+    }
+  }
+
+ private:
+  template <ScoreTile kTile, int kM, int kN>
+  FA2_DEVICE void scale_and_bias(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
+    if constexpr (Config::alibi && kTile == ScoreTile::queries_by_keys) {
+      alibi.scale_and_bias(scores, first_row, first_col);
+    } else if constexpr (Config::alibi) {
+      alibi.scale_and_bias_keys(scores, first_row, first_col);
+    } else if constexpr (modifies) {
+      for_each_score(scores, [&](float& s) { s *= params.scale; });
+    } else if (params.scale < 0.0f) {
+      scores.negate();
+    }
+  }
+
+  template <ScoreTile kTile, int kM, int kN, class F>
+  FA2_DEVICE void for_each_position(AccumulatorTile<kM, kN>& scores, int first_row, int first_col,
+                                    const F& f) const {
+    const int lane_col = first_col + fragment_col();
+    for_each_score(scores, first_row, [&](int row) {
+      return [=](float& s, int col) {
+        const bool rows_are_queries = kTile == ScoreTile::queries_by_keys;
+        const int query_row = rows_are_queries ? row : lane_col + col;
+        f(s, {at.batch, query_head<Config>(at, query_row), RowMap<Config>::query(query_row),
+              rows_are_queries ? lane_col + col : row});
+      };
+    });
+  }
+};
+
+template <class Config>
+FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const SequenceShape& shape,
+                                         const TileCoordinates& at) {
+  return {params, at, alibi_of<Config>(params, shape, at)};
+}
+
+/// The exponents of a block's probabilities straight from its scores, for rows whose maximum is known: fewer passes
+/// over the scores than apply() and the softmax make, but not right for every block. Unless ScoreMod::fused, of what
+/// apply() left.
+template <class Config>
+struct Exponents {
+  const ScoreMod<Config>& mod;
+  Side side;
+  int first_row;
+  int first_col;        ///< this lane's
+  u32 last_term = ~0u;  ///< the softcap's nearest to 0: the order of negative numbers' bits is reversed
+
+  /// For row (m, half) a function of a score and its column; `offset` is that of OnlineSoftmax.
+  FA2_DEVICE auto operator()(int m, int half, float offset) {
+    if constexpr (fused && Config::alibi) {
+      const int row = first_row + 16 * m + 8 * half + fragment_row();
+      const float rise = mod.alibi.rise(side, row) * mod.kLog2E;
+      const float start = ptx::fma_rn(-rise, static_cast<float>(mod.alibi.diagonal(row) - first_col), offset);
+      return [this, rise, start](float s, int col) {
+        return of(s, ptx::fma_rn(rise, static_cast<float>(col), start));
+      };
+    } else {
+      return [this, offset](float s, int) { return of(s, offset); };
+    }
+  }
+
+  /// Whether every row's function is right for the whole block.
+  FA2_DEVICE bool are_right() const {
+    return !fused || !Config::softcap || last_term >= ptx::bits_of(mod.params.softcap.last_term);
+  }
+
+ private:
+  static constexpr bool fused = ScoreMod<Config>::fused;
+
+  FA2_DEVICE float of(float s, float add) {
+    if constexpr (!fused) return ptx::fma_rn(s, mod.scale_log2(), add);
+    if constexpr (Config::softcap) {
+      const float term = mod.softcap().term(s);
+      last_term = ptx::min_u32(last_term, ptx::bits_of(term));
+      return ptx::fma_rn(mod.softcap().series(s, term), mod.params.softcap.factor_log2, add);
+    }
+    return ptx::fma_rn(s, mod.params.signed_scale_log2, add);
+  }
+};
+
+}  // namespace fa2

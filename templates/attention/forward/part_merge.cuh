@@ -1,0 +1,239 @@
+// One row of several parts, over disjoint keys, merged by a warp (FlashAttention-2, section 2.3.1, one block's rescaling by
+// another).
+#pragma once
+
+#include "attention/common/epilogue.cuh"
+#include "attention/common/softmax.cuh"
+#include "ptx/math.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/vector8.cuh"
+
+namespace fa2 {
+
+/// A row's sum over a part of the keys: sum * 2^exponent.
+struct RowSum {
+  RowExponent exponent;
+  float sum;
+};
+
+/// A row of a part, in global or in shared memory: its normalised output, float32, and behind it its RowSum.
+struct GlobalPartRow {
+  float* to;
+  FA2_DEVICE void put(int col, const ptx::Vector8& value) const { ptx::st_global_v2(to + col, value); }
+  FA2_DEVICE void put(int col, const ptx::Vector16& value) const { ptx::st_global_v4(to + col, value); }
+  FA2_DEVICE void load(int col, float (&value)[4]) const { ptx::ld_global_v4_f32(to + col, value); }
+};
+struct SharedPartRow {
+  SharedAddress to;
+  FA2_DEVICE void put(int col, const ptx::Vector8& value) const { ptx::st_shared_v2(at(col), value); }
+  FA2_DEVICE void put(int col, const ptx::Vector16& value) const { ptx::st_shared_v4(at(col), value); }
+  FA2_DEVICE void load(int col, float (&value)[4]) const { ptx::ld_shared_v4_f32(at(col), value); }
+
+ private:
+  FA2_DEVICE SharedAddress at(int col) const { return to + static_cast<u32>(4 * col); }
+};
+
+template <class Config>
+struct PartRow {
+  static constexpr int cols = (Config::head_dim_v + 15) / 16 * 16;
+  static constexpr int stride = cols + 4;  ///< of rows, in floats
+
+  template <class Row>
+  FA2_DEVICE static void put_sum(const Row& row, const RowSum& sum) {
+    row.put(cols, ptx::Vector16{{ptx::bits_of(sum.exponent.score), ptx::bits_of(sum.exponent.log2),
+                                 ptx::bits_of(sum.sum), 0}});
+  }
+
+  /// A warp's rows, from `first_row` of the part on. row(number): one of them.
+  template <int kM, int kN, class Softmax, class Row>
+  FA2_DEVICE static void store(const AccumulatorTile<kM, kN>& output, const Softmax& softmax, int first_row,
+                               int row_count, const Row& row) {
+    static_assert(8 * kN == cols, "a row is as wide as the accumulators");
+    FA2_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      FA2_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int number = first_row + 16 * m + 8 * half + fragment_row();
+        if (number >= row_count) continue;
+        const auto to = row(number);
+        FA2_UNROLL
+        for (int n = 0; n < kN; ++n) {
+          const float(&value)[4] = output.value[m][n];
+          to.put(8 * n + fragment_col(),
+                 ptx::Vector8{{ptx::bits_of(value[2 * half]), ptx::bits_of(value[2 * half + 1])}});
+        }
+        if (fragment_col() == 0) put_sum(to, {softmax.exponent(m, half), softmax.row_sum[m][half]});
+      }
+    }
+  }
+};
+
+/// Four columns of a row of O, rounded.
+template <class Config>
+FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
+  using Element = typename Config::Element;
+  const ptx::Vector8 rounded{
+      {ptx::cvt_rn_x2<Element>(value[0], value[1]), ptx::cvt_rn_x2<Element>(value[2], value[3])}};
+  if constexpr (Config::rows_are_16_byte_aligned) return ptx::st_global_v2(to, rounded);
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i)
+    ptx::st_global_u16(to + i, static_cast<u16>(rounded.word[i / 2] >> (i % 2 * 16)));
+}
+
+/// A lane has every 32nd part's sum, and four of 128 columns. Parts have a `count`, row(part), and how many of them to load
+/// `at_once`.
+template <class Config>
+struct MergedRow {
+  static constexpr int cols = PartRow<Config>::cols;
+  static constexpr int chunks = (Config::head_dim_v + 127) / 128;
+
+  float scale_log2;  ///< the softmax's
+  RowExponent largest{0.0f, -ptx::infinity()};
+  float sum = 0.0f;
+  float output[chunks][4] = {};  ///< times the sum
+
+  template <class Parts>
+  FA2_DEVICE void add(const Parts& parts) {
+    for (int first = 0; first < parts.count; first += 32) {
+      const RowSum part = sum_of(parts, first);
+      SomeParts<Parts::at_once> some;
+      load(parts, first, some);  // which wait with the sums
+      const RowExponent before = largest;
+      find_largest(part);
+      const float correction = sum == 0.0f ? 0.0f : weight_of({before, 1.0f});
+      for_each_column([&](int c, int k) { output[c][k] *= correction; });
+      const float weight = weight_of(part);
+      sum = ptx::fma_rn(sum, correction, over_lanes(weight, [](float a, float b) { return a + b; }));
+      add_parts(parts, first, weight, some);
+    }
+  }
+
+  /// As a part of its own.
+  template <class Row>
+  FA2_DEVICE void store_as_part(const Row& row) const {
+    const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
+    FA2_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      const float(&v)[4] = output[c];
+      if (column(c) < cols)
+        row.put(column(c), ptx::Vector16{{ptx::bits_of(v[0] * factor), ptx::bits_of(v[1] * factor),
+                                          ptx::bits_of(v[2] * factor), ptx::bits_of(v[3] * factor)}});
+    }
+    if (ptx::lane_index() == 0) PartRow<Config>::put_sum(row, {largest, sum});
+  }
+
+  /// `row`: of the sequence.
+  FA2_DEVICE void finish(const AttentionParams& params, const SequenceShape& shape, const TileCoordinates& at,
+                         int row) const {
+    const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
+    u16* const to = output_row<Config>(params, shape, at, row);
+    FA2_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      const float(&v)[4] = output[c];
+      if (column(c) < Config::head_dim_v)
+        store_four<Config>(to + column(c), {v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor});
+    }
+    if (params.lse == nullptr || ptx::lane_index() != 0) return;
+    ptx::st_global_f32(lse_of_row<Config>(params, shape, at, row),
+                       sum == 0.0f ? params.empty_row_lse : log_sum_exp());
+  }
+
+ private:
+  FA2_DEVICE static int column(int chunk) { return 128 * chunk + 4 * ptx::lane_index(); }
+
+  template <class F>
+  FA2_DEVICE static void for_each_column(const F& f) {
+    FA2_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      FA2_UNROLL
+      for (int k = 0; k < 4; ++k) f(c, k);
+    }
+  }
+
+  // What the parts weigh is the same in every lane.
+  FA2_DEVICE float log2_of(const RowSum& part) const {
+    return part.sum == 0.0f ? -ptx::infinity()
+                            : ptx::fma_rn(part.exponent.score, scale_log2, part.exponent.log2);
+  }
+  FA2_DEVICE float weight_of(const RowSum& part) const {
+    const float score = part.exponent.score - largest.score;
+    const float power = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, part.exponent.log2 - largest.log2));
+    return part.sum == 0.0f ? 0.0f : part.sum * power;
+  }
+  FA2_DEVICE float log_sum_exp() const {
+    constexpr float kLn2 = 0.693147180559945309f;
+    return ptx::fma_rn(largest.score, scale_log2 * kLn2, (ptx::lg2_approx(sum) + largest.log2) * kLn2);
+  }
+
+  FA2_DEVICE void find_largest(const RowSum& part) {
+    const float own = log2_of(part), most = over_lanes(own, ptx::max_f32);
+    const float before = ptx::fma_rn(largest.score, scale_log2, largest.log2);
+    const int last = 31 - ptx::clz(ptx::vote_ballot(own == most));
+    const RowExponent found{ptx::shfl_idx(part.exponent.score, last),
+                            ptx::shfl_idx(part.exponent.log2, last)};
+    if (most > before) largest = found;
+  }
+
+  /// The same in every lane.
+  template <class Both>
+  FA2_DEVICE static float over_lanes(float value, const Both& both) {
+    FA2_UNROLL
+    for (int distance = 1; distance < 32; distance *= 2) value = both(value, ptx::shfl_bfly(value, distance));
+    return value;
+  }
+
+  /// Of this lane's part of those from `first` on.
+  template <class Parts>
+  FA2_DEVICE static RowSum sum_of(const Parts& parts, int first) {
+    const int part = first + ptx::lane_index();
+    if (part >= parts.count) return {{0.0f, 0.0f}, 0.0f};
+    float word[4];
+    parts.row(part).load(cols, word);
+    return {{word[0], word[1]}, word[2]};
+  }
+
+  /// Neighbouring parts, which are loaded at once.
+  template <int kCount>
+  struct SomeParts {
+    static constexpr int count = kCount;
+    float value[kCount][chunks][4];
+  };
+
+  /// From part `first` on, which there is.
+  template <class Parts, int kCount>
+  FA2_DEVICE static void load(const Parts& parts, int first, SomeParts<kCount>& some) {
+    FA2_UNROLL
+    for (int j = 0; j < kCount; ++j) {
+      const int part = first + j < parts.count ? first + j : first;
+      FA2_UNROLL
+      for (int c = 0; c < chunks; ++c)
+        parts.row(part).load(column(c) < cols ? column(c) : 0, some.value[j][c]);
+    }
+  }
+
+  /// 32 parts, or as many as are left, of which each lane has one's weight, and the first are being loaded into `some`.
+  template <class Parts, int kCount>
+  FA2_DEVICE void add_parts(const Parts& parts, int first, float weight, SomeParts<kCount>& some) {
+    FA2_NO_UNROLL
+    for (int i = 0;;) {
+      add(i, weight, some);
+      i += kCount;
+      if (i >= 32 || first + i >= parts.count) return;
+      load(parts, first + i, some);
+    }
+  }
+
+  /// Those of lanes `begin` on; the others weigh 0.
+  template <int kCount>
+  FA2_DEVICE void add(int begin, float weight, const SomeParts<kCount>& some) {
+    FA2_UNROLL
+    for (int j = 0; j < kCount; ++j) {
+      const float of_part = ptx::shfl_idx(weight, begin + j);
+      for_each_column([&](int c, int k) {
+        output[c][k] = ptx::fma_rn(of_part, of_part == 0.0f ? 0.0f : some.value[j][c][k], output[c][k]);
+      });
+    }
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,72 @@
+// One block's work, top to bottom: load Q, run the main loop over K and V, write O and the log-sum-exp.
+#pragma once
+
+#include "attention/common/epilogue.cuh"
+#include "attention/common/head_rows.cuh"
+#include "attention/common/varlen_tiles.cuh"
+#include "attention/forward/sm80/mainloop.cuh"
+
+namespace fa2 {
+
+/// Q into shared memory, and on into registers where the config says so; the ring's first loads are under way
+/// on return.
+template <class Config>
+FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count,
+                             KeyValueRing<Config>& ring) {
+  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned>(q.tile, rows, RowsBefore{row_count});
+  ptx::cp_async_commit_group();
+  if constexpr (Config::q_in_registers) {
+    ptx::cp_async_wait_group<0>();
+  } else {
+    ring.start();
+    ptx::cp_async_wait_group<KeyValueRing<Config>::started_groups>();
+  }
+  ptx::bar_sync();
+  if constexpr (Config::q_in_registers) {
+    q.read_into_registers();
+    ptx::bar_sync();  // the ring overwrites Q
+    ring.start();
+  }
+}
+
+template <class Config>
+FA2_DEVICE void attention_forward(const AttentionParams& params) {
+  using Layout = SharedLayout<Config>;
+  static_assert(Layout::bytes == Config::shared_bytes,
+                "the host launches with exactly the memory that the kernel lays out");
+  const SharedAddress shared = ptx::dynamic_shared();
+  auto tiles = tiles_of<Config>(params);
+  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(ptx::block_index());
+  const Mask<Config> mask = mask_of<Config>(params, shape_of<Config>(params, at.batch));
+  const SequenceShape& shape = mask.shape;
+  const ScoreMod<Config> score_mod = score_mod_of<Config>(params, shape, at);
+  const int tile_row = at.q_tile * Config::tile_m;
+  const int warp_row = ptx::warp_index() * 16 * MainloopSm80<Config>::m_tiles;
+  const int kv_head = at.head / params.queries_per_kv;
+
+  KeyValueRing<Config> ring;
+  ring.k = KeyValueRing<Config>::Keys::of(params, params.k, params.k_strides, shape, kv_head);
+  ring.v = KeyValueRing<Config>::Values::of(params, params.v, params.v_strides, shape, kv_head);
+  ring.blocks = key_blocks(mask, tile_row, Config::tile_m);
+  ring.base = shared + Layout::ring_start;
+  QueryOperand<Config> q;
+  q.tile = {shared};
+  q.first_row = warp_row;
+  load_queries(q,
+               head_rows<Config::head_dim>(params.q, params.q_strides, shape.q_entry, at.head,
+                                           static_cast<i64>(shape.q_begin) + tile_row),
+               shape.seqlen_q - tile_row, ring);
+
+  MainloopSm80<Config> mainloop;
+  mainloop.output.clear();
+  mainloop.softmax.start(score_mod.scale_log2());
+  const Dropout<Config> dropout = dropout_of<Config>(params).of_head(at.batch * params.heads_q + at.head);
+  mainloop.run(mask, score_mod, dropout, tile_row + warp_row, q, ring);
+  mainloop.softmax.normalize(mainloop.output, Sinks<Config>{params, at, tile_row + warp_row});
+  dropout.rescale(mainloop.output);
+  store_lse<Config>(params, shape, at, tile_row + warp_row, mainloop.softmax);
+  store_output<Config>(params, shape, at, warp_row, mainloop.output, shared);
+}
+
+}  // namespace fa2

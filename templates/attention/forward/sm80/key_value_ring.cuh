@@ -1,0 +1,128 @@
+// The pipeline that brings K and V blocks into shared memory with cp.async, from the last block to the first.
+#pragma once
+
+#include "attention/common/key_blocks.cuh"
+#include "attention/common/key_pages.cuh"
+#include "attention/common/shared_layout.cuh"
+#include "ptx/barrier.cuh"
+#include "tile/copy.cuh"
+
+namespace fa2 {
+
+/// Who loads and reads what: all threads of a block, or a warp by itself.
+template <class Config>
+struct WholeBlock {
+  static constexpr int threads = Config::warps * 32;
+  FA2_DEVICE static int thread() { return ptx::thread_index(); }
+  FA2_DEVICE static void sync() { ptx::bar_sync(); }
+};
+struct OneWarp {
+  static constexpr int threads = 32;
+  FA2_DEVICE static int thread() { return ptx::lane_index(); }
+  FA2_DEVICE static void sync() { ptx::bar_warp_sync(); }
+};
+
+/// Config::stages slots of one K and one V block each.
+/// With two or more, whole blocks are fetched stages - 1 ahead and one barrier a block suffices. With one
+/// slot, V loads while S = Q K^T runs, and the next K while softmax and P V run, at the price of a second
+/// barrier.
+template <class Config, class Team = WholeBlock<Config>>
+struct KeyValueRing {
+  using Layout = SharedLayout<Config>;
+  static constexpr bool one_slot = Config::stages == 1;
+  /// cp.async groups that start() leaves in flight.
+  static constexpr int started_groups = one_slot ? 1 : Config::stages - 1;
+
+  using Keys = KeyRows<Config, Config::head_dim>;
+  using Values = KeyRows<Config, Config::head_dim_v>;
+
+  typename Keys::Source k;
+  typename Values::Source v;
+  SharedAddress base;
+  KeyBlocks<Config> blocks;
+  int current;  ///< slot that is being read; the one before it is the next to be overwritten
+
+  FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
+  FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::KeyTile::bytes}; }
+
+  /// Starts the first loads.
+  FA2_DEVICE void start() {
+    current = 0;
+    const int last = blocks.end - 1;
+    fetch<one_slot>(last, 0, outer_rows(last));
+    FA2_UNROLL
+    for (int ahead = 1; ahead < started_groups; ++ahead)
+      fetch<false>(last - ahead, ahead, inner_rows(last - ahead));
+  }
+
+  /// Returns when block `n`'s keys are there for every thread, having started to load what may now be
+  /// overwritten: nobody reads the block before it any more.
+  FA2_DEVICE void await_keys(int n) {
+    ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
+    Team::sync();
+    if constexpr (one_slot) {
+      load(values(), Values::block(v, n), outer_rows(n));
+      ptx::cp_async_commit_group();
+    } else {
+      const int next = n - started_groups;
+      fetch<false>(next, current == 0 ? Config::stages - 1 : current - 1, inner_rows(next));
+    }
+  }
+
+  /// Returns when block `n`'s values are there for every thread.
+  FA2_DEVICE void await_values(int n) {
+    if constexpr (one_slot) {
+      ptx::cp_async_wait_group<0>();
+      Team::sync();
+      fetch<true>(n - 1, 0, inner_rows(n - 1));
+    }
+  }
+
+  /// Done with the current block.
+  FA2_DEVICE void pop() {
+    if constexpr (!one_slot) current = current + 1 == Config::stages ? 0 : current + 1;
+  }
+
+ private:
+  FA2_DEVICE SharedAddress slot(int index) const {
+    return base + static_cast<u32>(index * Layout::slot_bytes);
+  }
+
+  /// Of block `n`, those that some row sees. Only the last block of the range can reach beyond its keys, and with a
+  /// window the first: others are taken whole.
+  FA2_DEVICE auto outer_rows(int n) const {
+    const int first = n * Config::tile_n;
+    if constexpr (Mask<Config>::has_begin) {
+      return RowsWithin{blocks.key_begin - first, blocks.key_end - first};
+    } else {
+      return RowsBefore{blocks.key_end - first};
+    }
+  }
+  FA2_DEVICE auto inner_rows(int n) const {
+    if constexpr (Mask<Config>::has_begin) {
+      return outer_rows(n);
+    } else {
+      return EveryRow{};
+    }
+  }
+
+  /// Block `n` into a slot, as one cp.async group; the group is empty when there is no such block.
+  template <bool kKeysOnly, class Rows>
+  FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
+    if (n >= blocks.begin) {
+      load(typename Layout::KeyTile{slot(slot_index)}, Keys::block(k, n), rows);
+      if constexpr (!kKeysOnly) {
+        const typename Layout::ValueTile tile{slot(slot_index) + Layout::KeyTile::bytes};
+        load(tile, Values::block(v, n), rows);
+      }
+    }
+    ptx::cp_async_commit_group();
+  }
+
+  template <class Tile, class Source, class Rows>
+  FA2_DEVICE static void load(Tile tile, const Source& source, Rows rows) {
+    load_tile<Team::threads, Config::rows_are_16_byte_aligned>(tile, source, rows, Team::thread());
+  }
+};
+
+}  // namespace fa2

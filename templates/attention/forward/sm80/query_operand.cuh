@@ -1,0 +1,33 @@
+// The Q operand of a warp: read from shared memory at every step, or kept in registers.
+#pragma once
+
+#include "attention/common/shared_layout.cuh"
+#include "ptx/barrier.cuh"
+#include "tile/copy.cuh"
+#include "tile/register_tile.cuh"
+
+namespace fa2 {
+
+template <class Config>
+struct QueryOperand {
+  using Tile = typename SharedLayout<Config>::QueryTile;
+  static constexpr int m_tiles = Config::tile_m / (16 * Config::warps);
+  static constexpr int steps = Tile::cols / 16;
+
+  Tile tile;
+  int first_row;  ///< of this warp inside the tile
+  OperandA<m_tiles> registers[Config::q_in_registers ? steps : 1];
+
+  FA2_DEVICE void read_into_registers() {
+    FA2_UNROLL
+    for (int step = 0; step < steps; ++step)
+      registers[step] = load_operand_a<m_tiles>(tile, first_row, 16 * step);
+  }
+
+  FA2_DEVICE OperandA<m_tiles> step(int k) const {
+    if constexpr (Config::q_in_registers) return registers[k];
+    return load_operand_a<m_tiles>(tile, first_row, 16 * k);
+  }
+};
+
+}  // namespace fa2

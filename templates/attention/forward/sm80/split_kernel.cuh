@@ -1,0 +1,156 @@
+// Few queries over many keys, on mma.sync and cp.async: thread blocks share out the keys of all tiles (split_tiles.cuh), and
+// the warps of one share out those of its part. Each goes over its own with a ring of its own, as if it were alone.
+#pragma once
+
+#include "attention/common/epilogue.cuh"
+#include "attention/forward/sm80/mainloop.cuh"
+#include "attention/forward/split_keys.cuh"
+#include "ptx/dependent_launch.cuh"
+
+namespace fa2 {
+
+/// What a warp by itself is configured as.
+template <class Config>
+struct OneWarpConfig : Config {
+  static constexpr int warps = 1;
+};
+
+/// The queries of a tile, then what each warp has: its ring and, in its place, its part.
+template <class Config>
+struct SplitLayout {
+  using OfWarp = SharedLayout<OneWarpConfig<Config>>;
+  using QueryTile = typename OfWarp::QueryTile;
+  static constexpr int ring_bytes = Config::stages * OfWarp::slot_bytes;
+  static constexpr int part_bytes = Config::tile_m * PartRow<Config>::stride * 4;
+  static constexpr int warp_bytes = ring_bytes > part_bytes ? ring_bytes : part_bytes;
+  static constexpr int known_start = QueryTile::bytes + Config::warps * warp_bytes;
+  static_assert(known_start + 16 == Config::shared_bytes,
+                "the host launches with exactly the memory that the kernel lays out");
+
+  SharedAddress base;
+
+  FA2_DEVICE QueryTile queries() const { return {base}; }
+  FA2_DEVICE SharedAddress of_warp(int warp) const {
+    return base + static_cast<u32>(QueryTile::bytes + warp * warp_bytes);
+  }
+  /// How many parts of a tile had ended before this one.
+  FA2_DEVICE SharedAddress parts_before() const { return base + static_cast<u32>(known_start); }
+};
+
+/// The rows of a tile, of which several heads may have one each.
+template <class Config>
+struct QueryRows {
+  const AttentionParams& params;
+  const SequenceShape& shape;
+  const TileCoordinates& at;
+
+  FA2_DEVICE const u16* row(int number) const {
+    const int row = at.q_tile * Config::tile_m + number;
+    return static_cast<const u16*>(params.q) + query_row<Config>(params.q_strides, shape, at, row);
+  }
+};
+
+/// All warps of the block, for its part of a tile.
+template <class Config>
+struct BlockTeam {
+  static constexpr int warps = Config::warps, rows = Config::tile_m, teams = 1, number = 0;
+  FA2_DEVICE static void sync() { ptx::bar_sync(); }
+  FA2_DEVICE static int warp() { return ptx::warp_index(); }
+};
+
+/// The parts of a row that the warps have.
+template <class Config>
+struct WarpParts {
+  static constexpr int count = Config::warps, at_once = Config::warps;
+  SplitLayout<Config> layout;
+  int number;  ///< of the row
+
+  FA2_DEVICE static SharedPartRow row_of(const SplitLayout<Config>& layout, int warp, int number) {
+    return {layout.of_warp(warp) + static_cast<u32>(number * PartRow<Config>::stride * 4)};
+  }
+  FA2_DEVICE SharedPartRow row(int warp) const { return row_of(layout, warp, number); }
+};
+
+/// A warp's share of a part's blocks of keys: neighbours, as many as any other's.
+template <class Blocks>
+FA2_DEVICE Blocks share_of_warp(const Blocks& blocks, int warp, int warps) {
+  const int count = (blocks.end - blocks.begin + warps - 1) / warps;
+  const int begin = blocks.begin + warp * count;
+  return blocks.within(begin, begin + count);
+}
+
+/// The queries of the tile, by all warps; the ring's first loads are under way on return.
+template <class Config, class Ring>
+FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q, const QueryRows<Config>& rows,
+                             int row_count, Ring& ring) {
+  load_rows<32 * Config::warps, Config::rows_are_16_byte_aligned, Config::head_dim>(
+      q.tile, rows, RowsBefore{row_count}, ptx::thread_index());
+  ptx::cp_async_commit_group();
+  ring.start();
+  ptx::cp_async_wait_group<Ring::started_groups>();
+  ptx::bar_sync();
+  if constexpr (Config::q_in_registers) q.read_into_registers();
+}
+
+/// A warp's share of a tile's part, which it leaves in its shared memory. The softmax's scale.
+template <class Config>
+FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile, bool is_first,
+                        const SplitLayout<Config>& layout) {
+  using Warp = OneWarpConfig<Config>;
+  const TileCoordinates& at = tile.at;
+  const int warp = ptx::warp_index(), tile_row = at.q_tile * Config::tile_m;
+  const Mask<Warp> mask = mask_of<Warp>(params, tile.shape);
+  const ScoreMod<Warp> score_mod = score_mod_of<Warp>(params, mask.shape, at);
+  const int kv_head = at.head / params.queries_per_kv, row_count = mask.shape.rows - tile_row;
+
+  KeyValueRing<Warp, OneWarp> ring;
+  ring.k = decltype(ring)::Keys::of(params, params.k, params.k_strides, mask.shape, kv_head);
+  ring.v = decltype(ring)::Values::of(params, params.v, params.v_strides, mask.shape, kv_head);
+  ring.blocks = share_of_warp(of_part<Warp>(key_blocks(mask, tile_row, Config::tile_m), tile.part), warp,
+                              Config::warps);
+  ring.base = layout.of_warp(warp);
+  QueryOperand<Warp> q;
+  q.tile = layout.queries();
+  q.first_row = 0;
+  load_queries<Config>(q, QueryRows<Config>{params, mask.shape, at}, row_count, ring);
+
+  MainloopSm80<Warp> mainloop;
+  mainloop.output.clear();
+  mainloop.softmax.start(score_mod.scale_log2());
+  const Dropout<Warp> dropout = dropout_of<Warp>(params).of_head(at.batch * params.heads_q + at.head);
+  mainloop.run(mask, score_mod, dropout, tile_row, q, ring);
+  mainloop.softmax.normalize(mainloop.output, Sinks<Warp>{params, at, tile_row, is_first && warp == 0});
+  dropout.rescale(mainloop.output);
+  ptx::bar_warp_sync();  // the part lies where other lanes may still be reading K and V
+  PartRow<Config>::store(mainloop.output, mainloop.softmax, 0, row_count,
+                         [&](int row) { return WarpParts<Config>::row_of(layout, warp, row); });
+  return mainloop.softmax.scale_log2;
+}
+
+template <class Config>
+FA2_DEVICE void attention_forward_split(const AttentionParamsSm81& params) {
+  const AttentionParams& attention = params.attention;
+  const SplitLayout<Config> layout{ptx::dynamic_shared()};
+  ptx::launch_dependents();
+  if constexpr (Config::varlen) ptx::wait_for_launches_before();  // lengths are in memory
+  SplitTiles<Config> tiles(attention, params.shares);
+  if constexpr (!Config::varlen) ptx::wait_for_launches_before();
+  for (SequenceTile tile = tiles.next(); tile.exist(); tile = tiles.next()) {
+    const TilePart<Config, BlockTeam<Config>> part{attention, params.shares, tile, {}};
+    const float scale_log2 = attend<Config>(attention, tile, part.is_first(), layout);
+    ptx::bar_sync();
+    for (int row = ptx::warp_index(); row < part.row_count(); row += Config::warps) {
+      MergedRow<Config> merged{scale_log2};
+      merged.add(WarpParts<Config>{layout, row});
+      if (part.is_of_several()) {
+        merged.store_as_part(part.own_row(row));
+      } else {
+        merged.finish(attention, tile.shape, tile.at, part.first_row() + row);
+      }
+    }
+    ptx::bar_sync();  // the next tile's queries and keys come to where the parts are
+    if (part.is_of_several() && part.is_last_to_end(layout.parts_before())) part.merge(scale_log2);
+  }
+}
+
+}  // namespace fa2

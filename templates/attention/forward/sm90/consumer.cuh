@@ -1,0 +1,67 @@
+// A consumer warpgroup: the rows it owns of every output tile of the block.
+#pragma once
+
+#include "attention/common/epilogue.cuh"
+#include "attention/forward/sm90/mainloop.cuh"
+#include "attention/forward/sm90/tile_schedule.cuh"
+#include "attention/forward/split_keys.cuh"
+#include "ptx/dependent_launch.cuh"
+
+namespace fa2 {
+
+/// A warpgroup's 64 rows of a tile, for parts of it.
+template <class Config>
+struct WarpgroupTeam {
+  static constexpr int warps = 4, rows = 64, teams = Config::warps / 4;
+  int number;
+  FA2_DEVICE void sync() const { ptx::bar_sync(own_barrier(number), 128); }
+  FA2_DEVICE static int warp() { return ptx::warp_index() % 4; }
+};
+
+template <class Config>
+FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
+                        int warpgroup) {
+  if constexpr (Config::schedule == kSplitKeys) ptx::wait_for_launches_before();
+  const AttentionParams& attention = params.attention;
+  const WarpgroupOrder<Config> order{warpgroup};
+  KeyValueReader<Config> ring{shared, {}};
+  TileFollower<Config> tiles{params, shared, 0};
+  OutputStore<Config> store{params, shared, tiles.turn, warpgroup};
+  order.start();
+  for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
+    const TileCoordinates& at = tile.at;
+    const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
+    const int warp_row = group_row + ptx::warp_index() % 4 * 16;
+    const Mask<Config> mask = mask_of<Config>(attention, tile.shape);
+    const ScoreMod<Config> score_mod = score_mod_of<Config>(attention, mask.shape, at);
+    const int buffer = tiles.turn.place(Config::q_buffers);
+    ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
+    const auto queries = shared.queries(buffer, warpgroup);
+    if (Config::varlen && group_row + 64 > mask.shape.rows) {
+      // Another sequence's: what a warp decides for all its rows would depend on them.
+      clear_rows_outside<128>(queries, {0, mask.shape.rows - group_row}, ptx::thread_index() % 128);
+      ptx::bar_sync(own_barrier(warpgroup), 128);
+    }
+    const Dropout<Config> dropout =
+        dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
+    MainloopSm90<Config> mainloop{mask, score_mod, dropout, order, ring, store, queries, warp_row};
+    mainloop.softmax.start(score_mod.scale_log2());
+    mainloop.run(of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part),
+                 of_part<Config>(key_blocks(mask, group_row, 64), tile.part));
+    const TilePart<Config, WarpgroupTeam<Config>> part{attention, params.shares, tile, {warpgroup}};
+    mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});
+    dropout.rescale(mainloop.output);
+    if (part.is_of_several()) {
+      PartRow<Config>::store(mainloop.output, mainloop.softmax, 16 * part.team.warp(), part.row_count(),
+                             [&](int row) { return part.own_row(row); });
+      part.team.sync();
+      store.skip();
+      if (part.is_last_to_end(shared.parts_before(warpgroup))) part.merge(mainloop.softmax.scale_log2);
+      continue;
+    }
+    store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);
+    store.start(mainloop.output, mask.shape, at, group_row);
+  }
+}
+
+}  // namespace fa2

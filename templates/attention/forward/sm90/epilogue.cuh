@@ -1,0 +1,97 @@
+// A warpgroup's normalised output to global memory by TMA (FlashAttention-2, Algorithm 1, lines 12-15).
+#pragma once
+
+#include "attention/common/epilogue.cuh"
+#include "attention/forward/sm90/pipeline.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/stmatrix.cuh"
+#include "tile/register_tile.cuh"
+#include "tile/tma_copy.cuh"
+
+namespace fa2 {
+
+/// Named barriers of the warpgroups' own; 1.. are the turns'.
+FA2_DEVICE int own_barrier(int warpgroup) {
+  return 8 + warpgroup;
+}
+
+/// Rounds `output` into `tile`, this warp's 16 of its 64 rows.
+template <class Element, int kN, class Tile>
+FA2_DEVICE void stage_output(Tile tile, const AccumulatorTile<1, kN>& output) {
+  const int row = ptx::warp_index() % 4 * 16;
+  FA2_UNROLL
+  for (int k = 0; k < kN / 2; ++k) {
+    // The rounded accumulators of 16 columns are the four blocks that stmatrix stores: an A operand's, in its
+    // order.
+    const OperandA<1> rounded = round_to_operand_a<Element>(output, k);
+    ptx::stmatrix_x4(tile.template block_address<BlockOrder::down>(row, 16 * k), rounded.pair[0]);
+  }
+}
+
+/// A warpgroup's outputs on their way to global memory, each through the memory of its queries.
+template <class Config>
+struct OutputStore {
+  using Layout = SharedLayoutSm90<Config>;
+
+  const AttentionParamsSm90& params;
+  Layout shared;
+  const TileTurn& turn;
+  int warpgroup;
+
+  /// Of the rows from `first_row` on.
+  template <int kN>
+  FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const SequenceShape& shape,
+                        const TileCoordinates& at, int first_row) {
+    if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
+      ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do
+    }
+    const int buffer = turn.place(Config::q_buffers);
+    const typename Layout::OutputTile tile = shared.output(buffer, warpgroup);
+    stage_output<typename Config::Element>(tile, output);
+    ptx::fence_proxy_async_shared();
+    ptx::bar_sync(own_barrier(warpgroup), 128);
+    if (Config::varlen && first_row + 64 > shape.rows) {
+      store_first_rows(tile, shape, at, first_row);
+    } else if (ptx::thread_index() % 128 == 0 && first_row < shape.rows) {
+      tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(
+          params.o, {shape.q_begin, first_row, at.head, shape.q_entry}, tile);
+    }
+    if constexpr (Config::q_buffers == 1) release(buffer);
+  }
+
+  /// A tile whose output leaves otherwise, once every warp of the warpgroup has read its queries.
+  FA2_DEVICE void skip() {
+    if constexpr (Config::q_buffers == 1) release(turn.place(Config::q_buffers));
+  }
+
+  /// Of the tile before this one, once this one's first product is under way: until then nobody needs its
+  /// memory.
+  FA2_DEVICE void finish_before() {
+    if (Config::q_buffers > 1 && turn.count > 0) release(turn.place(Config::q_buffers) ^ 1);
+  }
+
+ private:
+  /// Those that the sequence has: TMA would store over the next one's.
+  FA2_DEVICE void store_first_rows(typename Layout::OutputTile tile, const SequenceShape& shape,
+                                   const TileCoordinates& at, int first_row) {
+    constexpr int kChunks = Config::head_dim_v / 8;
+    FA2_NO_UNROLL
+    for (int i = ptx::thread_index() % 128; i < (shape.rows - first_row) * kChunks; i += 128) {
+      const int row = i / kChunks, col = i % kChunks * 8;
+      ptx::st_global_v4(output_row<Config>(params.attention, shape, at, first_row + row) + col,
+                        ptx::ld_shared_v4(tile.chunk_address(row, col)));
+    }
+    ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on
+  }
+
+  /// The producer may load queries there once the output is read.
+  FA2_DEVICE void release(int buffer) {
+    if (ptx::thread_index() % 128 == 0) {
+      ptx::bulk_wait_group_read<0>();
+      ptx::mbarrier_arrive(shared.queries_empty(buffer));
+    }
+  }
+};
+
+}  // namespace fa2

@@ -1,0 +1,96 @@
+// How the producer and the consumers of a block hand each other tiles: rings of mbarriers.
+#pragma once
+
+#include "attention/common/key_pages.cuh"
+#include "attention/forward/sm90/shared_layout.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/mbarrier.cuh"
+
+namespace fa2 {
+
+/// A place in a ring of kSlots, and how often it was passed.
+template <int kSlots>
+struct PipelineState {
+  int index = 0;
+  u32 phase = 0;
+
+  FA2_DEVICE void advance() {
+    if (++index == kSlots) {
+      index = 0;
+      phase ^= 1;
+    }
+  }
+  /// The place passed last.
+  FA2_DEVICE PipelineState before() const {
+    if (index == 0) return {kSlots - 1, phase ^ 1};
+    return {index - 1, phase};
+  }
+};
+
+/// How many tiles a block has begun, and the place of the newest in a ring of one or two.
+struct TileTurn {
+  u32 count = 0;
+
+  FA2_DEVICE int place(int places) const { return static_cast<int>(count) & (places - 1); }
+  FA2_DEVICE u32 parity(int places) const { return count >> (places - 1) & 1; }
+};
+
+/// Warps that fill the ring: what TMA loads one asks for.
+template <class Config>
+constexpr int loading_warps = gathers_keys<Config> ? 4 : 1;
+
+/// Makes every mbarrier of the block; all threads may use them on return.
+template <class Config>
+FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
+  constexpr int kConsumerWarps = Config::warps, kLoadingWarps = loading_warps<Config>;
+  if (ptx::thread_index() == 0) {
+    FA2_UNROLL
+    for (int slot = 0; slot < Config::stages; ++slot) {
+      ptx::mbarrier_init(shared.slot_full(slot), kLoadingWarps);
+      ptx::mbarrier_init(shared.slot_empty(slot), kConsumerWarps);
+    }
+    FA2_UNROLL
+    for (int buffer = 0; buffer < Config::q_buffers; ++buffer) {
+      ptx::mbarrier_init(shared.queries_full(buffer), 1);
+      ptx::mbarrier_init(shared.queries_empty(buffer), kConsumerWarps / 4);
+    }
+    FA2_UNROLL
+    for (int turn = 0; turn < 2; ++turn) {
+      ptx::mbarrier_init(shared.tile_full(turn), 1);
+      ptx::mbarrier_init(shared.tile_empty(turn), kConsumerWarps + kLoadingWarps - 1);
+    }
+    if constexpr (Config::varlen) ptx::mbarrier_init(shared.edge_full(), 1);
+    ptx::fence_mbarrier_init();
+  }
+  ptx::bar_sync();
+}
+
+/// One consumer warpgroup's view of the ring of key and value tiles, which alternate in the producer's order.
+template <class Config>
+struct KeyValueReader {
+  SharedLayoutSm90<Config> shared;
+  PipelineState<Config::stages> next;
+
+  /// The next tile's slot, at once: it may not be loaded yet.
+  FA2_DEVICE PipelineState<Config::stages> take() {
+    const PipelineState<Config::stages> taken = next;
+    next.advance();
+    return taken;
+  }
+  FA2_DEVICE void consumer_wait(PipelineState<Config::stages> at) const {
+    ptx::mbarrier_wait(shared.slot_full(at.index), at.phase);
+  }
+
+  /// A tile that this warpgroup does not need.
+  FA2_DEVICE void skip(PipelineState<Config::stages> at) const {
+    consumer_wait(at);  // else it would be counted as one that had read what was in the slot before
+    consumer_release(at);
+  }
+
+  /// This warp reads the slot no more; by every warp.
+  FA2_DEVICE void consumer_release(PipelineState<Config::stages> at) const {
+    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_empty(at.index));
+  }
+};
+
+}  // namespace fa2

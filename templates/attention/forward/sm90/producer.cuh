@@ -1,0 +1,204 @@
+// The producers: every tile of Q, K and V of the block's output tiles, in the order in which the consumers need
+// them.
+#pragma once
+
+#include "attention/common/key_blocks.cuh"
+#include "attention/forward/sm90/page_loads.cuh"
+#include "attention/forward/sm90/tile_schedule.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "tile/tma_copy.cuh"
+
+namespace fa2 {
+
+/// A whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues what TMA loads.
+template <class Config>
+struct Producer {
+  using Layout = SharedLayoutSm90<Config>;
+  static constexpr bool paged = Config::page_size > 0, gathers = gathers_keys<Config>;
+
+  const AttentionParamsSm90& params;
+  Layout shared;
+  int warp;  ///< the first one, or one that gathers beside it
+  PipelineState<Config::stages> state;
+  GatheredSlots<Config> gathered{shared, {}};
+  u32 edge_phase = 0;
+
+  template <class Tiles>
+  FA2_DEVICE void run(Tiles tiles) {
+    for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
+      const TileCoordinates& at = tile.at;
+      const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
+      const KeyBlocks<Config> blocks =
+          of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);
+      const int last = blocks.end - 1;
+      Block here = block(mask.shape, blocks, last), below = block(mask.shape, blocks, last - 1);
+      if (!blocks.is_empty()) load_keys(mask, at, here);
+      // Also without a single key: the consumers put their output where the queries were.
+      if (warp == 0) load_queries(mask.shape, at, tiles.turn);
+      for (int n = last; n >= blocks.begin; --n) {
+        const Block next = block(mask.shape, blocks, n - 2);
+        if (!Config::overlap && n < last) load_keys(mask, at, here);
+        if (Config::overlap && n > blocks.begin) load_keys(mask, at, below);
+        load_values(mask, at, here);
+        here = below, below = next;
+      }
+      if constexpr (gathers) gathered.finish();
+    }
+  }
+
+ private:
+  struct Block {
+    int n;
+    BlockPages<Config> pages;
+  };
+
+  /// Pages are looked for long before they are needed: memory takes as long to say where they are as to load them.
+  FA2_DEVICE Block block(const SequenceShape& shape, const KeyBlocks<Config>& blocks, int n) const {
+    Block found{n, {}};
+    if constexpr (paged) {
+      if (n >= blocks.begin && n < blocks.end)
+        found.pages.look_up(key_pages<Config>(params.attention, shape),
+                            n * Config::tile_n + warp * found.pages.pieces * found.pages.piece_rows);
+    }
+    return found;
+  }
+
+  FA2_DEVICE TensorRows key_rows(const SequenceShape& shape, const TileCoordinates& at, int n) const {
+    const int first_key = Config::window_left ? params.attention.first_key : 0;
+    return {shape.k_begin, n * Config::tile_n - first_key, kv_head(at), shape.k_entry};
+  }
+  FA2_DEVICE int kv_head(const TileCoordinates& at) const {
+    return at.head / params.attention.queries_per_kv;
+  }
+
+  FA2_DEVICE void load_keys(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
+    const typename Layout::KeyTile tile = shared.keys(state.index);
+    if constexpr (gathers) {
+      gather<Config::head_dim>(tile, params.attention.k, params.attention.k_strides, mask, at, block);
+    } else if constexpr (paged) {
+      start_load_of_pages<Config::head_dim>(tile, params.k, at, block, shared.slot_full(state.index));
+    } else {
+      const TensorRows from = key_rows(mask.shape, at, block.n);
+      start_load<TensorShape<Config::head_dim>>(tile, params.k, from, shared.slot_full(state.index));
+    }
+    state.advance();
+  }
+
+  /// What no query of the sequence sees may be anything, and 0 * NaN is NaN. In a batch of equal lengths the tensor map
+  /// ends where the keys do.
+  FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
+    const typename Layout::ValueTile tile = shared.values(state.index);
+    if constexpr (gathers) {
+      gather<Config::head_dim_v>(tile, params.attention.v, params.attention.v_strides, mask, at, block);
+    } else if constexpr (Config::varlen) {
+      load_seen_values(tile, mask, at, block);
+    } else {
+      const TensorRows from = key_rows(mask.shape, at, block.n);
+      start_load<TensorShape<Config::head_dim_v>>(tile, params.v, from, shared.slot_full(state.index));
+    }
+    state.advance();
+  }
+
+  /// Those after a sequence's last one TMA leaves out, but in pages; these, and those before a window's first, are cleared
+  /// before the slot counts as full.
+  FA2_DEVICE void load_seen_values(typename Layout::ValueTile tile, const Mask<Config>& mask,
+                                   const TileCoordinates& at, const Block& block) {
+    const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
+    const bool clears = (Config::window_left && seen.begin > 0) || (paged && seen.end < Config::tile_n);
+    const SharedAddress full = clears ? shared.edge_full() : shared.slot_full(state.index);
+    if constexpr (paged) {
+      start_load_of_pages<Config::head_dim_v>(tile, params.v, at, block, full);
+    } else {
+      TensorRows from = key_rows(mask.shape, at, block.n);
+      from.row = params.attention.seqlen_k - seen.end;
+      from.begin += block.n * Config::tile_n + seen.end;
+      start_load<RaggedShape<Config::head_dim_v>>(tile, params.v, from, full);
+    }
+    if (clears) {
+      ptx::mbarrier_wait(shared.edge_full(), edge_phase);
+      edge_phase ^= 1;
+      clear_rows_outside<32>(tile, seen, ptx::lane_index());
+      ptx::bar_warp_sync();
+      if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
+      ptx::bar_warp_sync();
+    }
+  }
+
+  FA2_DEVICE void await_empty_slot() const {
+    ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
+  }
+
+  /// Into the next slot, as soon as it is empty.
+  template <class Shape, class Tile>
+  FA2_DEVICE void start_load(Tile tile, const TensorMap& map, const TensorRows& from, SharedAddress full) {
+    await_empty_slot();
+    if (ptx::elect_one()) {
+      ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
+      tma_load_tile<Shape>(tile, map, from, full);
+    }
+    ptx::bar_warp_sync();
+  }
+
+  /// The same of a block in pages.
+  template <int kCols, class Tile>
+  FA2_DEVICE void start_load_of_pages(Tile tile, const TensorMap& map, const TileCoordinates& at,
+                                      const Block& block, SharedAddress full) {
+    await_empty_slot();
+    if (ptx::elect_one()) ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
+    load_pieces<kCols>(tile, map, block.pages, kv_head(at), full);
+  }
+
+  /// This warp's rows of one.
+  template <int kCols, class Tile>
+  FA2_DEVICE void gather(Tile tile, const void* data, const Strides& strides, const Mask<Config>& mask,
+                         const TileCoordinates& at, const Block& block) {
+    await_empty_slot();
+    const u16* const of_head = static_cast<const u16*>(data) + kv_head(at) * strides.head_stride;
+    gather_rows<kCols>(tile, warp * block.pages.pieces, of_head, strides, block.pages,
+                       mask.seen_rows(block.n * Config::tile_n));
+    gathered.commit();
+  }
+
+  FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
+    const int buffer = turn.place(Config::q_buffers);
+    ptx::mbarrier_wait(shared.queries_empty(buffer), turn.parity(Config::q_buffers) ^ 1);
+    if (ptx::elect_one()) {
+      const SharedAddress full = shared.queries_full(buffer);
+      ptx::mbarrier_arrive_expect_tx(full, Layout::warpgroups * Layout::QueryTile::bytes);
+      FA2_UNROLL
+      for (int w = 0; w < Layout::warpgroups; ++w) {
+        tma_load_tile<TensorShape<Config::head_dim, Config::packed_heads>>(
+            shared.queries(buffer, w), params.q,
+            {shape.q_begin, at.q_tile * Config::tile_m + 64 * w, at.head, shape.q_entry}, full);
+      }
+    }
+    ptx::bar_warp_sync();
+  }
+};
+
+/// Long before the first load; by all threads.
+template <class Config>
+FA2_DEVICE void prefetch_tensor_maps(const AttentionParamsSm90& params) {
+  if (ptx::thread_index() != 0) return;
+  ptx::prefetch_tensor_map(params.q);
+  if constexpr (gathers_keys<Config>) return;
+  ptx::prefetch_tensor_map(params.k);
+  ptx::prefetch_tensor_map(params.v);
+}
+
+/// By the warps of a block's first warpgroup.
+template <class Config>
+FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared, int warp) {
+  if (warp >= loading_warps<Config>) return;
+  constexpr bool begins_early = Config::schedule == kSplitKeys;
+  Producer<Config> producer{params, shared, warp, {}};
+  if (begins_early && (Config::varlen || warp > 0)) ptx::wait_for_launches_before();  // lengths are in memory
+  if (warp == 0) {
+    auto tiles = scheduler_of<Config>(params, shared);
+    if (begins_early && !Config::varlen) ptx::wait_for_launches_before();
+    return producer.run(tiles);
+  }
+  if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared, 0});
+}
+
+}  // namespace fa2

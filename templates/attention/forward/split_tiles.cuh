@@ -1,0 +1,164 @@
+// Keys shared out: every thread block of the launch computes equally many blocks of keys, of one tile after the other.
+#pragma once
+
+#include "attention/common/key_blocks.cuh"
+#include "attention/common/tile_schedule.cuh"
+#include "attention/common/varlen_tiles.cuh"
+
+namespace fa2 {
+
+/// Blocks of keys of a part with fixed borders: at least 512 keys. It follows from the sequence alone, as do its bits then. Many
+/// rows are not split: that would take too much memory.
+template <class Config>
+FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
+  constexpr u32 kLeast = 512 / Config::tile_n;
+  if (shape.rows > most_split_rows(Config::packed_heads)) return blocks_of_tile;
+  const u32 blocks = (blocks_of_tile + kMostParts - 1) / kMostParts;
+  return blocks > kLeast ? blocks : kLeast;
+}
+
+/// The parts of tiles that are a thread block's share; where borders are fixed those that begin in it. Blocks of keys are
+/// numbered by sequence, head, tile of queries and place; a tile that sees none has one all the same, because its output
+/// has to be written. All workers but the last have equally many: as few workers as end no later, and where tiles are of
+/// one length few of them have parts of two. The lanes of a warp look at 32 sequences at once.
+template <class Config>
+class SplitTiles {
+ public:
+  FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
+      : params_(params), launched_(static_cast<int>(shares.block_count)) {
+    u32 blocks = 0;
+    for (int first = 0; first < sequences(); first += 32)
+      blocks += last_lane(inclusive_sum(blocks_at(first)));
+    share_ = (blocks + shares.block_count - 1) / shares.block_count;
+    next_ = ptx::block_index() * share_;
+    if (next_ >= blocks) return;
+    end_ = next_ + share_ < blocks ? next_ + share_ : blocks;
+    find_tile();
+    if constexpr (Config::batch_invariant) skip_begun_part();
+  }
+
+  FA2_DEVICE SequenceTile next() {
+    if (next_ >= end_) return {kNoTile, {}};
+    const TileCoordinates at = at_;
+    const KeyBlocks<Config> seen = seen_by(shape_, at.q_tile);
+    const u32 count = count_of(seen);
+    KeyPart part = Config::batch_invariant ? fixed_part(count) : rest_of_share(count);
+    const SequenceShape shape = shape_;
+    next_ = tile_begin_ + static_cast<u32>(part.end);
+    if (static_cast<u32>(part.end) == count && next_ < end_) begin_next_tile();
+    part.begin += seen.begin;
+    part.end += seen.begin;
+    if (part.end > seen.end) part.end = seen.end;
+    return {at, shape, part};
+  }
+
+ private:
+  const AttentionParams& params_;
+  int launched_;            ///< workers, if there are enough blocks
+  u32 share_;               ///< of each worker; the last ones have less, or nothing
+  u32 next_ = 0, end_ = 0;  ///< this worker's blocks that are left
+  TileCoordinates at_{};    ///< of block next_
+  SequenceShape shape_{};
+  u32 tile_begin_ = 0;
+
+  FA2_DEVICE int sequences() const { return params_.sequences.batch; }
+  FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
+    return (shape.rows + Config::tile_m - 1) / Config::tile_m;
+  }
+  FA2_DEVICE KeyBlocks<Config> seen_by(const SequenceShape& shape, int q_tile) const {
+    return key_blocks_of_lane(mask_of<Config>(params_, shape), q_tile * Config::tile_m, Config::tile_m);
+  }
+  FA2_DEVICE static u32 count_of(const KeyBlocks<Config>& seen) {
+    return seen.is_empty() ? 1 : static_cast<u32>(seen.end - seen.begin);
+  }
+
+  FA2_DEVICE int worker_of(u32 block) const { return static_cast<int>(block / share_); }
+
+  /// Of the `count` blocks of the tile, counted from its first: as many as there are in the share.
+  FA2_DEVICE KeyPart rest_of_share(u32 count) const {
+    const u32 left = end_ - tile_begin_;
+    const int first_worker = worker_of(tile_begin_);
+    return {static_cast<int>(next_ - tile_begin_), static_cast<int>(count < left ? count : left),
+            first_worker, worker_of(tile_begin_ + count - 1) - first_worker + 1};
+  }
+
+  /// The same up to the next border.
+  FA2_DEVICE KeyPart fixed_part(u32 count) const {
+    const u32 length = blocks_of_part<Config>(shape_, count), first = next_ - tile_begin_;
+    const u32 parts = (count + length - 1) / length;
+    // Others may leave parts of the tile that this worker begins last while it still merges those before.
+    int place = worker_of(tile_begin_);
+    if (worker_of(tile_begin_ + (parts - 1) * length) == place) place += launched_;
+    return {static_cast<int>(first), static_cast<int>(first + length < count ? first + length : count),
+            place * kMostParts + static_cast<int>(first / length), static_cast<int>(parts)};
+  }
+
+  /// What has begun before the share is another's.
+  FA2_DEVICE void skip_begun_part() {
+    const u32 count = count_of(seen_by(shape_, at_.q_tile)), length = blocks_of_part<Config>(shape_, count);
+    const u32 first = (next_ - tile_begin_ + length - 1) / length * length;
+    next_ = tile_begin_ + (first < count ? first : count);
+    if (first >= count && next_ < end_) begin_next_tile();
+  }
+
+  /// Of all tiles of one head.
+  FA2_DEVICE u32 blocks_of_head(const SequenceShape& shape) const {
+    u32 blocks = 0;
+    for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) blocks += count_of(seen_by(shape, q_tile));
+    return blocks;
+  }
+
+  /// Of this lane's sequence.
+  FA2_DEVICE u32 blocks_at(int first_batch) const {
+    const int batch = first_batch + ptx::lane_index();
+    if (batch >= sequences()) return 0;
+    return static_cast<u32>(params_.heads_q) * blocks_of_head(shape_of<Config>(params_, batch));
+  }
+
+  /// The tile that block next_ is of.
+  FA2_DEVICE void find_tile() {
+    u32 before = 0;
+    for (int first = 0;; first += 32) {
+      const u32 end = before + inclusive_sum(blocks_at(first));
+      const int lane = ptx::popc(ptx::vote_ballot(end <= next_));
+      if (lane == 32) {
+        before = last_lane(end);
+        continue;
+      }
+      if (lane > 0) before = static_cast<u32>(ptx::shfl_idx(static_cast<int>(end), lane - 1));
+      at_.batch = first + lane;
+      break;
+    }
+    shape_ = uniform_shape_of<Config>(params_, at_.batch);
+    const u32 of_head = blocks_of_head(shape_);
+    at_.head = static_cast<int>((next_ - before) / of_head);
+    at_.q_tile = 0;
+    tile_begin_ = before + static_cast<u32>(at_.head) * of_head;
+    for (;; ++at_.q_tile) {
+      const u32 count = count_of(seen_by(shape_, at_.q_tile));
+      if (next_ - tile_begin_ < count) return;
+      tile_begin_ += count;
+    }
+  }
+
+  /// After the last block of a tile: there is another one.
+  FA2_DEVICE void begin_next_tile() {
+    tile_begin_ = next_;
+    if (++at_.q_tile < tiles_of(shape_)) return;
+    at_.q_tile = 0;
+    if (++at_.head < params_.heads_q) return;
+    at_.head = 0;
+    do {
+      shape_ = uniform_shape_of<Config>(params_, ++at_.batch);
+    } while (shape_.rows == 0);
+  }
+};
+
+/// Those of a tile's blocks that are in the part.
+template <class Config>
+FA2_DEVICE KeyBlocks<Config> of_part(const KeyBlocks<Config>& blocks, const KeyPart& part) {
+  if constexpr (Config::schedule != kSplitKeys) return blocks;
+  return blocks.within(part.begin, part.end);
+}
+
+}  // namespace fa2

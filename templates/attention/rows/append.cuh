@@ -1,0 +1,209 @@
+// New keys and values into a cache, keys and queries turned by rotary embedding.
+#pragma once
+
+#include "attention/rows/append_params.cuh"
+#include "attention/rows/row_chunks.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "ptx/math.cuh"
+#include "ptx/registers.cuh"
+#include "ptx/vector8.cuh"
+
+namespace fa2 {
+
+/// A row of one head.
+struct Token {
+  int sequence;
+  int number;  ///< in its sequence
+  int entry;   ///< of the tensor that it comes from
+  int row;     ///< in that entry
+  int head;
+};
+
+/// The last sequence that begins at `row` or before.
+FA2_DEVICE int sequence_of(const TokenRows& rows, int row) {
+  int first = 0, last = rows.batch - 1;
+  while (first < last) {
+    const int middle = last - (last - first) / 2;
+    if (ptx::ld_global_s32(rows.borders + middle) <= row) {
+      first = middle;
+    } else {
+      last = middle - 1;
+    }
+  }
+  return first;
+}
+
+/// The row of number `index`. Whether it is of a sequence.
+FA2_DEVICE bool find_token(const TokenRows& rows, int index, Token& token) {
+  token.head = index % rows.heads;
+  const int row = index / rows.heads;
+  if (rows.borders == nullptr) {
+    token.sequence = token.entry = row / rows.seqlen;
+    token.number = token.row = row % rows.seqlen;
+    return true;
+  }
+  token.sequence = sequence_of(rows, row);
+  token.entry = 0;
+  token.row = row;
+  const int* const border = rows.borders + token.sequence;
+  const int begin = ptx::ld_global_s32(border);
+  token.number = row - begin;
+  return begin >= 0 && begin <= row && row < ptx::ld_global_s32(border + 1);
+}
+
+/// Whether the tables have the position of row `number`.
+FA2_DEVICE bool find_position(const RotaryTables& tables, int sequence, int number, i64& position) {
+  const int first = ptx::ld_global_s32(tables.first + sequence);
+  position = static_cast<i64>(first) + number;
+  return first >= 0 && position < tables.rows;
+}
+
+/// A row of the cache.
+struct Slot {
+  int entry;
+  int row;
+};
+
+/// Whether the cache has a row for the token.
+FA2_DEVICE bool find_slot(const CacheRows& cache, const Token& token, Slot& slot) {
+  const int length = ptx::ld_global_s32(cache.seqlens + token.sequence);
+  const i64 row = static_cast<i64>(length) + token.number;
+  if (length < 0 || row >= cache.capacity) return false;
+  const int page = static_cast<int>(row) / cache.entry_rows;
+  slot.row = static_cast<int>(row) % cache.entry_rows;
+  slot.entry = token.sequence;
+  if (cache.page_table != nullptr) {
+    slot.entry = ptx::ld_global_s32(cache.page_table + token.sequence * cache.page_table_stride + page);
+  } else if (cache.entries != nullptr) {
+    slot.entry = ptx::ld_global_s32(cache.entries + token.sequence);
+  }
+  return slot.entry >= 0 && slot.entry < cache.entry_count;
+}
+
+template <class Config>
+FA2_DEVICE ptx::Vector8 load_four(const u16* from) {
+  if constexpr (Config::rows_are_16_byte_aligned) return ptx::ld_global_v2(from);
+  u32 element[4];
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i) element[i] = ptx::ld_global_u16(from + i);
+  return {element[0] | element[1] << 16, element[2] | element[3] << 16};
+}
+
+template <class Config>
+FA2_DEVICE void store_four(u16* to, const ptx::Vector8& four) {
+  if constexpr (Config::rows_are_16_byte_aligned) return ptx::st_global_v2(to, four);
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i) ptx::st_global_u16(to + i, static_cast<u16>(four.word[i / 2] >> (i % 2 * 16)));
+}
+
+/// Four numbers of a table, from `place` on.
+template <class Config>
+FA2_DEVICE void load_angles(const RotaryTables& tables, const void* table, i64 place, float (&value)[4]) {
+  if (tables.are_float32 != 0) {
+    const float* const from = static_cast<const float*>(table) + place;
+    if constexpr (Config::rows_are_16_byte_aligned) return ptx::ld_global_v4_f32(from, value);
+    FA2_UNROLL
+    for (int i = 0; i < 4; ++i) value[i] = ptx::ld_global_f32(from + i);
+  } else {
+    const ptx::Vector8 four = load_four<Config>(static_cast<const u16*>(table) + place);
+    FA2_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const ptx::Pair pair = ptx::cvt_f32_x2<typename Config::Element>(four.word[i]);
+      value[2 * i] = pair.low, value[2 * i + 1] = pair.high;
+    }
+  }
+}
+
+/// A point of the plane of two columns, turned.
+FA2_DEVICE ptx::Pair turned(float x, float y, float cos, float sin) {
+  return {ptx::fma_rn(x, cos, -(y * sin)), ptx::fma_rn(x, sin, y * cos)};
+}
+
+/// Pairs of columns [4 piece, 4 piece + 4) of a row, whichever columns they are.
+template <class Config>
+FA2_DEVICE void turn_piece(const RotaryTables& tables, i64 position, int piece, const u16* from, u16* to) {
+  using Element = typename Config::Element;
+  float cos[4], sin[4];
+  load_angles<Config>(tables, tables.cos, position * tables.stride + 4 * piece, cos);
+  load_angles<Config>(tables, tables.sin, position * tables.stride + 4 * piece, sin);
+  if (tables.interleaved != 0) {
+    ptx::Vector16 chunk = load_chunk<Config>(from + 8 * piece);
+    FA2_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const ptx::Pair pair = ptx::cvt_f32_x2<Element>(chunk.word[i]);
+      const ptx::Pair now = turned(pair.low, pair.high, cos[i], sin[i]);
+      chunk.word[i] = ptx::cvt_rn_x2<Element>(now.low, now.high);
+    }
+    return store_chunk<Config>(to + 8 * piece, chunk);
+  }
+  const int near = 4 * piece, far = near + tables.dim / 2;
+  ptx::Vector8 x = load_four<Config>(from + near), y = load_four<Config>(from + far);
+  FA2_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const ptx::Pair xs = ptx::cvt_f32_x2<Element>(x.word[i]), ys = ptx::cvt_f32_x2<Element>(y.word[i]);
+    const ptx::Pair first = turned(xs.low, ys.low, cos[2 * i], sin[2 * i]);
+    const ptx::Pair second = turned(xs.high, ys.high, cos[2 * i + 1], sin[2 * i + 1]);
+    x.word[i] = ptx::cvt_rn_x2<Element>(first.low, second.low);
+    y.word[i] = ptx::cvt_rn_x2<Element>(first.high, second.high);
+  }
+  store_four<Config>(to + near, x);
+  store_four<Config>(to + far, y);
+}
+
+/// A thread's eight columns of a row.
+template <class Config>
+FA2_DEVICE void move_columns(const AppendParams& params, const MovedRows& rows, const Token& token,
+                             const Slot& slot, int chunk, bool turns, i64 position) {
+  const u16* const from =
+      static_cast<const u16*>(rows.from) + place_of(rows.from_strides, token.entry, token.head, token.row);
+  u16* const to = static_cast<u16*>(rows.to) + place_of(rows.to_strides, slot.entry, token.head, slot.row);
+  if (turns && chunk * 8 < params.rotary.dim)
+    return turn_piece<Config>(params.rotary, position, chunk, from, to);
+  store_chunk<Config>(to + chunk * 8, load_chunk<Config>(from + chunk * 8));
+}
+
+/// A row goes into the cache whole, or not at all: V's of a position that there is not stays away with K's.
+template <class Config>
+FA2_DEVICE void append_row(const AppendParams& params, const MovedRows& rows, int index, int chunk,
+                           bool turns) {
+  Token token;
+  Slot slot;
+  i64 position = 0;
+  if (!find_token(params.new_rows, index, token) || !find_slot(params.cache, token, slot)) return;
+  if (params.rotary.dim > 0 && !find_position(params.rotary, token.sequence, token.number, position)) return;
+  move_columns<Config>(params, rows, token, slot, chunk, turns, position);
+}
+
+template <class Config>
+FA2_DEVICE void turn_query(const AppendParams& params, int index, int chunk) {
+  Token token;
+  i64 position = 0;
+  if (!find_token(params.queries, index, token)) return;
+  const int number = params.causal_positions != 0 ? token.number : 0;
+  if (!find_position(params.rotary, token.sequence, number, position)) return;
+  move_columns<Config>(params, params.q, token, Slot{token.entry, token.row}, chunk, true, position);
+}
+
+/// A thread for eight columns of a row: of K's, then V's, then Q's.
+template <class Config>
+FA2_DEVICE void append(const AppendParams& params) {
+  constexpr int kChunks = Config::head_dim / 8, kChunksOfV = Config::head_dim_v / 8;
+  const i64 of_k = static_cast<i64>(params.new_rows.count) * kChunks;
+  const i64 of_v = static_cast<i64>(params.new_rows.count) * kChunksOfV;
+  const i64 of_q = static_cast<i64>(params.queries.count) * kChunks;
+  i64 thread = static_cast<i64>(ptx::block_index()) * (Config::warps * 32) + ptx::thread_index();
+  ptx::launch_dependents();
+  ptx::wait_for_launches_before();
+  if (thread < of_k)
+    return append_row<Config>(params, params.k, static_cast<int>(thread / kChunks),
+                              static_cast<int>(thread % kChunks), true);
+  thread -= of_k;
+  if (thread < of_v)
+    return append_row<Config>(params, params.v, static_cast<int>(thread / kChunksOfV),
+                              static_cast<int>(thread % kChunksOfV), false);
+  thread -= of_v;
+  if (thread < of_q)
+    turn_query<Config>(params, static_cast<int>(thread / kChunks), static_cast<int>(thread % kChunks));
+}
+
+}  // namespace fa2

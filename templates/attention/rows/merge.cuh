@@ -1,0 +1,134 @@
+// Outputs of attention over parts of the keys, merged by their log-sum-exps.
+#pragma once
+
+#include "attention/rows/merge_params.cuh"
+#include "attention/rows/row_chunks.cuh"
+#include "ptx/math.cuh"
+#include "ptx/registers.cuh"
+
+namespace fa2 {
+
+/// A row of one head, and eight of its columns.
+struct MergedRow {
+  int batch;
+  int head;
+  int row;
+  int col;
+};
+
+/// What a part weighs: exp(its LSE less the largest). The difference comes first: it is exact where it matters.
+struct PartWeights {
+  static constexpr float kLog2E = 1.44269504088896341f;
+
+  const float* lse;
+  i64 part_stride;
+  int count;
+  float largest;
+  float sum;
+
+  FA2_DEVICE PartWeights(const MergeParams& params, const MergedRow& at)
+      : lse(params.lse_parts + place_of(params.lse_strides, at.batch, at.head, at.row)),
+        part_stride(params.lse_part_stride),
+        count(params.part_count),
+        largest(-ptx::infinity()),
+        sum(0.0f) {
+    for (int part = 0; part < count; ++part) largest = ptx::max_or_nan_f32(largest, lse_of(part));
+    for (int part = 0; part < count; ++part) sum += of(part);
+  }
+
+  /// -inf of a part without a key, whichever infinity it says so by.
+  FA2_DEVICE float lse_of(int part) const {
+    const float value = ptx::ld_global_f32(lse + part * part_stride);
+    return value == ptx::infinity() ? -value : value;
+  }
+  FA2_DEVICE float of(int part) const {
+    const float value = lse_of(part);
+    return value == -ptx::infinity() ? 0.0f : ptx::ex2_approx((value - largest) * kLog2E);
+  }
+  FA2_DEVICE float log_sum_exp(float empty_row) const {
+    return sum == 0.0f ? empty_row : ptx::fma_rn(ptx::lg2_approx(sum), 1.0f / kLog2E, largest);
+  }
+};
+
+template <class Config>
+FA2_DEVICE void load_eight(const float* from, float (&value)[8]) {
+  if constexpr (Config::rows_are_16_byte_aligned) {
+    float low[4], high[4];
+    ptx::ld_global_v4_f32(from, low);
+    ptx::ld_global_v4_f32(from + 4, high);
+    FA2_UNROLL
+    for (int i = 0; i < 4; ++i) value[i] = low[i], value[4 + i] = high[i];
+  } else {
+    FA2_UNROLL
+    for (int i = 0; i < 8; ++i) value[i] = ptx::ld_global_f32(from + i);
+  }
+}
+
+template <class Config>
+FA2_DEVICE void load_eight(const u16* from, float (&value)[8]) {
+  const ptx::Vector16 chunk = load_chunk<Config>(from);
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const ptx::Pair pair = ptx::cvt_f32_x2<typename Config::Element>(chunk.word[i]);
+    value[2 * i] = pair.low, value[2 * i + 1] = pair.high;
+  }
+}
+
+FA2_DEVICE void store_eight(float* to, const float (&value)[8]) {
+  FA2_UNROLL
+  for (int i = 0; i < 8; ++i) ptx::st_global_f32(to + i, value[i]);
+}
+
+template <class Config>
+FA2_DEVICE void store_eight(u16* to, const float (&value)[8]) {
+  ptx::Vector16 chunk;
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i)
+    chunk.word[i] = ptx::cvt_rn_x2<typename Config::Element>(value[2 * i], value[2 * i + 1]);
+  store_chunk<Config>(to, chunk);
+}
+
+/// The weighted mean of what the parts have there. One that weighs nothing is not read: it may hold anything.
+template <class Config, class Part>
+FA2_DEVICE void merge_parts(const MergeParams& params, const PartWeights& weights, i64 place,
+                            float (&merged)[8]) {
+  const float factor = weights.sum == 0.0f ? 0.0f : ptx::rcp_rn(weights.sum);
+  for (int part = 0; part < weights.count; ++part) {
+    const float weight = weights.of(part) * factor;
+    if (weight == 0.0f) continue;
+    float value[8];
+    load_eight<Config>(static_cast<const Part*>(params.parts) + part * params.part_stride + place, value);
+    FA2_UNROLL
+    for (int i = 0; i < 8; ++i) merged[i] = ptx::fma_rn(weight, value[i], merged[i]);
+  }
+}
+
+/// A thread for eight columns of a row.
+template <class Config>
+FA2_DEVICE void merge(const MergeParams& params) {
+  constexpr int kThreadsOfRow = Config::head_dim / 8;
+  const i64 thread = static_cast<i64>(ptx::block_index()) * (Config::warps * 32) + ptx::thread_index();
+  const i64 number = thread / kThreadsOfRow;
+  if (number >= params.rows) return;
+  const int head_number = static_cast<int>(number / params.seqlen);
+  const MergedRow at{head_number / params.heads, head_number % params.heads,
+                     static_cast<int>(number % params.seqlen), static_cast<int>(thread % kThreadsOfRow) * 8};
+  const PartWeights weights(params, at);
+  const i64 from = place_of(params.parts_strides, at.batch, at.head, at.row) + at.col;
+  float merged[8] = {};
+  if (params.float32_parts != 0) {
+    merge_parts<Config, float>(params, weights, from, merged);
+  } else {
+    merge_parts<Config, u16>(params, weights, from, merged);
+  }
+  const i64 to = place_of(params.o_strides, at.batch, at.head, at.row) + at.col;
+  if (params.float32_output != 0) {
+    store_eight(static_cast<float*>(params.o) + to, merged);
+  } else {
+    store_eight<Config>(static_cast<u16*>(params.o) + to, merged);
+  }
+  if (at.col == 0 && params.lse != nullptr)
+    ptx::st_global_f32(params.lse + number, weights.log_sum_exp(params.empty_row_lse));
+}
+
+}  // namespace fa2

@@ -1,8 +1,0 @@
-// Entry point: new keys and values into a cache.
-#include "attention/append.cuh"
-#include "config.cuh"
-
-FA2_KERNEL(fa2::Config::warps * 32, 1)
-fa2_append(FA2_KERNEL_PARAMETER(fa2::AppendParams) params) {
-  fa2::append<fa2::Config>(params);
-}

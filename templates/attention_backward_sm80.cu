@@ -1,8 +1,0 @@
-// Entry point: dQ, dK and dV for sm_80 and every later GPU.
-#include "attention/backward_sm80.cuh"
-#include "config.cuh"
-
-FA2_KERNEL(fa2::Config::warps * 32, fa2::Config::ctas_per_sm)
-fa2_backward(FA2_KERNEL_PARAMETER(fa2::BackwardParams) params) {
-  fa2::backward_sm80<fa2::Config>(params);
-}

@@ -1,8 +1,0 @@
-// Entry point of the forward kernel for Hopper.
-#include "attention/forward_sm90.cuh"
-#include "config.cuh"
-
-FA2_KERNEL(fa2::Config::warps * 32 + 128, fa2::Config::ctas_per_sm)
-fa2_attention_forward(FA2_KERNEL_PARAMETER(fa2::AttentionParamsSm90) params) {
-  fa2::attention_forward_sm90<fa2::Config>(params);
-}

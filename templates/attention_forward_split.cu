@@ -1,8 +1,0 @@
-// Entry point of the forward kernel of few queries.
-#include "attention/forward_split.cuh"
-#include "config.cuh"
-
-FA2_KERNEL(fa2::Config::warps * 32, fa2::Config::ctas_per_sm)
-fa2_attention_forward(FA2_KERNEL_PARAMETER(fa2::AttentionParamsSm81) params) {
-  fa2::attention_forward_split<fa2::Config>(params);
-}
