@@ -1,8 +1,8 @@
 // What append() has to do, sequence by sequence, in float64.
 #pragma once
 
+#include <core/append_tables.h>
 #include <fa2/append.h>
-#include <operation/rules/check_append.h>
 
 #include <cstdint>
 #include <vector>

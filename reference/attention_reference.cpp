@@ -1,6 +1,5 @@
 // Attention on the CPU: one blocked implementation, in float64 or in the rounded steps of a framework in 16
 // bits.
-#include <generator/sequences.h>
 #include <reference/all_cores.h>
 #include <reference/attention_reference.h>
 #include <reference/row_block.h>
@@ -64,10 +63,9 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
 template <class Arithmetic>
 Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
   const AttentionProblem& p = in.problem;
-  const Entries entries = q_entries(p);
-  const auto rows = static_cast<std::size_t>(entries.count * p.heads_q * entries.rows);
+  const auto rows = static_cast<std::size_t>(in.q.batch * in.q.heads * in.q.rows);
   Result result;
-  result.o = {entries.count, p.heads_q, entries.rows, p.head_dim_v, {}};
+  result.o = {in.q.batch, in.q.heads, in.q.rows, p.head_dim_v, {}};
   result.o.values.assign(rows * static_cast<std::size_t>(p.head_dim_v), std::nanf(""));
   result.lse.assign(rows, std::nan(""));
   std::int64_t b = 0;

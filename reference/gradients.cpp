@@ -1,5 +1,4 @@
 // The gradients of attention on the CPU (FlashAttention-2, arXiv 2307.08691, section 2.2), a query head after the other.
-#include <generator/sequences.h>
 #include <reference/all_cores.h>
 #include <reference/gradients.h>
 #include <reference/row_block.h>
@@ -161,13 +160,11 @@ class HeadGroup {
   std::vector<Real> o_, dq_, d_scores_;  ///< of a block
 };
 
-/// Every row of every tensor `value`.
-Gradients blank(const AttentionProblem& p, float value) {
-  const Entries q = q_entries(p), k = k_entries(p);
-  return {filled(q.count, p.heads_q, q.rows, p.head_dim, value),
-          filled(k.count, p.heads_kv, k.rows, p.head_dim, value),
-          filled(k.count, p.heads_kv, k.rows, p.head_dim_v, value),
-          std::vector<double>(p.sinks ? static_cast<std::size_t>(p.heads_q) : 0)};
+/// Returns gradients of the inputs' shapes, every element `value`; d_sinks are zeros.
+Gradients blank(const Inputs& in, float value) {
+  const auto like = [&](const Tensor& t) { return filled(t.batch, t.heads, t.rows, t.dim, value); };
+  const std::int64_t sinks = in.problem.sinks ? in.problem.heads_q : 0;
+  return {like(in.q), like(in.k), like(in.v), std::vector<double>(static_cast<std::size_t>(sinks))};
 }
 
 void add_to(std::vector<double>& sums, const double* terms) {
@@ -177,7 +174,7 @@ void add_to(std::vector<double>& sums, const double* terms) {
 template <class Arithmetic>
 Gradients compute(const Inputs& in, const Upstream& upstream, Arithmetic arithmetic) {
   const AttentionProblem& p = in.problem;
-  Gradients gradients = blank(p, 0);
+  Gradients gradients = blank(in, 0);
   std::vector<double> d_sinks(static_cast<std::size_t>(p.batch * p.heads_q));  // of each entry
   const std::int64_t count = p.batch * p.heads_kv;
   on_all_cores(count, [&](std::atomic<std::int64_t>& next) {
@@ -192,7 +189,7 @@ Gradients compute(const Inputs& in, const Upstream& upstream, Arithmetic arithme
 /// Sequences one after the other, as batches of one.
 template <class Arithmetic>
 Gradients compute_each(const Inputs& in, const Upstream& upstream, Arithmetic arithmetic) {
-  Gradients gradients = blank(in.problem, std::nanf(""));
+  Gradients gradients = blank(in, std::nanf(""));
   std::int64_t b = 0;
   for (const Sequence& sequence : sequences_of(in.problem, in.rule.numbers)) {
     const AttentionProblem alone = problem_of(in.problem, sequence);

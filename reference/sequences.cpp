@@ -1,5 +1,4 @@
 // Cuts what would leave a tensor, as templates/attention/common/sequence.cuh does.
-#include <generator/sequences.h>
 #include <reference/sequences.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@ namespace {
 struct Side {
   const std::int32_t* cu_seqlens;  ///< null: batched
   const std::int32_t* seqused;     ///< or null
-  std::int64_t rows;               ///< of an entry
+  std::int64_t total;              ///< rows that all sequences share; 0: batched
   std::int64_t longest;
 };
 
@@ -19,8 +18,8 @@ SequenceRows find(const Side& side, std::int64_t b) {
   SequenceRows rows{.entry = b, .begin = 0, .count = side.longest};
   if (side.cu_seqlens != nullptr) {
     rows.entry = 0;
-    rows.begin = std::clamp<std::int64_t>(side.cu_seqlens[b], 0, side.rows);
-    const std::int64_t end = std::clamp<std::int64_t>(side.cu_seqlens[b + 1], rows.begin, side.rows);
+    rows.begin = std::clamp<std::int64_t>(side.cu_seqlens[b], 0, side.total);
+    const std::int64_t end = std::clamp<std::int64_t>(side.cu_seqlens[b + 1], rows.begin, side.total);
     rows.count = std::min(end - rows.begin, side.longest);
   }
   if (side.seqused != nullptr) rows.count = std::clamp<std::int64_t>(side.seqused[b], 0, rows.count);
@@ -35,7 +34,7 @@ std::int64_t first_row(const Tensor& t, const SequenceRows& rows, std::int64_t h
 }  // namespace
 
 std::vector<Sequence> sequences_of(const AttentionProblem& p, const AttentionArgs& tables) {
-  Side q{nullptr, nullptr, q_entries(p).rows, p.seqlen_q}, k{nullptr, nullptr, k_entries(p).rows, p.seqlen_k};
+  Side q{nullptr, nullptr, p.total_q, p.seqlen_q}, k{nullptr, nullptr, p.total_k, p.seqlen_k};
   if (p.varlen) {
     if (p.total_q > 0) q.cu_seqlens = tables.cu_seqlens_q;
     if (p.total_k > 0) k.cu_seqlens = tables.cu_seqlens_k;

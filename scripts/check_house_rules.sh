@@ -36,6 +36,8 @@ rule "toolkit headers belong in runtime" "$(all_but 'runtime/' | offenders '#inc
 rule "templates include no system header" "$(sources | grep '^templates/' | offenders '#include *<')"
 rule "the library neither prints nor exits: it throws, or logs by runtime/log.h" \
   "$(all_but 'tools/|bench/|examples/|samples/' | offenders 'std::(cout|cerr|exit)\b|fmt::print\b|\b(printf|exit|_exit|abort) *\(')"
+rule "reference/ includes nothing that it checks" \
+  "$(git ls-files reference | offenders '#include *<(generator|runtime|interpreter|autotune|operation|planning|api|tools)/')"
 rule "a name says what a thing is, not that it helps" \
   "$(sources | offenders '\b(class|struct) [A-Za-z]*(Manager|Helper|Utils?|Info)\b')"
 rule "a host function has fewer than 40 lines" "$(sources | grep -E '\.(h|cpp)$' | long_functions 39)"
