@@ -26,7 +26,7 @@ struct CacheEntry {
 };
 
 /// One cache directory. Thread-safe; any number of processes may share it.
-/// File: v1/<arch>/<key[0:2]>/<key>.fa2k. See docs/architecture.md for the byte layout.
+/// File: v1/<arch>/<key[0:2]>/<key>.fa2k. See docs/rooms/runtime.md for the byte layout.
 class DiskCache {
  public:
   enum class Access { read_only, read_write };

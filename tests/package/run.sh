@@ -33,7 +33,7 @@ for carried in fmt spdlog nlohmann-json xxHash Boost.Context CLI11; do
   grep -q "^$carried " "$source_dir/NOTICE" || fail "NOTICE must name $carried, which binaries contain"
 done
 
-# docs/architecture.md: before 1.0 the SONAME has the minor version, from then on the major one alone.
+# docs/cpp.md: before 1.0 the SONAME has the minor version, from then on the major one alone.
 version=$(sed -n 's/^#define FA2_VERSION_[A-Z]* //p' "$source_dir/include/fa2/version.h" | paste -sd.)
 [ "$(cached CMAKE_PROJECT_VERSION)" = "$version" ] || fail "CMake's version is $(cached CMAKE_PROJECT_VERSION), must be $version"
 grep -q "^version = \"$version\"" "$source_dir/pyproject.toml" || fail "pyproject.toml must have version $version"
@@ -43,6 +43,7 @@ soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 
 # 2. The public headers; find_package after an install, in C++17; pkg-config after the install has moved.
 bash "$source_dir/tests/package/headers.sh" "$source_dir"
+bash "$source_dir/tests/package/documents.sh" "$source_dir"
 cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
 cp "$consumer" "$source_dir/tests/package/find_package/CMakeLists.txt" "$work/"
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
