@@ -27,7 +27,7 @@ std::string line_of(const std::string& file, int number) {
 
 TEST_CASE("interpreter.md: each frame's line is in the function or call that the frame is in") {
   const std::string document = fa2::test::read_text(FA2_SOURCE_DIR "/docs/interpreter.md");
-  const std::regex frame(R"(#(\d+) +fa2::(\w+)<.*/(attention/\w+\.cuh):(\d+))");
+  const std::regex frame(R"(#(\d+) +fa2::(\w+)<.*/(attention/[\w/]+\.cuh):(\d+))");
   std::string callee;
   int frames = 0;
   for (std::sregex_iterator match(document.begin(), document.end(), frame), end; match != end; ++match) {
