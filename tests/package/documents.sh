@@ -13,9 +13,9 @@ cat >"$work/cpp.h" <<'NAMES'
 extern fa2::AttentionProblem problem;
 extern fa2::AttentionArgs args;
 extern const fa2::AttentionPlan plan;
-extern void *q, *k, *v, *o, *d_o, *dq, *dk, *dv, *workspace;
+extern void *q, *k, *v, *o, *d_o, *dq, *dk, *dv, *k_cache, *v_cache, *workspace;
 extern float* lse;
-extern const int *cu_seqlens, sequences, longest, total, gpus;
+extern const int *cu_seqlens, *seqlens, *seqused_k, *page_table, sequences, longest, total, pages, max_pages, gpus;
 extern std::atomic<bool> stop;
 extern fa2::Stream stream;
 NAMES
