@@ -3,17 +3,16 @@
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
 #include <runtime/kernel_cache.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/captured_log.h>
+#include <tests/support/fake_compiler.h>
+#include <tests/support/temporary_directory.h>
 
 #include <atomic>
 #include <barrier>
 #include <csignal>
 #include <latch>
 #include <thread>
-
-#include "../support/cache_fixtures.h"
-#include "../support/captured_log.h"
-#include "../support/fake_compiler.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

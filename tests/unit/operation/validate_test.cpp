@@ -2,12 +2,11 @@
 #include <doctest/doctest.h>
 #include <operation/operands/overlap.h>
 #include <operation/rules/validate.h>
+#include <tests/support/request.h>
 
 #include <bitset>
 #include <cmath>
 #include <limits>
-
-#include "../support/request.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -4,14 +4,13 @@
 #include <fa2/c_api.h>
 #include <fmt/format.h>
 #include <runtime/device.h>
+#include <tests/support/c_context.h>
 
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
-
-#include "../support/c_context.h"
 
 using fa2::test::CContext;
 using fa2::test::says;

@@ -5,12 +5,11 @@
 #include <runtime/file.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/captured_log.h>
+#include <tests/support/temporary_directory.h>
 
 #include <csignal>
-
-#include "../support/cache_fixtures.h"
-#include "../support/captured_log.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -3,14 +3,13 @@
 #include <doctest/doctest.h>
 #include <fa2/c_tensors.h>
 #include <operation/rules/validate.h>
+#include <tests/support/c_context.h>
+#include <tests/support/described_call.h>
 
 #include <cstdint>
 #include <random>
 #include <string>
 #include <utility>
-
-#include "../support/c_context.h"
-#include "../support/described_call.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -5,15 +5,14 @@
 #include <interpreter/host_compiler.h>
 #include <interpreter/scratch_folder.h>
 #include <runtime/interrupt.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/temporary_directory.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <iterator>
 #include <sstream>
 #include <string>
-
-#include "../support/cache_fixtures.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

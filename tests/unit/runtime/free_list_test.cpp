@@ -2,12 +2,11 @@
 #include <doctest/doctest.h>
 #include <runtime/free_list.h>
 #include <runtime/parallel.h>
+#include <tests/support/allocations.h>
 
 #include <atomic>
 #include <optional>
 #include <vector>
-
-#include "../support/allocations.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -3,13 +3,12 @@
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <runtime/kernel_cache.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/fake_compiler.h>
+#include <tests/support/temporary_directory.h>
 
 #include <memory>
 #include <string>
-
-#include "../support/cache_fixtures.h"
-#include "../support/fake_compiler.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

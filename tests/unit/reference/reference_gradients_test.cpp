@@ -3,6 +3,7 @@
 #include <reference/dropout.h>
 #include <reference/gradients.h>
 #include <reference/sequences.h>
+#include <tests/support/pairwise.h>
 
 #include <algorithm>
 #include <array>
@@ -14,8 +15,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "../support/pairwise.h"
 
 namespace {
 

@@ -12,7 +12,7 @@ namespace {
 std::string output_of(const std::string& arguments) {
   const fa2::test::TemporaryDirectory dir;
   const std::string out = (dir / "out").native();
-  const std::string command = "python3 " FA2_SOURCE_DIR "/tests/unit/mutate_check.py " + arguments;
+  const std::string command = "python3 " FA2_SOURCE_DIR "/tests/unit/tests/mutate_check.py " + arguments;
   CHECK(std::system((command + " >" + out + " 2>/dev/null").c_str()) == 0);
   return fa2::test::read_text(out);
 }

@@ -9,6 +9,9 @@
 #include <planning/backward_step.h>
 #include <planning/forward_step.h>
 #include <runtime/device.h>
+#include <tests/support/allocations.h>
+#include <tests/support/backward_request.h>
+#include <tests/support/temporary_directory.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,10 +20,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "../support/allocations.h"
-#include "../support/backward_request.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

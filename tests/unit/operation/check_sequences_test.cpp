@@ -4,6 +4,7 @@
 #include <operation/rules/check_sequences.h>
 #include <planning/forward_step.h>
 #include <runtime/device.h>
+#include <tests/support/request.h>
 
 #include <cstdint>
 #include <limits>
@@ -11,8 +12,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "../support/request.h"
 
 using namespace fa2;
 using namespace fa2::test;

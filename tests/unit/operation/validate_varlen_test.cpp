@@ -1,13 +1,12 @@
 // The rules of sequences that have lengths of their own: totals, their grid, tables, packed tensors.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
+#include <tests/support/request.h>
 
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <type_traits>
-
-#include "../support/request.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -3,14 +3,13 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/parallel.h>
+#include <tests/support/allocations.h>
 
 #include <atomic>
 #include <latch>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "../support/allocations.h"
 
 using fa2::Memo;
 

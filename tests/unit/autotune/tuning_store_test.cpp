@@ -1,14 +1,13 @@
 // Tuning records: lines of JSON, the fallback ladder, several writers, damage.
 #include <autotune/tuning_store.h>
 #include <doctest/doctest.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/captured_log.h>
+#include <tests/support/temporary_directory.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
-
-#include "../support/cache_fixtures.h"
-#include "../support/captured_log.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -3,14 +3,13 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/disk_cache.h>
+#include <tests/support/cache_fixtures.h>
 
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
-
-#include "../support/cache_fixtures.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -1,13 +1,12 @@
 // The rules of variants: what they need is given, and nothing that they do not need.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
+#include <tests/support/request.h>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
-
-#include "../support/request.h"
 
 using namespace fa2;
 using namespace fa2::test;

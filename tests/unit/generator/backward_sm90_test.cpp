@@ -5,8 +5,8 @@
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/backward_sm90.h>
-#include <planning/backward_step.h>
 #include <operation/operands/workspace.h>
+#include <planning/backward_step.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,13 +2,12 @@
 #include <doctest/doctest.h>
 #include <fa2/c_cache.h>
 #include <runtime/disk_cache.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/temporary_directory.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-
-#include "../support/cache_fixtures.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;

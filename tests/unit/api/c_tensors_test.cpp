@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 #include <fa2/c_tensors.h>
 #include <fmt/format.h>
+#include <tests/support/allocations.h>
+#include <tests/support/c_context.h>
+#include <tests/support/described_call.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,10 +14,6 @@
 #include <sstream>
 #include <string>
 #include <utility>
-
-#include "../support/allocations.h"
-#include "../support/c_context.h"
-#include "../support/described_call.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
+#include <tests/support/c_context.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -10,8 +11,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <type_traits>
-
-#include "../support/c_context.h"
 
 using fa2::test::CContext;
 using fa2::test::says;

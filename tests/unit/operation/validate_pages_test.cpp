@@ -1,12 +1,11 @@
 // The rules of keys and values in pages.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
+#include <tests/support/request.h>
 
 #include <cstdint>
 #include <string>
 #include <type_traits>
-
-#include "../support/request.h"
 
 using namespace fa2;
 using namespace fa2::test;

@@ -3,13 +3,12 @@
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
 #include <fa2/c_backward.h>
+#include <tests/support/c_context.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <type_traits>
-
-#include "../support/c_context.h"
 
 using fa2::test::CContext;
 using fa2::test::says;

@@ -8,14 +8,13 @@
 #include <runtime/disk_cache.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/trust.h>
+#include <tests/support/cache_fixtures.h>
+#include <tests/support/captured_log.h>
+#include <tests/support/fake_compiler.h>
+#include <tests/support/temporary_directory.h>
 
 #include <functional>
 #include <memory>
-
-#include "../support/cache_fixtures.h"
-#include "../support/captured_log.h"
-#include "../support/fake_compiler.h"
-#include "../support/temporary_directory.h"
 
 using namespace fa2;
 using namespace fa2::test;
