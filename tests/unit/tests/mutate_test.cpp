@@ -1,4 +1,4 @@
-// scripts/mutate.py asks for no test that it does not need.
+// tests/mutations finds the code of every planted bug, and mutate.py runs no test that it does not need.
 #include <doctest/doctest.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
@@ -8,29 +8,40 @@
 
 namespace {
 
-/// What mutate_check.py prints.
-std::string output_of(const std::string& arguments) {
+/// Returns what a Python program below tests/ prints. It must succeed.
+std::string output_of(const std::string& program) {
   const fa2::test::TemporaryDirectory dir;
   const std::string out = (dir / "out").native();
-  const std::string command = "python3 " FA2_SOURCE_DIR "/tests/unit/tests/mutate_check.py " + arguments;
-  CHECK(std::system((command + " >" + out + " 2>/dev/null").c_str()) == 0);
+  CHECK(std::system(("python3 -B " FA2_SOURCE_DIR "/tests/" + program + " >" + out).c_str()) == 0);
   return fa2::test::read_text(out);
+}
+
+std::string experiment(const std::string& arguments) {
+  return output_of("unit/tests/mutate_check.py " + arguments + " 2>/dev/null");
 }
 
 }  // namespace
 
+TEST_CASE("the code of every planted bug is found, once") {
+  CHECK(output_of("mutations/mutate.py --list").size() > 0);
+}
+
+TEST_CASE("comments, line breaks and code elsewhere do not hide the code of a planted bug") {
+  CHECK(output_of("mutations/anchor_test.py") == "");
+}
+
 TEST_CASE("mutate.py: of a given mutation, the test that fails alone is run without it") {
-  CHECK(output_of("1 1") == "1 early b\n1 early a\n1 early b\nnone early b\n");
-  CHECK(output_of("any 1") ==
+  CHECK(experiment("1 1") == "1 early b\n1 early a\n1 early b\nnone early b\n");
+  CHECK(experiment("any 1") ==
         "without any mutation \"b\" fails (early): ended with status 1\n"
         "1 early a\n1 early b\nnone early b\n");
-  CHECK(output_of("nothing 1") ==
+  CHECK(experiment("nothing 1") ==
         "1 never \n1 early a\n1 early b\n1 early c\n1 late,seed=7 a\n"
         "1 late,seed=7 b\n1 late,seed=7 c\n");
 }
 
 TEST_CASE("mutate.py: of all mutations, every test is run without one first") {
-  const std::string text = output_of("none");
+  const std::string text = experiment("none");
   CHECK(text.find(
             "without any mutation \"b\" fails (early): ended with status 1\nnone early a\nnone early b\n") ==
         0);

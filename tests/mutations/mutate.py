@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Whether the interpreter's suite notices the bugs that authors of attention kernels make: plants those of mutations.py into
-templates/ one at a time, in a scratch copy of the tree, and runs the tests of tests/attention until one fails, with asynchronous
-copies that complete early, then late with another order of warps. The tree without a bug must pass first: all tests, or if
-numbers are given, those that failed. Exit status 1 if fewer than --at-least are caught.
+"""Whether the tests notice the bugs that authors of attention kernels make. Plants one bug at a time in a scratch copy of the tree,
+and runs the cases of tests/attention on the interpreter until one fails: first with asynchronous copies that complete early, then
+late and with another order of warps. Without a bug all cases must pass; if numbers are given, those that failed must. A bug whose
+code is not found is an error. Exit status 1 if fewer than --at-least are caught.
 
-  python3 scripts/mutate.py                              all of them: an hour on 4 cores
-  python3 scripts/mutate.py --scratch /tmp/mutate 3 17   two of them in seconds, once DIR has the build of the first time
-  python3 scripts/mutate.py --checks-off --markdown docs/mutations.md
+  python3 tests/mutations/mutate.py                              all bugs: an hour on 4 cores
+  python3 tests/mutations/mutate.py --scratch /tmp/mutate 3 17   two of them in seconds, once DIR has the build of the first time
+  python3 tests/mutations/mutate.py --checks-off --markdown FILE   which bugs only a check of the machine catches, as a table
+
+The bugs stand in the files beside this one, a file a folder of templates: {file: [(scope, bug, old, new, first)]}. `scope` is the
+function or struct that holds the tokens `old`, and `new` replaces them. Test cases whose names begin with `first` run first.
 """
 import argparse
-import collections
+from collections import namedtuple
 import concurrent.futures
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -21,9 +25,9 @@ import sys
 import tempfile
 import time
 
-from mutations import MUTATIONS
+import anchor
 
-TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 TARGET = "fa2_interpreter_tests"
 TESTS = "-sf=*tests/attention/*"
 LONGEST = 1800  # seconds that a test may take whose time is not known
@@ -49,9 +53,27 @@ CHECKS = [
 ]
 MACHINE_CHECKS = [name for name, _ in CHECKS[:12]]
 
+Mutation = namedtuple("Mutation", "path bug scope old new first")
+FOLDERS = {  # of the files beside this one
+    "tile": "templates/tile",
+    "attention_common": "templates/attention/common",
+    "forward": "templates/attention/forward",
+    "forward_sm80": "templates/attention/forward/sm80",
+    "forward_sm90": "templates/attention/forward/sm90",
+    "backward": "templates/attention/backward",
+    "backward_sm80": "templates/attention/backward/sm80",
+    "backward_sm90": "templates/attention/backward/sm90",
+    "rows": "templates/attention/rows",
+    "host": "planning",
+}
+MUTATIONS = [Mutation(f"{folder}/{file}", bug, scope, old, new, "".join(first))
+             for module, folder in FOLDERS.items()
+             for file, bugs in importlib.import_module(module).BUGS.items()
+             for scope, bug, old, new, *first in bugs]
+
 # `when`: the first mode in which a test fails: early, late, or never. `checks_off`: the same where the machine checks nothing,
 # so that only a wrong output can fail a test; empty if that was not asked for.
-Result = collections.namedtuple("Result", "number file bug check when test message seconds checks_off")
+Result = namedtuple("Result", "number path bug check when test message seconds checks_off")
 
 
 def arguments():
@@ -59,7 +81,7 @@ def arguments():
     p.add_argument("numbers", type=int, nargs="*", help="of the mutations to plant; default: all")
     p.add_argument("--list", action="store_true", help="print the mutations and stop")
     p.add_argument("--json", default="", metavar="FILE", help="write the table as JSON; - for stdout, instead of Markdown")
-    p.add_argument("--markdown", default="", metavar="FILE", help="replace the table in FILE, or make FILE")
+    p.add_argument("--markdown", default="", metavar="FILE", help="write the table to FILE")
     p.add_argument("--at-least", type=int, help="so many must be caught; default: 19 of 20")
     p.add_argument("--checks-off", action="store_true",
                    help="run what a check of the machine caught again with checks off: do outputs show it? (twenty minutes more)")
@@ -81,13 +103,12 @@ def run(*command, **options):
 
 
 def mutated(mutation):
-    with open(os.path.join(TREE, "templates", mutation.file)) as file:
+    with open(os.path.join(TREE, mutation.path)) as file:
         text = file.read()
-    found = text.count(mutation.old)
-    if found != 1:
-        raise SystemExit(f"templates/{mutation.file} has {found} places for \"{mutation.bug}\", must have one: bring "
-                         f"scripts/mutations.py up to date. Looked for:\n{mutation.old}")
-    return text.replace(mutation.old, mutation.new)
+    try:
+        return anchor.replaced(text, mutation.scope, mutation.old, mutation.new)
+    except ValueError as error:
+        raise SystemExit(f"{mutation.path}: \"{mutation.bug}\": {error}") from None
 
 
 class Scratch:
@@ -111,9 +132,9 @@ class Scratch:
         run("cmake", "-G", "Ninja", "-S", self.tree, "-B", self.build, "-DFA2_BUILD_TOOLS=OFF", "-DFA2_BUILD_EXAMPLES=OFF",
             *launcher)
 
-    def executable(self, name, file=None, text=None):
-        """The suite's executable, with `text` in place of a template."""
-        path = os.path.join(self.tree, "templates", file or MUTATIONS[0].file)
+    def executable(self, name, path=MUTATIONS[0].path, text=None):
+        """Returns the suite's executable, built with `text` in place of the file at `path`."""
+        path = os.path.join(self.tree, path)
         with open(path) as original:
             kept = original.read()
         try:
@@ -219,7 +240,7 @@ def judge(number, mutation, executable, unmutated, tests, modes, checks_off):
     os.remove(executable)
     shutil.rmtree(kernels_of(executable), ignore_errors=True)
     say(f"{number:3} {mutation.bug}: {check}, {when}, {seconds:.0f} s" + (f"; checks off: {outputs}" if outputs else ""))
-    return Result(number, mutation.file, mutation.bug, check, when, test, message, seconds, outputs)
+    return Result(number, mutation.path, mutation.bug, check, when, test, message, seconds, outputs)
 
 
 def wanted(numbers):
@@ -243,7 +264,7 @@ def experiment(a, chosen, directory):
         say(f"planting {len(chosen)} mutations")
         pending = []
         for number, mutation in chosen:
-            executable = scratch.executable(number, mutation.file, mutated(mutation))
+            executable = scratch.executable(number, mutation.path, mutated(mutation))
             pending.append(pool.submit(judge, number, mutation, executable, unmutated, tests, modes, a.checks_off))
         return [p.result() for p in pending]
 
@@ -257,7 +278,7 @@ def table(results):
     lines = [row("#", "file", "bug", "caught by", "copies complete", "checks off", "first failure", "s"),
              row("--:", "---", "---", "---", "---", "---", "---", "--:")]
     for r in results:
-        lines.append(row(r.number, os.path.basename(r.file), r.bug, r.check, r.when, r.checks_off, r.message[:140],
+        lines.append(row(r.number, r.path.removeprefix("templates/attention/"), r.bug, r.check, r.when, r.checks_off, r.message[:140],
                          round(r.seconds)))
     lines += ["", f"{len(caught)} of {len(results)} are caught, {len(by_machine)} of them by a check of the machine."]
     if any(r.checks_off for r in results):
@@ -267,17 +288,6 @@ def table(results):
     return "\n".join(lines) + "\n"
 
 
-def write_markdown(path, text):
-    """The table goes between its two comments; what else the file says stays."""
-    begin, end = "<!-- table by scripts/mutate.py -->\n", "<!-- end of table -->\n"
-    before = after = ""
-    with contextlib.suppress(FileNotFoundError), open(path) as file:
-        before, _, rest = file.read().partition(begin)
-        after = rest.partition(end)[2]
-    with open(path, "w") as file:
-        file.write(before + begin + text + end + after)
-
-
 def main():
     a = arguments()
     chosen = wanted(a.numbers)
@@ -285,7 +295,7 @@ def main():
         mutated(mutation)
     if a.list:
         for number, mutation in chosen:
-            print(f"{number:3} {mutation.file}: {mutation.bug}")
+            print(f"{number:3} {mutation.path}: {mutation.bug}")
         return 0
     with contextlib.ExitStack() as stack:
         directory = a.scratch or stack.enter_context(tempfile.TemporaryDirectory(prefix="fa2-mutate-"))
@@ -296,7 +306,8 @@ def main():
     if a.json != "-":
         print(table(results))
     if a.markdown:
-        write_markdown(a.markdown, table(results))
+        with open(a.markdown, "w") as out:
+            out.write(table(results))
     caught = sum(r.when != "never" for r in results)
     at_least = len(results) * 19 // 20 if a.at_least is None else a.at_least
     if caught < at_least:

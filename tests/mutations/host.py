@@ -1,0 +1,16 @@
+"""Bugs of planning: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
+BUGS = {
+    "attention_params.cpp": [
+        ("softcap_params", "the series ends at a quarter of any cap", "std::min(TanhSeries::kEnd / x, kFarthest)",
+         "std::min(TanhSeries::kEnd / x, FLT_MAX * kFarthest)", "softcap"),
+        ("softcap_params", "constants of a cap that is far above every score", "std::max(x, kLeast)",
+         "std::max(x, 0.0 * kLeast)", "softcap"),
+        ("softcap_params", "constants of tanh's argument per score of 0", "/ softcap, FLT_MIN, 1", "/ softcap, 0.0, 1",
+         "softcap"),
+        ("softcap_params", "a series whose guesses are flushed to 0", "is_usable(factor) && is_usable(std::fabs(factor_log2))",
+         "is_usable(factor)", "softcap"),
+        ("softcap_params", "a series of factors beyond any float", "value <= kLargestFactor",
+         "value <= DBL_MAX * kLargestFactor", "softcap"),
+        ("softcap_params", "a large cap taken for a small one", "softcap > kLarge", "softcap > 0x1p100f * kLarge", "softcap"),
+    ],
+}

@@ -1,0 +1,49 @@
+"""Bugs of templates/tile: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
+BUGS = {
+    "register_tile.cuh": [
+        ("for_each_score", "mask of the fragment's halves swapped", "8 * half + fragment_row()",
+         "8 * (1 - half) + fragment_row()"),
+        ("round_to_operand_a", "registers of the A operand swapped", "2 * step + i / 2]", "2 * step + i % 2]"),
+        ("round_into_tile", "lower half of O's fragment written over the upper", "chunk_address(row + 8, 8 * n)",
+         "chunk_address(row, 8 * n)"),
+        ("round_to_operand_a", "bfloat16 probabilities truncated, not rounded",
+         "a.pair[m][i] = ptx::cvt_rn_x2<Element>(v[i % 2 * 2], v[i % 2 * 2 + 1]);",
+         "u32 low, high; __builtin_memcpy(&low, &v[i % 2 * 2], 4); __builtin_memcpy(&high, &v[i % 2 * 2 + 1], 4); "
+         "a.pair[m][i] = __is_same(Element, BFloat16) ? low >> 16 | (high & 0xffff0000u) : ptx::cvt_rn_x2<Element>(v[i "
+         "% 2 * 2], v[i % 2 * 2 + 1]);"),
+    ],
+    "copy.cuh": [
+        ("store_tile", "O written beyond seqlen_q", "row >= row_count || col >= kCols", "col >= kCols"),
+        ("store_tile", "O written beyond head_dim_v", "row >= row_count || col >= kCols", "row >= row_count"),
+        ("load_tile", "zero fill of missing rows and columns forgotten", "from + (page - start), exists ? 16 : 0",
+         "from + (page - start), 16"),
+        ("load_tile", "columns beyond head_dim are read", "(whole_page || page + chunk * 8 < kSourceCols) &&", ""),
+        ("gather_tile", "element-wise loads one row too far", "exists = rows.has(row) && col < kSourceCols;",
+         "exists = rows.has(row - 1) && col < kSourceCols;"),
+        ("load_tile", "a last partial pass runs past the tile", "if (kRows % rows_per_pass != 0 && row >= kRows) break;", ""),
+    ],
+    "shared_tile.cuh": [
+        ("chunk_address", "swizzle missing where tiles are written", "((chunk ^ swizzle(row, width)) << 4)", "(chunk << 4)"),
+        ("block_address", "swizzle missing where fragments are read", "((lane_chunk ^ swizzle(lane_row, width)) << 4)",
+         "(lane_chunk << 4)"),
+        ("swizzle", "swizzle of 32 columns by the row, not by pairs of rows", "(row >> 1) & 3", "row & 3"),
+        ("block_address", "column added to the swizzled address, not XORed", "(lane_address ^ static_cast<u32>",
+         "(lane_address + static_cast<u32>"),
+    ],
+    "gemm.cuh": [
+        ("gemm_nn_block", "V without .trans", "ldmatrix_x4_trans(block", "ldmatrix_x4(block"),
+        ("gemm_nt_step", "K's blocks numbered down the rows", "BlockOrder::across", "BlockOrder::down"),
+        ("gemm_nn_block", "V's blocks numbered across the columns", "BlockOrder::down", "BlockOrder::across"),
+    ],
+    "tma_copy.cuh": [
+        ("box_at", "packed heads: TMA coordinate of the row, not of its query", "at.row / kPackedHeads", "at.row",
+         "main loop 90"),
+        ("clear_rows_outside", "cleared rows are not seen by wgmma", "ptx::fence_proxy_async_shared();", "", "varlen"),
+    ],
+    "swizzled_tile.cuh": [
+        ("permutation", "narrow swizzles by the row, not by the rows of 128 bytes", "row / kRowsOfPattern % (span / 16)",
+         "row % (span / 16)", "main loop 90"),
+        ("by_rows", "V's matrix descriptor: leading and stride offset swapped", "(base, group_bytes, 8 * span)",
+         "(base, 8 * span, group_bytes)", "main loop 90"),
+    ],
+}
