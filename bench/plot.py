@@ -1,6 +1,6 @@
 """Draws what bench/compare.py measured: one SVG of small multiples, a row per mask and a column per head dim.
 
-  python3 bench/plot.py docs/measurements/2026-11-21-h100-hopper/forward-1.json --out forward.svg
+  python3 bench/plot.py docs/measurements/2026-11-23-h200-serving/forward.json --out forward.svg
   python3 bench/plot.py forward.json with_flex.json    # systems that only a later file has come from there
   python3 bench/plot.py forward.json --markdown        # the same as a table, on stdout
 """
