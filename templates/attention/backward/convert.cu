@@ -1,4 +1,4 @@
-// Entry point: dQ of the sums over tiles of keys.
+// Entry point: dq_convert after the sm90 dq_dk_dv kernel.
 #include "attention/backward/convert.cuh"
 #include "config.cuh"
 

@@ -1,4 +1,8 @@
-// dQ from its sums over tiles of keys: scaled and rounded, one tile of queries a block.
+// The dq_convert kernel after the sm90 dq_dk_dv kernel: scales and rounds the dQ accumulator.
+//
+// Launch: one thread block per query tile and head.
+// Block: a thread loads what one consumer thread of dq_dk_dv accumulated; the block stores dQ through shared
+// memory.
 #pragma once
 
 #include "attention/backward/sums.cuh"

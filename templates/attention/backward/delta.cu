@@ -1,4 +1,4 @@
-// Entry point: delta of the backward, before its other kernels.
+// Entry point: delta, before the other backward kernels.
 #include "attention/backward/delta.cuh"
 #include "config.cuh"
 

@@ -1,4 +1,9 @@
-// delta = rowsum(dO * O) - dLSE, which both other kernels of the backward read (FlashAttention-2, Algorithm 2, line 4).
+// The delta kernel: delta = rowsum(dO * O) - dLSE, which the other backward kernels read (FlashAttention-2,
+// Algorithm 2, line 4).
+//
+// Launch: one thread block per query tile and head.
+// Block: eight lanes per row. If key tiles accumulate dQ, the block also prepares LSE and clears its part of
+// the accumulator.
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
@@ -8,7 +13,7 @@
 
 namespace fa2 {
 
-/// Eight neighbouring elements, as floats times those of another row.
+/// Returns the dot product of two 16-byte chunks.
 template <class Element>
 FA2_DEVICE float dot(const ptx::Vector16& a, const ptx::Vector16& b) {
   float sum = 0.0f;
@@ -27,7 +32,7 @@ FA2_DEVICE ptx::Vector16 load_chunk(const u16* from) {
   return gather_chunk(from);
 }
 
-/// Of one row; every lane of the `kLanes` that share it has the sum.
+/// Returns the dot product of two rows, in each of the `kLanes` lanes that share them.
 template <class Config, int kLanes>
 FA2_DEVICE float dot_of_rows(const u16* a, const u16* b) {
   float sum = 0.0f;
@@ -38,7 +43,7 @@ FA2_DEVICE float dot_of_rows(const u16* a, const u16* b) {
   return sum;
 }
 
-/// Zeros where the dQ of `rows` rows, of all heads', will be summed, and in the turns at it.
+/// Clears the dQ accumulator and its semaphores for `rows` rows. `first_row` counts the rows of all heads.
 template <class Config>
 FA2_DEVICE void clear_sums(const BackwardParams& params, i64 first_row, int rows) {
   constexpr int kCols = sum_cols<(Config::head_dim + 15) / 16 * 16>;
@@ -50,8 +55,8 @@ FA2_DEVICE void clear_sums(const BackwardParams& params, i64 first_row, int rows
     ptx::st_global_f32(turns + first_row + i, 0.0f);
 }
 
-/// A block's rows are Config::tile_m of one head, those of a sequence's last one also what fills up the last tile of its
-/// sums, where P = 0.
+/// Computes Config::tile_m rows of one head. A sequence's last block also writes the padding rows of its last
+/// dQ tile, where P = 0.
 template <class Config>
 FA2_DEVICE void backward_delta(const BackwardParams& params) {
   constexpr int kLanes = 8;
@@ -77,7 +82,7 @@ FA2_DEVICE void backward_delta(const BackwardParams& params) {
   for (int first = begin; first < end; first += Config::warps * 32 / kLanes) {
     const int row = first + ptx::thread_index() / kLanes;
     const bool exists = row < shape.seqlen_q;
-    // The lanes of a warp sum together, those beyond the last row what nobody stores.
+    // All lanes must take part in the sum. No lane stores a sum of a row that does not exist.
     const int read = exists ? row : 0;
     const float sum = dot_of_rows<Config, kLanes>(o.data + read * o.stride, d_o.data + read * d_o.stride);
     if (row >= end || ptx::lane_index() % kLanes != 0) continue;

@@ -1,14 +1,15 @@
-// Which queries see a key: the mask from the keys' side.
+// The mask from the side of the keys: the queries that see each key.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
 
 namespace fa2 {
 
-/// Row j, a key, is seen by exactly the queries [visible_begin(j), visible_end(j)). Neither decreases with the row.
+/// Row j is a key, and exactly the queries [visible_begin(j), visible_end(j)) see it. Neither bound decreases
+/// as j grows.
 ///
-/// Where dQ is summed over keys, the rows of a tile beyond the last key are keys that nobody sees: their probability is
-/// 2^-LSE, which may be inf.
+/// If key tiles accumulate dQ, a tile may have rows after the last key. No query sees them, because their
+/// probability would be 2^-LSE, which may be inf.
 template <class Config>
 struct QueriesOfKeys {
   Mask<Config> mask;
@@ -16,7 +17,8 @@ struct QueriesOfKeys {
   static constexpr bool hides_missing_keys = Config::sums_dq;
   static constexpr bool has_begin =
       Config::mask != MaskKind::none || Config::window_right || hides_missing_keys;
-  /// Rows that fill up the last tile of queries have P = 0.
+  /// True if some queries after a key may have to be hidden. With sums_dq, padding rows of the last query
+  /// tile have P = 0 anyway.
   static constexpr bool has_end = Config::window_left || !hides_missing_keys;
   static constexpr int kBeyond = 1 << 30;
 
@@ -33,17 +35,17 @@ struct QueriesOfKeys {
     const int queries = mask.shape.seqlen_q;
     if constexpr (!Config::window_left) return queries;
     const int unseen =
-        queries - 1 - diagonal_query(key) - mask.window_left;  // their sum could be beyond any int
+        queries - 1 - diagonal_query(key) - mask.window_left;  // queries + mask.window_left may overflow int
     if (unseen <= 0) return queries;
     return unseen < queries ? queries - unseen : 0;
   }
 
  private:
-  /// The one whose diagonal the key is.
+  /// Returns the query whose diagonal meets `key`.
   FA2_DEVICE int diagonal_query(int key) const { return key - mask.diagonal_of(0); }
 };
 
-/// Blocks of queries that some of a tile's keys are seen by.
+/// The query blocks that see some key of a tile.
 template <class Config>
 using QueryBlocks = KeyBlocks<Config, QueriesOfKeys<Config>>;
 

@@ -1,4 +1,4 @@
-// From scores and dP to P and dS (FlashAttention-2, Algorithm 2, lines 11 to 14).
+// Computes P and dS from scores and dP (FlashAttention-2, Algorithm 2, lines 11 to 14).
 #pragma once
 
 #include "attention/common/dropout.cuh"
@@ -7,20 +7,20 @@
 
 namespace fa2 {
 
-/// LSE as the exponents of P take it: in units of log2(e), +inf for a row that sees no key, whichever infinity stands for
-/// it.
+/// Returns LSE as the exponents of P need it: times log2(e). Returns +inf for a row that sees no key, for
+/// either infinity.
 FA2_DEVICE float exponent_offset(float lse) {
   constexpr float kLog2E = 1.44269504088896341f;
   return lse == -ptx::infinity() ? ptx::infinity() : lse * kLog2E;
 }
 
-/// LSE and delta where queries are the rows: in registers.
+/// LSE and delta per row, in registers, for tiles whose rows are queries.
 template <int kM>
 struct RowStatistics {
   float offset[kM][2];  ///< exponent_offset() of LSE
   float delta[kM][2];
 
-  /// Calls f(m, i, offset) for what this lane has of the columns of block n of 8.
+  /// Calls f(m, i, offset) for this lane's elements in the eight columns of block n.
   template <class F>
   FA2_DEVICE void for_each_offset(int, const F& f) const {
     visit(offset, f);
@@ -41,7 +41,8 @@ struct RowStatistics {
   }
 };
 
-/// Where queries are columns: in shared memory. `kPrepared`: the offsets of exponents, else LSE.
+/// LSE and delta per query, in shared memory, for tiles whose columns are queries. `kPrepared`: `lse` holds
+/// exponent_offset() values, not LSE.
 template <int kM, bool kPrepared = false>
 struct ColumnStatistics {
   SharedAddress lse;
@@ -73,7 +74,7 @@ struct ColumnStatistics {
   }
 };
 
-/// A tile of scores and of dP = dO V^T. `Statistics`: of the queries, as rows or as columns.
+/// Computes P and dS for a tile of scores and dP = dO V^T. `Statistics`: LSE and delta per row or per column.
 template <ScoreTile kTile, class Config, class Visible, class Statistics>
 struct ScoreGradients {
   const ScoreMod<Config>& score_mod;
@@ -82,13 +83,13 @@ struct ScoreGradients {
   const Visible& visible;
   const Statistics& statistics;
   int first_row;
-  int n;  ///< the block
+  int n;  ///< KV block, or query block if rows are keys
 
-  /// Whether gradients can only be had while the scores are not yet probabilities.
+  /// True if gradients need the scores before these become probabilities.
   static constexpr bool needs_scores = Config::softcap || ScoreMod<Config>::modifies;
 
-  /// In place: of raw scores P, and of dP the gradients with respect to raw scores, but for the scale. What is dropped of P
-  /// is 0 then.
+  /// Replaces raw scores by P, and dP by gradients with respect to raw scores, without the scale. Dropped
+  /// probabilities become 0.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities_and_gradients(AccumulatorTile<kM, kN>& scores,
                                                  AccumulatorTile<kM, kN>& gradients) const {
@@ -110,7 +111,7 @@ struct ScoreGradients {
     dropout.template drop<kTile>(scores, first_row, first_col());
   }
 
-  /// The first half, unless needs_scores. What is dropped of P is negative.
+  /// First half unless needs_scores: replaces raw scores by P. Dropped probabilities become negative.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities(AccumulatorTile<kM, kN>& scores) const {
     score_mod.template apply<kTile>(scores, first_row, first_col());
@@ -119,7 +120,7 @@ struct ScoreGradients {
     dropout.template mark<kTile>(scores, first_row, first_col());
   }
 
-  /// The first half where it needs scores: what dP - delta is to be multiplied by, in place of the second.
+  /// First half if needs_scores: replaces raw scores by P, and stores in `weights` the factors of dP - delta.
   template <int kM, int kN>
   FA2_DEVICE void to_probabilities_and_weights(AccumulatorTile<kM, kN>& scores,
                                                AccumulatorTile<kM, kN>& weights) const {
@@ -131,7 +132,8 @@ struct ScoreGradients {
     dropout.template mark<kTile>(scores, first_row, first_col());
   }
 
-  /// The second half, but for the product with P or these weights. It knows what is dropped without P.
+  /// Second half without its final product: replaces dP by dP - delta. The caller must multiply by P or by
+  /// the weights. Dropout needs no P here.
   template <int kM, int kN>
   FA2_DEVICE void to_unweighted_gradients(AccumulatorTile<kM, kN>& gradients) const {
     dropout.template drop_gradients<kTile>(gradients, first_row, first_col());
@@ -139,7 +141,7 @@ struct ScoreGradients {
     hide(gradients, 0.0f);
   }
 
-  /// The second half.
+  /// Second half: replaces dP by gradients with respect to raw scores, without the scale.
   template <int kM, int kN>
   FA2_DEVICE void to_gradients(const AccumulatorTile<kM, kN>& probabilities,
                                AccumulatorTile<kM, kN>& gradients) const {
@@ -162,7 +164,7 @@ struct ScoreGradients {
       statistics.for_each_delta(c, [&](int m, int i, float delta) { gradients.value[m][c][i] -= delta; });
   }
 
-  /// dP is 0 where a probability is dropped.
+  /// Subtracts delta from dP, which counts as 0 if mark() negated the probability.
   template <int kM, int kN>
   FA2_DEVICE void subtract_delta_of_marked(const AccumulatorTile<kM, kN>& probabilities,
                                            AccumulatorTile<kM, kN>& gradients) const {
@@ -176,7 +178,8 @@ struct ScoreGradients {
     }
   }
 
-  /// An unseen pair has no part in any gradient, whatever its dP is: 0 * NaN is NaN.
+  /// Sets elements to `value` if their query does not see their key: dP may hold NaN there, and 0 * NaN is
+  /// NaN.
   template <int kM, int kN>
   FA2_DEVICE void hide(AccumulatorTile<kM, kN>& of, float value) const {
     if (blocks.hides_last_keys(n))

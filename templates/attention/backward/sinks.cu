@@ -1,4 +1,4 @@
-// Entry point: dSinks of the backward, after delta.
+// Entry point: the gradient of the sinks, after delta.
 #include "attention/backward/sinks.cuh"
 #include "config.cuh"
 

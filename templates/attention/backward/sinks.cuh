@@ -1,5 +1,9 @@
-// The gradient of each head's sink, after delta: P of a sink is exp(sink - LSE), and it has no value, so that its dS is
+// The sink gradient kernel, which runs after delta. A sink has P = exp(sink - LSE) and no value, so its dS is
 // -P delta.
+//
+// Launch: one thread block per query head.
+// Warp: takes kSinkRows queries at a time from one sequence after the other.
+// Shared memory: one float per warp.
 #pragma once
 
 #include "attention/backward/sums.cuh"
@@ -8,16 +12,17 @@
 
 namespace fa2 {
 
-/// What one row adds. -inf is no sink; LSE may be -inf as well then.
+/// Returns the contribution of one row. A sink of -inf means no sink; LSE may be -inf then, too.
 FA2_DEVICE float sink_gradient(float sink, float lse, float delta) {
   constexpr float kLog2E = 1.44269504088896341f;
   return sink == -ptx::infinity() ? 0.0f : -ptx::ex2_approx((sink - lse) * kLog2E) * delta;
 }
 
-/// Queries whose LSE and delta a warp loads at once.
+/// Queries whose LSE and delta a warp loads together.
 constexpr int kSinkRows = 128;
 
-/// Of a lane's queries from `first` on; those at and beyond `end`, which is above `first`, have no part.
+/// Returns a lane's sum over kSinkRows rows from `first` on. Rows from `end` on add nothing; `end` must
+/// exceed `first`.
 FA2_DEVICE float sink_gradient_of_rows(float sink, const float* lse, const float* delta, int first, int end) {
   float sum = 0.0f;
   FA2_UNROLL
@@ -30,7 +35,7 @@ FA2_DEVICE float sink_gradient_of_rows(float sink, const float* lse, const float
   return sum;
 }
 
-/// Of every thread's, always in the same order.
+/// Returns the sum of all threads' values, added in a fixed order.
 template <class Config>
 FA2_DEVICE float sum_of_block(float sum) {
   FA2_UNROLL
@@ -48,14 +53,14 @@ FA2_DEVICE float sum_of_block(float sum) {
   return total;
 }
 
-/// A block for each head. Its warps take turns over the queries of one sequence after the other.
+/// Computes one head's gradient. The block's warps share the queries of one sequence after the other.
 template <class Config>
 FA2_DEVICE void backward_sinks(const BackwardParams& params) {
   const AttentionParams& attention = params.attention;
   const int head = static_cast<int>(ptx::block_index());
   const float sink = ptx::ld_global_f32(attention.sinks + head);
   float sum = 0.0f;
-  int turn = ptx::warp_index();  // kSinkRows queries each, counted from the sequence's first
+  int turn = ptx::warp_index();  // next group of kSinkRows queries, counted from the sequence's first
   for (int batch = 0; batch < attention.sequences.batch; ++batch) {
     const SequenceShape shape = shape_of<Config>(attention, batch);
     const float* const lse = attention.lse + first_statistic<Config>(attention, shape, head);

@@ -1,4 +1,4 @@
-// Attention with linear biases: a penalty for a key's distance.
+// ALiBi, attention with linear biases: a score falls linearly with the distance between query and key.
 #pragma once
 
 #include "attention/common/mask.cuh"
@@ -8,16 +8,17 @@
 
 namespace fa2 {
 
-/// Where the keys of a block lie, seen from the diagonal of each of its rows.
+/// Position of a block's keys relative to the diagonal of every row: all before it, all after it, or both.
 enum class Side { before, after, both };
 
-/// Of the rows of one tile: -slope * |distance to the diagonal of the sequences' ends|.
+/// Adds -slope * |distance| to the scores of one tile. Distances are between a key and the row's diagonal,
+/// which aligns the ends of both sequences.
 template <class Config>
 struct Alibi {
   const AttentionParams& params;
   SequenceShape shape;
   TileCoordinates at;
-  float first_slope;  ///< of the tile's first head
+  float first_slope;  ///< slope of the tile's first head
 
   FA2_DEVICE int diagonal(int row) const {
     return RowMap<Config>::query(row) + shape.seqlen_k - shape.seqlen_q;
@@ -33,7 +34,7 @@ struct Alibi {
 
   template <int kM, int kN>
   FA2_DEVICE Side side_of(const AccumulatorTile<kM, kN>&, int first_row, int first_key) const {
-    // Keys beyond a causal diagonal are masked, whatever their bias is.
+    // A causal mask hides the keys after the diagonal, so their bias does not matter.
     if (Config::mask == MaskKind::causal_bottom_right) return Side::before;
     if (first_key + 8 * kN - 1 <= diagonal(first_row)) return Side::before;
     return first_key >= diagonal(first_row + 16 * kM - 1) ? Side::after : Side::both;
@@ -43,7 +44,7 @@ struct Alibi {
     return ptx::fma_rn(-slope, ptx::abs_f32(distance), s * params.scale);
   }
 
-  /// Scores are scaled too, an instruction with the bias.
+  /// Scales the scores and adds the bias.
   template <int kM, int kN>
   FA2_DEVICE void scale_and_bias(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
     const int first_col = first_key + fragment_col();
@@ -64,7 +65,7 @@ struct Alibi {
     }
   }
 
-  /// The same of a tile whose rows are keys and whose columns are queries.
+  /// Like scale_and_bias(), for a tile whose rows are keys and whose columns are queries.
   template <int kM, int kN>
   FA2_DEVICE void scale_and_bias_keys(AccumulatorTile<kM, kN>& scores, int first_key, int first_query) const {
     const float slope = slope_of(first_query);

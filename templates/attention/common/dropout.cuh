@@ -1,4 +1,4 @@
-// Dropout: which probabilities are left out, a function of where they stand alone, whoever computes them.
+// Dropout: the position of a probability alone decides whether it is dropped, so all kernels agree.
 #pragma once
 
 #include "attention/common/params.cuh"
@@ -10,34 +10,36 @@
 
 namespace fa2 {
 
-/// The numbers of one query head. A probability is dropped where its number is below the threshold.
+/// The random numbers of one query head. A probability is dropped if its number is below the threshold.
 ///
-/// One call of Philox gives eight: in a block of 16 x 16 those of the queries q and q + 8 and the keys k, k + 1, k + 8 and
-/// k + 9, q below 8 and k even. A lane of mma's accumulators has them all where rows are queries. Where rows are keys it has
-/// half of two calls; it makes one, and another lane the other.
+/// One Philox call yields eight numbers. In a block of 16 x 16 they belong to queries q and q + 8 and keys k,
+/// k + 1, k + 8 and k + 9, for q below 8 and even k.
+/// If rows are queries, a lane's mma accumulators need all eight. If rows are keys, a lane needs half of two
+/// calls: it makes one of them and exchanges halves with another lane.
 ///
-/// A word is two numbers: itself, and itself with its halves exchanged. Each has 32 bits; that the two depend on each other
-/// shows where a half equals the threshold's, once in 2^16.
+/// Each word serves as two 32-bit numbers: itself, and itself with its halves exchanged. The two are
+/// correlated only if a half equals the threshold's half, once in 2^16.
 template <class Config>
 struct Dropout {
   static constexpr int kRounds = 7;
 
   const DropoutParams& params;
-  u32 stream[2];  ///< upper half of Philox's counter
+  u32 stream[2];  ///< upper half of Philox's counter; two words
 
-  /// `head`: batch * heads + query head.
+  /// Returns the numbers of one head. `head`: batch * heads + query head.
   FA2_DEVICE Dropout of_head(int head) const {
     return {params, {stream[0] + static_cast<u32>(head), stream[1]}};
   }
 
-  /// The words of queries q and q + 8 (word % 2) and keys k and k + 1 (word / 2), and with halves exchanged k + 8 and k + 9;
-  /// q is number `query` of those whose fourth bit is 0, and k / 2 number `key`.
+  /// Returns four words. Word i belongs to query q + 8 * (i % 2) and key k + i / 2; with its halves
+  /// exchanged, to key k + 8 + i / 2. `query` is the index of q among queries with bit 3 clear, `key` the
+  /// index of k among even keys with bit 3 clear.
   FA2_DEVICE PhiloxWords words(int query, int key) const {
     return philox<kRounds>({{static_cast<u32>(query), static_cast<u32>(key), stream[0], stream[1]}}, 0, 0);
   }
   FA2_DEVICE static u32 exchanged(u32 word) { return word << 16 | word >> 16; }
 
-  /// Probabilities become 0 where they are dropped.
+  /// Sets dropped probabilities to 0.
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void drop(AccumulatorTile<kM, kN>& probabilities, int first_row, int first_col) const {
     if constexpr (Config::dropout)
@@ -46,7 +48,7 @@ struct Dropout {
       });
   }
 
-  /// They become negative, so that the gradients can tell.
+  /// Negates dropped probabilities, so that the gradients can tell them from kept ones.
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void mark(AccumulatorTile<kM, kN>& probabilities, int first_row, int first_col) const {
     if constexpr (Config::dropout)
@@ -60,21 +62,21 @@ struct Dropout {
       for_each_score(probabilities, [](float& p) { p = ptx::max_or_nan_f32(p, 0.0f); });
   }
 
-  /// dP of dropped probabilities, of whose values it is the gradient.
+  /// Turns the gradients of the probabilities after dropout into those before it.
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void drop_gradients(AccumulatorTile<kM, kN>& gradients, int first_row, int first_col) const {
     drop<kTile>(gradients, first_row, first_col);
     rescale(gradients);
   }
 
-  /// Divides sums of what was kept by how much that is on average.
+  /// Multiplies sums over kept probabilities by 1 / (the fraction that dropout keeps).
   template <int kM, int kN>
   FA2_DEVICE void rescale(AccumulatorTile<kM, kN>& sums) const {
     if constexpr (Config::dropout) for_each_score(sums, [&](float& sum) { sum *= params.rescale; });
   }
 
  private:
-  /// Calls f(score, number) of every score.
+  /// Calls f(score, number) for every score and its random number.
   template <ScoreTile kTile, int kM, int kN, class F>
   FA2_DEVICE void for_each_number(AccumulatorTile<kM, kN>& tile, int first_row, int first_col,
                                   const F& f) const {
@@ -84,11 +86,11 @@ struct Dropout {
     for (int m = 0; m < kM; ++m) {
       FA2_UNROLL
       for (int n = 0; n < kN; n += 2) {
-        u32 word[2][2];  // [column in a pair][the other place of a query]
+        u32 word[2][2];  // [column in a pair][query, or query + 8]
         words_of_block<kTile>(word, first_row + 16 * m, first_col + 8 * n);
         FA2_UNROLL
         for (int i = 0; i < 8; ++i) {
-          const int right = i / 4, below = i / 2 % 2;  // by 8 columns, by 8 rows
+          const int right = i / 4, below = i / 2 % 2;  // 8 columns further, 8 rows further
           const u32 of_pair = word[i % 2][rows_are_queries ? below : right];
           f(tile.value[m][n + right][i % 4],
             (rows_are_queries ? right : below) ? exchanged(of_pair) : of_pair);
@@ -97,7 +99,7 @@ struct Dropout {
     }
   }
 
-  /// Of the block of 16 x 16 that begins with this row and column.
+  /// Computes this lane's words for the 16 x 16 block that begins at this row and column.
   template <ScoreTile kTile>
   FA2_DEVICE void words_of_block(u32 (&word)[2][2], int first_row, int first_col) const {
     const int lane = ptx::lane_index();
@@ -106,7 +108,8 @@ struct Dropout {
       FA2_UNROLL
       for (int i = 0; i < 4; ++i) word[i / 2][i % 2] = own.word[i];
     } else {
-      // Its two columns are queries with a call each. The lane whose row is the key beside this one's shares both.
+      // The lane's two columns are queries, each with a call of its own. The lane that holds the pair's other
+      // key makes one call, and both lanes share the results.
       const bool odd = lane / 4 % 2 != 0;
       const PhiloxWords own = words(first_col / 2 + lane % 4 * 2 + odd, first_row / 4 + lane / 8);
       FA2_UNROLL
@@ -121,7 +124,8 @@ struct Dropout {
   }
 };
 
-/// Of the launch: its seed and offset are hashed once, on the device if it is there that they lie.
+/// Returns the launch's random numbers. If seed and offset lie in device memory, hashes them into a stream
+/// first; otherwise the host has done so.
 template <class Config>
 FA2_DEVICE Dropout<Config> dropout_of(const AttentionParams& params) {
   Dropout<Config> dropout{params.dropout, {0, 0}};
@@ -140,7 +144,7 @@ FA2_DEVICE Dropout<Config> dropout_of(const AttentionParams& params) {
   return dropout;
 }
 
-/// What dV is multiplied by in the end.
+/// Returns the factor by which the sums for dV must be multiplied.
 template <class Config>
 FA2_DEVICE float value_gradient_scale(const AttentionParams& params) {
   return Config::dropout ? params.dropout.rescale : 1.0f;

@@ -1,4 +1,4 @@
-// Normalised output and log-sum-exp to global memory (FlashAttention-2, Algorithm 1, lines 12-15).
+// Epilogue: stores the normalised output and the log-sum-exp (FlashAttention-2, Algorithm 1, lines 12-15).
 #pragma once
 
 #include "attention/common/mask.cuh"
@@ -11,14 +11,14 @@
 
 namespace fa2 {
 
-/// The output of one row of a sequence.
+/// Returns the address of one output row. `row` counts the sequence's rows.
 template <class Config>
 FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& shape,
                            const TileCoordinates& at, int row) {
   return static_cast<u16*>(params.o) + query_row<Config>(params.o_strides, shape, at, row);
 }
 
-/// Rows [warp_row, warp_row + 16 kM) of the tile belong to this warp.
+/// Stores the warp's rows of the output tile, [warp_row, warp_row + 16 kM). All warps must call it.
 template <class Config, int kM, int kN>
 FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape& shape,
                              const TileCoordinates& at, int warp_row, const AccumulatorTile<kM, kN>& output,
@@ -34,7 +34,7 @@ FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape&
       tile, warp_row, shape.rows - first_row);
 }
 
-/// The log-sum-exp of one row of a sequence, where there are any.
+/// Returns the address of one row's LSE. params.lse must not be null.
 template <class Config>
 FA2_DEVICE float* lse_of_row(const AttentionParams& params, const SequenceShape& shape,
                              const TileCoordinates& at, int row) {
@@ -44,7 +44,7 @@ FA2_DEVICE float* lse_of_row(const AttentionParams& params, const SequenceShape&
          RowMap<Config>::query(row);
 }
 
-/// `first_row`: of this warp, in the sequence.
+/// Stores the LSE of the warp's rows. `first_row`: the warp's first row in the sequence.
 template <class Config, int kM, class Element>
 FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& shape,
                           const TileCoordinates& at, int first_row,

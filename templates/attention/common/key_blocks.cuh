@@ -1,4 +1,4 @@
-// Which key blocks some query rows visit (FlashAttention-2, section 3.1.1, "Causal masking").
+// The range of KV blocks that a tile's rows visit (FlashAttention-2, section 3.1.1, "Causal masking").
 #pragma once
 
 #include "attention/common/mask.cuh"
@@ -6,8 +6,9 @@
 
 namespace fa2 {
 
-/// Blocks [begin, end) of Config::tile_n keys hold every key that some of the rows sees. They are visited from the
-/// last to the first. `Visible` says what a row sees; in the backward rows may be keys, which see queries.
+/// KV blocks [begin, end) of Config::tile_n keys, which hold every key that some row sees. A kernel visits
+/// them from the last to the first. `Visible` gives each row's range of keys. In the backward, rows may be
+/// keys that see queries.
 template <class Config, class Visible = Mask<Config>>
 struct KeyBlocks {
   static constexpr bool has_begin = Visible::has_begin;
@@ -15,27 +16,27 @@ struct KeyBlocks {
 
   int begin;
   int end;
-  // Blocks [whole_begin, whole_end) are seen whole by every row.
+  // Every row sees all keys of the blocks [whole_begin, whole_end).
   int whole_begin;
   int whole_end;
-  // Keys outside of [key_begin, key_end) are seen by none of the rows.
+  // No row sees a key outside [key_begin, key_end).
   int key_begin;
   int key_end;
 
   FA2_DEVICE bool is_empty() const { return end <= begin; }
-  /// Those of them in [first, last).
+  /// Returns the blocks of this range that lie in [first, last).
   FA2_DEVICE KeyBlocks within(int first, int last) const {
     KeyBlocks blocks = *this;
     if (blocks.begin < first) blocks.begin = first;
     if (blocks.end > last) blocks.end = last;
     return blocks;
   }
-  /// Whether block `n` lies before the first.
+  /// Returns whether block `n` lies before the first.
   FA2_DEVICE bool is_below(int n) const { return has_begin && n < begin; }
   FA2_DEVICE bool hides_last_keys(int n) const { return has_end && n >= whole_end; }
   FA2_DEVICE bool hides_first_keys(int n) const { return has_begin && n < whole_begin; }
 
-  /// Sets the scores of block `n` that some of these rows do not see to -inf.
+  /// Sets a score of block `n` to -inf if its row does not see its key.
   template <int kM, int kN>
   FA2_DEVICE void hide_keys(const Visible& mask, AccumulatorTile<kM, kN>& scores, int first_row,
                             int n) const {
@@ -49,7 +50,7 @@ struct KeyBlocks {
   }
 };
 
-/// Of rows that may be others in each lane.
+/// Returns the KV blocks of `rows` rows from `first_row` on. The rows may differ between lanes.
 template <class Config, template <class> class Visible>
 FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks_of_lane(const Visible<Config>& mask, int first_row,
                                                                  int rows) {
@@ -63,12 +64,13 @@ FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks_of_lane(const Visible<C
   return {key_begin / Config::tile_n, end, whole_begin, whole_end, key_begin, key_end};
 }
 
+/// Like key_blocks_of_lane(), for rows that are equal in all lanes.
 template <class Config, template <class> class Visible>
 FA2_DEVICE KeyBlocks<Config, Visible<Config>> key_blocks(const Visible<Config>& mask, int first_row,
                                                          int rows) {
   const KeyBlocks<Config, Visible<Config>> blocks = key_blocks_of_lane(mask, first_row, rows);
   if constexpr (!Visible<Config>::has_begin) return blocks;
-  // The same in every lane, and known to be: loops over blocks stay in uniform registers.
+  // The shuffles tell the compiler that all lanes agree, so loops over blocks stay in uniform registers.
   return {ptx::shfl_idx(blocks.begin, 0),
           ptx::shfl_idx(blocks.end, 0),
           ptx::shfl_idx(blocks.whole_begin, 0),

@@ -1,4 +1,4 @@
-// Keys and values in pages: where those of a sequence lie (PagedAttention, arXiv 2309.06180).
+// Paged KV: addresses of a sequence's keys and values (PagedAttention, arXiv 2309.06180).
 #pragma once
 
 #include "attention/common/head_rows.cuh"
@@ -7,24 +7,25 @@
 
 namespace fa2 {
 
-/// A row of a tensor of pages.
+/// A row of a paged tensor.
 struct PageRow {
   int page;
-  int row;  ///< of the page
+  int row;  ///< row in the page
 };
 
-/// Whether too few rows are neighbours for TMA: it writes whole swizzles of 8 rows, and of so few it asks too often.
+/// True if pages have too few rows for TMA, which writes swizzles of 8 rows and would need too many copies.
 template <class Config>
 constexpr bool gathers_keys = Config::page_size % 16 != 0;
 
-/// The pages of a sequence.
+/// The pages of one sequence.
 template <class Config>
 struct KeyPages {
-  const int* table;  ///< from the sequence's first page on
-  int last;          ///< entry of its last key
+  const int* table;  ///< page table of the sequence, from its first page on
+  int last;          ///< index in `table` of the page with the last key
   int page_count;
 
-  /// Whatever the table holds, a row that there is. Keys behind the last one are looked for in its page.
+  /// Returns the row of a key. It exists whatever the table holds; a key after the last one gets a row of the
+  /// last key's page.
   FA2_DEVICE PageRow at(int key) const { return {page_of(key), row_of(key)}; }
 
   FA2_DEVICE int page_of(int key) const {
@@ -39,7 +40,7 @@ struct KeyPages {
   static constexpr u32 kRows = Config::page_size;
 };
 
-/// Of a sequence that has a key.
+/// Returns the pages of a sequence, which must have a key.
 template <class Config>
 FA2_DEVICE KeyPages<Config> key_pages(const AttentionParams& params, const SequenceShape& shape) {
   const SequenceTables& tables = params.sequences;
@@ -47,14 +48,14 @@ FA2_DEVICE KeyPages<Config> key_pages(const AttentionParams& params, const Seque
           static_cast<int>(static_cast<u32>(shape.seqlen_k - 1) / Config::page_size), tables.page_count};
 }
 
-/// Keys or values of a sequence, of one head of a tensor of pages.
+/// The keys or values of one sequence and head in a paged tensor.
 template <class Config, int kCols>
 struct PagedRows {
-  const u16* data;  ///< of the head, in page 0
+  const u16* data;  ///< the head's first row in page 0
   i64 page_stride;
   i64 row_stride;
   KeyPages<Config> pages;
-  int first;  ///< the key of row 0
+  int first;  ///< key of row 0
 
   FA2_DEVICE const u16* row(int number) const {
     const PageRow at = pages.at(first + number);
@@ -62,7 +63,7 @@ struct PagedRows {
   }
 };
 
-/// The rows of one head of K or V, whether they are paged or not.
+/// The rows of one head of K or V, paged or not.
 template <class Config, int kCols, bool kPaged = (Config::page_size > 0)>
 struct KeyRows {
   using Source = GlobalRows<kCols>;
@@ -71,7 +72,7 @@ struct KeyRows {
                               const SequenceShape& shape, int head) {
     return head_rows<kCols>(data, strides, shape.k_entry, head, shape.k_begin);
   }
-  /// From block `n` of keys on.
+  /// Returns the rows from KV block `n` on.
   FA2_DEVICE static Source block(const Source& rows, int n) {
     return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
   }
@@ -91,7 +92,7 @@ struct KeyRows<Config, kCols, true> {
   }
 };
 
-/// As tile/copy.cuh's.
+/// Like load_tile() in tile/copy.cuh, for paged rows.
 template <int kThreads, bool kAligned, int kRows, int kCols, class Config, int kSourceCols, class Rows>
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, const PagedRows<Config, kSourceCols>& source,
                           Rows rows, int thread = ptx::thread_index()) {

@@ -1,4 +1,4 @@
-// Which keys a query sees.
+// Masks: the range of keys that each query sees.
 #pragma once
 
 #include "attention/common/sequence.cuh"
@@ -9,7 +9,8 @@ namespace fa2 {
 
 enum class MaskKind { none, causal_bottom_right, causal_top_left };
 
-/// Sets columns at and after end_of(row) to `value`. of[0][0] stands in row `first_row` and column `first_col`.
+/// Sets the columns from end_of(row) on to `value`. The tile begins at row `first_row` and column
+/// `first_col`.
 template <int kM, int kN, class EndOf>
 FA2_DEVICE void set_columns_from(AccumulatorTile<kM, kN>& of, int first_row, int first_col, float value,
                                  const EndOf& end_of) {
@@ -21,7 +22,7 @@ FA2_DEVICE void set_columns_from(AccumulatorTile<kM, kN>& of, int first_row, int
   });
 }
 
-/// The same of columns before begin_of(row).
+/// Sets the columns before begin_of(row) to `value`.
 template <int kM, int kN, class BeginOf>
 FA2_DEVICE void set_columns_before(AccumulatorTile<kM, kN>& of, int first_row, int first_col, float value,
                                    const BeginOf& begin_of) {
@@ -33,16 +34,18 @@ FA2_DEVICE void set_columns_before(AccumulatorTile<kM, kN>& of, int first_row, i
   });
 }
 
-/// A row sees exactly the keys [visible_begin(row), visible_end(row)). Neither decreases with the row.
+/// Row `row` sees exactly the keys [visible_begin(row), visible_end(row)). Neither bound decreases as `row`
+/// grows.
 template <class Config>
 struct Mask {
   SequenceShape shape;
-  int window_left;   ///< keys before a query's diagonal that it sees; only with Config::window_left
-  int window_right;  ///< keys after it; only with Config::window_right, which has no causal mask
+  int window_left;   ///< keys that a query sees before its diagonal; used if Config::window_left
+  int window_right;  ///< keys that a query sees after its diagonal; used if Config::window_right, which
+                     ///< excludes a causal mask
 
-  /// Whether visible_begin is ever above 0.
+  /// True if visible_begin() may exceed 0.
   static constexpr bool has_begin = Config::window_left;
-  /// Whether the last block may hold keys that some row does not see.
+  /// True if some row may not see all keys of the last block.
   static constexpr bool has_end = true;
 
   FA2_DEVICE int rows() const { return shape.rows; }
@@ -57,7 +60,8 @@ struct Mask {
     if constexpr (Config::mask == MaskKind::none && !Config::window_right) return shape.seqlen_k;
     const int diagonal = diagonal_of(row);
     if constexpr (Config::window_right) {
-      const int unseen = shape.seqlen_k - 1 - diagonal - window_right;  // their sum could be beyond any int
+      const int unseen = shape.seqlen_k - 1 - diagonal - window_right;  // diagonal + window_right + 1 may
+                                                                        // overflow int
       if (unseen <= 0) return shape.seqlen_k;
       return unseen < shape.seqlen_k ? shape.seqlen_k - unseen : 0;
     }
@@ -65,12 +69,12 @@ struct Mask {
     return end > 0 ? end : 0;
   }
 
-  /// Keys that some query of the sequence sees, counted from `first_key`.
+  /// Returns the keys that some query of the sequence sees, counted from `first_key`.
   FA2_DEVICE RowsWithin seen_rows(int first_key) const {
     return {visible_begin(0) - first_key, visible_end(shape.rows - 1) - first_key};
   }
 
-  /// Sets the scores of keys at and after visible_end to -inf. scores[0][0] is the score of row `first_row` and key
+  /// Sets the scores of keys from visible_end() on to -inf. The tile begins at row `first_row` and key
   /// `first_key`.
   template <int kM, int kN>
   FA2_DEVICE void hide_last(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
@@ -78,14 +82,14 @@ struct Mask {
                      [&](int row) { return visible_end(row); });
   }
 
-  /// The same of keys before visible_begin.
+  /// Sets the scores of keys before visible_begin() to -inf.
   template <int kM, int kN>
   FA2_DEVICE void hide_first(AccumulatorTile<kM, kN>& scores, int first_row, int first_key) const {
     set_columns_before(scores, first_row, first_key, -ptx::infinity(),
                        [&](int row) { return visible_begin(row); });
   }
 
-  /// The last key that a causal mask leaves to a row.
+  /// Returns the last key that a causal mask lets a row see.
   FA2_DEVICE int diagonal_of(int row) const {
     const int query = RowMap<Config>::query(row);
     return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;

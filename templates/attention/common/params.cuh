@@ -1,54 +1,56 @@
-// The kernel's one parameter. Host code includes this file too: plain built-in types only.
+// Parameters of the attention kernels. Host code includes this file too, so it uses plain built-in types
+// only.
 #pragma once
 
 #include "machine/tensor_map.cuh"
 
 namespace fa2 {
 
-/// Distances in elements between neighbouring batches, heads and rows; the last dimension is contiguous.
+/// Distances between neighbouring batches, heads and rows; elements. The last dimension is contiguous.
 struct Strides {
   long long batch_stride;
   long long head_stride;
   long long row_stride;
 };
 
-/// tanh(x) = x (1 + x^2 (kCubic + kQuintic x^2)) up to |x| = kEnd: relative error 4.9e-7, a least-squares fit weighted until its
-/// largest error is as small as it gets.
+/// tanh(x) = x (1 + x^2 (kCubic + kQuintic x^2)) for |x| <= kEnd, with a relative error of at most 4.9e-7.
+/// The coefficients are a least-squares fit, weighted to minimise its largest error.
 struct TanhSeries {
   static constexpr double kCubic = -0.333245713, kQuintic = 0.128764193, kEnd = 0.25;
 };
 
-/// A softcap c of scaled scores, for scores s before the scale: c tanh(s * scale / c) / scale. While |s| is not above
-/// series_end that is factor * s * (t^2 + constant) with the term t = s^2 + shift, which is negative.
+/// Softcap of scores s before the scale: c tanh(s * scale / c) / scale, for a cap c of scaled scores. For |s|
+/// <= series_end it equals factor * s * (t^2 + constant) with the negative term t = s^2 + shift.
 struct SoftcapParams {
-  float series_end;  ///< negative: no score is in the series
-  float last_term;   ///< that of series_end; -inf: no score is in the series
+  float series_end;  ///< largest |s| of the series; negative if the series does not apply
+  float last_term;   ///< t at series_end; -inf if the series does not apply
   float shift;
   float constant;
   float factor;
   float factor_log2;  ///< factor * scale * log2(e)
   float exponent;     ///< 2 |scale| / c * log2(e)
-  float limit;        ///< c / |scale|
-  bool is_large;      ///< whether c times the rounding error of tanh shows in small scores
+  float limit;        ///< largest result: c / |scale|
+  bool is_large;      ///< whether c is so large that the rounding error of tanh shows in small scores
 };
 
-/// A probability is dropped where its number, of 32 bits, is below the threshold.
+/// A probability is dropped if its 32-bit random number is below `threshold`.
 struct DropoutParams {
-  const int* state;  ///< 64 bits of a seed and 64 of an offset; or null, and the stream is theirs
+  const int* state;  ///< 64-bit seed, then 64-bit offset, in device memory; null: `stream` already holds
+                     ///< their hash
   unsigned threshold;
-  float rescale;  ///< 1 / the share that is kept
+  float rescale;  ///< 1 / (fraction that is kept)
   unsigned stream[2];
 };
 
-/// What the device reads the lengths of sequences from; see AttentionArgs.
+/// The device's tables of sequence lengths, as in AttentionArgs.
 struct SequenceTables {
-  const int* cu_seqlens_q;  ///< (batch + 1); null: sequences are the entries of the batch
+  const int* cu_seqlens_q;  ///< (batch + 1); null: each batch entry is a sequence
   const int* cu_seqlens_k;
   const int* seqused_q;  ///< (batch), or null
   const int* seqused_k;
-  const int* page_table;  ///< (batch, pages of the longest sequence), or null
+  const int* page_table;  ///< (batch, pages of the longest sequence); null: K and V are not paged
   long long page_table_stride;
-  int total_q;  ///< rows of a head of Q in one entry of the batch: all of them where sequences are packed
+  int total_q;  ///< rows of Q per head and batch entry; if sequences are packed, all rows of Q
   int total_k;
   int batch;
   int page_count;
@@ -67,43 +69,45 @@ struct AttentionParams {
   int seqlen_q;
   int q_rows;  ///< seqlen_q * packed_heads
   int seqlen_k;
-  // Heads that are packed into tiles count as one.
+  // A group of packed GQA heads counts as one head.
   int heads_q;
   int queries_per_kv;     ///< query heads that share one key/value head
   int q_tiles;            ///< ceil(q_rows / tile_m)
   int head_count;         ///< batch * heads_q
-  int heads_per_section;  ///< heads whose tiles are interleaved (see scheduler.cuh)
+  int heads_per_section;  ///< heads whose tiles are interleaved (scheduler.cuh)
   float scale;            ///< signed
-  float scale_log2;       ///< |scale| * log2(e), never below the smallest normal number
-  float empty_row_lse;    ///< written for rows that see no key
-  // Of variants; read by kernels that have them.
-  int window_left;   ///< keys before the diagonal that a query sees
-  int window_right;  ///< keys after it
-  int first_key;     ///< main loop 90: of the tensor maps of K and V
+  float scale_log2;       ///< |scale| * log2(e); at least the smallest normal number
+  float empty_row_lse;    ///< LSE of rows that see no key
+  // The rest belongs to variants. Only kernels of the variant read it.
+  int window_left;   ///< keys that a query sees before its diagonal
+  int window_right;  ///< keys that a query sees after its diagonal
+  int first_key;     ///< first key in the tensor maps of K and V; sm90 forward only
   SoftcapParams softcap;
   float signed_scale_log2;       ///< scale * log2(e)
   const float* alibi_slopes;     ///< (heads_q) or (batch, heads_q)
-  long long alibi_batch_stride;  ///< 0 or the number of heads
+  long long alibi_batch_stride;  ///< 0, or the number of heads
   const float* sinks;            ///< (heads_q)
   SequenceTables sequences;
   DropoutParams dropout;
 };
 
-/// How the blocks of a launch that stay for several tiles share them out.
+/// How persistent thread blocks share the tiles of a launch.
 struct WorkShares {
-  unsigned block_count;  ///< of the grid
-  int part_rows;         ///< that there is room for in a part: a tile's, or all there are
-  unsigned* counters;  ///< 0 between launches: of tiles, for the dynamic scheduler; of parts, for split keys
-  float* parts;        ///< of tiles; only for split keys (split_keys.cuh)
+  unsigned block_count;  ///< thread blocks in the grid
+  int part_rows;         ///< rows of one partial output: a tile's, or fewer if the problem has fewer
+  unsigned* counters;    ///< tile counters for the dynamic scheduler, split counters for split KV; 0 between
+                         ///< launches
+  float* parts;          ///< partial outputs; only for split KV (split_keys.cuh)
 };
 
-/// For the kernel of few queries.
+/// Parameters of the split-KV forward kernel for mma.sync.
 struct AttentionParamsSm81 {
   AttentionParams attention;
   WorkShares shares;
 };
 
-/// For the sm_90 kernel: Q, K, V and O as TMA sees them, one box a warpgroup's queries or a block's keys.
+/// Parameters of the sm90 forward kernel. A TMA box of Q and O holds a warpgroup's queries; one of K and V
+/// holds a KV block.
 struct AttentionParamsSm90 {
   TensorMap q;
   TensorMap k;
@@ -113,9 +117,9 @@ struct AttentionParamsSm90 {
   WorkShares shares;
 };
 
-/// For the kernels of the backward.
+/// Parameters of the backward kernels.
 struct BackwardParams {
-  AttentionParams attention;  ///< of the forward; its O and LSE are inputs
+  AttentionParams attention;  ///< the forward's parameters; O and LSE are inputs
   const void* d_o;
   const float* d_lse;  ///< shaped like LSE, or null
   void* dq;
@@ -126,25 +130,28 @@ struct BackwardParams {
   Strides dq_strides;
   Strides dk_strides;
   Strides dv_strides;
-  float* delta;  ///< (batch, heads_q, statistic_rows): the sum of dO * O over a row, less dLSE
-  int statistic_rows;  ///< that a head has: its queries, and where dQ is summed what fills up a sequence's last tile
-  int sum_tile;  ///< queries of a tile of the sums
-  /// 0, or dQ is summed over tiles of keys, and after delta come, as many each, exponent_offset() of LSE and turns
-  /// (backward_turns_sm90.cuh), and the sums: float32 tiles of queries, as they lie in registers (backward_sums.cuh).
+  float* delta;        ///< (batch, heads_q, statistic_rows): per row, the sum of dO * O, less dLSE
+  int statistic_rows;  ///< rows per head in delta; the fused kernel pads each sequence to whole tiles of the
+                       ///< dQ accumulator
+  int sum_tile;        ///< queries per tile of the dQ accumulator
+  /// 0 unless key tiles accumulate dQ. Then three arrays follow delta: as many exponent_offset() values of
+  /// LSE, as many semaphores (backward/sm90/turns.cuh), and the dQ accumulator. That one holds float32 query
+  /// tiles in register order (backward/sums.cuh).
   long long statistic_count;
-  int k_tiles;        ///< ceil(seqlen_k / tile_m) of the kernel whose rows are keys
+  int k_tiles;        ///< ceil(seqlen_k / tile_m), with tile_m of the dK and dV kernel
   int kv_head_count;  ///< batch * heads_kv
   int heads_kv;
   int kv_heads_per_section;
 };
 
-/// For the kernel that writes dropout's mask.
+/// Parameters of the dropout mask kernel.
 struct DropoutMaskParams {
   AttentionParams attention;
   unsigned char* mask;  ///< (batch, heads_q, seqlen_q, seqlen_k)
 };
 
-/// For the sm_90 kernels of the backward: tensors as TMA sees them, one box a step's queries or a warpgroup's keys.
+/// Parameters of the sm90 backward kernels. A TMA box holds the queries of one iteration, or a warpgroup's
+/// keys.
 struct BackwardParamsSm90 {
   TensorMap q;
   TensorMap d_o;

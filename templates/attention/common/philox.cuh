@@ -1,5 +1,5 @@
-// Philox 4x32, random words that are a function of their number (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
-// as easy as 1, 2, 3", SC 2011).
+// Philox 4x32, a counter-based random number generator (Salmon, Moraes, Dror and Shaw, "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include "ptx/math.cuh"
@@ -10,7 +10,8 @@ struct PhiloxWords {
   u32 word[4];
 };
 
-/// The words of number `counter`. Seven rounds pass the tests that the paper puts ten through.
+/// Returns the random words for `counter`. Seven rounds pass all statistical tests in the paper; its default
+/// is ten.
 template <int kRounds>
 FA2_DEVICE PhiloxWords philox(PhiloxWords counter, u32 key0, u32 key1) {
   u32(&c)[4] = counter.word;

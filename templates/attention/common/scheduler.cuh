@@ -1,4 +1,4 @@
-// The output tiles of attention, and in which order blocks compute them.
+// The output tiles of attention, and the order in which blocks compute them.
 #pragma once
 
 #include "attention/common/params.cuh"
@@ -6,9 +6,9 @@
 
 namespace fa2 {
 
-/// Of a tile of queries; where rows are keys, of a tile of keys and a key/value head.
+/// Coordinates of a query tile. In kernels whose rows are keys: of a key tile and its key/value head.
 struct TileCoordinates {
-  int q_tile;  ///< below 0: there is no tile
+  int q_tile;  ///< index of the tile; negative: there is no tile
   int head;    ///< query head
   int batch;
 
@@ -17,9 +17,9 @@ struct TileCoordinates {
 
 constexpr TileCoordinates kNoTile{-1, 0, 0};
 
-/// Sequence-parallel grid (FlashAttention-2, section 3.2): one block per query tile and head, of `head_count` heads with
-/// `q_tiles` tiles each. Heads are grouped in sections; inside a section tiles run from the last (under a causal
-/// mask: the longest) to the first, heads fastest, so that the short ones fill the tail.
+/// Returns the coordinates of number `tile` in a grid with one block per tile and head (FlashAttention-2,
+/// section 3.2). Heads are grouped in sections. Inside a section, tiles run from the last to the first, heads
+/// fastest. Under a causal mask the last tile is the longest, so short tiles fill the tail.
 FA2_DEVICE TileCoordinates tile_in_sections(u32 tile, int q_tiles, int head_count, int heads_per_section) {
   const u32 tiles_per_section = static_cast<u32>(heads_per_section) * static_cast<u32>(q_tiles);
   const u32 section = tile / tiles_per_section, in_section = tile % tiles_per_section;
@@ -30,8 +30,8 @@ FA2_DEVICE TileCoordinates tile_in_sections(u32 tile, int q_tiles, int head_coun
           first_head + static_cast<int>(in_section % heads), 0};
 }
 
-/// The tiles of a batch whose sequences are equally long: heads of every entry make up the sections. `Side`: see
-/// tile_sides.cuh.
+/// The tiles of a batch whose sequences have equal lengths. Sections span the heads of all entries. `Side`:
+/// see tile_sides.cuh.
 template <class Side>
 struct BatchedTiles {
   Side side;

@@ -1,4 +1,4 @@
-// What happens to a score between Q K^T and the softmax.
+// Score modification between Q K^T and the softmax.
 #pragma once
 
 #include "attention/common/alibi.cuh"
@@ -7,7 +7,7 @@
 
 namespace fa2 {
 
-/// Where a score stands.
+/// The position of a score.
 struct ScorePosition {
   int batch;
   int head;  ///< query head
@@ -15,12 +15,12 @@ struct ScorePosition {
   int key;
 };
 
-/// Of the rows of one tile. A variant that is a function of the score is its name in `modifies`, a line in modified() and
-/// one in derivative().
+/// Modifies the scores of one tile. To add a variant that is a function of the score, set `modifies` and
+/// write a line each in modified() and derivative().
 template <class Config>
 struct ScoreMod {
   static constexpr bool modifies = false;
-  /// Whether Exponents do what apply() does, but for the maximum.
+  /// True if Exponents replace apply(), except in the search for the maximum.
   static constexpr bool fused = (Config::softcap || Config::alibi) && !modifies;
   static constexpr float kLog2E = 1.44269504088896341f;
 
@@ -30,17 +30,17 @@ struct ScoreMod {
 
   FA2_DEVICE Softcap softcap() const { return {params.softcap}; }
 
-  /// 2^(x * scale_log2()) is the exponential of what apply() leaves.
+  /// Returns the factor with which 2^(x * factor) is the exponential of a score x that apply() has modified.
   FA2_DEVICE float scale_log2() const { return Config::alibi || modifies ? kLog2E : params.scale_log2; }
 
-  /// Of a scaled score, after softcap and ALiBi.
+  /// Returns the modified score. `score` is scaled, after softcap and ALiBi.
   FA2_DEVICE float modified(float score, const ScorePosition& /*position*/) const { return score; }
 
-  /// d modified() / d score, of the score that modified() takes.
+  /// Returns d modified() / d score for the same `score`.
   FA2_DEVICE float derivative(float /*score*/, const ScorePosition& /*position*/) const { return 1.0f; }
 
-  /// Scores stay without the scale, but negated where it is negative, so that a maximum stays one. With a bias or
-  /// modified() they are scaled.
+  /// Modifies the scores. They stay unscaled unless ALiBi or modified() needs scaled ones. If the scale is
+  /// negative, unscaled scores are negated, so that the maximum stays the maximum.
   template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>
   FA2_DEVICE void apply(AccumulatorTile<kM, kN>& scores, int first_row, int first_col) const {
     if constexpr (Config::softcap) softcap().apply(scores);
@@ -50,8 +50,8 @@ struct ScoreMod {
                                [&](float& s, const ScorePosition& position) { s = modified(s, position); });
   }
 
-  /// The same; and gradients with respect to what it leaves, in units of score, become those with respect to raw scores
-  /// times scale.
+  /// Modifies the scores like apply(). Multiplies gradients with respect to modified scores by d modified / d
+  /// score, where `score` is scaled.
   template <ScoreTile kTile, int kM, int kN>
   FA2_DEVICE void apply_with_gradients(AccumulatorTile<kM, kN>& scores, AccumulatorTile<kM, kN>& gradients,
                                        int first_row, int first_col) const {
@@ -105,18 +105,19 @@ FA2_DEVICE ScoreMod<Config> score_mod_of(const AttentionParams& params, const Se
   return {params, at, alibi_of<Config>(params, shape, at)};
 }
 
-/// The exponents of a block's probabilities straight from its scores, for rows whose maximum is known: fewer passes
-/// over the scores than apply() and the softmax make, but not right for every block. Unless ScoreMod::fused, of what
-/// apply() left.
+/// Returns a block's exponents directly from its scores, for rows whose maximum is known. This takes fewer
+/// passes than apply() and the softmax, but are_right() must confirm the result. Unless ScoreMod::fused,
+/// apply() must have modified the scores.
 template <class Config>
 struct Exponents {
   const ScoreMod<Config>& mod;
   Side side;
   int first_row;
-  int first_col;        ///< this lane's
-  u32 last_term = ~0u;  ///< the softcap's nearest to 0: the order of negative numbers' bits is reversed
+  int first_col;        ///< first column of this lane
+  u32 last_term = ~0u;  ///< bits of the softcap term nearest to 0: negative floats order in reverse as
+                        ///< integers
 
-  /// For row (m, half) a function of a score and its column; `offset` is that of OnlineSoftmax.
+  /// Returns a function of (score, column) for row (m, half). `offset` is OnlineSoftmax::offset.
   FA2_DEVICE auto operator()(int m, int half, float offset) {
     if constexpr (fused && Config::alibi) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
@@ -130,7 +131,7 @@ struct Exponents {
     }
   }
 
-  /// Whether every row's function is right for the whole block.
+  /// Returns whether the exponents were right for the whole block.
   FA2_DEVICE bool are_right() const {
     return !fused || !Config::softcap || last_term >= ptx::bits_of(mod.params.softcap.last_term);
   }

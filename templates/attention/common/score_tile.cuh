@@ -3,7 +3,7 @@
 
 namespace fa2 {
 
-/// What the rows and the columns of a tile of scores are; the backward has both.
+/// The rows and columns of a score tile. The backward uses both orientations.
 enum class ScoreTile { queries_by_keys, keys_by_queries };
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// The sequences of one batch entry, and what the rows of their tiles are.
+// The sequences of a batch, and the mapping from tile rows to queries.
 #pragma once
 
 #include "attention/common/params.cuh"
@@ -12,21 +12,21 @@ namespace fa2 {
 struct SequenceShape {
   int seqlen_q;
   int seqlen_k;
-  int rows;  ///< seqlen_q times the packed heads
-  // Where the tensors have them: the entry of the batch, and its row where the sequence begins.
+  int rows;  ///< seqlen_q * packed heads
+  // Position in the tensors: the batch entry, and the row at which the sequence begins.
   int q_entry;
   int k_entry;
   int q_begin;
   int k_begin;
 };
 
-/// Rows of a tensor.
+/// A range of tensor rows.
 struct RowSpan {
   int begin;
   int length;
 };
 
-/// Those of one sequence: whatever the tables hold, rows of the tensor.
+/// Returns the rows of one sequence, clamped to the tensor whatever the tables hold.
 FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch, int total, int longest) {
   const auto clamp = [](int value, int low, int high) {
     return value < low ? low : value < high ? value : high;
@@ -41,7 +41,7 @@ FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch,
   return span;
 }
 
-/// Of the batch entry whose queries and keys are these rows.
+/// Returns the shape of the sequence with these queries and keys.
 template <class Config>
 FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch, RowSpan q, RowSpan k) {
   const SequenceTables& tables = params.sequences;
@@ -54,7 +54,7 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch, RowS
           k.begin};
 }
 
-/// Of any batch entry, which may be another in each lane.
+/// Returns the shape of a sequence. `batch` may differ between lanes.
 template <class Config>
 FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
   if constexpr (!Config::varlen) return {params.seqlen_q, params.seqlen_k, params.q_rows, batch, batch, 0, 0};
@@ -64,7 +64,8 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch) {
       span_of(tables.cu_seqlens_k, tables.seqused_k, batch, tables.total_k, params.seqlen_k));
 }
 
-/// Of a batch entry that is the same in every lane, and known to be: what follows from it stays in uniform registers.
+/// Returns the shape of a sequence. `batch` must be equal in all lanes. The shuffles tell the compiler so,
+/// and derived values stay in uniform registers.
 template <class Config>
 FA2_DEVICE SequenceShape uniform_shape_of(const AttentionParams& params, int batch) {
   const SequenceShape shape = shape_of<Config>(params, batch);
@@ -74,44 +75,44 @@ FA2_DEVICE SequenceShape uniform_shape_of(const AttentionParams& params, int bat
           uniform(shape.k_entry),  uniform(shape.q_begin),  uniform(shape.k_begin)};
 }
 
-/// What one thread block computes of a tile whose keys are shared out: blocks [begin, end) of keys.
+/// One block's split of a tile, under split KV: KV blocks [begin, end).
 struct KeyPart {
   int begin;
   int end;
-  /// The thread block that computes the tile's first part; those after it the others. Of parts with fixed borders the first
-  /// slot of the tile's parts, and the number of this one.
+  /// Thread block that computes the tile's first split; the next blocks compute the others. With fixed split
+  /// boundaries: kMostParts * (the tile's slot for partial outputs) + number of this split.
   int place;
-  int count;  ///< of the tile's parts
+  int count;  ///< splits of the tile
 };
 
-/// A tile and the sequence it is of.
+/// A tile and its sequence.
 struct SequenceTile {
   TileCoordinates at;
   SequenceShape shape;
-  KeyPart part{};  ///< only where keys are shared out
+  KeyPart part{};  ///< only under split KV
 
   FA2_DEVICE bool exist() const { return at.exist(); }
 };
 
-/// A row for each of the packed heads of the first query, then those of the next.
+/// Maps a row of a tile to query and head: the packed heads of the first query, then those of the next.
 template <class Config>
 struct RowMap {
   FA2_DEVICE static int query(int row) {
     return static_cast<int>(static_cast<u32>(row) / Config::packed_heads);
   }
-  /// Among those packed.
+  /// Returns the index among the packed heads.
   FA2_DEVICE static int head(int row) {
     return static_cast<int>(static_cast<u32>(row) % Config::packed_heads);
   }
 };
 
-/// The query head of a row of a tile.
+/// Returns the query head of a tile's row.
 template <class Config>
 FA2_DEVICE int query_head(const TileCoordinates& at, int row) {
   return at.head * Config::packed_heads + RowMap<Config>::head(row);
 }
 
-/// Where a row of a sequence's tiles begins in a tensor with query heads.
+/// Returns the offset of a sequence's row in a tensor with query heads; elements.
 template <class Config>
 FA2_DEVICE i64 query_row(const Strides& strides, const SequenceShape& shape, const TileCoordinates& at,
                          int row) {

@@ -1,12 +1,12 @@
-// Where a block's tiles lie in shared memory.
+// Shared memory of the sm80 forward kernel.
 #pragma once
 
 #include "tile/shared_tile.cuh"
 
 namespace fa2 {
 
-/// Q first, then the K/V ring; with Q in registers the ring reuses Q's memory. The output tile reuses
-/// everything.
+/// Q lies first, then the K/V ring. If Q is kept in registers, the ring reuses its memory. The output tile
+/// reuses everything.
 template <class Config>
 struct SharedLayout {
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;

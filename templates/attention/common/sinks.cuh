@@ -1,4 +1,4 @@
-// Attention sinks: a logit a head that takes its share of every row's probability and has no value.
+// Attention sinks: one logit per head that joins the softmax of every row but has no value.
 #pragma once
 
 #include "attention/common/scheduler.cuh"
@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// Of the rows of one warp, beginning with `first_row` of the tile's heads.
+/// The sinks for the rows of one warp, which begin with `first_row` of the tile's heads.
 template <class Config>
 struct Sinks {
   static constexpr bool present = Config::sinks;
@@ -16,9 +16,9 @@ struct Sinks {
   const AttentionParams& params;
   TileCoordinates at;
   int first_row;
-  bool join = true;  ///< else there are none
+  bool join = true;  ///< false: these rows have no sink
 
-  /// In units of log2(e), as the exponents of scores are.
+  /// Returns the sink of row (m, half) times log2(e), like the exponents of scores.
   FA2_DEVICE float operator()(int m, int half) const {
     constexpr float kLog2E = 1.44269504088896341f;
     if (!join) return -ptx::infinity();

@@ -1,4 +1,4 @@
-// Scores that a tanh keeps within a cap.
+// Softcap: tanh limits the scores.
 #pragma once
 
 #include "attention/common/params.cuh"
@@ -7,13 +7,13 @@
 
 namespace fa2 {
 
-/// c tanh(s / c) of scores that are not scaled yet: near 0 by a series, else by two special functions, which take more
-/// time than the tensor cores leave.
+/// Computes c tanh(s / c) for unscaled scores. Near 0 it uses a series, because the two special functions of
+/// tanh take longer than the tensor cores leave.
 struct Softcap {
   const SoftcapParams& params;
 
   FA2_DEVICE float term(float s) const { return ptx::fma_rn(s, s, params.shift); }
-  /// The capped score in units of params.factor, of scores that the series is good for.
+  /// Returns the capped score in units of params.factor. `s` must lie in the range of the series.
   FA2_DEVICE float series(float s, float term) const { return s * ptx::fma_rn(term, term, params.constant); }
 
   template <int kM, int kN>
@@ -27,7 +27,7 @@ struct Softcap {
     }
   }
 
-  /// Of gradients with respect to capped scores those with respect to the scores: times 1 - tanh^2.
+  /// Turns gradients with respect to capped scores into those with respect to the scores: times 1 - tanh^2.
   template <int kM, int kN>
   FA2_DEVICE void apply_derivative(const AccumulatorTile<kM, kN>& capped,
                                    AccumulatorTile<kM, kN>& gradients) const {
@@ -44,7 +44,7 @@ struct Softcap {
     return ptx::fma_rn(-2.0f * params.limit, ptx::rcp_approx(ptx::ex2_approx(power) + 1.0f), params.limit);
   }
 
-  /// Returns it for the score s, with a relative error of at most 2.5e-6.
+  /// Returns limit * tanh for the score s, with a relative error of at most 2.5e-6. `power`: s * exponent.
   FA2_DEVICE float near_or_far(float s, float power) const {
     constexpr double kUnit = 2.885390081777926815;  // 2 log2(e)
     constexpr float kCubic = static_cast<float>(TanhSeries::kCubic / (kUnit * kUnit)),

@@ -6,8 +6,8 @@
 
 namespace fa2 {
 
-/// The probability of a key that has the row's maximum: a power of two, which 16 bits hold exactly. That of
-/// bfloat16 leaves room to add up a hundred thousand of the largest values, whatever their probabilities.
+/// The probability that a key with the row's maximum gets: a power of two, which 16 bits hold exactly. The
+/// small unit of bfloat16 lets a hundred thousand keys with the largest value add up without overflow.
 template <class Element>
 struct ProbabilityUnit {
   static constexpr float value = 1.0f, log2 = 0.0f;
@@ -17,34 +17,35 @@ struct ProbabilityUnit<BFloat16> {
   static constexpr float value = 0x1p-24f, log2 = -24.0f;
 };
 
-/// What a row's sum is to be multiplied by: 2^(score * scale_log2 + log2). In two terms, because differences of large scores
-/// are exact where those of their exponents are not.
+/// The exponent by which a row's sum must be multiplied: 2^(score * scale_log2 + log2). It has two terms,
+/// because differences between large scores are exact and those between their exponents are not.
 struct RowExponent {
   float score;
   float log2;
 };
 
-/// Maximum and sum of the rows of one warp: 16 kM rows, each spread over the four lanes of a quad.
+/// Running maximum and sum for the rows of one warp: 16 kM rows, each spread over the four lanes of a quad.
 ///
-/// What counts as a row's maximum may lag behind the true one, so that the output is not rescaled at every
-/// rise. But the sum is taken before the probabilities are rounded to 16 bits, and a key with the maximum is
-/// the only one that rounding does not change. Where such a key dominates its row, the lag would show as an
-/// error of half a unit in the last place; so the maximum is raised where a key weighs more than twice the
-/// lane's keys so far. Below that, errors of rounding average out.
+/// The stored maximum may lag behind the true one, so that the output is not rescaled at every rise. But sums
+/// are taken before probabilities are rounded to 16 bits, and rounding leaves only the key with the maximum
+/// unchanged. If another key dominates its row, the lag shows as an error of half a unit in the last place.
+/// So the maximum rises as soon as a key weighs more than twice the lane's keys so far. Below this limit
+/// rounding errors average out.
 template <int kM, class Element>
 struct OnlineSoftmax {
   using Unit = ProbabilityUnit<Element>;
 
-  float scale_log2;  ///< exponent of a score: score * scale_log2, base 2
-  /// What brings the maximum to the unit, of rows fragment_row() and + 8; infinite before the first key. If
-  /// `near`, a probability is 2^(score * scale_log2 + offset), else 2^((score + offset) * scale_log2) units.
+  float scale_log2;  ///< factor of a score in its exponent, base 2
+  /// Makes the probability of the maximum one unit; rows fragment_row() and + 8; infinite before the first
+  /// key. If `near`, a probability is 2^(score * scale_log2 + offset), else 2^((score + offset) * scale_log2)
+  /// units.
   float offset[kM][2];
-  float row_sum[kM][2];     ///< this lane's share of the row's sum
-  float correction[kM][2];  ///< factor of the output, where the last step asked for one
-  float tolerated[kM][2];   ///< the lane's share of a block's sum up to which none of its keys weighs much
-  // The same in every lane of the warp:
-  bool near;     ///< every row has seen a key, and no exponent is so large that rounding it shows
-  bool settled;  ///< near, and worth guessing that the next block raises no maximum
+  float row_sum[kM][2];     ///< this lane's part of the row's sum
+  float correction[kM][2];  ///< factor of the output; valid if the last step asked for a rescale
+  float tolerated[kM][2];   ///< limit of the lane's sum over one block, below which none of its keys is heavy
+  // Equal in all lanes of the warp:
+  bool near;     ///< every row has seen a key, and exponents are so small that rounding them does not show
+  bool settled;  ///< near, and the next block probably raises no maximum
 
   FA2_DEVICE void start(float scale) {
     scale_log2 = scale;
@@ -55,8 +56,8 @@ struct OnlineSoftmax {
     });
   }
 
-  /// scores becomes exp(scores - maximum), unnormalised. Whether the output has to be rescaled, the same
-  /// answer in every lane of the warp.
+  /// Replaces scores by unnormalised probabilities, exp(score - maximum). Returns whether the output must be
+  /// rescaled, equally in all lanes.
   template <int kN>
   FA2_DEVICE bool step(AccumulatorTile<kM, kN>& scores) {
     const bool rises = raise_maximum(scores);
@@ -70,9 +71,10 @@ struct OnlineSoftmax {
     return rises;
   }
 
-  /// The same without looking for a maximum, for rows that are settled: the probabilities tell whether it has
-  /// risen. False, with scores lost, if one of them rose beyond any float or the exponents were not right;
-  /// `rises` is set otherwise. exponents(m, half, offset)(score, column) is that of a probability.
+  /// Like step(), but without a search for the maximum: the probabilities show whether it has risen. Rows
+  /// must be settled. Returns false, with the scores lost, if a probability overflowed or the exponents were
+  /// not right; else sets `rises`. exponents(m, half, offset)(score, column) returns a probability's
+  /// exponent.
   template <int kN, class Exponents>
   FA2_DEVICE bool speculate(AccumulatorTile<kM, kN>& scores, Exponents exponents, bool& rises) {
     float partial[kM][2];
@@ -95,14 +97,14 @@ struct OnlineSoftmax {
     return true;
   }
 
-  /// Brings the output to what is subtracted now.
+  /// Multiplies the output by the correction of the last step.
   template <int kN>
   FA2_DEVICE void rescale(AccumulatorTile<kM, kN>& output) const {
     for_each_row([&](int m, int half) { scale_row(output, m, half, correction[m][half]); });
   }
 
-  /// Divides the output by the row sums, once for the whole row; rows without any visible key become 0.
-  /// sinks(m, half): what joins the row's scores without a key, base 2; only if Sinks::present.
+  /// Divides the output by the row sums; rows without a visible key become 0. sinks(m, half) returns a sink's
+  /// exponent, base 2, and is used only if Sinks::present.
   template <int kN, class Sinks>
   FA2_DEVICE void normalize(AccumulatorTile<kM, kN>& output, const Sinks& sinks) {
     for_each_row([&](int m, int half) {
@@ -116,12 +118,14 @@ struct OnlineSoftmax {
     if constexpr (Sinks::present) near = true;  // as merge() leaves the rows
   }
 
-  /// Of a row that has seen no key, whose sum is 0, any.
+  /// Returns the exponent of a row's sum. For a row that has seen no key any value serves, because its sum is
+  /// 0.
   FA2_DEVICE RowExponent exponent(int m, int half) const {
     return near ? RowExponent{0.0f, -offset[m][half]} : RowExponent{-offset[m][half], -Unit::log2};
   }
 
-  /// Natural log of the row's sum of exponentials; after normalize().
+  /// Returns the natural log of the row's sum of exponentials, or `empty_row` without a key. normalize() must
+  /// run first.
   FA2_DEVICE float log_sum_exp(int m, int half, float empty_row) const {
     constexpr float kLn2 = 0.693147180559945309f;
     const float log2_sum = ptx::lg2_approx(row_sum[m][half]);
@@ -131,7 +135,8 @@ struct OnlineSoftmax {
   }
 
  private:
-  /// A sink is a partial result without an output, merged as such. Returns the factor of this one's output.
+  /// Merges a sink into the row as a partial result without an output. Returns the factor of the row's
+  /// output.
   FA2_DEVICE float merge(int m, int half, float sink) {
     const float log2_sum = ptx::lg2_approx(row_sum[m][half]), x = offset[m][half];
     const float own = near ? log2_sum - x : ptx::fma_rn(-x, scale_log2, log2_sum - Unit::log2);
@@ -154,10 +159,10 @@ struct OnlineSoftmax {
     }
   }
 
-  /// In place, 2^exponent(score, column); returns this lane's sum.
+  /// Replaces a row's scores by 2^exponent(score, column). Returns this lane's sum.
   template <int kN, class Exponent>
   FA2_DEVICE static float exponentiate(AccumulatorTile<kM, kN>& scores, int m, int half, Exponent exponent) {
-    float total[2] = {};  // two chains: one would be bound by the latency of add
+    float total[2] = {};  // two partial sums, because one would wait for the latency of every add
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) {
       FA2_UNROLL
@@ -170,8 +175,8 @@ struct OnlineSoftmax {
     return total[0] + total[1];
   }
 
-  /// Before the multiplication, where rounding a product would show. For a row that has seen no key yet 0:
-  /// its exponentials are exp(-inf) = 0 instead of NaN.
+  /// Adds the offset before the scale, because rounding a large product would show. A row that has seen no
+  /// key adds 0, so that its exponentials are exp(-inf) = 0 and not NaN.
   template <int kN>
   FA2_DEVICE void subtract_maximum(AccumulatorTile<kM, kN>& scores) const {
     for_each_row([&](int m, int half) {
@@ -200,7 +205,7 @@ struct OnlineSoftmax {
 
   template <int kN>
   FA2_DEVICE static float lane_maximum(const AccumulatorTile<kM, kN>& tile, int m, int half) {
-    // Two chains here too.
+    // Two partial maxima, because one would wait for the latency of every maximum.
     float even = tile.value[m][0][2 * half], odd = tile.value[m][0][2 * half + 1];
     FA2_UNROLL
     for (int n = 1; n < kN; ++n) {
@@ -210,29 +215,31 @@ struct OnlineSoftmax {
     return ptx::max_f32(even, odd);
   }
 
-  /// log2 of the probability of a score.
+  /// Returns log2 of a score's probability.
   FA2_DEVICE float exponent_of(float score, int m, int half) const {
     const float x = offset[m][half];
     return near ? ptx::fma_rn(score, scale_log2, x) : ptx::fma_rn(score + x, scale_log2, Unit::log2);
   }
 
-  /// The largest probability that need not raise the maximum: far from the largest half.
+  /// Returns the largest probability that leaves the maximum as it is, well below the largest float16.
   FA2_DEVICE static float tolerable(float probability) {
     return ptx::min_f32(ptx::max_f32(probability, Unit::value), 128.0f * Unit::value);
   }
 
-  /// Whether a score weighs so much, in any row of the warp, that maxima were raised. Sums are then
-  /// corrected.
+  /// Raises the maxima if a score in any row of the warp is heavy, and corrects the sums. Returns whether it
+  /// did.
   template <int kN>
   FA2_DEVICE bool raise_maximum(const AccumulatorTile<kM, kN>& scores) {
-    constexpr float kLargestExponent = 2048.0f;  // its rounding changes a probability by less than a half's
+    constexpr float kLargestExponent = 2048.0f;  // rounding it changes a probability by less than rounding to
+                                                 // float16
     float highest[kM][2];
     bool heavy = false;
     for_each_row([&](int m, int half) {
       highest[m][half] = lane_maximum(scores, m, half);
       heavy |= exponent_of(highest[m][half], m, half) > ptx::lg2_approx(tolerable(2.0f * row_sum[m][half]));
     });
-    // The whole warp decides, so that the branch skips the rescale's instructions and not only its effect.
+    // The whole warp decides, so that the branch skips the instructions of the rescale and not only its
+    // effect.
     if (!ptx::vote_any(heavy)) return false;
     float before[kM][2], after[kM][2];
     bool far = false;
@@ -255,13 +262,13 @@ struct OnlineSoftmax {
     return true;
   }
 
-  /// The same with offsets that are scores from now on.
+  /// Raises the maxima to `highest`. From now on offsets are scores (near = false).
   FA2_DEVICE void raise_far(const float (&highest)[kM][2]) {
     const float unscale = ptx::rcp_rn(scale_log2);
     for_each_row([&](int m, int half) {
       const float before = near ? (offset[m][half] - Unit::log2) * unscale : offset[m][half];
       offset[m][half] = ptx::min_f32(before, -highest[m][half]);
-      // The smaller one also where a row has seen no key yet: of inf - inf and 0 the 0.
+      // Takes the smaller one also for a row without a key so far: min(NaN, 0) = 0 for NaN = inf - inf.
       const float exponent = ptx::min_f32((offset[m][half] - before) * scale_log2, 0.0f);
       correction[m][half] = ptx::ex2_approx(exponent);
       row_sum[m][half] *= correction[m][half];
@@ -269,7 +276,7 @@ struct OnlineSoftmax {
     near = false;
   }
 
-  /// The same question of probabilities; the lane's largest ones.
+  /// Returns whether a probability in any row of the warp is heavy; `largest` receives the lane's largest.
   template <int kN>
   FA2_DEVICE bool has_heavy(const AccumulatorTile<kM, kN>& probabilities, float (&largest)[kM][2]) const {
     bool heavy = false;
@@ -280,7 +287,7 @@ struct OnlineSoftmax {
     return ptx::vote_any(heavy);
   }
 
-  /// Raises the maxima to these probabilities of a block; false if one of them is beyond any float.
+  /// Raises the maxima to this block's largest probabilities. Returns false if one is beyond 2^100.
   template <int kN>
   FA2_DEVICE bool raise_to(float (&largest)[kM][2], AccumulatorTile<kM, kN>& probabilities,
                            float (&partial)[kM][2]) {
@@ -301,8 +308,8 @@ struct OnlineSoftmax {
     return true;
   }
 
-  /// What to expect of the next block. A row that hangs on few keys will often find a heavier one, and
-  /// looking for the maximum first costs less than raising it afterwards.
+  /// Predicts the next block. A row that depends on few keys often meets a heavier one, and then a search for
+  /// the maximum costs less than a later rise.
   FA2_DEVICE void look_ahead() {
     bool hangs = false;
     for_each_row([&](int m, int half) {

@@ -1,4 +1,4 @@
-// The tiles of sequences whose lengths only the device knows.
+// Tiles of sequences whose lengths only the device knows.
 #pragma once
 
 #include "attention/common/tile_sides.cuh"
@@ -7,7 +7,7 @@
 
 namespace fa2 {
 
-/// Lane i's sum of the values of lanes 0 to i.
+/// Returns, in lane i, the sum of the values in lanes 0 to i.
 FA2_DEVICE u32 inclusive_sum(u32 value) {
   FA2_UNROLL
   for (int distance = 1; distance < 32; distance *= 2) {
@@ -21,9 +21,9 @@ FA2_DEVICE u32 last_lane(u32 value) {
   return static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), 31));
 }
 
-/// Sequences whose tiles go over many rows of the other side come first, so that no long tile begins last: sorted by the
-/// power of two of those, and among equals by the batch. A sequence's tiles follow tile_in_sections(). The lanes of a warp
-/// find them together; each looks at one sequence of 32.
+/// Orders sequences by the length of their other side, longest first, so that no long tile begins last.
+/// Lengths compare by their power of two; sequences of equal power follow batch order. A sequence's tiles
+/// follow tile_in_sections(). All lanes of a warp search together, one sequence per lane, 32 at a time.
 template <class Config, class Side>
 class VarlenTiles {
  public:
@@ -44,7 +44,7 @@ class VarlenTiles {
 
   FA2_DEVICE u32 count() const { return count_; }
 
-  /// `tile` is below count(), and not below the one asked for before.
+  /// Returns the coordinates of `tile`, which must be below count() and not below the previous argument.
   FA2_DEVICE TileCoordinates at(u32 tile) {
     while (tile >= last_lane(end_)) {
       if (first_batch_ + 32 < sequences()) {
@@ -63,17 +63,17 @@ class VarlenTiles {
 
  private:
   struct Sequence {
-    u32 tiles;       ///< of one head
-    u32 size_class;  ///< one bit, a higher one for more rows of the other side
+    u32 tiles;       ///< tiles per head
+    u32 size_class;  ///< one bit; a higher one for longer other sides
   };
 
   Side side_;
   u32 count_;
   u32 later_classes_;
   u32 size_class_;
-  int first_batch_;  ///< of the sequences that the lanes look at
-  u32 tiles_;        ///< of this lane's sequence and one head; 0 in another class
-  u32 end_ = 0;      ///< the number of the tile after those of this lane's sequence
+  int first_batch_;  ///< first of the 32 sequences at the lanes
+  u32 tiles_;        ///< tiles per head of this lane's sequence; 0 if its class is another
+  u32 end_ = 0;      ///< number of the tile after this sequence's last
 
   FA2_DEVICE int sequences() const { return side_.attention().sequences.batch; }
   FA2_DEVICE u32 heads() const { return static_cast<u32>(side_.heads()); }
@@ -102,7 +102,7 @@ class VarlenTiles {
   }
 };
 
-/// What a kernel numbers its tiles by.
+/// Returns the tile numbering of a kernel.
 template <class Config, class Side>
 FA2_DEVICE auto tiles_of_side(const Side& side) {
   if constexpr (Config::varlen) {
@@ -112,13 +112,13 @@ FA2_DEVICE auto tiles_of_side(const Side& side) {
   }
 }
 
-/// Where their rows are queries.
+/// Returns the tile numbering of a kernel whose rows are queries.
 template <class Config>
 FA2_DEVICE auto tiles_of(const AttentionParams& params) {
   return tiles_of_side<Config>(QuerySide{params});
 }
 
-/// Where they are keys.
+/// Returns the tile numbering of a kernel whose rows are keys.
 template <class Config>
 FA2_DEVICE auto key_tiles_of(const BackwardParams& params) {
   return tiles_of_side<Config>(KeySide{params});

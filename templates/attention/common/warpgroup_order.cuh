@@ -1,12 +1,12 @@
-// In which order the consumer warpgroups of a block issue their products.
+// The order in which a block's consumer warpgroups issue their products.
 #pragma once
 
 #include "ptx/barrier.cuh"
 
 namespace fa2 {
 
-/// Pingpong: warpgroups take turns at issuing products, so that one's softmax runs beside another's products.
-/// Named barriers 1.. are the turns; nobody waits unless Config::pingpong.
+/// Ping-pong scheduling: the warpgroups issue products in turn, so that one's softmax overlaps another's
+/// products. Named barriers from 1 on pass the turn. Without Config::pingpong no function waits.
 template <class Config>
 struct WarpgroupOrder {
   static constexpr int warpgroups = Config::warps / 4;

@@ -1,5 +1,4 @@
-// One row of several parts, over disjoint keys, merged by a warp (FlashAttention-2, section 2.3.1, one block's rescaling by
-// another).
+// Merging partial outputs over disjoint keys: one warp merges one row (FlashAttention-2, section 2.3.1).
 #pragma once
 
 #include "attention/common/epilogue.cuh"
@@ -10,13 +9,13 @@
 
 namespace fa2 {
 
-/// A row's sum over a part of the keys: sum * 2^exponent.
+/// A row's sum of probabilities over some of the keys: sum * 2^exponent.
 struct RowSum {
   RowExponent exponent;
   float sum;
 };
 
-/// A row of a part, in global or in shared memory: its normalised output, float32, and behind it its RowSum.
+/// One row of a partial output, in global or shared memory: float32, normalised, followed by its RowSum.
 struct GlobalPartRow {
   float* to;
   FA2_DEVICE void put(int col, const ptx::Vector8& value) const { ptx::st_global_v2(to + col, value); }
@@ -36,7 +35,7 @@ struct SharedPartRow {
 template <class Config>
 struct PartRow {
   static constexpr int cols = (Config::head_dim_v + 15) / 16 * 16;
-  static constexpr int stride = cols + 4;  ///< of rows, in floats
+  static constexpr int stride = cols + 4;  ///< distance between rows; floats
 
   template <class Row>
   FA2_DEVICE static void put_sum(const Row& row, const RowSum& sum) {
@@ -44,7 +43,8 @@ struct PartRow {
                                  ptx::bits_of(sum.sum), 0}});
   }
 
-  /// A warp's rows, from `first_row` of the part on. row(number): one of them.
+  /// Stores a warp's rows, which begin with the partial output's `first_row`. row(number) returns one row's
+  /// address.
   template <int kM, int kN, class Softmax, class Row>
   FA2_DEVICE static void store(const AccumulatorTile<kM, kN>& output, const Softmax& softmax, int first_row,
                                int row_count, const Row& row) {
@@ -68,7 +68,7 @@ struct PartRow {
   }
 };
 
-/// Four columns of a row of O, rounded.
+/// Rounds and stores four columns of a row of O.
 template <class Config>
 FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
   using Element = typename Config::Element;
@@ -80,24 +80,24 @@ FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
     ptx::st_global_u16(to + i, static_cast<u16>(rounded.word[i / 2] >> (i % 2 * 16)));
 }
 
-/// A lane has every 32nd part's sum, and four of 128 columns. Parts have a `count`, row(part), and how many of them to load
-/// `at_once`.
+/// Merges one row with a warp. Each lane holds the sum of every 32nd part, and four of each 128 columns.
+/// `Parts` provides `count`, row(part), and `at_once`: how many parts to load together.
 template <class Config>
 struct MergedRow {
   static constexpr int cols = PartRow<Config>::cols;
   static constexpr int chunks = (Config::head_dim_v + 127) / 128;
 
-  float scale_log2;  ///< the softmax's
+  float scale_log2;  ///< as in OnlineSoftmax
   RowExponent largest{0.0f, -ptx::infinity()};
   float sum = 0.0f;
-  float output[chunks][4] = {};  ///< times the sum
+  float output[chunks][4] = {};  ///< not yet divided by `sum`
 
   template <class Parts>
   FA2_DEVICE void add(const Parts& parts) {
     for (int first = 0; first < parts.count; first += 32) {
       const RowSum part = sum_of(parts, first);
       SomeParts<Parts::at_once> some;
-      load(parts, first, some);  // which wait with the sums
+      load(parts, first, some);  // early, so that these loads overlap those of the sums
       const RowExponent before = largest;
       find_largest(part);
       const float correction = sum == 0.0f ? 0.0f : weight_of({before, 1.0f});
@@ -108,7 +108,7 @@ struct MergedRow {
     }
   }
 
-  /// As a part of its own.
+  /// Stores the merged row as a partial output.
   template <class Row>
   FA2_DEVICE void store_as_part(const Row& row) const {
     const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
@@ -122,7 +122,7 @@ struct MergedRow {
     if (ptx::lane_index() == 0) PartRow<Config>::put_sum(row, {largest, sum});
   }
 
-  /// `row`: of the sequence.
+  /// Stores the merged row of O and its LSE. `row` counts the sequence's rows.
   FA2_DEVICE void finish(const AttentionParams& params, const SequenceShape& shape, const TileCoordinates& at,
                          int row) const {
     const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
@@ -150,11 +150,12 @@ struct MergedRow {
     }
   }
 
-  // What the parts weigh is the same in every lane.
+  // Returns log2 of a partial sum.
   FA2_DEVICE float log2_of(const RowSum& part) const {
     return part.sum == 0.0f ? -ptx::infinity()
                             : ptx::fma_rn(part.exponent.score, scale_log2, part.exponent.log2);
   }
+  /// Returns a partial sum in units of 2^largest.
   FA2_DEVICE float weight_of(const RowSum& part) const {
     const float score = part.exponent.score - largest.score;
     const float power = ptx::ex2_approx(ptx::fma_rn(score, scale_log2, part.exponent.log2 - largest.log2));
@@ -165,6 +166,7 @@ struct MergedRow {
     return ptx::fma_rn(largest.score, scale_log2 * kLn2, (ptx::lg2_approx(sum) + largest.log2) * kLn2);
   }
 
+  /// Raises `largest` to the largest exponent in any lane. Equal in all lanes.
   FA2_DEVICE void find_largest(const RowSum& part) {
     const float own = log2_of(part), most = over_lanes(own, ptx::max_f32);
     const float before = ptx::fma_rn(largest.score, scale_log2, largest.log2);
@@ -174,7 +176,7 @@ struct MergedRow {
     if (most > before) largest = found;
   }
 
-  /// The same in every lane.
+  /// Reduces the lanes' values with both(a, b). The result is equal in all lanes.
   template <class Both>
   FA2_DEVICE static float over_lanes(float value, const Both& both) {
     FA2_UNROLL
@@ -182,7 +184,7 @@ struct MergedRow {
     return value;
   }
 
-  /// Of this lane's part of those from `first` on.
+  /// Returns the sum of part first + lane; 0 if there is none.
   template <class Parts>
   FA2_DEVICE static RowSum sum_of(const Parts& parts, int first) {
     const int part = first + ptx::lane_index();
@@ -192,14 +194,14 @@ struct MergedRow {
     return {{word[0], word[1]}, word[2]};
   }
 
-  /// Neighbouring parts, which are loaded at once.
+  /// Consecutive parts that are loaded together.
   template <int kCount>
   struct SomeParts {
     static constexpr int count = kCount;
     float value[kCount][chunks][4];
   };
 
-  /// From part `first` on, which there is.
+  /// Loads kCount parts from `first` on, which must exist. Loads `first` in place of parts that do not.
   template <class Parts, int kCount>
   FA2_DEVICE static void load(const Parts& parts, int first, SomeParts<kCount>& some) {
     FA2_UNROLL
@@ -211,7 +213,7 @@ struct MergedRow {
     }
   }
 
-  /// 32 parts, or as many as are left, of which each lane has one's weight, and the first are being loaded into `some`.
+  /// Adds up to 32 parts. Each lane holds one weight, and `some` must already receive the first parts.
   template <class Parts, int kCount>
   FA2_DEVICE void add_parts(const Parts& parts, int first, float weight, SomeParts<kCount>& some) {
     FA2_NO_UNROLL
@@ -223,7 +225,7 @@ struct MergedRow {
     }
   }
 
-  /// Those of lanes `begin` on; the others weigh 0.
+  /// Adds the parts whose weights are in lanes from `begin` on. Parts that do not exist weigh 0.
   template <int kCount>
   FA2_DEVICE void add(int begin, float weight, const SomeParts<kCount>& some) {
     FA2_UNROLL

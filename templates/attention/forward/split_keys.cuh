@@ -1,5 +1,5 @@
-// Split-KV: parts of a tile, over disjoint keys, by thread blocks that know nothing of one another. Each leaves its normalised
-// output and its sum; whoever ends last merges all of them.
+// Split KV: thread blocks compute splits of a tile, over disjoint keys, without waiting for one another. Each
+// stores its normalised partial output and its sum. The last one to finish merges all of them.
 #pragma once
 
 #include "attention/common/tile_schedule.cuh"
@@ -9,13 +9,15 @@
 
 namespace fa2 {
 
-/// The rows of a part of a tile that a team of warps has: all of them, or a warpgroup's.
+/// A team's rows in one split of a tile. A team is a whole block or a warpgroup.
 ///
-/// A thread block shares its first tile with those before it and its last with those after it, so that it leaves two parts
-/// at most: the part of a tile that it begins comes second. With fixed borders all parts of a tile lie with who begins it,
-/// apart from those of tiles that it computes alone one after the other. A row of a part is as MergedRow has it.
+/// A block shares at most its first tile with earlier blocks and its last tile with later ones, so it stores
+/// at most two splits. It has two slots; the second is for the tile that it begins.
+/// With fixed split boundaries, the slots of a tile's splits belong to the block that begins the tile. Tiles
+/// whose splits all begin in one block use slots of their own, one tile after the other.
 ///
-/// Team: warps, rows (of a tile), number and `teams` of the block's; its sync() and the warp() that asks.
+/// `Team` provides `warps`, `rows` per tile, its `number`, the block's number of `teams`, sync(), and warp():
+/// the calling warp's index.
 template <class Config, class Team>
 struct TilePart {
   static constexpr bool splits = Config::schedule == kSplitKeys, has_fixed_borders = Config::batch_invariant;
@@ -32,11 +34,11 @@ struct TilePart {
     const int left = tile.shape.rows - first_row();
     return left < Team::rows ? left : Team::rows;
   }
-  /// Where this part of a row of the team's is to be.
+  /// Returns the address of the team's row in this split.
   FA2_DEVICE GlobalPartRow own_row(int row) const { return row_of_part(index(), row); }
 
-  /// Once the team's rows are stored: whether all other parts of them have been, and may be read. `known` is a word of the
-  /// team's.
+  /// Must follow the team's stores. Returns whether all other splits of these rows are stored and readable.
+  /// `known`: a word of shared memory for this team.
   FA2_DEVICE bool is_last_to_end(SharedAddress known) const {
     const u32 others = static_cast<u32>(tile.part.count - 1);
     if (ptx::thread_index() % (32 * Team::warps) == 0) {
@@ -45,18 +47,18 @@ struct TilePart {
     }
     team.sync();
     const int before = static_cast<int>(ptx::ld_shared_u32(known));
-    // Known to be the same in every lane: else nothing after it would be.
+    // The shuffle tells the compiler that all lanes agree, so values that depend on the result stay uniform.
     return ptx::shfl_idx(before, 0) == static_cast<int>(others);
   }
 
-  /// A warp a row. `scale_log2`: the softmax's.
+  /// Merges all splits, one warp per row. `scale_log2`: as in OnlineSoftmax.
   FA2_DEVICE void merge(float scale_log2) const {
     for (int row = team.warp(); row < row_count(); row += Team::warps) {
       MergedRow<Config> merged{scale_log2};
       merged.add(PartsOfRow{*this, row, tile.part.count});
       merged.finish(params, tile.shape, tile.at, first_row() + row);
     }
-    // The next tile's parts come to where these are.
+    // The next tile's partial outputs reuse this memory.
     if constexpr (has_fixed_borders) team.sync();
   }
 
@@ -70,15 +72,15 @@ struct TilePart {
     FA2_DEVICE GlobalPartRow row(int part) const { return of.row_of_part(part, number); }
   };
 
-  /// One that no other tile has at the same time.
+  /// Returns a number that no other tile uses at the same time.
   FA2_DEVICE int place() const { return has_fixed_borders ? tile.part.place / kMostParts : tile.part.place; }
-  /// Of this part among the tile's.
+  /// Returns the index of this split in the tile.
   FA2_DEVICE int index() const {
     return has_fixed_borders ? tile.part.place % kMostParts
                              : static_cast<int>(ptx::block_index()) - tile.part.place;
   }
 
-  /// Of the team's, in the tile's part of that number.
+  /// Returns the address of the team's row in a split.
   FA2_DEVICE GlobalPartRow row_of_part(int part, int row) const {
     const i64 slot =
         has_fixed_borders ? place() * kMostParts + part : 2 * (place() + part) + (part == 0 ? 1 : 0);

@@ -1,4 +1,4 @@
-// Keys shared out: every thread block of the launch computes equally many blocks of keys, of one tile after the other.
+// Split KV: every thread block computes an equal number of KV blocks, tile after tile.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
@@ -7,8 +7,9 @@
 
 namespace fa2 {
 
-/// Blocks of keys of a part with fixed borders: at least 512 keys. It follows from the sequence alone, as do its bits then. Many
-/// rows are not split: that would take too much memory.
+/// Returns the KV blocks per split with fixed split boundaries: at least 512 keys. It depends on the sequence
+/// alone, so the output's bits do too. Tiles with many rows are not split, because that takes too much
+/// memory.
 template <class Config>
 FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
   constexpr u32 kLeast = 512 / Config::tile_n;
@@ -17,10 +18,12 @@ FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
   return blocks > kLeast ? blocks : kLeast;
 }
 
-/// The parts of tiles that are a thread block's share; where borders are fixed those that begin in it. Blocks of keys are
-/// numbered by sequence, head, tile of queries and place; a tile that sees none has one all the same, because its output
-/// has to be written. All workers but the last have equally many: as few workers as end no later, and where tiles are of
-/// one length few of them have parts of two. The lanes of a warp look at 32 sequences at once.
+/// The splits that one thread block computes: its range of KV blocks or, with fixed split boundaries, the
+/// splits that begin in its range.
+///
+/// KV blocks are numbered by sequence, head, query tile and position. A tile that sees no key counts as one
+/// block, because its output must be written. Every thread block gets ceil(blocks / thread blocks); the last
+/// ones get fewer, or none. The lanes of a warp look at 32 sequences at once.
 template <class Config>
 class SplitTiles {
  public:
@@ -54,10 +57,10 @@ class SplitTiles {
 
  private:
   const AttentionParams& params_;
-  int launched_;            ///< workers, if there are enough blocks
-  u32 share_;               ///< of each worker; the last ones have less, or nothing
-  u32 next_ = 0, end_ = 0;  ///< this worker's blocks that are left
-  TileCoordinates at_{};    ///< of block next_
+  int launched_;            ///< thread blocks in the grid
+  u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
+  u32 next_ = 0, end_ = 0;  ///< KV blocks left for this thread block: [next_, end_)
+  TileCoordinates at_{};    ///< tile of KV block next_
   SequenceShape shape_{};
   u32 tile_begin_ = 0;
 
@@ -74,7 +77,7 @@ class SplitTiles {
 
   FA2_DEVICE int worker_of(u32 block) const { return static_cast<int>(block / share_); }
 
-  /// Of the `count` blocks of the tile, counted from its first: as many as there are in the share.
+  /// Returns the split from next_ to the end of the tile or of the range. `count`: KV blocks in the tile.
   FA2_DEVICE KeyPart rest_of_share(u32 count) const {
     const u32 left = end_ - tile_begin_;
     const int first_worker = worker_of(tile_begin_);
@@ -82,18 +85,19 @@ class SplitTiles {
             first_worker, worker_of(tile_begin_ + count - 1) - first_worker + 1};
   }
 
-  /// The same up to the next border.
+  /// Returns the split from next_ to the next fixed boundary. `count`: KV blocks in the tile.
   FA2_DEVICE KeyPart fixed_part(u32 count) const {
     const u32 length = blocks_of_part<Config>(shape_, count), first = next_ - tile_begin_;
     const u32 parts = (count + length - 1) / length;
-    // Others may leave parts of the tile that this worker begins last while it still merges those before.
+    // Other thread blocks may store splits of the last tile begun here while this one still merges earlier
+    // tiles. So tiles that this thread block computes alone use another slot.
     int place = worker_of(tile_begin_);
     if (worker_of(tile_begin_ + (parts - 1) * length) == place) place += launched_;
     return {static_cast<int>(first), static_cast<int>(first + length < count ? first + length : count),
             place * kMostParts + static_cast<int>(first / length), static_cast<int>(parts)};
   }
 
-  /// What has begun before the share is another's.
+  /// Skips the rest of a split that began in an earlier range.
   FA2_DEVICE void skip_begun_part() {
     const u32 count = count_of(seen_by(shape_, at_.q_tile)), length = blocks_of_part<Config>(shape_, count);
     const u32 first = (next_ - tile_begin_ + length - 1) / length * length;
@@ -101,21 +105,21 @@ class SplitTiles {
     if (first >= count && next_ < end_) begin_next_tile();
   }
 
-  /// Of all tiles of one head.
+  /// Returns the KV blocks in all tiles of one head.
   FA2_DEVICE u32 blocks_of_head(const SequenceShape& shape) const {
     u32 blocks = 0;
     for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) blocks += count_of(seen_by(shape, q_tile));
     return blocks;
   }
 
-  /// Of this lane's sequence.
+  /// Returns the KV blocks in the sequence of this lane, first_batch + lane.
   FA2_DEVICE u32 blocks_at(int first_batch) const {
     const int batch = first_batch + ptx::lane_index();
     if (batch >= sequences()) return 0;
     return static_cast<u32>(params_.heads_q) * blocks_of_head(shape_of<Config>(params_, batch));
   }
 
-  /// The tile that block next_ is of.
+  /// Finds the tile that contains KV block next_.
   FA2_DEVICE void find_tile() {
     u32 before = 0;
     for (int first = 0;; first += 32) {
@@ -141,7 +145,7 @@ class SplitTiles {
     }
   }
 
-  /// After the last block of a tile: there is another one.
+  /// Moves to the next tile, which must exist. next_ must be at its first KV block.
   FA2_DEVICE void begin_next_tile() {
     tile_begin_ = next_;
     if (++at_.q_tile < tiles_of(shape_)) return;
@@ -154,7 +158,7 @@ class SplitTiles {
   }
 };
 
-/// Those of a tile's blocks that are in the part.
+/// Returns the tile's KV blocks that belong to the split.
 template <class Config>
 FA2_DEVICE KeyBlocks<Config> of_part(const KeyBlocks<Config>& blocks, const KeyPart& part) {
   if constexpr (Config::schedule != kSplitKeys) return blocks;

@@ -1,4 +1,4 @@
-// Entry point: new keys and values into a cache.
+// Entry point: new keys and values for a KV cache.
 #include "attention/rows/append.cuh"
 #include "config.cuh"
 

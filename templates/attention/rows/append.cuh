@@ -1,4 +1,7 @@
-// New keys and values into a cache, keys and queries turned by rotary embedding.
+// The append kernel: copies new keys and values into a KV cache, and applies rotary embedding to keys and
+// queries.
+//
+// Launch: one thread per eight columns of a row: first all rows of K, then V, then Q.
 #pragma once
 
 #include "attention/rows/append_params.cuh"
@@ -10,16 +13,16 @@
 
 namespace fa2 {
 
-/// A row of one head.
+/// A new row of one head.
 struct Token {
   int sequence;
-  int number;  ///< in its sequence
-  int entry;   ///< of the tensor that it comes from
-  int row;     ///< in that entry
+  int number;  ///< index in its sequence
+  int entry;   ///< batch entry in the source tensor
+  int row;     ///< row in that entry
   int head;
 };
 
-/// The last sequence that begins at `row` or before.
+/// Returns the last sequence that begins at or before `row`.
 FA2_DEVICE int sequence_of(const TokenRows& rows, int row) {
   int first = 0, last = rows.batch - 1;
   while (first < last) {
@@ -33,7 +36,7 @@ FA2_DEVICE int sequence_of(const TokenRows& rows, int row) {
   return first;
 }
 
-/// The row of number `index`. Whether it is of a sequence.
+/// Finds row number `index` of all heads. Returns false if it belongs to no sequence.
 FA2_DEVICE bool find_token(const TokenRows& rows, int index, Token& token) {
   token.head = index % rows.heads;
   const int row = index / rows.heads;
@@ -51,7 +54,7 @@ FA2_DEVICE bool find_token(const TokenRows& rows, int index, Token& token) {
   return begin >= 0 && begin <= row && row < ptx::ld_global_s32(border + 1);
 }
 
-/// Whether the tables have the position of row `number`.
+/// Finds the rotary position of row `number`. Returns false if the tables do not cover it.
 FA2_DEVICE bool find_position(const RotaryTables& tables, int sequence, int number, i64& position) {
   const int first = ptx::ld_global_s32(tables.first + sequence);
   position = static_cast<i64>(first) + number;
@@ -64,7 +67,7 @@ struct Slot {
   int row;
 };
 
-/// Whether the cache has a row for the token.
+/// Finds the token's row in the cache. Returns false if there is none.
 FA2_DEVICE bool find_slot(const CacheRows& cache, const Token& token, Slot& slot) {
   const int length = ptx::ld_global_s32(cache.seqlens + token.sequence);
   const i64 row = static_cast<i64>(length) + token.number;
@@ -96,7 +99,7 @@ FA2_DEVICE void store_four(u16* to, const ptx::Vector8& four) {
   for (int i = 0; i < 4; ++i) ptx::st_global_u16(to + i, static_cast<u16>(four.word[i / 2] >> (i % 2 * 16)));
 }
 
-/// Four numbers of a table, from `place` on.
+/// Loads four cosines or sines from `place` on.
 template <class Config>
 FA2_DEVICE void load_angles(const RotaryTables& tables, const void* table, i64 place, float (&value)[4]) {
   if (tables.are_float32 != 0) {
@@ -114,12 +117,13 @@ FA2_DEVICE void load_angles(const RotaryTables& tables, const void* table, i64 p
   }
 }
 
-/// A point of the plane of two columns, turned.
+/// Returns the point (x, y) rotated by an angle.
 FA2_DEVICE ptx::Pair turned(float x, float y, float cos, float sin) {
   return {ptx::fma_rn(x, cos, -(y * sin)), ptx::fma_rn(x, sin, y * cos)};
 }
 
-/// Pairs of columns [4 piece, 4 piece + 4) of a row, whichever columns they are.
+/// Rotates four pairs of columns: pairs 4 * piece to 4 * piece + 3. `interleaved` says which columns form a
+/// pair.
 template <class Config>
 FA2_DEVICE void turn_piece(const RotaryTables& tables, i64 position, int piece, const u16* from, u16* to) {
   using Element = typename Config::Element;
@@ -150,7 +154,7 @@ FA2_DEVICE void turn_piece(const RotaryTables& tables, i64 position, int piece, 
   store_four<Config>(to + far, y);
 }
 
-/// A thread's eight columns of a row.
+/// Copies or rotates eight columns of a row.
 template <class Config>
 FA2_DEVICE void move_columns(const AppendParams& params, const MovedRows& rows, const Token& token,
                              const Slot& slot, int chunk, bool turns, i64 position) {
@@ -162,7 +166,7 @@ FA2_DEVICE void move_columns(const AppendParams& params, const MovedRows& rows, 
   store_chunk<Config>(to + chunk * 8, load_chunk<Config>(from + chunk * 8));
 }
 
-/// A row goes into the cache whole, or not at all: V's of a position that there is not stays away with K's.
+/// Appends eight columns of a row. A row whose rotary position does not exist is left out, of V as of K.
 template <class Config>
 FA2_DEVICE void append_row(const AppendParams& params, const MovedRows& rows, int index, int chunk,
                            bool turns) {
@@ -175,6 +179,7 @@ FA2_DEVICE void append_row(const AppendParams& params, const MovedRows& rows, in
 }
 
 template <class Config>
+/// Rotates eight columns of a row of Q.
 FA2_DEVICE void turn_query(const AppendParams& params, int index, int chunk) {
   Token token;
   i64 position = 0;
@@ -184,7 +189,7 @@ FA2_DEVICE void turn_query(const AppendParams& params, int index, int chunk) {
   move_columns<Config>(params, params.q, token, Slot{token.entry, token.row}, chunk, true, position);
 }
 
-/// A thread for eight columns of a row: of K's, then V's, then Q's.
+/// Runs one thread: eight columns of a row of K, V or Q.
 template <class Config>
 FA2_DEVICE void append(const AppendParams& params) {
   constexpr int kChunks = Config::head_dim / 8, kChunksOfV = Config::head_dim_v / 8;

@@ -1,4 +1,4 @@
-// The one parameter of the kernel that appends to a cache. Host code includes this file too.
+// Parameters of the append kernel. Host code includes this file too.
 #pragma once
 
 #include "attention/common/params.cuh"
@@ -7,14 +7,14 @@ namespace fa2 {
 
 /// Rows of all sequences and heads.
 struct TokenRows {
-  const int* borders;  ///< (batch + 1) of packed rows, or null
+  const int* borders;  ///< (batch + 1): sequence offsets of packed rows; null: not packed
   int batch;
   int heads;
-  int seqlen;  ///< of each sequence, where rows are not packed
-  int count;
+  int seqlen;  ///< rows per sequence; used if rows are not packed
+  int count;   ///< rows in all sequences and heads
 };
 
-/// What rows move from, and to.
+/// Source and destination of a copy.
 struct MovedRows {
   const void* from;
   void* to;
@@ -22,27 +22,27 @@ struct MovedRows {
   Strides to_strides;
 };
 
-/// Cosines and sines of the angles that columns turn by.
+/// Cosines and sines of rotary angles.
 struct RotaryTables {
   const void* cos;
   const void* sin;
-  const int* first;  ///< (batch): the position of row 0
+  const int* first;  ///< (batch): position of each sequence's row 0
   long long stride;
   int rows;
-  int dim;  ///< columns that turn
+  int dim;  ///< rotated columns
   int interleaved;
   int are_float32;
 };
 
-/// Where the rows of a sequence lie. Without a page table an entry is one page.
+/// Location of the cached rows. Without a page table, each batch entry is one page.
 struct CacheRows {
-  const int* seqlens;     ///< (batch): rows that there are
-  const int* entries;     ///< (batch): the entry of each, or null
-  const int* page_table;  ///< or null
+  const int* seqlens;     ///< (batch): rows already in the cache
+  const int* entries;     ///< (batch): batch entry of each sequence; null: its index
+  const int* page_table;  ///< null: the cache is not paged
   long long page_table_stride;
   int entry_count;
   int entry_rows;
-  int capacity;  ///< rows that a sequence may have
+  int capacity;  ///< most rows per sequence
 };
 
 struct AppendParams {

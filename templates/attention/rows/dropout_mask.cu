@@ -1,4 +1,4 @@
-// Entry point: dropout's mask, for tests.
+// Entry point: the dropout mask, for tests.
 #include "attention/rows/dropout_mask.cuh"
 #include "config.cuh"
 

@@ -1,11 +1,11 @@
-// Which probabilities dropout keeps, as bytes.
+// The dropout mask kernel: stores one byte per probability, 1 if dropout keeps it.
 #pragma once
 
 #include "attention/common/dropout.cuh"
 
 namespace fa2 {
 
-/// A thread for each call of Philox; the grid covers whole blocks of 16 x 16 of every head.
+/// Runs one thread, which makes one Philox call. The grid covers whole 16 x 16 blocks of every head.
 template <class Config>
 FA2_DEVICE void dropout_mask(const DropoutMaskParams& params) {
   const AttentionParams& attention = params.attention;

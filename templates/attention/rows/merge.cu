@@ -1,4 +1,4 @@
-// Entry point: attention over parts of the keys, merged.
+// Entry point: merging attention outputs over disjoint keys.
 #include "attention/rows/merge.cuh"
 #include "config.cuh"
 

@@ -1,4 +1,6 @@
-// Outputs of attention over parts of the keys, merged by their log-sum-exps.
+// The merge kernel: merges attention outputs over disjoint keys by their LSE.
+//
+// Launch: one thread per eight columns of a row.
 #pragma once
 
 #include "attention/rows/merge_params.cuh"
@@ -8,7 +10,7 @@
 
 namespace fa2 {
 
-/// A row of one head, and eight of its columns.
+/// Eight columns of one head's row.
 struct MergedRow {
   int batch;
   int head;
@@ -16,7 +18,8 @@ struct MergedRow {
   int col;
 };
 
-/// What a part weighs: exp(its LSE less the largest). The difference comes first: it is exact where it matters.
+/// The weights of partial outputs: exp(LSE - largest LSE). The difference comes first, because it is exact
+/// for the heavy ones.
 struct PartWeights {
   static constexpr float kLog2E = 1.44269504088896341f;
 
@@ -36,7 +39,7 @@ struct PartWeights {
     for (int part = 0; part < count; ++part) sum += of(part);
   }
 
-  /// -inf of a part without a key, whichever infinity it says so by.
+  /// Returns a part's LSE. A part without a key may hold either infinity; both become -inf.
   FA2_DEVICE float lse_of(int part) const {
     const float value = ptx::ld_global_f32(lse + part * part_stride);
     return value == ptx::infinity() ? -value : value;
@@ -88,7 +91,8 @@ FA2_DEVICE void store_eight(u16* to, const float (&value)[8]) {
   store_chunk<Config>(to, chunk);
 }
 
-/// The weighted mean of what the parts have there. One that weighs nothing is not read: it may hold anything.
+/// Computes the weighted mean of the partial outputs at `place`. A part of weight 0 is not read, because it
+/// may hold anything.
 template <class Config, class Part>
 FA2_DEVICE void merge_parts(const MergeParams& params, const PartWeights& weights, i64 place,
                             float (&merged)[8]) {
@@ -103,7 +107,7 @@ FA2_DEVICE void merge_parts(const MergeParams& params, const PartWeights& weight
   }
 }
 
-/// A thread for eight columns of a row.
+/// Runs one thread: eight columns of a row.
 template <class Config>
 FA2_DEVICE void merge(const MergeParams& params) {
   constexpr int kThreadsOfRow = Config::head_dim / 8;

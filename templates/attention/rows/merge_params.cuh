@@ -1,4 +1,4 @@
-// The one parameter of the kernel that merges parts. Host code includes this file too.
+// Parameters of the merge kernel. Host code includes this file too.
 #pragma once
 
 #include "attention/common/params.cuh"

@@ -1,4 +1,4 @@
-// Rows of (batch, head, row) tensors, eight columns at a time.
+// Access to rows of (batch, head, row) tensors, eight columns at a time.
 #pragma once
 
 #include "attention/common/params.cuh"

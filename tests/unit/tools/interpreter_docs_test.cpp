@@ -132,7 +132,7 @@ TEST_CASE("interpreter.md: without kept sources a debugger finds those of the re
                         (dir / "o.npy").native());
   CAPTURE(text);
   CHECK(text.find("\n52\t" + line_of("attention/common/epilogue.cuh", 52)) != std::string::npos);
-  CHECK(text.find(" templates/attention/forward/sm80/kernel.cuh:68") != std::string::npos);
+  CHECK(text.find(" templates/attention/forward/sm80/kernel.cuh:74") != std::string::npos);
 }
 
 #else

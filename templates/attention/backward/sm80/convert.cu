@@ -1,4 +1,4 @@
-// Entry point: dQ from what main loop 80 sums over tiles of keys.
+// Entry point: dq_convert after the sm80 dq_dk_dv kernel.
 #include "attention/backward/sm80/convert.cuh"
 #include "config.cuh"
 

@@ -1,4 +1,7 @@
-// dQ from what main loop 80 sums over tiles of keys: scaled and rounded, one tile of queries a block.
+// The dq_convert kernel after the sm80 dq_dk_dv kernel: scales and rounds the dQ accumulator.
+//
+// Launch: one thread block per query tile and head.
+// Warp: converts 16 rows, through its own part of shared memory.
 #pragma once
 
 #include "attention/backward/sm80/store.cuh"

@@ -1,5 +1,12 @@
-// dK and dV of one tile of keys and their share of dQ, on mma.sync and cp.async (FlashAttention-2, Algorithm 2). Rows are
-// keys and columns queries: P^T and dS^T are operands as they stand in registers.
+// The fused backward kernel dq_dk_dv, on mma.sync and cp.async (FlashAttention-2, Algorithm 2).
+//
+// Launch: one thread block per key tile and key/value head.
+// Block: visits the query blocks of all query heads in the group. It keeps dK and dV in registers, and adds
+// its part of dQ to the dQ accumulator in global memory.
+// Warp: owns rows of dK and dV or, with split_gradients, of one of the two (split.cuh). Rows are keys and
+// columns are queries, so P^T and dS^T are operands as they lie in registers.
+// Shared memory: K and V, the ring of Q and dO, then two tiles of dS (layout.cuh). dK and dV leave through K
+// and V.
 #pragma once
 
 #include "attention/backward/queries_of_keys.cuh"
@@ -12,7 +19,7 @@
 
 namespace fa2 {
 
-/// One warp's rows of dK and dV over every query of a group's heads, and its share of each dQ.
+/// One warp's rows of dK and dV over all queries of a group, and its part of each dQ.
 template <class Config>
 struct BackwardMainloopSm80 {
   using Element = typename Config::Element;
@@ -29,8 +36,8 @@ struct BackwardMainloopSm80 {
   AccumulatorTile<m_tiles, Layout::padded_dim / 8> dk;
   AccumulatorTile<m_tiles, Layout::padded_dim_v / 8> dv;
 
-  /// Lines 6 to 19 of Algorithm 2, of one query head. dQ of a block, for which the warps need each other's dS, is computed
-  /// behind the next block's barrier.
+  /// Runs lines 6 to 19 of Algorithm 2 for one query head. dQ of a block needs the dS of all warps, so it is
+  /// computed after the next block's barrier.
   template <class Ring>
   FA2_DEVICE void add_head(const ScoreMod<Config>& score_mod, Ring& ring, int head) {
     for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
@@ -42,7 +49,7 @@ struct BackwardMainloopSm80 {
       gemm_nt<Element>(scores, k, warp_row, ring.first_tile());      // S^T = K Q^T
       gemm_nt<Element>(gradients, v, warp_row, ring.second_tile());  // dP^T = V dO^T
       const auto statistics = prepared_statistics<Config, m_tiles>(ring);
-      const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+      const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules reject dropout
       score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries, statistics,
                                                   tile_row + warp_row, n)
           .to_probabilities_and_gradients(scores, gradients);
@@ -55,7 +62,7 @@ struct BackwardMainloopSm80 {
   }
 };
 
-/// A block's tile of keys.
+/// A block's key tile.
 template <class Config>
 struct KeyTileSm80 {
   using Layout = BackwardLayout<Config>;
@@ -70,14 +77,14 @@ struct KeyTileSm80 {
   FA2_DEVICE int first_row() const { return at.q_tile * Config::tile_m; }
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
 
-  /// A row of a tensor with key/value heads.
+  /// Returns the tile's rows in a tensor with key/value heads.
   template <int kCols>
   FA2_DEVICE GlobalRows<kCols> rows_of(const void* data, const Strides& strides) const {
     return head_rows<kCols>(data, strides, shape().k_entry, at.head,
                             static_cast<i64>(shape().k_begin) + first_row());
   }
 
-  /// Those that some query sees: of dS K another has a part of 0 times what it holds.
+  /// Loads the rows of K and V that some query sees. Others may hold NaN, and dS K multiplies them by 0.
   FA2_DEVICE void load() const {
     const RowsWithin seen = queries.mask.seen_rows(first_row());
     load_own_tile<Config>(k(), rows_of<Config::head_dim>(params.attention.k, params.attention.k_strides),
@@ -86,7 +93,7 @@ struct KeyTileSm80 {
                           seen);
   }
 
-  /// Calls f(score_mod, ring, head) for the query heads of the group.
+  /// Calls f(score_mod, ring, head) for each query head of the group.
   template <class F>
   FA2_DEVICE void for_each_head(const F& f) const {
     const AttentionParams& attention = params.attention;
@@ -121,7 +128,7 @@ struct KeyTileSm80 {
   }
 };
 
-/// Each warp owns both gradients of its keys.
+/// Computes a tile whose warps own both gradients of their keys.
 template <class Config>
 FA2_DEVICE void compute_whole(const KeyTileSm80<Config>& tile, const QueryGradientSm80<Config>& dq) {
   const int warp_row = ptx::warp_index() * 16 * BackwardMainloopSm80<Config>::m_tiles;
@@ -134,7 +141,7 @@ FA2_DEVICE void compute_whole(const KeyTileSm80<Config>& tile, const QueryGradie
   tile.store_dv(warp_row, mainloop.dv);
 }
 
-/// Each warp owns one of them.
+/// Computes a tile whose warps own one gradient each.
 template <class Config>
 FA2_DEVICE void compute_split(const KeyTileSm80<Config>& tile, const QueryGradientSm80<Config>& dq) {
   using Split = SplitBackwardSm80<Config>;

@@ -1,5 +1,11 @@
-// dK and dV of one tile of keys, on mma.sync and cp.async (FlashAttention-2, Algorithm 2). Rows are keys and columns
-// queries: P^T and dS^T are operands as they stand in registers.
+// The separate dK and dV kernel, on mma.sync and cp.async (FlashAttention-2, Algorithm 2 without dQ).
+//
+// Launch: one thread block per key tile and key/value head.
+// Block: visits the query blocks of all query heads in the group.
+// Warp: owns rows of dK and dV. Rows are keys and columns are queries, so P^T and dS^T are operands as they
+// lie in registers.
+// Shared memory: K and V, then the ring of Q, dO, LSE and delta (layout.cuh). dK and dV leave through K and
+// V.
 #pragma once
 
 #include "attention/backward/queries_of_keys.cuh"
@@ -12,17 +18,17 @@
 
 namespace fa2 {
 
-/// One warp's rows of dK and dV over every query of a group's heads.
+/// One warp's rows of dK and dV over all queries of a group.
 template <class Config>
 struct KeyGradients {
   using Element = typename Config::Element;
   using Layout = BackwardLayout<Config>;
   static constexpr int m_tiles = Config::tile_m / (16 * Config::warps);
-  // What is not computed is not touched.
+  // Members that are not computed stay unused, and take no registers.
   AccumulatorTile<m_tiles, Layout::padded_dim / 8> dk;
   AccumulatorTile<m_tiles, Layout::padded_dim_v / 8> dv;
 
-  /// Of one query head.
+  /// Adds one query head.
   template <class Ring>
   FA2_DEVICE void add_head(const QueriesOfKeys<Config>& queries, const ScoreMod<Config>& score_mod,
                            const Dropout<Config>& dropout, Ring& ring, typename Layout::OwnTile k,

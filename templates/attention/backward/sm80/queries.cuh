@@ -1,5 +1,10 @@
-// dQ of one tile of queries, on mma.sync and cp.async: Algorithm 2 of FlashAttention-2 with its loops exchanged, so that dQ
-// stays in registers and is the same in every run.
+// The separate dQ kernel, on mma.sync and cp.async: FlashAttention-2, Algorithm 2, with its loops exchanged.
+// So dQ stays in registers and has the same bits in every run.
+//
+// Launch: one thread block per query tile and head.
+// Block: visits the KV blocks that some query of its tile sees.
+// Warp: owns rows of dQ.
+// Shared memory: Q and dO, then the ring of K and V (layout.cuh). dQ leaves through Q.
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
@@ -11,7 +16,8 @@
 
 namespace fa2 {
 
-/// Of a warp's rows from `first_row` of the sequence on. Those beyond its end see nothing.
+/// Returns LSE and delta for a warp's rows, which begin with the sequence's `first_row`. Rows beyond its end
+/// see nothing.
 template <class Config, int kM>
 FA2_DEVICE RowStatistics<kM> load_row_statistics(const BackwardParams& params, const SequenceShape& shape,
                                                  int head, int first_row) {

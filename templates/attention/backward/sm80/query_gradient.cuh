@@ -1,4 +1,4 @@
-// A warp's share of dQ, of what all keys of the block add to it: main loop 80.
+// A warp's part of dQ in the fused backward kernel on mma.sync. All keys of the block contribute to dQ.
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
@@ -9,14 +9,16 @@
 
 namespace fa2 {
 
-/// How the warps of a block share out kRows x kCols of dQ, in blocks of 16 x 16. Some have less where these do not go round.
+/// Divides a dQ tile of kRows x kCols among a block's warps, in units of 16 x 16. Some warps get less if the
+/// units do not divide evenly.
 template <int kRows, int kCols, int kWarps>
 struct QueryGradientShares {
   FA2_DEVICE static constexpr int cols_with(int row_groups) {
     const int groups = kWarps / row_groups;
     return (kCols / 16 + groups - 1) / groups * 16;
   }
-  /// The least that a warp computes, and of that what it reads the least for.
+  /// Returns the number of row groups with the least work per warp and, among equals, the fewest operands to
+  /// read.
   FA2_DEVICE static constexpr int best_row_groups() {
     int best = 1, least = 0;
     for (int groups = 1; groups <= kWarps; groups *= 2) {
@@ -56,12 +58,14 @@ struct QueryGradientSm80 {
   SharedAddress shared;
   Shares share;
 
-  /// Where dS of a step's queries is, a row a key: one step writes it while others still read that of the step before.
+  /// Returns the tile for dS of query block `n`, one row per key. There are two, because a warp may write the
+  /// next dS while others still read the last one.
   FA2_DEVICE typename Layout::ScoreTile scores(int n) const {
     return {shared + static_cast<u32>(Layout::score_start + (n & 1) * Layout::ScoreTile::bytes)};
   }
 
-  /// dQ += dS K, of block `n` of a head's queries, once dS of all warps is there.
+  /// Adds dS K for block `n` of a head's queries to the dQ accumulator. dS of all warps must be in shared
+  /// memory.
   FA2_DEVICE void add(int head, int n) const {
     AccumulatorTile<kM, Shares::cols / 8> dq;
     dq.clear();
@@ -85,7 +89,7 @@ struct QueryGradientSm80 {
     }
   }
 
-  /// Of the block that was visited last. The ring is free for the next head then.
+  /// Adds the block that was visited last. On return the ring is free for the next head.
   template <class Ring>
   FA2_DEVICE void add_last(int head, const Ring& ring) const {
     ptx::bar_sync();
@@ -93,7 +97,7 @@ struct QueryGradientSm80 {
   }
 };
 
-/// Of the ring's current block of queries.
+/// Returns LSE and delta for the ring's current query block.
 template <class Config, int kM, class Ring>
 FA2_DEVICE ColumnStatistics<kM, true> prepared_statistics(const Ring& ring) {
   return {ring.statistics_tile(), ring.statistics_tile() + 4 * Config::tile_n};

@@ -1,4 +1,5 @@
-// The pipeline that brings the blocks a backward tile goes over, from the last to the first: K and V, or Q and dO.
+// Pipeline that loads the blocks that a backward tile visits, K and V or Q and dO, from the last block to the
+// first.
 #pragma once
 
 #include "attention/backward/sm80/layout.cuh"
@@ -8,15 +9,16 @@
 
 namespace fa2 {
 
-/// A float of each query beside Q and dO. Where dQ is summed, exponent_offset() in place of LSE, and of the rows that fill up
-/// the last block, too.
+/// One float per query each. If key tiles accumulate dQ, `lse` holds exponent_offset() values, and both
+/// arrays also cover the padding rows of the last block.
 struct QueryStatistics {
   const float* lse;
   const float* delta;
 };
 
-/// Config::stages slots of one block each; both its tiles are needed to the end. With two or more, blocks are fetched
-/// stages - 1 ahead and one barrier a block suffices; one slot is loaded while nobody works.
+/// Config::stages slots of one block each. A block needs both of its tiles to the end. With two or more
+/// slots, blocks are fetched stages - 1 ahead, and one barrier per block suffices. A single slot is loaded
+/// while all warps wait.
 template <class Config, class Blocks>
 struct BackwardRing {
   using Layout = BackwardLayout<Config>;
@@ -25,7 +27,7 @@ struct BackwardRing {
 
   GlobalRows<Config::head_dim> first;     ///< K or Q
   GlobalRows<Config::head_dim_v> second;  ///< V or dO
-  QueryStatistics statistics;             ///< where the blocks are queries
+  QueryStatistics statistics;             ///< used if the blocks are queries
   Blocks blocks;
   SharedAddress base;
   int current;
@@ -36,21 +38,21 @@ struct BackwardRing {
   }
   FA2_DEVICE SharedAddress statistics_tile() const { return slot(current) + Layout::tiles_bytes; }
 
-  /// Starts the first loads; nobody reads a slot.
+  /// Starts the first loads. No thread may still read a slot.
   FA2_DEVICE void start() {
     current = 0;
     FA2_UNROLL
     for (int i = 0; i < ahead; ++i) fetch(blocks.end - 1 - i, i);
   }
 
-  /// Returns when block `n` is there for every thread.
+  /// Waits until all threads can read block `n`.
   FA2_DEVICE void await(int n) {
     ptx::cp_async_wait_group<ahead - 1>();
     ptx::bar_sync();
     if constexpr (!one_slot) fetch(n - ahead, current == 0 ? Config::stages - 1 : current - 1);
   }
 
-  /// Done with block `n`.
+  /// Releases block `n`.
   FA2_DEVICE void pop(int n) {
     if constexpr (one_slot) {
       ptx::bar_sync();
@@ -73,7 +75,7 @@ struct BackwardRing {
     return {rows.data + static_cast<i64>(n) * Config::tile_n * rows.stride, rows.stride};
   }
 
-  /// As one cp.async group, which is empty when there is no such block.
+  /// Starts to load block `n`, as one cp.async group. The group is empty if there is no such block.
   FA2_DEVICE void fetch(int n, int index) {
     if (n >= blocks.begin && n < blocks.end) {
       const int begin = n * Config::tile_n;

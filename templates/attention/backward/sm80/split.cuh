@@ -1,6 +1,6 @@
-// The backward of five products where half of the warps own dV and half dK of the same keys: main loop 80. A warp has twice as
-// many keys as if it owned both, so that it reads Q and dO half as often. P goes from the one to the other through shared
-// memory.
+// Main loop of the fused backward kernel on mma.sync in which half of the warps own dV, and half own dK of
+// the same keys. A warp has twice as many keys as if it owned both, so it reads Q and dO half as often. P
+// passes from one half to the other through shared memory.
 #pragma once
 
 #include "attention/backward/queries_of_keys.cuh"
@@ -13,12 +13,12 @@ template <class Config>
 struct SplitBackwardSm80 {
   using Element = typename Config::Element;
   using Layout = BackwardLayout<Config>;
-  static constexpr int owners = Config::warps / 2;  ///< of dV, and as many of dK
+  static constexpr int owners = Config::warps / 2;  ///< warps that own dV, and as many that own dK
   static constexpr int m_tiles = Config::tile_m / (16 * owners);
   static constexpr int cols =
       Layout::padded_dim > Layout::padded_dim_v ? Layout::padded_dim : Layout::padded_dim_v;
   using Scores = AccumulatorTile<m_tiles, Config::tile_n / 8>;
-  using Gradient = AccumulatorTile<m_tiles, cols / 8>;  ///< the one that a warp owns
+  using Gradient = AccumulatorTile<m_tiles, cols / 8>;  ///< gradient that a warp owns
 
   const QueriesOfKeys<Config>& queries;
   const QueryGradientSm80<Config>& dq;
@@ -26,11 +26,11 @@ struct SplitBackwardSm80 {
   typename Layout::OwnTileV v;
   int tile_row;
   bool owns_dv;
-  int pair;  ///< of warps with the same keys
+  int pair;  ///< index of the two warps with the same keys
   int warp_row;
 
-  /// Of one query head. dQ of a block is computed behind the next block's barrier: here beside the exponentials of those who
-  /// own dV, there beside what those who own dK wait for.
+  /// Adds one query head. dQ of a block is computed after the next block's barrier. The owners of dK begin
+  /// with it, while the owners of dV compute exponentials; the owners of dV end with it.
   template <class Ring>
   FA2_DEVICE void add_head(const ScoreMod<Config>& score_mod, Ring& ring, int head, Gradient& own) const {
     for (int n = ring.blocks.end - 1; n >= ring.blocks.begin; --n) {
@@ -58,12 +58,12 @@ struct SplitBackwardSm80 {
  private:
   static constexpr int k_steps = Config::tile_n / 16;
 
-  /// P, and what dP - delta is to be multiplied by for the other warp.
+  /// Replaces scores by P, and sends the other warp the factors of dP - delta.
   template <class Ring>
   FA2_DEVICE void to_probabilities(Scores& scores, const ScoreMod<Config>& score_mod, const Ring& ring,
                                    int n) const {
     const auto statistics = prepared_statistics<Config, m_tiles>(ring);
-    const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+    const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules reject dropout
     const auto of = score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries,
                                                                 statistics, tile_row + warp_row, n);
     if constexpr (of.needs_scores) {
@@ -80,7 +80,7 @@ struct SplitBackwardSm80 {
   FA2_DEVICE void to_score_gradients(Scores& gradients, const ScoreMod<Config>& score_mod, const Ring& ring,
                                      int n) const {
     const auto statistics = prepared_statistics<Config, m_tiles>(ring);
-    const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules refuse dropout
+    const Dropout<Config> none = dropout_of<Config>(score_mod.params);  // the rules reject dropout
     score_gradients<ScoreTile::keys_by_queries>(score_mod, none, ring.blocks, queries, statistics,
                                                 tile_row + warp_row, n)
         .to_unweighted_gradients(gradients);
@@ -89,7 +89,8 @@ struct SplitBackwardSm80 {
     round_into_tile<Element>(dq.scores(n), warp_row, gradients);
   }
 
-  /// As they lie in registers, in the memory of these keys' dS. Both warps of the pair have the same part of a tile.
+  /// Returns the address of this lane's weights. They use the memory of the same keys' dS, in register order,
+  /// which is the same for both warps.
   FA2_DEVICE SharedAddress weights_address(int n, int m, int k) const {
     using Tile = typename Layout::ScoreTile;
     const int page = Tile::page_start(16 * k), width = Tile::page_width(16 * k);

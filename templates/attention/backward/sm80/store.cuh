@@ -1,4 +1,4 @@
-// The tiles that a backward block owns: from global memory, and their gradients back to it.
+// Loads and stores for the tiles that a backward block owns.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -7,19 +7,22 @@
 
 namespace fa2 {
 
-/// In the group of the ring's first block. Rows that `exist` does not have are zeros.
+/// Starts to load an owned tile, in the cp.async group of the ring's first block. Rows outside `exist` become
+/// zeros.
 template <class Config, class Tile, int kCols, class Rows>
 FA2_DEVICE void load_own_tile(Tile tile, GlobalRows<kCols> rows, Rows exist) {
   load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned>(tile, rows, exist);
 }
 
-/// Before they are written: where no block was visited, nobody has waited for their loads.
+/// Waits for the loads of owned tiles. It must precede writes to them, because without a visited block no
+/// thread has waited.
 FA2_DEVICE void await_own_tiles() {
   ptx::cp_async_wait_group<0>();
   ptx::bar_sync();
 }
 
-/// A warp's rows, scaled and rounded, through those of its tile: nobody else reads them.
+/// Scales, rounds and stores a warp's rows of a gradient. They pass through the warp's rows of `tile`, which
+/// no other warp reads.
 template <class Config, class Tile, int kM, int kN, int kCols>
 FA2_DEVICE void store_gradient(Tile tile, int warp_row, AccumulatorTile<kM, kN>& gradient, float scale,
                                GlobalRows<kCols> destination, int row_count) {

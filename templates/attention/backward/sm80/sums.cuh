@@ -1,4 +1,4 @@
-// dQ while main loop 80 sums it over tiles of keys: float32 in global memory, as accumulators of mma.sync lie in registers.
+// The dQ accumulator of the fused backward kernel on mma.sync: float32, in register order.
 #pragma once
 
 #include "attention/backward/sums.cuh"
@@ -6,16 +6,17 @@
 
 namespace fa2 {
 
-/// The 16 x 8 blocks of a head's dQ, row by row. In a block lie a lane's four floats one after the other where red adds four at
-/// once (sm_90); elsewhere each of them beside its neighbours' in the warp, so that a warp adds to 128 consecutive bytes.
+/// The 16 x 8 blocks of a head's dQ, row by row. If red adds four floats at once (sm_90), a lane's four
+/// floats are contiguous in their block. Otherwise neighbouring lanes' floats are, so that a warp adds to 128
+/// consecutive bytes.
 template <class Config>
 struct QuerySumsSm80 {
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
   static constexpr int block_floats = 16 * 8;
   static constexpr int lane_stride = Config::adds_four ? 4 : 1;
 
-  /// This lane's first float of the block at (row, col) of a head: multiples of 16 and 8. Those of the next columns' follow at
-  /// distances of block_floats.
+  /// Returns the address of this lane's first float in the block at (row, col); multiples of 16 and 8. The
+  /// block to the right follows at a distance of block_floats.
   FA2_DEVICE static float* address(const BackwardParams& params, const SequenceShape& shape, int head,
                                    int row, int col) {
     const i64 first_row =

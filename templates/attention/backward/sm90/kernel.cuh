@@ -1,4 +1,13 @@
-// dK and dV of one tile of keys and their share of dQ, on wgmma and TMA: one warp loads, warpgroups compute.
+// The fused backward kernel dq_dk_dv, on wgmma and TMA, with specialised warps.
+//
+// Launch: one thread block per key tile and key/value head.
+// Block: in the first warpgroup one warp loads, and two order the dQ accumulation if its bits must not vary
+// (turns.cuh). The other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ
+// accumulator in global memory.
+// Consumer warpgroup: owns both gradients of 64 keys (mainloop.cuh) or one gradient of the block's 64 keys
+// (split.cuh).
+// Shared memory: K and V, the rings of Q and dO, slots for dS, mbarriers (layout.cuh). dK and dV leave
+// through K and V.
 #pragma once
 
 #include "attention/backward/sm90/mainloop.cuh"
@@ -10,7 +19,7 @@
 
 namespace fa2 {
 
-/// A warpgroup's rows of dK or dV, scaled and rounded, through `tile`.
+/// Scales, rounds and stores a warpgroup's rows of dK or dV, through `tile`.
 template <class Config, int kCols, class Tile, int kN>
 FA2_DEVICE void store_key_gradient(Tile tile, AccumulatorTile<1, kN>& gradient, float scale,
                                    const TensorMap& map, const TensorRows& to, int warpgroup) {

@@ -1,12 +1,13 @@
-// Where a backward block's tiles and mbarriers lie in shared memory: main loop 90.
+// Shared memory of the fused backward kernel on wgmma.
 #pragma once
 
 #include "tile/swizzled_tile.cuh"
 
 namespace fa2 {
 
-/// Keys lie in tiles of 64, of one warpgroup each unless gradients are split. A ring of Q and one of dO, whose slots carry
-/// their rows' statistics, and places for dS, which all warpgroups read: in turns one writes while the other reads the two
+/// K and V lie in tiles of 64 keys, one per warpgroup unless gradients are split. Then come a ring of Q and a
+/// ring of dO, whose slots carry LSE and delta per row. Last come slots for dS, which all warpgroups read.
+/// Ping-pong scheduling needs a third slot, because one warpgroup writes while the other reads the two
 /// before.
 template <class Config>
 struct BackwardLayoutSm90 {
@@ -18,9 +19,9 @@ struct BackwardLayoutSm90 {
   using ValueTile = SwizzledTile<64, padded_dim_v>;
   using QueryTile = SwizzledTile<Config::tile_n, padded_dim>;
   using OutputTile = SwizzledTile<Config::tile_n, padded_dim_v>;
-  using ScoreTile = SwizzledTile<Config::tile_n, 64>;  ///< a row a query
+  using ScoreTile = SwizzledTile<Config::tile_n, 64>;  ///< one row per query
 
-  /// The pattern of the widest swizzle repeats every 1024 bytes.
+  /// Rounds up to 1024 bytes, the period of the widest swizzle.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   static constexpr int score_places = Config::pingpong + 2;
   static constexpr int value_start = key_tiles * KeyTile::bytes;
@@ -47,18 +48,18 @@ struct BackwardLayoutSm90 {
   FA2_DEVICE OutputTile d_output(int slot) const {
     return {at(output_start + slot * aligned(OutputTile::bytes))};
   }
-  /// dS of a tile of keys.
+  /// Returns the dS of one key tile.
   FA2_DEVICE ScoreTile scores(int place, int tile) const {
     return {at(score_start + (place * key_tiles + tile) * ScoreTile::bytes)};
   }
-  /// Of dP in dS, as they lie in registers; only where gradients are split.
+  /// Returns the factors of dP in dS, in register order; only if gradients are split.
   FA2_DEVICE SharedAddress weights(int place) const { return at(weights_start + place * weights_bytes); }
   FA2_DEVICE SharedAddress offsets(int slot) const {
     return at(statistics_start + slot * 4 * Config::tile_n);
   }
   FA2_DEVICE SharedAddress deltas(int slot) const { return offsets(Config::stages + slot); }
 
-  /// Complete when a slot is loaded, and when it may be loaded again.
+  /// mbarriers: *_full completes when the slot is loaded, *_empty when it may be loaded again.
   FA2_DEVICE SharedAddress queries_full(int slot) const { return mbarrier(slot); }
   FA2_DEVICE SharedAddress queries_empty(int slot) const { return mbarrier(Config::stages + slot); }
   FA2_DEVICE SharedAddress d_output_full(int slot) const { return mbarrier(2 * Config::stages + slot); }

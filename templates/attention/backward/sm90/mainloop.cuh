@@ -1,5 +1,5 @@
-// The backward on wgmma (FlashAttention-2, Algorithm 2): what one consumer warpgroup does for its 64 keys. Rows are keys
-// and columns queries: P^T and dS^T are operands as they stand in registers.
+// Main loop of the fused backward kernel on wgmma (FlashAttention-2, Algorithm 2): one consumer warpgroup and
+// its 64 keys. Rows are keys and columns are queries, so P^T and dS^T are operands as they lie in registers.
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
@@ -19,7 +19,7 @@ struct BackwardMainloopSm90 {
   const BackwardParams& params;
   const KeyWork<Config>& work;
   int warpgroup;
-  int first_row;  ///< of this warp, among the keys of the sequence
+  int first_row;  ///< first row of this warp among the sequence's keys
   QueryGradient<Config> dq;
 
   AccumulatorTile<1, Config::tile_n / 8> scores;
@@ -29,8 +29,8 @@ struct BackwardMainloopSm90 {
   AccumulatorTile<1, Layout::padded_dim / 8> dk;
   AccumulatorTile<1, Layout::padded_dim_v / 8> dv;
 
-  /// Lines 6 to 19 of Algorithm 2. dQ of a step, for which the warpgroups need each other's dS, is computed in the next
-  /// one, and leaves beside its other products.
+  /// Runs lines 6 to 19 of Algorithm 2. dQ of an iteration needs the dS of all warpgroups, so it is computed
+  /// in the next iteration and stored during its other products.
   FA2_DEVICE void run() {
     const WarpgroupOrder<Config> order{warpgroup};
     const int steps = work.steps();
@@ -38,7 +38,9 @@ struct BackwardMainloopSm90 {
     dv.clear();
     if (steps == 0) return;
     order.start();
-    if (warpgroup == 1) order.skip();  // half a step behind: its products beside the other's exponentials
+    if (warpgroup == 1)
+      order.skip();  // half an iteration behind, so that its products overlap the other's
+                     // exponentials
     Progress at{QueryStep::first(work)};
     run_step<true>(order, at);
     while (at.count < steps) run_step<false>(order, at);
@@ -53,13 +55,14 @@ struct BackwardMainloopSm90 {
     QueryStep step;
     State state;
     ScoreState<Config> place;
-    int count = 0;      ///< of the steps before
-    int last_tile = 0;  ///< of queries: the step before, whose dQ is not yet computed
+    int count = 0;      ///< iterations done
+    int last_tile = 0;  ///< accumulator tile of the previous iteration, whose dQ is not yet computed
   };
 
   template <bool kFirst>
   FA2_DEVICE void run_step(const WarpgroupOrder<Config>& order, Progress& at) {
-    // Descriptors are computed while the other warpgroup has its turn, and take no registers from the scores.
+    // Computes the descriptors again during the other warpgroup's turn, so that they take no registers from
+    // the scores.
     if constexpr (Config::pingpong) dq.shared.base = ptx::renewed(dq.shared.base);
     order.wait();
     issue_scores(at.state);
@@ -88,7 +91,7 @@ struct BackwardMainloopSm90 {
     ++at.count;
   }
 
-  /// S^T = K Q^T.
+  /// Issues S^T = K Q^T.
   FA2_DEVICE void issue_scores(const State& at) {
     ptx::mbarrier_wait(dq.shared.queries_full(at.index), at.phase);
     ptx::wgmma_fence();
@@ -96,7 +99,7 @@ struct BackwardMainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// dP^T = V dO^T.
+  /// Issues dP^T = V dO^T.
   FA2_DEVICE void issue_score_gradients(const State& at) {
     ptx::mbarrier_wait(dq.shared.d_output_full(at.index), at.phase);
     ptx::wgmma_fence();
@@ -104,7 +107,7 @@ struct BackwardMainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// dV += P^T dO.
+  /// Issues dV += P^T dO.
   FA2_DEVICE void issue_dv(const State& at) {
     hold(dv);
     ptx::wgmma_fence();
@@ -112,7 +115,7 @@ struct BackwardMainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// dK += dS^T Q.
+  /// Issues dK += dS^T Q.
   FA2_DEVICE void issue_dk(const State& at) {
     hold(dk);
     ptx::wgmma_fence();
@@ -120,11 +123,11 @@ struct BackwardMainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// P and dS, rounded, once the products are there; P beside the second of them.
+  /// Waits for the products and computes P and dS, rounded. P overlaps the second product.
   FA2_DEVICE void to_operands(const QueryStep& step, const State& at) {
     const ColumnStatistics<1, true> statistics{dq.shared.offsets(at.index), dq.shared.deltas(at.index)};
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
-    // Of dropout, what could be kept is computed anew: there are no registers for it.
+    // With dropout, values are computed again instead of kept, because no registers are left.
     const int row = Config::dropout ? static_cast<int>(ptx::renewed(static_cast<u32>(first_row))) : first_row;
     const Dropout<Config> of_head = dropout_of_step(dropout_of<Config>(params.attention), params, work, step);
     const auto of = fa2::score_gradients<ScoreTile::keys_by_queries>(score_mod, of_head, work.blocks,
@@ -148,11 +151,11 @@ struct BackwardMainloopSm90 {
       probabilities[k] = round_to_operand_a<Element>(scores, k);
       score_gradients[k] = round_to_operand_a<Element>(gradients, k);
     }
-    hold(probabilities);  // else they are rounded beside dQ, which has no registers to spare
+    hold(probabilities);  // else the compiler rounds them next to dQ, which has no registers to spare
     hold(score_gradients);
   }
 
-  /// dS, a row a query, to where all warpgroups read it.
+  /// Stores dS, one row per query, where all warpgroups read it.
   FA2_DEVICE void publish_score_gradients(const ScoreState<Config>& at) {
     ptx::mbarrier_wait(dq.shared.scores_empty(at.index), at.phase ^ 1);
     publish_scores(dq.shared.scores(at.index, warpgroup), score_gradients, dq.warp);

@@ -1,4 +1,4 @@
-// What the producer and the consumers of a backward block go through together: main loop 90.
+// The iterations that producer and consumers of the fused backward kernel share, and their mbarriers.
 #pragma once
 
 #include "attention/backward/queries_of_keys.cuh"
@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// Makes every mbarrier of the block; all threads may use them on return.
+/// Initialises the block's mbarriers. On return all threads may use them.
 template <class Config>
 FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared) {
   using Layout = BackwardLayoutSm90<Config>;
@@ -37,17 +37,17 @@ FA2_DEVICE void start_backward_pipeline(const BackwardLayoutSm90<Config>& shared
   ptx::bar_sync();
 }
 
-/// A place for dS.
+/// A slot for dS.
 template <class Config>
 using ScoreState = PipelineState<BackwardLayoutSm90<Config>::score_places>;
 
-/// By every warp.
+/// Arrives at the mbarrier for this warp. Every warp that used the slot must call it.
 FA2_DEVICE void release(SharedAddress mbarrier) {
   if (ptx::elect_one()) ptx::mbarrier_arrive(mbarrier);
 }
 
-/// K and V are read by every warpgroup, and gradients leave from where they are. Warpgroups that own a gradient each come
-/// here at different places of the program, and wait at a barrier of their own.
+/// Waits until all warpgroups have read K and V, because gradients leave through their memory. Warpgroups
+/// that own one gradient each call it at different points of the program, so each has a barrier of its own.
 template <class Config>
 FA2_DEVICE void await_others(int warpgroup) {
   if constexpr (Config::splits_gradients) {
@@ -58,10 +58,10 @@ FA2_DEVICE void await_others(int warpgroup) {
   }
 }
 
-/// A tile of keys, and the queries that see them.
+/// A key tile, and the queries that see it.
 template <class Config>
 struct KeyWork {
-  TileCoordinates at;  ///< of the key/value head
+  TileCoordinates at;  ///< key tile and key/value head
   QueriesOfKeys<Config> queries;
   QueryBlocks<Config> blocks;
   int group;  ///< query heads of the key/value head
@@ -72,7 +72,8 @@ struct KeyWork {
   FA2_DEVICE int steps() const { return blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group; }
 };
 
-/// Of packed sequences there may be fewer tiles than blocks. Not to be asked for more than whether it exists then.
+/// Returns the work of a thread block. Packed sequences may have fewer tiles than the launch has blocks; then
+/// exists() is false, and no other member may be used.
 template <class Config>
 FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) {
   auto tiles = key_tiles_of<Config>(params);
@@ -83,12 +84,13 @@ FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) 
           params.attention.queries_per_kv};
 }
 
-/// One block of queries of one head.
+/// One query block and its head.
 struct QueryStep {
   int head;
   int n;
 
-  /// Of a head the blocks from the last to the first, then those of the group's next.
+  /// Returns the last query block of the group's first head. Blocks descend to the head's first, then the
+  /// next head follows.
   template <class Config>
   FA2_DEVICE static QueryStep first(const KeyWork<Config>& work) {
     return {work.at.head * work.group, work.blocks.end - 1};

@@ -1,4 +1,5 @@
-// The producer warp of a backward block: K and V of its keys, then Q, dO and their statistics of every step.
+// The producer warp of the fused backward kernel. It loads a key tile's K and V, then Q, dO, LSE and delta in
+// every iteration.
 #pragma once
 
 #include "attention/backward/sm90/pipeline.cuh"
@@ -7,7 +8,7 @@
 
 namespace fa2 {
 
-/// The whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues.
+/// The whole warp walks the loop, so that coordinates stay in uniform registers. One lane issues the loads.
 template <class Config>
 struct BackwardProducer {
   using Layout = BackwardLayoutSm90<Config>;

@@ -1,4 +1,4 @@
-// A warpgroup's share of dQ, of what all keys of the block add to it: main loop 90.
+// A warpgroup's part of dQ in the fused backward kernel on wgmma. All keys of the block contribute to dQ.
 #pragma once
 
 #include "attention/backward/sm90/turns.cuh"
@@ -20,11 +20,11 @@ struct QueryGradient {
   const BackwardParams& params;
   Layout shared;
   int warpgroup;
-  int warp;  ///< of its four
+  int warp;  ///< index in its warpgroup; 0 to 3
 
   typename Sums::Accumulators dq[Sums::m_tiles];
 
-  /// dQ = dS K, or its transpose, of the dS in a place.
+  /// Issues dQ = dS K, or its transpose, from the dS in one slot.
   FA2_DEVICE void issue(const ScoreState<Config>& at) {
     ptx::mbarrier_wait(shared.scores_full(at.index), at.phase);
     ptx::wgmma_fence();
@@ -43,7 +43,8 @@ struct QueryGradient {
     ptx::wgmma_commit_group();
   }
 
-  /// After the wait: this warp reads the place no more, and what it had there is added to the sums of a tile of queries.
+  /// Must follow the wait for the product. Releases the slot for this warp, and adds its dQ to accumulator
+  /// tile `tile`.
   FA2_DEVICE void finish(const ScoreState<Config>& at, int tile) {
     FA2_UNROLL
     for (int m = 0; m < Sums::m_tiles; ++m) hold(dq[m]);
@@ -61,11 +62,12 @@ struct QueryGradient {
   }
 
  private:
-  /// Of an accumulator.
+  /// Returns the first row of accumulator `m`.
   FA2_DEVICE int first_row(int m) const { return 64 * (warpgroup * Sums::m_tiles + m); }
 };
 
-/// Rounded scores of a warp's 16 keys into a tile with a row a query, where wgmma reads them once all have arrived.
+/// Stores a warp's rounded scores, for 16 keys, in a tile with one row per query. wgmma may read them once
+/// all warps have arrived.
 template <class Tile, int kSteps>
 FA2_DEVICE void publish_scores(Tile tile, const OperandA<1> (&scores)[kSteps], int warp) {
   FA2_UNROLL
@@ -82,7 +84,7 @@ FA2_DEVICE ScoreMod<Config> score_mod_of(const BackwardParams& params, const Key
   return score_mod_of<Config>(params.attention, work.shape(), {work.at.q_tile, step.head, work.at.batch});
 }
 
-/// `dropout`: of the launch.
+/// Returns the random numbers for an iteration's head. `dropout`: those of the launch.
 template <class Config>
 FA2_DEVICE Dropout<Config> dropout_of_step(const Dropout<Config>& dropout, const BackwardParams& params,
                                            const KeyWork<Config>& work, const QueryStep& step) {

@@ -1,5 +1,5 @@
-// Rows of a backward's tensors as TMA sees them. Those of packed sequences end with the sequence: what lies behind it is
-// neither read nor written.
+// TMA coordinates for rows of backward tensors. The rows of a packed sequence end with it: TMA neither reads
+// nor writes what follows.
 #pragma once
 
 #include "attention/backward/sm90/pipeline.cuh"
@@ -16,19 +16,19 @@ struct ShapeOfRows<kCols, true> {
   using type = RaggedShape<kCols>;
 };
 
-/// Of a tensor of kCols columns, as its tensor map is made (planning/tensor_maps.cpp).
+/// TMA shape of a tensor with kCols columns; it matches the tensor map (planning/tensor_maps.cpp).
 template <class Config, int kCols>
 using BackwardShape = typename ShapeOfRows<kCols, Config::varlen>::type;
 
-/// `rows`, counted from the first of a sequence, of which none at or beyond `end` exists. `longest`: what a sequence has at
-/// most.
+/// Returns `rows`, which count from the sequence's first row, without those from `end` on. `longest`: rows of
+/// the longest sequence.
 template <class Config>
 FA2_DEVICE TensorRows rows_before(int end, int longest, const TensorRows& rows) {
   if constexpr (!Config::varlen) return rows;
   return {rows.begin + end, longest - end + rows.row, rows.head, rows.batch};
 }
 
-/// Of a query head.
+/// Returns rows of Q or dO for a query head.
 template <class Config>
 FA2_DEVICE TensorRows query_rows(const AttentionParams& params, const KeyWork<Config>& work, int head,
                                  int first_row) {
@@ -44,8 +44,9 @@ FA2_DEVICE TensorRows key_rows(const AttentionParams& params, const KeyWork<Conf
                              {shape.k_begin, first_row, work.at.head, shape.k_entry});
 }
 
-/// Without those after the last that some query sees, which may be anything: 0 * NaN is NaN. Before the first, maps of
-/// batched tensors have none, and packed ones clear_unseen_keys().
+/// Returns rows of K or V up to the last key that any query sees. Later rows may hold NaN, and 0 * NaN is
+/// NaN. Batched tensor maps begin with the first key seen; for packed sequences clear_unseen_keys() clears
+/// the keys before it.
 template <class Config>
 FA2_DEVICE TensorRows seen_key_rows(const AttentionParams& params, const KeyWork<Config>& work,
                                     int first_row) {
@@ -55,8 +56,8 @@ FA2_DEVICE TensorRows seen_key_rows(const AttentionParams& params, const KeyWork
                              {shape.k_begin, first_row - first_key, work.at.head, shape.k_entry});
 }
 
-/// How many of a block's tiles of keys are loaded: with packed sequences, those that hold a key that some query sees. A box
-/// with no row of a sequence reads where its map begins, which is before the tensor.
+/// Returns how many of a block's key tiles are loaded. With packed sequences these are the tiles with a key
+/// that some query sees: a box without a row of the sequence would read before the tensor.
 template <class Config>
 FA2_DEVICE int loaded_key_tiles(const KeyWork<Config>& work) {
   constexpr int tiles = BackwardLayoutSm90<Config>::key_tiles;
@@ -65,8 +66,8 @@ FA2_DEVICE int loaded_key_tiles(const KeyWork<Config>& work) {
   return seen <= 0 ? 0 : seen <= 64 * (tiles - 1) ? (seen + 63) / 64 : tiles;
 }
 
-/// By all consumers, once K and V are there: zeros in rows of K before the first key that some query sees, and in tiles that
-/// are not loaded.
+/// Clears the rows of K before the first key that some query sees, and tiles that are not loaded. All
+/// consumers must call it after K and V have arrived.
 template <class Config>
 FA2_DEVICE void clear_unseen_keys(const BackwardLayoutSm90<Config>& shared, const KeyWork<Config>& work,
                                   int warpgroup) {

@@ -1,5 +1,5 @@
-// The backward on wgmma for wide heads: 64 keys, whose dV one warpgroup owns and whose dK the other. P goes from the one to
-// the other through shared memory.
+// Main loop of the fused backward kernel on wgmma for wide heads. A block has 64 keys; one warpgroup owns
+// their dV and the other their dK. P passes from one to the other through shared memory.
 #pragma once
 
 #include "attention/backward/score_gradient.cuh"
@@ -22,15 +22,15 @@ struct SplitBackward {
 
   const BackwardParams& params;
   const KeyWork<Config>& work;
-  Dropout<Config> dropout;  ///< of the launch
-  int first_row;            ///< of this warp, among the keys of the sequence
+  Dropout<Config> dropout;  ///< random numbers of the launch
+  int first_row;            ///< first row of this warp among the sequence's keys
   QueryGradient<Config> dq;
 
   OperandA<1> operand[k_steps];  ///< P or dS
   State state;
   ScoreState<Config> place;
 
-  /// S = Q K^T, P and dV += P^T dO, of every step.
+  /// Computes S = Q K^T, P and dV += P^T dO in every iteration.
   template <int kN>
   FA2_DEVICE void sum_dv(AccumulatorTile<1, kN>& dv) {
     for_each_step(
@@ -53,7 +53,7 @@ struct SplitBackward {
         [&] { release(dq.shared.d_output_empty(state.index)); });
   }
 
-  /// dP = dO V^T, dS and dK += dS^T Q.
+  /// Computes dP = dO V^T, dS and dK += dS^T Q in every iteration.
   template <int kN>
   FA2_DEVICE void sum_dk(AccumulatorTile<1, kN>& dk) {
     for_each_step(
@@ -76,7 +76,8 @@ struct SplitBackward {
   }
 
  private:
-  /// Calls prepare(step), which makes `operand`, issue(sum) and done(). dQ of a step is computed in the next.
+  /// Calls prepare(step), which computes `operand`, issue(sum) and done() for every query block. dQ of one
+  /// iteration is computed in the next.
   template <int kN, class Prepare, class Issue, class Done>
   FA2_DEVICE void for_each_step(AccumulatorTile<1, kN>& sum, const Prepare& prepare, const Issue& issue,
                                 const Done& done) {
@@ -85,7 +86,8 @@ struct SplitBackward {
     int last_tile = 0;
     const auto run = [&](auto is_first) {
       constexpr bool finishes_dq = !decltype(is_first)::value;
-      dq.shared.base = ptx::renewed(dq.shared.base);  // the descriptors of K and V are too many to keep
+      dq.shared.base = ptx::renewed(dq.shared.base);  // the descriptors of K and V would take too many
+                                                      // registers
       prepare(step);
       if constexpr (finishes_dq) dq.issue(place.before());
       hold(sum);
@@ -123,7 +125,7 @@ struct SplitBackward {
     return {dq.shared.offsets(state.index), dq.shared.deltas(state.index)};
   }
 
-  /// P as the operand, and what dP - delta is to be multiplied by for the other warpgroup.
+  /// Computes P as `operand`, and the factors of dP - delta for the other warpgroup.
   FA2_DEVICE void to_probabilities(Scores& scores, const QueryStep& step) {
     const ColumnStatistics<1, true> statistics = this->statistics();
     const ScoreMod<Config> score_mod = score_mod_of(params, work, step);
@@ -177,7 +179,8 @@ struct SplitBackward {
     for (int k = 0; k < k_steps; ++k) operand[k] = round_to_operand_a<Element>(scores, k);
   }
 
-  /// Threads of both warpgroups have the same part of a tile.
+  /// Returns the address of this thread's weights. Threads with the same index in both warpgroups hold the
+  /// same elements.
   FA2_DEVICE SharedAddress weights_address(int k) const {
     return dq.shared.weights(place.index) + static_cast<u32>((k * 128 + ptx::thread_index() % 128) * 16);
   }

@@ -1,4 +1,5 @@
-// In which order tiles of keys add to dQ, where its bits must not depend on when blocks run: main loop 90.
+// Ordered dQ accumulation: key tiles add to dQ in a fixed order, so that its bits do not depend on when
+// blocks run.
 #pragma once
 
 #include "attention/backward/sm90/pipeline.cuh"
@@ -7,7 +8,7 @@
 
 namespace fa2 {
 
-/// The tile of the sums of dQ of a step's queries.
+/// Returns the accumulator tile for the queries of an iteration.
 template <class Config>
 FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& work, const QueryStep& step) {
   using Sums = QuerySums<Config::tile_n, BackwardLayoutSm90<Config>::padded_dim>;
@@ -16,22 +17,22 @@ FA2_DEVICE int sum_tile_of(const BackwardParams& params, const KeyWork<Config>& 
          first_sum_tile(work.shape(), work.at.batch, Config::tile_n) + step.n;
 }
 
-/// When a consumer warpgroup may add, by named barriers that it shares with the keeper of its turns.
+/// Named barriers of a consumer warpgroup and its semaphore warp. They say when the warpgroup may add.
 struct TurnBarriers {
   static constexpr int threads = 128 + 32;
   int warpgroup;
 
-  /// The keeper's word to the consumers, who wait for it.
+  /// The semaphore warp calls begin(), and the consumers wait in await_begin().
   FA2_DEVICE void begin() const { ptx::bar_arrive(4 + warpgroup, threads); }
   FA2_DEVICE void await_begin() const { ptx::bar_sync(4 + warpgroup, threads); }
-  /// A consumer's word to the keeper, who waits for it.
+  /// The consumers call end(), and the semaphore warp waits in await_end().
   FA2_DEVICE void end() const { ptx::bar_arrive(6 + warpgroup, threads); }
   FA2_DEVICE void await_end() const { ptx::bar_sync(6 + warpgroup, threads); }
 };
 
-/// Tiles of keys take turns at each tile of queries, in ascending order: a block waits for that of a lower index, whose
-/// tile of keys comes before its own. A warp that computes nothing keeps the turns of one warpgroup, for a wait or a fence
-/// of global memory takes as long as a product.
+/// The semaphore warp of one warpgroup. Key tiles add to each query tile in ascending order: a block waits
+/// for the block of the previous key tile, which has a lower index. A separate warp waits and fences, because
+/// either takes as long as a product.
 template <class Config>
 struct TurnKeeper {
   const BackwardParams& params;
@@ -54,7 +55,7 @@ struct TurnKeeper {
   }
 
  private:
-  /// The tile of keys before this one adds to blocks of queries before this.
+  /// Returns the end of the query blocks to which the previous key tile adds; 0 if none.
   FA2_DEVICE int end_before() const {
     if (work.at.q_tile == 0) return 0;
     const QueryBlocks<Config> blocks =

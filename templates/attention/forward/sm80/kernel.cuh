@@ -1,4 +1,10 @@
-// One block's work, top to bottom: load Q, run the main loop over K and V, write O and the log-sum-exp.
+// The sm80 forward kernel, on mma.sync and cp.async.
+//
+// Launch: one thread block per query tile and head (scheduler.cuh).
+// Block: loads Q, runs the main loop over K and V, and stores O and the LSE. All threads load each KV block
+// together.
+// Warp: computes its own query rows, and needs no other warp's scores.
+// Shared memory: Q, then the ring of KV blocks; at the end the output tile reuses both (shared_layout.cuh).
 #pragma once
 
 #include "attention/common/epilogue.cuh"
@@ -8,8 +14,8 @@
 
 namespace fa2 {
 
-/// Q into shared memory, and on into registers where the config says so; the ring's first loads are under way
-/// on return.
+/// Loads Q into shared memory and, with Config::q_in_registers, on into registers. On return the ring's first
+/// loads are in flight.
 template <class Config>
 FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count,
                              KeyValueRing<Config>& ring) {

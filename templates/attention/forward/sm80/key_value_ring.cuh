@@ -1,4 +1,4 @@
-// The pipeline that brings K and V blocks into shared memory with cp.async, from the last block to the first.
+// Pipeline that loads K and V blocks into shared memory with cp.async, from the last block to the first.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
@@ -9,7 +9,7 @@
 
 namespace fa2 {
 
-/// Who loads and reads what: all threads of a block, or a warp by itself.
+/// The threads that share a ring: all threads of a block, or one warp.
 template <class Config>
 struct WholeBlock {
   static constexpr int threads = Config::warps * 32;
@@ -22,10 +22,9 @@ struct OneWarp {
   FA2_DEVICE static void sync() { ptx::bar_warp_sync(); }
 };
 
-/// Config::stages slots of one K and one V block each.
-/// With two or more, whole blocks are fetched stages - 1 ahead and one barrier a block suffices. With one
-/// slot, V loads while S = Q K^T runs, and the next K while softmax and P V run, at the price of a second
-/// barrier.
+/// Config::stages slots, each with one K and one V block.
+/// With two or more slots, blocks are fetched stages - 1 ahead, and one barrier per block suffices. With one
+/// slot, V loads during S = Q K^T, and the next K loads during softmax and P V, which takes a second barrier.
 template <class Config, class Team = WholeBlock<Config>>
 struct KeyValueRing {
   using Layout = SharedLayout<Config>;
@@ -40,7 +39,7 @@ struct KeyValueRing {
   typename Values::Source v;
   SharedAddress base;
   KeyBlocks<Config> blocks;
-  int current;  ///< slot that is being read; the one before it is the next to be overwritten
+  int current;  ///< slot that is being read; the slot before it is overwritten next
 
   FA2_DEVICE typename Layout::KeyTile keys() const { return {slot(current)}; }
   FA2_DEVICE typename Layout::ValueTile values() const { return {slot(current) + Layout::KeyTile::bytes}; }
@@ -55,8 +54,8 @@ struct KeyValueRing {
       fetch<false>(last - ahead, ahead, inner_rows(last - ahead));
   }
 
-  /// Returns when block `n`'s keys are there for every thread, having started to load what may now be
-  /// overwritten: nobody reads the block before it any more.
+  /// Waits until all threads can read block `n`'s keys. Starts a load into the slot that has just become
+  /// free.
   FA2_DEVICE void await_keys(int n) {
     ptx::cp_async_wait_group<one_slot ? 0 : Config::stages - 2>();
     Team::sync();
@@ -69,7 +68,7 @@ struct KeyValueRing {
     }
   }
 
-  /// Returns when block `n`'s values are there for every thread.
+  /// Waits until all threads can read block `n`'s values.
   FA2_DEVICE void await_values(int n) {
     if constexpr (one_slot) {
       ptx::cp_async_wait_group<0>();
@@ -78,7 +77,7 @@ struct KeyValueRing {
     }
   }
 
-  /// Done with the current block.
+  /// Releases the current block.
   FA2_DEVICE void pop() {
     if constexpr (!one_slot) current = current + 1 == Config::stages ? 0 : current + 1;
   }
@@ -88,8 +87,8 @@ struct KeyValueRing {
     return base + static_cast<u32>(index * Layout::slot_bytes);
   }
 
-  /// Of block `n`, those that some row sees. Only the last block of the range can reach beyond its keys, and with a
-  /// window the first: others are taken whole.
+  /// Returns the rows of block `n` that may exist: those that some row of the tile sees. Only the range's
+  /// last block can exceed its keys, and with a window the first; inner_rows() loads all other blocks whole.
   FA2_DEVICE auto outer_rows(int n) const {
     const int first = n * Config::tile_n;
     if constexpr (Mask<Config>::has_begin) {
@@ -106,7 +105,8 @@ struct KeyValueRing {
     }
   }
 
-  /// Block `n` into a slot, as one cp.async group; the group is empty when there is no such block.
+  /// Starts to load block `n` into a slot, as one cp.async group. The group is empty if there is no such
+  /// block.
   template <bool kKeysOnly, class Rows>
   FA2_DEVICE void fetch(int n, int slot_index, Rows rows) {
     if (n >= blocks.begin) {

@@ -1,5 +1,5 @@
-// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on mma.sync and cp.async: sm_80 and every later
-// GPU.
+// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on mma.sync and cp.async, for sm_80 and later
+// GPUs.
 #pragma once
 
 #include "attention/common/dropout.cuh"
@@ -12,8 +12,8 @@
 
 namespace fa2 {
 
-/// What one warp carries through the loop over key blocks, for the m_tiles * 16 query rows it owns (split-Q:
-/// no warp ever needs another warp's rows).
+/// State of one warp in the loop over KV blocks. The warp owns m_tiles * 16 query rows and never needs
+/// another warp's rows (split-Q).
 template <class Config>
 struct MainloopSm80 {
   using Element = typename Config::Element;
@@ -28,7 +28,7 @@ struct MainloopSm80 {
   Output output;
   OnlineSoftmax<m_tiles, Element> softmax;
 
-  /// Lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
+  /// Runs lines 6 to 14 of Algorithm 1. On return `output` is unnormalised.
   template <class Ring>
   FA2_DEVICE void run(const Mask<Config>& mask, const ScoreMod<Config>& score_mod,
                       const Dropout<Config>& dropout, int first_row, const QueryOperand<Config>& q,

@@ -1,4 +1,4 @@
-// The Q operand of a warp: read from shared memory at every step, or kept in registers.
+// The Q operand of a warp. The warp reads it from shared memory in every iteration, or keeps it in registers.
 #pragma once
 
 #include "attention/common/shared_layout.cuh"
@@ -15,7 +15,7 @@ struct QueryOperand {
   static constexpr int steps = Tile::cols / 16;
 
   Tile tile;
-  int first_row;  ///< of this warp inside the tile
+  int first_row;  ///< first row of this warp in the tile
   OperandA<m_tiles> registers[Config::q_in_registers ? steps : 1];
 
   FA2_DEVICE void read_into_registers() {

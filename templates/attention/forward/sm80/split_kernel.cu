@@ -1,4 +1,4 @@
-// Entry point of the forward kernel of few queries.
+// Entry point of the split-KV forward kernel for mma.sync.
 #include "attention/forward/sm80/split_kernel.cuh"
 #include "config.cuh"
 

@@ -1,5 +1,14 @@
-// Few queries over many keys, on mma.sync and cp.async: thread blocks share out the keys of all tiles (split_tiles.cuh), and
-// the warps of one share out those of its part. Each goes over its own with a ring of its own, as if it were alone.
+// Forward for few queries and many keys, on mma.sync and cp.async: split KV on two levels.
+//
+// Launch: each thread block takes an equal range of KV blocks, tile after tile (split_tiles.cuh). With
+// batch_invariant, it takes the splits of fixed size that begin in its range.
+// Block: each warp takes an equal, contiguous part of the block's split, through a ring of its own. In its
+// loop it waits for no other warp.
+// Merge: the block merges its warps' partial outputs in shared memory, row by row (part_merge.cuh). If a tile
+// has several splits, the block stores its own in global memory, and the last block to finish merges all of
+// them (split_keys.cuh).
+// Shared memory: the query tile, then one region per warp, first for its ring and later for its partial
+// output.
 #pragma once
 
 #include "attention/common/epilogue.cuh"
@@ -9,13 +18,14 @@
 
 namespace fa2 {
 
-/// What a warp by itself is configured as.
+/// Config of a single warp.
 template <class Config>
 struct OneWarpConfig : Config {
   static constexpr int warps = 1;
 };
 
-/// The queries of a tile, then what each warp has: its ring and, in its place, its part.
+/// Shared memory: the query tile, then one region per warp for its ring and later its partial output, then a
+/// word.
 template <class Config>
 struct SplitLayout {
   using OfWarp = SharedLayout<OneWarpConfig<Config>>;
@@ -33,11 +43,11 @@ struct SplitLayout {
   FA2_DEVICE SharedAddress of_warp(int warp) const {
     return base + static_cast<u32>(QueryTile::bytes + warp * warp_bytes);
   }
-  /// How many parts of a tile had ended before this one.
+  /// Returns the address of a word: how many splits of the tile had ended before this one.
   FA2_DEVICE SharedAddress parts_before() const { return base + static_cast<u32>(known_start); }
 };
 
-/// The rows of a tile, of which several heads may have one each.
+/// The query rows of a tile. Packed GQA heads alternate from row to row.
 template <class Config>
 struct QueryRows {
   const AttentionParams& params;
@@ -50,7 +60,7 @@ struct QueryRows {
   }
 };
 
-/// All warps of the block, for its part of a tile.
+/// All warps of the block, as one team.
 template <class Config>
 struct BlockTeam {
   static constexpr int warps = Config::warps, rows = Config::tile_m, teams = 1, number = 0;
@@ -58,12 +68,12 @@ struct BlockTeam {
   FA2_DEVICE static int warp() { return ptx::warp_index(); }
 };
 
-/// The parts of a row that the warps have.
+/// The warps' partial outputs for one row.
 template <class Config>
 struct WarpParts {
   static constexpr int count = Config::warps, at_once = Config::warps;
   SplitLayout<Config> layout;
-  int number;  ///< of the row
+  int number;  ///< row in the tile
 
   FA2_DEVICE static SharedPartRow row_of(const SplitLayout<Config>& layout, int warp, int number) {
     return {layout.of_warp(warp) + static_cast<u32>(number * PartRow<Config>::stride * 4)};
@@ -71,7 +81,7 @@ struct WarpParts {
   FA2_DEVICE SharedPartRow row(int warp) const { return row_of(layout, warp, number); }
 };
 
-/// A warp's share of a part's blocks of keys: neighbours, as many as any other's.
+/// Returns a warp's part of the split's KV blocks. Parts are contiguous and equal, except the last.
 template <class Blocks>
 FA2_DEVICE Blocks share_of_warp(const Blocks& blocks, int warp, int warps) {
   const int count = (blocks.end - blocks.begin + warps - 1) / warps;
@@ -79,7 +89,7 @@ FA2_DEVICE Blocks share_of_warp(const Blocks& blocks, int warp, int warps) {
   return blocks.within(begin, begin + count);
 }
 
-/// The queries of the tile, by all warps; the ring's first loads are under way on return.
+/// Loads the tile's queries with all warps. On return the ring's first loads are in flight.
 template <class Config, class Ring>
 FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q, const QueryRows<Config>& rows,
                              int row_count, Ring& ring) {
@@ -92,7 +102,8 @@ FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q, const Query
   if constexpr (Config::q_in_registers) q.read_into_registers();
 }
 
-/// A warp's share of a tile's part, which it leaves in its shared memory. The softmax's scale.
+/// Computes this warp's part of a split and leaves its partial output in shared memory. Returns the softmax's
+/// scale.
 template <class Config>
 FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile, bool is_first,
                         const SplitLayout<Config>& layout) {
@@ -132,7 +143,9 @@ FA2_DEVICE void attention_forward_split(const AttentionParamsSm81& params) {
   const AttentionParams& attention = params.attention;
   const SplitLayout<Config> layout{ptx::dynamic_shared()};
   ptx::launch_dependents();
-  if constexpr (Config::varlen) ptx::wait_for_launches_before();  // lengths are in memory
+  if constexpr (Config::varlen)
+    ptx::wait_for_launches_before();  // lengths are in memory that a previous
+                                      // launch may write
   SplitTiles<Config> tiles(attention, params.shares);
   if constexpr (!Config::varlen) ptx::wait_for_launches_before();
   for (SequenceTile tile = tiles.next(); tile.exist(); tile = tiles.next()) {
@@ -148,7 +161,7 @@ FA2_DEVICE void attention_forward_split(const AttentionParamsSm81& params) {
         merged.finish(attention, tile.shape, tile.at, part.first_row() + row);
       }
     }
-    ptx::bar_sync();  // the next tile's queries and keys come to where the parts are
+    ptx::bar_sync();  // the next tile's queries and keys reuse the parts' memory
     if (part.is_of_several() && part.is_last_to_end(layout.parts_before())) part.merge(scale_log2);
   }
 }

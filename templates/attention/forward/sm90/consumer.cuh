@@ -1,4 +1,4 @@
-// A consumer warpgroup: the rows it owns of every output tile of the block.
+// A consumer warpgroup, which owns 64 rows of each of the block's output tiles.
 #pragma once
 
 #include "attention/common/epilogue.cuh"
@@ -9,7 +9,7 @@
 
 namespace fa2 {
 
-/// A warpgroup's 64 rows of a tile, for parts of it.
+/// A warpgroup as a team for splits of a tile: it has 64 of the rows.
 template <class Config>
 struct WarpgroupTeam {
   static constexpr int warps = 4, rows = 64, teams = Config::warps / 4;
@@ -38,7 +38,8 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
     const auto queries = shared.queries(buffer, warpgroup);
     if (Config::varlen && group_row + 64 > mask.shape.rows) {
-      // Another sequence's: what a warp decides for all its rows would depend on them.
+      // Clears rows that belong to the next sequence: a warp's decisions for all of its rows would depend on
+      // them.
       clear_rows_outside<128>(queries, {0, mask.shape.rows - group_row}, ptx::thread_index() % 128);
       ptx::bar_sync(own_barrier(warpgroup), 128);
     }

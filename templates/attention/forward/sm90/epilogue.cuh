@@ -1,4 +1,5 @@
-// A warpgroup's normalised output to global memory by TMA (FlashAttention-2, Algorithm 1, lines 12-15).
+// Epilogue of a consumer warpgroup: stores its normalised output with TMA (FlashAttention-2, Algorithm 1,
+// lines 12-15).
 #pragma once
 
 #include "attention/common/epilogue.cuh"
@@ -11,25 +12,25 @@
 
 namespace fa2 {
 
-/// Named barriers of the warpgroups' own; 1.. are the turns'.
+/// Returns the warpgroup's own named barrier. Ping-pong scheduling uses the barriers from 1 on.
 FA2_DEVICE int own_barrier(int warpgroup) {
   return 8 + warpgroup;
 }
 
-/// Rounds `output` into `tile`, this warp's 16 of its 64 rows.
+/// Rounds `output` into `tile`: this warp's 16 of the tile's 64 rows.
 template <class Element, int kN, class Tile>
 FA2_DEVICE void stage_output(Tile tile, const AccumulatorTile<1, kN>& output) {
   const int row = ptx::warp_index() % 4 * 16;
   FA2_UNROLL
   for (int k = 0; k < kN / 2; ++k) {
-    // The rounded accumulators of 16 columns are the four blocks that stmatrix stores: an A operand's, in its
-    // order.
+    // Rounded accumulators of 16 columns are the four blocks that stmatrix stores: an A operand's, in the
+    // same order.
     const OperandA<1> rounded = round_to_operand_a<Element>(output, k);
     ptx::stmatrix_x4(tile.template block_address<BlockOrder::down>(row, 16 * k), rounded.pair[0]);
   }
 }
 
-/// A warpgroup's outputs on their way to global memory, each through the memory of its queries.
+/// Stores a warpgroup's outputs in global memory. Each passes through the shared memory of its queries.
 template <class Config>
 struct OutputStore {
   using Layout = SharedLayoutSm90<Config>;
@@ -39,7 +40,7 @@ struct OutputStore {
   const TileTurn& turn;
   int warpgroup;
 
-  /// Of the rows from `first_row` on.
+  /// Starts to store a tile's output. `first_row`: the warpgroup's first row in the sequence.
   template <int kN>
   FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const SequenceShape& shape,
                         const TileCoordinates& at, int first_row) {
@@ -60,19 +61,19 @@ struct OutputStore {
     if constexpr (Config::q_buffers == 1) release(buffer);
   }
 
-  /// A tile whose output leaves otherwise, once every warp of the warpgroup has read its queries.
+  /// Ends a tile whose output is stored elsewhere. Every warp of the warpgroup must have read its queries.
   FA2_DEVICE void skip() {
     if constexpr (Config::q_buffers == 1) release(turn.place(Config::q_buffers));
   }
 
-  /// Of the tile before this one, once this one's first product is under way: until then nobody needs its
-  /// memory.
+  /// Releases the previous tile's buffer. Must follow the issue of this tile's first product: until then the
+  /// producer does not need the buffer.
   FA2_DEVICE void finish_before() {
     if (Config::q_buffers > 1 && turn.count > 0) release(turn.place(Config::q_buffers) ^ 1);
   }
 
  private:
-  /// Those that the sequence has: TMA would store over the next one's.
+  /// Stores the rows that the sequence has, because TMA would also overwrite the next sequence's rows.
   FA2_DEVICE void store_first_rows(typename Layout::OutputTile tile, const SequenceShape& shape,
                                    const TileCoordinates& at, int first_row) {
     constexpr int kChunks = Config::head_dim_v / 8;
@@ -85,7 +86,7 @@ struct OutputStore {
     ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on
   }
 
-  /// The producer may load queries there once the output is read.
+  /// Lets the producer load queries into the buffer once TMA has read the output.
   FA2_DEVICE void release(int buffer) {
     if (ptx::thread_index() % 128 == 0) {
       ptx::bulk_wait_group_read<0>();

@@ -1,4 +1,11 @@
-// Warp specialisation: one warp loads, or four gather, and warpgroups of four warps compute.
+// The sm90 forward kernel, on wgmma and TMA, with specialised warps.
+//
+// Launch: thread blocks take query tiles as Config::schedule says (tile_schedule.cuh).
+// Block: the first warpgroup produces. One of its warps issues TMA loads, or all four gather pages with
+// cp.async. Every other warpgroup consumes.
+// Consumer warpgroup: computes 64 rows of each tile with wgmma; each warp owns 16 of them in the softmax.
+// Shared memory: query buffers, which later hold the output; the ring of K and V tiles; mbarriers
+// (shared_layout.cuh).
 #pragma once
 
 #include "attention/forward/sm90/consumer.cuh"
@@ -13,7 +20,7 @@ FA2_DEVICE void attention_forward_sm90(const AttentionParamsSm90& params) {
   const SharedLayoutSm90<Config> shared{ptx::dynamic_shared()};
   prefetch_tensor_maps<Config>(params);
   start_pipeline<Config>(shared);
-  // What a launch costs beside reading counts where queries are few: it begins while the one before it ends.
+  // With few queries, launch latency counts. The launch starts while the previous one ends.
   if constexpr (Config::schedule == kSplitKeys) ptx::launch_dependents();
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {

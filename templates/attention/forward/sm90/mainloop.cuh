@@ -1,5 +1,5 @@
-// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on wgmma: what one consumer warpgroup does for its
-// 64 query rows.
+// FlashAttention-2 forward (arXiv 2307.08691, Algorithm 1) on wgmma: one consumer warpgroup computes its 64
+// query rows.
 #pragma once
 
 #include "attention/common/dropout.cuh"
@@ -29,16 +29,16 @@ struct MainloopSm90 {
   KeyValueReader<Config>& ring;
   OutputStore<Config>& store;
   typename Layout::QueryTile queries;
-  int first_row;  ///< of this warp, in the sequence
+  int first_row;  ///< first row of this warp in the sequence
 
   AccumulatorTile<1, Config::tile_n / 8> scores;
   OperandA<1> probabilities[steps];
   AccumulatorTile<1, Layout::padded_dim_v / 8> output;
   OnlineSoftmax<1, Element> softmax;
-  bool in_series = true;  ///< no guess has met a score that the softcap's series is not good for
+  bool in_series = true;  ///< no guess has met a score outside the softcap's series
 
-  /// Lines 6 to 14 of Algorithm 1, over the `loaded` blocks of which this warpgroup's rows see `own`. On
-  /// return `output` is unnormalised.
+  /// Runs lines 6 to 14 of Algorithm 1 over the `loaded` blocks. This warpgroup's rows see only the blocks
+  /// `own`. On return `output` is unnormalised.
   FA2_DEVICE void run(const Blocks& loaded, const Blocks& own) {
     output.clear();
     if (loaded.is_empty()) {
@@ -51,7 +51,7 @@ struct MainloopSm90 {
   }
 
  private:
-  /// One product after the other; the probabilities take the registers of the scores.
+  /// Runs one product after the other. Probabilities replace scores in their registers.
   FA2_DEVICE void run_in_sequence(const Blocks& loaded, const Blocks& own) {
     bool first = true;
     for (int n = loaded.end - 1; n >= loaded.begin; --n) {
@@ -79,12 +79,13 @@ struct MainloopSm90 {
     }
   }
 
-  /// The next block's Q K^T and this block's P V are in flight together, beside the next block's softmax.
+  /// Keeps the next block's Q K^T and this block's P V in flight together. The next block's softmax overlaps
+  /// P V.
   FA2_DEVICE void run_overlapped(const Blocks& loaded, const Blocks& own) {
     int n = loaded.end - 1;
     State first = ring.take();
     if constexpr (Config::skip_masked) {
-      // The producer's order: the keys of a block come before the values of the block above it.
+      // In the producer's order, a block's keys precede the values of the block above it.
       for (; n >= own.end && n > loaded.begin; --n) {
         ring.skip(first);
         first = ring.take();
@@ -121,7 +122,7 @@ struct MainloopSm90 {
       round_probabilities();
       if (rises) softmax.rescale(output);
     }
-    // Of the blocks below, as of those above: keys of a block, then the values of the block above it.
+    // Skips the blocks below in the producer's order: a block's keys, then the values of the block above it.
     int unread = 2 * (lowest - loaded.begin);
     if (unread > 0) {
       ring.skip(ring.take());
@@ -138,7 +139,7 @@ struct MainloopSm90 {
     }
   }
 
-  /// S = Q K^T.
+  /// Issues S = Q K^T.
   FA2_DEVICE void issue_scores(State keys) {
     hold(scores);
     ptx::wgmma_fence();
@@ -146,7 +147,7 @@ struct MainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// The same by this warp alone: the others of its warpgroup have no reason to come along.
+  /// Computes S again with mma.sync: only this warp may need it, and wgmma takes all four warps.
   FA2_DEVICE void recompute_scores(State keys) {
     scores.clear();
     FA2_NO_UNROLL
@@ -154,10 +155,10 @@ struct MainloopSm90 {
       gemm_nt_step<Element>(scores, load_operand_a<1>(queries, ptx::warp_index() % 4 * 16, col),
                             ring.shared.keys(keys.index), col);
     }
-    ptx::bar_warp_sync();  // one lane releases what all have read
+    ptx::bar_warp_sync();  // one lane releases the slot for all
   }
 
-  /// O += P V.
+  /// Waits for V and issues O += P V.
   FA2_DEVICE void issue_output(State values) {
     ring.consumer_wait(values);
     hold(probabilities);
@@ -167,14 +168,15 @@ struct MainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// S becomes P of block `n`, whose keys are still there. Whether the output has to be rescaled.
+  /// Turns the scores of block `n` into probabilities. Its keys must still be in their slot. Returns whether
+  /// the output must be rescaled.
   FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, State keys) {
     if constexpr (Config::speculative_max) {
       bool rises = false;
       if (may_guess(n, blocks)) {
         if (guess(n, blocks, rises)) return rises;
-        // A score rose beyond what a power of two can mend, or is beyond the softcap's series: once more, with the true
-        // maximum.
+        // A score rose too far to be corrected, or lies outside the softcap's series. The warp starts again
+        // with the true maximum.
         recompute_scores(keys);
         if constexpr (Config::softcap) in_series = false;
       }
@@ -186,10 +188,12 @@ struct MainloopSm90 {
     if constexpr (!ScoreMod<Config>::fused) return !blocks.hides_last_keys(n) && softmax.settled;
     if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || !in_series) return false;
     if constexpr (!Config::alibi) return softmax.settled;
-    // Rows hang on few keys because of the bias: no reason to expect that others will weigh more.
+    // ALiBi makes rows depend on few keys, which unsettles them. Still, keys further away rarely weigh more.
     return softmax.near && score_mod.alibi.side_of(scores, first_row, n * Config::tile_n) != Side::both;
   }
 
+  /// Computes probabilities with the old maximum. Returns false, with the scores lost, if that failed; else
+  /// sets `rises`.
   FA2_DEVICE bool guess(int n, const Blocks& blocks, bool& rises) {
     const int first_key = n * Config::tile_n;
     if constexpr (!ScoreMod<Config>::fused) {
@@ -201,14 +205,14 @@ struct MainloopSm90 {
         scores, Exponents<Config>{score_mod, side, first_row, first_key + fragment_col()}, rises);
   }
 
-  /// The same with the true maximum, as a row's first block needs it.
+  /// Like softmax_of(), always with the true maximum, which a row's first block needs.
   FA2_DEVICE bool exact_softmax_of(int n, const Blocks& blocks) {
     score_mod.apply(scores, first_row, n * Config::tile_n);
     blocks.hide_keys(mask, scores, first_row, n);
     return softmax.step(scores);
   }
 
-  /// What the rows' sums have in them, and O has not.
+  /// Drops probabilities for O only. The row sums already include them.
   FA2_DEVICE void drop(int n) {
     dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
   }

@@ -1,5 +1,5 @@
-// Blocks of keys in pages on their way to a ring of slots: by TMA where rows that are neighbours fill whole swizzles, else
-// gathered row by row with cp.async.
+// Loads of paged KV blocks into the ring. TMA loads contiguous rows that fill whole swizzles; otherwise
+// cp.async gathers row by row.
 #pragma once
 
 #include "attention/common/key_pages.cuh"
@@ -14,13 +14,13 @@ constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
-/// The pages of one block of keys. It comes in pieces of rows that are neighbours, one where rows are gathered; a lane looks
-/// for every 32nd.
+/// The pages of one KV block. The block is loaded in pieces of contiguous rows; gathered pieces have one row.
+/// Each lane looks up every 32nd piece.
 template <class Config>
 struct BlockPages {
   static constexpr bool gathers = gathers_keys<Config>;
   static constexpr int piece_rows = gathers ? 1 : greatest_common_divisor(Config::page_size, Config::tile_n);
-  /// That a warp loads.
+  /// Pieces that one warp loads.
   static constexpr int pieces = Config::tile_n / piece_rows / loading_warps<Config>;
   static constexpr int per_lane = (pieces + 31) / 32;
   static_assert(per_lane <= 2 && (gathers || piece_rows % 16 == 0), "pieces of whole swizzles");
@@ -28,7 +28,7 @@ struct BlockPages {
   int first_key;
   int page[per_lane];
 
-  /// Of the pieces from that key's on.
+  /// Looks up this warp's pieces, which begin with key `key`.
   FA2_DEVICE void look_up(const KeyPages<Config>& pages, int key) {
     first_key = key;
     FA2_UNROLL
@@ -38,7 +38,7 @@ struct BlockPages {
     }
   }
 
-  /// By the whole warp.
+  /// Returns the row at which a piece begins. The whole warp must call it.
   FA2_DEVICE PageRow at(int piece) const {
     int found = ptx::shfl_idx(page[0], piece % 32);
     if constexpr (per_lane > 1) {
@@ -49,7 +49,7 @@ struct BlockPages {
   }
 };
 
-/// Starts loading a block into `tile`, for whose bytes the mbarrier waits already.
+/// Starts to load a block into `tile`. The mbarrier must already expect its bytes.
 template <int kCols, class Config, class Tile>
 FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Config>& pages, int head,
                             SharedAddress full) {
@@ -62,8 +62,8 @@ FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Co
   ptx::bar_warp_sync();
 }
 
-/// Starts to gather this warp's rows of a block, the rows of `tile` from `first_row` on; those that are not `seen` arrive as
-/// zeros. `data`: of the head, in page 0.
+/// Starts to gather this warp's rows of a block, from the tile's `first_row` on. Rows outside `seen` become
+/// zeros. `data`: the head's first row in page 0.
 template <int kCols, class Config, class Tile>
 FA2_DEVICE void gather_rows(Tile tile, int first_row, const u16* data, const Strides& strides,
                             const BlockPages<Config>& pages, const RowsWithin& seen) {
@@ -80,17 +80,17 @@ FA2_DEVICE void gather_rows(Tile tile, int first_row, const u16* data, const Str
   }
 }
 
-/// Slots that a warp has begun to fill, and hands on in the order in which it began.
+/// The slots that a warp is filling. It hands them to the consumers in the order in which it began them.
 template <class Config>
 struct GatheredSlots {
-  /// Consumers may wait for two slots before they release one.
+  /// Most slots in flight. Consumers may wait for two slots before they release one.
   static constexpr int most_ahead = Config::stages < 5 ? Config::stages - 2 : 3;
 
   SharedLayoutSm90<Config> shared;
   PipelineState<Config::stages> oldest;
   int in_flight = 0;
 
-  /// All copies into another slot have been started.
+  /// Ends the copies into one slot. Must follow the last of them.
   FA2_DEVICE void commit() {
     ptx::cp_async_commit_group();
     if (++in_flight <= most_ahead) return;
@@ -98,14 +98,15 @@ struct GatheredSlots {
     hand_on();
   }
 
-  /// Before this warp waits for anything but a slot.
+  /// Hands on all slots. The warp must call it before it waits for anything but an empty slot.
   FA2_DEVICE void finish() {
     ptx::cp_async_wait_group<0>();
     while (in_flight > 0) hand_on();
   }
 
  private:
-  /// What was copied belongs to the generic proxy, and wgmma reads in the asynchronous one.
+  /// Hands on the oldest slot. cp.async wrote through the generic proxy and wgmma reads through the async
+  /// proxy, so a fence comes first.
   FA2_DEVICE void hand_on() {
     ptx::fence_proxy_async_shared();
     ptx::bar_warp_sync();

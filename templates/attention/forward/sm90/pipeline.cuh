@@ -1,4 +1,4 @@
-// How the producer and the consumers of a block hand each other tiles: rings of mbarriers.
+// Synchronisation between producer and consumers: rings of mbarriers.
 #pragma once
 
 #include "attention/common/key_pages.cuh"
@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// A place in a ring of kSlots, and how often it was passed.
+/// A slot in a ring of kSlots, and the parity of passes through the ring.
 template <int kSlots>
 struct PipelineState {
   int index = 0;
@@ -20,14 +20,14 @@ struct PipelineState {
       phase ^= 1;
     }
   }
-  /// The place passed last.
+  /// Returns the previous slot.
   FA2_DEVICE PipelineState before() const {
     if (index == 0) return {kSlots - 1, phase ^ 1};
     return {index - 1, phase};
   }
 };
 
-/// How many tiles a block has begun, and the place of the newest in a ring of one or two.
+/// Counts the tiles that a block has begun. Gives the newest one's slot in a ring of one or two.
 struct TileTurn {
   u32 count = 0;
 
@@ -35,11 +35,11 @@ struct TileTurn {
   FA2_DEVICE u32 parity(int places) const { return count >> (places - 1) & 1; }
 };
 
-/// Warps that fill the ring: what TMA loads one asks for.
+/// Warps that fill the ring. A single warp issues TMA loads.
 template <class Config>
 constexpr int loading_warps = gathers_keys<Config> ? 4 : 1;
 
-/// Makes every mbarrier of the block; all threads may use them on return.
+/// Initialises the block's mbarriers. On return all threads may use them.
 template <class Config>
 FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
   constexpr int kConsumerWarps = Config::warps, kLoadingWarps = loading_warps<Config>;
@@ -65,13 +65,13 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
   ptx::bar_sync();
 }
 
-/// One consumer warpgroup's view of the ring of key and value tiles, which alternate in the producer's order.
+/// One consumer warpgroup's view of the ring. Key and value tiles alternate in the producer's order.
 template <class Config>
 struct KeyValueReader {
   SharedLayoutSm90<Config> shared;
   PipelineState<Config::stages> next;
 
-  /// The next tile's slot, at once: it may not be loaded yet.
+  /// Returns the next tile's slot without waiting for its load.
   FA2_DEVICE PipelineState<Config::stages> take() {
     const PipelineState<Config::stages> taken = next;
     next.advance();
@@ -81,13 +81,13 @@ struct KeyValueReader {
     ptx::mbarrier_wait(shared.slot_full(at.index), at.phase);
   }
 
-  /// A tile that this warpgroup does not need.
+  /// Skips a tile that this warpgroup does not need.
   FA2_DEVICE void skip(PipelineState<Config::stages> at) const {
     consumer_wait(at);  // else it would be counted as one that had read what was in the slot before
     consumer_release(at);
   }
 
-  /// This warp reads the slot no more; by every warp.
+  /// Releases the slot for this warp. Every consumer warp must call it.
   FA2_DEVICE void consumer_release(PipelineState<Config::stages> at) const {
     if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_empty(at.index));
   }

@@ -1,5 +1,5 @@
-// The producers: every tile of Q, K and V of the block's output tiles, in the order in which the consumers need
-// them.
+// The producer warps: they load all Q, K and V tiles of a thread block in the order in which the consumers
+// need them.
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
@@ -10,7 +10,8 @@
 
 namespace fa2 {
 
-/// A whole warp walks the loop, so that coordinates stay in uniform registers; one lane issues what TMA loads.
+/// A producer warp. The whole warp walks the loop, so that coordinates stay in uniform registers. One lane
+/// issues the TMA loads.
 template <class Config>
 struct Producer {
   using Layout = SharedLayoutSm90<Config>;
@@ -18,7 +19,7 @@ struct Producer {
 
   const AttentionParamsSm90& params;
   Layout shared;
-  int warp;  ///< the first one, or one that gathers beside it
+  int warp;  ///< 0: the producer; others gather rows next to it
   PipelineState<Config::stages> state;
   GatheredSlots<Config> gathered{shared, {}};
   u32 edge_phase = 0;
@@ -33,7 +34,7 @@ struct Producer {
       const int last = blocks.end - 1;
       Block here = block(mask.shape, blocks, last), below = block(mask.shape, blocks, last - 1);
       if (!blocks.is_empty()) load_keys(mask, at, here);
-      // Also without a single key: the consumers put their output where the queries were.
+      // Runs even without a key, because consumers stage the output in the memory of the queries.
       if (warp == 0) load_queries(mask.shape, at, tiles.turn);
       for (int n = last; n >= blocks.begin; --n) {
         const Block next = block(mask.shape, blocks, n - 2);
@@ -52,7 +53,8 @@ struct Producer {
     BlockPages<Config> pages;
   };
 
-  /// Pages are looked for long before they are needed: memory takes as long to say where they are as to load them.
+  /// Looks up a block's pages. This must come long before their load, because a look-up has the latency of a
+  /// load.
   FA2_DEVICE Block block(const SequenceShape& shape, const KeyBlocks<Config>& blocks, int n) const {
     Block found{n, {}};
     if constexpr (paged) {
@@ -84,8 +86,8 @@ struct Producer {
     state.advance();
   }
 
-  /// What no query of the sequence sees may be anything, and 0 * NaN is NaN. In a batch of equal lengths the tensor map
-  /// ends where the keys do.
+  /// Loads a block of V. Rows that no query sees may hold NaN, and 0 * NaN is NaN, so they must not reach
+  /// shared memory. If all sequences have equal lengths, the tensor map ends where the keys do.
   FA2_DEVICE void load_values(const Mask<Config>& mask, const TileCoordinates& at, const Block& block) {
     const typename Layout::ValueTile tile = shared.values(state.index);
     if constexpr (gathers) {
@@ -99,8 +101,9 @@ struct Producer {
     state.advance();
   }
 
-  /// Those after a sequence's last one TMA leaves out, but in pages; these, and those before a window's first, are cleared
-  /// before the slot counts as full.
+  /// Loads a block of V with varlen. Without pages, TMA leaves out rows after the sequence's last one. Rows
+  /// that it cannot leave out are cleared before the slot becomes full: those in pages, and those before a
+  /// window.
   FA2_DEVICE void load_seen_values(typename Layout::ValueTile tile, const Mask<Config>& mask,
                                    const TileCoordinates& at, const Block& block) {
     const RowsWithin seen = mask.seen_rows(block.n * Config::tile_n);
@@ -128,7 +131,7 @@ struct Producer {
     ptx::mbarrier_wait(shared.slot_empty(state.index), state.phase ^ 1);
   }
 
-  /// Into the next slot, as soon as it is empty.
+  /// Loads a tile into the next slot as soon as it is empty.
   template <class Shape, class Tile>
   FA2_DEVICE void start_load(Tile tile, const TensorMap& map, const TensorRows& from, SharedAddress full) {
     await_empty_slot();
@@ -139,7 +142,7 @@ struct Producer {
     ptx::bar_warp_sync();
   }
 
-  /// The same of a block in pages.
+  /// Like start_load(), for a paged block.
   template <int kCols, class Tile>
   FA2_DEVICE void start_load_of_pages(Tile tile, const TensorMap& map, const TileCoordinates& at,
                                       const Block& block, SharedAddress full) {
@@ -148,7 +151,7 @@ struct Producer {
     load_pieces<kCols>(tile, map, block.pages, kv_head(at), full);
   }
 
-  /// This warp's rows of one.
+  /// Gathers this warp's rows of a paged block into the next slot.
   template <int kCols, class Tile>
   FA2_DEVICE void gather(Tile tile, const void* data, const Strides& strides, const Mask<Config>& mask,
                          const TileCoordinates& at, const Block& block) {
@@ -176,7 +179,7 @@ struct Producer {
   }
 };
 
-/// Long before the first load; by all threads.
+/// Prefetches the tensor maps long before the first load. All threads may call it.
 template <class Config>
 FA2_DEVICE void prefetch_tensor_maps(const AttentionParamsSm90& params) {
   if (ptx::thread_index() != 0) return;
@@ -186,13 +189,16 @@ FA2_DEVICE void prefetch_tensor_maps(const AttentionParamsSm90& params) {
   ptx::prefetch_tensor_map(params.v);
 }
 
-/// By the warps of a block's first warpgroup.
+/// Runs one warp of the block's first warpgroup as a producer, if it is needed.
 template <class Config>
 FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared, int warp) {
   if (warp >= loading_warps<Config>) return;
   constexpr bool begins_early = Config::schedule == kSplitKeys;
   Producer<Config> producer{params, shared, warp, {}};
-  if (begins_early && (Config::varlen || warp > 0)) ptx::wait_for_launches_before();  // lengths are in memory
+  if (begins_early && (Config::varlen || warp > 0))
+    ptx::wait_for_launches_before();  // lengths are in memory
+                                      // that a previous
+                                      // launch may write
   if (warp == 0) {
     auto tiles = scheduler_of<Config>(params, shared);
     if (begins_early && !Config::varlen) ptx::wait_for_launches_before();

@@ -1,4 +1,4 @@
-// Where a block's tiles and mbarriers lie in shared memory.
+// Shared memory of the sm90 forward kernel: tiles and mbarriers.
 #pragma once
 
 #include "attention/common/tile_schedule.cuh"
@@ -17,19 +17,20 @@ struct SharedLayoutSm90 {
   using ValueTile = SwizzledTile<Config::tile_n, padded_dim_v>;
 
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
-  /// The pattern of the widest swizzle repeats every 1024 bytes.
+  /// Rounds up to 1024 bytes, the period of the widest swizzle.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  /// A warpgroup's queries, and its output in their place.
+  /// A warpgroup's queries, later replaced by its output.
   static constexpr int query_bytes = aligned(larger(QueryTile::bytes, OutputTile::bytes));
   /// Keys and values share one ring.
   static constexpr int slot_bytes = aligned(larger(KeyTile::bytes, ValueTile::bytes));
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;
-  /// What a tile is announced by: its coordinates, where only tables say them its sequence's rows, and its part of the keys.
+  /// Bytes of an announced tile: its coordinates; with varlen its sequence's rows; under split KV its split.
   static constexpr bool splits_keys = Config::schedule == kSplitKeys;
   static constexpr int tile_bytes = 16 + (Config::varlen ? 16 : 0) + (splits_keys ? 16 : 0);
-  /// Two mbarriers a slot, two a buffer of queries, four for the schedule, and its two tiles; one for an edge; a word a warpgroup.
+  /// Two mbarriers per slot and per query buffer, and four for announced tiles; two announced tiles; one
+  /// mbarrier for edges; one word per warpgroup.
   static constexpr int bytes = mbarrier_start + 16 * (Config::stages + Config::q_buffers + 2) +
                                2 * tile_bytes + (Config::varlen ? 8 : 0) + (splits_keys ? 16 : 0);
   static_assert(bytes == Config::shared_bytes,
@@ -46,14 +47,14 @@ struct SharedLayoutSm90 {
   }
   FA2_DEVICE ValueTile values(int slot) const { return {keys(slot).base}; }
 
-  /// Complete when a slot is loaded, and when it may be loaded again.
+  /// mbarriers: slot_full completes when the slot is loaded, slot_empty when it may be loaded again.
   FA2_DEVICE SharedAddress slot_full(int slot) const { return mbarrier(slot); }
   FA2_DEVICE SharedAddress slot_empty(int slot) const { return mbarrier(Config::stages + slot); }
   FA2_DEVICE SharedAddress queries_full(int buffer) const { return mbarrier(2 * Config::stages + buffer); }
   FA2_DEVICE SharedAddress queries_empty(int buffer) const {
     return mbarrier(2 * Config::stages + Config::q_buffers + buffer);
   }
-  /// Of the two places that carry the next tile from the producer to the consumers in turn.
+  /// The producer announces tiles to the consumers in two slots, used in turn.
   FA2_DEVICE SharedAddress tile_full(int turn) const {
     return mbarrier(2 * (Config::stages + Config::q_buffers) + turn);
   }
@@ -61,9 +62,9 @@ struct SharedLayoutSm90 {
   FA2_DEVICE SharedAddress tile(int turn) const {
     return tile_full(0) + 32 + static_cast<u32>(tile_bytes * turn);
   }
-  /// Of values that are not handed on as they are loaded; only with varlen.
+  /// mbarrier for a V tile that the producer clears partly before it hands it on; only with varlen.
   FA2_DEVICE SharedAddress edge_full() const { return tile(2); }
-  /// How many parts of a tile had ended before a warpgroup's; only with kSplitKeys.
+  /// A word per warpgroup: how many splits of the tile had ended before this one. Only with kSplitKeys.
   FA2_DEVICE SharedAddress parts_before(int warpgroup) const {
     return tile(2) + static_cast<u32>((Config::varlen ? 8 : 0) + 4 * warpgroup);
   }

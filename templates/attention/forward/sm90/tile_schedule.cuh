@@ -1,4 +1,4 @@
-// Which output tiles a block computes, one after the other. The producer decides, the consumers follow.
+// The sequence of output tiles that a block computes. The producer chooses them, and the consumers follow.
 #pragma once
 
 #include "attention/common/tile_schedule.cuh"
@@ -10,11 +10,11 @@
 
 namespace fa2 {
 
-/// Whether consumers are told, because they cannot know or only by searching.
+/// True if the producer announces tiles, because consumers would have to search for them or cannot know them.
 template <class Config>
 constexpr bool announces_tiles = Config::schedule >= kDynamicPersistent || Config::varlen;
 
-/// By the producer's warp.
+/// Announces a tile to the consumers. Only the producer warp calls it.
 template <class Config>
 FA2_DEVICE void announce(const SharedLayoutSm90<Config>& shared, const TileTurn& turn,
                          const SequenceTile& tile) {
@@ -39,7 +39,7 @@ FA2_DEVICE void announce(const SharedLayoutSm90<Config>& shared, const TileTurn&
   ptx::bar_warp_sync();
 }
 
-/// Asked by the producer's warp.
+/// Chooses the block's tiles. Only the producer warp calls it.
 template <class Config>
 struct TileScheduler {
   const AttentionParamsSm90& params;
@@ -53,7 +53,7 @@ struct TileScheduler {
     return announced();
   }
 
-  /// Taken as late as possible: tiles are handed out from the longest to the shortest.
+  /// Returns the next tile. It must be called as late as possible, because long tiles come first.
   FA2_DEVICE SequenceTile next() {
     if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
     if constexpr (Config::schedule == kStaticPersistent) tile += params.shares.block_count;
@@ -78,7 +78,7 @@ struct TileScheduler {
   }
 };
 
-/// The same where keys are shared out.
+/// Like TileScheduler, for split KV.
 template <class Config>
 struct SplitScheduler {
   SharedLayoutSm90<Config> shared;
@@ -108,7 +108,7 @@ FA2_DEVICE auto scheduler_of(const AttentionParamsSm90& params, const SharedLayo
   }
 }
 
-/// Asked by every consumer warp.
+/// Returns to a consumer warp the tiles that the producer chose. Every consumer warp calls it.
 template <class Config>
 struct TileFollower {
   const AttentionParamsSm90& params;
@@ -148,7 +148,7 @@ struct TileFollower {
         part_words = ptx::ld_shared_v4(shared.tile(place) + shared.tile_bytes - 16);
       ptx::mbarrier_arrive(shared.tile_empty(place));
     }
-    // The same in every lane, and known to be: what follows from it stays in uniform registers.
+    // The shuffles tell the compiler that all lanes agree, so derived values stay in uniform registers.
     const auto uniform = [](u32 word) { return ptx::shfl_idx(static_cast<int>(word), 0); };
     const TileCoordinates at{uniform(tile_words.word[0]), uniform(tile_words.word[1]),
                              uniform(tile_words.word[2])};
