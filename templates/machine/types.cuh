@@ -1,4 +1,4 @@
-// The scalar types of device code.
+// Scalar types of device code.
 #pragma once
 
 namespace fa2 {

@@ -1,11 +1,11 @@
-// Read-modify-writes of global memory. They are relaxed, and order nothing, unless their name says otherwise.
+// Atomic operations on global memory. Unless the name says otherwise, they are relaxed and order nothing.
 #pragma once
 
 #include "ptx/keywords.cuh"
 
 namespace fa2::ptx {
 
-/// atom.add: the value before.
+/// atom.add: returns the old value.
 FA2_DEVICE u32 atom_add_global_u32(u32* address, u32 value) {
   u32 old;
   asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
@@ -15,7 +15,7 @@ FA2_DEVICE u32 atom_add_global_u32(u32* address, u32 value) {
   return old;
 }
 
-/// atom.inc: the value before; past `limit` it starts at 0 again.
+/// atom.inc: returns the old value. After `limit` the counter restarts at 0.
 FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit) {
   u32 old;
   asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
@@ -25,7 +25,7 @@ FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit) {
   return old;
 }
 
-/// The same, and what happened before any of these happens before what follows those that come later.
+/// atom.inc with acquire and release: what precedes one call happens before what follows each later call.
 FA2_DEVICE u32 atom_inc_acq_rel_global_u32(u32* address, u32 limit) {
   u32 old;
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
@@ -39,7 +39,7 @@ FA2_DEVICE void red_add_global_f32(float* address, float value) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
 
-/// To four neighbours, each atomically (sm_90); 16-byte aligned.
+/// red.add.v4 (sm_90): adds to four adjacent floats, each atomically. `address` must be 16-byte aligned.
 FA2_DEVICE void red_add_global_v4_f32(float* address, const float (&value)[4]) {
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(value[0]),
                "f"(value[1]), "f"(value[2]), "f"(value[3])

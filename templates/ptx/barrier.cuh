@@ -5,23 +5,23 @@
 
 namespace fa2::ptx {
 
-/// bar.sync 0: every thread of the block; orders their shared-memory accesses.
+/// bar.sync 0: waits for every thread of the block, and orders their shared memory accesses.
 FA2_DEVICE void bar_sync() {
   asm volatile("bar.sync 0;" ::: "memory");
 }
 
-/// bar.sync of one of the 16 barriers: returns once `threads` threads, whole warps, have come to it, with
-/// bar_sync or bar_arrive; orders what they did before.
+/// bar.sync: waits until `threads` threads, in whole warps, have reached one of the 16 barriers with bar_sync
+/// or bar_arrive. Orders what they did before.
 FA2_DEVICE void bar_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/// bar.arrive: counts as one who came, and does not wait.
+/// bar.arrive: counts as arrived, and does not wait.
 FA2_DEVICE void bar_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/// elect.sync: true in one lane of the warp, always the same.
+/// elect.sync: returns true in one lane of the warp, always the same one.
 FA2_DEVICE bool elect_one() {
   u32 elected;
   asm volatile("{\n  .reg .pred p;\n  elect.sync _|p, 0xffffffff;\n  selp.u32 %0, 1, 0, p;\n}"
@@ -29,12 +29,12 @@ FA2_DEVICE bool elect_one() {
   return elected != 0;
 }
 
-/// bar.warp.sync over the whole warp; orders its lanes' memory accesses.
+/// bar.warp.sync: waits for the whole warp, and orders its lanes' memory accesses.
 FA2_DEVICE void bar_warp_sync() {
   asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
 
-/// shfl.sync.bfly: the value of the lane whose index differs by `lane_mask`.
+/// shfl.sync.bfly: returns the value of the lane whose index differs in the bits of `lane_mask`.
 FA2_DEVICE float shfl_bfly(float value, int lane_mask) {
   float other;
   asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(lane_mask));
@@ -47,7 +47,7 @@ FA2_DEVICE u32 shfl_bfly(u32 value, int lane_mask) {
   return other;
 }
 
-/// shfl.sync.idx: the value of one lane, and known to the compiler to be the same in all.
+/// shfl.sync.idx: returns one lane's value. The compiler knows that it is equal in all lanes.
 FA2_DEVICE int shfl_idx(int value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
@@ -56,15 +56,15 @@ FA2_DEVICE float shfl_idx(float value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
 
-/// A value that is the same in every lane, as if it were a new one: what follows from it stays in uniform registers, and
-/// is computed again rather than kept.
+/// Returns the same value, which must be equal in all lanes, as if it were new. Derived values stay in
+/// uniform registers, and are computed again instead of kept.
 FA2_DEVICE u32 renewed(u32 value) {
   u32 same;
   asm volatile("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(same) : "r"(value));
   return same;
 }
 
-/// vote.sync.any: whether any lane of the warp says true; the same answer in every lane.
+/// vote.sync.any: returns whether `predicate` is true in any lane of the warp; equal in all lanes.
 FA2_DEVICE bool vote_any(bool predicate) {
   u32 any;
   asm volatile(
@@ -75,7 +75,7 @@ FA2_DEVICE bool vote_any(bool predicate) {
   return any != 0;
 }
 
-/// vote.sync.ballot: a bit a lane that says true; the same answer in every lane.
+/// vote.sync.ballot: returns one bit per lane, set if `predicate` is true there; equal in all lanes.
 FA2_DEVICE u32 vote_ballot(bool predicate) {
   u32 lanes;
   asm volatile("{\n  .reg .pred p;\n  setp.ne.u32 p, %1, 0;\n  vote.sync.ballot.b32 %0, p, 0xffffffff;\n}"

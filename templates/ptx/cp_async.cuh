@@ -5,20 +5,21 @@
 
 namespace fa2::ptx {
 
-/// cp.async.cg 16 bytes, past L1. Both addresses are 16-byte aligned.
+/// cp.async.cg: copies 16 bytes, bypassing L1. Both addresses must be 16-byte aligned.
 FA2_DEVICE void cp_async_16(SharedAddress destination, const void* source) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(destination), "l"(source)
                : "memory");
 }
 
-/// The same, reading only the first `source_bytes` (0 or 16) and filling the rest with zeros.
+/// Like cp_async_16(), but reads only the first `source_bytes` (0 or 16) and fills the rest with zeros.
 FA2_DEVICE void cp_async_16_zfill(SharedAddress destination, const void* source, int source_bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
                "r"(source_bytes)
                : "memory");
 }
 
-/// cp.async.ca 4 bytes, or zeros in their place. Both addresses are 4-byte aligned.
+/// cp.async.ca: copies 4 bytes, or writes zeros if `source_bytes` is 0. Both addresses must be 4-byte
+/// aligned.
 FA2_DEVICE void cp_async_4_zfill(SharedAddress destination, const void* source, int source_bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(destination), "l"(source),
                "r"(source_bytes)

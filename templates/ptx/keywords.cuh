@@ -1,4 +1,4 @@
-// The CUDA keywords the templates use, under names that another compiler can define away.
+// CUDA keywords that the templates use, under names that another compiler can define away.
 #pragma once
 
 #include "machine/types.cuh"

@@ -1,108 +1,110 @@
-// Approximate special functions (flushing subnormals) and packed conversions.
+// Approximate special functions, which flush subnormals, and packed conversions.
 #pragma once
 
 #include "ptx/keywords.cuh"
 
 namespace fa2::ptx {
 
-/// ex2.approx.ftz: 2^x; ex2(-inf) = 0. Maximum relative error 2^-22.
+/// ex2.approx.ftz: returns 2^x; ex2(-inf) = 0. The relative error is at most 2^-22.
 FA2_DEVICE float ex2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// lg2.approx.ftz: log2(x); lg2(0) = -inf. Maximum absolute error 2^-22 on [0.5, 2], relative elsewhere.
+/// lg2.approx.ftz: returns log2(x); lg2(0) = -inf. The error is at most 2^-22: absolute on [0.5, 2], relative
+/// elsewhere.
 FA2_DEVICE float lg2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// rcp.rn: 1 / x, correctly rounded.
+/// rcp.rn: returns 1 / x, correctly rounded.
 FA2_DEVICE float rcp_rn(float x) {
   float y;
   asm("rcp.rn.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// rcp.approx.ftz: 1 / x. Maximum error one unit in the last place.
+/// rcp.approx.ftz: returns 1 / x. The error is at most one unit in the last place.
 FA2_DEVICE float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// fma.rn.ftz: a * b + c.
+/// fma.rn.ftz: returns a * b + c.
 FA2_DEVICE float fma_rn(float a, float b, float c) {
   float d;
   asm("fma.rn.ftz.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
   return d;
 }
 
-/// max.f32: the larger one; a NaN loses to a number.
+/// max.f32: returns the larger value. If one is NaN, returns the other.
 FA2_DEVICE float max_f32(float a, float b) {
   float c;
   asm("max.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
 }
 
-/// max.ftz.NaN.f32: the same; but a NaN wins.
+/// max.ftz.NaN.f32: returns the larger value. If one is NaN, returns NaN.
 FA2_DEVICE float max_or_nan_f32(float a, float b) {
   float c;
   asm("max.ftz.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
 }
 
-/// min.f32: the smaller one; a NaN loses to a number.
+/// min.f32: returns the smaller value. If one is NaN, returns the other.
 FA2_DEVICE float min_f32(float a, float b) {
   float c;
   asm("min.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
 }
 
-/// abs.ftz.f32: an operand's modifier.
+/// abs.ftz.f32: returns |x|. As an operand's modifier it costs no instruction.
 FA2_DEVICE float abs_f32(float x) {
   float y;
   asm("abs.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// abs.f32: the same beside operations that do not flush subnormals.
+/// abs.f32: returns |x|, for use with operations that do not flush subnormals.
 FA2_DEVICE float magnitude(float x) {
   float y;
   asm("abs.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// clz.b32: zeros above the highest bit; 32 of 0.
+/// clz.b32: returns the number of zeros above the highest set bit; 32 for 0.
 FA2_DEVICE int clz(u32 x) {
   int zeros;
   asm("clz.b32 %0, %1;" : "=r"(zeros) : "r"(x));
   return zeros;
 }
 
-/// popc.b32: how many bits are set.
+/// popc.b32: returns the number of set bits.
 FA2_DEVICE int popc(u32 x) {
   int bits;
   asm("popc.b32 %0, %1;" : "=r"(bits) : "r"(x));
   return bits;
 }
 
-/// min.u32: the smaller one.
+/// min.u32: returns the smaller value.
 FA2_DEVICE u32 min_u32(u32 a, u32 b) {
   u32 c;
   asm("min.u32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
   return c;
 }
 
-/// The 64 bits of a product.
+/// The 64 bits of a product, in halves.
 struct WideProduct {
   u32 low;
   u32 high;
 };
 
-/// mul.wide.u32. In halves: of 64 bits the compiler would go on with the upper ones, which are zeros.
+/// mul.wide.u32: returns a * b. It returns halves, because the compiler would compute with a 64-bit product's
+/// upper half, which is 0.
 FA2_DEVICE WideProduct mul_wide_u32(u32 a, u32 b) {
   WideProduct product;
   asm("{ .reg .b64 wide;\n"
@@ -113,7 +115,7 @@ FA2_DEVICE WideProduct mul_wide_u32(u32 a, u32 b) {
   return product;
 }
 
-/// mov.b32: the representation of a float.
+/// mov.b32: returns the bits of a float.
 FA2_DEVICE u32 bits_of(float x) {
   u32 bits;
   asm("mov.b32 %0, %1;" : "=r"(bits) : "f"(x));
@@ -126,7 +128,7 @@ FA2_DEVICE float infinity() {
   return x;
 }
 
-/// cvt.rn.{f16x2,bf16x2}.f32: two floats rounded to nearest even and packed, `low` in the low half.
+/// cvt.rn.{f16x2,bf16x2}.f32: rounds two floats to nearest even and packs them, `low` in the low half.
 template <class Element>
 FA2_DEVICE u32 cvt_rn_x2(float low, float high);
 
@@ -144,13 +146,13 @@ FA2_DEVICE u32 cvt_rn_x2<BFloat16>(float low, float high) {
   return packed;
 }
 
-/// Two packed elements as floats.
+/// Two unpacked elements.
 struct Pair {
   float low;
   float high;
 };
 
-/// cvt.f32.{f16,bf16}, exact. A bfloat16 is the upper half of a float.
+/// cvt.f32.{f16,bf16}: unpacks two elements; exact. A bfloat16 is the upper half of a float.
 template <class Element>
 FA2_DEVICE Pair cvt_f32_x2(u32 packed);
 

@@ -1,11 +1,11 @@
-// Plain loads and stores, each naming its state space.
+// Plain loads and stores. Each names its state space.
 #pragma once
 
 #include "ptx/registers.cuh"
 
 namespace fa2::ptx {
 
-/// 16 bytes in flight between registers and memory.
+/// 16 bytes between registers and memory.
 struct Vector16 {
   u32 word[4];
 };
@@ -20,7 +20,7 @@ FA2_DEVICE void st_shared_u32(SharedAddress address, u32 value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
-/// A float from each of two neighbouring words; 8-byte aligned.
+/// Loads two adjacent floats. `address` must be 8-byte aligned.
 FA2_DEVICE void ld_shared_f32_x2(SharedAddress address, float (&value)[2]) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value[0]), "=f"(value[1]) : "r"(address) : "memory");
 }
@@ -53,14 +53,14 @@ FA2_DEVICE u16 ld_global_u16(const void* address) {
   return value;
 }
 
-/// Of memory that nothing writes while the kernel runs.
+/// Loads from memory that nothing writes while the kernel runs.
 FA2_DEVICE float ld_global_f32(const float* address) {
   float value;
   asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(address));
   return value;
 }
 
-/// The same. Volatile: the compiler must not move it before the check of a pointer that may be null.
+/// Like ld_global_f32(). Volatile, because the compiler must not move it before a check for null.
 FA2_DEVICE int ld_global_s32(const int* address) {
   int value;
   asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(address));

@@ -1,4 +1,4 @@
-// The tensor-core instruction of sm_80 and every later GPU.
+// The tensor core instruction of sm_80 and later GPUs.
 #pragma once
 
 #include "ptx/keywords.cuh"

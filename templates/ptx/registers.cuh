@@ -18,18 +18,19 @@ FA2_DEVICE int lane_index() {
   return static_cast<int>(threadIdx.x & 31u);
 }
 
-/// The warp's number in its block, the same value in every lane and known to the compiler to be so: by a shuffle, for which
-/// all lanes of the warp come.
+/// Returns the warp's number in its block. A shuffle tells the compiler that all lanes agree, so all lanes
+/// must call it.
 FA2_DEVICE int warp_index() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
 }
 
-/// The number of the four warps that work together in wgmma; as uniform as warp_index().
+/// Returns the number of the warpgroup: four warps that issue wgmma together. All lanes must call it, as
+/// warp_index().
 FA2_DEVICE int warpgroup_index() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 7), 0);
 }
 
-/// Start of the block's dynamic shared memory, 1024-byte aligned.
+/// Returns the start of the block's dynamic shared memory; 1024-byte aligned.
 FA2_DEVICE SharedAddress dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char bytes[];
   return static_cast<SharedAddress>(__cvta_generic_to_shared(bytes));

@@ -7,14 +7,14 @@
 
 namespace fa2::ptx {
 
-/// The box's first element in a tensor, fastest dimension first. May lie outside of the tensor; for loads
-/// below 0 too. The first coordinate is a multiple of 16 bytes. A store below 0 and a row cut elsewhere are
-/// illegal instructions on an H100; the PTX ISA names neither.
+/// Coordinates of a box's first element, fastest dimension first. They may lie outside the tensor, and for
+/// loads below 0. The first one must be a multiple of 16 bytes. On an H100, a store below 0 or a row cut
+/// elsewhere is an illegal instruction; the PTX ISA mentions neither.
 struct TensorCoordinates {
   int at[5];
 };
 
-/// L2 eviction hints: what is read once, and what is read again.
+/// L2 eviction hints, for data that is read once or again.
 constexpr u64 kEvictNormal = 0x1000000000000000ull;
 constexpr u64 kEvictFirst = 0x12f0000000000000ull;
 constexpr u64 kEvictLast = 0x14f0000000000000ull;
@@ -23,9 +23,9 @@ FA2_DEVICE void prefetch_tensor_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// cp.async.bulk.tensor.5d, global to shared: the map's whole box, zeros where it leaves the tensor. Every
-/// byte of the box counts on `mbarrier`. `destination` is aligned to 8 spans of the map's swizzle (128 bytes
-/// without).
+/// cp.async.bulk.tensor.5d, global to shared: loads a whole box; elements outside the tensor become zeros.
+/// Every byte of the box counts on `mbarrier`. `destination` must be aligned to 8 spans of the map's swizzle,
+/// or 128 bytes without one.
 FA2_DEVICE void tma_load(SharedAddress destination, const TensorMap& map, TensorCoordinates box,
                          SharedAddress mbarrier, u64 eviction = kEvictNormal) {
   asm volatile(
@@ -36,7 +36,7 @@ FA2_DEVICE void tma_load(SharedAddress destination, const TensorMap& map, Tensor
       : "memory");
 }
 
-/// cp.async.bulk, global to shared: `bytes` and both addresses are multiples of 16.
+/// cp.async.bulk, global to shared: loads `bytes` bytes. `bytes` and both addresses must be multiples of 16.
 FA2_DEVICE void bulk_load(SharedAddress destination, const void* source, int bytes, SharedAddress mbarrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -45,8 +45,8 @@ FA2_DEVICE void bulk_load(SharedAddress destination, const void* source, int byt
       : "memory");
 }
 
-/// cp.async.bulk.tensor.5d, shared to global, into the thread's open bulk group: what leaves the tensor is
-/// left out.
+/// cp.async.bulk.tensor.5d, shared to global: stores a box in the thread's open bulk group. Elements outside
+/// the tensor are left out.
 FA2_DEVICE void tma_store(const TensorMap& map, TensorCoordinates box, SharedAddress source) {
   asm volatile(
       "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),
@@ -54,8 +54,8 @@ FA2_DEVICE void tma_store(const TensorMap& map, TensorCoordinates box, SharedAdd
       : "memory");
 }
 
-/// cp.reduce.async.bulk.add: float32 values of shared memory are added to those at `destination`, each
-/// atomically, in no order. `bytes` and both addresses are multiples of 16.
+/// cp.reduce.async.bulk.add: adds float32 values from shared memory to those at `destination`, each
+/// atomically, in any order. `bytes` and both addresses must be multiples of 16.
 FA2_DEVICE void bulk_reduce_add_f32(float* destination, SharedAddress source, int bytes) {
   asm volatile(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(destination),

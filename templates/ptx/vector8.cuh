@@ -5,7 +5,7 @@
 
 namespace fa2::ptx {
 
-/// 8 bytes in flight between registers and memory.
+/// 8 bytes between registers and memory.
 struct Vector8 {
   u32 word[2];
 };

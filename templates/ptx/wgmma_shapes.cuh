@@ -1,4 +1,4 @@
-// A stand-in for editors and clang-format: the generator renders this file anew for every kernel.
+// A placeholder for editors and clang-format. The generator renders this file for each kernel.
 #pragma once
 
 #include "ptx/wgmma.cuh"

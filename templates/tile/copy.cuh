@@ -1,4 +1,4 @@
-// Tiles between global and shared memory.
+// Copies of tiles between global and shared memory.
 #pragma once
 
 #include "ptx/cp_async.cuh"
@@ -7,8 +7,7 @@
 
 namespace fa2 {
 
-/// A matrix in global memory: row r starts `r * stride` elements after `data`; `cols` elements of each row
-/// exist.
+/// A matrix in global memory. Row r starts `r * stride` elements after `data` and has `cols` elements.
 template <int kCols>
 struct GlobalRows {
   static constexpr int cols = kCols;
@@ -16,7 +15,7 @@ struct GlobalRows {
   i64 stride;
 };
 
-/// Which rows of a source a tile takes; the others arrive as zeros, and their memory is never read.
+/// The rows that a tile takes from its source. Other rows become zeros, and their memory is never read.
 struct EveryRow {
   static constexpr bool bounded = false;
   FA2_DEVICE bool has(int) const { return true; }
@@ -32,7 +31,7 @@ struct RowsWithin {
   FA2_DEVICE bool has(int row) const { return row >= begin && row < end; }
 };
 
-/// Eight elements of a row that is aligned to one element only.
+/// Returns eight elements of a row that is aligned to one element only.
 FA2_DEVICE ptx::Vector16 gather_chunk(const u16* source) {
   ptx::Vector16 chunk;
   FA2_UNROLL
@@ -43,8 +42,9 @@ FA2_DEVICE ptx::Vector16 gather_chunk(const u16* source) {
   return chunk;
 }
 
-/// Rows [0, kRows) of a source whose rows are aligned to one element only, by kThreads of the block, of which this one is
-/// number `thread`; done on return. The slow path: a rolled loop keeps it out of the main loop's registers.
+/// Copies rows [0, kRows) of a source that is aligned to one element only. kThreads threads share the work,
+/// and this one has number `thread`. The copy is complete on return. The loop is not unrolled, to keep this
+/// slow path out of the main loop's registers.
 template <int kThreads, int kRows, int kCols, int kSourceCols, class Rows>
 FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows,
                             int thread) {
@@ -58,16 +58,16 @@ FA2_DEVICE void gather_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCol
   }
 }
 
-/// Starts copying `rows` of [0, kRows) of `source` into `tile`, by kThreads of the block, numbered from 0. Columns beyond
-/// the source's arrive as zeros. With kAligned the copy is asynchronous (cp.async of the current group), else it is
-/// done on return.
+/// Starts to copy `rows` from [0, kRows) of `source` into `tile`. kThreads threads share the work, numbered
+/// from 0. Columns beyond the source's become zeros. With kAligned the copy belongs to the current cp.async
+/// group, else it is complete on return.
 template <int kThreads, bool kAligned, int kRows, int kCols, int kSourceCols, class Rows>
 FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols> source, Rows rows,
                           int thread = ptx::thread_index()) {
   if constexpr (!kAligned) return gather_tile<kThreads>(tile, source, rows, thread);
   FA2_UNROLL
   for (int start = 0; start < kCols; start = tile.pages_end(start)) {
-    // Consecutive threads cover one row of a page, so that a warp reads whole sectors; a thread's row serves
+    // Consecutive threads cover one row of a page, so that a warp reads whole sectors. A thread's row serves
     // every page of this width.
     const int chunks_per_row = tile.page_width(start) / 8;
     const int rows_per_pass = kThreads / chunks_per_row;
@@ -93,7 +93,7 @@ FA2_DEVICE void load_tile(SharedTile<kRows, kCols> tile, GlobalRows<kSourceCols>
   }
 }
 
-/// The same of a source that says where each row begins, source.row(number): a row is looked for by each of its chunks.
+/// Like load_tile(), for a source whose row(number) returns where a row begins. Each chunk looks up its row.
 template <int kThreads, bool kAligned, int kSourceCols, int kRows, int kCols, class Source, class Rows>
 FA2_DEVICE void load_rows(SharedTile<kRows, kCols> tile, const Source& source, Rows rows, int thread) {
   constexpr int kChunksPerRow = kCols / 8;
@@ -110,8 +110,8 @@ FA2_DEVICE void load_rows(SharedTile<kRows, kCols> tile, const Source& source, R
   }
 }
 
-/// Writes rows [first_row, first_row + kWarpRows) of `tile` to `destination` (row r of the tile to row r), by
-/// one warp. Rows at and beyond `row_count` and columns beyond kCols of the destination are not written.
+/// Stores rows [first_row, first_row + kWarpRows) of `tile` with one warp; row r goes to row r. Rows from
+/// `row_count` on and columns from kCols on are not stored.
 template <bool kAligned, int kWarpRows, int kRows, int kTileCols, int kCols>
 FA2_DEVICE void store_tile(GlobalRows<kCols> destination, SharedTile<kRows, kTileCols> tile, int first_row,
                            int row_count) {

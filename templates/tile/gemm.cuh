@@ -1,4 +1,4 @@
-// Warp-level products of register and shared tiles on mma.m16n8k16.
+// Warp-level products of register and shared tiles, on mma.m16n8k16.
 #pragma once
 
 #include "ptx/mma.cuh"
@@ -6,7 +6,7 @@
 
 namespace fa2 {
 
-/// c += A B^T for one k-step: columns [col, col + 16) of B, whose rows are c's columns.
+/// Computes c += A B^T for one k-step: columns [col, col + 16) of B. B's rows are c's columns.
 template <class Element, int kM, int kN, class Tile>
 FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, Tile b, int col) {
   static_assert(kN * 8 == Tile::rows, "B's rows are the accumulator's columns");
@@ -22,7 +22,8 @@ FA2_DEVICE void gemm_nt_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
   }
 }
 
-/// Columns [8 n, 8 n + 16) of c += A B for one k-step: rows [row, row + 16) and columns [col, col + 16) of B.
+/// Computes columns [8 n, 8 n + 16) of c += A B for one k-step. It uses B at rows [row, row + 16), columns
+/// [col, col + 16).
 template <class Element, int kM, int kN, class Tile>
 FA2_DEVICE void gemm_nn_block(AccumulatorTile<kM, kN>& c, int n, const OperandA<kM>& a, Tile b, int row,
                               int col) {
@@ -35,7 +36,7 @@ FA2_DEVICE void gemm_nn_block(AccumulatorTile<kM, kN>& c, int n, const OperandA<
   }
 }
 
-/// c += A B for one k-step: rows [row, row + 16) of B, whose columns are c's first.
+/// Computes c += A B for one k-step: rows [row, row + 16) of B. B's columns are c's first.
 template <class Element, int kM, int kN, int kRows, int kCols>
 FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, SharedTile<kRows, kCols> b,
                              int row) {
@@ -44,14 +45,14 @@ FA2_DEVICE void gemm_nn_step(AccumulatorTile<kM, kN>& c, const OperandA<kM>& a, 
   for (int n = 0; n < kCols / 8; n += 2) gemm_nn_block<Element>(c, n, a, b, row, n * 8);
 }
 
-/// c += A B^T, A being rows [row, row + 16 kM) of a shared tile.
+/// Computes c += A B^T. A: rows [row, row + 16 kM) of a shared tile.
 template <class Element, int kM, int kN, class TileA, class TileB>
 FA2_DEVICE void gemm_nt(AccumulatorTile<kM, kN>& c, TileA a, int row, TileB b) {
   FA2_UNROLL
   for (int k = 0; k < TileA::cols; k += 16) gemm_nt_step<Element>(c, load_operand_a<kM>(a, row, k), b, k);
 }
 
-/// c += A B, A being accumulators that are rounded to Element.
+/// Computes c += A B. A: accumulators, which are rounded to Element.
 template <class Element, int kM, int kN, int kSteps, class Tile>
 FA2_DEVICE void gemm_nn(AccumulatorTile<kM, kN>& c, const AccumulatorTile<kM, kSteps>& a, Tile b) {
   FA2_UNROLL

@@ -1,4 +1,4 @@
-// A warp's tiles in registers, in the layouts of mma.m16n8k16.
+// A warp's register tiles, in the layouts of mma.m16n8k16.
 #pragma once
 
 #include "ptx/ldmatrix.cuh"
@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// Where this lane's elements sit in a 16 x 8 accumulator: value[0..1] at (row, col..col+1), value[2..3] at
+/// Position of this lane's elements in a 16 x 8 accumulator: value[0..1] at (row, col..col+1), value[2..3] at
 /// (row + 8, ...).
 FA2_DEVICE int fragment_row() {
   return ptx::lane_index() / 4;
@@ -17,7 +17,7 @@ FA2_DEVICE int fragment_col() {
   return ptx::lane_index() % 4 * 2;
 }
 
-/// (16 kM) x (8 kN) float32 accumulators.
+/// Accumulators of a (16 kM) x (8 kN) tile; float32.
 template <int kM, int kN>
 struct AccumulatorTile {
   float value[kM][kN][4];
@@ -45,8 +45,8 @@ struct AccumulatorTile {
   }
 };
 
-/// For each row of this lane, of_row(row) is called, and what it returns for every score of that row: with the score and
-/// its column, counted from the lane's first. `first_row` is that of value[0].
+/// Calls of_row(row) for each row of this lane, then the function it returns for every score of the row:
+/// f(score, column). Columns count from the lane's first. `first_row`: row of value[0].
 template <int kM, int kN, class OfRow>
 FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, int first_row, const OfRow& of_row) {
   FA2_UNROLL
@@ -63,13 +63,13 @@ FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, int first_row, c
   }
 }
 
-/// Calls f with every score.
+/// Calls f(score) for every score.
 template <int kM, int kN, class F>
 FA2_DEVICE void for_each_score(AccumulatorTile<kM, kN>& scores, const F& f) {
   for_each_score(scores, 0, [&](int) { return [&](float& score, int) { f(score); }; });
 }
 
-/// Calls f(a's, b's) with every two that stand in the same place.
+/// Calls f(a's element, b's element) for every position.
 template <int kM, int kN, class F>
 FA2_DEVICE void for_each_pair(AccumulatorTile<kM, kN>& a, const AccumulatorTile<kM, kN>& b, const F& f) {
   FA2_UNROLL
@@ -82,7 +82,7 @@ FA2_DEVICE void for_each_pair(AccumulatorTile<kM, kN>& a, const AccumulatorTile<
   }
 }
 
-/// Calls f with the four accumulators of every 16 x 8 block, and its number.
+/// Calls f with the four accumulators of every 16 x 8 block, and the block's number.
 template <int kM, int kN, class F>
 FA2_DEVICE void for_each_four(AccumulatorTile<kM, kN>& of, const F& f) {
   FA2_UNROLL
@@ -92,7 +92,7 @@ FA2_DEVICE void for_each_four(AccumulatorTile<kM, kN>& of, const F& f) {
   }
 }
 
-/// Of this lane's.
+/// Returns the largest magnitude among this lane's scores.
 template <int kM, int kN>
 FA2_DEVICE float largest_magnitude(AccumulatorTile<kM, kN>& scores) {
   float largest = 0.0f;
@@ -100,13 +100,13 @@ FA2_DEVICE float largest_magnitude(AccumulatorTile<kM, kN>& scores) {
   return largest;
 }
 
-/// (16 kM) x 16 elements as the A operand: one k-step of a product.
+/// (16 kM) x 16 elements as an A operand, for one k-step.
 template <int kM>
 struct OperandA {
   u32 pair[kM][4];
 };
 
-/// The A operand at rows [row, row + 16 kM) and columns [col, col + 16) of a shared tile.
+/// Returns the A operand at rows [row, row + 16 kM) and columns [col, col + 16) of a shared tile.
 template <int kM, class Tile>
 FA2_DEVICE OperandA<kM> load_operand_a(Tile tile, int row, int col) {
   OperandA<kM> a;
@@ -116,7 +116,8 @@ FA2_DEVICE OperandA<kM> load_operand_a(Tile tile, int row, int col) {
   return a;
 }
 
-/// The same of a tile's transpose: its columns [col, col + 16 kM) as rows, its rows [row, row + 16) as columns.
+/// Like load_operand_a(), for a tile's transpose: its columns [col, col + 16 kM) are rows, its rows [row, row
+/// + 16) are columns.
 template <int kM, class Tile>
 FA2_DEVICE OperandA<kM> load_operand_a_trans(Tile tile, int row, int col) {
   OperandA<kM> a;
@@ -126,8 +127,8 @@ FA2_DEVICE OperandA<kM> load_operand_a_trans(Tile tile, int row, int col) {
   return a;
 }
 
-/// Columns [16 step, 16 step + 16) of an accumulator, rounded to Element: two neighbouring accumulators are
-/// an A operand as they stand, without a shuffle.
+/// Rounds columns [16 step, 16 step + 16) of an accumulator to Element. Two adjacent accumulators form an A
+/// operand without a shuffle.
 template <class Element, int kM, int kN>
 FA2_DEVICE OperandA<kM> round_to_operand_a(const AccumulatorTile<kM, kN>& tile, int step) {
   OperandA<kM> a;
@@ -142,7 +143,8 @@ FA2_DEVICE OperandA<kM> round_to_operand_a(const AccumulatorTile<kM, kN>& tile, 
   return a;
 }
 
-/// Accumulators, of as many columns as it has, rounded to Element into a shared tile, from its row `first_row` on.
+/// Rounds accumulators to Element and stores them in a shared tile, from row `first_row` on. Columns beyond
+/// the tile's are left out.
 template <class Element, int kM, int kN, class Tile>
 FA2_DEVICE void round_into_tile(Tile tile, int first_row, const AccumulatorTile<kM, kN>& values) {
   static_assert(kN * 8 >= Tile::cols, "the tile's columns are the accumulator's first");

@@ -1,5 +1,4 @@
-// A matrix tile of 16-bit elements in shared memory, laid out so that cp.async and ldmatrix never meet a bank
-// conflict.
+// A matrix tile of 16-bit elements in shared memory. cp.async and ldmatrix access it without bank conflicts.
 #pragma once
 
 #include "ptx/registers.cuh"
@@ -8,12 +7,12 @@ namespace fa2 {
 
 using ptx::SharedAddress;
 
-/// How the four 8 x 8 blocks of a 16 x 16 block are numbered: down the rows first, or across the columns
-/// first. It decides which of ldmatrix.x4's registers are neighbours, and mma wants the two of a B operand to
-/// be.
+/// Numbering of the four 8 x 8 blocks in a 16 x 16 block: down the rows first, or across the columns first.
+/// It decides which registers of ldmatrix.x4 are adjacent; mma needs a B operand's two blocks in adjacent
+/// registers.
 enum class BlockOrder { down, across };
 
-/// Which row, and which 16-byte chunk of it, of a 16 x 16 block this lane hands to ldmatrix.x4.
+/// The row, and its 16-byte chunk, that this lane passes to ldmatrix.x4 for a 16 x 16 block.
 template <BlockOrder kOrder>
 FA2_DEVICE int block_row() {
   const int lane = ptx::lane_index();
@@ -25,9 +24,9 @@ FA2_DEVICE int block_chunk() {
   return kOrder == BlockOrder::down ? lane >> 4 : lane >> 3 & 1;
 }
 
-/// kRows x kCols elements as consecutive pages of 64, then 32, then 16 columns, each page row-major.
-/// Inside a page the 16-byte chunks of a row are XOR-permuted by the row, so that the same chunk of 8
-/// neighbouring rows lies in 8 different bank groups. `base` is a multiple of 128.
+/// kRows x kCols elements, as consecutive pages with 64, then 32, then 16 columns; each page is row-major. In
+/// a page, a row's 16-byte chunks are XOR-permuted by the row, so that one chunk of 8 adjacent rows meets 8
+/// different bank groups. `base` must be a multiple of 128.
 template <int kRows, int kCols>
 struct SharedTile {
   static_assert(kCols % 16 == 0, "an mma step reads 16 columns");
@@ -44,29 +43,30 @@ struct SharedTile {
     return col < kCols / 64 * 64 ? 64 : col < kCols / 32 * 32 ? 32 : 16;
   }
 
-  /// One past the last column of the pages that are as wide as the one at `col`, a page's first column.
+  /// Returns the column after all pages that are as wide as the one at `col`, which must be a page's first
+  /// column.
   FA2_DEVICE static constexpr int pages_end(int col) {
     return page_width(col) == 64 ? kCols / 64 * 64 : col + page_width(col);
   }
 
-  /// Address of 16-byte chunk `chunk` of a row of the page whose first column is `page`.
+  /// Returns the address of a row's 16-byte chunk `chunk` in the page whose first column is `page`.
   FA2_DEVICE SharedAddress chunk_address(int row, int page, int chunk) const {
     const int width = page_width(page);
     return base + static_cast<u32>(page * kRows * 2 + row * width * 2 + ((chunk ^ swizzle(row, width)) << 4));
   }
 
-  /// Address of the 16-byte chunk that holds (row, col); col is a multiple of 8.
+  /// Returns the address of the 16-byte chunk at (row, col); col must be a multiple of 8.
   FA2_DEVICE SharedAddress chunk_address(int row, int col) const {
     return chunk_address(row, page_start(col), (col - page_start(col)) / 8);
   }
 
-  /// The row address this lane hands to ldmatrix.x4 for the 16 x 16 block at (row, col), both multiples
-  /// of 16.
+  /// Returns the row address that this lane passes to ldmatrix.x4 for the 16 x 16 block at (row, col), both
+  /// multiples of 16.
   template <BlockOrder kOrder>
   FA2_DEVICE SharedAddress block_address(int row, int col) const {
     const int lane_row = block_row<kOrder>(), lane_chunk = block_chunk<kOrder>();
     const int start = page_start(col), width = page_width(col);
-    // The low bits of `base` are clear, so the column's chunk can be XORed into a per-lane address.
+    // The low bits of `base` are 0, so the column's chunk can be XORed into a per-lane address.
     const u32 lane_address =
         base + static_cast<u32>(lane_row * width * 2 + ((lane_chunk ^ swizzle(lane_row, width)) << 4));
     return (lane_address ^ static_cast<u32>((col - start) * 2)) +

@@ -1,4 +1,4 @@
-// Swizzled tiles between global and shared memory by TMA.
+// TMA copies of swizzled tiles between global and shared memory.
 #pragma once
 
 #include "ptx/mbarrier.cuh"
@@ -10,31 +10,31 @@
 
 namespace fa2 {
 
-/// Rows of one head of a tensor.
+/// Coordinates of rows in one head of a tensor.
 struct TensorRows {
-  int begin;  ///< what `row` counts from, in rows of the tensor
-  int row;    ///< of `begin`'s; with heads packed, one for each of them
+  int begin;  ///< row of the tensor at which `row` is 0
+  int row;    ///< counted from `begin`; with packed heads, one row per head and tensor row
   int head;
   int batch;
 };
 
-/// A tensor of rows of kCols elements; with kPackedHeads > 1 a row for each of so many neighbouring heads,
-/// then the next row of each.
+/// A tensor whose rows have kCols elements. With kPackedHeads > 1, each row of the tensor becomes one row per
+/// adjacent head.
 template <int kCols, int kPackedHeads = 1>
 struct TensorShape {};
 
-/// One whose rows end with a sequence: `row` counts towards the end of the map, `begin` says which row of the tensor lies
-/// there. TMA sees two dimensions of rows, one after the other's end.
+/// A tensor whose rows end with a sequence. `row` counts towards the end of the map, and `begin` is the
+/// tensor's row there. TMA sees two dimensions of rows.
 template <int kCols>
 struct RaggedShape {};
 
-/// One of pages, whose boxes are rows of one page and one group of columns.
+/// A paged tensor. A box holds rows of one page, in one group of columns.
 template <int kCols>
 struct PagedShape {};
 
-/// How a tile travels: in one box whose third dimension runs over the groups of columns, or, where the
-/// columns end inside a group or heads take that dimension, in one box a group, which TMA fills up with
-/// zeros. The tensor maps are made to match (api/tensor_maps.h).
+/// Returns how many boxes carry a tile: one, whose third dimension runs over the groups of columns; or one
+/// per group, if the columns end inside a group or heads take that dimension. TMA pads boxes with zeros. The
+/// tensor maps match (planning/tensor_maps.h).
 template <class Tile, int kCols, int kPackedHeads>
 constexpr int boxes_of(TensorShape<kCols, kPackedHeads>) {
   return kCols % Tile::group_cols == 0 && kPackedHeads == 1 ? 1 : Tile::groups;
@@ -65,12 +65,12 @@ FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols, kPackedHeads>, const
   return {{col, at.begin + at.row, 0, at.head, at.batch}};
 }
 
-/// Starts loading `tile`; the mbarrier expects its bytes already. Rows outside of the tensor arrive as zeros.
-/// By one thread.
+/// Starts to load `tile`. One thread must call it, and the mbarrier must already expect the bytes. Rows
+/// outside the tensor become zeros.
 template <class Shape, class Tile>
 FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows& from,
                               SharedAddress mbarrier) {
-  // A producer has few registers for addresses.
+  // The loop saves registers: a producer has few for addresses.
   FA2_NO_UNROLL
   for (int box = 0; box < boxes_of<Tile>(Shape{}); ++box) {
     ptx::tma_load(tile.base + static_cast<u32>(box * Tile::group_bytes), map,
@@ -78,21 +78,22 @@ FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows&
   }
 }
 
-/// Sets all but `rows` of a tile that TMA has brought to 0, by kThreads of which this is number `thread`. wgmma may read
-/// them once all have returned.
+/// Clears all rows of a loaded tile except `rows`. kThreads threads share the work, and this one has number
+/// `thread`. wgmma may read the rows once all threads have returned.
 template <int kThreads, class Tile>
 FA2_DEVICE void clear_rows_outside(Tile tile, const RowsWithin& rows, int thread) {
   constexpr int kChunks = Tile::span / 16;
   FA2_NO_UNROLL
   for (int i = thread; i < Tile::rows * Tile::groups * kChunks; i += kThreads) {
-    // Whole spans: how their chunks are permuted does not matter.
+    // Chunk order in a span does not matter, because whole spans are cleared.
     const int row = i / kChunks % Tile::rows;
     if (!rows.has(row)) ptx::st_shared_v4(tile.base + static_cast<u32>(16 * i), ptx::Vector16{});
   }
   ptx::fence_proxy_async_shared();
 }
 
-/// Starts storing `tile`, but for what lies outside of the tensor, and commits the group. By one thread.
+/// Starts storing `tile` without the parts outside the tensor, and commits the bulk group. One thread must
+/// call it.
 template <class Shape, class Tile>
 FA2_DEVICE void tma_store_tile(const TensorMap& map, const TensorRows& to, Tile tile) {
   FA2_UNROLL

@@ -1,5 +1,5 @@
-// Warpgroup-level products of register and swizzled tiles. All are asynchronous: they end with the wait that
-// covers them.
+// Warpgroup-level products of register and swizzled tiles. All are asynchronous: a later wgmma_wait_group()
+// completes them.
 #pragma once
 
 #include "ptx/wgmma_shapes.cuh"
@@ -8,13 +8,13 @@
 
 namespace fa2 {
 
-/// wgmma gives a warp's 16 rows to its lanes as mma.m16n8k16 does: the tile's registers, in order.
+/// Returns the tile's registers in order. wgmma distributes a warp's 16 rows to its lanes like mma.m16n8k16.
 template <int kN>
 FA2_DEVICE float (&flat(AccumulatorTile<1, kN>& tile))[4 * kN] {
   return reinterpret_cast<float(&)[4 * kN]>(tile.value);
 }
 
-/// c = A B^T, summed over the columns of both.
+/// Issues c = A B^T, summed over the columns of both.
 template <class Element, int kN, int kRows, int kCols>
 FA2_DEVICE void wgmma_nt(AccumulatorTile<1, kN>& c, SwizzledTile<64, kCols> a, SwizzledTile<kRows, kCols> b) {
   using ptx::Major;
@@ -25,7 +25,7 @@ FA2_DEVICE void wgmma_nt(AccumulatorTile<1, kN>& c, SwizzledTile<64, kCols> a, S
     ptx::wgmma_ss<Element, kRows, Major::k, Major::k>(flat(c), a.by_columns(k), b.by_columns(k), true);
 }
 
-/// c += A B, summed over B's rows.
+/// Issues c += A B, summed over B's rows.
 template <class Element, int kN, int kSteps, int kRows, int kCols>
 FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, const OperandA<1> (&a)[kSteps],
                          SwizzledTile<kRows, kCols> b) {
@@ -36,7 +36,8 @@ FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, const OperandA<1> (&a)[kStep
     ptx::wgmma_rs<Element, kCols, ptx::Major::mn>(flat(c), a[k].pair[0], b.by_rows(k), true);
 }
 
-/// c = A B, or with `accumulate` c += A B, summed over B's rows; A: 64 rows of `a` from `first_row` on.
+/// Issues c = A B, or with `accumulate` c += A B, summed over B's rows. A: 64 rows of `a` from `first_row`
+/// on.
 template <class Element, int kN, int kRowsA, int kInner, int kCols>
 FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, SwizzledTile<kRowsA, kInner> a, int first_row,
                          SwizzledTile<kInner, kCols> b, bool accumulate) {
@@ -53,8 +54,8 @@ FA2_DEVICE void wgmma_nn(AccumulatorTile<1, kN>& c, SwizzledTile<kRowsA, kInner>
   }
 }
 
-/// c = A^T B^T, or with `accumulate` c += A^T B^T, summed over A's rows; A: 64 columns of `a` from `first_col` on. Rows of
-/// c whose column `a` does not have are of what lies behind it.
+/// Issues c = A^T B^T, or with `accumulate` c += A^T B^T, summed over A's rows. A: 64 columns of `a` from
+/// `first_col` on. If `a` has fewer columns, the other rows of c come from the memory that follows `a`.
 template <class Element, int kN, int kInner, int kColsA, int kRows>
 FA2_DEVICE void wgmma_tt(AccumulatorTile<1, kN>& c, SwizzledTile<kInner, kColsA> a, int first_col,
                          SwizzledTile<kRows, kInner> b, bool accumulate) {
@@ -71,8 +72,8 @@ FA2_DEVICE void wgmma_tt(AccumulatorTile<1, kN>& c, SwizzledTile<kInner, kColsA>
   }
 }
 
-/// No use of these registers moves across: before a fence what a wgmma will use, after a wait what it has
-/// made.
+/// Keeps the compiler from moving uses of these registers across. Call it before a fence for the registers
+/// that a wgmma will use, and after a wait for those that it wrote.
 template <int kN>
 FA2_DEVICE void hold(AccumulatorTile<1, kN>& tile) {
   ptx::hold_registers(flat(tile));
