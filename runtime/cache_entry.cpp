@@ -1,5 +1,5 @@
-// The byte layout of a cache file: "FA2K", version, header length (both uint32, little-endian), header
-// (JSON), checksum of all before it (32 hex digits), code. The header holds the code's length and checksum.
+// Byte layout of a cache file: "FA2K", version, header length (both uint32, little-endian), header (JSON),
+// checksum of all before it (32 hex digits), code. The header holds the code's length and checksum.
 #include <core/hash.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ constexpr std::size_t kPrefixBytes = 12;
 constexpr std::size_t kHashBytes = 32;
 constexpr std::uint32_t kMaxHeaderBytes = 1 << 20;
 
-/// What no GPU goes beyond: a header that does is damaged, or made to do harm.
+/// Limits that no GPU exceeds: a header that does is damaged or malicious.
 constexpr std::int32_t kMaxRegisters = 255;
 constexpr std::int32_t kMaxLocalBytes = 512 << 10;
 constexpr std::int32_t kMaxSharedBytes = 1 << 20;
@@ -28,7 +28,7 @@ constexpr std::int32_t kMaxThreads = 1024;
 constexpr std::int32_t kWarp = 32;
 constexpr double kMaxCompileMs = 1e9;
 
-/// field(name, value, most).
+/// Calls field(name, value, largest value) for each resource.
 template <class Resources, class Visitor>
 void visit_resources(Resources& resources, Visitor&& field) {
   field("registers", resources.registers, kMaxRegisters);
@@ -73,7 +73,7 @@ std::string header_of(const KernelBinary& binary) {
   return header.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The header's text, once magic, version, length and checksum hold.
+/// Returns the header's text. Checks magic, version, length and checksum first.
 std::string_view checked_header(std::string_view bytes) {
   if (bytes.size() < kPrefixBytes + kHashBytes) {
     throw CacheError(
@@ -99,7 +99,7 @@ std::string_view checked_header(std::string_view bytes) {
   return bytes.substr(kPrefixBytes, length);
 }
 
-/// The code's bytes, once length and checksum hold. `offset`: where they start.
+/// Returns the code. Checks length and checksum first. `offset`: first byte of the code.
 std::string_view checked_code(std::string_view bytes, std::size_t offset, const json& header) {
   const auto expected = static_cast<std::uint64_t>(
       integer_field(header, "code_bytes", 0, std::numeric_limits<std::int64_t>::max() / 2));
@@ -116,7 +116,7 @@ std::string_view checked_code(std::string_view bytes, std::size_t offset, const 
   return code;
 }
 
-/// A refused kernel has no threads: it was never made ready to run.
+/// A refused kernel has no threads, because it was never made ready to run.
 void require_whole_warps(const KernelBinary& binary) {
   const std::int32_t threads = binary.resources.threads;
   if (binary.refused.empty() && (threads == 0 || threads % kWarp != 0)) {

@@ -1,4 +1,5 @@
-// Turns rendered source into a binary. NVRTC is one; a host compiler for the interpreter can be another.
+// Compiles rendered source to a binary. One implementation uses NVRTC; the interpreter's uses a host
+// compiler.
 #pragma once
 
 #include <fa2/errors.h>
@@ -15,23 +16,24 @@ class Compiler {
  public:
   virtual ~Compiler() = default;
 
+  /// Returns the compiled kernel.
   /// @throws CompileError (with log and kept source) if the source does not compile; KernelRefused if it
   /// spills registers or needs more shared memory than the arch has; Unavailable if there is no compiler.
   virtual KernelBinary compile(const KernelSource& source) = 0;
 
-  /// Who refuses kernels for `arch`: the compiler and the rules that its kernels are held to, each with its
-  /// version, "nvrtc 13.0, rules 1". The refusal of another says nothing of this one. Empty: refuses none.
-  /// @throws Unavailable if there is no compiler.
+  /// Returns the versions of the compiler and of its rules for kernels: "nvrtc 13.0, rules 1". A cached
+  /// refusal applies only to these versions. Empty: this compiler refuses no kernel. @throws Unavailable if
+  /// there is no compiler.
   virtual std::string judge(const Arch&) { return {}; }
 };
 
-/// Removes the source that a failed compile kept: for a caller to whom the failure is a result like another.
+/// Removes the source that a failed compile kept, for callers to whom the failure is an ordinary result.
 void discard_source(const CompileError& error);
 
-/// NVRTC, opened on the first compile() and never before.
+/// Returns a compiler that uses NVRTC and opens it on the first compile().
 std::unique_ptr<Compiler> make_nvrtc_compiler();
 
-/// Rendered text as it would be compiled, PTX or the compiler's log, for `fa2 dump`.
+/// Returns the kernel's PTX, or the compiler's log, for `fa2 dump`.
 std::string nvrtc_ptx(const KernelSource& source);
 std::string nvrtc_log(const KernelSource& source);
 

@@ -1,4 +1,4 @@
-// A cubin loaded by the driver, as a Kernel.
+// A Kernel whose cubin the driver has loaded.
 #include <fmt/format.h>
 #include <runtime/device.h>
 #include <runtime/driver.h>
@@ -24,7 +24,7 @@ class LoadedLibrary {
   LoadedLibrary(const LoadedLibrary&) = delete;
   LoadedLibrary& operator=(const LoadedLibrary&) = delete;
 
-  /// The driver may load code this late, and find only here that it is none.
+  /// Returns the kernel. The driver may load code this late, and only then find it invalid.
   CUkernel kernel(const KernelBinary& binary) const {
     CUkernel found = nullptr;
     const CUresult result = driver().library_get_kernel(&found, library_, binary.entry.c_str());
@@ -56,7 +56,7 @@ CUlaunchAttribute early_attribute() {
   return attribute;
 }
 
-/// Drivers before CUDA 12.3 cannot capture such launches.
+/// Returns whether launches may start early. Drivers before CUDA 12.3 cannot capture such launches.
 bool can_begin_early(int device) {
   constexpr int kCapturesEarlyLaunches = 12030;
   int major = 0;
@@ -67,7 +67,7 @@ bool can_begin_early(int device) {
 
 class CudaKernel final : public Kernel {
  public:
-  /// The device's context is current.
+  /// The device's context must be current.
   CudaKernel(const KernelBinary& binary, int device)
       : driver_(driver()),
         library_(binary),
@@ -98,14 +98,14 @@ class CudaKernel final : public Kernel {
     if (shape.cluster != 1) attributes[config.numAttrs++] = cluster_attribute(shape);
     if (shape.begins_early && begins_early_) attributes[config.numAttrs++] = early_attribute();
     void* arguments[] = {const_cast<void*>(params)};
-    // The driver takes a CUkernel for a CUfunction and finds the one of the current context.
+    // The driver accepts a CUkernel as a CUfunction and finds the one of the current context.
     const auto function = reinterpret_cast<CUfunction>(kernel_);
     check(driver_.launch_kernel_ex(&config, function, arguments, nullptr), "cuLaunchKernelEx");
   }
 
  private:
-  /// The driver loads code lazily, at the first launch; that one may be inside a stream capture, where
-  /// loading is not allowed. Asking for an attribute of the function loads it now.
+  /// Loads the code now, by asking for an attribute of the function. The driver would load it at the first
+  /// launch, which may be inside a stream capture, where loading is not allowed.
   void load_into_context() const {
     CUfunction function = nullptr;
     check(driver_.kernel_get_function(&function, kernel_), "cuKernelGetFunction");

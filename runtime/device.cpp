@@ -1,4 +1,4 @@
-// Devices, contexts and pointers, asked of the CUDA driver. A CUdevice is its ordinal, as in the CUDA
+// Asks the CUDA driver about devices, contexts and pointers. A CUdevice is its ordinal, as in the CUDA
 // runtime.
 #include <fa2/errors.h>
 #include <fmt/format.h>
@@ -62,12 +62,12 @@ Device describe_interpreter() {
   Device device;
   device.ordinal = kInterpreterDevice;
   device.name = "CPU interpreter";
-  device.sm_count = 2;  // so few that persistent blocks take many tiles of a small problem, on every machine
+  device.sm_count = 2;  // few, so that persistent blocks take many tiles of a small problem on every machine
   device.arch = interpreter_arch();
   return device;
 }
 
-/// For the whole process.
+/// Returns whether the whole process interprets kernels by default.
 bool interpreter_is_default() {
   if (checked_env("FA2_DEVICE") == "interpreter") return true;
   if (device_count() > 0) return false;
@@ -81,11 +81,12 @@ CUcontext retain_primary_context(int ordinal) {
   return context;
 }
 
-/// Threads that need a first one at once each retain it, which keeps it as well as one would.
+/// Returns the primary context. Threads that need it first at the same time each retain it, which does no
+/// harm.
 CUcontext primary_context(int ordinal) {
   static std::vector<std::atomic<CUcontext>> contexts(static_cast<std::size_t>(device_count()));
   const auto index = static_cast<std::size_t>(ordinal);
-  if (index >= contexts.size()) return retain_primary_context(ordinal);  // which throws
+  if (index >= contexts.size()) return retain_primary_context(ordinal);  // this throws
   CUcontext known = contexts[index].load(std::memory_order_acquire);
   if (known == nullptr) {
     known = retain_primary_context(ordinal);
@@ -94,7 +95,7 @@ CUcontext primary_context(int ordinal) {
   return known;
 }
 
-/// Of the calling thread's current context; none if none is current.
+/// Returns the device of the calling thread's current context; nullopt without one.
 std::optional<int> device_of_context() {
   CUdevice current = 0;
   const CUresult result = driver().ctx_get_device(&current);
@@ -155,9 +156,9 @@ ScopedContext::~ScopedContext() {
 bool is_capturing(Stream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver().stream_is_capturing(stream, &status);
-  // The legacy default stream, while another stream that synchronises with it is capturing.
+  // The legacy default stream, while a stream that synchronises with it is capturing.
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
-  // The default stream of a thread that has no context yet.
+  // The default stream of a thread without a context.
   if (result == CUDA_ERROR_INVALID_CONTEXT && stream == nullptr) return false;
   check(result, "cuStreamIsCapturing");
   return status != CU_STREAM_CAPTURE_STATUS_NONE;

@@ -1,4 +1,4 @@
-// What fa2 needs to know of a GPU, and its context.
+// The properties of GPUs that fa2 uses, and CUDA contexts.
 #pragma once
 
 #include <core/arch.h>
@@ -18,27 +18,27 @@ struct Device {
   int sm_count = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  Arch arch;  ///< the row its kernels are compiled for
+  Arch arch;  ///< arch that kernels are compiled for
 };
 
-/// GPUs; 0 if there is no driver.
+/// Returns the number of GPUs; 0 without a driver.
 int device_count();
 
-/// Cached after the first call; kInterpreterDevice is always there. @throws Unavailable (no driver, no such
-/// device, an arch fa2 does not know).
+/// Returns a device's properties, cached after the first call. kInterpreterDevice always exists. @throws
+/// Unavailable (no driver, no such device, or an unknown arch).
 const Device& device(int ordinal);
 
-/// kInterpreterDevice inside a ScopedContext of it, with FA2_DEVICE=interpreter, and where there is no GPU
-/// (which the log says once). Else the device of the calling thread's current context; 0 if none is current.
+/// Returns the device of the calling thread's current context, or 0 without one. Returns kInterpreterDevice
+/// instead inside its ScopedContext, with FA2_DEVICE=interpreter, and without a GPU, which the log says once.
 /// @throws InvalidRequest if FA2_DEVICE is neither auto nor interpreter.
 int current_device();
 
-/// Whether that is kInterpreterDevice; asks the driver for nothing, once it is known whether there is a GPU.
+/// Returns whether current_device() is kInterpreterDevice. After the first call it does not ask the driver.
 bool interpreting();
 
-/// Makes a context of `ordinal` current for its lifetime: the current one if it already belongs to that
-/// device, else the primary context (retained for good, never reset). Takes no lock. For kInterpreterDevice:
-/// makes it the thread's current device, whose DeviceBuffers are host memory.
+/// Makes a context of device `ordinal` current for its lifetime. It keeps the current context if that belongs
+/// to the device, else uses the primary context, which is retained and never reset. Takes no lock.
+/// For kInterpreterDevice it makes this the thread's current device, whose DeviceBuffers are host memory.
 class ScopedContext {
  public:
   explicit ScopedContext(int ordinal);
@@ -51,10 +51,10 @@ class ScopedContext {
   bool interpreting_ = false;
 };
 
-/// Of a CUDA stream.
+/// Returns whether a stream is being captured.
 bool is_capturing(Stream stream);
 
-/// What the driver knows of an address. Unknown host memory has kind `unregistered`.
+/// The kind of memory at an address, according to the driver. Unknown host memory is `unregistered`.
 enum class PointerKind : std::uint8_t { device, managed, pinned_host, unregistered };
 struct PointerFacts {
   PointerKind kind = PointerKind::unregistered;
@@ -62,7 +62,7 @@ struct PointerFacts {
 };
 PointerFacts pointer_facts(const void* pointer);
 
-/// Driver version as "13.0"; empty if there is no driver.
+/// Returns the driver's CUDA version, "13.0"; empty without a driver.
 std::string driver_version();
 
 }  // namespace fa2

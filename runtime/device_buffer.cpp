@@ -73,7 +73,7 @@ void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offse
     return;
   }
   check(driver().memcpy_htod(address(data_, offset), host, bytes), "cuMemcpyHtoD");
-  // From pageable memory the call may return before the last bytes have reached the device, and non-blocking
+  // From pageable memory, the call may return before the last bytes have reached the device, and non-blocking
   // streams do not wait for the default stream.
   check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
 }
@@ -89,7 +89,7 @@ void DeviceBuffer::download(void* host, std::size_t bytes, std::size_t offset) c
 }
 
 void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream) {
-  // Managed and pinned memory are no device memory to cuMemcpyDtoH.
+  // cuMemcpyDtoH rejects managed and pinned memory.
   check(driver().memcpy_async(address(host), address(data), bytes, stream), "cuMemcpyAsync");
   check(driver().stream_synchronize(stream), "cuStreamSynchronize");
 }

@@ -1,5 +1,5 @@
-// Device memory, streams and events as values, for the tuner, the tools and the tests. Where the interpreter
-// is the current device: host memory, no stream, and the clock.
+// Device memory, streams and events as values, for the tuner, the tools and the tests. On the interpreter
+// they are host memory, no stream, and the clock.
 #pragma once
 
 #include <fa2/types.h>
@@ -11,10 +11,10 @@
 
 namespace fa2 {
 
-/// Of host memory in the place of a GPU's, which is aligned as much.
+/// Alignment of host memory that replaces device memory; bytes; that of a GPU.
 inline constexpr std::align_val_t kHostAlignment{256};
 
-/// Owns device memory of the current context.
+/// Owns device memory in the current context.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(std::size_t bytes);
@@ -25,7 +25,8 @@ class DeviceBuffer {
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
   void fill(std::uint8_t value, Stream stream = nullptr);
-  /// Both are done on return. They wait for the default stream alone: synchronise others that use the buffer.
+  /// Both are complete on return. They wait for the default stream only; other streams that use the buffer
+  /// must be synchronised.
   void upload(const void* host, std::size_t bytes, std::size_t offset = 0);
   void download(void* host, std::size_t bytes, std::size_t offset = 0) const;
 
@@ -35,8 +36,8 @@ class DeviceBuffer {
   bool on_host_ = false;
 };
 
-/// What `bytes` at `data`, device memory that a buffer need not own, hold once `stream` has done what it was given.
-/// Waits for it. Not on the interpreter, whose memory is the host's.
+/// Copies device memory to the host after the work on `stream`, and waits for it. A buffer need not own the
+/// memory. Not for the interpreter, whose memory is the host's.
 void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream);
 
 /// A non-blocking stream of the current context.
@@ -53,7 +54,7 @@ class OwnedStream {
   Stream stream_ = nullptr;
 };
 
-/// Two events around work on a stream.
+/// Measures the time between two events on a stream.
 class StreamTimer {
  public:
   StreamTimer();
@@ -62,11 +63,11 @@ class StreamTimer {
   StreamTimer& operator=(const StreamTimer&) = delete;
   void start(Stream stream);
   void stop(Stream stream);
-  /// Waits for stop(). Milliseconds.
+  /// Waits for stop(). Returns milliseconds.
   double elapsed_ms() const;
 
  private:
-  void* start_ = nullptr;  ///< none on the interpreter
+  void* start_ = nullptr;  ///< null on the interpreter
   void* stop_ = nullptr;
   std::chrono::steady_clock::time_point host_start_, host_stop_;
 };

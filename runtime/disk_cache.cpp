@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr auto kLockPatience = 10s;  // some 20 compilations
+constexpr auto kLockPatience = 10s;  // about 20 compilations
 constexpr std::time_t kDaySeconds = 24 * 60 * 60;
 constexpr unsigned kStoresPerPrune = 10;
 
@@ -30,7 +30,7 @@ fs::path below_root(const std::string& arch, const std::string& key, const char*
   return fs::path("v1") / arch / key.substr(0, 2) / (key + extension);
 }
 
-/// Marks a file as used today: pruning goes by modification times, since access times are often not kept.
+/// Marks a file as used today. Pruning uses modification times, because access times are often not kept.
 void touch(const FileDescriptor& file) {
   struct stat status {};
   if (::fstat(file.get(), &status) == 0 && status.st_mtime < std::time(nullptr) - kDaySeconds) {
@@ -44,7 +44,7 @@ struct stat status_of(const fs::path& path) {
   return status;
 }
 
-/// Removes a damaged file, unless it is no longer the one that was `seen`: somebody may have replaced it.
+/// Removes a damaged file, unless another process has replaced the one that was `seen`.
 void discard(const fs::path& path, const struct stat& seen) {
   const struct stat now = status_of(path);
   const bool same = now.st_ino == seen.st_ino && now.st_mtim.tv_sec == seen.st_mtim.tv_sec &&

@@ -1,4 +1,5 @@
-// Compiled kernels on disk: one self-contained, checksummed file each, published by rename.
+// A cache of compiled kernels on disk. Each file is self-contained, has a checksum, and is published by a
+// rename.
 #pragma once
 
 #include <runtime/kernel_binary.h>
@@ -12,37 +13,38 @@
 
 namespace fa2 {
 
-/// $FA2_CACHE_DIR, else $XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2; nullopt if none of them is set.
+/// Returns $FA2_CACHE_DIR, else $XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2; nullopt if none is set.
 std::optional<std::filesystem::path> default_cache_dir();
 
-/// One file of a cache directory, as `fa2 cache list|verify` show it.
+/// One file in a cache directory, as `fa2 cache list|verify` shows it.
 struct CacheEntry {
   std::filesystem::path path;
-  KernelBinary binary;  ///< header fields always, `code` only when asked for; empty if damaged
+  KernelBinary binary;  ///< header fields; `code` only on request; empty if damaged
   std::uint64_t file_bytes = 0;
   std::int64_t last_used = 0;  ///< seconds since the epoch
-  std::string damage;          ///< why the file cannot be used; empty for a good one
-  bool untrusted = false;  ///< it is not damaged, but others could have written it; `path` may be a folder
+  std::string damage;          ///< why the file cannot be used; empty if it can
+  bool untrusted = false;  ///< true: intact, but other users could have written it; `path` may be a folder
 };
 
 /// One cache directory. Thread-safe; any number of processes may share it.
-/// File: v1/<arch>/<key[0:2]>/<key>.fa2k. See docs/rooms/runtime.md for the byte layout.
+/// File: v1/<arch>/<key[0:2]>/<key>.fa2k. docs/rooms/runtime.md describes the byte layout.
 class DiskCache {
  public:
   enum class Access { read_only, read_write };
 
-  /// A read-write directory is created 0700 on first store(). Of either, nothing is read or written through a
-  /// folder that others could have written (runtime/trust.h), with one warning.
+  /// The first store() creates a read-write directory, mode 0700. Neither kind uses a folder that other users
+  /// could have written (runtime/trust.h); it warns once.
   DiskCache(std::filesystem::path root, Access access);
 
-  /// The binary, or nullopt on a miss. A damaged, truncated, foreign, stale or untrusted file is a miss; in a
-  /// read-write directory it is removed, with one warning. So is, in a read-only one, code for this CPU unless
-  /// FA2_CACHE_TRUST grants it. `untrusted` becomes what was not used for want of trust, with what mends it.
+  /// Returns the kernel, or nullopt on a miss. A file that is damaged, foreign, stale or untrusted is a miss.
+  /// A read-write directory removes it and warns once; a read-only one ignores it. A read-only one also
+  /// ignores code for this CPU unless FA2_CACHE_TRUST allows it. `untrusted` receives which file was not
+  /// trusted, and what to do.
   std::optional<KernelBinary> load(const std::string& arch, const std::string& key,
                                    std::string* untrusted = nullptr) const;
 
-  /// Publishes atomically (temp file, fsync, rename). A full or unwritable disk costs only the caching: one
-  /// warning. Returns whether the file is there.
+  /// Publishes atomically: temporary file, fsync, rename. Returns whether the file was stored. If the disk
+  /// refuses it, the kernel is not cached, and fa2 warns once.
   bool store(const KernelBinary& binary) const;
 
   std::filesystem::path path_of(const std::string& arch, const std::string& key) const;
@@ -50,17 +52,17 @@ class DiskCache {
 
   std::vector<CacheEntry> entries(bool with_code = false) const;
 
-  /// Removes damaged files, then least recently used ones until at most `max_bytes` remain, and stale temp
-  /// files (older than an hour) and lock files nobody holds. Returns how many files and bytes went; nothing
-  /// in a read-only directory.
+  /// Removes damaged files, then the least recently used ones until at most `max_bytes` remain. Also removes
+  /// temporary files older than an hour, and lock files that no process holds. Returns the number of files
+  /// and bytes removed; a read-only directory keeps all.
   struct Pruned {
     std::size_t files = 0;
     std::uint64_t bytes = 0;
   };
   Pruned prune(std::uint64_t max_bytes) const;
 
-  /// Waits until no other process compiles `key`, or for 10 s at most; an advisory lock that dies with its
-  /// owner. Holding it or not never decides correctness.
+  /// Waits up to 10 s until no other process compiles `key`. The lock is advisory and ends with its process.
+  /// Correctness never depends on it.
   class Lock {
    public:
     ~Lock();
@@ -75,26 +77,27 @@ class DiskCache {
   Lock lock(const std::string& arch, const std::string& key) const;
 
  private:
-  /// Warns once. Returns what it says.
+  /// Warns once. Returns the warning.
   std::string warn_of(const Untrusted& error) const;
-  /// Makes a folder to write to, named from the root on; false, after one warning, if that cannot be.
+  /// Creates a folder to write to; `below` is relative to the root. Returns false, after one warning, if it
+  /// cannot.
   bool prepare(const std::filesystem::path& below) const;
-  /// prune() without reading a file.
+  /// Prunes without reading any file.
   Pruned shrink(std::uint64_t max_bytes) const;
 
   std::filesystem::path root_;
   Access access_;
 };
 
-/// FA2_CACHE_MAX_MB. @throws InvalidRequest.
+/// Returns FA2_CACHE_MAX_MB in bytes. @throws InvalidRequest.
 std::uint64_t max_cache_bytes();
 
-/// Whether the entries of this arch are code for this CPU, which a program that reads them runs itself.
+/// Returns whether kernels of this arch are code for this CPU, which the process runs itself.
 bool is_host_code(const std::string& arch);
 
-/// The byte layout, exposed for tests of damage.
+/// Returns the bytes of a cache file. Public for tests of damage.
 std::vector<std::byte> encode_entry(const KernelBinary& binary);
-/// @throws CacheError saying what is wrong with the bytes.
+/// Returns the kernel in a cache file's bytes. @throws CacheError that names the damage.
 KernelBinary decode_entry(const std::vector<std::byte>& bytes, bool with_code = true);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// Listing and pruning a cache directory while others may be using it.
+// Lists and prunes a cache directory that other processes may be using.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <runtime/disk_cache.h>
@@ -24,14 +24,14 @@ using namespace std::chrono_literals;
 constexpr std::time_t kStaleSeconds = 60 * 60;
 
 struct FoundFile {
-  fs::path below;  ///< the root
+  fs::path below;  ///< relative to the root
   struct stat status {};
 };
 
 using Refused = std::vector<CacheEntry>;
 
-/// The names in the folder `root`/`below`, sorted; none if it is gone, unreadable, or not to be trusted, which
-/// `refused` is told.
+/// Returns the names in folder `root`/`below`, sorted; none if it is gone, unreadable or untrusted. `refused`
+/// receives an untrusted folder.
 std::vector<fs::path> list(const fs::path& root, const fs::path& below, Refused& refused) {
   std::vector<fs::path> names;
   try {
@@ -54,7 +54,8 @@ std::vector<fs::path> list(const fs::path& root, const fs::path& below, Refused&
   return names;
 }
 
-/// Every file of v1/<arch>/<xx>/ with this extension that is still there, in path order, seen from the root.
+/// Returns every existing file in v1/<arch>/<xx>/ with this extension, in path order and relative to the
+/// root.
 std::vector<FoundFile> find_files(const fs::path& root, const char* extension, Refused& refused) {
   std::vector<FoundFile> files;
   const fs::path top = "v1";
@@ -131,7 +132,7 @@ DiskCache::Pruned DiskCache::prune(std::uint64_t max_bytes) const {
   Pruned damaged;
   if (access_ != Access::read_write) return damaged;
   for (const CacheEntry& entry : entries()) {
-    const bool is_file = entry.path.extension() == ".fa2k";  // a folder that is not trusted is left alone
+    const bool is_file = entry.path.extension() == ".fa2k";  // an untrusted folder is left alone
     if (entry.damage.empty() || !is_file || std::remove(entry.path.c_str()) != 0) continue;
     ++damaged.files;
     damaged.bytes += entry.file_bytes;

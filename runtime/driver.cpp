@@ -40,7 +40,7 @@ OpenDriver* open_libcuda() {
   return new OpenDriver{std::move(library), get_proc_address, version};
 }
 
-/// Never closed: kernels of static lifetime are unloaded after other statics are gone.
+/// Never closed, because kernels with static lifetime are unloaded after other statics are gone.
 const OpenDriver& libcuda() {
   static const OpenDriver& opened = *open_libcuda();
   return opened;

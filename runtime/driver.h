@@ -1,4 +1,4 @@
-// The CUDA driver, opened at run time: a table of functions, and its errors as exceptions.
+// The CUDA driver, opened at run time: a table of its functions, and its errors as exceptions.
 #pragma once
 
 #include <cuda.h>
@@ -6,7 +6,7 @@
 
 #include <string>
 
-/// X(field, driver function, CUDA version whose signature is used). Everything is there in CUDA 12.0.
+/// X(field, driver function, CUDA version of its signature). CUDA 12.0 has all of them.
 #define FA2_DRIVER_FUNCTIONS(X)                                                    \
   X(get_error_name, cuGetErrorName, 6000)                                          \
   X(get_error_string, cuGetErrorString, 6000)                                      \
@@ -66,15 +66,16 @@ struct Driver {
   int version = 0;  ///< 1000 * major + 10 * minor
 };
 
-/// The driver, opened and initialised (cuInit) once per process; a failure is tried again by the next call.
-/// @throws Unavailable if there is no driver, it is older than CUDA 12.0, or cuInit fails (no GPU, say).
+/// Returns the driver, opened and initialised (cuInit) once per process. After a failure the next call tries
+/// again.
+/// @throws Unavailable if there is no driver, it is older than CUDA 12.0, or cuInit fails, for example
+/// without a GPU.
 const Driver& driver();
 
-/// The same table before cuInit, which needs no GPU. @throws Unavailable.
+/// Returns the same table before cuInit, which needs no GPU. @throws Unavailable.
 const Driver& uninitialized_driver();
 
-/// A driver function by its base name ("cuMemAlloc") and the CUDA version of the signature that it is cast
-/// to.
+/// Returns a driver function by its base name ("cuMemAlloc") and the CUDA version of its signature.
 /// @throws Unavailable.
 void* driver_function(const char* name, int cuda_version);
 
@@ -86,7 +87,7 @@ inline void check(CUresult result, const char* call) {
   if (result != CUDA_SUCCESS) throw_cuda_error(result, call);
 }
 
-/// For destructors: logs a failure, except that of a driver already shut down at process exit.
+/// Logs a failure, except that of a driver already shut down at process exit. For destructors.
 void warn_unless_ok(CUresult result, const char* call) noexcept;
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// What the elements of a tensor are, and what a kernel does with it.
+// Element types of tensors, and a kernel's access to them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ constexpr int bytes_of(ElementType element) {
   return element == ElementType::f32 || element == ElementType::i32 ? 4 : 2;
 }
 
-/// `write`: from nothing, what it holds before is never read. `read_write`: it holds something before.
+/// `write`: the kernel never reads the old contents. `read_write`: the buffer has contents that it reads.
 enum class Access : std::uint8_t { read, write, read_write };
 
 }  // namespace fa2

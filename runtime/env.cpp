@@ -27,7 +27,7 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   return parts;
 }
 
-/// Whether the whole of `text` is a number in 0..most.
+/// Returns whether all of `text` is a number in 0..most.
 bool is_number(std::string_view text, std::uint64_t most) {
   std::uint64_t number = 0;
   const char* const end = text.data() + text.size();
@@ -43,7 +43,7 @@ void check_word(const EnvVariable& variable, const std::string& value, Found& fo
       {std::string(variable.name), in_quotes(value), fmt::format("must be one of {}", variable.values)});
 }
 
-/// Whether `text` is `pattern`, or where that ends in "=N", the same with a number of 32 bits.
+/// Returns whether `text` matches `pattern`. A pattern that ends in "=N" stands for any 32-bit number N.
 bool matches(std::string_view text, std::string_view pattern) {
   if (!pattern.ends_with("=N")) return text == pattern;
   const std::string_view start = pattern.substr(0, pattern.size() - 1);
@@ -51,7 +51,7 @@ bool matches(std::string_view text, std::string_view pattern) {
          is_number(text.substr(start.size()), std::numeric_limits<std::uint32_t>::max());
 }
 
-/// One word of each group: "early or late, seed=N".
+/// Accepts at most one word per group: "early or late, seed=N".
 void check_words(const EnvVariable& variable, const std::string& value, Found& found) {
   const std::vector<std::string_view> groups = split(variable.values, ", ");
   std::vector<std::string_view> given(groups.size());
@@ -125,7 +125,7 @@ constexpr EnvVariable kVariables[] = {
 constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH",
                                                  "COLUMNS"};
 
-/// nullptr if it is none of the table's.
+/// Returns the variable; nullptr if the table lacks it.
 const EnvVariable* find(std::string_view name) {
   const auto* found = std::ranges::find(kVariables, name, &EnvVariable::name);
   return found == std::end(kVariables) ? nullptr : found;

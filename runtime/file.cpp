@@ -98,7 +98,7 @@ void TemporaryFile::publish() {
   if (::fsync(file_.get()) != 0) throw_file_error("cannot sync", target_, errno);
   if (::rename(path_.c_str(), target_.c_str()) != 0) throw_file_error("cannot replace", target_, errno);
   published_ = true;
-  // Best effort: without it a power cut may lose the new name, never damage the file.
+  // Best effort: without it, a power cut may lose the new name but never damages the file.
   const FileDescriptor directory(::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory) ::fsync(directory.get());
 }

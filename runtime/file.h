@@ -1,4 +1,4 @@
-// The few POSIX file operations that the caches are made of. Safe from any thread.
+// The POSIX file operations that the caches use. Safe from any thread.
 #pragma once
 
 #include <fa2/errors.h>
@@ -36,7 +36,7 @@ class FileDescriptor {
   int fd_;
 };
 
-/// The operating system refused; says nothing about what a file holds.
+/// The operating system refused an operation. This does not mean that a file is damaged.
 class FileError : public CacheError {
  public:
   using CacheError::CacheError;
@@ -45,37 +45,37 @@ class FileError : public CacheError {
 /// @throws FileError always: "<what> <path>: <text of error number>".
 [[noreturn]] void throw_file_error(std::string_view what, const std::filesystem::path& path, int error);
 
-/// Reading refuses larger files, whatever their size says: no kernel or tuning file comes near it.
+/// Largest file that is read; bytes. No kernel or tuning file comes near it.
 inline constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
-/// The whole of an open file. @throws CacheError if it is no regular file or too large, FileError if it cannot
-/// be read, with `path` in the message.
+/// Returns an open file's contents. `path` is for messages. @throws CacheError if the file is not regular or
+/// too large, FileError if it cannot be read.
 std::vector<std::byte> read_file(const FileDescriptor& file, const std::filesystem::path& path);
-/// nullopt if there is none. Never blocks.
+/// Returns a file's contents; nullopt if there is no file. Never blocks.
 std::optional<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 
-/// Creates `path` and what is missing above it, mode 0700. @throws FileError.
+/// Creates `path` and its missing parents, mode 0700. @throws FileError.
 void make_private_directories(const std::filesystem::path& path);
 
-/// All of `bytes` bytes. @throws FileError naming `path`.
+/// Writes all `bytes` bytes. @throws FileError that names `path`.
 void write_all(const FileDescriptor& file, const void* data, std::size_t bytes,
                const std::filesystem::path& path);
 
-/// A file beside `target` that publish() puts in its place: readers see the old file or all of the new one. Without
-/// publish() nothing is left behind. Every FileError names the target.
+/// A temporary file next to `target`. publish() renames it, so readers see the old file or all of the new
+/// one. Without publish() nothing remains. Every FileError names the target.
 class TemporaryFile {
  public:
-  /// `mode` as for open(2). @throws FileError.
+  /// `mode`: as for open(2). @throws FileError.
   explicit TemporaryFile(const std::filesystem::path& target, unsigned mode = 0600);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  /// Whatever the umask is.
+  /// Sets the mode regardless of the umask.
   void set_mode(unsigned mode);
-  /// @throws FileError, as on a full disk.
+  /// @throws FileError, for example on a full disk.
   void write(const void* data, std::size_t bytes);
-  /// Syncs and renames; the last call. @throws FileError.
+  /// Syncs and renames. Must be the last call. @throws FileError.
   void publish();
 
  private:
@@ -84,15 +84,15 @@ class TemporaryFile {
   bool published_ = false;
 };
 
-/// A TemporaryFile with these bytes, published. @throws FileError.
+/// Publishes these bytes through a TemporaryFile. @throws FileError.
 void publish_file(const std::filesystem::path& target, const std::vector<std::byte>& bytes);
 
-/// Gives every user the right to read what lies below `root`, as far as this user may give it.
+/// Lets every user read the files below `root`, as far as this user may grant it.
 void make_readable_by_all(const std::filesystem::path& root);
 
-/// Takes an exclusive flock, polling for at most `patience`; false if somebody else kept it or the file
-/// system has no locks. The lock ends with unlock_file(), with the last descriptor of this open file, or with
-/// the process.
+/// Takes an exclusive flock, polling for at most `patience`. Returns false if another holder kept it or the
+/// file system has no locks. The lock ends with unlock_file(), with the last descriptor of this open file, or
+/// with the process.
 bool lock_file(int fd, std::chrono::milliseconds patience);
 void unlock_file(int fd);
 

@@ -1,4 +1,4 @@
-// Room for a number's return is made when it is lent for the first time.
+// take() reserves the space that give_back() needs, which must not allocate.
 #include <runtime/free_list.h>
 
 namespace fa2 {

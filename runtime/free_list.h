@@ -1,4 +1,4 @@
-// Numbers that are lent and come back.
+// Numbers that are taken and given back.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace fa2 {
 
-/// The numbers below a capacity, each lent to one at a time. Thread-safe.
+/// The numbers below a capacity; each has at most one holder. Thread-safe.
 class FreeList {
  public:
   explicit FreeList(std::uint32_t capacity) : capacity_(capacity) {}
 
-  /// The one that came back last, else the least that was never lent. None if all are lent.
+  /// Returns the number given back last, else the smallest unused one; nullopt if all are taken.
   std::optional<std::uint32_t> take();
 
-  /// Of a number that take() gave. Allocates nothing.
+  /// Gives back a number from take(). Allocates nothing.
   void give_back(std::uint32_t number) noexcept;
 
  private:
   const std::uint32_t capacity_;
   std::mutex mutex_;
-  std::vector<std::uint32_t> returned_;  ///< with room for every number that was ever lent
-  std::uint32_t never_lent_ = 0;         ///< the least of them
+  std::vector<std::uint32_t> returned_;  ///< has room for every number ever taken
+  std::uint32_t never_lent_ = 0;         ///< the smallest number never taken
 };
 
 }  // namespace fa2

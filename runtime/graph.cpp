@@ -1,4 +1,4 @@
-// Objects are kept by CUDA's user objects: reference counts that graphs hold.
+// Keeps objects alive with CUDA user objects: reference counts that graphs hold.
 #include <runtime/device.h>
 #include <runtime/driver.h>
 #include <runtime/graph.h>
@@ -10,7 +10,7 @@ namespace {
 
 using Kept = std::shared_ptr<const void>;
 
-/// Called by a thread of the driver.
+/// A driver thread calls this.
 void CUDA_CB release(void* kept) {
   delete static_cast<Kept*>(kept);
 }
@@ -32,7 +32,7 @@ void keep_with(Graph graph, Kept object) {
   CUuserObject owner = nullptr;
   check(driver().user_object_create(&owner, kept.get(), release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
         "cuUserObjectCreate");
-  static_cast<void>(kept.release());  // it is the owner's now
+  static_cast<void>(kept.release());  // `owner` has it now
   const CUresult result = driver().graph_retain_user_object(graph, owner, 1, CU_GRAPH_USER_OBJECT_MOVE);
   if (result != CUDA_SUCCESS) warn_unless_ok(driver().user_object_release(owner, 1), "cuUserObjectRelease");
   check(result, "cuGraphRetainUserObject");

@@ -1,4 +1,4 @@
-// CUDA graphs that streams capture.
+// CUDA graphs under capture.
 #pragma once
 
 #include <fa2/types.h>
@@ -12,13 +12,12 @@ namespace fa2 {
 /// `CUgraph` and `cudaGraph_t`.
 using Graph = CUgraph_st*;
 
-/// The graph that captures what `stream` of the current device is given; null if none does. It belongs to who
-/// captures.
+/// Returns the graph that captures `stream`, a stream of the current device; null if none does. The capturing
+/// code owns it.
 Graph capturing_graph(Stream stream);
 
-/// `object` is kept as long as `graph`, its clones and what was instantiated from any of them are there, and
-/// until their launches have ended. Then it is released, by any thread: its deleter must not call CUDA, wait or
-/// throw.
+/// Keeps `object` until `graph`, its clones and their executables are destroyed and their launches have
+/// ended. Any thread may then release it, so its deleter must not call CUDA, wait or throw.
 void keep_with(Graph graph, std::shared_ptr<const void> object);
 
 }  // namespace fa2

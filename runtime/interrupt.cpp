@@ -1,4 +1,4 @@
-// The program's function, and when it is asked.
+// Keeps the program's poll function and decides when to call it.
 #include <fa2/errors.h>
 #include <runtime/interrupt.h>
 

@@ -1,4 +1,4 @@
-// Ends long work of the CPU on the program's request: a compilation by the host's compiler, an interpreted launch.
+// Ends long CPU work at the program's request: a compilation by the host compiler, or an interpreted launch.
 #pragma once
 
 #include <atomic>
@@ -7,24 +7,24 @@
 
 namespace fa2 {
 
-/// Returns not 0 if the work in progress must end.
+/// Returns nonzero if the work in progress must end.
 using InterruptPoll = int (*)(void* data);
 
-/// Sets the program's function in place of an earlier one; nullptr for none. Thread-safe.
+/// Sets the program's poll function and replaces an earlier one; nullptr for none. Thread-safe.
 void set_interrupt(InterruptPoll poll, void* data);
 
-/// One piece of work, by any number of threads. The thread that made the object asks the program's function, because a
-/// function may have to run on a certain thread; the other threads follow its answer.
+/// One piece of work, on any number of threads. Only the thread that made the object polls, because the
+/// function may need that thread. Other threads follow its answer.
 class Interruption {
  public:
-  /// Asks at most every 50 ms. @throws Interrupted, on every thread, once the function has returned not 0.
+  /// Polls at most every 50 ms. @throws Interrupted, on every thread, once the function has returned nonzero.
   void check();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   const std::thread::id asks_ = std::this_thread::get_id();
-  Clock::time_point asked_ = Clock::now();  ///< of the asking thread alone
+  Clock::time_point asked_ = Clock::now();  ///< only the polling thread uses it
   std::atomic<bool> is_wanted_ = false;
 };
 

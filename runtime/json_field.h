@@ -1,4 +1,4 @@
-// Strict reading of integers from JSON that may be hostile: nlohmann::json's own get<int>() wraps silently.
+// Strict reading of integers from untrusted JSON: nlohmann::json's own get<int>() wraps silently.
 #pragma once
 
 #include <fa2/errors.h>
@@ -9,7 +9,8 @@
 
 namespace fa2 {
 
-/// @throws CacheError if the field is no integer in [low, high], nlohmann::json::exception if it is missing.
+/// Returns an integer field. @throws CacheError if it is not an integer in [low, high],
+/// nlohmann::json::exception if it is missing.
 inline std::int64_t integer_field(const nlohmann::json& object, const char* name, std::int64_t low,
                                   std::int64_t high) {
   const nlohmann::json& value = object.at(name);

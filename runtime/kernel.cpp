@@ -1,4 +1,4 @@
-// What a launch's shape must satisfy.
+// Checks the shape of a launch.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/kernel.h>

@@ -1,4 +1,4 @@
-// A kernel loaded and ready to launch.
+// A kernel that is loaded and ready to launch.
 #pragma once
 
 #include <fa2/types.h>
@@ -15,38 +15,38 @@ namespace fa2 {
 
 class WrittenBytes;
 
-/// A buffer that a launch may touch.
+/// A buffer that a launch may access.
 struct MemoryRange {
   std::string_view name;
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
-  /// Of this launch. Where it may only write, it may read what it has written itself.
+  /// How this launch may use the buffer. Access::write includes reading back its own writes.
   Access access = Access::read;
-  /// Whether the buffer holds something before the first launch of the plan run.
+  /// Whether the buffer has contents before the first launch of the plan run.
   bool initialised = access != Access::write;
 };
 
-/// The buffers of one launch, for a kernel that asks.
+/// The buffers of one launch, for kernels that check them.
 class LaunchMemory {
  public:
   virtual std::vector<MemoryRange> ranges() const = 0;
-  /// By the launches of the same plan run so far; null for a launch of its own.
+  /// Returns the bytes that earlier launches of this plan run have written; null for a launch outside a plan.
   virtual WrittenBytes* written() const { return nullptr; }
 
  protected:
   ~LaunchMemory() = default;
 };
 
-/// How many blocks a launch has, and when they may begin.
+/// Number of thread blocks, and when they may start.
 struct LaunchShape {
   std::uint32_t grid = 0;
-  std::uint32_t cluster = 1;  ///< neighbours in the grid that run together; more than 1 needs sm_90
-  /// While the launch before it in the stream ends (programmatic dependent launch): the kernel waits by itself. Heeded
-  /// where there is such a thing: from sm_90 on.
+  std::uint32_t cluster = 1;  ///< adjacent blocks that run together; above 1 needs sm_90
+  /// The launch may start while the previous one in the stream ends (programmatic dependent launch); the
+  /// kernel waits by itself. Ignored before sm_90.
   bool begins_early = false;
 };
 
-/// @throws Error(internal) for a cluster that GPUs do not have, or a grid that is no multiple of it.
+/// @throws Error(internal) for a cluster size that GPUs lack, or a grid that is not a multiple of it.
 void require_whole_clusters(const LaunchShape& shape);
 
 /// Immutable; launch() may be called from any thread.
@@ -54,14 +54,14 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  /// Launches at least one block. `params` is the kernel's single by-value parameter struct, copied before
-  /// returning. `memory` is what an interpreted kernel is held to; a GPU does not look at it.
-  /// @throws CudaError, KernelFault, Error(internal) for a shape that require_whole_clusters() refuses.
+  /// Launches at least one block. `params` is the kernel's single by-value parameter struct and is copied
+  /// before the return. The interpreter checks accesses against `memory`; a GPU ignores it.
+  /// @throws CudaError, KernelFault, Error(internal) for a shape that require_whole_clusters() rejects.
   virtual void launch(const LaunchShape& shape, const void* params, std::size_t params_size, Stream stream,
                       const LaunchMemory* memory) const = 0;
 };
 
-/// Loads a cubin on a CUDA device; sets its dynamic shared memory limit once.
+/// Loads a cubin on a CUDA device and sets its dynamic shared memory limit.
 std::shared_ptr<const Kernel> load_cuda_kernel(const KernelBinary& binary, int device);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// A compiled kernel as bytes, with what is known about it.
+// A compiled kernel: its bytes, and what is known about it.
 #pragma once
 
 #include <fa2/attention.h>
@@ -15,11 +15,12 @@ struct KernelBinary {
   std::string spec;      ///< KernelSource::spec
   std::string arch;      ///< "sm_90a"
   std::string entry;     ///< the kernel's symbol
-  std::string compiler;  ///< "nvrtc 13.0"; of a refusal, Compiler::judge()
+  std::string compiler;  ///< "nvrtc 13.0"; for a cached refusal, Compiler::judge()
   double compile_ms = 0;
   KernelResources resources;
   std::vector<std::byte> code;  ///< a cubin for CUDA archs
-  std::string refused;          ///< why it must not run, as KernelRefused::reason(); then there is no code
+  std::string refused;          ///< why the kernel must not run, KernelRefused::reason(); there is no code
+                                ///< then
 };
 
 }  // namespace fa2

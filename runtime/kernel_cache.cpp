@@ -1,4 +1,4 @@
-// Memory, read-only directories, the user's directory, the compiler: in this order, once per kernel.
+// Looks in memory, in read-only directories and in the user's directory, then compiles, once per kernel.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/kernel_cache.h>
@@ -13,7 +13,8 @@
 namespace fa2 {
 namespace {
 
-/// ", and a note where it does not exist": a mistyped FA2_CACHE_PATH should not look like an incomplete one.
+/// Returns the path, with a note if it does not exist: a mistyped FA2_CACHE_PATH should not look like an
+/// incomplete one.
 std::string describe(const DiskCache& cache) {
   std::error_code error;
   const bool exists = std::filesystem::is_directory(cache.root(), error);
@@ -32,7 +33,7 @@ std::string describe(const DiskCache& cache) {
                   interpreted ? " and FA2_CACHE_TRUST=host" : ""));
 }
 
-/// Whether asking again could end differently: only a verdict on the source itself is final.
+/// Returns whether a retry must fail again. Only a CompileError, which judges the source, is final.
 bool is_final(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -79,13 +80,13 @@ CachedKernel KernelCache::get(const KernelSource& source) {
   return kernel;
 }
 
-/// What the directories said.
+/// The result of searching the directories.
 struct KernelCache::Search {
-  std::string places;  ///< a line each, for an error
+  std::string places;  ///< one line each, for an error
   std::string notes;
 };
 
-/// The first good one. Refusals are heard only where no directory holds one.
+/// Returns the first usable kernel. If there is none, throws the first cached refusal that still applies.
 std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source, Search& search) const {
   std::vector<CachedKernel> refusals;
   const auto found_in = [&](const DiskCache& cache, KernelOrigin origin) -> std::optional<CachedKernel> {
@@ -119,7 +120,7 @@ std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source, Sea
   return std::nullopt;
 }
 
-/// Whether compiling could not end differently, or is out of the question.
+/// Returns whether the refusal still applies: same compiler and rules, or compiling is impossible.
 bool KernelCache::stands(const KernelBinary& refusal, const Arch& arch) const {
   if (jit_ == JitMode::off) return true;
   try {
@@ -136,14 +137,14 @@ CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
 
   std::optional<DiskCache::Lock> lock;
   if (user_) lock.emplace(user_->lock(std::string(source.arch.name), source.key));
-  // Another process may have published it meanwhile.
+  // Another process may have published it in the meantime.
   Search again;
   if (auto kernel = look_up(source, again)) return std::move(*kernel);
 
   auto binary = std::make_shared<const KernelBinary>(compile(source));
   log().debug("compiled {} in {:.0f} ms", source.spec, binary->compile_ms);
   const bool stored = user_ && user_->store(*binary);
-  // Never read back: what was compiled is what runs, whatever the disk did with it.
+  // The compiled code runs as it is, because a file read back may differ from it.
   return {binary, KernelOrigin::compiled, stored ? user_->path_of(binary->arch, source.key).native() : "", 0,
           search.notes};
 }
@@ -152,7 +153,7 @@ KernelBinary KernelCache::compile(const KernelSource& source) {
   try {
     return compiler_->compile(source);
   } catch (const KernelRefused& error) {
-    // Kept, so that the next process neither opens the compiler nor waits for it to learn the same.
+    // Stored, so that the next process learns this without the compiler.
     KernelBinary refusal;
     refusal.key = source.key;
     refusal.spec = source.spec;

@@ -1,5 +1,5 @@
-// Rendered source in, binary out: memory, then read-only directories, then the user's directory, then the
-// compiler.
+// Finds or compiles the binary for rendered source. It looks in memory, read-only directories and the user's
+// directory, then compiles.
 #pragma once
 
 #include <generator/kernel_source.h>
@@ -20,30 +20,32 @@ namespace fa2 {
 struct CachedKernel {
   std::shared_ptr<const KernelBinary> binary;
   KernelOrigin origin = KernelOrigin::memory;
-  std::string path;    ///< file it was read from or stored to; empty if memory only
-  double wait_ms = 0;  ///< time this get() took
-  std::string notes;   ///< what was not used for want of trust, and what mends it; mostly empty
+  std::string path;    ///< file it was read from or stored to; empty if in memory only
+  double wait_ms = 0;  ///< duration of this get(); ms
+  std::string notes;   ///< files that were not trusted, and what to do; mostly empty
 };
 
-/// Thread-safe. Threads that want the same kernel at once wait for one compilation; so do processes that
-/// share a directory.
+/// Thread-safe. Threads that want the same kernel wait for one compilation; processes that share a directory
+/// do, too.
 class KernelCache {
  public:
-  /// `user` may be nullptr (memory only). `jit_off`: a miss throws Unavailable naming the spec, the
-  /// directories searched and the command that builds it.
+  /// `user` may be nullptr (memory only). With JitMode::off, a miss throws Unavailable with the spec, the
+  /// directories searched, and the command that builds the kernel.
   KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only,
               std::shared_ptr<DiskCache> user, JitMode jit);
 
-  /// @throws CompileError, Unavailable. A CompileError is remembered for this process: asking again rethrows
-  /// without compiling; a KernelRefused by the user's directory too, for later processes, until another
-  /// compiler or other rules may judge. Other failures (no NVRTC, FA2_JIT=off) are tried again by the next call.
+  /// Returns the kernel. @throws CompileError, Unavailable.
+  /// A CompileError is remembered for this process: the next call rethrows it. A KernelRefused also goes to
+  /// the user's directory, where later processes find it until the compiler or rules version changes. After
+  /// other failures (no NVRTC, FA2_JIT=off) the next call tries again.
   CachedKernel get(const KernelSource& source);
 
-  /// Where the binary would come from, without compiling or loading it; nullopt: it would be compiled.
+  /// Returns where the binary would come from, without compiling or loading it; nullopt: it would be
+  /// compiled.
   std::optional<KernelOrigin> find(const KernelSource& source) const;
 
-  /// KernelSource::spec of every kernel that the directories hold for `arch`, in the order they are searched.
-  /// Reads every file: for when a kernel is missing.
+  /// Returns KernelSource::spec of every cached kernel for `arch`, in search order. It reads every file, so
+  /// it is for missing kernels only.
   std::vector<std::string> specs(std::string_view arch) const;
 
  private:

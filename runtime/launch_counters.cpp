@@ -1,4 +1,4 @@
-// The first words for launches in turn, the others for those that graphs hold.
+// The first words are for launches in rotation, the rest for launches that graphs hold.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/launch_counters.h>
@@ -12,7 +12,7 @@ LaunchCounters::LaunchCounters(const CounterSizes& sizes)
     : sizes_(sizes),
       words_((std::size_t{sizes.in_turn} + sizes.for_graphs) * sizes.words * sizeof(std::uint32_t)),
       free_(std::make_shared<FreeList>(sizes.for_graphs)) {
-  const OwnedStream stream;  // not the default one, which streams need not wait for
+  const OwnedStream stream;  // not the default stream, for which other streams need not wait
   words_.fill(0, stream.get());
   stream.synchronize();
 }
@@ -24,9 +24,9 @@ std::uint32_t* LaunchCounters::take(Graph graph) {
   return word.get();
 }
 
-// A word comes back as 0, as it was lent: CUDA lets go of it when every launch that counts in it has ended, and a
-// launch that has ended left 0. What comes back is its number alone, which is host memory: where CUDA lets go, nothing
-// of CUDA may be called, and the device's memory may be gone.
+// A word is returned as 0, because CUDA releases it only after every launch that uses it, and each launch
+// leaves 0. Only its number is returned, which is host memory: the release must not call CUDA, and device
+// memory may be gone.
 std::shared_ptr<std::uint32_t> LaunchCounters::lend() {
   const std::optional<std::uint32_t> number = free_->take();
   if (!number) {

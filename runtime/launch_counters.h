@@ -1,4 +1,5 @@
-// Words of device memory that kernels count with: 0 between launches, each of one launch at a time.
+// Counters of kernels, in device memory. They are 0 between launches, and each belongs to one launch at a
+// time.
 #pragma once
 
 #include <runtime/device_buffer.h>
@@ -13,32 +14,34 @@
 
 namespace fa2 {
 
-/// How many, and how large.
+/// Number and size of counters.
 struct CounterSizes {
-  std::uint32_t in_turn = 1 << 14;     ///< launches that take turns: far more than are ever in flight
+  std::uint32_t in_turn = 1 << 14;     ///< launches in rotation; far more than are ever in flight
   std::uint32_t for_graphs = 1 << 18;  ///< launches that graphs may hold at once
-  std::uint32_t words = 1;             ///< of a launch
+  std::uint32_t words = 1;             ///< counters per launch; 32-bit words; 1 or 1024
 };
 
-/// For one device. Thread-safe.
+/// The counters of one device. Thread-safe.
 class LaunchCounters {
  public:
-  /// In the current context.
+  /// Allocates in the current context.
   explicit LaunchCounters(const CounterSizes& sizes = {});
 
-  /// The words of one launch, which counts in them and leaves 0. Launches take turns; one that `graph` captures (null: none
-  /// does) has words of its own until the graph and all that was made of it are gone. @throws Unavailable, CudaError.
+  /// Returns the words of one launch, which must leave them 0. Ordinary launches use words in rotation. A
+  /// launch that `graph` captures has words of its own until the graph and everything made from it are gone.
+  /// `graph` is null otherwise. @throws Unavailable, CudaError.
   std::uint32_t* take(Graph graph);
 
-  /// Words of those for graphs, until the last copy is gone: that may be after this object, on any thread.
-  /// @throws Unavailable if all of them are lent.
+  /// Returns words for a graph. They are returned when the last copy is gone, possibly after this object, on
+  /// any thread.
+  /// @throws Unavailable if all are in use.
   std::shared_ptr<std::uint32_t> lend();
 
-  /// What a launch may touch.
+  /// Returns the memory that a launch may access.
   MemoryRange memory() const;
 
  private:
-  /// Of one launch.
+  /// Returns the words of one launch.
   std::uint32_t* words(std::uint32_t number) const {
     return static_cast<std::uint32_t*>(words_.data()) + std::size_t{number} * sizes_.words;
   }
@@ -46,7 +49,7 @@ class LaunchCounters {
   const CounterSizes sizes_;
   DeviceBuffer words_;
   std::atomic<std::uint32_t> next_{0};
-  std::shared_ptr<FreeList> free_;  ///< of the words for graphs; shared with who holds one
+  std::shared_ptr<FreeList> free_;  ///< words for graphs; shared with every holder
 };
 
 }  // namespace fa2

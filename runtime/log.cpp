@@ -1,4 +1,4 @@
-// The library's logger: its own spdlog logger, in no registry that the host program shares.
+// The library's own spdlog logger. It is in no registry that the host program shares.
 #include <core/text.h>
 #include <fa2/errors.h>
 #include <fa2/log.h>
@@ -22,18 +22,19 @@ static_assert(static_cast<int>(LogLevel::warn) == spdlog::level::warn &&
                   static_cast<int>(LogLevel::off) == spdlog::level::off,
               "levels are cast");
 
-/// The program's callback. The mutex is shared by its calls, which may overlap, and exclusive to its exchange.
+/// The program's callback. Calls of it share the mutex and may overlap; replacing it takes the mutex
+/// exclusively.
 struct Receiver {
   std::shared_mutex mutex;
   LogCallback callback;
 };
 
 Receiver& receiver() {
-  static Receiver& only = *new Receiver;  // never destroyed, as the logger is not
+  static Receiver& only = *new Receiver;  // never destroyed, like the logger
   return only;
 }
 
-// A callback whose own calls log would call itself without end.
+// If the callback logged through fa2, it would call itself without end.
 thread_local bool is_in_callback = false;
 
 /// Returns whether the program's callback took the message.
@@ -53,7 +54,7 @@ bool received(const spdlog::details::log_msg& message) {
   return took;
 }
 
-/// The program's callback, else stderr.
+/// Sends messages to the program's callback, else to stderr.
 class Sink final : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
@@ -82,7 +83,8 @@ spdlog::logger* make_logger() {
 }  // namespace
 
 spdlog::logger& log() {
-  static spdlog::logger& logger = *make_logger();  // never destroyed: destructors of other statics may log
+  static spdlog::logger& logger = *make_logger();  // never destroyed, because destructors of other statics
+                                                   // may log
   return logger;
 }
 

@@ -1,4 +1,5 @@
-// fa2's logger: spdlog, named "fa2", private to the library. fa2/log.h says where messages go; FA2_LOG sets the level.
+// fa2's logger: spdlog, named "fa2", private to the library. fa2/log.h documents its output; FA2_LOG sets the
+// level.
 #pragma once
 
 #include <spdlog/logger.h>

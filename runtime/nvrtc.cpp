@@ -23,8 +23,8 @@ constexpr const char* kAdvice =
     "cache "
     "(`fa2 precompile`).";
 
-/// libnvrtc looks for its builtins on the loader's search path, not in its own folder; loaded by path they
-/// are found.
+/// Opens libnvrtc's builtins by path. libnvrtc looks for them on the loader's search path, not in its own
+/// folder.
 void open_builtins(const Nvrtc& nvrtc) {
   namespace fs = std::filesystem;
   const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", nvrtc.major, nvrtc.minor);
@@ -34,12 +34,12 @@ void open_builtins(const Nvrtc& nvrtc) {
   for (const fs::path& folder : {opened.parent_path(), target.parent_path()}) {
     const fs::path builtins = folder / name;
     if (folder.empty() || !fs::exists(builtins, error)) continue;
-    if (dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // stays open, as libnvrtc does
+    if (dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return;  // stays open, like libnvrtc
     log().warn("{} could not be opened: {}", builtins.string(), dlerror());
   }
 }
 
-/// NVRTC is the process's, and so is where it is looked for.
+/// Directories to search first. They belong to the process, like NVRTC.
 struct Search {
   std::mutex mutex;
   std::vector<std::string> directories;

@@ -1,4 +1,4 @@
-// NVRTC, opened at run time: a table of functions.
+// NVRTC, opened at run time: a table of its functions.
 #pragma once
 
 #include <nvrtc.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-/// X(field, NVRTC function). Everything is there in NVRTC 11.2.
+/// X(field, NVRTC function). NVRTC 11.2 has all of them.
 #define FA2_NVRTC_FUNCTIONS(X)             \
   X(get_error_string, nvrtcGetErrorString) \
   X(get_version, nvrtcVersion)             \
@@ -23,16 +23,17 @@
 
 namespace fa2 {
 
-/// What is tried, in order: $FA2_NVRTC alone if it is set; else `directories`, the loader's search path, then
-/// $CUDA_HOME/lib64, $CUDA_PATH/lib64 and /usr/local/cuda/lib64, version 13 before 12 in each.
+/// Returns the paths to try, in order. If $FA2_NVRTC is set, it is the only one. Otherwise: `directories`,
+/// the loader's search path, $CUDA_HOME/lib64, $CUDA_PATH/lib64 and /usr/local/cuda/lib64; in each, version
+/// 13 before 12.
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& directories = {});
 
-/// The directories that nvrtc() looks into first, until it has opened one. Thread-safe.
+/// Sets the directories that nvrtc() searches first. No effect once NVRTC is open. Thread-safe.
 void set_nvrtc_search(std::vector<std::string> directories);
 
-/// An open NVRTC whose builtins library is loaded too. Immutable; its functions are thread-safe.
+/// An open NVRTC with its builtins library loaded. Immutable; its functions are thread-safe.
 struct Nvrtc {
-  /// @throws Unavailable listing what was tried and what to install.
+  /// @throws Unavailable that lists what was tried and what to install.
   explicit Nvrtc(const std::vector<std::string>& candidates);
 
   SharedLibrary library;
@@ -43,7 +44,8 @@ struct Nvrtc {
 #undef FA2_FIELD
 };
 
-/// Opened by the first call and never closed; a failure is tried again by the next call. @throws Unavailable.
+/// Returns NVRTC. The first call opens it, and it is never closed. After a failure the next call tries again.
+/// @throws Unavailable.
 const Nvrtc& nvrtc();
 
 }  // namespace fa2

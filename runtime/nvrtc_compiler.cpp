@@ -1,4 +1,4 @@
-// The Compiler that is NVRTC: source in, checked cubin out.
+// The Compiler that uses NVRTC: compiles source and checks the cubin.
 #include <fa2/errors.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 /// Constant, because NVRTC hashes it into the names of file-local symbols.
 constexpr const char* kProgramName = "fa2.cu";
 
-/// An NVRTC program: create, compile, ask.
+/// Owns an NVRTC program.
 class Program {
  public:
   explicit Program(const KernelSource& source) {
@@ -42,7 +42,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// @throws Unavailable if NVRTC lacks a part of itself; every other failure is returned.
+  /// Compiles. @throws Unavailable if NVRTC lacks one of its files; returns every other failure.
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> arguments;
     for (const std::string& option : options)
@@ -64,7 +64,7 @@ class Program {
   std::string log() const { return text(nvrtc_.get_log_size, nvrtc_.get_log, "nvrtcGetProgramLog"); }
   std::string ptx() const { return text(nvrtc_.get_ptx_size, nvrtc_.get_ptx, "nvrtcGetPTX"); }
 
-  /// Empty if the options name no real architecture.
+  /// Returns the cubin; empty if the options name no real architecture.
   std::vector<std::byte> cubin() const {
     std::size_t size = 0;
     if (nvrtc_.get_cubin_size(program_, &size) != NVRTC_SUCCESS) return {};
@@ -98,7 +98,7 @@ class Program {
   double milliseconds_ = 0;
 };
 
-/// Writes the source to a fresh file that only this user can read. Returns its path; empty if it cannot be
+/// Writes the source to a new file that only this user can read. Returns its path; empty if it cannot be
 /// written.
 std::string keep_source(const KernelSource& source) {
   std::error_code error;
@@ -143,7 +143,7 @@ std::string compiler_name() {
   throw KernelRefused(describe(source, reason, path), reason, log, path);
 }
 
-/// The first line of the log that reports an error; empty if there is none.
+/// Returns the log's first line with an error; empty if there is none.
 std::string first_error(std::string_view log) {
   const std::size_t at = log.find("error");
   if (at == std::string_view::npos) return {};
@@ -157,7 +157,7 @@ std::string too_much_shared(const KernelSource& source, std::int32_t static_byte
                      source.shared_bytes, static_bytes, source.arch.name, source.arch.shared_per_block);
 }
 
-/// The resource rule that a compiled kernel breaks, as a sentence; empty for a good one.
+/// Returns the resource rule that a kernel violates, as a sentence; empty for a good kernel.
 std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   const KernelResources& r = report.resources;
   if (r.spill_store_bytes != 0 || r.spill_load_bytes != 0 || r.stack_bytes != 0) {
@@ -175,12 +175,12 @@ std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   return {};
 }
 
-/// Of broken_rule() and refuse_uniform_moves(): raised with every change of what they refuse, so that what was
-/// refused before is compiled again.
+/// Version of broken_rule() and refuse_uniform_moves(). Every change of these rules must raise it, so that
+/// kernels that the old rules refused are compiled again.
 constexpr int kRulesVersion = 1;
 
-/// Nearly every kernel of main loop 90 has none, a few of head dim 256 up to 10; dozens take a tenth of the
-/// speed.
+/// Most moves to uniform registers. Nearly every sm90 forward kernel has none, and a few with head dim 256
+/// have up to 10. Dozens cost a tenth of the speed.
 constexpr int kMostUniformMoves = 32;
 
 void refuse_uniform_moves(const KernelSource& source, const std::vector<std::byte>& cubin,

@@ -1,4 +1,4 @@
-// A loop over indices on several threads.
+// A parallel loop over indices.
 #pragma once
 
 #include <sched.h>
@@ -13,16 +13,16 @@
 
 namespace fa2 {
 
-/// That this process may run on: under taskset, or in a container, fewer than the machine has.
+/// Returns the cores that this process may use: with taskset or in a container fewer than the machine has.
 inline int usable_cores() {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-/// Calls body(i) once for each i in [0, count) on up to `threads` threads, the caller's among them; indices
-/// start in ascending order. If a call throws, no further index starts, and the exception of the lowest index
-/// that threw is rethrown at the end: the same one every time.
+/// Calls body(i) once for each i in [0, count), on up to `threads` threads including the caller's. Indices
+/// start in ascending order. After an exception no further index starts. The exception with the lowest index
+/// is rethrown at the end, so it is the same in every run.
 template <class Body>
 void for_each_index(std::size_t count, int threads, const Body& body) {
   std::atomic<std::size_t> next{0};

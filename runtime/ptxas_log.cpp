@@ -1,4 +1,4 @@
-// Reads ptxas' report, line by line.
+// Reads the report of ptxas, line by line.
 #include <fmt/format.h>
 #include <runtime/ptxas_log.h>
 
@@ -17,8 +17,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// The number that ends where `unit` begins: 232 for " bytes stack frame" in "    232 bytes stack frame,
-/// ...".
+/// Returns the number before `unit`: 232 for " bytes stack frame" in " 232 bytes stack frame, ...".
 std::optional<std::int32_t> number_before(std::string_view line, std::string_view unit) {
   const std::size_t end = line.find(unit);
   if (end == std::string_view::npos) return std::nullopt;
@@ -30,11 +29,13 @@ std::optional<std::int32_t> number_before(std::string_view line, std::string_vie
   return number;
 }
 
-/// A kernel's functions that were not inlined have lines of their own: the largest number counts.
+/// Raises `field` to the number in this line. A kernel's functions that were not inlined have lines of their
+/// own, and the largest number counts.
 void read(std::string_view line, std::string_view unit, std::int32_t& field) {
   if (const auto number = number_before(line, unit)) field = std::max(field, *number);
 }
 
+/// Returns whether ptxas reports a changed wgmma:
 /// "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ..."
 bool is_wgmma_message(std::string_view line) {
   const std::size_t at = line.find("(C75");

@@ -1,4 +1,4 @@
-// What ptxas says of a kernel in the compiler's log (--ptxas-options=-v).
+// The report of ptxas on a kernel, from the compiler's log (--ptxas-options=-v).
 #pragma once
 
 #include <fa2/attention.h>
@@ -10,10 +10,10 @@
 namespace fa2 {
 
 struct PtxasReport {
-  /// registers, spills, stack and static shared memory; registers is 0 if the log has no report on the
+  /// Registers, spills, stack and static shared memory. `registers` is 0 if the log has no report on the
   /// kernel.
   KernelResources resources;
-  /// The C75xx messages: ptxas had to serialise warpgroup MMAs or to add waits of its own.
+  /// The C75xx messages: ptxas serialised warpgroup MMAs or added waits.
   std::vector<std::string> wgmma_messages;
 };
 

@@ -1,4 +1,4 @@
-// Instructions of sm_70 to sm_90 are 16 bytes long; the lowest 9 bits are the operation.
+// Instructions of sm_70 to sm_90 have 16 bytes; the lowest 9 bits are the operation.
 #include <elf.h>
 #include <runtime/sass.h>
 

@@ -1,4 +1,4 @@
-// What a cubin's machine code shows that the compiler's log does not say.
+// Facts about a cubin's machine code that the compiler's log omits.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace fa2 {
 
-/// Moves of registers into uniform registers (R2UR) between the first and the last warpgroup MMA of an sm_90a
-/// cubin, where its main loop is: what a wgmma takes from uniform registers, ptxas could not prove to be
-/// the same in all lanes. 0 without warpgroup MMAs. `cubin` is an ELF file.
+/// Returns the moves from registers to uniform registers (R2UR) between the first and the last warpgroup MMA
+/// of an sm_90a cubin. There ptxas could not prove that a value is equal in all lanes. Returns 0 without
+/// warpgroup MMAs. `cubin` must be an ELF file.
 int uniform_moves_between_mmas(std::span<const std::byte> cubin);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// dlopen with an error that says what was tried.
+// dlopen with an error that lists what was tried.
 #include <dlfcn.h>
 #include <fa2/errors.h>
 #include <link.h>
@@ -17,7 +17,7 @@ std::string loaded_path(void* handle, const std::string& fallback) {
   return map->l_name;
 }
 
-/// The loader's reason, without the name that it usually repeats in front.
+/// Returns the loader's reason, without the name with which it usually begins.
 std::string loader_reason(const std::string& candidate) {
   const char* text = dlerror();
   std::string_view reason = text != nullptr ? text : "unknown reason";

@@ -1,4 +1,4 @@
-// A library opened at run time.
+// A shared library opened at run time.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace fa2 {
 class SharedLibrary {
  public:
   /// Opens the first candidate that loads (RTLD_NOW | RTLD_LOCAL).
-  /// @throws Unavailable listing every name tried with the loader's reason, and `advice`.
+  /// @throws Unavailable that lists every name tried with the loader's reason, and `advice`.
   static SharedLibrary open_first(const std::vector<std::string>& candidates, const std::string& what,
                                   const std::string& advice);
 
@@ -18,7 +18,7 @@ class SharedLibrary {
   SharedLibrary(SharedLibrary&& other) noexcept;
   SharedLibrary& operator=(SharedLibrary&&) = delete;
 
-  /// nullptr if the library has no such symbol.
+  /// Returns a symbol's address; nullptr if the library lacks it.
   void* find(const char* symbol) const;
   const std::string& path() const { return path_; }
 

@@ -1,4 +1,4 @@
-// A memory pool of the driver's, and what streams take of it.
+// Creates a memory pool of the driver, from which streams take memory.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/device.h>
@@ -12,8 +12,8 @@
 namespace fa2 {
 namespace {
 
-/// Lets this thread make and destroy pools while streams capture, which CUDA refuses by ending the capture: no capture
-/// depends on either.
+/// Lets this thread create and destroy pools during a capture. CUDA would otherwise end the capture, although
+/// no capture depends on them.
 class RelaxedCapture {
  public:
   RelaxedCapture() { exchange(); }
@@ -69,7 +69,7 @@ ScratchPool::ScratchPool() : device_(current_device()) {
   const RelaxedCapture relaxed;
   pool_.reset(create_pool(device_));
   set(pool_.get(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, std::numeric_limits<cuuint64_t>::max());
-  // Or what another stream is still using would be handed out, to be waited for.
+  // Otherwise the pool may hand out memory that another stream still uses, and wait for it.
   set(pool_.get(), CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
 }
 

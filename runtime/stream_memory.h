@@ -1,4 +1,4 @@
-// Scratch memory in stream order: taken, used and given back by what one stream is given.
+// Scratch memory in stream order: one stream takes, uses and returns it.
 #pragma once
 
 #include <fa2/types.h>
@@ -10,14 +10,14 @@ struct CUmemPoolHandle_st;
 
 namespace fa2 {
 
-/// Device memory for the work that its stream is given while this object is there; then it is given back, in the order of
-/// the stream and without waiting. What it holds at first means nothing. Movable. On the interpreter: host memory.
+/// Device memory for work on its stream, with undefined contents. The destructor returns it in stream order,
+/// without waiting. Movable. On the interpreter it is host memory.
 ///
-/// The stream outlives it, and its context is current where it is destroyed. One taken while the stream captures is given
-/// back before the capture ends.
+/// The stream must outlive it, and the stream's context must be current at destruction. Memory taken during a
+/// capture must be returned before the capture ends.
 class StreamMemory {
  public:
-  /// At a multiple of 256 bytes; null if none was asked for.
+  /// Returns the address, a multiple of 256 bytes; null if 0 bytes were requested.
   void* data() const { return data_.get(); }
 
  private:
@@ -32,26 +32,27 @@ class StreamMemory {
   std::unique_ptr<void, GiveBack> data_;
 };
 
-/// Where streams of one device take scratch memory. Thread-safe.
+/// Scratch memory for the streams of one device. Thread-safe.
 ///
-/// What is given back serves the same stream at once, and others when the work before that is done: no stream is made to
-/// wait for another. The pool keeps it, whatever is synchronised, so that a call like one before asks the operating system
-/// for nothing. It is a pool of its own: those that the process uses, and their settings, stay as they are.
+/// Returned memory serves the same stream at once, and other streams when the earlier work is done. No stream
+/// waits for another. The pool keeps the memory across synchronisation, so that repeated calls ask the
+/// operating system for nothing. It is separate from the process's other pools and their settings.
 ///
-/// What a capturing stream takes is a node of its graph and the graph's own memory, at one address in every launch. CUDA
-/// lets such a graph have one executable at a time; it cannot be cloned.
+/// Memory taken during a capture becomes a node and the memory of the graph, at one address in every launch.
+/// CUDA lets such a graph have one executable at a time, and it cannot be cloned.
 ///
-/// The pool may be destroyed before memory taken from it, which is freed when it comes back, and before graphs.
+/// The pool may be destroyed before memory taken from it, which is freed on its return, and before graphs.
 class ScratchPool {
  public:
-  /// For the current device. Takes no memory yet. Also while streams capture. @throws CudaError.
+  /// Creates a pool on the current device, without memory yet. Streams may be capturing. @throws CudaError.
   ScratchPool();
 
-  /// For work on `stream`, of the pool's device; in its context, which is current. 0 bytes: nothing is taken.
-  /// @throws Unavailable if the device has no memory pools; CudaError, if there is too little memory, say.
+  /// Returns memory for work on `stream`, which belongs to the pool's device; its context must be current. 0
+  /// bytes: null.
+  /// @throws Unavailable if the device has no memory pools; CudaError, for example without enough memory.
   StreamMemory take(std::size_t bytes, Stream stream) const;
 
-  /// CUmemoryPool; null where the device has none, and on the interpreter.
+  /// Returns the CUmemoryPool; null on the interpreter and on devices without pools.
   CUmemPoolHandle_st* handle() const { return pool_.get(); }
 
  private:

@@ -1,5 +1,5 @@
-// Validates a tensor map's description and encodes it. Every call of main loop 90 does: a rule's texts are
-// made where it is broken.
+// Validates and encodes a tensor map. Every call of an sm90 kernel does, so a rule's text is made only if the
+// rule is violated.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/device.h>
@@ -49,7 +49,7 @@ Violations violations_of(const TensorMapSpec& spec) {
   return found;
 }
 
-/// Of a dimension that has one element: any legal one.
+/// Returns the dimension's stride. With one element any legal stride serves.
 std::int64_t stride_of(const TensorMapSpec& spec, std::size_t i) {
   if (spec.dimensions[i].size > 1) return spec.dimensions[i].stride;
   return (spec.dimensions[0].size * bytes_of(spec.element) + 15) / 16 * 16;

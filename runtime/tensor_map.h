@@ -1,4 +1,4 @@
-// Describing tensors to TMA: the maps that a kernel takes in its parameter.
+// Descriptions of tensors for TMA: the maps that a kernel takes in its parameter.
 #pragma once
 
 #include <runtime/element_type.h>
@@ -12,14 +12,13 @@ namespace fa2 {
 
 struct TensorDimension {
   std::int64_t size = 1;  ///< elements
-  std::int64_t stride =
-      0;  ///< bytes; of no meaning where size is 1, and for the first dimension, which is contiguous
+  /// Bytes; ignored if size is 1, and for the first dimension, which is contiguous.
+  std::int64_t stride = 0;
   std::int32_t box = 1;  ///< elements that one copy moves
 };
 
-/// A tensor and the box of it that every copy through the map moves, the fastest dimension first. Dimensions
-/// that are not needed stay as they are. A box lies densely in shared memory, its 16-byte chunks permuted by
-/// the swizzle.
+/// A tensor and the box that each copy through the map moves; fastest dimension first. Unneeded dimensions
+/// keep their defaults. A box lies densely in shared memory, with its 16-byte chunks permuted by the swizzle.
 struct TensorMapSpec {
   void* data = nullptr;
   ElementType element = ElementType::f16;
@@ -27,11 +26,11 @@ struct TensorMapSpec {
   std::array<TensorDimension, 5> dimensions;
 };
 
-/// For the current device: by the driver for a GPU, for the interpreter an InterpretedTensorMap. Thread-safe.
-/// @throws InvalidRequest listing what TMA cannot do, CudaError, Unavailable.
+/// Encodes a map for the current device: with the driver for a GPU, as an InterpretedTensorMap for the
+/// interpreter. Thread-safe. @throws InvalidRequest listing what TMA cannot do, CudaError, Unavailable.
 TensorMap encode_tensor_map(const TensorMapSpec& spec);
 
-/// What lies in the bytes of a map for the interpreter.
+/// The contents of a map for the interpreter.
 struct InterpretedTensorMap {
   static constexpr std::uint64_t kMark = 0xfa2'7e45'0417'3a90;
 

@@ -1,4 +1,5 @@
-// Opens what a cache reads, and looks at what was opened: a name may stand for something else a moment later.
+// Opens the files that a cache reads, and checks the opened file: its name may denote another file a moment
+// later.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <runtime/env.h>
@@ -45,7 +46,7 @@ void require_trusted(const FileDescriptor& opened, const fs::path& path) {
   }
 }
 
-/// No descriptor where `error` says that nothing is there.
+/// Returns no descriptor if `error` means that nothing is there; otherwise throws.
 FileDescriptor absent(const fs::path& path, int error) {
   if (error != ENOENT && error != ENOTDIR) throw_file_error("cannot open", path, error);
   return FileDescriptor();

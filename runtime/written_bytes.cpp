@@ -1,4 +1,4 @@
-// A cell per two bytes, in regions that grow together where ranges overlap.
+// Stores one cell per two bytes, in regions that merge if ranges overlap.
 #include <runtime/written_bytes.h>
 
 #include <algorithm>

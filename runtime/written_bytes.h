@@ -1,4 +1,4 @@
-// Which bytes of memory the launches of one plan run have written.
+// The bytes that the launches of one plan run have written.
 #pragma once
 
 #include <atomic>
@@ -9,29 +9,29 @@
 
 namespace fa2 {
 
-/// When something was written, seen from the launch that runs. In order.
+/// When a byte was written, relative to the current launch; in order.
 enum class Written : std::uint8_t { never, before, now };
 
-/// One a plan run, and empty when it begins. Interpreted launches alone look at it: until one does, nothing is
-/// allocated. Its cells may be used by all blocks of a launch at once, its functions by one thread between
+/// One per plan run, initially empty. Only interpreted launches use it, and until then it allocates nothing.
+/// All blocks of a launch may use its cells at once. Only one thread may call its functions, between
 /// launches.
 class WrittenBytes {
  public:
-  /// Of the two bytes from an even address on.
+  /// State of the two bytes at an even address.
   using Cell = std::atomic<Written>;
 
-  /// What was written until here was written before the launch that begins.
+  /// Marks every byte written so far as written before the next launch.
   void begin_launch();
 
-  /// Follows a range from here on, and as one with what it overlaps: cells may move.
+  /// Tracks a range from now on, merged with ranges that it overlaps. Cells may move.
   void track(const std::byte* begin, std::size_t bytes);
 
-  /// Of an address in a tracked range; the cells of the rest of the range follow it.
+  /// Returns the cell of an address in a tracked range. The cells of the rest of the range follow it.
   Cell* cell_of(const void* address) const;
 
  private:
   struct Region {
-    std::uintptr_t begin = 0;  ///< half an address, as is `end`
+    std::uintptr_t begin = 0;  ///< half an address, like `end`
     std::uintptr_t end = 0;
     std::unique_ptr<Cell[]> cells;
   };
