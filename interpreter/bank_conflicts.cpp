@@ -1,4 +1,4 @@
-// 32 banks of 4 bytes; 128 bytes of an instruction go together.
+// Shared memory has 32 banks of 4 bytes; 128 bytes of an instruction are served together.
 #include <interpreter/bank_conflicts.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How many wavefronts of shared memory the accesses of each source line take.
+// Counts the shared memory wavefronts of each source line.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,23 @@
 
 namespace fa2::interpreter {
 
-/// Wavefronts of shared memory that the accesses of one source line took, and would have taken without
-/// conflicts.
+/// Wavefronts of shared memory for one source line, as executed and as they would be without conflicts.
 struct BankCount {
   std::uint64_t wavefronts = 0;
   std::uint64_t least = 0;
 };
-/// By file and line; the file's name belongs to the kernel.
+/// By file and line. The kernel owns the file's name.
 using BankCounts = std::map<std::pair<const char*, int>, BankCount>;
 
 class BankConflicts {
  public:
   explicit BankConflicts(int warps) : warps_(static_cast<std::size_t>(warps)) {}
 
-  /// Addresses that one instruction presents together.
+  /// Counts the addresses that one instruction presents together.
   void count(const unsigned* addresses, int count, int bytes, Site site);
-  /// A plain access of one lane: the k-th access of every lane at a line counts as one instruction.
+  /// Notes a plain access of one lane. The k-th access of every lane at a line counts as one instruction.
   void note_plain(int thread, unsigned address, int bytes, Site site);
-  /// The warp has come together: what was noted of it is counted.
+  /// Counts what was noted for a warp. Its lanes must have reached the same instruction.
   void count_plain(int warp);
 
   const BankCounts& counts() const { return counts_; }
@@ -35,7 +34,7 @@ class BankConflicts {
  private:
   struct Line {
     int bytes = 0;
-    std::vector<unsigned> lanes[32];  ///< each lane's addresses in turn
+    std::vector<unsigned> lanes[32];  ///< addresses of each lane, in order
   };
   using Lines = std::map<std::pair<const char*, int>, Line>;
 

@@ -1,4 +1,4 @@
-// Cooperative scheduling: a thread runs until it waits for others.
+// Schedules a block's threads cooperatively: each runs until it waits for others.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <interpreter/block.h>
@@ -62,7 +62,7 @@ void Block::run(Entry entry, const void* params, const BlockPlace& place, Global
     failure_ = std::current_exception();
   }
   for (std::size_t warp = 0; warp < warps_.size(); ++warp) banks_.count_plain(static_cast<int>(warp));
-  threads_ = std::vector<Thread>(threads_.size());  // unwinds what has not ended
+  threads_ = std::vector<Thread>(threads_.size());  // unwinds threads that have not ended
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -181,7 +181,8 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   }
 }
 
-/// A barrier takes whole warps: no lane may wait in another one. Having arrived, it may.
+/// Fails if a lane of this warp waits at another barrier, because a barrier takes whole warps. After
+/// arriving, a lane may.
 void Block::require_one_barrier(Site site) const {
   const int first = current_ - current_ % 32;
   for (int t = first; t < first + 32; ++t) {

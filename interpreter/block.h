@@ -1,4 +1,4 @@
-// One block of a launch: its threads as fibers on one host thread, and everything they share.
+// One thread block: its threads as fibers on one host thread, and everything they share.
 #pragma once
 
 #include <interpreter/bank_conflicts.h>
@@ -24,21 +24,21 @@
 
 namespace fa2::interpreter {
 
-/// Which block of a launch.
+/// The position of a block in the launch.
 struct BlockPlace {
-  unsigned index = 0;    ///< in the grid
-  unsigned cluster = 1;  ///< blocks of its cluster, neighbours in the grid
+  unsigned index = 0;    ///< index in the grid
+  unsigned cluster = 1;  ///< blocks per cluster, adjacent in the grid
 };
 
-/// Reused from block to block by one host thread.
+/// Runs blocks one after the other, on one host thread.
 class Block final : public Machine {
  public:
   using Entry = void (*)(const void* params);
 
-  /// `name` stands in the messages; `registers` are a thread's at launch.
+  /// `name` appears in messages. `registers`: per thread, at launch.
   Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options);
 
-  /// Runs one block to its end. @throws KernelFault, Interrupted; the block can be used again.
+  /// Runs one block to its end. @throws KernelFault, Interrupted; then the object can be used again.
   void run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global,
            BlockSignals& signals);
 
@@ -100,9 +100,9 @@ class Block final : public Machine {
 
   struct Thread {
     boost::context::fiber fiber;      ///< resumes the thread
-    boost::context::fiber scheduler;  ///< resumes who resumed the thread
+    boost::context::fiber scheduler;  ///< resumes the scheduler
     State state = State::ready;
-    unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address, the flag's value
+    unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address, or the flag's value
     const unsigned* flag = nullptr;
     Site waits_at;
     std::vector<Copy> open_group;
@@ -113,7 +113,7 @@ class Block final : public Machine {
     const char* name = nullptr;
     WarpAction action = nullptr;
     Site site;
-    std::uint32_t arrived = 0;  ///< a bit a lane
+    std::uint32_t arrived = 0;  ///< one bit per lane
     int first_lane = 0;
     void* lanes[32] = {};
   };
@@ -129,9 +129,10 @@ class Block final : public Machine {
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
   void start(Entry entry, const void* params);
   void schedule();
-  /// All threads have ended: nothing may be in flight.
+  /// Checks that nothing is in flight. All threads must have ended.
   void finish();
-  /// Nobody can go on: a flag or a copy may have come, or another block has to do something. False: nothing will happen.
+  /// No thread can run: checks flags, completes one copy, or waits for other blocks. Returns false on
+  /// deadlock.
   bool let_others_act();
   bool wake_for_flags();
   bool resume_ready_threads(const std::vector<int>& warp_order);
@@ -161,7 +162,7 @@ class Block final : public Machine {
   WarpgroupMma mma_;
   WarpgroupSequence sequence_;
   RegisterPool registers_;
-  std::vector<Stack> stacks_;  ///< of the threads, which they outlive
+  std::vector<Stack> stacks_;  ///< stacks of the threads, which they outlive
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   Barrier barriers_[kBarriers];

@@ -1,4 +1,4 @@
-// What the threads of a block ask of memory.
+// Memory accesses and copies of a block's threads.
 #include <fmt/format.h>
 #include <interpreter/block.h>
 
@@ -8,7 +8,7 @@
 namespace fa2::interpreter {
 namespace {
 
-constexpr std::size_t kMostCopied = 16;              ///< bytes, by one cp.async
+constexpr std::size_t kMostCopied = 16;              ///< bytes of one cp.async
 constexpr std::uint64_t kPoison[] = {~0ull, ~0ull};  // NaN
 
 }  // namespace
@@ -61,7 +61,7 @@ void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes,
   }
 }
 
-/// The data alone: what may be touched is a matter of waiting.
+/// Stores the data. The thread's wait decides when it may be read.
 void Block::land(const Copy& copy) {
   unsigned char data[kMostCopied] = {};
   if (copy.source_bytes > 0) std::memcpy(data, copy.from, static_cast<std::size_t>(copy.source_bytes));

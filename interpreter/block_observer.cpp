@@ -1,4 +1,4 @@
-// One observer a thread.
+// Each thread has one observer at a time.
 #include <interpreter/block_observer.h>
 
 #include <utility>

@@ -1,4 +1,4 @@
-// How far a launch has come.
+// The progress of a launch.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace fa2::interpreter {
 
-/// Told how many of a launch's blocks are done: from any thread, one call at a time.
+/// Receives how many blocks of a launch are done: from any thread, one call at a time.
 using BlockObserver = std::function<void(std::size_t done, std::size_t total)>;
 
-/// The launches of this thread tell `observer` while it lives.
+/// Makes this thread's launches report to `observer` for its lifetime.
 class ScopedBlockObserver {
  public:
   explicit ScopedBlockObserver(BlockObserver observer);
@@ -17,7 +17,7 @@ class ScopedBlockObserver {
   ScopedBlockObserver(const ScopedBlockObserver&) = delete;
   ScopedBlockObserver& operator=(const ScopedBlockObserver&) = delete;
 
-  /// The calling thread's; nullptr if it has none.
+  /// Returns the calling thread's observer; nullptr if it has none.
   static const BlockObserver* current();
 
  private:

@@ -1,4 +1,4 @@
-// A count of flags under a mutex, which also orders what blocks did before them.
+// A count of flags under a mutex. The mutex also orders what blocks did before they wrote a flag.
 #include <interpreter/block_signals.h>
 
 #include <chrono>
@@ -41,7 +41,7 @@ void BlockSignals::signal() {
   {
     const std::lock_guard lock(mutex_);
     ++count_;
-    waiting_ = 0;  // whoever waits looks again
+    waiting_ = 0;  // every waiting block checks its flags again
   }
   changed_.notify_all();
 }

@@ -1,4 +1,4 @@
-// How the blocks of a launch wait for one another.
+// Flags between the blocks of a launch.
 #pragma once
 
 #include <runtime/interrupt.h>
@@ -10,26 +10,27 @@
 
 namespace fa2::interpreter {
 
-/// A block that can only go on once another has written a flag sleeps until any block has written one. Thread-safe.
+/// Lets a block that waits for another block's flag sleep until any block writes one. Thread-safe.
 class BlockSignals {
  public:
-  /// Of a launch of `blocks`, whose lower ones begin first, on as many host threads as `at_once`.
+  /// For a launch with `blocks` blocks. Lower ones start first, on up to `at_once` host threads.
   BlockSignals(std::size_t blocks, std::size_t at_once) : blocks_(blocks), at_once_(at_once) {}
 
   void block_begins();
   void block_ends();
-  /// A block failed: nobody waits any more.
+  /// Ends all waits, because a block failed.
   void give_up();
 
-  /// So many flags were written.
+  /// Returns how many flags have been written.
   std::uint64_t count() const;
-  /// After a flag was written.
+  /// Wakes all waiting blocks. Must follow the write of a flag.
   void signal();
-  /// Waits until count() differs from `seen`, which the caller must read before it checks the flags, or a moment, so that
-  /// the caller can check interruption(). Returns false on deadlock: every running block waits, and no other can begin.
+  /// Waits until count() differs from `seen`, which the caller must read before it checks the flags. Also
+  /// returns after a moment, so that the caller can check interruption(). Returns false on deadlock: every
+  /// running block waits, and no other can start.
   bool wait(std::uint64_t seen);
 
-  /// Asked by the thread that made this object: the one that launches.
+  /// Only the launching thread, which made this object, polls the program's function.
   Interruption& interruption() { return interruption_; }
 
  private:

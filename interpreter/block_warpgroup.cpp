@@ -1,4 +1,4 @@
-// What the warps of a warpgroup do together.
+// Instructions that a warpgroup's warps execute together.
 #include <interpreter/block.h>
 
 namespace fa2::interpreter {

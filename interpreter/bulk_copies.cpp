@@ -1,4 +1,4 @@
-// Loads land at issue or when every thread waits; stores read and write at issue, or in their waits.
+// Loads land at issue, or when every thread waits. Stores read and write at issue, or in their waits.
 #include <fmt/format.h>
 #include <interpreter/bulk_copies.h>
 #include <interpreter/tensor_box.h>
@@ -24,7 +24,7 @@ Swizzle swizzle_of(const BulkMemory& memory) {
   return memory.map ? memory.map->swizzle : Swizzle::none;
 }
 
-/// Of the shared side.
+/// Returns the alignment that the shared side needs; bytes.
 int alignment_of(const BulkMemory& memory) {
   if (!memory.map) return 16;
   return memory.map->swizzle == Swizzle::none ? 128 : 8 * span_of(memory.map->swizzle);
@@ -73,7 +73,7 @@ std::string BulkCopies::check_load(const BulkMemory& memory) const {
     if (broken.empty() && options_.checks)
       broken = global_->check_load(global, end - first, global_alignment(memory));
   });
-  // As an H200 does, whose TMA faults if that is nobody's memory.
+  // An H200 touches this memory, and its TMA faults if no allocation holds it.
   if (memory.map && is_empty && options_.checks && !global_->check_load(memory.map->data, 16, 16).empty())
     return "TMA load of a box that has no element: it touches the beginning of its tensor map, which lies in "
            "no operand";
@@ -157,7 +157,7 @@ std::string BulkCopies::store(int thread, const BulkMemory& to, std::uint32_t fr
   return {};
 }
 
-/// What lies from `from` on, the swizzle undone.
+/// Returns the bytes from `from` on, without the swizzle.
 std::vector<std::byte> BulkCopies::bytes_in_order(const BulkMemory& memory, std::uint32_t from) const {
   std::vector<std::byte> bytes(static_cast<std::size_t>(memory.bytes));
   for (std::uint32_t chunk = 0; chunk < bytes.size(); chunk += 16)

@@ -1,4 +1,4 @@
-// What the tensor memory accelerator does for a block: bulk copies between global and shared memory.
+// Bulk copies between global and shared memory, as the tensor memory accelerator makes them for a block.
 #pragma once
 
 #include <interpreter/clocks.h>
@@ -21,31 +21,30 @@ namespace fa2::interpreter {
 /// The global side of a bulk copy: a box of a tensor, or bytes one after the other.
 struct BulkMemory {
   std::optional<InterpretedTensorMap> map;
-  int at[5] = {};              ///< with a map: the box's first element
-  std::byte* begin = nullptr;  ///< without
-  int bytes = 0;               ///< that the shared side takes
+  int at[5] = {};              ///< with a map: coordinates of the box's first element
+  std::byte* begin = nullptr;  ///< without a map: first byte
+  int bytes = 0;               ///< bytes on the shared side
 };
 
-/// Every function that returns a string returns the rule that was broken, as a sentence, and empty if none
-/// was.
+/// Functions that return a string return the violated rule as a sentence; empty if none.
 class BulkCopies {
  public:
   BulkCopies(Clocks& clocks, SharedMemory& shared, Mbarriers& mbarriers, const Options& options);
   void reset(GlobalMemory& global);
 
-  /// A box of `map`, which a kernel passes. @param[out] memory if the rule is kept.
+  /// Reads a kernel's tensor map and the box at `at`. @param[out] memory valid if no rule is violated.
   static std::string read_map(const TensorMap& map, const int* at, BulkMemory& memory);
 
   std::string load(int thread, std::uint32_t to, const BulkMemory& from, std::uint32_t mbarrier, Site site);
-  /// `adds`: float32 values are added to those of global memory.
+  /// `adds`: adds float32 values to global memory instead of storing them.
   std::string store(int thread, const BulkMemory& to, std::uint32_t from, bool adds, Site site);
   void commit_group(int thread);
-  /// `read_only`: waits until shared memory was read, and not until the data has arrived.
+  /// `read_only`: waits until shared memory has been read, not until the data has arrived.
   void wait_group(int thread, int pending, bool read_only);
 
-  /// Every thread waits: what is in flight comes in, one load at a time. False if there is none.
+  /// Must be called when all threads wait. Completes one load in flight; returns false if there is none.
   bool land_next(std::string& broken, Site& site);
-  /// All threads have ended. The site of what is still in flight, if it has one.
+  /// Checks that nothing is in flight. All threads must have ended. `site` receives the copy in flight.
   std::string finish(Site& site);
 
  private:
@@ -60,7 +59,7 @@ class BulkCopies {
     std::uint32_t from;
     bool adds;
     Site site;
-    std::vector<std::byte> data;  ///< once shared memory was read
+    std::vector<std::byte> data;  ///< valid once shared memory has been read
   };
   struct Group {
     std::vector<Store> stores;
@@ -91,7 +90,7 @@ class BulkCopies {
   Options options_;
   std::deque<Load> loads_;          ///< in flight
   std::map<int, Groups> groups_;    ///< by thread
-  std::map<int, Unwaited> newest_;  ///< load on each mbarrier, by its agent
+  std::map<int, Unwaited> newest_;  ///< newest load on each mbarrier, by its agent
 };
 
 }  // namespace fa2::interpreter

@@ -1,4 +1,4 @@
-// Rows of a matrix, one a thread.
+// The clocks are a matrix with one row per thread.
 #include <fmt/format.h>
 #include <interpreter/clocks.h>
 

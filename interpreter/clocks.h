@@ -1,4 +1,4 @@
-// Vector clocks: which thread's doings happened before which other's.
+// Vector clocks: they tell which action happened before which.
 #pragma once
 
 #include <cstddef>
@@ -14,41 +14,41 @@ struct Epoch {
   std::uint32_t clock = 0;  ///< 0: before everything
 };
 
-/// What a barrier passes on: the latest known moment of everyone.
+/// The latest known moment of every thread and agent; barriers pass it on.
 using Times = std::vector<std::uint32_t>;
 
-/// Of the threads of a block, and of agents: hardware that works beside them. What an agent does is a moment
-/// of its own, which nobody knows before having waited for it.
+/// Clocks of a block's threads and of agents: hardware that works asynchronously. An agent's actions have
+/// moments of their own. A thread knows them only after it has waited for the agent.
 class Clocks {
  public:
   explicit Clocks(int threads);
-  /// All agents are gone.
+  /// Removes all agents.
   void reset();
 
-  /// `name` stands in messages: "TMA loads of the mbarrier at 1024".
+  /// Returns the new agent's number. `name` appears in messages: "TMA loads of the mbarrier at 1024".
   int add_agent(std::string name);
   bool is_agent(int who) const { return static_cast<std::size_t>(who) >= threads_; }
-  /// "thread 5", or the agent's name.
+  /// Returns "thread 5", or an agent's name.
   std::string name(int who) const;
 
   Epoch now(int thread) const { return {thread, of(thread)[thread]}; }
 
-  /// Whether `then` happened before what `thread` does now.
+  /// Returns whether `then` happened before what `thread` does now.
   bool knows(int thread, Epoch then) const { return of(thread)[then.who] >= then.clock; }
 
   bool anyone_knows(Epoch then) const;
 
-  /// `thread` arrives: what it did is passed on, what it does next is not.
+  /// `thread` arrives: passes on what it did so far, but nothing that it does next.
   void arrive(int thread, Times& joined);
-  /// `thread` leaves: it knows of everything that was passed on.
+  /// `thread` leaves: learns everything that was passed on.
   void leave(int thread, const Times& joined);
   /// `thread` has waited for an agent.
   void learn(int thread, Epoch then);
 
-  /// fence.proxy.async by `thread`.
+  /// Notes a fence.proxy.async by `thread`.
   void fence_proxy(int thread);
-  /// Whether the one who wrote at `then` came to such a fence before `thread` was told of it. Agents need
-  /// none.
+  /// Returns whether the writer at `then` executed fence.proxy.async before `thread` synchronised with it.
+  /// Agents need no fence.
   bool knows_fence(int thread, Epoch then) const;
 
  private:
@@ -57,9 +57,10 @@ class Clocks {
   void widen();
 
   std::size_t threads_;
-  std::size_t width_;                 ///< threads, and room for agents
-  std::vector<std::uint32_t> times_;  ///< a row per thread: the latest moment of everyone it knows of
-  std::vector<std::vector<std::uint32_t>> fences_;  ///< moments of each thread, ascending
+  std::size_t width_;                 ///< threads, plus room for agents
+  std::vector<std::uint32_t> times_;  ///< one row per thread: the latest moment it knows of each thread and
+                                      ///< agent
+  std::vector<std::vector<std::uint32_t>> fences_;  ///< moments of each thread's fences, ascending
   std::vector<std::string> agents_;
 };
 

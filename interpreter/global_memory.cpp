@@ -1,4 +1,4 @@
-// A few ranges, searched one by one.
+// A few ranges, searched in order.
 #include <fmt/format.h>
 #include <interpreter/global_memory.h>
 
@@ -12,7 +12,7 @@ std::uintptr_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// The cells from that of `begin` on that [address, address + bytes) touches.
+/// The cells of [address, address + bytes), relative to the cell of `begin`.
 struct Cells {
   std::uintptr_t first;
   std::uintptr_t end;
@@ -90,7 +90,8 @@ std::string GlobalMemory::check(Access access, const void* address, int bytes, i
     if (!buffer.holds(address, bytes)) continue;
     refusing = &buffer;
     refusal = refusal_of(buffer, access, address, bytes);
-    // Slices of one packed buffer: an input's range may hold an output's. It is enough that one allows it.
+    // Operands may be slices of one packed buffer, so an input's range may contain an output's. One buffer
+    // that allows the access is enough.
     if (refusal == Refusal::none) return {};
   }
   if (refusing == nullptr) return fmt::format("{}, outside the buffers of this launch: {}", what(), names());

@@ -1,4 +1,4 @@
-// The buffers that a launch may touch.
+// The buffers that a launch may access.
 #pragma once
 
 #include <runtime/kernel.h>
@@ -11,26 +11,26 @@
 
 namespace fa2::interpreter {
 
-/// Used by all blocks of a launch at once. Every function that returns a string returns the rule that was
-/// broken; empty if none was.
+/// Used by all blocks of a launch at once. Functions that return a string return the violated rule as a
+/// sentence; empty if none.
 class GlobalMemory {
  public:
-  /// Of the launch that begins. `written`: by the launches before it; it outlives this one.
+  /// The buffers of one launch. `written`: bytes that earlier launches wrote; it must outlive this object.
   GlobalMemory(const std::vector<MemoryRange>& ranges, WrittenBytes& written);
 
-  /// What nothing has initialised may be loaded once it was written: where access is Access::write by this
-  /// launch, else by any of the plan run's.
+  /// Uninitialised memory may be loaded after it was written: by this launch if access is Access::write, else
+  /// by any launch of the plan run.
   std::string check_load(const void* from, int bytes, int alignment) const;
   std::string check_store(const void* to, int bytes, int alignment) const;
-  /// A read-modify-write: a load and a store.
+  /// Checks a read-modify-write as a load and a store.
   std::string check_atomic(const void* address, int bytes, int alignment) const;
-  /// A store or an atomic that was checked.
+  /// Notes a store or an atomic, after its check.
   void note_store(const void* to, int bytes);
 
  private:
   struct Buffer {
     MemoryRange range;
-    WrittenBytes::Cell* written;  ///< from range.begin on; null if all of it may be loaded
+    WrittenBytes::Cell* written;  ///< cells from range.begin on; null if all of it may be loaded
 
     bool holds(const void* address, int bytes) const;
     Written oldest(const void* address, int bytes) const;

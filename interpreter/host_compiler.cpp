@@ -1,4 +1,4 @@
-// Lays the sources out in a directory and runs the compiler there.
+// Writes the sources to a folder and runs the compiler there.
 #include <fa2/errors.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,8 +33,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where one kernel is compiled: a scratch folder for what the compiler writes, and for the sources too unless
-/// FA2_KEEP_SOURCE says where these stay.
+/// The folders of one compilation. The compiler writes to a scratch folder. Sources lie there too, unless
+/// FA2_KEEP_SOURCE names a folder.
 class Workplace {
  public:
   explicit Workplace(const KernelSource& source) {
@@ -55,10 +55,11 @@ class Workplace {
   fs::path sources() const { return keeps_sources() ? root_ / key_ : scratch_.path(); }
   const fs::path& scratch() const { return scratch_.path(); }
 
-  /// Beside the sources.
+  /// Writes a file next to the sources.
   void write(const SourceFile& file) const {
     const FileDescriptor out = keeps_sources() ? open_kept_file(file.name) : open_scratch_file(file.name);
-    // A kept file is named as it is. Faults, errors and a debugger name the others by what an editor can open.
+    // A kept file has its own name. For others, faults, errors and a debugger show a name in the repository,
+    // which an editor can open.
     const std::string line =
         keeps_sources() ? "" : fmt::format("#line 1 \"{}\"\n", path_in_repository(file.name));
     write_all(out, line.data(), line.size(), sources() / file.name);
@@ -70,7 +71,7 @@ class Workplace {
 
   void open_kept(const std::string& folder, const std::string& key) {
     root_ = fs::absolute(folder);
-    if (!root_.has_filename()) root_ = root_.parent_path();  // a slash at the end would follow a link
+    if (!root_.has_filename()) root_ = root_.parent_path();  // a trailing slash would follow a link
     key_ = key;
     make_private_directories(root_);
     require_trusted_folder(root_);
@@ -106,7 +107,7 @@ std::string text_of(const fs::path& path) {
   return text.str();
 }
 
-/// Returns this process's environment with the compiler's temporary files in `scratch` and its messages in English.
+/// Returns this process's environment, with TMPDIR = `scratch` for the compiler and its messages in English.
 std::vector<std::string> environment_of(const fs::path& scratch) {
   std::vector<std::string> variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -125,8 +126,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// Starts a program found on the PATH, in a process group of its own, its output in the file `log` of `scratch`.
-/// Returns nullopt if it cannot be started.
+/// Starts a program from the PATH in its own process group, with its output in `scratch`/log. Returns nullopt
+/// if it cannot be started.
 std::optional<pid_t> start(const std::vector<std::string>& command, const fs::path& scratch) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -146,7 +147,8 @@ std::optional<pid_t> start(const std::vector<std::string>& command, const fs::pa
   return error == 0 ? std::optional(child) : std::nullopt;
 }
 
-/// Returns how the child ended, as waitpid() tells it. @throws Interrupted, once the child and its children are dead.
+/// Returns the child's status, as from waitpid(). @throws Interrupted after the child and its children are
+/// dead.
 int wait_for(pid_t child) {
   using namespace std::chrono_literals;
   Interruption interruption;
@@ -166,25 +168,26 @@ int wait_for(pid_t child) {
   return status;
 }
 
-/// Returns how the command ended; nullopt if there is no such program.
+/// Returns the command's status; nullopt if there is no such program.
 std::optional<int> run(const std::vector<std::string>& command, const fs::path& scratch) {
   const std::optional<pid_t> child = start(command, scratch);
   if (!child) return std::nullopt;
   const int status = wait_for(*child);
-  constexpr int kNotStarted = 127;  // what a child says that could not become the program
+  constexpr int kNotStarted = 127;  // status of a child that could not start the program
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) return std::nullopt;
   return status;
 }
 
-/// Signals by which a user or the system ends a process. Others tell of a crash.
+/// Signals with which a user or the system ends a process. Other signals mean a crash.
 constexpr std::pair<int, std::string_view> kEndingSignals[] = {{SIGHUP, "Hangup"},
                                                                {SIGINT, "Interrupt"},
                                                                {SIGQUIT, "Quit"},
                                                                {SIGKILL, "Killed"},
                                                                {SIGTERM, "Terminated"}};
 
-/// Returns the signal that ended a child of the compiler, as GCC ("fatal error: Killed signal terminated program cc1plus",
-/// "fatal error: ld terminated with signal 9 [Killed]") and Clang ("unable to execute command: Killed") report it; else 0.
+/// Returns the signal that ended a child of the compiler, or 0. GCC reports it as "fatal error: Killed signal
+/// terminated program cc1plus" or "fatal error: ld terminated with signal 9 [Killed]", Clang as "unable to
+/// execute command: Killed".
 int signal_in(const std::string& log) {
   for (const auto& [signal, name] : kEndingSignals) {
     const std::string word(name);
@@ -195,7 +198,8 @@ int signal_in(const std::string& log) {
   return 0;
 }
 
-/// @throws Interrupted, Unavailable: neither judges the source, so that the next call tries again.
+/// @throws Interrupted, Unavailable if a signal ended the compiler. Neither judges the source, so the next
+/// call tries again.
 void require_alive(const KernelSource& source, const std::string& name, int status, const std::string& log) {
   const bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0;
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : failed ? signal_in(log) : 0;
@@ -241,7 +245,7 @@ class HostCompiler final : public Compiler {
   }
 
  private:
-  /// The compiler's name.
+  /// Returns the name of the compiler that compiled the kernel.
   static std::string compile_with_any(const KernelSource& source, const Workplace& place) {
     const auto chosen = env("FA2_CXX");
     const std::vector<std::string> names =

@@ -1,4 +1,4 @@
-// The Compiler that is the machine's own C++ compiler: rendered source to a shared object for the
+// The Compiler that uses the machine's C++ compiler: it turns rendered source into a shared object for the
 // interpreter.
 #pragma once
 
@@ -8,11 +8,15 @@
 
 namespace fa2::interpreter {
 
-/// $FA2_CXX, else c++, g++ or clang++ of the PATH, looked for at the first compile(). FA2_KEEP_SOURCE=DIR
-/// leaves sources and log in DIR/<key>, where a debugger finds them; else nothing is left, whether it compiled or
-/// not, and lines are those of the repository's files. Nothing is loaded from DIR. Ctrl-C does not reach the compiler: it has a
-/// process group of its own, which ends if the program's function wants an interrupt (runtime/interrupt.h).
-/// @throws Interrupted also if somebody killed the compiler; Unavailable if it crashed; CacheError if DIR is not fit.
+/// Returns a compiler that uses $FA2_CXX, else c++, g++ or clang++ from the PATH, looked up at the first
+/// compile().
+///
+/// FA2_KEEP_SOURCE=DIR leaves sources and log in DIR/<key>, where a debugger finds them; nothing is loaded
+/// from DIR. Without it nothing is left, and lines refer to the repository's files. Ctrl-C does not reach the
+/// compiler, because it has a process group of its own. The group ends if the program's function requests an
+/// interrupt (runtime/interrupt.h).
+/// @throws Interrupted also if a user or the system killed the compiler; Unavailable if it crashed;
+/// CacheError if DIR cannot be used.
 std::unique_ptr<Compiler> make_host_compiler();
 
 }  // namespace fa2::interpreter

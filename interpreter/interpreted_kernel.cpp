@@ -1,4 +1,4 @@
-// dlopen of a binary in memory; blocks over threads.
+// Loads a binary from memory with dlopen, and runs blocks on host threads.
 #include <core/arch.h>
 #include <dlfcn.h>
 #include <fa2/errors.h>
@@ -21,7 +21,7 @@
 namespace fa2::interpreter {
 namespace {
 
-/// A shared object that lives in memory alone.
+/// A shared object that exists in memory only.
 class LoadedObject {
  public:
   explicit LoadedObject(const KernelBinary& binary) : file_(::memfd_create("fa2-kernel", MFD_CLOEXEC)) {
@@ -32,7 +32,7 @@ class LoadedObject {
       from += written;
       left -= static_cast<std::size_t>(written);
     }
-    // Not /proc/self: a debugger opens the same name to read the symbols.
+    // Not /proc/self, because a debugger opens the same name to read the symbols.
     handle_ = ::dlopen(fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get()).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr)
       throw Unavailable(fmt::format("{} cannot be loaded: {}", binary.spec, ::dlerror()));
@@ -50,11 +50,12 @@ class LoadedObject {
   }
 
  private:
-  FileDescriptor file_;  ///< stays open: dlopen knows what it has loaded by the name, and thus by the number
+  FileDescriptor file_;  ///< stays open, because dlopen identifies loaded objects by name, and thus by this
+                         ///< number
   void* handle_ = nullptr;
 };
 
-/// What ptxas gives a thread of a kernel that uses setmaxnreg.
+/// Returns the registers per thread that ptxas allocates for a kernel with setmaxnreg.
 int registers_at_launch(int threads, int ctas_per_sm) {
   return std::min(interpreter_arch().registers_per_sm / (threads * ctas_per_sm) / 8 * 8, 256);
 }

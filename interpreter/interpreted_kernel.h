@@ -8,8 +8,8 @@
 
 namespace fa2::interpreter {
 
-/// launch() returns when all blocks have run, on all cores. @throws KernelFault for the first rule that is
-/// broken, Interrupted (runtime/interrupt.h), Unavailable if the binary cannot be loaded.
+/// Loads a kernel. Its launch() returns when all blocks have run, on all cores. @throws KernelFault for the
+/// first violated PTX rule, Interrupted (runtime/interrupt.h), Unavailable if the binary cannot be loaded.
 std::shared_ptr<const Kernel> load_interpreted_kernel(const KernelBinary& binary, const Options& options);
 
 }  // namespace fa2::interpreter

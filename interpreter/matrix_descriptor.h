@@ -1,4 +1,4 @@
-// The 16 x n or n x 16 elements of an operand of wgmma, found as the hardware finds them.
+// Finds the 16 x n or n x 16 elements of a wgmma operand, as the hardware does.
 #pragma once
 
 #include <interpreter/tensor_box.h>
@@ -7,7 +7,7 @@
 
 namespace fa2::interpreter {
 
-/// A wgmma matrix descriptor, taken apart (PTX ISA, "Matrix Descriptor Format").
+/// A decoded wgmma matrix descriptor (PTX ISA, "Matrix Descriptor Format").
 class OperandLayout {
  public:
   OperandLayout(std::uint64_t descriptor, bool k_major)
@@ -17,11 +17,12 @@ class OperandLayout {
         swizzle_(static_cast<Swizzle>(descriptor >> 62)),
         k_major_(k_major) {}
 
-  /// Bits of no meaning, and the base offset that only patterns off their alignment need, must be 0.
+  /// Returns whether the unused bits are 0, and the base offset, which only misaligned patterns need.
   static bool is_plain(std::uint64_t descriptor) { return (descriptor & 0x3fff'c000'c000'c000) == 0; }
 
   /// Calls visit(address, mn, k) for every 16 bytes of rows (or columns) [first, end) of the operand: 8
-  /// elements from (mn, k) on, along k where it is k-major and else along mn. Both bounds are multiples of 8.
+  /// elements from (mn, k) on. They lie along k if the operand is k-major, else along mn. Both bounds must be
+  /// multiples of 8.
   template <class Visit>
   void for_each_chunk(int first, int end, const Visit& visit) const {
     for (int outer = k_major_ ? first : 0; outer < (k_major_ ? end : 16); ++outer) {
@@ -31,7 +32,8 @@ class OperandLayout {
   }
 
  private:
-  /// Of row `row`, the chunk-th 16 bytes: a row is one mn where the operand is k-major, and else one k.
+  /// Returns the address of 16-byte chunk `chunk` in a row. A row is one mn if the operand is k-major, else
+  /// one k.
   std::uint32_t chunk(int row, int chunk) const {
     const auto r = static_cast<std::uint32_t>(row), c = static_cast<std::uint32_t>(chunk);
     if (swizzle_ == Swizzle::none) {

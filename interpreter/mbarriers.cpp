@@ -1,4 +1,4 @@
-// Phases complete as the PTX ISA says: no arrival and no byte is missing.
+// A phase completes when no arrival and no byte is missing, as in the PTX ISA.
 #include <fmt/format.h>
 #include <interpreter/mbarriers.h>
 
@@ -111,7 +111,7 @@ void Mbarriers::finish_phase(Mbarrier& mbarrier) {
     mbarrier.joining.resize(std::max(mbarrier.joining.size(), static_cast<std::size_t>(mbarrier.agent) + 1));
     mbarrier.joining[static_cast<std::size_t>(mbarrier.agent)] = mbarrier.phase;
   }
-  mbarrier.completed = mbarrier.joining;  // and stays in joining: later phases imply this one
+  mbarrier.completed = mbarrier.joining;  // `joining` keeps it, because later phases imply this one
   for (const Waiting& waiting : std::exchange(mbarrier.waiting, {})) {
     if ((mbarrier.phase & 1) == waiting.parity) {
       mbarrier.waiting.push_back(waiting);

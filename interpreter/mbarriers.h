@@ -12,32 +12,29 @@
 
 namespace fa2::interpreter {
 
-/// Every function that returns a string returns the rule that was broken, as a sentence, and empty if none
-/// was.
+/// Functions that return a string return the violated rule as a sentence; empty if none.
 class Mbarriers {
  public:
-  /// `wake(thread)`: a thread that waited may go on.
+  /// `wake(thread)` resumes a thread that waited.
   Mbarriers(Clocks& clocks, SharedMemory& shared, bool checks, std::function<void(int thread)> wake);
   void reset() { list_.clear(); }
 
   std::string init(int thread, std::uint32_t address, int arrivals);
-  /// By `thread`, for what it has initialised.
+  /// `thread` fences the mbarriers that it initialised.
   void fence_init(int thread);
-  /// The phase expects `bytes` more from asynchronous copies; then `thread` arrives.
+  /// Makes the phase expect `bytes` more from asynchronous copies; then `thread` arrives.
   std::string arrive(int thread, std::uint32_t address, int bytes);
-  /// Unless the last phase of that parity is complete, the thread waits: `waits` becomes true, and it is
-  /// woken.
+  /// Sets `waits` unless the last phase with this parity is complete. A thread that waits is woken later.
   std::string wait(int thread, std::uint32_t address, unsigned parity, bool& waits);
 
-  /// An asynchronous copy that `thread` issues will count on this mbarrier: what it writes is written at
-  /// `moment`.
+  /// Lets an asynchronous copy by `thread` count on this mbarrier. The copy writes at `moment`.
   std::string attach_copy(int thread, std::uint32_t address, Epoch& moment);
-  /// When a copy that lands now is done.
+  /// Returns the moment of a copy that completes now.
   Epoch copy_moment(std::uint32_t address) const;
-  /// `bytes` of an asynchronous copy have landed.
+  /// Counts `bytes` that an asynchronous copy has written.
   std::string complete(std::uint32_t address, int bytes);
 
-  /// "the mbarrier at 1024 (phase 3: 1 of 2 arrivals and 4096 bytes are missing)".
+  /// Returns a description: "the mbarrier at 1024 (phase 3: 1 of 2 arrivals and 4096 bytes are missing)".
   std::string describe(std::uint32_t address) const;
 
  private:
@@ -47,14 +44,14 @@ class Mbarriers {
   };
   struct Mbarrier {
     Epoch initialised;
-    bool fenced = false;  ///< shown to asynchronous copies
-    int arrivals = 0;     ///< of a phase
-    int missing = 0;      ///< of this phase
-    int bytes = 0;        ///< expected in this phase, and not here yet
+    bool fenced = false;  ///< visible to asynchronous copies
+    int arrivals = 0;     ///< arrivals per phase
+    int missing = 0;      ///< arrivals missing in this phase
+    int bytes = 0;        ///< bytes still expected in this phase
     std::uint32_t phase = 0;
-    int agent = -1;   ///< who writes what is copied; phase n at its moment n + 1
-    Times joining;    ///< what a wait for this phase will pass on
-    Times completed;  ///< and for the last one
+    int agent = -1;   ///< writes the copied bytes; phase n at its moment n + 1
+    Times joining;    ///< passed on by a wait for this phase
+    Times completed;  ///< passed on by a wait for the last phase
     std::vector<Waiting> waiting;
   };
 

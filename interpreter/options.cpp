@@ -1,4 +1,4 @@
-// Words separated by commas.
+// Parses words separated by commas.
 #include <fa2/errors.h>
 #include <interpreter/options.h>
 #include <runtime/env.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSeed = "seed=";
 
-/// `word` must be valid.
+/// Applies one word, which must be valid.
 void apply_setting(std::string_view word, Options& options) {
   if (word == "late" || word == "early") options.late = word == "late";
   if (word == "checked" || word == "unchecked") options.checks = word == "checked";

@@ -1,4 +1,4 @@
-// What one warp gives back another may take; nothing else is to be had.
+// A warp can only take registers that another warp has given back.
 #include <fmt/format.h>
 #include <interpreter/register_pool.h>
 

@@ -1,4 +1,4 @@
-// Temporary folders and the locks that say whose process still lives.
+// Temporary folders, and locks that show which processes are alive.
 #include <fa2/errors.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,7 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr const char* kPrefix = "fa2-host-compiler-";
 
-/// A new folder may be taken for an abandoned one before it is locked; where locks do not work it never is.
+/// Another process may remove a new folder as abandoned before it is locked. Without working locks that
+/// cannot happen.
 constexpr int kAttempts = 3;
 
 fs::path temporary_directory() {

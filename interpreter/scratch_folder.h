@@ -1,4 +1,5 @@
-// A folder for what a compilation needs, which outlives neither its owner nor, for long, a killed process.
+// A temporary folder for one compilation. Its owner removes it; folders of killed processes are removed
+// later.
 #pragma once
 
 #include <runtime/file.h>
@@ -7,11 +8,12 @@
 
 namespace fa2::interpreter {
 
-/// $TMPDIR/fa2-host-compiler-XXXXXX (/tmp without TMPDIR), mode 0700, removed with all that is in it.
+/// $TMPDIR/fa2-host-compiler-XXXXXX (/tmp without TMPDIR), mode 0700. The destructor removes it and its
+/// contents.
 class ScratchFolder {
  public:
-  /// First removes the folders of this user's processes that were killed: a living one holds its by a lock.
-  /// @throws Unavailable if there is no temporary directory, FileError if nothing can be made in it.
+  /// First removes the folders of this user's killed processes; a living process holds a lock on its folder.
+  /// @throws Unavailable if there is no temporary directory, FileError if it cannot be written.
   ScratchFolder();
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;

@@ -1,4 +1,4 @@
-// FastTrack's epochs (Flanagan and Freund, 2009), for two bytes at a time.
+// Detects races with FastTrack's epochs (Flanagan and Freund, 2009), for two bytes at a time.
 #include <fmt/format.h>
 #include <interpreter/shared_memory.h>
 

@@ -1,5 +1,4 @@
-// A block's shared memory, and what is known of every two bytes of it: who wrote, who read, what is in
-// flight.
+// A block's shared memory. For every two bytes it records the writer, the readers and asynchronous copies.
 #pragma once
 
 #include <interpreter/clocks.h>
@@ -11,11 +10,10 @@
 
 namespace fa2::interpreter {
 
-/// Every function that returns a string returns the rule that was broken, as a sentence, and empty if none
-/// was.
+/// Functions that return a string return the violated rule as a sentence; empty if none.
 class SharedMemory {
  public:
-  /// The window starts at 1024, as it does on a GPU.
+  /// First shared address, 1024 as on a GPU.
   static constexpr std::uint32_t kStart = 1024;
 
   SharedMemory(std::uint32_t bytes, const Clocks& clocks, bool checks);
@@ -24,26 +22,26 @@ class SharedMemory {
   std::string load(int thread, std::uint32_t from, void* to, int bytes);
   std::string store(int thread, std::uint32_t to, const void* from, int bytes);
 
-  /// `thread` issues an asynchronous copy: until it lands nobody may touch its destination, and then only who
-  /// knows of `writer`, the thread itself or an agent.
+  /// `thread` issues an asynchronous copy. Before it lands no thread may touch its destination. Afterwards a
+  /// thread must have synchronised with `writer`, which is the thread itself or an agent.
   std::string issue(int thread, Epoch writer, std::uint32_t to, int bytes, int alignment);
-  /// Puts bytes there unseen: the data of a copy that is in flight.
+  /// Stores bytes without checks: the data of a copy in flight.
   void fill(std::uint32_t to, const void* from, int bytes);
   void land(Epoch writer, std::uint32_t to, int bytes);
 
-  /// Threads [first, first + threads) together issue what an agent will read in the asynchronous proxy. The
-  /// moment `reading` is one that nobody knows of before waiting for it: who overwrites earlier is in a race.
+  /// Threads [first, first + threads) together issue an agent's asynchronous read. A thread learns of the
+  /// moment `reading` when it waits; an earlier overwrite is a race.
   struct AsyncReader {
     int first;
     int threads;
     Epoch reading;
-    Epoch verified = {};  ///< the last writer that was found to be known
+    Epoch verified = {};  ///< last writer with which the threads had synchronised
   };
   std::string read_async(AsyncReader& reader, std::uint32_t from, int bytes);
-  /// The bytes there, unseen: the data of such a read, whose bounds were checked.
+  /// Returns bytes without checks: the data of an asynchronous read, whose bounds were checked.
   const std::byte* peek(std::uint32_t from) const { return &bytes_[from - kStart]; }
 
-  /// 8 bytes become an mbarrier, which no plain access may touch any more.
+  /// Turns 8 bytes into an mbarrier, which no plain access may touch.
   std::string become_mbarrier(int thread, std::uint32_t address);
 
  private:
@@ -51,7 +49,7 @@ class SharedMemory {
 
   struct Granule {
     Epoch writer;
-    std::vector<Epoch> readers;  ///< since the last write; none that happened before another
+    std::vector<Epoch> readers;  ///< since the last write; none happened before another
     bool written = false;
     bool in_flight = false;
     bool is_mbarrier = false;

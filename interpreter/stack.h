@@ -1,4 +1,5 @@
-// A thread's stack, used by one fiber after the other: mapping memory costs more than a small block's work.
+// A thread's stack, reused by one fiber after the other, because mapping memory costs more than a small
+// block's work.
 #pragma once
 
 #include <unistd.h>
@@ -9,13 +10,13 @@
 
 namespace fa2::interpreter {
 
-/// Boost's own, compiled for executables, would give libfa2 thread-local storage that a process has room for at its
-/// start alone: not after PyTorch, for one.
+/// Replaces Boost's traits, which are compiled for executables. They would give libfa2 thread-local storage
+/// for which a running process may have no room, for example after PyTorch.
 struct StackTraits {
   static std::size_t page_size() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 };
 
-/// Ends in a page that nobody may touch.
+/// A stack that ends in a protected page.
 class Stack {
  public:
   Stack() : stack_(allocator().allocate()) {}
@@ -23,8 +24,8 @@ class Stack {
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
-  /// A stack allocator for one fiber, which ends before the next one begins. What a kernel keeps in registers
-  /// reads as NaN until it is written.
+  /// A stack allocator for one fiber, which must end before the next one starts. Unwritten registers of a
+  /// kernel read as NaN.
   struct Loan {
     boost::context::stack_context stack;
     boost::context::stack_context allocate() const { return stack; }

@@ -1,4 +1,4 @@
-// The bytes that one tensor copy moves: between a tensor in global memory and a dense box in shared memory.
+// The bytes that one tensor copy moves between a tensor in global memory and a dense box in shared memory.
 #pragma once
 
 #include <runtime/tensor_map.h>
@@ -9,7 +9,7 @@
 
 namespace fa2::interpreter {
 
-/// Where a byte of shared memory lies once its address is permuted.
+/// Returns the permuted address of a byte in shared memory.
 inline std::uint32_t swizzled(Swizzle swizzle, std::uint32_t address) {
   const auto chunks = static_cast<std::uint32_t>(span_of(swizzle)) / 16;
   return address ^ ((address >> 7 & (chunks - 1)) << 4);
@@ -17,14 +17,14 @@ inline std::uint32_t swizzled(Swizzle swizzle, std::uint32_t address) {
 
 class TensorBox {
  public:
-  /// `at`: the box's first element, which may lie outside of the tensor.
+  /// `at`: coordinates of the box's first element, which may lie outside the tensor.
   TensorBox(const InterpretedTensorMap& map, const int* at) : map_(map) { std::copy_n(at, kRank, at_); }
 
   int row_bytes() const { return map_.box[0] * bytes_of(map_.element); }
   int bytes() const { return row_bytes() * map_.box[1] * map_.box[2] * map_.box[3] * map_.box[4]; }
 
-  /// Calls visit(offset, global, first, end) for each row of the box: `offset` is the row's in shared memory;
-  /// its bytes [first, end) lie in the tensor, the first of them at `global`. first == end: none do.
+  /// Calls visit(offset, global, first, end) for each row of the box. `offset`: the row's offset in shared
+  /// memory. Its bytes [first, end) lie in the tensor, from `global` on; none do if first == end.
   template <class Visit>
   void for_each_row(const Visit& visit) const {
     const int size = bytes_of(map_.element);

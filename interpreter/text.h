@@ -1,4 +1,4 @@
-// Places in a kernel: comparing and naming them.
+// Source lines of a kernel and threads, as text.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A wgmma reads and computes at issue, or in the wait that covers it.
+// A wgmma reads and computes at issue, or in the wait that completes it.
 #include <fmt/format.h>
 #include <interpreter/matrix_descriptor.h>
 #include <interpreter/text.h>
@@ -83,7 +83,7 @@ std::string WarpgroupMma::check_shared(int index, const Operation& operation) {
   return broken;
 }
 
-/// What a fence should have come after: the A registers have other values than in their last wgmma.
+/// Fails if the A registers changed since their last wgmma and no wgmma.fence followed.
 std::string WarpgroupMma::check_fragment(Warp& warp, const Operation& operation) {
   if (operation.operands.a == nullptr || !options_.checks) return {};
   const auto [at, is_new] = warp.fragments.try_emplace(operation.operands.a);
@@ -96,7 +96,7 @@ std::string WarpgroupMma::check_fragment(Warp& warp, const Operation& operation)
   return {};
 }
 
-/// The accumulators are in flight from here on.
+/// Marks the accumulators as in flight.
 std::string WarpgroupMma::enter(Warp& warp, const WgmmaShape& shape, const WgmmaOperands* const* lanes) {
   float* const key = lanes[0]->d;
   const int count = shape.n / 2;
@@ -191,7 +191,7 @@ double WarpgroupMma::element(const WgmmaShape& shape, std::uint32_t address, int
   return static_cast<double>(shape.value_of(bits));
 }
 
-/// The warp's 16 rows.
+/// Reads the warp's 16 rows of A.
 void WarpgroupMma::read_a(int index, const Operation& operation, double (&a)[16][kK]) const {
   const WgmmaShape& shape = operation.shape;
   if (operation.operands.a == nullptr) {
@@ -221,7 +221,7 @@ void WarpgroupMma::read_b(const Operation& operation, double (&b)[kK][kMaxN]) co
   });
 }
 
-/// Exact products, summed in double and rounded once; a GPU rounds no better.
+/// Computes exact products, sums them in double and rounds once; a GPU is no more accurate.
 void WarpgroupMma::compute(int index, const Operation& operation, Registers& d) const {
   const int n = operation.shape.n, count = n / 2;
   double a[16][kK], b[kK][kMaxN];

@@ -1,4 +1,4 @@
-// wgmma: what each warp has issued, and the accumulators in flight.
+// wgmma: the operations that each warp has issued, and accumulators in flight.
 #pragma once
 
 #include <interpreter/clocks.h>
@@ -14,8 +14,8 @@
 
 namespace fa2::interpreter {
 
-/// Each warp computes its 16 of the 64 rows. Every function that returns a string returns the rule that was
-/// broken, as a sentence, and empty if none was. `warp` is its number in the block.
+/// Each warp computes its 16 of the 64 rows. Functions that return a string return the violated PTX rule as a
+/// sentence; empty if none. `warp`: index in the block.
 class WarpgroupMma {
  public:
   WarpgroupMma(Clocks& clocks, SharedMemory& shared, int warps, const Options& options);
@@ -25,20 +25,20 @@ class WarpgroupMma {
   std::string issue(int warp, const WgmmaShape& shape, const WgmmaOperands* const* lanes, Site site);
   void commit_group(int warp);
   std::string wait_group(int warp, int pending);
-  /// All threads have ended. The site of what is still in flight, if there is any.
+  /// Checks that nothing is in flight. All threads must have ended. `site` receives the operation in flight.
   std::string finish(Site& site) const;
 
  private:
   static constexpr int kLanes = 32, kK = 16, kMaxN = 256;
-  using Registers = std::vector<float>;  ///< of all lanes, one after the other
+  using Registers = std::vector<float>;  ///< registers of all lanes, lane by lane
 
   /// A set of accumulators: the same array in every lane.
   struct Accumulator {
     float* lanes[kLanes];
-    int count = 0;      ///< registers a lane
-    int in_flight = 0;  ///< wgmmas that will yet write it
-    Registers value;    ///< what it holds, or will
-    int fences = 0;     ///< of the warp when it was last complete
+    int count = 0;      ///< registers per lane
+    int in_flight = 0;  ///< wgmmas that have yet to write it
+    Registers value;    ///< its value, now or on completion
+    int fences = 0;     ///< fences of the warp when it was last complete
   };
   struct FragmentA {
     std::uint32_t value[kLanes][4];
@@ -46,19 +46,19 @@ class WarpgroupMma {
   };
   struct Operation {
     WgmmaShape shape;
-    WgmmaOperands operands;                ///< of lane 0
+    WgmmaOperands operands;                ///< operands of lane 0
     const std::uint32_t* a_lanes[kLanes];  ///< null if A lies in shared memory
     std::uint32_t a_at_issue[kLanes][4];
     float* accumulator;
     Site site;
   };
   struct Warp {
-    int agent = -1;  ///< reads what group n reads at its moment n
+    int agent = -1;  ///< reads the operands of group n at its moment n
     std::uint32_t opened = 1;
     int fences = 0;
     std::vector<Operation> open;
     std::deque<std::vector<Operation>> committed;  ///< oldest first
-    std::map<float*, Accumulator> accumulators;    ///< by lane 0's first register
+    std::map<float*, Accumulator> accumulators;    ///< by the first register of lane 0
     std::map<const std::uint32_t*, FragmentA> fragments;
   };
 

@@ -1,4 +1,4 @@
-// The first warp to come to a step sets it; the others are held to it.
+// The first warp to reach a step defines it; the others must match.
 #include <fmt/format.h>
 #include <interpreter/text.h>
 #include <interpreter/warpgroup_sequence.h>

@@ -1,4 +1,5 @@
-// What the four warps of a warpgroup must all do, in the same order: wgmma, its fences and waits, setmaxnreg.
+// Instructions that the four warps of a warpgroup must all execute in one order: wgmma, its fences and waits,
+// setmaxnreg.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 
 namespace fa2::interpreter {
 
-/// An instruction as a warp executes it.
+/// An instruction that a warp executes.
 struct WarpgroupStep {
   const char* name;
   Site site;
-  std::uint64_t operands[2] = {};  ///< that the four warps must agree on
+  std::uint64_t operands[2] = {};  ///< operands that the four warps must agree on
 };
 
 class WarpgroupSequence {
@@ -22,18 +23,19 @@ class WarpgroupSequence {
       : done_(static_cast<std::size_t>(warps)), groups_((done_.size() + 3) / 4) {}
   void reset();
 
-  /// `warp` executes `step`. Returns the rule that was broken, empty if none was.
+  /// Notes that `warp` executes `step`. Returns the violated PTX rule; empty if none.
   std::string follow(int warp, const WarpgroupStep& step);
-  /// All threads have ended. The site of a step that not all warps have executed, if there is one.
+  /// Checks that all warps have executed every step. All threads must have ended. `site` receives a step that
+  /// some have not.
   std::string finish(Site& site) const;
 
  private:
   struct Group {
-    std::uint64_t first = 0;  ///< number of the oldest step that is remembered
+    std::uint64_t first = 0;  ///< number of the oldest step kept
     std::deque<WarpgroupStep> steps;
   };
 
-  std::vector<std::uint64_t> done_;  ///< steps of each warp
+  std::vector<std::uint64_t> done_;  ///< number of steps of each warp
   std::vector<Group> groups_;
 };
 

@@ -1,4 +1,4 @@
-// Read-modify-writes of global memory, atomic among the host threads that run blocks.
+// Atomic operations on global memory, atomic among the host threads that run blocks.
 #pragma once
 
 #include "ptx/keywords.cuh"

@@ -1,4 +1,4 @@
-// Launches that begin while the one before them ends: here none does.
+// Programmatic dependent launch: on the interpreter no launch starts early.
 #pragma once
 
 #include "ptx/keywords.cuh"

@@ -1,4 +1,4 @@
-// float16 and bfloat16 bits and their values, exactly; rounding is to nearest even.
+// Exact conversions between floats and the bits of float16 and bfloat16; rounding is to nearest even.
 #pragma once
 
 #include "ptx/keywords.cuh"
@@ -28,7 +28,7 @@ template <>
 inline float value_of<Half>(u16 bits) {
   const u32 sign = static_cast<u32>(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  // A power of two carries the exponent from half's bias to float's, subnormals included.
+  // Multiplying by a power of two changes half's exponent bias to float's, for subnormals too.
   const float scaled = float_of_bits(magnitude << 13) * float_of_bits((127u + 112u) << 23);
   return float_of_bits(sign | bits_of_float(scaled));
 }
@@ -39,7 +39,7 @@ u16 rounded(float x);
 template <>
 inline u16 rounded<BFloat16>(float x) {
   const u32 bits = bits_of_float(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // the one NaN that cvt makes
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // the only NaN that cvt produces
   return static_cast<u16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 

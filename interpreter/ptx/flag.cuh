@@ -1,4 +1,4 @@
-// Words of global memory by which blocks wait for one another.
+// Words in global memory with which blocks wait for one another.
 #pragma once
 
 #include "ptx/keywords.cuh"

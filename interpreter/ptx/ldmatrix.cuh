@@ -1,4 +1,4 @@
-// Four 8x8 blocks of 16-bit elements from shared memory into mma fragments.
+// Loads of four 8x8 blocks of 16-bit elements from shared memory into mma fragments.
 #pragma once
 
 #include "ptx/registers.cuh"
@@ -10,7 +10,7 @@ struct MatrixLoad {
   u32* blocks;
 };
 
-/// Element (row, col) of block i goes to lane 4 row + col / 2 of register i; transposed, with row and col
+/// Moves element (row, col) of block i to lane 4 row + col / 2 of register i. If transposed, row and col are
 /// swapped.
 template <bool kTransposed>
 FA2_DEVICE void load_blocks(Machine& block, int first, void* const* lanes, Site site) {

@@ -1,5 +1,5 @@
-// Approximate special functions (flushing subnormals) and packed conversions. The approximations are
-// correctly rounded here, which is within what a GPU documents.
+// Approximate special functions, which flush subnormals, and packed conversions. The approximations are
+// rounded correctly here, within the errors that NVIDIA documents.
 #pragma once
 
 #include "ptx/element.cuh"
@@ -33,7 +33,7 @@ FA2_DEVICE float fma_rn(float a, float b, float c) {
 FA2_DEVICE float max_f32(float a, float b) {
   if (a != a) return flushed(b);
   if (b != b) return flushed(a);
-  if (a == 0 && b == 0) return float_of_bits(bits_of_float(a) & bits_of_float(b));  // +0 before -0
+  if (a == 0 && b == 0) return float_of_bits(bits_of_float(a) & bits_of_float(b));  // prefers +0 to -0
   return flushed(a > b ? a : b);
 }
 

@@ -1,4 +1,4 @@
-// mbarriers: barriers in shared memory that count arrivals and the bytes of asynchronous copies.
+// mbarriers: barriers in shared memory that count arrivals and bytes of asynchronous copies.
 #pragma once
 
 #include "ptx/registers.cuh"

@@ -1,4 +1,4 @@
-// Plain loads and stores, each naming its state space.
+// Plain loads and stores. Each names its state space.
 #pragma once
 
 #include "ptx/registers.cuh"

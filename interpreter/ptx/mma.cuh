@@ -1,4 +1,4 @@
-// The tensor-core instruction of sm_80 and every later GPU.
+// The tensor core instruction of sm_80 and later GPUs.
 #pragma once
 
 #include "ptx/element.cuh"
@@ -11,7 +11,7 @@ struct MatrixProduct {
   u32 b[2];
 };
 
-/// Exact products, summed in double and rounded once; a GPU rounds no better.
+/// Computes exact products, sums them in double and rounds once; a GPU is no more accurate.
 template <class Element>
 FA2_DEVICE void multiply(Machine&, int, void* const* lanes, Site) {
   float a[16][16], b[16][8];

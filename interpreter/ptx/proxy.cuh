@@ -1,5 +1,4 @@
-// Fences between plain accesses to memory and those of the asynchronous proxy. Of global memory nothing is
-// tracked.
+// Fences between plain memory accesses and the async proxy. Global memory is not tracked.
 #pragma once
 
 #include "ptx/keywords.cuh"

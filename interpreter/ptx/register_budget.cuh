@@ -1,4 +1,4 @@
-// Moving registers from one warpgroup to another: counted, though a host compiler uses its own.
+// Transfer of registers between warpgroups. The interpreter only counts them.
 #pragma once
 
 #include "ptx/keywords.cuh"

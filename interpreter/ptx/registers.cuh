@@ -16,7 +16,7 @@ FA2_DEVICE u32 block_index() {
 FA2_DEVICE int lane_index() {
   return thread_index() % 32;
 }
-/// On a GPU a shuffle: all lanes come.
+/// A shuffle on a GPU, so all lanes must come.
 FA2_DEVICE void come_together(Site site) {
   machine->warp_wide(
       "shfl.sync.idx", [](Machine&, int, void* const*, Site) {}, nullptr, false, site);

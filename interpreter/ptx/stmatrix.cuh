@@ -1,4 +1,4 @@
-// Four 8x8 blocks of 16-bit elements from registers to shared memory.
+// Stores of four 8x8 blocks of 16-bit elements from registers to shared memory.
 #pragma once
 
 #include "ptx/registers.cuh"
@@ -10,8 +10,8 @@ struct MatrixStore {
   const u32* blocks;
 };
 
-/// Element (row, col) of block i comes from lane 4 row + col / 2 of register i; transposed, with row and col
-/// swapped.
+/// Moves element (row, col) of block i from lane 4 row + col / 2 of register i. If transposed, row and col
+/// are swapped.
 template <bool kTransposed>
 FA2_DEVICE void store_blocks(Machine& block, int first, void* const* lanes, Site site) {
   for (int i = 0; i < 4; ++i) {

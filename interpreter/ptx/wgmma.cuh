@@ -8,7 +8,7 @@ namespace fa2::ptx {
 
 using interpreter::WgmmaOperands;
 
-/// `lanes` are WgmmaOperands.
+/// Issues a wgmma for all lanes. `lanes`: pointers to WgmmaOperands.
 template <class Element, int kN, Major kMajorA, Major kMajorB>
 void issue_wgmma(Machine& block, int first, void* const* lanes, Site site) {
   static_assert(kN % 8 == 0 && kN >= 8 && kN <= 256, "8, 16, ... 256");
@@ -60,7 +60,7 @@ FA2_DEVICE void wgmma_wait_group(Site site = {}) {
       nullptr, false, site);
 }
 
-/// Here the compiler is held by the calls: it knows that the arrays have got about.
+/// Empty, because the calls already hold the compiler: they let the arrays' addresses escape.
 template <class Register, int kCount>
 FA2_DEVICE void hold_registers(Register (&)[kCount]) {}
 

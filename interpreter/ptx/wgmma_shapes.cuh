@@ -1,4 +1,4 @@
-// Every shape there is: ptx/wgmma.cuh has them all.
+// The host needs no rendered shapes: ptx/wgmma.cuh supports every one.
 #pragma once
 
 #include "ptx/wgmma.cuh"
