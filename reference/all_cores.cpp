@@ -1,4 +1,4 @@
-// One thread a core, this one among them.
+// Starts one thread per core; the caller is one of them.
 #include <reference/all_cores.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 namespace fa2::reference {
 namespace {
 
-/// Of one sequence, in the tensors that come with a call.
+/// The rows of one sequence in the call's tensors.
 struct Rows {
   std::int64_t entry = 0;
   std::int64_t first = 0;
@@ -21,7 +21,7 @@ Rows rows_of(const std::vector<std::int32_t>& borders, std::int64_t seqlen, std:
   return {0, begin, begin < 0 ? 0 : std::max<std::int64_t>(end - begin, 0)};
 }
 
-/// -1: there is none.
+/// Returns the rotary position; -1 if there is none.
 std::int64_t position_of(const AppendProblem& p, const AppendTables& tables, std::size_t sequence,
                          std::int64_t number) {
   if (p.rotary_dim == 0) return 0;
@@ -30,7 +30,7 @@ std::int64_t position_of(const AppendProblem& p, const AppendTables& tables, std
   return first < 0 || first + number >= p.table_rows ? -1 : first + number;
 }
 
-/// Whether the cache has row `number` of a sequence; where.
+/// Returns whether the cache has row `number` of a sequence. If so, enters its place in `moved`.
 bool find_in_cache(const AppendProblem& p, const AppendTables& tables, std::size_t sequence,
                    std::int64_t number, MovedRow& moved) {
   if (tables.seqlens[sequence] < 0) return false;

@@ -1,4 +1,4 @@
-// What append() has to do, sequence by sequence, in float64.
+// The reference of append(), in float64: it treats one sequence after the other.
 #pragma once
 
 #include <core/append_tables.h>
@@ -9,20 +9,21 @@
 
 namespace fa2::reference {
 
-/// A row of K and V, or of Q: where it comes from, and where it goes.
+/// The source and the destination of a row of K and V, or of Q.
 struct MovedRow {
-  std::int64_t entry = 0;  ///< of the tensors that come with the call
+  std::int64_t entry = 0;  ///< batch entry in the call's tensors
   std::int64_t row = 0;
-  std::int64_t cache_entry = 0;  ///< of K and V
+  std::int64_t cache_entry = 0;  ///< batch entry or page in the cache; K and V only
   std::int64_t cache_row = 0;
-  std::int64_t position = 0;  ///< whose angles it turns by
+  std::int64_t position = 0;  ///< rotary position
 };
 
-/// Of every head. Whole rows of the page table. Rows that the tables leave out are missing.
+/// Return the rows of every head that append() must move. The page table must have whole rows. Rows that the
+/// tables leave out are missing.
 std::vector<MovedRow> appended_rows(const AppendProblem& problem, const AppendTables& tables);
 std::vector<MovedRow> turned_queries(const AppendProblem& problem, const AppendTables& tables);
 
-/// A row of Q or K, turned by its position's row of cos and sin.
+/// Returns a row of Q or K, rotated by its position's row of cos and sin.
 std::vector<double> turned(const AppendProblem& problem, std::vector<double> row, const float* cos,
                            const float* sin);
 

@@ -1,5 +1,4 @@
-// Attention on the CPU: one blocked implementation, in float64 or in the rounded steps of a framework in 16
-// bits.
+// Attention on the CPU: one blocked implementation, in float64 or in the rounded steps of a 16-bit framework.
 #include <reference/all_cores.h>
 #include <reference/attention_reference.h>
 #include <reference/row_block.h>
@@ -15,12 +14,12 @@
 namespace fa2::reference {
 namespace {
 
-/// The key that lies opposite of query i: with both sequences' ends aligned, or their beginnings.
+/// Returns the key on the diagonal of query i. Diagonals align both sequences' ends, or their beginnings.
 std::int64_t diagonal(const AttentionProblem& p, std::int64_t i) {
   return p.mask == MaskKind::causal_top_left ? i : i + p.seqlen_k - p.seqlen_q;
 }
 
-/// Arithmetic of the fused baseline: a float32 score, a probability rounded once and an output normalised
+/// Arithmetic of the fused baseline: float32 scores, probabilities rounded once, and an output normalised
 /// last.
 struct Fused {
   using Real = double;
@@ -59,7 +58,7 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
   return result;
 }
 
-/// Sequences one after the other, as batches of one.
+/// Computes one sequence after the other, as batches of one.
 template <class Arithmetic>
 Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_lse) {
   const AttentionProblem& p = in.problem;

@@ -1,4 +1,4 @@
-// The yardsticks: attention in float64 on the CPU, and the same maths in the input's own precision.
+// References for outputs: attention on the CPU in float64, and baselines in the input's precision.
 #pragma once
 
 #include <core/float_bits.h>
@@ -11,8 +11,8 @@
 
 namespace fa2::reference {
 
-/// A host tensor in logical (batch, head, row, dim) order, float32 values already rounded to the problem's
-/// dtype. Packed sequences are a batch of one.
+/// A host tensor in logical (batch, head, row, dim) order. Its float32 values are already rounded to the
+/// problem's dtype. Packed sequences form a batch of one.
 struct Tensor {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
   std::vector<float> values;  ///< contiguous, in that order
@@ -24,66 +24,67 @@ struct Tensor {
   }
 };
 
-/// Whether query i may see key j. Not of varlen: each of its sequences is a problem of its own (reference/sequences.h).
+/// Returns whether query i may see key j. Not for varlen, whose sequences are separate problems
+/// (reference/sequences.h).
 bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j);
 
-/// With varlen, NaN in rows of no sequence.
+/// Output and LSE. With varlen, rows of no sequence are NaN.
 struct Result {
   Tensor o;
-  /// (batch, heads_q, seqlen_q) or (heads_q, total_q), natural log; empty_row_lse's infinity for a row without keys.
+  /// (batch, heads_q, seqlen_q) or (heads_q, total_q), natural log. A row without keys has the infinity of
+  /// empty_row_lse.
   std::vector<double> lse;
 };
 
-/// What turns Q K^T into scores.
+/// Parameters that turn Q K^T into scores.
 struct ScoreRule {
   double scale = 1;
-  AttentionArgs numbers =
-      {};  ///< of the problem's variants and sequences, host pointers; nothing else is read
-  std::int64_t first_batch = 0;  ///< of the whole call, where the problem is a sequence of it: for dropout
+  /// Host pointers to the numbers of variants and to tables of sequences; nothing else is read.
+  AttentionArgs numbers = {};
+  std::int64_t first_batch = 0;  ///< batch index of entry 0 in the whole call; for dropout
 
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
 };
 
-/// The score of query i and key j, of which `product` is Q K^T.
+/// Returns the score of query i and key j. `product`: Q K^T.
 double score_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
                 std::int64_t i, std::int64_t j, double product);
 
-/// Its derivative by scale * product.
+/// Returns the score's derivative with respect to scale * product.
 double score_slope_of(const AttentionProblem& problem, const ScoreRule& rule, double product);
 
-/// float64 throughout. All cores.
+/// Computes attention in float64, on all cores.
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                      const ScoreRule& rule, EmptyRowLse empty_row_lse = EmptyRowLse::positive_infinity);
 
-/// The low-precision baseline of the numerics contract: scores, probabilities and output materialised in the
-/// problem's dtype, each rounded once, as an unfused framework in that dtype computes them (float32
-/// accumulation inside a matmul).
+/// The unfused baseline of the numerics contract. Scores, probabilities and output are stored in the
+/// problem's dtype, each rounded once, as in an unfused framework with float32 accumulation in a matmul.
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                           const ScoreRule& rule);
 
-/// The stricter baseline of the numerics contract: what a fused kernel cannot avoid. Scores in float32, the
-/// largest probability 1, each rounded once to the problem's dtype, the sum of them before that, the output
-/// rounded once.
+/// The stricter, fused baseline of the numerics contract: the rounding that a fused kernel cannot avoid.
+/// Scores are float32, and the largest probability is 1. Probabilities are rounded once to the problem's
+/// dtype, after they were summed; the output is rounded once.
 Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
                                 const Tensor& v, const ScoreRule& rule);
 
-/// Over all elements; infinite if one of `out` is not finite.
+/// Errors over all elements; infinite if an element of `out` is not finite.
 struct Errors {
   double rms = 0;
   double largest = 0;
 };
 Errors errors_of(const Tensor& out, const Tensor& ref);
 
-/// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5, and lse within 1e-5 relative
-/// (absolute where |lse| < 1), infinities equal. Elements whose reference is not finite are not compared; where
-/// all are such, nothing is ok. Rows of no sequence count as nothing.
+/// The numerics contract: max|out - ref| <= 2 * max|baseline - ref| + 1e-5. lse must lie within 1e-5 relative
+/// (absolute where |lse| < 1), with equal infinities. Elements with a reference that is not finite are not
+/// compared; if no element is compared, the verdict is not ok. Rows of no sequence do not count.
 struct Verdict {
   bool ok = false;
   double error = 0;           ///< max|out - ref|
   double baseline_error = 0;  ///< max|baseline - ref|
   double limit = 0;
-  double lse_error = 0;  ///< 0 if no lse was given
-  std::string message;   ///< one line, also when ok
+  double lse_error = 0;  ///< 0 without an lse
+  std::string message;   ///< one line, also if ok
 };
 Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
               const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,

@@ -20,8 +20,8 @@ std::string index_text(const Tensor& t, std::size_t flat) {
                      rows % t.rows, i % t.dim);
 }
 
-/// The yardstick. Where scores overflowed in 16 bits the baseline is not finite: there, rounding the
-/// reference is the yardstick.
+/// Returns the baseline's error. If scores overflow in 16 bits, the baseline is not finite; rounding the
+/// reference replaces it there.
 double baseline_error_of(const Tensor& baseline, const Tensor& ref, DType dtype) {
   double worst = 0;
   for (std::size_t i = 0; i < ref.values.size(); ++i) {
@@ -34,9 +34,9 @@ double baseline_error_of(const Tensor& baseline, const Tensor& ref, DType dtype)
 }
 
 struct Worst {
-  double error = 0;         ///< infinite for a NaN or infinity where the reference is finite
+  double error = 0;         ///< infinite if out is NaN or infinite and the reference is finite
   std::size_t index = 0;    ///< first element with that error
-  std::size_t skipped = 0;  ///< elements whose reference is not finite: not compared
+  std::size_t skipped = 0;  ///< elements whose reference is not finite; not compared
 };
 
 Worst worst_error(const Tensor& out, const Tensor& ref) {
@@ -53,14 +53,15 @@ Worst worst_error(const Tensor& out, const Tensor& ref) {
   return worst;
 }
 
-/// How many elements of O there are to compare.
+/// Returns how many elements of O belong to a sequence.
 std::size_t elements_of_sequences(const AttentionProblem& problem, const ScoreRule& rule, const Tensor& o) {
   std::int64_t rows = 0;
   for (const Sequence& sequence : sequences_of(problem, rule.numbers)) rows += sequence.q.count;
   return std::min(static_cast<std::size_t>(rows * o.heads * o.dim), o.values.size());
 }
 
-/// Relative, absolute where |lse| < 1. Infinities must be equal; a reference that is NaN is not compared.
+/// Returns the largest relative error; absolute where |lse| < 1. Infinities must be equal. A NaN reference is
+/// not compared.
 Worst worst_lse_error(const std::vector<float>& lse, const std::vector<double>& ref) {
   Worst worst;
   for (std::size_t i = 0; i < ref.size(); ++i) {
@@ -102,14 +103,14 @@ void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdic
                   worst.index / rows % heads, worst.index % rows, lse[worst.index], ref.lse[worst.index]);
 }
 
-/// A contract: of a dtype's baseline, `factor` times whose error is allowed, for so many elements.
+/// One contract: the error may be `factor` times that of the dtype's baseline, over `elements` elements.
 struct Allowance {
   DType dtype;
   int factor;
-  std::size_t elements;  ///< that there are to compare
+  std::size_t elements;  ///< number of elements to compare
 };
 
-/// The verdict without the word that its message begins with.
+/// Returns the verdict. Its message lacks the first word.
 Verdict compare(const Tensor& out, const Tensor& ref, const Tensor& baseline, const Allowance& allowance) {
   Verdict verdict;
   if (!same_shape(out, ref)) {

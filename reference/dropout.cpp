@@ -1,4 +1,4 @@
-// A block of 16 x 16 scores has 64 words of 32 bits, two scores each.
+// A block of 16 x 16 scores has 64 words of 32 bits; two scores share a word.
 #include <reference/dropout.h>
 
 #include <cmath>

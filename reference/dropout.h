@@ -1,4 +1,4 @@
-// Dropout's mask on the CPU, written apart from the kernels': the numbers in it are looked up one by one.
+// The dropout mask on the CPU, independent of the kernels: it looks up each probability's number on its own.
 #pragma once
 
 #include <fa2/args.h>
@@ -11,17 +11,18 @@ namespace fa2::reference {
 
 using PhiloxWords = std::array<std::uint32_t, 4>;
 
-/// Philox 4x32 of so many rounds (Salmon, Moraes, Dror and Shaw, SC 2011).
+/// Returns the words of Philox 4x32 after `rounds` rounds (Salmon, Moraes, Dror and Shaw, SC 2011).
 PhiloxWords philox(PhiloxWords counter, std::array<std::uint32_t, 2> key, int rounds);
 
-/// Which probabilities of a launch are kept; seed and offset are `dropout`'s own, `state` on the host if there is one.
+/// The probabilities that a launch keeps. Seed and offset come from `dropout`, or from its `state`, which
+/// must be host memory.
 class DropoutMask {
  public:
   explicit DropoutMask(const Dropout& dropout);
 
-  /// `head`: batch * heads_q + query head.
+  /// Returns whether a probability is kept. `head`: batch * heads_q + query head.
   bool keeps(std::int64_t head, std::int64_t query, std::int64_t key) const;
-  /// On average, of all.
+  /// Returns the fraction of probabilities kept on average.
   double share_kept() const { return 1 - threshold_ / 4294967296.0; }
 
  private:

@@ -1,4 +1,5 @@
-// The gradients of attention on the CPU (FlashAttention-2, arXiv 2307.08691, section 2.2), a query head after the other.
+// Gradients of attention on the CPU (FlashAttention-2, arXiv 2307.08691, section 2.2), one query head after
+// the other.
 #include <reference/all_cores.h>
 #include <reference/gradients.h>
 #include <reference/row_block.h>
@@ -13,7 +14,7 @@
 namespace fa2::reference {
 namespace {
 
-/// The gradients of what the forward returns.
+/// Gradients with respect to the forward's results.
 struct Upstream {
   const Tensor& d_o;
   const std::vector<double>* d_lse;  ///< or null
@@ -24,15 +25,15 @@ Tensor filled(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::in
           std::vector<float>(static_cast<std::size_t>(batch * heads * rows * dim), value)};
 }
 
-/// The gradients of one key/value head of a batch entry and of the query heads that read it. The buffers live as long as
-/// their thread.
+/// Gradients of one key/value head in a batch entry, and of the query heads that share it. The buffers live
+/// as long as their thread.
 template <class Arithmetic>
 class HeadGroup {
  public:
   HeadGroup(const Inputs& in, const Upstream& upstream, Arithmetic arithmetic, Gradients& out)
       : in_(in), upstream_(upstream), arithmetic_(arithmetic), block_(in, arithmetic), out_(out) {}
 
-  /// Adds to d_sinks, one for each query head.
+  /// Computes them. Adds one number per query head to d_sinks.
   void compute(std::int64_t batch, std::int64_t kv_head, double* d_sinks) {
     const AttentionProblem& p = in_.problem;
     const std::int64_t group = p.heads_q / p.heads_kv;
@@ -52,10 +53,10 @@ class HeadGroup {
   using Real = typename Arithmetic::Real;
 
   struct Rows {
-    const float *q, *d_o;  ///< of a block's first row
+    const float *q, *d_o;  ///< first row of a block
   };
 
-  /// A gradient summed over the rows of a query head, then over the heads of a group.
+  /// A gradient that is summed over the rows of a query head, then over the heads of a group.
   struct Sum {
     std::vector<Real> head, group;
 
@@ -73,7 +74,8 @@ class HeadGroup {
     }
   };
 
-  /// Of rows from `first` on: writes dQ, adds to dK and dV. Returns what they add to their sink's.
+  /// Computes rows from `first` on: writes dQ, adds to dK and dV. Returns what they add to their sink's
+  /// gradient.
   double add_rows(std::int64_t batch, std::int64_t head, std::int64_t first) {
     const AttentionProblem& p = in_.problem;
     const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
@@ -94,7 +96,7 @@ class HeadGroup {
     return d_sink;
   }
 
-  /// The sum of dO * O over a row that sees a key, which is that of P * dP.
+  /// Returns the sum of dO * O over a row that sees a key. It equals the sum of P * dP.
   Real delta_of(const Rows& rows, std::int64_t r) const {
     const KeyRange keys = block_.keys_of(r);
     if (keys.begin == keys.end) return 0;
@@ -105,7 +107,7 @@ class HeadGroup {
     return delta;
   }
 
-  /// Row r of dP becomes dS. Returns what it adds to the sink's.
+  /// Replaces row r of dP by dS. Returns what it adds to the sink's gradient.
   double to_d_scores(std::int64_t r, Real delta) {
     const Real* const p = block_.probabilities(r);
     const Real* const products = block_.products(r);
@@ -121,8 +123,8 @@ class HeadGroup {
     return static_cast<double>(arithmetic_.stored(-sink * delta));
   }
 
-  /// dQ += dS K, dK += dS^T Q, dV += P^T dO, unseen keys skipped: whatever lies there must not matter. k: of the
-  /// block's first key.
+  /// Computes dQ += dS K, dK += dS^T Q, dV += P^T dO, without unseen keys, whose memory may hold anything. k:
+  /// the block's first key.
   void add_products(const Rows& rows, const float* k) {
     const std::int64_t dim = in_.problem.head_dim, dim_v = in_.problem.head_dim_v, keys = block_.keys();
     Real* const dk = dk_.head.data() + block_.begin() * dim;
@@ -157,7 +159,7 @@ class HeadGroup {
   RowBlock<Arithmetic> block_;
   Gradients& out_;
   Sum dk_, dv_;
-  std::vector<Real> o_, dq_, d_scores_;  ///< of a block
+  std::vector<Real> o_, dq_, d_scores_;  ///< of one block
 };
 
 /// Returns gradients of the inputs' shapes, every element `value`; d_sinks are zeros.
@@ -175,7 +177,7 @@ template <class Arithmetic>
 Gradients compute(const Inputs& in, const Upstream& upstream, Arithmetic arithmetic) {
   const AttentionProblem& p = in.problem;
   Gradients gradients = blank(in, 0);
-  std::vector<double> d_sinks(static_cast<std::size_t>(p.batch * p.heads_q));  // of each entry
+  std::vector<double> d_sinks(static_cast<std::size_t>(p.batch * p.heads_q));  // one per batch entry and head
   const std::int64_t count = p.batch * p.heads_kv;
   on_all_cores(count, [&](std::atomic<std::int64_t>& next) {
     HeadGroup<Arithmetic> group(in, upstream, arithmetic, gradients);
@@ -186,7 +188,7 @@ Gradients compute(const Inputs& in, const Upstream& upstream, Arithmetic arithme
   return gradients;
 }
 
-/// Sequences one after the other, as batches of one.
+/// Computes one sequence after the other, as batches of one.
 template <class Arithmetic>
 Gradients compute_each(const Inputs& in, const Upstream& upstream, Arithmetic arithmetic) {
   Gradients gradients = blank(in, std::nanf(""));

@@ -1,5 +1,5 @@
-// What attention and its gradients share: the probabilities of a few rows, in float64 or in the rounded steps of a
-// framework in 16 bits.
+// Probabilities of a few rows, in float64 or in the rounded steps of a 16-bit framework. Attention and its
+// gradients share them.
 #pragma once
 
 #include <core/float_bits.h>
@@ -23,7 +23,7 @@ struct KeyRange {
 };
 KeyRange visible_keys(const AttentionProblem& problem, std::int64_t i);
 
-/// Arithmetic of the reference: nothing is rounded on the way.
+/// Arithmetic of the reference: no intermediate result is rounded.
 struct Exact {
   using Real = double;
   double stored(double x) const { return x; }
@@ -32,7 +32,7 @@ struct Exact {
   double output(double o, double /*sum*/) const { return o; }
 };
 
-/// Arithmetic of the unfused baseline: float32 inside an operation, its result stored in 16 bits.
+/// Arithmetic of the unfused baseline: float32 inside an operation, and results stored in 16 bits.
 struct Unfused {
   using Real = float;
   DType dtype;
@@ -54,14 +54,14 @@ inline std::size_t offset_of(const Tensor& t, std::int64_t batch, std::int64_t h
   return static_cast<std::size_t>(((batch * t.heads + head) * t.rows + row) * t.dim);
 }
 
-/// sums += factor * row.
+/// Computes sums += factor * row.
 template <class Real>
 void add(Real factor, const float* row, std::int64_t dim, Real* sums) {
   for (std::int64_t d = 0; d < dim; ++d) sums[d] += factor * static_cast<Real>(row[d]);
 }
 
-/// products (rows, keys) = A (rows, dim) times the transpose of B (keys, dim). B goes through a transposed block so
-/// that the inner loop runs over neighbouring keys.
+/// Computes products (rows, keys) = A (rows, dim) times the transpose of B (keys, dim). B passes through a
+/// transposed block, so that the inner loop runs over adjacent keys.
 template <class Real>
 void multiply(const float* a, std::int64_t rows, const float* b, std::int64_t keys, std::int64_t dim,
               std::vector<Real>& products) {
@@ -85,8 +85,8 @@ void multiply(const float* a, std::int64_t rows, const float* b, std::int64_t ke
   }
 }
 
-/// Probabilities of rows [first, first + count()) of one batch and query head. The buffers live as long as their
-/// thread.
+/// Probabilities of rows [first, first + count()) in one batch entry and query head. The buffers live as long
+/// as their thread.
 template <class Arithmetic>
 class RowBlock {
  public:
@@ -114,22 +114,25 @@ class RowBlock {
     }
   }
 
-  std::int64_t count() const { return count_; }  ///< of rows
-  std::int64_t begin() const { return begin_; }  ///< the first key that some row sees
-  std::int64_t keys() const { return keys_; }    ///< how many from there on some row sees
+  std::int64_t count() const { return count_; }  ///< number of rows
+  std::int64_t begin() const { return begin_; }  ///< first key that some row sees
+  std::int64_t keys() const {
+    return keys_;
+  }  ///< number of keys from begin() to the last that some row
+     ///< sees
 
-  /// Those that row r sees, from begin() on.
+  /// Returns the keys that row r sees, counted from begin().
   KeyRange keys_of(std::int64_t r) const {
     const KeyRange keys = visible_keys(in_.problem, first_ + r);
     return {keys.begin - begin_, keys.end - begin_};
   }
-  /// Of the keys from begin() on. What row r does not see has none.
+  /// Returns the probabilities of row r from key begin() on. Those of unseen keys are undefined.
   const Real* probabilities(std::int64_t r) const { return probabilities_.data() + r * keys_; }
-  /// What each is multiplied by before it meets a value: 0 or, of what dropout keeps, 1 / the share kept.
+  /// Returns the factors of row r's probabilities under dropout: 0, or 1 / (fraction kept).
   const Real* factors(std::int64_t r) const { return factors_.data() + r * keys_; }
-  /// Q K^T.
+  /// Returns row r of Q K^T.
   const Real* products(std::int64_t r) const { return products_.data() + r * keys_; }
-  /// Of probabilities before they are divided by it; 1 without a key.
+  /// Returns the sum of row r's probabilities before normalisation; 1 without a key.
   Real sum(std::int64_t r) const { return rows_[static_cast<std::size_t>(r)].sum; }
   double lse(std::int64_t r, double empty_row_lse) const {
     if (has_sink() || keys_of(r).begin != keys_of(r).end) return rows_[static_cast<std::size_t>(r)].lse;
@@ -149,7 +152,7 @@ class RowBlock {
 
   bool has_sink() const { return sink_ > -kInfinity; }
 
-  /// Products of row r become scores.
+  /// Turns row r's products into scores.
   void score(std::int64_t batch, std::int64_t head, std::int64_t r) {
     Real* const scores = probabilities_.data() + r * keys_;
     for (std::int64_t j = 0; j < keys_; ++j) {
@@ -169,7 +172,7 @@ class RowBlock {
     }
   }
 
-  /// Scores of row r become probabilities.
+  /// Turns row r's scores into probabilities.
   void softmax(std::int64_t r) {
     const KeyRange keys = keys_of(r);
     auto& [sum, lse] = rows_[static_cast<std::size_t>(r)];
@@ -193,7 +196,7 @@ class RowBlock {
   std::vector<Row> rows_;
 };
 
-/// O = P V of a block's rows, unseen keys skipped: whatever lies there must not matter.
+/// Computes O = P V for a block's rows, without unseen keys, whose memory may hold anything.
 template <class Arithmetic>
 void weigh(const RowBlock<Arithmetic>& block, const Tensor& v, std::int64_t batch, std::int64_t kv_head,
            Arithmetic arithmetic, std::vector<typename Arithmetic::Real>& o) {

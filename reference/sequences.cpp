@@ -1,4 +1,4 @@
-// Cuts what would leave a tensor, as templates/attention/common/sequence.cuh does.
+// Clamps the tables to the tensors, like templates/attention/common/sequence.cuh.
 #include <reference/sequences.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace fa2::reference {
 namespace {
 
-/// One side of a problem.
+/// One side of a problem: Q, or K and V.
 struct Side {
   const std::int32_t* cu_seqlens;  ///< null: batched
   const std::int32_t* seqused;     ///< or null
@@ -26,7 +26,7 @@ SequenceRows find(const Side& side, std::int64_t b) {
   return rows;
 }
 
-/// A sequence's first row of head h, counting those of all entries and heads.
+/// Returns a sequence's first row for head h, counted over all entries and heads.
 std::int64_t first_row(const Tensor& t, const SequenceRows& rows, std::int64_t h) {
   return (rows.entry * t.heads + h) * t.rows + rows.begin;
 }
