@@ -1,4 +1,4 @@
-// What the main functions of the benches have in common.
+// The common main function of the benches.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace fa2::bench {
 
-/// Parses, then runs; the program's exit status. Errors go to stderr behind the app's name.
+/// Parses, then runs. Returns the program's exit status. Errors go to stderr after the program's name.
 template <class Run>
 int run_bench(CLI::App& app, int argc, char** argv, const Run& run) {
   try {

@@ -1,5 +1,4 @@
-// A kernel that keeps the time: how many cycles its SM's clock counted while the global timer counted
-// nanoseconds.
+// A kernel that measures its SM's clock: cycles of the SM per nanosecond of the global timer.
 #pragma once
 
 #include <fa2/errors.h>
@@ -13,14 +12,15 @@
 
 namespace fa2::bench {
 
-/// In device memory; sums over launches.
+/// Device memory; sums over launches.
 struct ClockSums {
   std::uint64_t start_cycles = 0, start_ns = 0;  ///< of the latest launch
   std::uint64_t cycles = 0, ns = 0;
 };
 
-/// `source`, in which thread `thread` of block 0 adds its time from the kernel's first statement to the last
-/// one to `sums`. It keeps nothing in registers meanwhile. The key stays that of `source`: not for a cache.
+/// Returns `source` with a measurement: thread `thread` of block 0 adds its time from the kernel's first
+/// statement to its last to `sums`. It keeps nothing in registers. The key stays that of `source`, so the
+/// result must not go into a cache.
 inline KernelSource clocked(KernelSource source, int thread, const void* sums) {
   constexpr std::string_view kBegin = "params) {\n", kEnd = "\n}";
   std::string& text = source.main.text;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void add_clock() {{
   return source;
 }
 
-/// The first thread that computes rather than loads.
+/// Returns the first thread that computes instead of loading.
 inline int first_computing_thread(const KernelConfig& config) {
   return kind_of(config).threads(config) - config.warps * 32;
 }

@@ -1,4 +1,5 @@
-// Host time of a memoised attention() call beside a plan's run() and the bare launch that both end in.
+// Measures the host time of a memoised attention() call, of a plan's run() and of the bare launch that both
+// end in.
 #include <api/plan.h>
 #include <bench/bench_main.h>
 #include <fa2/attention.h>
@@ -20,7 +21,7 @@ using namespace fa2::tools;
 
 namespace {
 
-/// One of each main loop, with the schedule that asks most of the host.
+/// One config per forward kernel, with the schedule that costs the host most.
 constexpr const char* kConfigs[] = {
     "mainloop=80,tile_m=128,tile_n=64,warps=4,stages=2",
     "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2"};
@@ -31,13 +32,13 @@ struct Options {
   bool json = false;
 };
 
-/// Nanoseconds per call.
+/// Host times; nanoseconds per call.
 struct Times {
   KernelConfig config;
   double bare = 0, run = 0, attention = 0;
 };
 
-/// So short that the GPU waits for the host, and never the other way round.
+/// Returns a problem so short that the GPU waits for the host.
 AttentionProblem short_problem() {
   AttentionProblem problem;
   problem.head_dim = 64;
@@ -46,8 +47,8 @@ AttentionProblem short_problem() {
   return problem.normalized();
 }
 
-/// Median over rounds of nanoseconds per call; the queue is drained between rounds so that no call waits for
-/// room.
+/// Returns the median over rounds; nanoseconds per call. The queue is drained between rounds, so that no call
+/// waits for room.
 template <class Call>
 double nanoseconds(const OwnedStream& stream, int rounds, const Call& call) {
   std::vector<double> samples;
@@ -62,7 +63,7 @@ double nanoseconds(const OwnedStream& stream, int rounds, const Call& call) {
   return spread_of(samples).median;
 }
 
-/// With parameters made before.
+/// Measures launches whose parameters already exist.
 double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, const OwnedStream& stream,
                    int rounds) {
   const Step& step = plan.steps.front();
@@ -74,7 +75,7 @@ double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, c
   });
 }
 
-/// On the current device.
+/// Measures on the current device.
 Times measure(const AttentionProblem& problem, const KernelConfig& config, const AttentionArgs& args,
               int rounds) {
   ContextOptions options;

@@ -19,8 +19,8 @@ struct ProblemPair {
   PlannedProblem first, second;
 };
 
-/// Draws problems with groups of any size, small enough for a search to measure them unchanged. A seed gives the same pairs on
-/// every machine.
+/// Draws problems with any group size, small enough that a search measures them unchanged. A seed gives the
+/// same pairs on every machine.
 class ProblemPairs {
  public:
   explicit ProblemPairs(std::uint64_t seed) : random_(seed) {}
@@ -45,7 +45,7 @@ class ProblemPairs {
     return least + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most - least + 1));
   }
 
-  /// Small numbers are as frequent as large ones.
+  /// Returns a size. Small ones are as frequent as large ones.
   std::int64_t size(std::int64_t least, std::int64_t most) {
     std::int64_t range = least;
     for (auto octaves = within(0, std::lround(std::log2(double(most) / double(least)))); octaves > 0;
@@ -80,7 +80,7 @@ class ProblemPairs {
     return p;
   }
 
-  /// At most 1 GB of keys and values, and some milliseconds.
+  /// Returns whether a problem has at most 1 GB of keys and values, and takes a few milliseconds.
   static bool is_small(const PlannedProblem& p) {
     const double bytes = 4.0 * double(p.batch * p.heads_kv * p.seqlen_k) * p.head_dim;
     const double flops = 4.0 * double(p.batch * p.heads_q) * p.head_dim * visible_pairs(p);

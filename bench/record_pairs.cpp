@@ -1,4 +1,5 @@
-// The time that the tuning record of one problem costs another problem of its bucket, over the time by its own record.
+// Measures what the tuning record of one problem costs another problem of its bucket, relative to that
+// problem's own record.
 #include <bench/bench_main.h>
 #include <bench/problem_pairs.h>
 #include <fa2/attention.h>
@@ -31,7 +32,7 @@ struct Options {
   bool dry_run = false, json = false;
 };
 
-/// The second problem of a pair, by the record of the first and by its own.
+/// The second problem of a pair, with the record of the first and with its own.
 struct Point {
   ProblemPair pair;
   KernelReport recorded, searched;
@@ -41,7 +42,8 @@ struct Point {
   double cost() const { return searched_us > 0 ? recorded_us / searched_us : 0; }
 };
 
-/// Bursts of both plans in turn, because a drifting clock then slows both alike. If both run one kernel, its times are both's.
+/// Times bursts of both plans in alternation, so that a drifting clock affects both. If both use the same
+/// kernel, one time serves both.
 void time_both(Point& point, const AttentionPlan& recorded, const AttentionPlan& searched, int rounds) {
   const BenchInputs inputs({point.pair.second});
   const AttentionArgs args = inputs.args(point.pair.second);
@@ -57,7 +59,7 @@ void time_both(Point& point, const AttentionPlan& recorded, const AttentionPlan&
   point.searched_us = spread_of(searched_us).median;
 }
 
-/// The newest record of a bucket wins, so each plan follows the search before it.
+/// Plans after each search, because the newest record of a bucket wins.
 void measure(Point& point, Context& context, const Device& gpu, int rounds) {
   const auto plan_after_search_of = [&](const PlannedProblem& problem) {
     context.tune(problem, gpu.ordinal);
@@ -74,7 +76,7 @@ void measure(Point& point, Context& context, const Device& gpu, int rounds) {
   time_both(point, recorded, searched, rounds);
 }
 
-/// An error costs its point only.
+/// Measures all points. An error costs only its point.
 void measure(std::vector<Point>& points, const Options& options, const Device& gpu) {
   const ScopedContext current(gpu.ordinal);
   ContextOptions settings;

@@ -1,4 +1,5 @@
-// What share of the tensor cores' cycles the operations of attention are, at the clock that the SMs ran at.
+// Measures which share of the tensor cores' cycles attention's operations take, at the clock that the SMs ran
+// at.
 #include <api/plan.h>
 #include <bench/bench_main.h>
 #include <bench/clocked_source.h>
@@ -33,16 +34,17 @@ struct Options {
 struct Point {
   AttentionProblem problem;
   KernelConfig config;
-  double us = 0, clocked_us = 0;  ///< per launch of the plain kernel, and of the one that keeps the time
-  double ghz = 0;                 ///< the SM clock while that ran
+  double us = 0, clocked_us = 0;  ///< per launch of the plain kernel, and of the clocked one
+  double ghz = 0;                 ///< SM clock during the clocked kernel
 };
 
-/// Dense operations of fp16 and bf16 that an SM's tensor cores do in a clock cycle; NaN: not known here.
+/// Returns the dense fp16 or bf16 operations per SM and clock cycle; NaN if unknown.
 double flops_per_cycle(const Arch& arch) {
   return arch.name == "sm_90a" ? 4096 : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// By the clocked kernel's own time, launches included: its clock belongs to no other.
+/// Returns the share, from the clocked kernel's own time including launches, because the clock was measured
+/// there.
 double share_of(const Point& point, const Device& gpu) {
   const double cycles = point.clocked_us * 1e3 * point.ghz;
   return flops_of(point.problem) / (flops_per_cycle(gpu.arch) * gpu.sm_count * cycles);
@@ -52,7 +54,7 @@ const KernelConfig& config_of(const AttentionPlan& plan) {
   return plan.explain().kernels.front().config;
 }
 
-/// `plan` with the clocked twin of its kernel.
+/// Returns `plan` with a clocked copy of its kernel.
 AttentionPlan clocked_plan(const AttentionPlan& plan, const Device& gpu, const DeviceBuffer& sums) {
   const KernelConfig& config = config_of(plan);
   const KernelSource source = render({traits_of({plan.problem(), plan.explain().options}), config, gpu.arch});
@@ -70,7 +72,7 @@ double ghz_of(const DeviceBuffer& buffer) {
   return static_cast<double>(sums.cycles) / static_cast<double>(sums.ns);
 }
 
-/// Plain and clocked bursts in turn: a drifting clock hits both alike.
+/// Times plain and clocked bursts in alternation, so that a drifting clock affects both.
 Point measure(const AttentionProblem& problem, Context& context, const Device& gpu, const AttentionArgs& args,
               int rounds) {
   const OwnedStream stream;
@@ -118,7 +120,7 @@ void print_table(const std::vector<Point>& points, const Device& gpu) {
   print(table);
 }
 
-/// An error costs its point only.
+/// Measures all problems. An error costs only its point.
 int run(const Options& options) {
   const std::vector<AttentionProblem> problems = options.matrix.problems();
   const Device& gpu = options.device.gpu();
