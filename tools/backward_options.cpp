@@ -1,4 +1,4 @@
-// --backward and what it takes.
+// Adds --backward and its options.
 #include <tools/backward_options.h>
 #include <tools/problem_options.h>
 

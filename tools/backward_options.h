@@ -11,7 +11,7 @@ namespace fa2::tools {
 /// `--backward --determinism fastest|bitwise`.
 struct BackwardOptions {
   bool wanted = false;
-  Gradients gradients;  ///< all of them
+  Gradients gradients;  ///< all gradients
 
   /// Returns the option of `--backward`.
   CLI::Option* add_to(CLI::App& verb, const std::string& description);

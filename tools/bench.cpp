@@ -1,4 +1,4 @@
-// fa2 bench: speed over a matrix of problems; FlashAttention's by default.
+// fa2 bench: speed over a matrix of problems, by default FlashAttention's.
 #include <api/explanation.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
@@ -21,7 +21,7 @@
 namespace fa2::tools {
 namespace {
 
-/// So many times L2 the copies of a cache take that launches read in turn: none finds what it reads in L2.
+/// Size of a cache's copies, in units of L2. Launches read them in turn, so none finds its data in L2.
 constexpr double kColdCaches = 10;
 
 struct Options {
@@ -38,14 +38,14 @@ struct Options {
 struct Point {
   AttentionProblem problem;
   double flops = 0;
-  double bytes = 0;  ///< of keys and values
-  int copies = 1;    ///< of them
+  double bytes = 0;  ///< bytes of keys and values
+  int copies = 1;    ///< copies of keys and values
   std::optional<Explanation> explanation;
-  Launch forward;                         ///< of a backward: what it needs of the forward; else none
-  std::optional<DeviceTables> tables;     ///< over a cache
-  std::optional<DeviceBuffer> workspace;  ///< the same
+  Launch forward;                         ///< for a backward: its forward; else empty
+  std::optional<DeviceTables> tables;     ///< used over a cache
+  std::optional<DeviceBuffer> workspace;  ///< used over a cache
   std::optional<LaunchTimer> timer;
-  std::vector<double> samples;  ///< microseconds per launch, one a round
+  std::vector<double> samples;  ///< microseconds per launch, one per round
   std::string error;            ///< why it could not be measured
 
   Spread us() const { return samples.empty() ? Spread{} : spread_of(samples); }
@@ -81,7 +81,7 @@ std::vector<int> copies_of(const std::vector<Point>& points) {
   return copies;
 }
 
-/// Runs a step of one point; an error costs that point only.
+/// Runs a step for one point. An error costs only that point.
 template <class Step>
 void attempt(Point& point, const Step& step) {
   if (!point.error.empty()) return;
@@ -92,7 +92,7 @@ void attempt(Point& point, const Step& step) {
   }
 }
 
-/// Forwards that a backward needs are not timed: worth no search.
+/// Contexts of timed plans, and of the forwards that backwards need, which are not timed and need no search.
 struct Contexts {
   Context timed, of_forwards;
 };
@@ -103,7 +103,8 @@ ContextOptions with_tune(std::optional<TuneMode> tune) {
   return settings;
 }
 
-/// One launch after the other over the copies of the cache, with a workspace, as in a server: no launch allocates.
+/// Returns launches that visit the copies of the cache in turn. They have a workspace, as in a server, so
+/// none allocates.
 Launch launch_over_caches(Point& point, const AttentionPlan& plan, const BenchInputs& inputs) {
   point.workspace.emplace(plan.workspace_bytes());
   point.workspace->fill(0);
@@ -148,13 +149,14 @@ void prepare(std::vector<Point>& points, Contexts& contexts, const Device& gpu, 
   }
 }
 
-/// After the point's own forward: all points share O and LSE.
+/// Times a burst after the point's own forward, because all points share O and LSE.
 double burst_us(Point& point, const OwnedStream& stream) {
   if (point.forward) point.forward(stream.get());
   return point.timer->burst_us();
 }
 
-/// One burst of every point a round, in an order shuffled every round: drifting clocks hit all points alike.
+/// Measures one burst of every point per round, in shuffled order, so that drifting clocks affect all points
+/// alike.
 void measure(std::vector<Point>& points, int rounds, const OwnedStream& stream, bool json) {
   std::vector<std::size_t> order(points.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -188,7 +190,7 @@ Json json_of(const Point& point) {
   return json;
 }
 
-/// null without a mix.
+/// Returns null without packed sequences.
 Json lengths_of(const std::vector<std::int32_t>& cu_seqlens) {
   if (cu_seqlens.empty()) return nullptr;
   const LengthSummary lengths = summary_of(cu_seqlens);
@@ -216,13 +218,13 @@ Json document_of(const std::vector<Point>& points, const Workload& work, const O
   return json;
 }
 
-/// "causal window_left 4096 softcap".
+/// Returns "causal window_left 4096 softcap".
 std::string mask_text(const AttentionProblem& p) {
   const std::string variants = variants_of(p);
   return (p.mask == MaskKind::none ? "full" : "causal") + (variants.empty() ? "" : " " + variants);
 }
 
-/// "p10..p90 of a point: 0.8% of its median typically, 2.1% at worst".
+/// Returns "p10..p90 of a point: 0.8% of its median typically, 2.1% at worst".
 std::string spread_text(const std::vector<Point>& points) {
   std::vector<double> widths;
   for (const Point& point : points) {
@@ -241,7 +243,7 @@ std::vector<std::string> traits_of(const AttentionProblem& p) {
   return {std::string(to_string(p.dtype)), fmt::format("{}", p.head_dim), mask_text(p)};
 }
 
-/// A row a problem of the matrix, a column a length.
+/// Returns a table with one row per problem of the matrix and one column per length.
 Table table_by_length(const std::vector<Point>& points, const Workload& work) {
   std::vector<Column> columns = {{"dtype"}, number("head_dim"), detail("mask")};
   for (const std::string& column : work.columns) columns.push_back(number(column));
@@ -256,7 +258,7 @@ Table table_by_length(const std::vector<Point>& points, const Workload& work) {
   return table;
 }
 
-/// A row a cache.
+/// Returns a table with one row per cache.
 Table table_of_caches(const std::vector<Point>& points, const Workload& work) {
   Table table({{"dtype"},
                number("head_dim"),

@@ -1,4 +1,4 @@
-// Random inputs: made once on the host, repeated on the device.
+// Random inputs, made once on the host and repeated on the device.
 #include <generator/sequences.h>
 #include <planning/trials/trial_data.h>
 #include <tools/bench_inputs.h>
@@ -11,16 +11,16 @@
 namespace fa2::tools {
 namespace {
 
-constexpr std::size_t kBlock = 2 << 20;  ///< values, 4 MB
-/// Odd, so that no row of one tensor starts where a row of another does: equal rows of Q and K would make one
-/// key of each query win.
+constexpr std::size_t kBlock = 2 << 20;  ///< values; 4 MB
+/// Odd, so that no row of one tensor starts where a row of another does. With equal rows of Q and K, one key
+/// of each query would dominate.
 constexpr std::size_t kShift = 333333;
 
 std::size_t count_of(const Entries& entries, std::int64_t heads, std::int64_t dim) {
   return static_cast<std::size_t>(entries.count * entries.rows * heads * dim);
 }
 
-/// Elements from one copy of K or V to the next: whole lines of the caches.
+/// Returns the distance between copies of K or V; elements, in whole cache lines.
 std::size_t copy_stride(const AttentionProblem& p, std::int64_t dim) {
   constexpr std::size_t kLine = 128;
   return (count_of(k_entries(p), p.heads_kv, dim) + kLine - 1) / kLine * kLine;
@@ -39,7 +39,7 @@ struct Sizes {
   }
 };
 
-/// The slopes of the ALiBi paper: 2^(-8 / heads), its square ...
+/// Returns the slopes of the ALiBi paper: 2^(-8 / heads), its square, and so on.
 DeviceBuffer slopes_of(std::int64_t heads) {
   std::vector<float> slopes;
   for (std::int64_t h = 1; h <= heads; ++h)
@@ -72,7 +72,7 @@ Sizes sizes_of(const std::vector<AttentionProblem>& problems, const std::vector<
   return sizes;
 }
 
-/// Of 16-bit elements.
+/// Returns memory for `count` 16-bit elements.
 DeviceBuffer elements(std::size_t count) {
   return DeviceBuffer(count * sizeof(std::uint16_t));
 }

@@ -11,21 +11,24 @@
 
 namespace fa2::tools {
 
-/// What is measured.
+/// The direction that is measured.
 enum class Direction : std::uint8_t { forward, backward };
 
-/// Q, K and V of normally distributed values for every dtype in use, one O and a number a head for the variants, as
-/// large as the largest problem needs, and the tables of varlen problems; for backwards dO of such values, one LSE and one
-/// of each gradient too. Of the context that is current when it is made.
+/// Tensors that are large enough for the largest problem, in the context that is current at construction. Q,
+/// K and V have normally distributed values, for every dtype in use. There are one O, one number per head for
+/// the variants, and tables for varlen problems. For backwards there are also dO with such values, one LSE
+/// and one of each gradient.
 class BenchInputs {
  public:
-  /// `copies`: of K and V of each problem, one after the other; 1 where it is not given.
+  /// `copies`: of K and V for each problem, one after the other; 1 if not given.
   explicit BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables = {},
                        Direction direction = Direction::forward, const std::vector<int>& copies = {});
 
-  /// Contiguous (batch, seqlen, heads, dim), (total, heads, dim) or pages. With LSE where there is one.
+  /// Returns arguments: contiguous (batch, seqlen, heads, dim), (total, heads, dim) or pages. With LSE if
+  /// there is one.
   AttentionArgs args(const AttentionProblem& problem, int copy = 0) const;
-  /// What the forward writes has to be the problem's when they are used. All gradients; for Direction::backward.
+  /// Returns arguments for all gradients; for Direction::backward. The problem's own forward must have
+  /// written O and LSE.
   BackwardArgs backward_args(const AttentionProblem& problem) const;
 
  private:

@@ -1,4 +1,4 @@
-// From flags to problems with the lengths of their sequences.
+// Turns flags into problems with sequence lengths.
 #include <fmt/format.h>
 #include <tools/bench_workload.h>
 #include <tools/length_spec.h>
@@ -10,10 +10,10 @@
 namespace fa2::tools {
 namespace {
 
-/// A problem of decoding: bench/decode.py has the same.
+/// A decoding problem; bench/decode.py has the same list.
 struct DecodeCase {
   std::int64_t batch, heads_q, heads_kv;
-  const char* keys;  ///< a number: batched; else what LengthSpec takes, on the device
+  const char* keys;  ///< a number: batched; else a LengthSpec, on the device
   std::int64_t queries = 1;
   std::int32_t page_size = 0;
 };
@@ -45,7 +45,7 @@ std::string text(const LengthSummary& lengths, const char* of) {
   return fmt::format("{} {}, longest {}, mean {:.1f}", lengths.total, of, lengths.longest, lengths.mean);
 }
 
-/// Each problem of the matrix once, of packed sequences.
+/// Returns each problem of the matrix once, with packed sequences.
 Workload packed(MatrixOptions matrix, const LengthOptions& options) {
   Workload work;
   work.columns = {options.lengths};
@@ -63,7 +63,7 @@ Workload packed(MatrixOptions matrix, const LengthOptions& options) {
   return work;
 }
 
-/// Adds a problem whose keys lie in a cache. `tables`: none where it is batched.
+/// Adds a problem whose keys lie in a cache. `tables`: empty if it is batched.
 void add_cached(Workload& work, AttentionProblem problem, SequenceTables tables, std::int32_t page_size,
                 std::string keys) {
   const std::vector<std::int32_t>&lengths = tables.seqused_k, &pages = tables.page_table;
@@ -78,7 +78,7 @@ void add_cached(Workload& work, AttentionProblem problem, SequenceTables tables,
   work.keys.push_back(std::move(keys));
 }
 
-/// Each problem of the matrix once, over a cache with keys of these lengths.
+/// Returns each problem of the matrix once, over a cache with these numbers of keys.
 Workload cached(MatrixOptions matrix, const LengthOptions& options) {
   Workload work;
   const SequenceTables tables = options.cache_tables(matrix.tokens);
@@ -94,7 +94,7 @@ Workload cached(MatrixOptions matrix, const LengthOptions& options) {
   return work;
 }
 
-/// Each of the standard cases, with every head dim, dtype and the variants of the matrix.
+/// Returns the standard cases with every head dim, dtype and the variants of the matrix.
 Workload decoding(MatrixOptions matrix) {
   Workload work;
   matrix.seqlens = {1};

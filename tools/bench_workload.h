@@ -1,4 +1,4 @@
-// What a benchmark computes.
+// The problems that a benchmark measures.
 #pragma once
 
 #include <fa2/problem.h>
@@ -17,21 +17,22 @@ struct WorkloadOptions {
   MatrixOptions matrix;
   LengthOptions lengths;
   bool decode = false;
-  bool has_head_dims = false;  ///< `matrix` has what the user asked for
+  bool has_head_dims = false;  ///< the user named head dims in `matrix`
 
   void add_to(CLI::App& verb);
 };
 
-/// Problems and the tables of their sequences: the matrix at every length, or of one mix of lengths, or of sequences in caches.
+/// Problems and the tables of their sequences. They are the matrix at every length, packed with one mix of
+/// lengths, or over KV caches.
 struct Workload {
-  std::vector<AttentionProblem> problems;  ///< row by row of the table
-  std::vector<std::string> columns;        ///< lengths; over caches none
-  SequenceTables tables;                   ///< of packed sequences, else none
-  std::vector<SequenceTables> caches;      ///< over caches, of each problem: none where they are batched
-  std::vector<std::string> keys;           ///< over caches, in words: "8192", "lognormal:4096"
+  std::vector<AttentionProblem> problems;  ///< row by row in the table
+  std::vector<std::string> columns;        ///< lengths; none over caches
+  SequenceTables tables;                   ///< tables of packed sequences, else none
+  std::vector<SequenceTables> caches;      ///< over caches: one per problem, empty if it is batched
+  std::vector<std::string> keys;           ///< over caches: the keys in words, "8192" or "lognormal:4096"
   std::string text;                        ///< "by sequence length: 16384 tokens, hidden 2048"
 
-  /// Whether keys lie in caches, as in decoding, and are read cold.
+  /// Returns whether keys lie in caches, as in decoding, and are read cold.
   bool is_cached() const { return !caches.empty(); }
   const SequenceTables& tables_of(std::size_t point) const { return is_cached() ? caches[point] : tables; }
 };
@@ -39,7 +40,7 @@ struct Workload {
 /// @throws CLI::ValidationError.
 Workload workload_of(const WorkloadOptions& options);
 
-/// How many bytes the keys and values of all sequences have. `tables`: those of the problem.
+/// Returns the bytes in the keys and values of all sequences. `tables`: those of the problem.
 double key_value_bytes(const AttentionProblem& problem, const SequenceTables& tables);
 
 }  // namespace fa2::tools

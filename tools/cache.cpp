@@ -1,4 +1,4 @@
-// fa2 cache: list, verify and prune the compiled kernels of a directory.
+// fa2 cache: lists, verifies and prunes the compiled kernels of a directory.
 #include <api/cache_report.h>
 #include <fmt/format.h>
 #include <runtime/disk_cache.h>

@@ -1,4 +1,4 @@
-// fa2 dump: the rendered source of a kernel, its PTX, or the compiler's log.
+// fa2 dump: a kernel's rendered source, its PTX, or the compiler's log.
 #include <api/context.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
@@ -24,7 +24,7 @@ Target target_of(const TargetOptions& options) {
   return {arch_of(options.arch), "", 0};
 }
 
-/// The kernel that would run without a new search. Compiles nothing.
+/// Returns the kernel that would run without a new search. Compiles nothing.
 KernelSource source_of(const Options& options) {
   const PlannedProblem problem = options.problem.problem();
   const Target target = target_of(options.target);

@@ -1,4 +1,4 @@
-// An explanation for people.
+// An explanation as text for people.
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
 #include <tools/explanation_text.h>

@@ -1,4 +1,4 @@
-// An explanation for people.
+// An explanation as text for people.
 #pragma once
 
 #include <fa2/attention.h>
@@ -9,7 +9,7 @@
 
 namespace fa2::tools {
 
-/// Aligned "label  value" lines, each ended by a newline.
+/// Returns aligned "label value" lines, each with a newline.
 std::string to_text(const Explanation& explanation, std::size_t width = kAnyWidth);
 
 }  // namespace fa2::tools

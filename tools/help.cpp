@@ -11,9 +11,9 @@ namespace fa2::tools {
 namespace {
 
 constexpr std::size_t kOptionColumn = 30, kVerbColumn = 14;
-constexpr std::size_t kOptionWidth = kHelpWidth - 2;  // CLI11 indents those of a group once more
+constexpr std::size_t kOptionWidth = kHelpWidth - 2;  // CLI11 indents options of a group once more
 
-/// A name, and its description from `column` on: beside it if there is room.
+/// Returns a name and its description, which starts at `column`, next to the name if there is room.
 std::string entry(const std::string& name, const std::string& description, std::size_t column) {
   std::string line = hanging("  " + name, kOptionWidth, 6);
   const std::string text = hanging(description, kOptionWidth, column);
@@ -23,7 +23,8 @@ std::string entry(const std::string& name, const std::string& description, std::
   return line + text + "\n";
 }
 
-/// A line of an example, begun by two spaces: a command goes on behind a backslash.
+/// Returns a wrapped line of an example. Lines begin with two spaces; a broken command continues after a
+/// backslash.
 std::string example(std::string_view line) {
   constexpr std::string_view kStart = "  ";
   const std::vector<std::string> parts = wrapped(line.substr(kStart.size()), kHelpWidth - 8);

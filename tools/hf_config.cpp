@@ -1,4 +1,4 @@
-// Keys and defaults of transformers' configurations.
+// Keys and defaults in the configurations of transformers.
 #include <core/text.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
@@ -16,12 +16,12 @@ namespace {
 
 using nlohmann::json;
 
-/// What transformers takes for keys that a file leaves out, and what no key says.
+/// The defaults of transformers for missing keys, and properties without a key.
 struct Family {
   std::string_view model_type;
   std::int32_t head_dim;        ///< 0: hidden_size / num_attention_heads
   std::int64_t sliding_window;  ///< 0: none
-  bool all_layers_slide;        ///< without layer_types; else some do
+  bool all_layers_slide;        ///< without layer_types; false: only some do
   bool opts_in = false;         ///< a window counts only with use_sliding_window
   double softcap = 0;           ///< 0: none
   bool sinks = false;
@@ -55,7 +55,7 @@ std::string family_names() {
   return names;
 }
 
-/// Reads one model. What is wrong with a key is entered, and reading goes on.
+/// Reads one model. It records what is wrong with a key, and goes on.
 class Reader {
  public:
   Reader(const json& root, std::string origin) : root_(root), text_(root), origin_(std::move(origin)) {
@@ -82,7 +82,7 @@ class Reader {
   }
 
  private:
-  /// nullptr if the file has none, or null.
+  /// Returns a key's value; nullptr if it is missing or null.
   const json* find(const std::string& key) const {
     const auto found = text_.find(key);
     return found == text_.end() || found->is_null() ? nullptr : &*found;
@@ -152,7 +152,7 @@ class Reader {
          fmt::format("{} / {}", from("hidden_size"), from("num_attention_heads")));
   }
 
-  /// For people: kernels serve any numbers.
+  /// Reads the numbers of heads for display only, because kernels serve any.
   void read_heads() {
     const auto heads = integer("num_attention_heads"), heads_kv = integer("num_key_value_heads");
     if (heads) take("heads", fmt::format("{}", *heads), from("num_attention_heads"));
@@ -173,7 +173,7 @@ class Reader {
     }
   }
 
-  /// Returns the window of the layers that have one; 0: none has.
+  /// Returns the window of the layers that have one; 0 if none has.
   std::int64_t sliding_window() {
     if (family_->opts_in && !flag("use_sliding_window")) {
       if (find("sliding_window") != nullptr)

@@ -1,4 +1,4 @@
-// fa2 info: what fa2 finds on this machine.
+// fa2 info: the versions, GPUs, caches and settings on this machine.
 #include <api/settings.h>
 #include <autotune/tuning_store.h>
 #include <core/arch.h>
@@ -44,7 +44,7 @@ Json gpu_facts(int ordinal) {
   }
 }
 
-/// Why there is no GPU; empty if there is one.
+/// Returns why there is no GPU; empty if there is one.
 std::string no_gpu() {
   if (device_count() > 0) return {};
   try {
@@ -55,7 +55,7 @@ std::string no_gpu() {
   }
 }
 
-/// What a cache directory holds and no program uses, each with what mends it.
+/// Returns what a cache directory holds that no program uses, each with a remedy.
 Json not_used_parts(const std::vector<CacheEntry>& entries, bool is_read_only) {
   Json refused = Json::array();
   bool has_host_code = false;
@@ -88,13 +88,13 @@ Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
           {"tuning_records", TuningStore(records).records().size()}};
 }
 
-/// Only the variables that name directories are read: the others may be wrong.
+/// Reads only the variables that name directories, because others may be wrong.
 Settings directories() {
   return settings_of(
       {}, [](std::string_view name) { return name == "FA2_CACHE_PATH" ? env(name) : std::nullopt; });
 }
 
-/// In the order of the search.
+/// Returns the caches in search order.
 Json all_caches(const Settings& settings) {
   Json caches = Json::array();
   for (const auto& dir : settings.read_only_caches) caches.push_back(cache_facts(dir, true));
@@ -123,7 +123,7 @@ Json environment_facts() {
   return variables;
 }
 
-/// What no Context accepts; empty if one can be made.
+/// Returns the settings that no Context accepts; empty if all are valid.
 std::string wrong_settings() {
   try {
     settings_of({});
@@ -133,7 +133,7 @@ std::string wrong_settings() {
   }
 }
 
-/// What is hardly meant.
+/// Returns warnings about settings that are probably mistakes.
 std::string doubtful_settings(const Settings& settings) {
   std::vector<Violation> doubts = unknown_variables();
   doubts.insert(doubts.begin(), settings.doubts.begin(), settings.doubts.end());

@@ -1,4 +1,4 @@
-// Tables of made-up lengths.
+// Tables of generated lengths.
 #include <fmt/format.h>
 #include <tools/length_options.h>
 #include <tools/length_spec.h>
@@ -31,7 +31,7 @@ std::vector<std::int32_t> borders_of(const char* flag, const LengthSpec& spec, s
   return borders;
 }
 
-/// As many sequences as hold `tokens`, at least 1.
+/// Returns how many sequences hold `tokens`; at least 1.
 std::int64_t default_batch(const LengthSpec& spec, std::int64_t tokens) {
   const auto count = static_cast<std::int64_t>(static_cast<double>(tokens) / std::max(spec.mean(), 1.0));
   return spec.count().value_or(std::max<std::int64_t>(1, count));

@@ -1,4 +1,4 @@
-// What the words of --lengths mean.
+// Parses the words of --lengths.
 #include <fmt/format.h>
 #include <tools/length_spec.h>
 
@@ -13,7 +13,7 @@
 namespace fa2::tools {
 namespace {
 
-constexpr std::int32_t kLongest = 2147482624;  ///< as a problem's seqlen_q
+constexpr std::int32_t kLongest = 2147482624;  ///< like a problem's seqlen_q
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -32,7 +32,7 @@ std::optional<Number> number_of(std::string_view text) {
   return error == std::errc() && stop == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Log-normally spread, scaled to add up to `total`; what rounding leaves goes to the first.
+/// Returns log-normal lengths, scaled to add up to `total`; the first gets the rounding error.
 std::vector<std::int32_t> log_normal(std::int64_t count, std::int64_t total, double sigma) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;

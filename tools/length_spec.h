@@ -1,4 +1,4 @@
-// Lengths of sequences in a few words.
+// Sequence lengths, specified in a few words.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace fa2::tools {
 
-/// `equal:2048`, `lognormal:4096` (the mean; sigma 1), `lognormal:4096:0.5`, `uniform:1:4096` (both included), or the lengths
-/// themselves: `100,200,0`.
+/// `equal:2048`, `lognormal:4096` (the mean; sigma 1), `lognormal:4096:0.5`, `uniform:1:4096` (both
+/// included), or a list of lengths: `100,200,0`.
 class LengthSpec {
  public:
-  /// @throws CLI::ValidationError naming `flag`.
+  /// @throws CLI::ValidationError that names `flag`.
   LengthSpec(const std::string& flag, const std::string& text);
 
-  /// How many lengths a list has; nullopt: any number can be drawn.
+  /// Returns the number of lengths in a list; nullopt if any number can be drawn.
   std::optional<std::int64_t> count() const;
   double mean() const;
-  /// `count` of them, always the same ones; of a list, those that it has. Log-normal ones add up to count * mean.
+  /// Returns `count` lengths, the same in every run; those of a list are fixed. Log-normal ones add up to
+  /// count * mean.
   std::vector<std::int32_t> lengths(std::int64_t count) const;
 
  private:

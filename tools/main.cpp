@@ -1,4 +1,4 @@
-// The fa2 command: parses, runs one verb, turns errors into messages and exit statuses.
+// The fa2 command: parses, runs one verb, and turns errors into messages and exit statuses.
 #include <core/text.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace fa2::tools;
 
-constexpr std::size_t kMostMessage = 4096;  // of what quotes the command line
+constexpr std::size_t kMostMessage = 4096;  // for messages that quote the command line
 
 int fail(const CLI::App& verb, const std::string& message) {
   if (wants_json(verb)) print_json({{"error", message}});
@@ -41,14 +41,14 @@ int run(const Verb& verb) {
   }
 }
 
-/// A full disk or a closed pipe behind stdout is a failure like any other.
+/// Returns the status, or a failure if stdout cannot be flushed: a full disk, or a closed pipe.
 int flushed(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   std::perror("fa2: stdout");
   return kFailed;
 }
 
-/// Whether the first word of the line names a verb; one that is an option is CLI11's to judge.
+/// Returns whether the first word names a verb. CLI11 judges a word that begins with '-'.
 bool is_verb(std::string_view word, std::span<const Verb> verbs) {
   return word.empty() || word.front() == '-' ||
          std::ranges::any_of(verbs, [&](const Verb& verb) { return verb.app->get_name() == word; });

@@ -1,4 +1,4 @@
-// Bursts of launches between two events.
+// Times bursts of launches between two events.
 #include <generator/visible_keys.h>
 #include <reference/sequences.h>
 #include <tools/measure.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr double kBurstUs = 12e3;
 constexpr double kMostLaunches = 2000;
 
-/// `p` is normalized.
+/// Returns the visible pairs of queries and keys. `p` must be normalized.
 double pairs_of(const AttentionProblem& p) {
   const bool is_plain_causal = p.mask != MaskKind::none && !p.window_left;
   if (is_plain_causal && p.seqlen_q == p.seqlen_k) {

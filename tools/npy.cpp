@@ -27,7 +27,7 @@ constexpr std::size_t kAlignment = 64;
   throw Error(ErrorCode::invalid_request, message);
 }
 
-/// The bytes of a file, in order, with its end known.
+/// Reads the bytes of a file in order, and knows where it ends.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path, std::ios::binary) {
@@ -104,7 +104,7 @@ std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
 template <class Value>
 std::vector<Value> read_values(Reader& file, const std::vector<std::int64_t>& shape) {
   const std::uint64_t count = count_of(shape), bytes = count * sizeof(Value);
-  // Before anything is allocated: the shape may be nonsense.
+  // Before any allocation, because the shape may be nonsense.
   if (file.rest() != bytes) {
     fail(fmt::format("{}: shape {} needs {} bytes of data, the file has {}",
                      file.rest() < bytes ? "truncated" : "too long", shape_text(shape), bytes, file.rest()));
@@ -130,7 +130,7 @@ NpyArray read(const std::filesystem::path& path, const Ranks& ranks, NpyElements
   return {header.shape, read_values<float>(file, header.shape)};
 }
 
-/// Magic to newline: a multiple of 64 bytes, so that the data can be mapped.
+/// Returns magic to newline, padded to a multiple of 64 bytes so that the data can be mapped.
 std::string file_start(const NpyHeader& header) {
   std::string text = to_string(header);
   const std::size_t before = kMagic.size() + 4;
@@ -152,7 +152,7 @@ NpyArray read_npy(const std::filesystem::path& path, const Ranks& ranks, NpyElem
 }
 
 void write_npy(OutputFile& file, const NpyArray& array) {
-  constexpr const char* kDescrs[] = {"<f2", "<f4", "<i4"};  // as in NpyArray::values
+  constexpr const char* kDescrs[] = {"<f2", "<f4", "<i4"};  // in the order of NpyArray::values
   const NpyHeader header{kDescrs[array.values.index()], false, array.shape};
   const auto write = [&](const auto& values) {
     if (values.size() != count_of(array.shape)) {

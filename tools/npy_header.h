@@ -14,12 +14,12 @@ struct NpyHeader {
   std::vector<std::int64_t> shape;
 };
 
-/// Parses "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }", padding and newline included.
-/// Exactly these three keys, once each, in any order. @throws Error(invalid_request) saying what was
-/// expected, and where.
+/// Parses "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2), }", with padding and newline. It must
+/// have exactly these three keys, in any order. @throws Error(invalid_request) that says what was expected,
+/// and where.
 NpyHeader parse_npy_header(std::string_view text);
 
-/// The inverse, without padding.
+/// Returns the text of a header, without padding.
 std::string to_string(const NpyHeader& header);
 
 }  // namespace fa2::tools

@@ -1,4 +1,4 @@
-// Write beside, sync, rename; which names are one file.
+// Writes next to the target, syncs and renames. Also finds names of one file.
 #include <core/text.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -53,7 +53,7 @@ std::optional<Violation> shared_output(const std::vector<NamedFile>& outputs,
 
 OutputFile::OutputFile(const fs::path& path) : path_(resolved(path)) {
   open();
-  beside_.reset();  // not kept open: an interrupted computation shall leave nothing
+  beside_.reset();  // not kept open, because an interrupted computation must leave nothing
 }
 
 void OutputFile::open() {

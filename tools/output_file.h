@@ -1,4 +1,4 @@
-// A file that a command writes.
+// A file that the command writes.
 #pragma once
 
 #include <fa2/errors.h>
@@ -12,23 +12,24 @@
 
 namespace fa2::tools {
 
-/// An option and the file that it names; "" if it was not given.
+/// An option and the file that it names; "" if not given.
 struct NamedFile {
   std::string option;
   std::string path;
 };
 
-/// Returns the first of `outputs` that is the same file as an output before it or as an input, by whatever name or link; nullopt if
-/// there is none. A device or a pipe may be given twice.
+/// Returns the first of `outputs` that is the same file as an earlier output or an input, under any name or
+/// link; nullopt if there is none. A device or a pipe may be given twice.
 std::optional<Violation> shared_output(const std::vector<NamedFile>& outputs,
                                        const std::vector<NamedFile>& inputs);
 
-/// Tried out at once, so that a path that cannot be written is known before anything is computed. Written beside
-/// the path, and in its place only by commit(): what was there stays until all of the new is. Without commit()
-/// nothing is left behind. What is no regular file (/dev/stdout, a pipe) is written as it is.
+/// An output file. The constructor opens it, so that a bad path is reported before any computation. write()
+/// writes to a file next to it, and commit() renames that, so the old file stays until the new one is
+/// complete. Without commit() nothing remains. A path that is not a regular file (/dev/stdout, a pipe) is
+/// written directly.
 class OutputFile {
  public:
-  /// @throws FileError naming the path, as write() and commit() do.
+  /// @throws FileError that names the path, like write() and commit().
   explicit OutputFile(const std::filesystem::path& path);
 
   void write(const void* data, std::size_t bytes);
@@ -37,9 +38,9 @@ class OutputFile {
  private:
   void open();
 
-  std::filesystem::path path_;  ///< symbolic links followed
+  std::filesystem::path path_;  ///< with symbolic links resolved
   std::optional<TemporaryFile> beside_;
-  FileDescriptor device_;  ///< where the path is no regular file's
+  FileDescriptor device_;  ///< used if the path is not a regular file
 };
 
 }  // namespace fa2::tools

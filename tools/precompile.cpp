@@ -1,4 +1,4 @@
-// fa2 precompile: fill a kernel cache for GPUs that need not be here.
+// fa2 precompile: fills a kernel cache, also for GPUs that this machine lacks.
 #include <api/context.h>
 #include <api/explanation.h>
 #include <api/precompile.h>
@@ -32,8 +32,8 @@ struct Options {
   int jobs = 0;
   bool backward = false, append = false, merge = false;
   bool dry_run = false;
-  std::string hf;     ///< a config.json or its folder; empty: flags say what is wanted
-  Lines taken_of_hf;  ///< what was read of it
+  std::string hf;     ///< a config.json or its folder; empty: flags select the kernels
+  Lines taken_of_hf;  ///< what was read from it
 
   std::vector<std::string> arch_names() const {
     std::vector<std::string> names;
@@ -82,12 +82,12 @@ std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
           to_string(kernel.config)};
 }
 
-/// Of attention's kernels, in order of appearance: "plain", "window_left softcap".
+/// Returns the variants among attention's kernels, in order of appearance: "plain", "window_left softcap".
 std::vector<std::string> variants_of(const std::vector<PrecompiledKernel>& kernels) {
   std::vector<std::string> all;
   for (const PrecompiledKernel& kernel : kernels) {
     const KernelPass pass = pass_of(kernel.config);
-    if (pass == KernelPass::append || pass == KernelPass::merge) continue;  // they know no variants
+    if (pass == KernelPass::append || pass == KernelPass::merge) continue;  // they have no variants
     std::string variants = fa2::variants_of(traits_of({kernel.problem, kernel.options}));
     if (variants.empty()) variants = "plain";
     if (std::ranges::find(all, variants) == all.end()) all.push_back(std::move(variants));
@@ -100,7 +100,7 @@ struct Totals {
   std::size_t cached = 0;
   std::size_t failed = 0;
   std::size_t bytes = 0;
-  double compile_ms = 0;  ///< of those compiled now
+  double compile_ms = 0;  ///< of the kernels compiled now
 };
 
 Totals totals_of(const std::vector<PrecompiledKernel>& kernels) {
@@ -138,7 +138,7 @@ void print_kernels(const std::vector<PrecompiledKernel>& kernels, const Totals& 
   print_paragraph(summary);
 }
 
-/// Puts what the model's config.json says in the place of flags; a --dtype that was given stays.
+/// Replaces flags by the model's config.json; a --dtype that was given stays.
 void take_model(Options& options, bool has_dtype) {
   HfModel model = read_hf_model(options.hf);
   if (!has_dtype && !model.dtype)
@@ -156,7 +156,7 @@ Json json_of(const Lines& lines) {
   return json;
 }
 
-/// The time that this machine would take.
+/// Returns the estimated time on this machine; s.
 double seconds_of(const std::vector<Estimate>& estimates, int jobs) {
   double seconds = 0;
   std::size_t kernels = 0;
@@ -220,7 +220,7 @@ int make(const Options& options, bool json) {
     print_kernels(kernels, totals, seconds);
   }
   std::fflush(stdout);
-  std::set<std::string> seen;  // one missing NVRTC fails every kernel alike
+  std::set<std::string> seen;  // a missing NVRTC fails every kernel with one message
   for (const PrecompiledKernel& kernel : kernels) {
     if (!kernel.error.empty() && seen.insert(kernel.error).second) {
       fmt::print(stderr, "fa2 precompile: {}: {}\n", kernel.arch, kernel.error);
@@ -229,7 +229,8 @@ int make(const Options& options, bool json) {
   return totals.failed == 0 ? kOk : kFailed;
 }
 
-/// @throws CLI::ExcludesError if a flag comes with --hf, which sets it. CLI11 could check this, but would list all flags in the help.
+/// @throws CLI::ExcludesError if a flag comes with --hf, which sets it. CLI11 could check this, but would
+/// list all flags in the help.
 void require_none_beside_hf(const CLI::App& verb) {
   for (const char* flag : {"--head-dim", "--head-dim-v", "--causal", "--mask", "--window-left",
                            "--window-right", "--softcap", "--sinks", "--alibi"}) {

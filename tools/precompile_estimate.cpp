@@ -1,4 +1,4 @@
-// Means of kernels that were compiled.
+// Means over compiled kernels.
 #include <fa2/config.h>
 #include <generator/kernel_kind.h>
 #include <tools/precompile_estimate.h>
@@ -14,8 +14,8 @@ struct Mean {
   double kilobytes, seconds;
 };
 
-// Means of `fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16 --backward --append --merge`, NVRTC 13.0, one core of an
-// AMD EPYC: sizes of cubins, processor time.
+// Means for `fa2 precompile --arch sm_80,sm_90a --head-dim 64,128 --dtype f16 --backward --append --merge`,
+// with NVRTC 13.0 on one core of an AMD EPYC: cubin size and processor time.
 constexpr Mean kMeans[] = {
     {"forward_sm80", 39, 0.7},     {"forward_split", 73, 1.5},         {"forward_sm90", 75, 1.6},
     {"backward_delta", 13, 0.1},   {"backward_queries_sm80", 33, 0.4}, {"backward_keys_sm80", 42, 0.6},
@@ -23,7 +23,7 @@ constexpr Mean kMeans[] = {
     {"backward_sm90", 48, 1.0},    {"ordered_backward_sm90", 50, 1.2}, {"merge", 28, 0.2},
     {"append", 20, 0.1},
 };
-constexpr Mean kSmall = {"", 14, 0.1};  // conversions, dSinks
+constexpr Mean kSmall = {"", 14, 0.1};  // conversions, gradients of sinks
 
 const Mean& mean_of(const KernelConfig& config) {
   const auto* found = std::ranges::find(kMeans, kind_of(config).name, &Mean::kind);

@@ -1,4 +1,4 @@
-// What precompiling would make, before a compiler is asked.
+// Estimates of precompiling, without a compiler.
 #pragma once
 
 #include <api/precompile.h>
@@ -13,17 +13,17 @@ namespace fa2::tools {
 struct Estimate {
   std::string arch;
   std::size_t kernels = 0;
-  double bytes = 0;    ///< of binaries
-  double seconds = 0;  ///< of compiling, on one core
+  double bytes = 0;    ///< bytes of all binaries
+  double seconds = 0;  ///< compile time on one core; s
 };
 
-/// Says where the means come from.
+/// The origin of the means.
 inline constexpr const char* kEstimateSource =
     "Sizes and times are estimates: means per kind of kernel, fp16, head dims 64 and 128, compiled by NVRTC "
     "13.0 "
     "on one core of an AMD EPYC.";
 
-/// Returns one estimate an arch, in order of appearance. Requests that carry an error count as no kernel.
+/// Returns one estimate per arch, in order of appearance. Requests with an error do not count.
 std::vector<Estimate> estimates_of(const std::vector<KernelRequest>& requests);
 
 }  // namespace fa2::tools

@@ -1,4 +1,4 @@
-// Problems as JSON lines. Everything follows from PlannedProblem::visit.
+// Problems as JSON lines. Everything derives from PlannedProblem::visit.
 #include <core/enum_words.h>
 #include <core/text.h>
 #include <fmt/format.h>
@@ -17,14 +17,14 @@ namespace {
 
 using nlohmann::json;
 
-/// Whether a JSON number is an integer that Value can hold.
+/// Returns whether a JSON number is an integer that Value can hold.
 template <class Value>
 bool fits(const json& value) {
   if (value.is_number_unsigned()) return std::in_range<Value>(value.get<std::uint64_t>());
   return value.is_number_integer() && std::in_range<Value>(value.get<std::int64_t>());
 }
 
-/// What the value must be; empty if it is that, and `field` has it now.
+/// Sets `field`. Returns what the value must be; empty if it was valid.
 template <class Value>
 std::string set(Value& field, const json& value) {
   if constexpr (std::is_enum_v<Value>) {
@@ -53,7 +53,7 @@ std::string unknown_field(std::string_view name) {
   return "is no field of a problem" + (meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
-/// The problem of one line, and what is wrong with it.
+/// Returns the problem of one line, and what is wrong with it.
 std::pair<PlannedProblem, std::vector<Violation>> parse_problem(const json& object) {
   PlannedProblem problem;
   std::vector<Violation> found;

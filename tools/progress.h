@@ -1,4 +1,4 @@
-// What stderr shows while long work runs: one redrawn line, or plain lines.
+// Progress of long work on stderr: one redrawn line, or plain lines.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace fa2::tools {
 
-/// "compiling 7/24, 3.1/s, 5 s left: <detail>", on a terminal redrawn ten times a second at most and erased at the end. With --json silent
-/// unless stderr is a terminal and stdout is none. Not thread-safe.
+/// "compiling 7/24, 3.1/s, 5 s left: <detail>". A terminal shows it at most ten times a second and erases it
+/// at the end. With --json it is silent unless stderr is a terminal and stdout is not. Not thread-safe.
 class Progress {
  public:
-  /// Where stderr is no terminal: nothing, or a line for each tenth of the work.
+  /// Output if stderr is not a terminal: nothing, or a line for each tenth of the work.
   enum class Elsewhere : std::uint8_t { silent, tenths };
 
-  /// `total` 0: the work has no steps; only `what` is shown.
+  /// `total` 0: the work has no steps, and only `what` is shown.
   Progress(std::string what, std::size_t total, bool json, Elsewhere elsewhere = Elsewhere::silent);
   ~Progress();
   Progress(const Progress&) = delete;
@@ -32,12 +32,12 @@ class Progress {
   std::size_t total_;
   bool visible_;
   bool prints_tenths_;
-  std::size_t tenths_ = 0;  ///< printed
+  std::size_t tenths_ = 0;  ///< number printed
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_{};
 };
 
-/// The line itself: "compiling 7/24, 3.1/s, 5 s left: detail".
+/// Returns the line: "compiling 7/24, 3.1/s, 5 s left: detail".
 std::string progress_line(const std::string& what, std::size_t done, std::size_t total, double seconds,
                           const std::string& detail);
 

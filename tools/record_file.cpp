@@ -1,4 +1,4 @@
-// A sorted file of tuning records, which is written anew for each.
+// A sorted file of tuning records, rewritten for each new one.
 #include <core/text.h>
 #include <fmt/format.h>
 #include <runtime/file.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Device, arch, SMs, pass, traits, group, packed heads, sizes, heads: what a record speaks for, in a reader's order.
+/// Sort key of a record: device, arch, SMs, pass, traits, group, packed heads, sizes, heads.
 using Place =
     std::tuple<std::string, std::string, int, KernelPass, std::string, int, int, std::vector<int>, int, int>;
 
@@ -26,7 +26,7 @@ struct Line {
 };
 using Lines = std::map<Place, Line>;
 
-/// With leading zeros, so that d64 is before d128.
+/// Pads numbers with zeros, so that d64 precedes d128.
 std::string with_wide_numbers(const std::string& text) {
   constexpr std::size_t kWidth = 10;
   std::string wide;
@@ -56,7 +56,7 @@ Place place_of(const TuningRecord& record) {
           bucket.tiles_half_octaves};
 }
 
-/// The last line of a bucket wins, as in a tuning store.
+/// Reads the lines. The last line of a bucket wins, as in a tuning store.
 Lines read_lines(const fs::path& file) {
   Lines lines;
   const auto bytes = read_file(file);

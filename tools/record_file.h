@@ -1,4 +1,4 @@
-// A file of tuning records as they ship with fa2.
+// A file of tuning records, as they ship with fa2.
 #pragma once
 
 #include <autotune/tuning_store.h>
@@ -8,13 +8,15 @@
 
 namespace fa2::tools {
 
-/// The records of a file; none if there is no such file.
-/// @throws InvalidRequest naming the first line that is no record; CacheError if the file cannot be read.
+/// Returns the records in a file; none if it does not exist.
+/// @throws InvalidRequest that names the first line that is not a record; CacheError if the file cannot be
+/// read.
 std::vector<TuningRecord> read_records(const std::filesystem::path& file);
 
-/// Puts a record into the file, in place of the one of its GPU and bucket, and sorts: one line a record, in a reader's
-/// order, d64 before d128, forwards before backwards. Other lines are kept word for word. On return all of it is on disk; a process that is killed
-/// leaves the file as it was before or as it is after. @throws as read_records(), FileError.
+/// Puts a record into the file, in place of the one for its GPU and bucket. Sorts the lines, one per record:
+/// d64 before d128, forwards before backwards. Other lines stay word for word. On return everything is on
+/// disk. If the process is killed, the file is the old one or the new one. @throws as read_records(),
+/// FileError.
 void add_record(const std::filesystem::path& file, const TuningRecord& record);
 
 }  // namespace fa2::tools

@@ -1,4 +1,4 @@
-// The words of `fa2 run`.
+// The options of `fa2 run`.
 #include <generator/problem_text.h>
 #include <tools/run_call.h>
 
@@ -51,7 +51,8 @@ void require_own_outputs(const RunOptions& o) {
   if (const auto shared = shared_output(outputs, inputs)) throw CLI::ValidationError(to_string(*shared));
 }
 
-/// What depends on the direction. Said here, not to CLI11, which would say it of both. @throws CLI::ParseError.
+/// Checks the options that depend on the direction. CLI11 could check them, but would list them in both help
+/// texts. @throws CLI::ParseError.
 void require_complete(const RunOptions& options) {
   if (!options.backward.wanted) {
     if (options.out.empty()) throw CLI::RequiredError("--out");

@@ -13,7 +13,7 @@
 namespace fa2::tools {
 namespace {
 
-/// What there is of each gradient.
+/// The fields that belong to one gradient.
 struct GradientFields {
   const char* name;
   std::string RunOptions::*path;
@@ -52,7 +52,7 @@ constexpr GradientFields kGradients[] = {
      .reference = &reference::Gradients::dv},
 };
 
-/// One that is asked for, and where it goes.
+/// A requested gradient, and its file.
 struct Gradient {
   Gradient(const GradientFields& of, const std::string& to) : fields(of), path(to), file(to) {}
 
@@ -61,9 +61,9 @@ struct Gradient {
   OutputFile file;
   HostTensor tensor = {};
 };
-using GradientList = std::list<Gradient>;  // files stay where they are
+using GradientList = std::list<Gradient>;  // a list, so that files keep their addresses
 
-/// What comes from above, and from the forward; empty where it is not given.
+/// The gradients of O and LSE, and the forward's results; empty if not given.
 struct Upstream {
   HostTensor d_o, o;
   std::vector<float> d_lse, lse;
@@ -87,7 +87,7 @@ void require_shape(const std::string& path, const std::vector<std::int64_t>& sha
               fmt::format("{}: shape {}, must be {}", path, shape_text(shape), shape_text(expected)));
 }
 
-/// A tensor shaped like O.
+/// Reads a tensor that must have O's shape.
 HostTensor read_output(const std::string& path, const RunOptions& options, const RunInputs& in) {
   HostTensor tensor = read_tensor(path, options.file_layout(), options.dtype, in.q.extents.packed);
   require_shape(path, tensor.extents.shape(tensor.layout),
@@ -114,7 +114,7 @@ Upstream read_upstream(const RunOptions& options, const RunInputs& in) {
   return up;
 }
 
-/// O and LSE in memory of the current context: from files, or computed.
+/// O and LSE in memory of the current context, from files or computed.
 struct ForwardResults {
   DeviceBuffer o, lse;
 
@@ -133,7 +133,7 @@ ForwardResults forward_of(const Upstream& up, const RunInputs& in, const DeviceI
   return forward;
 }
 
-/// Fills the gradients in. Needs the plan's context current.
+/// Computes the gradients. The plan's context must be current.
 RunTime compute(const BackwardPlan& plan, const RunInputs& in, const Upstream& up,
                 const VariantInputs& variants, const RunOptions& options, GradientList& gradients,
                 bool json) {
@@ -164,7 +164,7 @@ RunTime compute(const BackwardPlan& plan, const RunInputs& in, const Upstream& u
   return is_timed ? measure(launch, flops, stream) : RunTime{};
 }
 
-/// By name; none unless they are wanted.
+/// Returns verdicts by name; none unless options.check.
 Verdicts check(const RunInputs& in, const Upstream& up, const VariantInputs& variants,
                const GradientList& gradients, const RunOptions& options) {
   Verdicts verdicts;
@@ -192,7 +192,7 @@ void write(GradientList& gradients, const RunInputs& in, const Upstream& up) {
   for (Gradient& gradient : gradients) gradient.file.commit();
 }
 
-/// A line each.
+/// Returns one message per verdict, separated by "; ".
 std::string messages_of(const Verdicts& verdicts) {
   std::string text;
   for (const auto& [name, verdict] : verdicts) text += (text.empty() ? "" : "; ") + verdict.message;

@@ -1,4 +1,4 @@
-// What both directions of `fa2 run` have in common.
+// The common parts of `fa2 run` and `fa2 run --backward`.
 #pragma once
 
 #include <fa2/args.h>
@@ -21,10 +21,10 @@ namespace fa2::tools {
 
 struct RunOptions {
   std::string q, k, v;
-  std::string out;            ///< of the forward
-  std::string lse;            ///< which the forward writes and the backward reads
-  std::string o, d_o, d_lse;  ///< what the backward reads
-  std::string dq, dk, dv;     ///< what it writes
+  std::string out;            ///< output of the forward
+  std::string lse;            ///< output of the forward, input of the backward
+  std::string o, d_o, d_lse;  ///< inputs of the backward
+  std::string dq, dk, dv;     ///< outputs of the backward
   BackwardOptions backward;
   MaskOptions mask;
   VariantOptions variants;
@@ -38,23 +38,23 @@ struct RunOptions {
   Layout file_layout() const { return layout == "bshd" ? Layout::bshd : Layout::bhsd; }
 };
 
-/// What both directions read.
+/// The inputs of both directions.
 struct RunInputs {
   SequenceTables tables;
   HostTensor q, k, v;
   AttentionProblem problem;  ///< without its variants
 
-  /// (batch, heads, seqlen_q), or (heads, total_q).
+  /// Returns (batch, heads, seqlen_q), or (heads, total_q).
   std::vector<std::int64_t> lse_shape() const;
   std::size_t lse_count() const;
-  /// Whether a file cannot take the bits as they are, or was not given as them.
+  /// Returns whether outputs must be float32: a file cannot hold their bits, or an input was float32.
   bool are_float32() const;
 };
 
-/// @throws Error naming a file and what is wrong with it; InvalidRequest.
+/// Reads the inputs. @throws Error that names a file and what is wrong with it; InvalidRequest.
 RunInputs read_inputs(const RunOptions& options);
 
-/// The inputs in memory of the context that is current when it is made.
+/// The inputs in memory of the context that is current at construction.
 class DeviceInputs {
  public:
   explicit DeviceInputs(const RunInputs& in);
@@ -70,29 +70,29 @@ class DeviceInputs {
 DeviceBuffer uploaded(const HostTensor& tensor);
 DeviceBuffer uploaded(const std::vector<float>& values);
 
-/// Filled with NaN: an element that a kernel leaves out shows.
+/// Returns memory filled with NaN, so that an element that a kernel leaves out shows.
 DeviceBuffer unwritten(std::size_t bytes, const OwnedStream& stream);
 
 reference::ScoreRule rule_of(const RunOptions& options, const RunInputs& in, const VariantInputs& variants);
 
-/// Launches, waits, and shows how far the interpreter has come, which may take minutes.
+/// Launches, waits, and shows the interpreter's progress, because it may take minutes.
 void run_once(const Launch& launch, const OwnedStream& stream, bool json);
 
-/// Of bursts on a GPU.
+/// Times of bursts on a GPU.
 struct RunTime {
   double flops = 0;  ///< of one launch, over the pairs of its sequences
-  Spread us;         ///< of one launch
-  int launches = 0;  ///< a burst; 0: not measured
+  Spread us;         ///< per launch; microseconds
+  int launches = 0;  ///< launches per burst; 0: not measured
 };
 RunTime measure(const Launch& launch, double flops, const OwnedStream& stream);
 
-/// Null, and empty, if nothing was measured.
+/// Return null, or an empty text, if nothing was measured.
 Json json_of(const RunTime& time);
 std::string text_of(const RunTime& time);
 
 Json json_of(const reference::Verdict& verdict);
 
-/// kFailed, with a line on stderr, if the verdict is bad.
+/// Returns kFailed, after a line on stderr, if the verdict is bad.
 Status status_of(bool ok, const std::string& message);
 
 int run_forward(const RunOptions& options, bool json);

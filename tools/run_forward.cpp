@@ -15,7 +15,7 @@ struct Outputs {
   RunTime time;
 };
 
-/// Needs the plan's context current.
+/// Runs the plan, whose context must be current.
 Outputs compute(const AttentionPlan& plan, const RunInputs& in, const VariantInputs& variants,
                 const RunOptions& options, bool json) {
   Outputs out{.o = output_of(in.problem, in.q), .lse = {}, .time = {}};
@@ -42,7 +42,7 @@ std::optional<reference::Verdict> check(const RunInputs& in, const VariantInputs
                           rule_of(options, in, variants), out.o.logical(dtype), &out.lse);
 }
 
-/// Where the results go.
+/// The files for the results.
 struct OutputFiles {
   explicit OutputFiles(const RunOptions& options) : o(options.out) {
     if (!options.lse.empty()) lse.emplace(options.lse);

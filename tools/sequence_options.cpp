@@ -9,7 +9,7 @@
 namespace fa2::tools {
 namespace {
 
-/// Empty where no file is named.
+/// Returns a file's table; empty if no file is named.
 std::vector<std::int32_t> read_table(const std::string& path) {
   if (path.empty()) return {};
   return std::get<std::vector<std::int32_t>>(read_npy(path, {1, 1}, NpyElements::int32).values);

@@ -1,4 +1,4 @@
-// Lengths of sequences that are read from files.
+// Sequence lengths that are read from files.
 #pragma once
 
 #include <tools/sequence_tables.h>
@@ -13,8 +13,8 @@ struct SequenceOptions {
   std::string cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table;
 
   void add_to(CLI::App& verb);
-  /// @throws Error naming a file that cannot be read, or is not of int32 and one dimension (a page table: two), or has
-  /// not even one border.
+  /// Reads the files. @throws Error that names a file that cannot be read, is not int32 with one dimension (a
+  /// page table: two), or has no sequence offset.
   SequenceTables tables() const;
 };
 

@@ -1,4 +1,4 @@
-// Tables of lengths: host vectors, one block of device memory, the fields of a problem.
+// Tables of lengths: host vectors, one block of device memory, and the fields of a problem.
 #include <operation/rules/check_sequences.h>
 #include <tools/sequence_tables.h>
 
@@ -12,7 +12,8 @@ namespace {
 
 using Table = std::vector<std::int32_t>;
 
-/// Calls table(values, argument, is_used) for each table, in order. A side without rows has no borders.
+/// Calls table(values, argument, is_used) for each table, in order. A side without rows has no sequence
+/// offsets.
 template <class Visitor>
 void visit(const SequenceTables& tables, const AttentionProblem& p, AttentionArgs& args,
            const Visitor& table) {
@@ -24,9 +25,9 @@ void visit(const SequenceTables& tables, const AttentionProblem& p, AttentionArg
   args.page_table_stride = p.page_size > 0 ? tables.pages_of_row : 0;
 }
 
-constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();  // of a page
+constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();  // rows per page
 
-/// All rows where they are batched.
+/// Returns the longest sequence; all rows if they are batched.
 std::int64_t longest_of(const Table& borders, std::int64_t rows) {
   if (borders.empty()) return rows;
   std::int64_t longest = 0;

@@ -1,4 +1,4 @@
-// How long sequences are, on the host and on the device.
+// Tables of sequence lengths, on the host and on the device.
 #pragma once
 
 #include <fa2/args.h>
@@ -10,47 +10,48 @@
 
 namespace fa2::tools {
 
-/// How many sequences a table has.
+/// A table and its number of sequences.
 struct SequenceCount {
   const char* name;
   std::int64_t count;
 };
 
-/// Those that AttentionArgs has; empty ones are not given.
+/// The tables of AttentionArgs. An empty one is not given.
 struct SequenceTables {
   std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
-  std::vector<std::int32_t> page_table = {};  ///< a row a sequence
+  std::vector<std::int32_t> page_table = {};  ///< one row per sequence
   std::int64_t pages_of_row = 0;
 
-  /// Of every table that is given.
+  /// Returns the count of every given table.
   std::vector<SequenceCount> counts() const;
-  /// Of the first; nullopt: none is given.
+  /// Returns the count of the first given table; nullopt if none is given.
   std::optional<SequenceCount> count() const;
 
-  /// The fields of AttentionArgs for `problem`, pointers to memory of the host.
+  /// Returns the fields of AttentionArgs for `problem`, with pointers to host memory.
   AttentionArgs pointers(const AttentionProblem& problem) const;
 };
 
-/// varlen, total_q, total_k, seqlen_q, seqlen_k and page_size, for tensors with so many rows an entry. The longest packed
-/// sequence is the table's.
+/// Sets varlen, total_q, total_k, seqlen_q, seqlen_k and page_size, for tensors with these rows per batch
+/// entry. For packed sequences, seqlen is the longest in the table.
 void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::int64_t rows_q,
                  std::int64_t rows_k);
 
-/// Judges tables as FA2_CHECK=1 does those of a call. `problem`: a valid one that set_lengths() gave its lengths.
+/// Checks tables like FA2_CHECK=1 checks those of a call. `problem` must be valid, with lengths from
+/// set_lengths().
 /// @throws InvalidRequest listing what is wrong with them.
 void require_sound(const SequenceTables& tables, const AttentionProblem& problem);
 
-/// Tables in memory of the context that is current when it is made.
+/// The tables in device memory, allocated in the context that is current at construction.
 class DeviceTables {
  public:
   explicit DeviceTables(const SequenceTables& tables);
 
-  /// Sets their pointers in arguments for `problem`.
+  /// Points the arguments for `problem` at the tables.
   void add_to(AttentionArgs& args, const AttentionProblem& problem) const;
 
  private:
   SequenceTables host_;
-  DeviceBuffer memory_;  ///< one after the other
+  DeviceBuffer memory_;  ///< all tables, one after the other
 };
 
 }  // namespace fa2::tools

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kBold = "\x1b[1m";
 constexpr const char* kPlain = "\x1b[0m";
 
-constexpr std::size_t kIndent = 4;  // of what goes below a row
+constexpr std::size_t kIndent = 4;  // of lines below a row
 
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20u || c == 0x7f;

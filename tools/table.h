@@ -16,7 +16,7 @@ enum class Align : std::uint8_t { left, right };
 struct Column {
   std::string title;
   Align align = Align::left;
-  bool is_detail = false;  ///< in a table that is too wide, a line of its own below the row
+  bool is_detail = false;  ///< in a table that is too wide, it gets a line of its own below the row
 };
 inline Column number(std::string title) {
   return {std::move(title), Align::right};
@@ -29,11 +29,12 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One cell a column. Control characters in cells become spaces.
+  /// Adds a row with one cell per column. Control characters become spaces.
   void add(std::vector<std::string> cells);
 
-  /// Header and rows, columns two spaces apart, no trailing spaces, each line ended by a newline. Where that needs more than `width`,
-  /// details go below their rows, and rows that are still too long are broken between cells.
+  /// Returns header and rows. Columns are two spaces apart, no line has trailing spaces, and each ends with a
+  /// newline. If that needs more than `width`, details go below their rows, and longer rows break between
+  /// cells.
   std::string text(bool bold_header = false, std::size_t width = kAnyWidth) const;
 
  private:
@@ -48,25 +49,25 @@ class Table {
   std::vector<Cells> rows_;
 };
 
-/// To stdout, in its columns; the header is bold if it is a terminal.
+/// Prints to stdout, within its width. On a terminal the header is bold.
 void print(const Table& table);
 
-/// Label and value on each line, values below each other and wrapped; lines without a value are left out.
+/// One label and value per line. Values are aligned and wrapped; lines without a value are left out.
 using Lines = std::vector<std::pair<std::string, std::string>>;
 std::string text(const Lines& lines, std::size_t width = kAnyWidth);
-/// To stdout, in its columns.
+/// Prints to stdout, within its width.
 void print(const Lines& lines);
 
-/// How many digits of a kernel's key tables show.
+/// Digits of a kernel's key that tables show.
 inline constexpr std::size_t kShortKey = 8;
 
-/// "812 B", "75.2 KB", "79.1 GB": powers of 1024.
+/// Returns "812 B", "75.2 KB", "79.1 GB": powers of 1024.
 std::string bytes_text(std::uint64_t bytes);
 
-/// "45 s", "14 min", "2.5 h".
+/// Returns "45 s", "14 min", "2.5 h".
 std::string duration_text(double seconds);
 
-/// Microseconds: "436.8"; "-" for what was not measured.
+/// Returns microseconds, "436.8"; "-" if not measured.
 std::string us_text(double us);
 
 }  // namespace fa2::tools

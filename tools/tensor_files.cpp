@@ -1,4 +1,4 @@
-// Tensors between files and the library.
+// Moves tensors between files and the library.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <operation/rules/validate.h>
@@ -115,7 +115,7 @@ AttentionProblem problem_of(const HostTensor& q, const HostTensor& k, const Host
   problem.batch = batch.count;
   set_lengths(problem, tables, q.extents.rows, k.extents.rows);
   if (paged) problem.page_count = k.extents.batch;
-  // 0 stands for a default in a problem, and for an empty tensor in a file.
+  // In a problem 0 stands for a default; in a file it means an empty tensor.
   if (v.extents.dim == 0) found.push_back({"v's head_dim", "0", "must be a multiple of 8 in 8..256"});
   if (k.extents.heads == 0) found.push_back({"k's heads", "0", "must be at least 1"});
   for (Violation& violation : violations_of(problem)) found.push_back(std::move(violation));

@@ -1,4 +1,4 @@
-// Every combination of what specialises a kernel.
+// Every combination of the traits that specialise a kernel.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <generator/kernel_spec.h>
@@ -22,7 +22,7 @@ std::vector<MaskKind> masks_of(const TraitOptions& options) {
   return options.masks.empty() ? masks_of_causal(options.causal) : enumerators_of<MaskKind>(options.masks);
 }
 
-/// Without a variant, with it.
+/// Returns the values for "yes", "no" or "both": with the variant, without it, or one after the other.
 std::vector<bool> presences_of(const std::string& word) {
   if (word == "both") return {false, true};
   return {word == "yes"};
@@ -37,7 +37,7 @@ void set_presence(std::optional<Value>& field, bool is_there) {
   if (is_there) field.emplace();
 }
 
-/// Each of the problems once with each of the values.
+/// Replaces each problem by one copy per value.
 template <class Value, class Set>
 void multiply(std::vector<AttentionProblem>& problems, const std::vector<Value>& values, const Set& set) {
   std::vector<AttentionProblem> products;
@@ -108,7 +108,7 @@ std::string TraitOptions::flags() const {
 
 std::vector<AttentionProblem> TraitOptions::problems() const {
   std::vector<AttentionProblem> all = {fields};
-  all[0].page_count = fields.page_size > 0 ? 1 : 0;  // any number: it specialises nothing
+  all[0].page_count = fields.page_size > 0 ? 1 : 0;  // any number, because it specialises nothing
   using P = AttentionProblem;
   multiply(all, enumerators_of<DType>(dtypes), [](P& p, DType dtype) { p.dtype = dtype; });
   multiply(all, head_dims, [](P& p, std::int32_t dim) { p.head_dim = dim; });

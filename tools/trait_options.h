@@ -1,4 +1,5 @@
-// The flags of `fa2 precompile` that say which kernels: every combination of what specialises one.
+// The flags of `fa2 precompile` that select kernels: every combination of the traits that specialise a
+// kernel.
 #pragma once
 
 #include <tools/hf_config.h>
@@ -19,14 +20,16 @@ struct TraitOptions {
   std::vector<std::string> masks;
   std::string alignment = "bytes16";
   std::map<std::string, std::string> variants;  ///< "yes", "no" or "both", by the problem's field
-  AttentionProblem fields;                      ///< what no option above sets
+  AttentionProblem fields;                      ///< the traits without an option above
 
   void add_to(CLI::App& verb);
   /// Replaces the options by the model's.
   void take(const HfModel& model);
-  /// "--head-dim 256 --dtype bf16 --causal yes --window-left both --softcap yes": what take() sets.
+  /// Returns the flags that take() sets: "--head-dim 256 --dtype bf16 --causal yes --window-left both
+  /// --softcap yes".
   std::string flags() const;
-  /// Every combination but of plan options; lengths and heads do not specialise. @throws CLI::ValidationError.
+  /// Returns every combination except of plan options. Lengths and heads do not specialise. @throws
+  /// CLI::ValidationError.
   std::vector<AttentionProblem> problems() const;
   std::vector<PlanOptions> plans() const;
 };

@@ -1,4 +1,4 @@
-// fa2 tune: measure the configurations of one problem, or of a matrix of them, and record the best.
+// fa2 tune: measures configurations of one problem or a matrix, and records the best.
 #include <api/context.h>
 #include <api/explanation.h>
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ constexpr const char* kStandard = "standard";
 struct Options {
   ProblemOptions problem;
   std::string matrix;   ///< kStandard or a file; empty: one problem
-  std::string records;  ///< a file; empty: the user's own alone
+  std::string records;  ///< a file; empty: only the user's own records
   bool dry_run = false;
   GpuOption device;
   std::optional<std::int64_t> budget_ms;
@@ -36,7 +36,7 @@ struct Options {
   TuneScope scope() const { return all ? TuneScope::all : TuneScope::likely; }
 };
 
-/// Searches, and the records that were made of them: one each, unless too few candidates were measured to compare.
+/// Searches and their records, one each, unless too few candidates were measured to compare.
 struct Tuned {
   std::vector<TuneReport> reports;
   std::vector<TuningRecord> records;
@@ -62,7 +62,7 @@ Tuned tune(Context& context, const PlannedProblem& problem, const Options& optio
   return tuned;
 }
 
-/// Where records go, in words.
+/// Returns where records go, in words.
 std::string place_of_records(Context& context, const Options& options) {
   const auto& own = context.impl().records.file();
   const std::string text = own.empty() ? "memory only: no cache directory is set" : own.string();
@@ -70,7 +70,7 @@ std::string place_of_records(Context& context, const Options& options) {
   return own.empty() ? options.records : text + ", " + options.records;
 }
 
-/// Reasons may quote whole compiler messages; --json has all of them.
+/// Returns a reason's beginning, because it may quote a compiler's whole message; --json has all of it.
 std::string shortened(const std::string& reason) {
   constexpr std::size_t kMost = 80;
   return reason.size() <= kMost ? reason : reason.substr(0, kMost - 3) + "...";
@@ -101,7 +101,7 @@ bool has_record(const Tuned& tuned, const TuneReport& report) {
       tuned.records, [&](const TuningRecord& record) { return to_string(record.bucket) == report.bucket; });
 }
 
-/// Of a forward its report, of a backward a list of them.
+/// Returns the report of a forward, or the list of a backward's reports.
 Json document_of(const Tuned& tuned, Context& context, const Options& options) {
   Json reports = Json::array();
   for (const TuneReport& report : tuned.reports) {
@@ -190,7 +190,7 @@ int run(const Options& options, bool json) {
   Context context(settings);
   if (!options.records.empty() && !options.dry_run) {
     read_records(options.records);
-    const OutputFile probe(options.records);  // what is wrong with it is known before anything is measured
+    const OutputFile probe(options.records);  // reports a bad path before anything is measured
   }
   return options.matrix.empty() ? tune_one(context, options, json) : tune_matrix(context, options, json);
 }
@@ -201,7 +201,8 @@ std::string check_matrix(const std::string& text) {
   return fmt::format("\"{}\" is no file, nor the one list that fa2 has: {}", text, kStandard);
 }
 
-/// Of options that --matrix leaves no sense to. Said here, not to CLI11, which would say it of each in the help.
+/// @throws CLI::ExcludesError if an option comes with --matrix, which makes it meaningless. CLI11 could check
+/// this, but would list all options in the help.
 void require_none(const std::vector<CLI::Option*>& options) {
   for (const CLI::Option* option : options) {
     if (option->count() > 0) throw CLI::ExcludesError("--matrix", option->get_name());

@@ -1,4 +1,4 @@
-// Many problems, searched one after the other.
+// Tuning of many problems, one after the other.
 #include <api/explanation.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
@@ -19,7 +19,7 @@ std::optional<TuningRecord> current_record(const PlannedProblem& problem, Kernel
   return found.record;
 }
 
-/// None unless every pass has one.
+/// Returns the current records; none unless every pass has one.
 std::vector<TuningRecord> current_records(const PlannedProblem& problem,
                                           const std::vector<KernelPass>& passes, const TuningStore& known,
                                           const Target& target) {
@@ -40,12 +40,12 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// "[12/108] f16 d128 none batch 1 heads 16/16 seqlen 4096x4096".
+/// Returns "[12/108] f16 d128 none batch 1 heads 16/16 seqlen 4096x4096".
 std::string label_of(const std::vector<MatrixPoint>& points, std::size_t i) {
   return fmt::format("[{}/{}] {}", i + 1, points.size(), to_string(points[i].problem));
 }
 
-/// "1.04x"
+/// Returns "1.04x".
 std::string gain_text(const TuningRecord& record) {
   if (!(record.us > 0 && record.heuristic_us > 0)) return "-";
   return fmt::format("{:.2f}x", record.heuristic_us / record.us);

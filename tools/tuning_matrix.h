@@ -1,4 +1,4 @@
-// The problems that records ship of.
+// The problems for which records ship.
 #pragma once
 
 #include <generator/kernel_spec.h>
@@ -7,7 +7,7 @@
 
 namespace fa2::tools {
 
-/// The list of `fa2 tune --matrix standard`. Normalized; each is of another bucket.
+/// Returns the list of `fa2 tune --matrix standard`. Problems are normalized, and each has its own bucket.
 std::vector<PlannedProblem> standard_matrix();
 
 }  // namespace fa2::tools

@@ -1,4 +1,4 @@
-// Variants of a problem that is read from files. Everything follows from AttentionArgs::visit_numbers.
+// Variants of a problem that is read from files. Everything derives from AttentionArgs::visit_numbers.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_spec.h>
@@ -13,7 +13,7 @@
 namespace fa2::tools {
 namespace {
 
-/// Calls scalar(variant, value) or of_heads(variant, value, per_batch...) for each number of `args`.
+/// Calls scalar(variant, value) or of_heads(variant, value, per_batch...) for each number in `args`.
 template <class Scalar, class OfHeads>
 void visit_numbers(AttentionArgs& args, const Scalar& scalar, const OfHeads& of_heads) {
   AttentionArgs::visit_numbers(

@@ -13,26 +13,27 @@
 
 namespace fa2::tools {
 
-/// `--window-left N`, `--softcap X`, `--alibi FILE`, `--dropout P`: an option for each variant, with its size or its numbers.
+/// `--window-left N`, `--softcap X`, `--alibi FILE`, `--dropout P`: an option for each variant, with its
+/// width or its numbers.
 struct VariantOptions {
-  AttentionProblem fields;                   ///< what needs no number: widths
+  AttentionProblem fields;                   ///< variants without numbers: windows
   std::map<std::string, float> scalars;      ///< by the problem's field
-  std::map<std::string, std::string> files;  ///< the same, where each head has a number
+  std::map<std::string, std::string> files;  ///< files of numbers per head, by the problem's field
   std::optional<Dropout> dropout;
 
   void add_to(CLI::App& verb);
 };
 
-/// What the options say, for one problem. Needs a device's context current.
+/// The variants of one problem, from the options. A device's context must be current.
 class VariantInputs {
  public:
-  /// Gives `problem` its variants. @throws Error naming a file that cannot be read, or has not the shape and element
-  /// type that it must have.
+  /// Adds the variants to `problem`. @throws Error that names a file that cannot be read, or has the wrong
+  /// shape or element type.
   VariantInputs(const VariantOptions& options, AttentionProblem& problem);
 
-  /// Pointers to device memory.
+  /// Sets pointers to device memory.
   void add_to(AttentionArgs& args) const;
-  /// Pointers to host memory.
+  /// Sets pointers to host memory.
   void add_to(reference::ScoreRule& rule) const;
 
  private:

@@ -1,4 +1,4 @@
-// What every verb of the command has in common.
+// The common parts of the command's verbs.
 #include <fmt/format.h>
 #include <tools/verb.h>
 

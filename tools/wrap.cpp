@@ -1,4 +1,4 @@
-// Lines that fit.
+// Line wrapping.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <runtime/env.h>
@@ -13,7 +13,7 @@
 namespace fa2::tools {
 namespace {
 
-constexpr std::size_t kLeastWidth = 20;  // below it, labels and values have no place beside each other
+constexpr std::size_t kLeastWidth = 20;  // below it, labels and values do not fit next to each other
 
 bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
@@ -27,7 +27,8 @@ std::optional<std::size_t> columns_variable() {
   return columns;
 }
 
-/// Returns how many bytes of `line`, which is longer than `width` and begins with no space, go before the break.
+/// Returns how many bytes of `line` precede the break. The line must be longer than `width` and not begin
+/// with a space.
 std::size_t break_of(std::string_view line, std::size_t width) {
   std::size_t at_space = 0, behind_mark = 0, end = 0, columns = 0;
   for (; end < line.size(); ++end) {
@@ -40,7 +41,7 @@ std::size_t break_of(std::string_view line, std::size_t width) {
   return behind_mark > 0 ? behind_mark : end;
 }
 
-/// Appends the parts of one line, each begun by the spaces that begin the line.
+/// Appends the parts of one line. Each begins with the spaces that begin the line.
 void append_parts(std::string_view line, std::size_t width, std::vector<std::string>& parts) {
   std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   if (indent > width / 2) indent = 0;
