@@ -9,7 +9,7 @@ namespace {
 /// One side of a problem: Q, or K and V.
 struct Side {
   const std::int32_t* cu_seqlens;  ///< null: batched
-  const std::int32_t* seqused;     ///< or null
+  const std::int32_t* seqused;     ///< null: whole sequences
   std::int64_t total;              ///< rows that all sequences share; 0: batched
   std::int64_t longest;
 };
