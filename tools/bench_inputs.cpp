@@ -1,5 +1,6 @@
 // Random inputs, made once on the host and repeated on the device.
 #include <generator/sequences.h>
+#include <operation/operands/rows.h>
 #include <planning/trials/trial_data.h>
 #include <tools/bench_inputs.h>
 
@@ -123,7 +124,7 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const
       value = kTrialNumber;
     }
   };
-  AttentionArgs::visit_numbers(add, problem, args);
+  visit_numbers(add, problem, args);
   if (problem.dropout) args.dropout.probability = kTrialDropout;
   return args;
 }

@@ -1,8 +1,9 @@
-// Variants of a problem that is read from files. Everything derives from AttentionArgs::visit_numbers.
+// Variants of a problem that is read from files. Everything follows from visit_numbers().
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
+#include <operation/operands/rows.h>
 #include <tools/npy.h>
 #include <tools/problem_options.h>
 #include <tools/variant_options.h>
@@ -15,8 +16,8 @@ namespace {
 
 /// Calls scalar(variant, value) or of_heads(variant, value, per_batch...) for each number in `args`.
 template <class Scalar, class OfHeads>
-void visit_numbers(AttentionArgs& args, const Scalar& scalar, const OfHeads& of_heads) {
-  AttentionArgs::visit_numbers(
+void visit_kinds(AttentionArgs& args, const Scalar& scalar, const OfHeads& of_heads) {
+  visit_numbers(
       [&](const std::string variant, const char*, bool, auto& value, auto&... per_batch) {
         if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
           of_heads(variant, value, per_batch...);
@@ -31,7 +32,7 @@ void visit_numbers(AttentionArgs& args, const Scalar& scalar, const OfHeads& of_
 
 void VariantOptions::add_to(CLI::App& verb) {
   AttentionArgs args;
-  visit_numbers(
+  visit_kinds(
       args,
       [&](const std::string& variant, float&) {
         const auto set = [this, variant](float value) { scalars[variant] = value; };
@@ -72,7 +73,7 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
       problem, options.fields);
   problem.dropout |= options.dropout.has_value();
   AttentionArgs args;
-  visit_numbers(
+  visit_kinds(
       args, [](const std::string&, float&) {},
       [&](const std::string& variant, const float*&, auto&... per_batch) {
         const auto file = options.files.find(variant);
@@ -103,7 +104,7 @@ VariantInputs::HeadNumbers VariantInputs::read(const std::string& path, const At
 
 void VariantInputs::add_to(AttentionArgs& args) const {
   args.dropout = dropout_;
-  visit_numbers(
+  visit_kinds(
       args,
       [&](const std::string& variant, float& value) {
         if (const auto given = scalars_.find(variant); given != scalars_.end()) value = given->second;
@@ -118,7 +119,7 @@ void VariantInputs::add_to(AttentionArgs& args) const {
 
 void VariantInputs::add_to(reference::ScoreRule& rule) const {
   add_to(rule.numbers);
-  visit_numbers(
+  visit_kinds(
       rule.numbers, [](const std::string&, float&) {},
       [&](const std::string& variant, const float*& value, auto&...) {
         if (value != nullptr) value = of_heads_.at(variant).values.data();

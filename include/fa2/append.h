@@ -40,6 +40,46 @@ struct AppendProblem {
   std::int64_t cache_rows = 0;     ///< of an entry; not looked at where there are pages
   std::int64_t max_pages = 0;      ///< columns of the page table; not looked at without pages
 
+  /// A row per member.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using P = AppendProblem;
+    return take(
+        row("dtype", &P::dtype).help("element type of Q, K and V"),
+        row("head_dim", &P::head_dim)
+            .along(Axis::column, 1)
+            .help("head dimension of Q and K, a multiple of 8 in 8..256"),
+        row("head_dim_v", &P::head_dim_v)
+            .along(Axis::column, 1)
+            .help("head dimension of V, a multiple of 8 in 8..256; 0: head_dim"),
+        row("rotary_dim", &P::rotary_dim)
+            .help("how many columns of Q and K are rotated, from the first on; a multiple of 8; 0: none"),
+        row("rotary_style", &P::rotary_style).help("which two columns are rotated together"),
+        row("float32_tables", &P::float32_tables).help("cos and sin are float32, else of dtype"),
+        row("table_rows", &P::table_rows).sizes().help("positions that cos and sin have"),
+        row("causal_positions", &P::causal_positions)
+            .help("query i is rotated by the position of new row i, else every query by that of new row 0"),
+        row("batch", &P::batch).sizes(Axis::entry).help("sequences"),
+        row("heads_q", &P::heads_q).sizes(Axis::head, 1).help("query heads; 0: there is no Q"),
+        row("heads_kv", &P::heads_kv).sizes(Axis::head, 1).help("key and value heads"),
+        row("seqlen_q", &P::seqlen_q)
+            .sizes(Axis::row)
+            .help("queries of each sequence; ignored if Q is packed"),
+        row("seqlen_new", &P::seqlen_new)
+            .sizes(Axis::row)
+            .help("new rows of K and V of each sequence; ignored if they are packed"),
+        row("total_q", &P::total_q).sizes(Axis::row).help("queries of all sequences, packed; 0: batched"),
+        row("total_new", &P::total_new)
+            .sizes(Axis::row)
+            .help("new rows of all sequences, packed; 0: batched"),
+        row("page_size", &P::page_size)
+            .sizes(Axis::row, 1)
+            .help("rows per page; 0: each sequence has one entry of the cache"),
+        row("cache_entries", &P::cache_entries).sizes(Axis::entry).help("entries, or pages, of the cache"),
+        row("cache_rows", &P::cache_rows).sizes(Axis::row).help("rows per entry; ignored with pages"),
+        row("max_pages", &P::max_pages).sizes().help("columns of the page table; ignored without pages"));
+  }
+
   FA2_API friend bool operator==(const AppendProblem&, const AppendProblem&);
   friend bool operator!=(const AppendProblem& a, const AppendProblem& b) { return !(a == b); }
 };
@@ -89,6 +129,95 @@ struct AppendArgs {
   void* q_out = nullptr;    ///< Q turned, its other columns copied; may be q, with the same strides
   TensorStrides q_strides;
   TensorStrides q_out_strides;
+
+  /// A row per member.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using A = AppendArgs;
+    return take(
+        row("k_new", &A::k_new, &A::k_new_strides)
+            .tensor("k")
+            .shape(
+                "(total_new, heads_kv, head_dim) if cu_seqlens_new | (batch, seqlen_new, heads_kv, head_dim)")
+            .help("new keys"),
+        row("v_new", &A::v_new, &A::v_new_strides)
+            .tensor("v")
+            .shape("(total_new, heads_kv, head_dim_v) if cu_seqlens_new | (batch, seqlen_new, heads_kv, "
+                   "head_dim_v)")
+            .help("new values"),
+        row("k_cache", &A::k_cache, &A::k_cache_strides)
+            .shape(
+                "(cache_entries, page_size, heads_kv, head_dim) if page_table | (cache_entries, cache_rows, "
+                "heads_kv, head_dim)")
+            .help("keys of the cache"),
+        row("v_cache", &A::v_cache, &A::v_cache_strides)
+            .shape("(cache_entries, page_size, heads_kv, head_dim_v) if page_table | (cache_entries, "
+                   "cache_rows, "
+                   "heads_kv, head_dim_v)")
+            .help("values of the cache"),
+        row("seqlens", &A::seqlens)
+            .tensor("cache_seqlens")
+            .shape("(batch)")
+            .help("rows that each sequence has in the cache before the call"),
+        row("cache_batch_idx", &A::cache_batch_idx)
+            .shape("(batch)")
+            .optional()
+            .without("page_table")
+            .help("the entry of each sequence; null: entry b for sequence b"),
+        row("page_table", &A::page_table)
+            .shape("(batch, max_pages)")
+            .stride("page_table_stride")
+            .used_if("page_size")
+            .help("the pages of each sequence"),
+        row("page_table_stride", &A::page_table_stride)
+            .help("elements from one sequence's pages to the next one's"),
+        row("cu_seqlens_new", &A::cu_seqlens_new)
+            .shape("(batch + 1)")
+            .used_if("total_new")
+            .help("where each sequence's new rows begin, and where the last one's end"),
+        row("cu_seqlens_q", &A::cu_seqlens_q)
+            .shape("(batch + 1)")
+            .used_if("total_q")
+            .optional()
+            .with("q")
+            .help("where each sequence's rows of Q begin, and where the last one's end"),
+        row("cos", &A::cos)
+            .tensor("rotary_cos")
+            .shape("(table_rows, rotary_dim / 2)")
+            .stride("table_stride")
+            .packed()
+            .or_float32()
+            .used_if("rotary_dim")
+            .help("cosines of each position's rotary angles"),
+        row("sin", &A::sin)
+            .tensor("rotary_sin")
+            .shape("(table_rows, rotary_dim / 2)")
+            .packed()
+            .or_float32()
+            .used_if("rotary_dim")
+            .with("cos")
+            .like("cos")
+            .help("sines of each position's rotary angles"),
+        row("table_stride", &A::table_stride)
+            .help("elements of cos and of sin from one position to the next"),
+        row("rotary_seqlens", &A::rotary_seqlens)
+            .shape("(batch)")
+            .used_if("rotary_dim")
+            .optional()
+            .with("cos")
+            .help("each sequence's position of new row 0; null: seqlens"),
+        row("q", &A::q, &A::q_strides)
+            .shape(AttentionArgs::kQueryShape)
+            .used_if("heads_q")
+            .optional()
+            .with("cos")
+            .help("queries to rotate"),
+        row("q_out", &A::q_out, &A::q_out_strides)
+            .shape(AttentionArgs::kQueryShape)
+            .used_if("heads_q")
+            .with("q")
+            .help("rotated queries; may be q, with the same strides"));
+  }
 };
 
 /// Context::default_context().append(...). V and the columns of K that do not turn are copied bit for bit; what turns is rounded

@@ -91,15 +91,96 @@ struct AttentionArgs {
   /// belong to one launch at a time: those of one stream may share them, of whichever plans. Null: the context lends what is needed. Not looked at where nothing is.
   void* workspace = nullptr;
 
-  /// Calls number(variant, name, is_used, value...) for what each variant of `problem` takes of `args`: `variant` names
-  /// the problem's field, `name` this struct's. A float is above 0; a pointer's are a number a query head, and of each
-  /// batch where the bool that follows says so.
-  template <class Number, class Args>
-  static constexpr void visit_numbers(Number&& number, const AttentionProblem& problem, Args& args) {
-    number("softcap", "softcap", problem.softcap, args.softcap);
-    number("alibi", "alibi_slopes", problem.alibi, args.alibi_slopes, args.alibi_slopes_per_batch);
-    number("sinks", "sinks", problem.sinks, args.sinks);
+  /// A row per member. Operands are in the order of their rows.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using A = AttentionArgs;
+    constexpr const char* per_row = "(heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q)";
+    return take(
+        row("q", &A::q, &A::q_strides).shape(kQueryShape).help("queries"),
+        row("k", &A::k, &A::k_strides)
+            .shape("(total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, "
+                   "head_dim) if "
+                   "page_table | (batch, seqlen_k, heads_kv, head_dim)")
+            .help("keys"),
+        row("v", &A::v, &A::v_strides)
+            .shape("(total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv, "
+                   "head_dim_v) "
+                   "if page_table | (batch, seqlen_k, heads_kv, head_dim_v)")
+            .help("values"),
+        row("o", &A::o, &A::o_strides).tensor("out").shape(kOutputShape).help("the output"),
+        row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, natural logarithm"),
+        row("softcap", &A::softcap)
+            .option("softcap")
+            .used_if("softcap")
+            .help("scores become softcap * tanh(score / softcap); scaled scores; finite and above 0"),
+        row("alibi_slopes", &A::alibi_slopes)
+            .shape("(heads_q) | (batch, heads_q)")
+            .second_form("alibi_slopes_per_batch")
+            .used_if("alibi")
+            .help("slope * distance is subtracted from scores"),
+        row("alibi_slopes_per_batch", &A::alibi_slopes_per_batch).help("alibi_slopes are (batch, heads_q)"),
+        row("sinks", &A::sinks)
+            .shape("(heads_q)")
+            .used_if("sinks")
+            .help("a logit per head that joins each row's softmax without a value; -infinity: none"),
+        row("dropout.state", &A::dropout, &Dropout::state)
+            .tensor("dropout_state")
+            .shape("(2)")
+            .used_if("dropout")
+            .optional()
+            .help("seed and offset on the device, in place of the two numbers, which are 0 then"),
+        row("cu_seqlens_q", &A::cu_seqlens_q)
+            .shape("(batch + 1)")
+            .used_if("total_q")
+            .help("where each sequence's rows of Q and O begin, and where the last one's end"),
+        row("cu_seqlens_k", &A::cu_seqlens_k)
+            .shape("(batch + 1)")
+            .used_if("total_k")
+            .without("page_table")
+            .help("where each sequence's rows of K and V begin, and where the last one's end"),
+        row("seqused_q", &A::seqused_q)
+            .shape("(batch)")
+            .used_if("varlen")
+            .optional()
+            .help("how many rows of Q count of each sequence"),
+        row("seqused_k", &A::seqused_k)
+            .shape("(batch)")
+            .used_if("varlen")
+            .optional()
+            .help("how many rows of K and V count of each sequence"),
+        row("page_table", &A::page_table)
+            .shape("(batch, max_pages)")
+            .stride("page_table_stride")
+            .used_if("page_size")
+            .help("the pages of each sequence"),
+        row("page_table_stride", &A::page_table_stride)
+            .help("elements from one sequence's pages to the next one's"),
+        row("workspace", &A::workspace)
+            .optional()
+            .help("memory for launches: see fa2_plan_workspace_bytes()"),
+        row("softmax_scale", &A::softmax_scale)
+            .option("softmax_scale")
+            .help("any finite value; absent: 1 / sqrt(head_dim)"),
+        row("dropout.probability", &A::dropout, &Dropout::probability)
+            .option("dropout_p")
+            .used_if("dropout")
+            .help("share of probabilities that are dropped; at least 0 and below 1"),
+        row("dropout.seed", &A::dropout, &Dropout::seed)
+            .option("dropout_seed")
+            .used_if("dropout")
+            .help("seed of the mask"),
+        row("dropout.offset", &A::dropout, &Dropout::offset)
+            .option("dropout_offset")
+            .used_if("dropout")
+            .help("another mask for every value, such as the number of the call"),
+        row("empty_row_lse", &A::empty_row_lse).help("the LSE of a query that sees no key; its O is 0"));
   }
+
+  static constexpr const char* kQueryShape =
+      "(total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim)";
+  static constexpr const char* kOutputShape =
+      "(total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)";
 };
 
 /// Arguments for contiguous (batch, seqlen, heads, dim) tensors, or (total, heads, dim) of packed sequences.

@@ -51,6 +51,42 @@ struct BackwardArgs {
   /// They belong to one launch at a time. Null: memory of the stream's is taken and given back; a captured launch's is then
   /// the graph's own, which can have one executable at a time and cannot be cloned.
   void* workspace = nullptr;
+
+  /// A row per member.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using B = BackwardArgs;
+    return take(
+        row("forward", &B::forward).help("the forward's arguments, with o and lse as inputs"),
+        row("d_o", &B::d_o, &B::d_o_strides)
+            .tensor("d_out")
+            .shape(AttentionArgs::kOutputShape)
+            .help("gradient of O"),
+        row("d_lse", &B::d_lse)
+            .shape("(heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q)")
+            .optional()
+            .help("gradient of LSE"),
+        row("dq", &B::dq, &B::dq_strides).shape(AttentionArgs::kQueryShape).optional().help("gradient of Q"),
+        row("dk", &B::dk, &B::dk_strides)
+            .shape("(total_k, heads_kv, head_dim) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim)")
+            .optional()
+            .help("gradient of K"),
+        row("dv", &B::dv, &B::dv_strides)
+            .shape(
+                "(total_k, heads_kv, head_dim_v) if cu_seqlens_k | (batch, seqlen_k, heads_kv, head_dim_v)")
+            .optional()
+            .help("gradient of V"),
+        row("d_sinks", &B::d_sinks)
+            .shape("(heads_q)")
+            .used_if("sinks")
+            .with("sinks")
+            .optional()
+            .help("gradient of sinks, summed over all rows of the batch"),
+        row("determinism", &B::determinism).help("how gradients may differ between runs"),
+        row("workspace", &B::workspace)
+            .optional()
+            .help("memory for launches: see fa2_backward_plan_workspace_bytes()"));
+  }
 };
 
 /// Which gradients a plan computes, at least one, and how; nothing is computed, or read, for the others alone.
@@ -60,6 +96,14 @@ struct Gradients {
   bool dv = true;
   bool d_sinks = false;  ///< only of a problem with sinks
   Determinism determinism = Determinism::fastest;
+
+  /// A row per member; in C a bit per bool, in this order.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using G = Gradients;
+    return take(row("dq", &G::dq), row("dk", &G::dk), row("dv", &G::dv), row("d_sinks", &G::d_sinks),
+                row("determinism", &G::determinism));
+  }
 
   FA2_API friend bool operator==(const Gradients&, const Gradients&);
   friend bool operator!=(const Gradients& a, const Gradients& b) { return !(a == b); }

@@ -21,6 +21,23 @@ struct MergeProblem {
   std::int64_t heads = 1;
   std::int64_t seqlen = 1;  ///< queries; all of them where sequences are packed, whose batch is 1
 
+  /// A row per member.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using P = MergeProblem;
+    return take(
+        row("dtype", &P::dtype).help("element type of the parts and of O, unless they are float32"),
+        row("float32_parts", &P::float32_parts).help("the parts are float32"),
+        row("float32_output", &P::float32_output).help("O is float32"),
+        row("head_dim", &P::head_dim)
+            .along(Axis::column, 0)
+            .help("head dimension of O, a multiple of 8 in 8..256"),
+        row("parts", &P::parts).sizes(Axis::part).help("partial outputs; at least 1"),
+        row("batch", &P::batch).sizes(Axis::entry).help("sequences; 1 if they are packed"),
+        row("heads", &P::heads).sizes(Axis::head).help("query heads"),
+        row("seqlen", &P::seqlen).sizes(Axis::row).help("queries; of all sequences if they are packed"));
+  }
+
   FA2_API friend bool operator==(const MergeProblem&, const MergeProblem&);
   friend bool operator!=(const MergeProblem& a, const MergeProblem& b) { return !(a == b); }
 };
@@ -42,6 +59,37 @@ struct MergeArgs {
   float* lse = nullptr;  ///< optional float32 (batch, heads, seqlen), contiguous
   EmptyRowLse empty_row_lse =
       EmptyRowLse::positive_infinity;  ///< of rows that no part has a key of; their O is 0
+
+  /// A row per member.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using A = MergeArgs;
+    return take(row("parts", &A::parts, &A::parts_strides)
+                    .tensor("out_parts")
+                    .shape("(parts, batch, seqlen, heads, head_dim) | (parts, seqlen, heads, head_dim)")
+                    .stride("part_stride")
+                    .or_float32()
+                    .help("partial outputs, each normalised"),
+                row("part_stride", &A::part_stride).help("elements from one partial output to the next"),
+                row("lse_parts", &A::lse_parts, &A::lse_parts_strides)
+                    .shape("(parts, batch, heads, seqlen) if batch | (parts, heads, seqlen)")
+                    .stride("lse_part_stride")
+                    .help("log-sum-exp of each part's rows, natural logarithm; either infinity for a row "
+                          "without a key"),
+                row("lse_part_stride", &A::lse_part_stride)
+                    .help("elements from one part's log-sum-exp to the next one's"),
+                row("o", &A::o, &A::o_strides)
+                    .tensor("out")
+                    .shape("(batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim)")
+                    .or_float32()
+                    .help("the merged output"),
+                row("lse", &A::lse)
+                    .shape("(batch, heads, seqlen) if batch | (heads, seqlen)")
+                    .optional()
+                    .help("log-sum-exp of each merged row"),
+                row("empty_row_lse", &A::empty_row_lse)
+                    .help("the LSE of a row for which no part has a key; its O is 0"));
+  }
 };
 
 /// Context::default_context().merge(...). With JitMode::off its kernel comes from a pack made with PrecompileOptions::merge: one

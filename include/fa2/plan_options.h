@@ -1,20 +1,26 @@
 // What a plan may count on, beside the problem that it computes.
 #pragma once
 
+#include <fa2/row.h>
 #include <fa2/types.h>
 
 namespace fa2 {
 
 /// Promises about every call of a plan. They choose among kernels, and change nothing of what is computed.
 ///
-/// One field, one visit line: comparison, the kernel's identity, tuning buckets, JSON and flags follow.
+/// One member, one row: comparison, keys, tuning buckets, JSON and flags follow from it.
 struct PlanOptions {
   RowAlignment row_alignment = RowAlignment::bytes16;
+
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    return take(row("row_alignment", &PlanOptions::row_alignment).help("what every row is aligned to"));
+  }
 
   /// Calls field(name, value...) for each field in order, with its values in all of `options`.
   template <class Field, class... Options>
   static constexpr void visit(Field&& field, Options&... options) {
-    field("row_alignment", options.row_alignment...);
+    each_row<PlanOptions>([&](const auto& row) { field(row.text.name, options.*row.member...); });
   }
 
   friend bool operator==(const PlanOptions& a, const PlanOptions& b) {

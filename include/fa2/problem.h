@@ -1,18 +1,13 @@
 // WHAT is computed: a value without pointers.
 #pragma once
 
+#include <fa2/row.h>
 #include <fa2/types.h>
 
 #include <optional>
 #include <string>
 
 namespace fa2 {
-
-/// What the value of a problem's field decides.
-///   specialises: the compiled kernel.
-///   sizes: the grid, and the tuning record that is followed; never the kernel. Only whether an optional one is
-///     given at all specialises.
-enum class FieldRole : std::uint8_t { specialises, sizes };
 
 /// One attention forward: O = softmax(S) V, for every batch and query head (FlashAttention-2, arXiv 2307.08691,
 /// section 2.1). S = scale * Q K^T; with `softcap` it is capped, then with `alibi` biased, and it is -inf where the
@@ -24,7 +19,7 @@ enum class FieldRole : std::uint8_t { specialises, sizes };
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
 /// LSE (batch, heads_q, seqlen_q). The memory order is the arguments' business (AttentionArgs).
 ///
-/// One field, one visit line: comparison, hash, texts, JSON, the kernel's identity, tuning buckets and flags follow.
+/// One member, one row: comparison, hash, texts, JSON, keys, tuning buckets, the C struct and flags follow from it.
 struct AttentionProblem {
   DType dtype = DType::f16;
   std::int32_t head_dim = 0;    ///< of Q and K; a multiple of 8, 8..256
@@ -72,31 +67,71 @@ struct AttentionProblem {
   std::int64_t total_k = 0;     ///< the same of K and V
   std::int64_t page_count = 0;  ///< with page_size, 1 .. 2^31 - 1024: pages that K and V have; else 0
 
+  /// A row per member, in the order of texts and keys.
+  template <class Take>
+  static constexpr auto rows(const Take& take) {
+    using P = AttentionProblem;
+    return take(
+        row("dtype", &P::dtype).help("element type of Q, K, V and O"),
+        row("head_dim", &P::head_dim)
+            .along(Axis::column, 1)
+            .help("head dimension of Q and K, a multiple of 8 in 8..256"),
+        row("head_dim_v", &P::head_dim_v)
+            .along(Axis::column, 1)
+            .help("head dimension of V and O, a multiple of 8 in 8..256; 0: head_dim"),
+        row("mask", &P::mask).option("mask").help("which keys a query sees"),
+        row("window_left", &P::window_left)
+            .option("window_left")
+            .sizes()
+            .help("sliding window: how many keys before its own a query sees"),
+        row("window_right", &P::window_right)
+            .option("window_right")
+            .sizes()
+            .help("how many keys after its own a query sees"),
+        row("softcap", &P::softcap).help("scores become cap * tanh(score / cap)"),
+        row("alibi", &P::alibi).help("ALiBi: scores fall with the distance of the key, by a slope per head"),
+        row("sinks", &P::sinks).help("attention sinks: a logit per head joins the softmax"),
+        row("dropout", &P::dropout).help("probabilities are dropped at random"),
+        row("varlen", &P::varlen).help("sequences have lengths of their own, which only the device knows"),
+        row("page_size", &P::page_size)
+            .along(Axis::row, 1)
+            .used_if("varlen")
+            .help("rows per page of K and V; 0: they are not paged"),
+        row("batch_invariant", &P::batch_invariant)
+            .option("batch_invariant")
+            .help("the bits of a sequence do not depend on the batch"),
+        row("batch", &P::batch).sizes(Axis::entry).help("sequences"),
+        row("heads_q", &P::heads_q).sizes(Axis::head, 1).help("query heads"),
+        row("heads_kv", &P::heads_kv)
+            .sizes(Axis::head, 1)
+            .help("key and value heads, dividing heads_q; 0: heads_q"),
+        row("seqlen_q", &P::seqlen_q)
+            .option("max_seqlen_q")
+            .sizes(Axis::row)
+            .help("queries; with varlen of the longest sequence"),
+        row("seqlen_k", &P::seqlen_k)
+            .option("max_seqlen_k")
+            .sizes(Axis::row)
+            .help("keys; with varlen of the longest sequence"),
+        row("total_q", &P::total_q)
+            .sizes(Axis::row)
+            .used_if("varlen")
+            .help("queries of all sequences, packed; 0: batched"),
+        row("total_k", &P::total_k)
+            .sizes(Axis::row)
+            .used_if("varlen")
+            .help("keys of all sequences, packed; 0: batched"),
+        row("page_count", &P::page_count)
+            .sizes(Axis::entry)
+            .used_if("page_size")
+            .help("pages that K and V have"));
+  }
+
   /// Calls field(name, role, value...) for each field in order, with its values in all of `problems`.
   template <class Field, class... Problem>
   static constexpr void visit(Field&& field, Problem&... problems) {
-    constexpr FieldRole specialises = FieldRole::specialises, sizes = FieldRole::sizes;
-    field("dtype", specialises, problems.dtype...);
-    field("head_dim", specialises, problems.head_dim...);
-    field("head_dim_v", specialises, problems.head_dim_v...);
-    field("mask", specialises, problems.mask...);
-    field("window_left", sizes, problems.window_left...);
-    field("window_right", sizes, problems.window_right...);
-    field("softcap", specialises, problems.softcap...);
-    field("alibi", specialises, problems.alibi...);
-    field("sinks", specialises, problems.sinks...);
-    field("dropout", specialises, problems.dropout...);
-    field("varlen", specialises, problems.varlen...);
-    field("page_size", specialises, problems.page_size...);
-    field("batch_invariant", specialises, problems.batch_invariant...);
-    field("batch", sizes, problems.batch...);
-    field("heads_q", sizes, problems.heads_q...);
-    field("heads_kv", sizes, problems.heads_kv...);
-    field("seqlen_q", sizes, problems.seqlen_q...);
-    field("seqlen_k", sizes, problems.seqlen_k...);
-    field("total_q", sizes, problems.total_q...);
-    field("total_k", sizes, problems.total_k...);
-    field("page_count", sizes, problems.page_count...);
+    each_row<AttentionProblem>(
+        [&](const auto& row) { field(row.text.name, row.text.role, problems.*row.member...); });
   }
 
   /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in, and without a window_right that a

@@ -50,7 +50,7 @@ Operand numbers_of_heads(std::string_view name, const AttentionProblem& p, bool 
 /// Of the variants that the problem has; absent ones of the others.
 void add_variants(Operands& operands, const AttentionProblem& p, const AttentionArgs& args) {
   std::size_t next = static_cast<std::size_t>(Role::variants);
-  AttentionArgs::visit_numbers(
+  visit_numbers(
       [&](const char*, const char* name, bool is_used, const auto& value, const auto&... per_batch) {
         if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(value)>>)
           operands.list[next++] = numbers_of_heads(name, p, is_used, value, per_batch...);

@@ -4,6 +4,7 @@
 #include <fa2/args.h>
 #include <fa2/backward.h>
 #include <fa2/problem.h>
+#include <operation/operands/rows.h>
 #include <runtime/element_type.h>
 
 #include <array>
@@ -19,15 +20,13 @@ namespace fa2 {
 constexpr std::size_t variant_operand_count() {
   std::size_t count = 0;
   const AttentionArgs none;
-  AttentionArgs::visit_numbers(
-      [&](const char*, const char*, bool, const auto& value, const auto&...) {
-        count += std::is_pointer_v<std::remove_cvref_t<decltype(value)>>;
-      },
-      AttentionProblem{}, none);
+  visit_numbers([&](const char*, const char*, bool, const auto& value,
+                    const auto&...) { count += std::is_pointer_v<std::remove_cvref_t<decltype(value)>>; },
+                AttentionProblem{}, none);
   return count;
 }
 
-/// What an operand is to attention. From `variants` on: those of AttentionArgs::visit_numbers, in its order; after them
+/// What an operand is to attention. From `variants` on: those of visit_numbers(), in its order; after them
 /// those that the backward alone has.
 enum class Role : std::uint8_t {
   q,

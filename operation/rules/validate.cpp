@@ -212,9 +212,9 @@ void check_number(Violations& found, const char* variant, const char* name, bool
 /// What the problem's variants need is given (a pointer as an operand is), and nothing that they do not need: it
 /// would go unheard.
 void check_variants(Violations& found, const AttentionProblem& problem, const AttentionArgs& args) {
-  AttentionArgs::visit_numbers([&](const char* variant, const char* name, bool is_used, const auto& value,
-                                   const auto&...) { check_number(found, variant, name, is_used, value); },
-                               problem, args);
+  visit_numbers([&](const char* variant, const char* name, bool is_used, const auto& value,
+                    const auto&...) { check_number(found, variant, name, is_used, value); },
+                problem, args);
 }
 
 /// Tables that the problem has no use for would go unheard. One that is missing is an operand's affair.

@@ -84,7 +84,7 @@ void TrialTensors::point() {
       value = is_used ? kTrialNumber : 0;
     }
   };
-  AttentionArgs::visit_numbers(add, problem_, args);
+  visit_numbers(add, problem_, args);
   if (problem_.dropout) args.dropout.probability = kTrialDropout;
   if (is_backward_) {
     args_.d_o = at(Role::d_o), args_.d_o_strides = args.o_strides;

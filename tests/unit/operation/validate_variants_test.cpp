@@ -56,7 +56,7 @@ TEST_CASE("validate: numbers of variants are given where the problem has them, a
   CHECK(violations_of(p, a).empty());
 
   // Each of those that there are, left out and given for nothing.
-  AttentionArgs::visit_numbers(
+  visit_numbers(
       [&](const std::string variant, const std::string name, bool, auto& value, auto&...) {
         CAPTURE(name);
         const auto given = value;

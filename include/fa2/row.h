@@ -1,0 +1,99 @@
+// Rows: what the declaration of a public struct's member cannot say. Bindings for C and Python, flags and documents follow
+// from them. Callers need none of this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+namespace fa2 {
+
+/// What the value of a problem's field decides.
+///   specialises: the compiled kernel.
+///   sizes: the grid, and the tuning record that is followed; never the kernel. Only whether an optional one is
+///     given at all specialises.
+enum class FieldRole : std::uint8_t { specialises, sizes };
+
+/// Which stride of a tensor belongs to a dimension of this size. `other`: none.
+enum class Axis : std::uint8_t { part, entry, head, row, column, other };
+
+/// A row in words. Names of other rows and words of shapes are checked when the library is compiled.
+struct RowText {
+  const char* name;              ///< the member's; "dropout.seed" for a member's member
+  const char* tensor = nullptr;  ///< a tensor's name in bindings; null: `name`
+  const char* option = "";       ///< the option that gives the value in Python; "": none does
+  const char* help = "";         ///< one phrase for headers, flags and documents
+  const char* shape = "";    ///< forms of a tensor: "(total_q, heads_q) if cu_seqlens_q | (batch, heads_q)"
+  const char* used_if = "";  ///< a problem's field: the member must be as declared while that is 0 or false
+  const char* with = "";     ///< a tensor: this one must not be given without it
+  const char* without = "";  ///< a tensor: this one must not be given beside it
+  const char* like = "";     ///< a tensor: this one has its element type
+  const char* stride = "";   ///< the member with the distance of rows, or of parts; elements
+  const char* second_form = "";  ///< the flag that is true if the tensor has its second form
+  FieldRole role = FieldRole::specialises;
+  Axis axis = Axis::other;
+  std::int64_t least = 0;       ///< smallest extent that tensors may give a size
+  bool is_optional = false;     ///< may be null although it is used
+  bool is_packed = false;       ///< contiguous, although `stride` is set
+  bool may_be_float32 = false;  ///< of the problem's dtype, or float32
+};
+
+/// `Beside`: TensorStrides of the tensor, or the member of a member that is meant; nullptr_t: neither.
+template <class Member, class Beside>
+struct Row {
+  Member member;
+  Beside beside;
+  RowText text;
+
+  constexpr Row help(const char* phrase) const { return with_text(&RowText::help, phrase); }
+  constexpr Row option(const char* name) const { return with_text(&RowText::option, name); }
+  constexpr Row tensor(const char* name) const { return with_text(&RowText::tensor, name); }
+  constexpr Row shape(const char* forms) const { return with_text(&RowText::shape, forms); }
+  constexpr Row used_if(const char* field) const { return with_text(&RowText::used_if, field); }
+  constexpr Row with(const char* other) const { return with_text(&RowText::with, other); }
+  constexpr Row without(const char* other) const { return with_text(&RowText::without, other); }
+  constexpr Row like(const char* other) const { return with_text(&RowText::like, other); }
+  constexpr Row stride(const char* other) const { return with_text(&RowText::stride, other); }
+  constexpr Row second_form(const char* flag) const { return with_text(&RowText::second_form, flag); }
+  constexpr Row sizes(Axis axis = Axis::other, std::int64_t least = 0) const {
+    return with_text(&RowText::role, FieldRole::sizes)
+        .with_text(&RowText::axis, axis)
+        .with_text(&RowText::least, least);
+  }
+  constexpr Row along(Axis axis, std::int64_t least) const {
+    return with_text(&RowText::axis, axis).with_text(&RowText::least, least);
+  }
+  constexpr Row optional() const { return with_text(&RowText::is_optional, true); }
+  constexpr Row packed() const { return with_text(&RowText::is_packed, true); }
+  constexpr Row or_float32() const { return with_text(&RowText::may_be_float32, true); }
+
+ private:
+  template <class Value>
+  constexpr Row with_text(Value RowText::*field, Value value) const {
+    Row row = *this;
+    row.text.*field = value;
+    return row;
+  }
+};
+
+template <class Struct, class Value>
+constexpr Row<Value Struct::*, std::nullptr_t> row(const char* name, Value Struct::*member) {
+  return {member, nullptr, {name}};
+}
+template <class Struct, class Value, class Other, class OtherValue>
+constexpr Row<Value Struct::*, OtherValue Other::*> row(const char* name, Value Struct::*member,
+                                                        OtherValue Other::*beside) {
+  return {member, beside, {name}};
+}
+
+/// The rows of a struct, as a tuple.
+template <class Struct>
+inline constexpr auto kRowsOf = Struct::rows([](const auto&... rows) { return std::make_tuple(rows...); });
+
+/// Calls field(row) for each row of a struct, in order.
+template <class Struct, class Field>
+constexpr void each_row(Field&& field) {
+  std::apply([&](const auto&... rows) { (field(rows), ...); }, kRowsOf<Struct>);
+}
+
+}  // namespace fa2

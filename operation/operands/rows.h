@@ -1,0 +1,221 @@
+// Rows of public structs as tables that the compiler makes: what a member's type says, and where a C struct has it.
+#pragma once
+
+#include <fa2/args.h>
+#include <fa2/row.h>
+#include <generator/kernel_spec.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace fa2 {
+
+inline constexpr std::uint16_t kNowhere = 0xffff;
+
+/// half: float16 or bfloat16, the same for all tensors of a call. half_or_f32: one of three, chosen per tensor.
+enum class Element : std::uint8_t { half, half_or_f32, f32, i32, i64, u8 };
+
+/// The type of a field of a C struct. `tensor`: fa2_tensor. `call`: a pointer to another struct.
+enum class CType : std::uint8_t { int32, float32, int64, uint64, pointer, tensor, call };
+
+constexpr std::uint16_t bytes_of(CType type) {
+  return type == CType::tensor ? 32 : type == CType::int32 || type == CType::float32 ? 4 : 8;
+}
+
+/// A row, and what the member's type says.
+struct Member {
+  RowText text;
+  CType type = CType::int32;
+  Element element = Element::half;  ///< of a pointer
+  bool is_pointer = false;
+  bool is_const = false;  ///< points to what calls only read
+  bool is_flag = false;
+  bool is_size = false;  ///< a signed integer
+  bool is_optional_value =
+      false;  ///< std::optional: a C struct says in a field of its own whether there is a value
+  std::uint16_t field = kNowhere;     ///< offset in the C struct
+  std::uint16_t presence = kNowhere;  ///< offset of has_NAME
+};
+
+template <class Value>
+constexpr CType c_type_of() {
+  if constexpr (kIsOptional<Value>) {
+    return c_type_of<typename Value::value_type>();
+  } else if constexpr (std::is_pointer_v<Value>) {
+    return CType::pointer;
+  } else if constexpr (std::is_class_v<Value>) {
+    return CType::call;
+  } else if constexpr (std::is_same_v<Value, float>) {
+    return CType::float32;
+  } else if constexpr (sizeof(Value) == 8) {
+    return std::is_signed_v<Value> ? CType::int64 : CType::uint64;
+  } else {
+    return CType::int32;
+  }
+}
+
+template <class Pointed>
+constexpr Element pointed_element() {
+  if (std::is_void_v<Pointed>) return Element::half;
+  if (std::is_same_v<Pointed, const float> || std::is_same_v<Pointed, float>) return Element::f32;
+  return std::is_same_v<Pointed, const std::int32_t> ? Element::i32 : Element::i64;
+}
+
+template <class Row>
+inline constexpr bool kHasStrides = false;
+template <class Struct, class Value>
+inline constexpr bool kHasStrides<Row<Value, TensorStrides Struct::*>> = true;
+
+/// The member that a row is about, of `made`.
+template <class Struct, class Value, class Beside>
+constexpr auto& member_of(Struct& made, const Row<Value, Beside>& row) {
+  if constexpr (kHasStrides<Row<Value, Beside>> || std::is_null_pointer_v<Beside>) {
+    return made.*row.member;
+  } else {
+    return made.*row.member.*row.beside;
+  }
+}
+
+template <class Struct, class Row>
+using MemberType =
+    std::remove_cvref_t<decltype(member_of(std::declval<Struct&>(), std::declval<const Row&>()))>;
+
+template <class Struct, class Row>
+constexpr Member typed(const Row& row) {
+  using Value = MemberType<Struct, Row>;
+  Member member{.text = row.text, .type = kHasStrides<Row> ? CType::tensor : c_type_of<Value>()};
+  member.is_flag = std::is_same_v<Value, bool>;
+  member.is_size = std::is_integral_v<Value> && std::is_signed_v<Value> && !member.is_flag;
+  member.is_optional_value = kIsOptional<Value>;
+  if constexpr (std::is_pointer_v<Value>) {
+    using Pointed = std::remove_pointer_t<Value>;
+    member.is_pointer = true;
+    member.is_const = std::is_const_v<Pointed>;
+    member.element = row.text.may_be_float32 ? Element::half_or_f32 : pointed_element<Pointed>();
+  }
+  return member;
+}
+
+template <class Struct>
+inline constexpr std::size_t kRowCount = std::tuple_size_v<std::remove_cvref_t<decltype(kRowsOf<Struct>)>>;
+
+/// Converts to the type of any member.
+struct AnyValue {
+  template <class Value>
+  operator Value() const;
+};
+
+template <class Struct, class... Values>
+constexpr std::size_t member_count() {
+  if constexpr (requires { Struct{Values()..., AnyValue()}; }) {
+    return member_count<Struct, Values..., AnyValue>();
+  } else {
+    return sizeof...(Values);
+  }
+}
+
+/// Members that rows are about, their strides among them. A member whose members have rows counts once.
+template <class Struct>
+constexpr std::size_t described_count() {
+  std::array<std::string_view, kRowCount<Struct>> seen{};
+  std::size_t count = 0, next = 0;
+  each_row<Struct>([&](const auto& row) {
+    const std::string_view name = row.text.name, member = name.substr(0, name.find('.'));
+    const bool is_new = std::find(seen.begin(), seen.end(), member) == seen.end();
+    count += is_new + kHasStrides<std::remove_cvref_t<decltype(row)>>;
+    seen[next++] = member;
+  });
+  return count;
+}
+
+/// The C struct of a public one: struct_size, the fields of 4 bytes, `reserved` if they are an even number, the others.
+template <std::size_t kCount>
+struct CStruct {
+  std::array<Member, kCount> members{};
+  std::uint16_t reserved = kNowhere;  ///< offset
+  std::uint16_t bytes = 4;
+
+  constexpr std::uint16_t take(std::uint16_t size) {
+    bytes = static_cast<std::uint16_t>(bytes + size);
+    return static_cast<std::uint16_t>(bytes - size);
+  }
+};
+
+template <class Struct>
+constexpr CStruct<kRowCount<Struct>> c_struct_of() {
+  static_assert(member_count<Struct>() == described_count<Struct>(), "a member has no row");
+  CStruct<kRowCount<Struct>> made;
+  std::size_t next = 0;
+  each_row<Struct>([&](const auto& row) { made.members[next++] = typed<Struct>(row); });
+  for (Member& member : made.members) {
+    if (member.is_optional_value) member.presence = made.take(4);
+    if (bytes_of(member.type) == 4) member.field = made.take(4);
+  }
+  if (made.bytes % 8 != 0) made.reserved = made.take(4);
+  for (Member& member : made.members)
+    if (bytes_of(member.type) != 4) member.field = made.take(bytes_of(member.type));
+  return made;
+}
+
+template <class Struct>
+inline constexpr auto kCStruct = c_struct_of<Struct>();
+
+/// The index of the row of that name. Does not compile if there is none.
+template <class Struct>
+constexpr std::size_t row_index(std::string_view name) {
+  for (std::size_t i = 0; i < kRowCount<Struct>; ++i)
+    if (kCStruct<Struct>.members[i].text.name == name) return i;
+  throw "no row has this name";
+}
+
+/// Calls field(i) for each number of a row, as a std::integral_constant.
+template <class Struct, class Field>
+constexpr void each_index(const Field& field) {
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (field(std::integral_constant<std::size_t, i>()), ...);
+  }
+  (std::make_index_sequence<kRowCount<Struct>>());
+}
+
+/// Whether the problem's field that the row `index` of Args names in used_if is set.
+template <class Args, std::size_t kIndex, class Problem>
+constexpr bool is_used(const Problem& problem) {
+  constexpr const char* name = std::get<kIndex>(kRowsOf<Args>).text.used_if;
+  if constexpr (*name == 0) {
+    return true;
+  } else {
+    constexpr std::size_t field = row_index<Problem>(name);
+    return member_of(problem, std::get<field>(kRowsOf<Problem>)) > 0;
+  }
+}
+
+/// Calls number(variant, name, is_used, value...) for what each variant of `problem` takes of `args`: `variant` names
+/// the problem's field, `name` the member. A float is above 0; a pointer's are a number per query head, and per
+/// batch entry if the bool that follows says so.
+template <class Number, class Args>
+constexpr void visit_numbers(const Number& number, const AttentionProblem& problem, Args& args) {
+  each_index<AttentionArgs>([&](auto index) {
+    constexpr auto& row = std::get<index>(kRowsOf<AttentionArgs>);
+    using Value = MemberType<AttentionArgs, std::remove_cvref_t<decltype(row)>>;
+    constexpr bool is_nested = std::string_view(row.text.name).find('.') != std::string_view::npos;
+    if constexpr (*row.text.used_if != 0 && !is_nested &&
+                  (std::is_same_v<Value, float> || std::is_same_v<Value, const float*>)) {
+      const bool used = is_used<AttentionArgs, index>(problem);
+      if constexpr (*row.text.second_form != 0) {
+        constexpr std::size_t flag = row_index<AttentionArgs>(row.text.second_form);
+        number(row.text.used_if, row.text.name, used, args.*row.member,
+               member_of(args, std::get<flag>(kRowsOf<AttentionArgs>)));
+      } else {
+        number(row.text.used_if, row.text.name, used, args.*row.member);
+      }
+    }
+  });
+}
+
+}  // namespace fa2
