@@ -6,7 +6,7 @@
 Tensors of PyTorch on a GPU; numpy arrays and CPU tensors run, slowly, on the interpreter. docs/python.md has more.
 """
 
-from . import _hooks, _log, _nvrtc
+from . import _log, _nvrtc
 from ._attention import attention, explain, tune
 from ._cache import append, merge
 from ._core import (
@@ -16,6 +16,7 @@ from ._core import (
     Error,
     InternalError,
     InvalidRequest,
+    InvalidType,
     KernelFault,
     Unavailable,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Error",
     "InternalError",
     "InvalidRequest",
+    "InvalidType",
     "KernelFault",
     "Unavailable",
     "__version__",
@@ -44,5 +46,4 @@ __all__ = [
 ]
 
 _log.install()
-_hooks.install()
 _nvrtc.install()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from . import _core, _mistakes
 from ._call import MASKS, Options
 from ._explanation import Explanation
+from ._types import CallOptions, Causal, Layout, Tensor
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-#: By the types that were met.
+#: The modules that compute, by types of q.
 _backends: dict[type, Any] = {}
 
 
@@ -24,12 +28,24 @@ def _find_backend(q: Any) -> Any:
     return backend
 
 
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[False] = ..., **options: Unpack[CallOptions]
+) -> Tensor: ...
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[True], **options: Unpack[CallOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, return_lse: bool, **options: Unpack[CallOptions]
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def attention(
     q: Any,
     k: Any,
     v: Any,
     *,
-    causal: bool | str = False,
+    causal: Causal = False,
     softmax_scale: float | None = None,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
@@ -45,92 +61,157 @@ def attention(
     seqused_k: Any = None,
     page_table: Any = None,
     out: Any = None,
+    layout: Layout = "bshd",
     return_lse: bool = False,
     deterministic: bool = False,
     batch_invariant: bool = False,
     autocast: bool = False,
+    **unknown: Any,
 ) -> Any:
-    """softmax(softmax_scale * q k^T) v, for every sequence and head; differentiable for PyTorch.
+    """Returns softmax(softmax_scale * q k^T) v for every sequence and head. Differentiable for PyTorch.
 
     q: (batch, seqlen_q, heads, head_dim); k: (batch, seqlen_k, heads_kv, head_dim); v: (batch, seqlen_k, heads_kv,
     head_dim_v). float16 or bfloat16, any strides; a last dimension that is not contiguous is copied first. heads_kv
     divides heads (grouped-query attention). head_dim and head_dim_v: multiples of 8 up to 256 (see pad_head_dim()).
     CUDA tensors run on their GPU and the current stream; CPU tensors and numpy arrays on the interpreter, slowly.
 
-    Packed sequences: q (total_q, heads, head_dim) with cu_seqlens_q int32 (batch + 1) and max_seqlen_q, the longest
-    that a sequence may be; k and v the same way. Pages: k and v (pages, page_size, heads_kv, head_dim) with page_table
-    int32 (batch, pages of a sequence) and seqused_k. seqused_q, seqused_k: int32 (batch), how many rows count of each
-    sequence. These tables stay on the device; entries that are out of range are cut, or with FA2_CHECK=1 an error.
+    Packed sequences: q (total_q, heads, head_dim) with cu_seqlens_q int32 (batch + 1) and max_seqlen_q, an upper bound
+    of each sequence's length; k and v likewise. Pages: k and v (pages, page_size, heads_kv, head_dim) with page_table
+    int32 (batch, pages per sequence) and seqused_k. seqused_q, seqused_k: int32 (batch), how many rows of each sequence
+    count. These tables stay on the device. Entries out of range are clamped; with FA2_CHECK=1 they are an error.
 
     causal: query i sees key j iff j <= i + seqlen_k - seqlen_q; with "top_left" iff j <= i.
     softmax_scale: 1 / sqrt(head_dim) if None.
-    window_size: (left, right) keys that a query sees around its own place, itself aside; -1: all of them.
+    window_size: (left, right), how many keys before and after its own position a query sees; -1: no bound.
     softcap: above 0, scores become softcap * tanh(score / softcap).
     alibi_slopes: float32 (heads) or (batch, heads); slope * distance is subtracted from scores.
     sinks: (heads), a logit that joins each row's softmax without a value; cast to float32.
-    dropout_p: in [0, 1), the share of probabilities that are dropped, by PyTorch's generator of the device; or
-        dropout_state, int64 (2) on q's device: seed and offset, for the same mask again.
-    out: what to write to, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
-    return_lse: also the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q) or (heads, total_q);
-        +inf where a query sees no key, whose output is 0. Differentiable.
-    deterministic: the backward has the same bits in every run, as under torch.use_deterministic_algorithms(True); the
+    dropout_p: the probability of dropping, in [0, 1). The mask comes from the generator of PyTorch's device, or from
+        dropout_state, int64 (2) on q's device: seed and offset, which give the same mask again.
+    out: the output to write, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
+    layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
+    return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)
+        or (heads, total_q); +inf for a query without a key, whose output is 0. Differentiable.
+    deterministic: the backward has the same bits in every run, as under torch.use_deterministic_algorithms(True). The
         forward always has.
-    batch_invariant: a sequence has the bits that it has alone, whatever else is in the batch; so have its gradients.
-    autocast: under torch.autocast, float32 tensors are cast to its dtype. Without it they are an error.
+    batch_invariant: a sequence's bits, and those of its gradients, do not depend on the rest of the batch.
+    autocast: under torch.autocast, float32 tensors are cast to its dtype. Without this argument they are an error.
 
-    Rows of q in no sequence get 0. Raises InvalidRequest (a ValueError) with all that is wrong, TypeError for dtypes,
-    Unavailable where something is missing (a driver, NVRTC, a plan while a graph is captured), CompileError, CudaError.
+    Rows of q in no sequence get 0. Raises InvalidRequest (a ValueError), which lists everything that is wrong, with types
+    or dtypes among it InvalidType (also a TypeError); Unavailable if a driver, NVRTC, or during the capture of a graph a
+    plan is missing; CompileError, CudaError.
     """
-    left, right = window_size
-    options = (  # as Options, which costs a microsecond to make
-        softmax_scale,
-        MASKS[causal],
-        left,
-        right,
-        softcap,
-        dropout_p,
-        0,
-        0,
-        batch_invariant,
-        max_seqlen_q,
-        max_seqlen_k,
-        alibi_slopes,
-        sinks,
-        dropout_state,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        seqused_q,
-        seqused_k,
-        page_table,
-    )
-    backend = _backends.get(type(q)) or _find_backend(q)
-    return backend.attend(q, k, v, out, return_lse, deterministic, autocast, options)
+    try:
+        left, right = window_size
+        options = (  # as Options, which costs a microsecond to make
+            softmax_scale,
+            MASKS[causal],
+            left,
+            right,
+            softcap,
+            dropout_p,
+            0,
+            0,
+            batch_invariant,
+            max_seqlen_q,
+            max_seqlen_k,
+            alibi_slopes,
+            sinks,
+            dropout_state,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            seqused_q,
+            seqused_k,
+            page_table,
+        )
+        if unknown:
+            raise TypeError("unexpected keywords")
+        backend = _backends.get(type(q)) or _find_backend(q)
+        if layout == "bshd":
+            return backend.attend(q, k, v, out, return_lse, deterministic, autocast, options)
+        swapped = (_swap(x, layout) for x in (q, k, v, out))
+        result = backend.attend(*swapped, return_lse, deterministic, autocast, options)
+        return (_swap(result[0], layout), result[1]) if return_lse else _swap(result, layout)
+    except _mistakes.CAUGHT as error:
+        given = locals()
+        better = _error_of(error, {name: given[name] for name in ("q", "k", "v", *_DEFAULTS)}, unknown)
+        if better is error:
+            raise
+        raise better from None
 
 
-def explain(q: Any, k: Any, v: Any, *, backward: bool = False, **options: Any) -> Explanation:
-    """What attention(q, k, v, **options) runs, and why: kernels with their config, origin, key and resources.
+#: attention()'s keywords.
+_DEFAULTS: dict[str, Any] = attention.__kwdefaults__ or {}
+_ALL_GRADIENTS, _BITWISE = 7, 256  # of fa2/c_backward.h
 
-    A dict, which prints as a few lines of text. backward: the kernels of its gradients instead. May compile. Raises as
-    attention() does.
+
+def _swap(x: Any, layout: str) -> Any:
+    """Returns a view with the other order of rows and heads: of (batch, heads, seqlen, head_dim) or back."""
+    if layout != "bhsd":
+        raise ValueError(layout)
+    if x is None:
+        return None
+    if x.ndim != 4:
+        raise _core.InvalidRequest('layout = "bhsd", must be "bshd" for tensors of other than four dimensions')
+    return x.swapaxes(1, 2)
+
+
+def _error_of(error: BaseException, arguments: dict[str, Any], unknown: dict[str, Any]) -> BaseException:
+    def check(wrong: Any) -> None:
+        tensors = [None if name in wrong else arguments[name] for name in ("q", "k", "v", "out")]
+        if "layout" not in wrong and arguments["layout"] == "bhsd":
+            tensors = [_swap(x, "bhsd") for x in tensors]
+        sound = {name: value for name, value in arguments.items() if name not in wrong}
+        q, k, v, out = tensors
+        _core.check(q, k, v, out, _as_options(sound))
+
+    return _mistakes.error_of(error, arguments, unknown, check)
+
+
+def _as_options(given: dict[str, Any]) -> Options:
+    """Returns attention()'s keywords as the extension takes them."""
+    fields = {**_DEFAULTS, **given, "dropout_seed": 0, "dropout_offset": 0}
+    fields["window_left"], fields["window_right"] = fields["window_size"]
+    fields["mask"] = MASKS[fields["causal"]]
+    return Options(*(fields[name] for name in Options._fields))
+
+
+def _on_backend(function: str, q: Any, k: Any, v: Any, given: Any, backward: bool, *others: Any) -> str:
+    """Calls explain() or tune() of q's backend with attention()'s keywords. Raises as attention() does."""
+    unknown = {name: value for name, value in given.items() if name not in _DEFAULTS}
+    known = {**_DEFAULTS, **{name: value for name, value in given.items() if name in _DEFAULTS}}
+    gradients = _ALL_GRADIENTS | (_BITWISE if known["deterministic"] else 0) if backward else 0
+    try:
+        if unknown:
+            raise TypeError("unknown keywords")
+        tensors = (q, k, v) if known["layout"] == "bshd" else (_swap(x, known["layout"]) for x in (q, k, v))
+        json_text: str = getattr(_find_backend(q), function)(*tensors, _as_options(known), gradients, *others)
+        return json_text
+    except _mistakes.CAUGHT as error:
+        better = _error_of(error, {"q": q, "k": k, "v": v, **known}, unknown)
+        if better is error:
+            raise
+        raise better from None
+
+
+def explain(
+    q: Tensor, k: Tensor, v: Tensor, *, backward: bool = False, **options: Unpack[CallOptions]
+) -> Explanation:
+    """Returns what attention(q, k, v, **options) runs, and why: kernels with their config, origin, key and resources.
+
+    The result is a dict, which prints as a few lines of text. backward: the kernels of the gradients instead. May
+    compile. Raises as attention() does.
     """
-    text = _find_backend(q).explain(q, k, v, 7 if backward else 0, **_as_options(options))
-    return Explanation(json.loads(text))
+    return Explanation(json.loads(_on_backend("explain", q, k, v, options, backward)))
 
 
-def tune(q: Any, k: Any, v: Any, *, backward: bool = False, every: bool = False, **options: Any) -> Any:
+def tune(
+    q: Tensor, k: Tensor, v: Tensor, *, backward: bool = False, every: bool = False, **options: Unpack[CallOptions]
+) -> Any:
     """Searches the fastest configuration for attention(q, k, v, **options) on q's GPU and stores the record.
 
-    Takes about FA2_TUNE_BUDGET_MS; every: all valid configurations, which takes minutes. backward: the kernels of its
-    gradients instead. The report has every candidate with its median in microseconds; of a backward a list of them.
+    Takes about FA2_TUNE_BUDGET_MS; every: all valid configurations, which takes minutes. backward: the kernels of the
+    gradients instead. Returns a report with every candidate and its median in microseconds; for a backward a list of
+    reports.
     """
-    return json.loads(_find_backend(q).tune(q, k, v, 7 if backward else 0, every, **_as_options(options)))
-
-
-def _as_options(given: dict[str, Any]) -> dict[str, Any]:
-    """attention()'s keywords as the fields of Options."""
-    fields = dict(given)
-    left, right = fields.pop("window_size", (-1, -1))
-    defaults: dict[str, Any] = dict.fromkeys(Options._fields)
-    defaults.update(softcap=0.0, dropout_p=0.0, dropout_seed=0, dropout_offset=0, batch_invariant=False)
-    fields.update(mask=MASKS[fields.pop("causal", False)], window_left=left, window_right=right)
-    return {"options": Options(**{**defaults, **fields})}
+    return json.loads(_on_backend("tune", q, k, v, options, backward, every))

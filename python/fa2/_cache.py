@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import Any
 
-from . import _core
-
-
-def _torch_of(tensor: Any) -> Any:
-    """PyTorch if it is a tensor of it, else None."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(tensor, torch.Tensor) else None
+from . import _core, _hooks, _mistakes
 
 
 def _on_device_of(tensor: Any) -> contextlib.AbstractContextManager[Any]:
     """These calls run on the current device."""
-    torch = _torch_of(tensor)
+    torch = _hooks.torch_of(tensor)
     if torch is None or not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
         return contextlib.nullcontext()
     device: contextlib.AbstractContextManager[Any] = torch.cuda.device(tensor.device)
     return device
 
 
-def _empty(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    if _torch_of(like) is not None:
-        return like.new_empty(shape, dtype=dtype)
-    import numpy
-
-    return numpy.empty(shape, dtype)
-
-
-def _shape_of(tensor: Any, name: str) -> tuple[int, ...]:
-    if not hasattr(tensor, "shape"):
-        raise TypeError(f"{name} = {type(tensor).__name__}, must be a PyTorch tensor or a numpy array")
-    return tuple(tensor.shape)
-
-
-def _float32_of(tensor: Any) -> Any:
-    torch = _torch_of(tensor)
-    return "float32" if torch is None else torch.float32
-
-
+@_mistakes.explained
 def append(
     k: Any,
     v: Any,
@@ -73,11 +48,11 @@ def append(
 
     Not differentiable. Raises as attention() does.
     """
-    torch = _torch_of(k)
+    torch = _hooks.torch_of(k)
     wants_gradients = any(getattr(x, "requires_grad", False) for x in (k, v, q))
     if torch is not None and torch.is_grad_enabled() and wants_gradients:
-        raise _core.InvalidRequest("append() has no gradient: call it under torch.no_grad()")
-    turned = None if q is None else _empty(q, _shape_of(q, "q"), q.dtype)
+        raise _core.InvalidRequest("requires_grad = True, must be False of k, v and q: call append() under torch.no_grad()")
+    turned = None if q is None else _hooks.new(q, q.shape)
     with _on_device_of(k):
         _core.append(
             k,
@@ -100,6 +75,7 @@ def append(
     return turned
 
 
+@_mistakes.explained
 def merge(out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = None) -> tuple[Any, Any]:
     """Attention over parts of the keys, merged to attention over all of them: (out, lse).
 
@@ -107,10 +83,10 @@ def merge(out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = N
     lse_parts: float32 (parts, batch, heads, seqlen_q). Packed: (parts, total, heads, head_dim) and (parts, heads,
     total). out_dtype: of a new out, that of the parts if None; float32 works too. Not differentiable.
     """
-    shape = _shape_of(out_parts, "out_parts")
+    shape = tuple(out_parts.shape)
     if out is None:
-        out = _empty(out_parts, shape[1:], out_dtype or out_parts.dtype)
-    lse = _empty(out_parts, shape[1:-3] + shape[-2:-1] + shape[-3:-2], _float32_of(out_parts))
+        out = _hooks.new(out_parts, shape[1:], out_dtype)
+    lse = _hooks.new(out_parts, shape[1:-3] + shape[-2:-1] + shape[-3:-2], "float32")
     with _on_device_of(out_parts):
         _core.merge(out_parts, lse_parts, out, lse)
     return out, lse

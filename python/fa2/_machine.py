@@ -1,4 +1,4 @@
-"""What there is, and kernels made ahead of time."""
+"""The machine, the kernel caches, and kernels made ahead of time."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import _core
+from . import _core, _hooks
 from ._call import MASKS
+from ._types import Causal, Dtype
 
 _DTYPES = {"float16": 0, "bfloat16": 1}
 
 
 def machine() -> dict[str, Any]:
-    """Version, driver, GPUs, NVRTC and cache directories; what is missing has an "error" that says why."""
+    """Returns version, driver, GPUs, NVRTC and cache directories. What is missing has an "error" that says why."""
     found: dict[str, Any] = json.loads(_core.machine())
     return found
 
 
 def cache_files(directory: str | None = None, *, verify: bool = False) -> dict[str, Any]:
-    """The compiled kernels of a cache directory, the last used first; the user's own cache if None.
+    """Returns the compiled kernels of a cache directory, the last used first. None: the user's own cache.
 
     verify: reads every file and checks its checksums. "damaged" counts the entries that cannot be used.
     """
@@ -29,17 +30,55 @@ def cache_files(directory: str | None = None, *, verify: bool = False) -> dict[s
 
 
 def prune_cache(directory: str | None = None, *, max_mb: int | None = None) -> dict[str, Any]:
-    """Removes damaged files, then the least recently used ones until max_mb remain; FA2_CACHE_MAX_MB if None."""
+    """Removes damaged files, then the least recently used ones until max_mb remain. None: FA2_CACHE_MAX_MB."""
     found: dict[str, Any] = json.loads(_core.cache_prune(directory, -1 if max_mb is None else max_mb << 20))
     return found
 
 
+def _listed(value: Any) -> tuple[Any, ...]:
+    """Returns the values of an argument that takes one or several."""
+    is_one = isinstance(value, (str, int)) or not isinstance(value, Iterable)
+    return (value,) if is_one else tuple(value)
+
+
+def _require(lists: dict[str, tuple[Any, ...]], rules: dict[str, tuple[Callable[[Any], bool], str]]) -> None:
+    """Raises InvalidRequest with every value that breaks its rule."""
+    wrong = [
+        f"{name} = {_hooks.text_of(value)}, {text}"
+        for name, (is_right, text) in rules.items()
+        for value in lists[name]
+        if not is_right(value)
+    ]
+    if wrong:
+        rule = "rule" if len(wrong) == 1 else "rules"
+        raise _core.InvalidRequest("\n  ".join((f"invalid request, {len(wrong)} {rule} broken:", *wrong)))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+#: By argument of precompile(): whether a value is right, and the rule.
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "archs": (lambda x: isinstance(x, str), 'must be names: pass ["sm_80", "sm_90a"]'),
+    "head_dims": (_is_integer, "must be integers: pass [64, 128]"),
+    "dtypes": (lambda x: isinstance(x, str) and x in _DTYPES, 'must be "float16" or "bfloat16"'),
+    "causal": (lambda x: isinstance(x, (bool, str)) and x in MASKS, 'must be True, False, "bottom_right" or "top_left"'),
+    **dict.fromkeys(
+        ("window", "softcap", "alibi", "sinks", "dropout", "varlen", "batch_invariant"),
+        (lambda x: isinstance(x, bool), "must be True, False or (False, True)"),
+    ),
+    "page_size": (_is_integer, "must be an integer: 0 for no pages"),
+    "jobs": (_is_integer, "must be an integer: 0 for one thread per core"),
+}
+
+
 def precompile(
-    archs: Iterable[str],
+    archs: str | Iterable[str],
     *,
-    head_dims: Iterable[int],
-    dtypes: Iterable[str] = ("float16", "bfloat16"),
-    causal: Iterable[bool | str] = (False, True),
+    head_dims: int | Iterable[int],
+    dtypes: Dtype | Iterable[Dtype] = ("float16", "bfloat16"),
+    causal: Causal | Iterable[Causal] = (False, True),
     window: bool | Iterable[bool] = False,
     softcap: bool | Iterable[bool] = False,
     alibi: bool | Iterable[bool] = False,
@@ -55,23 +94,19 @@ def precompile(
     jobs: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[dict[str, Any]]:
-    """Compiles what attention() runs with these head dims and variants, whatever the sizes: one entry a kernel.
+    """Compiles the kernels that attention() runs with these head dims and variants, for all sizes. Returns a dict per kernel.
 
-    archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. A variant (window to batch_invariant) is a bool, or (False,
-    True) for kernels without and with it. out: the directory to fill, for FA2_CACHE_PATH; the user's cache if None.
-    jobs: compiling threads, 0: one a core. progress: called with how many kernels are done and how many there are, one
-    call at a time. Raises CompileError with what failed.
+    archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
+    variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. out: the directory
+    to fill, for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called
+    with how many kernels are done and how many there are, one call at a time. Raises CompileError with what failed.
     """
-    variants = {
-        "has_window_left": window,
-        "softcap": softcap,
-        "alibi": alibi,
-        "sinks": sinks,
-        "dropout": dropout,
-        "varlen": True if page_size > 0 else varlen,
-        "batch_invariant": batch_invariant,
-    }
-    presences = [(value,) if isinstance(value, bool) else tuple(value) for value in variants.values()]
+    lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
+    _require(lists, _RULES)
+    variants = ("window", "softcap", "alibi", "sinks", "dropout", "varlen", "batch_invariant")
+    fields = ["has_window_left" if name == "window" else name for name in variants]
+    if page_size > 0:
+        lists["varlen"] = (True,)
     problems = [
         {
             "dtype": _DTYPES[dtype],
@@ -81,12 +116,12 @@ def precompile(
             "seqlen_k": 1024,
             "page_size": page_size,
             "page_count": 1 if page_size else 0,
-            **{name: int(wanted) for name, wanted in zip(variants, combination)},
+            **{name: int(wanted) for name, wanted in zip(fields, combination)},
         }
-        for dtype, mask, head_dim in itertools.product(dtypes, causal, head_dims)
-        for combination in itertools.product(*presences)
+        for dtype, mask, head_dim in itertools.product(lists["dtypes"], lists["causal"], lists["head_dims"])
+        for combination in itertools.product(*(lists[name] for name in variants))
     ]
     report: list[dict[str, Any]] = json.loads(
-        _core.precompile(problems, tuple(archs), out, progress, jobs, 0, backward, append, merge)
+        _core.precompile(problems, lists["archs"], out, progress, jobs, 0, backward, append, merge)
     )
     return report

@@ -7,62 +7,43 @@ from typing import Any
 import numpy
 
 from . import _core, _hooks
-from ._call import Options, rows_may_be_unused
+from ._call import Options
 
 
-def _contiguous(array: Any) -> Any:
-    """With a contiguous last dimension."""
-    if not isinstance(array, numpy.ndarray):
-        raise TypeError(f"tensor = {type(array).__name__}, must be a PyTorch tensor or a numpy array")
-    _hooks.require_plain(array)
-    return array if array.strides[-1:] in ((), (array.itemsize,)) else numpy.ascontiguousarray(array)
-
-
-def _float32(sinks: Any) -> Any:
-    given = numpy.asanyarray(sinks)
-    _hooks.require_plain(given)
-    try:
-        return numpy.ascontiguousarray(given, dtype=numpy.float32)
-    except (TypeError, ValueError):
-        raise TypeError(f"sinks = {type(sinks).__name__}, must be numbers, one per head") from None
-
-
-def _prepared(options: Options) -> Options:
+def _prepared(q: Any, k: Any, v: Any, options: Options) -> Options:
+    """Returns the options with a mask for dropout and sinks in float32."""
+    for tensor in (q, k, v):
+        if not isinstance(tensor, numpy.ndarray):
+            raise _core.InvalidType(f"tensor = {_hooks.text_of(tensor)}, must be a PyTorch tensor or a numpy array")
     if options.dropout_p and options.dropout_state is None:
-        state = numpy.random.randint(0, 2**62, 2, dtype=numpy.int64)
-        options = options._replace(dropout_state=state)
+        options = options._replace(dropout_state=numpy.random.randint(0, 2**62, 2, dtype=numpy.int64))
     if options.sinks is not None:
         options = options._replace(sinks=_float32(options.sinks))
     return options
 
 
-def _outputs(q: Any, v: Any, options: Options) -> tuple[Any, Any]:
-    if q.ndim not in (3, 4):
-        raise _core.InvalidRequest("q must be (batch, seqlen, heads, head_dim), or (total, heads, head_dim) packed")
-    make = numpy.zeros if rows_may_be_unused(options.cu_seqlens_q, options.seqused_q) else numpy.empty
-    shape = q.shape[:-1] + v.shape[-1:]
-    rows = (q.shape[0], q.shape[2], q.shape[1]) if q.ndim == 4 else (q.shape[1], q.shape[0])
-    return make(shape, q.dtype), make(rows, numpy.float32)
+def _float32(sinks: Any) -> Any:
+    given = numpy.asanyarray(sinks)
+    if (wrong := _hooks.complaint(given)) is not None:
+        raise _core.InvalidRequest(f"sinks = {wrong}")
+    try:
+        return numpy.ascontiguousarray(given, dtype=numpy.float32)
+    except (TypeError, ValueError):
+        raise _core.InvalidType(f"sinks = {_hooks.text_of(sinks)}, must be numbers, one per head") from None
 
 
 def attend(
     q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, given: Any
 ) -> Any:
-    options = _prepared(Options._make(given))
-    q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
-    made, lse = _outputs(q, v, options)
-    out = made if out is None else out
-    _core.forward(True, q, k, v, out, lse if return_lse else None, options)
-    return (out, lse) if return_lse else out
+    """Returns what attention() does. `given`: a tuple like Options."""
+    return _core.forward(q, k, v, out, _prepared(q, k, v, Options._make(given)), return_lse, True)
 
 
-def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
-    q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
-    out, _ = _outputs(q, v, options)
-    return _core.explain(gradients, 0, q, k, v, out, None, _prepared(options))
+def explain(q: Any, k: Any, v: Any, options: Options, gradients: int) -> str:
+    """Returns explain()'s JSON."""
+    return _core.explain(q, k, v, _prepared(q, k, v, options), gradients)
 
 
-def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
-    q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
-    out, _ = _outputs(q, v, options)
-    return _core.tune(gradients, every, q, k, v, out, None, _prepared(options))
+def tune(q: Any, k: Any, v: Any, options: Options, gradients: int, every: bool) -> str:
+    """Returns tune()'s JSON."""
+    return _core.tune(q, k, v, _prepared(q, k, v, options), gradients, every)

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from . import _core, _hooks, _torch_ops
 from ._call import DROPOUT_P, SINKS, Options
-from ._torch_run import contiguous, new_lse, new_out, run_backward, run_forward
+from ._torch_run import run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _count_modes = torch._C._len_torch_dispatch_stack
@@ -67,13 +67,16 @@ def draw_dropout(q: torch.Tensor) -> tuple[int, int, torch.Tensor | None]:
 
 
 def prepared(q: Any, options: Options) -> Options:
-    """With sinks in float32, and a mask for dropout."""
-    if options.sinks is not None:
-        options = options._replace(sinks=options.sinks.float())
+    """Returns the options with sinks in float32, and with a mask for dropout."""
+    options = _with_float_sinks(options)
     if options.dropout_p and options.dropout_state is None:
         seed, offset, state = draw_dropout(q)
         options = options._replace(dropout_seed=seed, dropout_offset=offset, dropout_state=state)
     return options
+
+
+def _with_float_sinks(options: Options) -> Options:
+    return options if options.sinks is None else options._replace(sinks=options.sinks.float())
 
 
 def attend(
@@ -92,15 +95,19 @@ def attend(
         q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)
     )
     if out is not None and (differentiates or compiling):
-        raise _core.InvalidRequest("out= is for eager calls without gradients: use what attention() returns")
+        raise _core.InvalidRequest(
+            "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"
+        )
     if compiling or not is_plain(q, k, v):
         if out is not None:
-            raise _core.InvalidRequest("out= takes ordinary tensors, outside of modes and transforms")
+            raise _core.InvalidRequest(
+                "out = given, must be None for subclasses and under modes and transforms: leave out= away"
+            )
         result, lse = torch.ops.fa2.forward(q, k, v, *options, wants_bits(deterministic))
     elif differentiates:
         return _apply(q, k, v, sinks, return_lse, wants_bits(deterministic), options)
     else:
-        result, lse = run_forward(q, k, v, out, return_lse, options)
+        return _core.forward(q, k, v, out, options, return_lse, True)
     return (result, lse) if return_lse else result
 
 
@@ -108,17 +115,15 @@ def wants_bits(deterministic: bool) -> bool:
     return deterministic or torch.are_deterministic_algorithms_enabled()
 
 
-def explain(q: Any, k: Any, v: Any, gradients: int, options: Options) -> str:
-    q, k, v = contiguous(q), contiguous(k), contiguous(v)
-    out, lse = new_out(q, v, options), new_lse(q, options)
-    return _core.explain(gradients, 0, q, k, v, out, lse, options)
+def explain(q: Any, k: Any, v: Any, options: Options, gradients: int) -> str:
+    """Returns explain()'s JSON."""
+    return _core.explain(q, k, v, _with_float_sinks(options), gradients)
 
 
-def tune(q: Any, k: Any, v: Any, gradients: int, every: bool, options: Options) -> str:
-    q, k, v = contiguous(q), contiguous(k), contiguous(v)
-    out, lse = new_out(q, v, options), new_lse(q, options)
-    return _core.tune(gradients, every, q, k, v, out, lse, options)
+def tune(q: Any, k: Any, v: Any, options: Options, gradients: int, every: bool) -> str:
+    """Returns tune()'s JSON."""
+    return _core.tune(q, k, v, _with_float_sinks(options), gradients, every)
 
 
-_hooks.install(torch.empty_like)
+_hooks.empty_like = torch.empty_like
 _torch_ops.register()

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import _core
+from . import _core, _mistakes
 from ._cache import merge
 from ._flash_cache import as_lengths, attend_cache
 from ._flash_call import attend, make_options, read_window
@@ -40,6 +40,7 @@ def _expect_neutral(attention_chunk: int, qv: Any, *descales: Any) -> None:
     raise NotImplementedError(f"fa2 has no {', '.join(found)}: call without")
 
 
+@_mistakes.explained
 def flash_attn_qkvpacked_func(
     qkv: Any,
     softmax_scale: float | None = None,
@@ -71,6 +72,7 @@ def flash_attn_qkvpacked_func(
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_func(
     q: Any,
     k: Any,
@@ -101,6 +103,7 @@ def flash_attn_func(
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_varlen_func(
     q: Any,
     k: Any,
@@ -138,6 +141,7 @@ def flash_attn_varlen_func(
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_combine(
     out_partial: Any, lse_partial: Any, out: Any = None, out_dtype: torch.dtype | None = None
 ) -> tuple[Any, Any]:
@@ -152,6 +156,7 @@ def flash_attn_combine(
     return merged, lse.transpose(-1, -2)
 
 
+@_mistakes.explained
 def flash_attn_with_kvcache(
     q: Any,
     k_cache: Any,

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from . import _core
+from . import _core, _mistakes
 from ._call import DROPOUT_P, Options
 from ._flash_cache import as_lengths, attend_cache
 from ._flash_call import attend, make_options, read_window, with_scale
@@ -80,6 +80,7 @@ def _run(call: Any, operands: tuple[Any, ...], options: tuple[Any, ...], determi
     return *call(*operands, options, deterministic, True), mask
 
 
+@_mistakes.explained
 def flash_attn_qkvpacked_func(
     qkv: Any,
     dropout_p: float = 0.0,
@@ -97,6 +98,7 @@ def flash_attn_qkvpacked_func(
     return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_kvpacked_func(
     q: Any,
     kv: Any,
@@ -115,6 +117,7 @@ def flash_attn_kvpacked_func(
     return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_func(
     q: Any,
     k: Any,
@@ -135,6 +138,7 @@ def flash_attn_func(
     return _run(attend, (q, k, v), options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_varlen_qkvpacked_func(
     qkv: Any,
     cu_seqlens: Any,
@@ -155,6 +159,7 @@ def flash_attn_varlen_qkvpacked_func(
     return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_varlen_kvpacked_func(
     q: Any,
     kv: Any,
@@ -178,6 +183,7 @@ def flash_attn_varlen_kvpacked_func(
     return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
 
 
+@_mistakes.explained
 def flash_attn_varlen_func(
     q: Any,
     k: Any,
@@ -219,6 +225,7 @@ def _check_pages(cache_seqlens: Any, new: int, rows: int) -> None:
         raise _core.InvalidRequest(f"block_table has pages for {rows} rows, but {cache_seqlens + new} are used")
 
 
+@_mistakes.explained
 def flash_attn_with_kvcache(
     q: Any,
     k_cache: Any,

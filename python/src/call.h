@@ -4,9 +4,8 @@
 
 #include "core.h"
 
-/* What every function ends with: tensors by the numbers of fa2/c_tensors.h, and a tuple of options. fa2/_call.py has its list:
- * numbers, and from ALIBI_SLOPES on tensors or None, in the order of fa2/c_tensors.h from FA2_ALIBI_SLOPES on. */
-enum { TUPLE = FA2_ALIBI_SLOPES, OPERANDS };
+/* A tuple of options, in the order of fa2/_call.py: numbers, and from ALIBI_SLOPES on tensors or None in the order of
+ * fa2/c_tensors.h. */
 enum {
   SOFTMAX_SCALE,
   MASK,
@@ -25,17 +24,27 @@ enum {
 
 typedef struct {
   PyObject* options[OPTIONS]; /* borrowed */
+  PyObject* copies[FA2_OUT];  /* of q, k and v with gaps, owned; NULL: none */
   PlanKey key;
   fa2_args args;
   fa2_array tensors[FA2_BACKWARD_TENSORS];
   const fa2_array* given[FA2_BACKWARD_TENSORS];
 } Call;
 
+/* ---- call.c ---- */
+
+/* Reads the first `count` tensors of fa2/c_tensors.h, and the options that follow them. release() must follow, also an error. */
+int read_call(PyObject* const* operands, int count, Call* call);
+void release(Call* call);
+/* Completes the problem and the arguments by what the library finds in the tensors. */
+int bind_forward(Call* call);
+int bind_backward(Call* call, fa2_backward_args* args);
+
 /* ---- options.c: numbers ---- */
 
-/* Before the tensors are bound. */
+/* Must precede the binding of tensors. */
 int read_options(Call* call);
-/* Once the sequences' lengths are known: a window that hides nothing would be another kernel. */
+/* Must follow it: a window as long as the sequences hides nothing, and would be another kernel. */
 int read_window(Call* call);
 
 #endif

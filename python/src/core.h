@@ -21,19 +21,26 @@ int unavailable(const char* text);
 
 /* ---- tensor.c ---- */
 
-/* Python functions for what the exchange API does not give:
- *   describe(object) -> (data, shape, strides, dtype, device, read_only) of a tensor whose type has none;
- *   current_stream(device) -> int; allocate(device, bytes, zeroed) -> a tensor of bytes, the first `zeroed` of them 0;
- *   empty_like(tensor) -> one that lies in memory as it does. */
-PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count);
-
+/* Reads a tensor of any library. Raises TypeError for any other object. */
 int read_tensor(PyObject* object, fa2_array* tensor);
-/* Reads `count` objects into `tensors`, to which `given` then points; NULL for None. */
+/* Reads `count` objects into `tensors`, to which `given` then points. None is a NULL. */
 int read_tensors(PyObject* const* objects, int count, fa2_array* tensors, const fa2_array** given);
-/* Whose current stream it is: `object`, a tensor on `device`. NULL of host memory. */
+/* Returns whether the object's type has the DLPack exchange API, as PyTorch's tensors have from 2.10 on. */
+bool has_exchange_api(PyObject* object);
+/* Finds the current stream of `device`, on which the tensor `object` lies. Host memory has none: NULL. */
 int current_stream(PyObject* object, int32_t device, void** stream);
+
+/* ---- hooks.c: what fa2._hooks makes; each returns a new reference ---- */
+
+/* fa2._hooks itself. */
+PyObject* hooks(void);
+/* Returns `bytes` of memory as a tensor. The first `zeroed` of them are 0. */
 PyObject* allocate(int32_t device, size_t bytes, size_t zeroed);
-PyObject* empty_like(PyObject* tensor);
+/* Returns an output like `q`, which has this `shape`, in q's order in memory, with `columns` columns; all 0 if `zeros`. */
+PyObject* new_out(PyObject* q, const fa2_array* shape, int64_t columns, bool zeros);
+PyObject* new_lse(PyObject* q, bool zeros);
+/* Returns a copy without gaps in the last dimension. */
+PyObject* contiguous(PyObject* tensor);
 
 /* ---- plans.c ---- */
 
@@ -73,6 +80,7 @@ int expect_count(const char* function, Py_ssize_t count, Py_ssize_t expected);
 /* ---- functions of the module ---- */
 
 PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* check(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* tune(PyObject* self, PyObject* const* args, Py_ssize_t count);

@@ -109,6 +109,7 @@ PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 #define FAST(name) \
   { #name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL }
 static PyMethodDef functions[] = {FAST(forward),
+                                  FAST(check),
                                   FAST(backward),
                                   FAST(explain),
                                   FAST(tune),
@@ -118,7 +119,6 @@ static PyMethodDef functions[] = {FAST(forward),
                                   FAST(precompile),
                                   FAST(cache_list),
                                   FAST(cache_prune),
-                                  FAST(set_hooks),
                                   {"machine", machine, METH_NOARGS, NULL},
                                   {"set_nvrtc_search", set_nvrtc_search, METH_O, NULL},
                                   {"take_log", take_log, METH_O, NULL},

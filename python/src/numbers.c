@@ -6,15 +6,14 @@
 
 int expect_count(const char* function, Py_ssize_t count, Py_ssize_t expected) {
   if (count == expected) return 0;
-  PyErr_Format(PyExc_TypeError, "%s() takes %zd positional arguments but %zd were given", function, expected,
-               count);
+  PyErr_Format(PyExc_TypeError, "%s() was given %zd arguments, must get %zd", function, count, expected);
   return -1;
 }
 
-/* Python's own error, with the argument's name. */
+/* Replaces Python's own error by one with the argument's name. Always -1. */
 static int wrong_number(const char* name, const char* expected, PyObject* object) {
   PyErr_Clear();
-  PyErr_Format(PyExc_TypeError, "%s must be %s, not %R", name, expected, object);
+  PyErr_Format(PyExc_TypeError, "%s = %.200R, must be %s", name, object, expected);
   return -1;
 }
 
@@ -78,7 +77,7 @@ int read_problem(PyObject* given, fa2_problem* problem) {
     const int32_t narrow = (int32_t)wide;
     char* const field = (char*)problem + fields[i].offset;
     if (fields[i].size == sizeof narrow) {
-      if (narrow != wide) return invalid("%s is too large", fields[i].name);
+      if (narrow != wide) return invalid("%s = %lld, must fit 32 bits", fields[i].name, (long long)wide);
       memcpy(field, &narrow, sizeof narrow);
     } else {
       memcpy(field, &wide, sizeof wide);

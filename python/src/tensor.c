@@ -2,8 +2,6 @@
 #include "core.h"
 #include "dlpack.h"
 
-static PyObject *describe, *find_stream, *allocate_bytes, *make_empty_like;
-
 /* Types that were met, with their tables; NULL: they have none. The GIL guards it. */
 enum { KNOWN_TYPES = 8 };
 static struct {
@@ -90,7 +88,7 @@ static int read_numbers(PyObject* tuple, int32_t ndim, int64_t* numbers) {
 }
 
 static int from_description(PyObject* object, fa2_array* tensor) {
-  PyObject* all = PyObject_CallFunctionObjArgs(describe, object, NULL);
+  PyObject* all = hooks() != NULL ? PyObject_CallMethod(hooks(), "describe", "O", object) : NULL;
   if (all == NULL) return -1;
   unsigned long long data = 0;
   PyObject *shape = NULL, *strides = NULL;
@@ -113,10 +111,11 @@ static int from_description(PyObject* object, fa2_array* tensor) {
 
 int read_tensor(PyObject* object, fa2_array* tensor) {
   const DLPackExchangeAPI* api = api_of(Py_TYPE(object));
-  if (api == NULL) return from_description(object, tensor);
   DLTensor given;
-  if (api->dltensor_from_py_object_no_sync(object, &given) != 0)
-    return PyErr_Occurred() ? -1 : invalid("a tensor cannot be read through DLPack");
+  if (api == NULL || api->dltensor_from_py_object_no_sync(object, &given) != 0) {
+    PyErr_Clear(); /* DLPack has no form for it, such as a meta tensor: describe() says what it is */
+    return from_description(object, tensor);
+  }
   from_dltensor(&given, tensor);
   return 0;
 }
@@ -131,40 +130,21 @@ int read_tensors(PyObject* const* objects, int count, fa2_array* tensors, const 
   return 0;
 }
 
+bool has_exchange_api(PyObject* object) {
+  return api_of(Py_TYPE(object)) != NULL;
+}
+
 int current_stream(PyObject* object, int32_t device, void** stream) {
   *stream = NULL;
   if (device == FA2_INTERPRETER_DEVICE) return 0;
   const DLPackExchangeAPI* api = api_of(Py_TYPE(object));
   if (api != NULL) {
     if (api->current_work_stream(kDLCUDA, device, stream) == 0) return 0;
-    return PyErr_Occurred() ? -1 : invalid("the current stream of CUDA device %d is unknown", device);
+    return PyErr_Occurred() ? -1 : invalid("device = cuda:%d, must have a current stream", device);
   }
-  PyObject* found = PyObject_CallFunction(find_stream, "i", (int)device);
+  PyObject* found = hooks() != NULL ? PyObject_CallMethod(hooks(), "current_stream", "i", (int)device) : NULL;
   if (found == NULL) return -1;
   *stream = (void*)(uintptr_t)PyLong_AsUnsignedLongLong(found);
   Py_DECREF(found);
   return PyErr_Occurred() ? -1 : 0;
-}
-
-PyObject* allocate(int32_t device, size_t bytes, size_t zeroed) {
-  return PyObject_CallFunction(allocate_bytes, "inn", (int)device, (Py_ssize_t)bytes, (Py_ssize_t)zeroed);
-}
-
-PyObject* empty_like(PyObject* tensor) {
-  return PyObject_CallFunctionObjArgs(make_empty_like, tensor, NULL);
-}
-
-static void replace(PyObject** hook, PyObject* by) {
-  PyObject* old = *hook;
-  Py_INCREF(by);
-  *hook = by;
-  Py_XDECREF(old);
-}
-
-PyObject* set_hooks(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-  (void)self;
-  if (expect_count("set_hooks", count, 4) < 0) return NULL;
-  PyObject** const hooks[] = {&describe, &find_stream, &allocate_bytes, &make_empty_like};
-  for (int i = 0; i < 4; ++i) replace(hooks[i], args[i]);
-  Py_RETURN_NONE;
 }

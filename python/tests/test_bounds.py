@@ -62,7 +62,7 @@ MERGES = {
     "lse_parts of one row": (dict(lse_parts=zeros(3, 2, 2, 1, dtype=f32)), "lse_parts.shape = (3, 2, 2, 1), must be (3, 2, 2, 64)"),
     "fewer lse_parts": (dict(lse_parts=zeros(2, 2, 2, 64, dtype=f32)), "lse_parts.shape = (2, 2, 2, 64), must be (3, 2, 2, 64)"),
     "lse_parts without a dimension": (dict(lse_parts=np.zeros((), f32)), "lse_parts.shape = (), must be (parts, batch,"),
-    "another dtype": (dict(out_parts=zeros(3, 2, 64, 2, 16, dtype=np.float64)), "out_parts.dtype = another one"),
+    "another dtype": (dict(out_parts=zeros(3, 2, 64, 2, 16, dtype=np.float64)), "out_parts.dtype = float64, must be float16, bfloat16 or float32"),
     "no part": (dict(out_parts=zeros(0, 2, 64, 2, 16), lse_parts=zeros(0, 2, 2, 64, dtype=f32)), "parts = 0, must be 1"),
 }
 
@@ -164,5 +164,5 @@ def test_things_that_are_no_tensors_are_type_errors() -> None:
                 fa2.attention(*tensors)
         with pytest.raises(TypeError, match="out_parts = "):
             fa2.merge(wrong, q)
-    with pytest.raises(fa2.InvalidRequest, match="v_cache = none, must be given"):
+    with pytest.raises(fa2.InvalidRequest, match="v_cache = None, must be a PyTorch tensor or a numpy array"):
         fa2.append(**append_arrays(v_cache=None))

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fa2  # noqa: E402
+import fa2._torch  # noqa: E402  # registers torch.ops.fa2
 from fa2._call import Options  # noqa: E402
 
 

@@ -1,0 +1,48 @@
+"""The types of attention()'s arguments, for type checkers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Union
+
+
+class _Tensor(Protocol):
+    """What tensors of PyTorch and numpy have in common."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def ndim(self) -> int: ...
+
+
+#: All tensors of a call, which are of one library.
+Tensor = TypeVar("Tensor", bound=_Tensor)
+Causal = Union[bool, Literal["bottom_right", "top_left"]]
+Layout = Literal["bshd", "bhsd"]
+Dtype = Literal["float16", "bfloat16"]
+
+
+class CallOptions(TypedDict, total=False):
+    """attention()'s keywords, except return_lse."""
+
+    causal: Causal
+    softmax_scale: float | None
+    window_size: tuple[int, int]
+    softcap: float
+    alibi_slopes: Any
+    sinks: Any
+    dropout_p: float
+    dropout_state: Any
+    cu_seqlens_q: Any
+    cu_seqlens_k: Any
+    max_seqlen_q: int | None
+    max_seqlen_k: int | None
+    seqused_q: Any
+    seqused_k: Any
+    page_table: Any
+    out: Any
+    layout: Layout
+    deterministic: bool
+    batch_invariant: bool
+    autocast: bool
