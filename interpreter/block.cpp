@@ -195,9 +195,9 @@ void Block::require_one_barrier(Site site) const {
 
 bool Block::arrive(int id, int threads, Site site) {
   if (id < 0 || id >= kBarriers)
-    fault(current_, site, fmt::format("barrier {}, there are 0..{}", id, kBarriers - 1));
+    fault(current_, site, fmt::format("barrier = {}, must be 0..{}", id, kBarriers - 1));
   if (threads % 32 != 0)
-    fault(current_, site, fmt::format("barrier {} for {} threads, which are no whole warps", id, threads));
+    fault(current_, site, fmt::format("barrier {}: threads = {}, must be a multiple of 32", id, threads));
   Barrier& barrier = barriers_[id];
   const int expected = threads == 0 ? static_cast<int>(threads_.size()) : threads;
   if (barrier.arrived > 0 && barrier.expected != expected) {
@@ -284,7 +284,7 @@ std::string Block::doing_of(int thread) const {
   const std::string where = text_of(it.waits_at);
   switch (it.state) {
     case State::ready:
-      return "can go on";
+      return "can run";
     case State::in_warp:
       return fmt::format("waits in {} at {}", warps_[static_cast<std::size_t>(thread / 32)].name, where);
     case State::at_barrier:

@@ -32,7 +32,7 @@ int alignment_of(const BulkMemory& memory) {
 
 std::string check_plain(const BulkMemory& memory) {
   if (memory.map || (memory.bytes > 0 && memory.bytes % 16 == 0)) return {};
-  return fmt::format("bulk copy of {} bytes, which is no positive multiple of 16", memory.bytes);
+  return fmt::format("bulk copy of {} bytes, must be a positive multiple of 16", memory.bytes);
 }
 
 int global_alignment(const BulkMemory& memory) {
@@ -57,8 +57,8 @@ std::string BulkCopies::read_map(const TensorMap& map, const int* at, BulkMemory
   if (memory.map->mark != InterpretedTensorMap::kMark)
     return "TMA copy through a tensor map that encode_tensor_map has not made for the interpreter";
   if (at[0] * bytes_of(memory.map->element) % 16 != 0)
-    return fmt::format("TMA copy of a box that starts at element {} of its rows, no multiple of 16 bytes",
-                       at[0]);
+    return fmt::format(
+        "TMA copy of a box that starts at element {} of its rows, must be a multiple of 16 bytes", at[0]);
   std::copy_n(at, 5, memory.at);
   memory.bytes = TensorBox(*memory.map, at).bytes();
   return {};

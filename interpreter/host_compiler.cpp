@@ -45,8 +45,8 @@ class Workplace {
     } catch (const CacheError& error) {
       if (!keep) throw;
       throw CacheError(fmt::format(
-          "FA2_KEEP_SOURCE = {}, must be a folder to which this user can write, and no other but root: "
-          "{}; or name another folder",
+          "FA2_KEEP_SOURCE = {}, must be a folder to which only this user and root can write: {}; or name "
+          "another folder",
           *keep, error.what()));
     }
   }
@@ -206,7 +206,7 @@ void require_alive(const KernelSource& source, const std::string& name, int stat
   if (signal == 0) return;
   const std::string message =
       fmt::format("{}: the compiler {} was killed by signal {} ({}){}", source.spec, name, signal,
-                  ::strsignal(signal), signal == SIGKILL ? "; the system does so where memory runs out" : "");
+                  ::strsignal(signal), signal == SIGKILL ? "; the system does so when memory runs out" : "");
   if (std::ranges::find(kEndingSignals, signal, &std::pair<int, std::string_view>::first) !=
       std::end(kEndingSignals))
     throw Interrupted(message);

@@ -45,7 +45,7 @@ class LoadedObject {
   Function symbol(const std::string& name) const {
     void* const found = ::dlsym(handle_, name.c_str());
     if (found == nullptr)
-      throw Unavailable(fmt::format("an interpreted kernel without {}: {}", name, ::dlerror()));
+      throw Unavailable(fmt::format("the interpreted kernel lacks {}: {}", name, ::dlerror()));
     return reinterpret_cast<Function>(found);
   }
 
@@ -128,8 +128,8 @@ class InterpretedKernel final : public Kernel {
   void report(const BankCounts& banks) const {
     for (const auto& [site, count] : banks) {
       if (count.wavefronts == count.least) continue;
-      log().info("bank conflicts of {} at {}:{}: {} wavefronts, {} would do", name_, site.first, site.second,
-                 count.wavefronts, count.least);
+      log().info("bank conflicts of {} at {}:{}: {} wavefronts, {} would suffice", name_, site.first,
+                 site.second, count.wavefronts, count.least);
     }
   }
 

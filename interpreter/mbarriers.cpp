@@ -17,9 +17,9 @@ Mbarriers::Mbarriers(Clocks& clocks, SharedMemory& shared, bool checks, std::fun
 
 std::string Mbarriers::init(int thread, std::uint32_t address, int arrivals) {
   if (list_.count(address) > 0)
-    return fmt::format("mbarrier.init of {}, already an mbarrier", describe(address));
+    return fmt::format("mbarrier.init of {}, which is already an mbarrier", describe(address));
   if (arrivals < 1 || arrivals > kMostArrivals)
-    return fmt::format("mbarrier.init for {} arrivals, there are 1..{}", arrivals, kMostArrivals);
+    return fmt::format("mbarrier.init: arrivals = {}, must be 1..{}", arrivals, kMostArrivals);
   if (auto broken = shared_.become_mbarrier(thread, address); !broken.empty()) return broken;
   Mbarrier& mbarrier = list_[address];
   mbarrier.initialised = clocks_.now(thread);
@@ -54,7 +54,8 @@ std::string Mbarriers::arrive(int thread, std::uint32_t address, int bytes) {
                        mbarrier->arrivals);
   }
   if (bytes < 0 || bytes > kMostBytes || mbarrier->bytes + bytes > kMostBytes)
-    return fmt::format("expect_tx of {} bytes on {}: more than {}", bytes, describe(address), kMostBytes);
+    return fmt::format("expect_tx of {} bytes on {}, must be at most {}", bytes, describe(address),
+                       kMostBytes);
   mbarrier->bytes += bytes;
   --mbarrier->missing;
   clocks_.arrive(thread, mbarrier->joining);
@@ -65,7 +66,7 @@ std::string Mbarriers::arrive(int thread, std::uint32_t address, int bytes) {
 std::string Mbarriers::wait(int thread, std::uint32_t address, unsigned parity, bool& waits) {
   Mbarrier* mbarrier = nullptr;
   if (auto broken = find(thread, address, "mbarrier.try_wait", mbarrier); !broken.empty()) return broken;
-  if (parity > 1) return fmt::format("mbarrier.try_wait for parity {}, it is 0 or 1", parity);
+  if (parity > 1) return fmt::format("mbarrier.try_wait: parity = {}, must be 0 or 1", parity);
   waits = (mbarrier->phase & 1) == parity;
   if (waits)
     mbarrier->waiting.push_back({thread, parity});

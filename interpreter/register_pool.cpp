@@ -19,7 +19,8 @@ void RegisterPool::reset() {
 std::string RegisterPool::decrease(int index, int per_thread) {
   Warp& warp = warps_[static_cast<std::size_t>(index)];
   if (per_thread > warp.has)
-    return fmt::format("setmaxnreg.dec to {} registers a thread, the warp has {}", per_thread, warp.has);
+    return fmt::format("setmaxnreg.dec to {} registers per thread, must be at most {}, which the warp has",
+                       per_thread, warp.has);
   free_ += warp.has - per_thread;
   warp.has = per_thread;
   for (std::size_t i = 0; i < warps_.size(); ++i) {
@@ -31,7 +32,8 @@ std::string RegisterPool::decrease(int index, int per_thread) {
 std::string RegisterPool::increase(int index, int per_thread) {
   Warp& warp = warps_[static_cast<std::size_t>(index)];
   if (per_thread < warp.has)
-    return fmt::format("setmaxnreg.inc to {} registers a thread, the warp has {}", per_thread, warp.has);
+    return fmt::format("setmaxnreg.inc to {} registers per thread, must be at least {}, which the warp has",
+                       per_thread, warp.has);
   warp.wants = per_thread;
   take(warp);
   return {};
@@ -46,8 +48,9 @@ bool RegisterPool::take(Warp& warp) {
 
 std::string RegisterPool::describe(int index) const {
   const Warp& warp = warps_[static_cast<std::size_t>(index)];
-  return fmt::format("setmaxnreg.inc to {} (it has {} of {} at launch, and the block {} a warp to spare)",
-                     warp.wants, warp.has, at_launch_, free_);
+  return fmt::format(
+      "setmaxnreg.inc to {} (the warp has {}, of {} at launch; the block has {} free per warp)", warp.wants,
+      warp.has, at_launch_, free_);
 }
 
 }  // namespace fa2::interpreter

@@ -28,8 +28,7 @@ fs::path temporary_directory() {
   fs::path path = fs::temp_directory_path(error);
   if (error) {
     throw Unavailable(
-        fmt::format("a kernel for the CPU is compiled in a temporary folder: set TMPDIR to a directory "
-                    "({})",
+        fmt::format("no temporary folder for compiling a kernel for the CPU ({}): set TMPDIR to a directory",
                     error.message()));
   }
   return path;

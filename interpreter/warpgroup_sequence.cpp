@@ -15,7 +15,7 @@ void WarpgroupSequence::reset() {
 std::string WarpgroupSequence::follow(int warp, const WarpgroupStep& step) {
   const std::size_t first = static_cast<std::size_t>(warp) / 4 * 4;
   if (first + 4 > done_.size())
-    return fmt::format("{} in a warpgroup of {} threads, it takes 128", step.name,
+    return fmt::format("{} in a warpgroup of {} threads, must be 128", step.name,
                        32 * (done_.size() - first));
   Group& group = groups_[first / 4];
   std::uint64_t& mine = done_[static_cast<std::size_t>(warp)];

@@ -120,7 +120,7 @@ std::string_view checked_code(std::string_view bytes, std::size_t offset, const 
 void require_whole_warps(const KernelBinary& binary) {
   const std::int32_t threads = binary.resources.threads;
   if (binary.refused.empty() && (threads == 0 || threads % kWarp != 0)) {
-    throw CacheError(fmt::format("field \"threads\" is {}, no whole warps", threads));
+    throw CacheError(fmt::format("field \"threads\" = {}, must be a positive multiple of 32", threads));
   }
 }
 
@@ -134,7 +134,7 @@ KernelBinary binary_of(const json& header) {
   header.at("compile_ms").get_to(binary.compile_ms);
   if (!(binary.compile_ms >= 0 && binary.compile_ms <= kMaxCompileMs)) {
     throw CacheError(
-        fmt::format("field \"compile_ms\" is {}, not from 0 to {}", binary.compile_ms, kMaxCompileMs));
+        fmt::format("field \"compile_ms\" = {}, must be 0 to {}", binary.compile_ms, kMaxCompileMs));
   }
   header.at("refused").get_to(binary.refused);
   visit_resources(binary.resources, [&resources = header.at("resources")](

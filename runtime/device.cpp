@@ -28,8 +28,8 @@ Device describe(int ordinal) {
   const int count = device_count();
   if (ordinal < 0 || ordinal >= count) {
     throw Unavailable(
-        fmt::format("there is no CUDA device {}: the driver shows {} of them, numbered from 0 "
-                    "(CUDA_VISIBLE_DEVICES limits what it shows)",
+        fmt::format("device = {}, must be below {}, the number of CUDA devices that the driver shows: see "
+                    "CUDA_VISIBLE_DEVICES",
                     ordinal, count));
   }
   CUdevice handle = 0;

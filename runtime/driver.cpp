@@ -30,7 +30,7 @@ OpenDriver* open_libcuda() {
   const auto get_proc_address = exported<PFN_cuGetProcAddress_v12000>(library, "cuGetProcAddress_v2");
   if (get_version == nullptr || get_version(&version) != CUDA_SUCCESS) {
     throw Unavailable(library.path() +
-                      " is no working NVIDIA driver (the toolkit's stub for linking, perhaps)");
+                      " is not a working NVIDIA driver: it may be the toolkit's stub for linking");
   }
   if (version < kOldestVersion || get_proc_address == nullptr) {
     throw Unavailable(

@@ -92,7 +92,7 @@ void check_config(const EnvVariable& variable, const std::string& value, Found& 
 
 constexpr EnvVariable kVariables[] = {
     {"FA2_CACHE_DIR", "$XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2", "a directory",
-     "that compiled kernels are written to", nullptr},
+     "where compiled kernels are stored", nullptr},
     {"FA2_CACHE_PATH", "", "directories", "read-only caches, ':' separated, searched first", nullptr},
     {"FA2_CACHE_MAX_MB", "512", "0..4294967295",
      "size in MB beyond which the least recently used kernels are removed", check_number},
@@ -101,22 +101,20 @@ constexpr EnvVariable kVariables[] = {
      "write",
      check_word},
     {"FA2_JIT", word_of(JitMode::on), joined_words<JitMode>(),
-     "off: never a compilation: the cached kernel most like the missing one, else an error", check_word},
+     "off: never compile; use the most similar cached kernel, else fail", check_word},
     {"FA2_TUNE", word_of(TuneMode::search), joined_words<TuneMode>(),
-     "heuristic only, stored records, or measure what has no record", check_word},
-    {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "time one search may take, in milliseconds", check_number},
-    {"FA2_CONFIG", "", "field=number,...", "pins every kernel's configuration: tile_m=128,tile_n=64",
-     check_config},
-    {"FA2_NVRTC", "", "a file", "libnvrtc; when set, no other one is tried", nullptr},
-    {"FA2_DEVICE", "auto", "auto, interpreter", "auto: the current GPU, the interpreter where there is none",
-     check_word},
+     "off: the heuristic alone; stored: tuning records, too; search: measure what has no record", check_word},
+    {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "longest search, in milliseconds", check_number},
+    {"FA2_CONFIG", "", "field=number,...",
+     "pins the kernels of one pass (default: the forward): tile_m=128,tile_n=64", check_config},
+    {"FA2_NVRTC", "", "a file", "path of libnvrtc; no other one is tried", nullptr},
+    {"FA2_DEVICE", "auto", "auto, interpreter", "auto: the current GPU, else the interpreter", check_word},
     {"FA2_CHECK", "0", "0, 1",
-     "1: what tables of lengths and pages hold is checked before each launch, which waits for the stream",
-     check_word},
+     "1: check tables of lengths and pages before each launch, which then waits for the stream", check_word},
     {"FA2_INTERPRETER", "early,checked", "early or late, checked or unchecked, seed=N",
-     "how kernels are interpreted: words separated by ','", check_words},
-    {"FA2_CXX", "c++, g++, clang++", "a command", "C++ compiler of interpreted kernels", nullptr},
-    {"FA2_KEEP_SOURCE", "", "a directory", "where the sources of interpreted kernels are left for a debugger",
+     "options of the interpreter, separated by ','", check_words},
+    {"FA2_CXX", "c++, g++, clang++", "a command", "C++ compiler for interpreted kernels", nullptr},
+    {"FA2_KEEP_SOURCE", "", "a directory", "where sources of interpreted kernels stay for a debugger",
      nullptr},
     {"FA2_LOG", "warn", "trace, debug, info, warn, error, critical, off",
      "the log's level; debug: a line per new plan", check_word},
@@ -182,8 +180,8 @@ std::vector<Violation> unknown_variables() {
     if (!name.starts_with("FA2_") || value.empty() || find(name) != nullptr) continue;
     const std::string_view meant = nearest(name, names);
     found.push_back({std::string(name), in_quotes(value),
-                     meant.empty() ? "is no variable of fa2, see `fa2 info`"
-                                   : fmt::format("is no variable of fa2; did you mean {}?", meant)});
+                     meant.empty() ? "must be a variable of fa2: see `fa2 info`"
+                                   : fmt::format("must be a variable of fa2: did you mean {}?", meant)});
   }
   return found;
 }

@@ -19,8 +19,8 @@ inline std::int64_t integer_field(const nlohmann::json& object, const char* name
           ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())
           : value.is_number_integer();
   if (!fits || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high) {
-    throw CacheError("field \"" + std::string(name) + "\" is " + value.dump(-1, ' ', true) +
-                     ", no integer from " + std::to_string(low) + " to " + std::to_string(high));
+    throw CacheError("field \"" + std::string(name) + "\" = " + value.dump(-1, ' ', true) +
+                     ", must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
   }
   return value.get<std::int64_t>();
 }

@@ -12,14 +12,12 @@ constexpr std::uint32_t kMostBlocksOfCluster = 8;
 
 void require_whole_clusters(const LaunchShape& shape) {
   if (shape.cluster == 0 || shape.cluster > kMostBlocksOfCluster) {
-    throw Error(ErrorCode::internal,
-                fmt::format("a launch in clusters of {} blocks: every GPU with clusters runs 1 to {}",
-                            shape.cluster, kMostBlocksOfCluster));
+    throw Error(ErrorCode::internal, fmt::format("LaunchShape::cluster = {}, must be 1 to {}", shape.cluster,
+                                                 kMostBlocksOfCluster));
   }
   if (shape.grid % shape.cluster != 0) {
     throw Error(ErrorCode::internal,
-                fmt::format("a launch of {} blocks in clusters of {}: the grid must be a multiple "
-                            "of the cluster's size",
+                fmt::format("LaunchShape::grid = {}, must be a multiple of LaunchShape::cluster, {}",
                             shape.grid, shape.cluster));
   }
 }

@@ -20,9 +20,9 @@ struct MemoryRange {
   std::string_view name;
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
-  /// How this launch may use the buffer. Access::write includes reading back its own writes.
+  /// The access that this launch has. Access::write includes reading back its own writes.
   Access access = Access::read;
-  /// Whether the buffer has contents before the first launch of the plan run.
+  /// True if the buffer has contents before the first launch of the plan run.
   bool initialised = access != Access::write;
 };
 

@@ -26,10 +26,10 @@ std::string describe(const DiskCache& cache) {
   throw Unavailable(
       fmt::format("no cache holds this kernel, and FA2_JIT=off forbids compiling it\n"
                   "kernel: {}, key {}\nsearched:{}\n"
-                  "build it where {}: {}\n"
+                  "to build it, run on a machine with {}: {}\n"
                   "then set FA2_CACHE_PATH=DIR{}",
                   source.spec, source.key, searched.empty() ? " no directory is set" : searched,
-                  interpreted ? "a C++ compiler is" : "NVRTC is (no GPU needed)", source.precompile_command,
+                  interpreted ? "a C++ compiler" : "NVRTC (no GPU needed)", source.precompile_command,
                   interpreted ? " and FA2_CACHE_TRUST=host" : ""));
 }
 
@@ -113,8 +113,8 @@ std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source, Sea
   }
   for (const CachedKernel& refusal : refusals) {
     if (!stands(*refusal.binary, source.arch)) continue;
-    throw KernelRefused(fmt::format("{}: {}; as remembered in {}: remove it to compile again", source.spec,
-                                    refusal.binary->refused, refusal.path),
+    throw KernelRefused(fmt::format("{}: {}; this refusal is cached in {}: remove the file to compile again",
+                                    source.spec, refusal.binary->refused, refusal.path),
                         refusal.binary->refused, "", "");
   }
   return std::nullopt;

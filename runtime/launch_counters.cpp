@@ -30,10 +30,10 @@ std::uint32_t* LaunchCounters::take(Graph graph) {
 std::shared_ptr<std::uint32_t> LaunchCounters::lend() {
   const std::optional<std::uint32_t> number = free_->take();
   if (!number) {
-    throw Unavailable(fmt::format(
-        "graphs hold {} launches of this context, as many as it has counters for: destroy graphs, or give "
-        "launches an AttentionArgs::workspace",
-        sizes_.for_graphs));
+    throw Unavailable(
+        fmt::format("CUDA graphs hold all {} launch counters of this Context: destroy graphs, or pass "
+                    "AttentionArgs::workspace",
+                    sizes_.for_graphs));
   }
   return {words(sizes_.in_turn + *number),
           [free = free_, number = *number](std::uint32_t*) { free->give_back(number); }};

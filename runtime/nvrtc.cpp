@@ -77,8 +77,7 @@ Nvrtc::Nvrtc(const std::vector<std::string>& candidates)
     : library(SharedLibrary::open_first(candidates, "NVRTC (libnvrtc, CUDA's run-time compiler)", kAdvice)) {
 #define FA2_LOAD(field, name)                                     \
   field = reinterpret_cast<decltype(field)>(library.find(#name)); \
-  if (field == nullptr)                                           \
-    throw Unavailable(library.path() + " has no " #name "; it is no NVRTC that fa2 can use");
+  if (field == nullptr) throw Unavailable(library.path() + " has no " #name ": fa2 cannot use this NVRTC");
   FA2_NVRTC_FUNCTIONS(FA2_LOAD)
 #undef FA2_LOAD
   get_version(&major, &minor);

@@ -77,9 +77,9 @@ StreamMemory ScratchPool::take(std::size_t bytes, Stream stream) const {
   if (bytes == 0) return {nullptr, {}};
   if (device_ == kInterpreterDevice) return {::operator new(bytes, kHostAlignment), {.on_host = true}};
   if (pool_ == nullptr) {
-    throw Unavailable(fmt::format(
-        "device {} ({}) has no memory pools to take a workspace from: bring an AttentionArgs::workspace",
-        device_, device(device_).name));
+    throw Unavailable(
+        fmt::format("device {} ({}) has no memory pools for a workspace: pass AttentionArgs::workspace",
+                    device_, device(device_).name));
   }
   CUdeviceptr taken = 0;
   const CUresult result = driver().mem_alloc_from_pool_async(&taken, bytes, pool_.get(), stream);

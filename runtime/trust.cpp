@@ -23,8 +23,7 @@ constexpr int kPlace = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 }
 
 [[noreturn]] void refuse_link(const fs::path& path) {
-  throw Untrusted(fmt::format("{0} is a symbolic link: put what it points to in its place", path.native()),
-                  path);
+  throw Untrusted(fmt::format("{0} is a symbolic link: replace it by its target", path.native()), path);
 }
 
 void require_trusted(const FileDescriptor& opened, const fs::path& path) {

@@ -47,7 +47,6 @@ TEST_CASE("a grid that is no multiple of the cluster is not launched") {
   const ScopedContext context(device_under_test());
   const auto kernel = build(kWritesPlace);
   const DeviceBuffer out(64);
-  CHECK_THROWS_WITH_AS(
-      launch(*kernel, out.data(), Buffers{}.output(out), 6, 4),
-      "a launch of 6 blocks in clusters of 4: the grid must be a multiple of the cluster's size", Error);
+  CHECK_THROWS_WITH_AS(launch(*kernel, out.data(), Buffers{}.output(out), 6, 4),
+                       "LaunchShape::grid = 6, must be a multiple of LaunchShape::cluster, 4", Error);
 }

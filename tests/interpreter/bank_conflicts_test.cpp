@@ -23,8 +23,8 @@ std::string report_of(const std::string& body, int threads = 32) {
 
 /// The line for line 1 of the body.
 std::string conflicts(int wavefronts, int least) {
-  return fmt::format("bank conflicts of small kernel at body:1: {} wavefronts, {} would do\n", wavefronts,
-                     least);
+  return fmt::format("bank conflicts of small kernel at body:1: {} wavefronts, {} would suffice\n",
+                     wavefronts, least);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_CASE("bulk loads: what they may touch") {
            "if (thread_index() == 0) tma_load(dynamic_shared(), p.map, {{-3, 0, 0, 0, 0}}, bar);\n" + kWait,
        kInit + kExpect +
            "if (thread_index() == 0) tma_load(dynamic_shared(), p.map, {{-8, 0, 0, 0, 0}}, bar);\n" + kWait,
-       {"TMA copy of a box that starts at element -3 of its rows, no multiple of 16 bytes"}},
+       {"TMA copy of a box that starts at element -3 of its rows, must be a multiple of 16 bytes"}},
       {"a box that has no element, of a map that begins before the tensor",
        kInit + kExpect +
            "if (thread_index() == 0) tma_load(dynamic_shared(), p.early_map, {{0, 128, 0, 0, 0}}, bar);\n" +
@@ -125,7 +125,7 @@ TEST_CASE("bulk loads: what they may touch") {
            "p.in, 32, "
            "bar);\n}\n" +
            kWait,
-       {"bulk copy of 24 bytes, which is no positive multiple of 16"}},
+       {"bulk copy of 24 bytes, must be a positive multiple of 16"}},
       {"what is no tensor map",
        kInit + "if (thread_index() == 0) tma_load(dynamic_shared(), *(const TensorMap*)p.in, {{0, 0, 0, 0, "
                "0}}, bar);",
@@ -250,17 +250,17 @@ TEST_CASE("register budgets") {
        "if (warpgroup_index() == 1) setmaxnreg_inc<176>();",
        "if (warpgroup_index() == 0) setmaxnreg_dec<160>();\nif (warpgroup_index() == 1) "
        "setmaxnreg_inc<176>();",
-       {"in setmaxnreg.inc to 176 (it has 168 of 168 at launch, and the block 0 a warp to spare)"},
+       {"in setmaxnreg.inc to 176 (the warp has 168, of 168 at launch; the block has 0 free per warp)"},
        384},
       {"a decrease to more",
        "setmaxnreg_dec<176>();",
        "setmaxnreg_dec<168>();",
-       {"setmaxnreg.dec to 176 registers a thread, the warp has 168"},
+       {"setmaxnreg.dec to 176 registers per thread, must be at most 168, which the warp has"},
        384},
       {"an increase to fewer",
        "setmaxnreg_inc<160>();",
        "setmaxnreg_inc<168>();",
-       {"setmaxnreg.inc to 160 registers a thread, the warp has 168"},
+       {"setmaxnreg.inc to 160 registers per thread, must be at least 168, which the warp has"},
        384},
       {"warps of a warpgroup that disagree",
        "if (warp_index() % 4 != 3) setmaxnreg_dec<24>();",
@@ -270,6 +270,6 @@ TEST_CASE("register budgets") {
       {"half a warpgroup",
        "setmaxnreg_dec<24>();",
        "bar_sync();",
-       {"setmaxnreg in a warpgroup of 64 threads, it takes 128"}},
+       {"setmaxnreg in a warpgroup of 64 threads, must be 128"}},
   });
 }

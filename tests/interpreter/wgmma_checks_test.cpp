@@ -132,7 +132,7 @@ TEST_CASE("wgmma: warps that work together") {
                 kReady + kFence + kSs + kDone,
                 {"divergent warpgroup: wgmma.mma_async here, while another warp of it is in"}),
       warpgroup("half a warpgroup", kTypes + kFence, kTypes,
-                {"wgmma.fence in a warpgroup of 64 threads, it takes 128"}, 64),
+                {"wgmma.fence in a warpgroup of 64 threads, must be 128"}, 64),
       warpgroup("a descriptor with bits of no meaning",
                 kReady + kFence +
                     "wgmma_ss<Half, 32, Major::k, Major::k>(d, {tile.bits | 1ull << 49}, tile);\n" + kDone,

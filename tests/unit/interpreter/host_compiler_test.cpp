@@ -192,7 +192,7 @@ TEST_CASE_FIXTURE(Fixture,
   const struct {
     const char *script, *text;
   } cases[] = {
-      {"kill -KILL $$", "was killed by signal 9 (Killed); the system does so where memory runs out"},
+      {"kill -KILL $$", "was killed by signal 9 (Killed); the system does so when memory runs out"},
       {"kill -INT $$", "was killed by signal 2 (Interrupt)"},
       {"kill -TERM $$", "was killed by signal 15 (Terminated)"},
       {"echo 'c++: fatal error: Interrupt signal terminated program cc1plus'; exit 1",

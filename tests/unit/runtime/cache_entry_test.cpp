@@ -184,8 +184,8 @@ TEST_CASE("resources that no kernel has are refused, whatever the checksums say"
     }
   }
   CHECK(with("registers", 0).empty());  // as an interpreted kernel says
-  CHECK(with("threads", 0) == "field \"threads\" is 0, no whole warps");
-  CHECK(with("threads", 33) == "field \"threads\" is 33, no whole warps");
+  CHECK(with("threads", 0) == "field \"threads\" = 0, must be a positive multiple of 32");
+  CHECK(with("threads", 33) == "field \"threads\" = 33, must be a positive multiple of 32");
 
   for (const double value : {-1.0, 1e10}) {
     nlohmann::json header = good_header(code);

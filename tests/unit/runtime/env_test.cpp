@@ -138,9 +138,10 @@ TEST_CASE("env: names that are none of fa2's are found, with the one that was me
   setenv("NOT_FA2_JIT", "off", 1);
   std::string text;
   for (const fa2::Violation& violation : fa2::unknown_variables()) text += to_string(violation) + "\n";
-  CHECK(text.find("FA2_CONFGI = \"x\", is no variable of fa2; did you mean FA2_CONFIG?") !=
+  CHECK(text.find("FA2_CONFGI = \"x\", must be a variable of fa2: did you mean FA2_CONFIG?") !=
         std::string::npos);
-  CHECK(text.find("FA2_SOMETHING_ELSE = \"y\", is no variable of fa2, see `fa2 info`") != std::string::npos);
+  CHECK(text.find("FA2_SOMETHING_ELSE = \"y\", must be a variable of fa2: see `fa2 info`") !=
+        std::string::npos);
   CHECK(text.find("FA2_EMPTY") == std::string::npos);
   CHECK(text.find("FA2_JIT") == std::string::npos);
   for (const char* name : {"FA2_CONFGI", "FA2_SOMETHING_ELSE", "FA2_EMPTY", "NOT_FA2_JIT"}) unsetenv(name);

@@ -29,11 +29,10 @@ TEST_CASE("launch shape: a grid of whole clusters") {
     CHECK(refusal_of({5 * cluster, cluster}) == "");
     CHECK(refusal_of({5 * cluster + 1, cluster}).empty() == (cluster == 1));
   }
-  CHECK(refusal_of({6, 4}) ==
-        "a launch of 6 blocks in clusters of 4: the grid must be a multiple of the cluster's size");
+  CHECK(refusal_of({6, 4}) == "LaunchShape::grid = 6, must be a multiple of LaunchShape::cluster, 4");
 }
 
 TEST_CASE("launch shape: a cluster that no GPU is sure to have") {
-  CHECK(refusal_of({16, 16}).find("clusters of 16 blocks") != std::string::npos);
-  CHECK(refusal_of({16, 0}).find("clusters of 0 blocks") != std::string::npos);
+  CHECK(refusal_of({16, 16}).find("cluster = 16, must be 1 to 8") != std::string::npos);
+  CHECK(refusal_of({16, 0}).find("cluster = 0, must be 1 to 8") != std::string::npos);
 }
