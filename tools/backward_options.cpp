@@ -7,7 +7,7 @@ namespace fa2::tools {
 CLI::Option* BackwardOptions::add_to(CLI::App& verb, const std::string& description) {
   CLI::Option* backward = verb.add_flag("--backward", wanted, description);
   add_word(verb, "--determinism", gradients.determinism,
-           "Of the backward: fastest, or kernels whose gradients have the same bits in every run")
+           "For the backward: fastest, or bitwise, whose gradients have the same bits in every run")
       ->needs(backward);
   return backward;
 }

@@ -345,7 +345,7 @@ Verb add_bench(CLI::App& app) {
   verb->add_option("--rounds", options->rounds, "Bursts of every point")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  verb->add_option("--tune", options->tune, "How configurations are chosen (default: FA2_TUNE)")
+  verb->add_option("--tune", options->tune, "Choice of configurations (default: FA2_TUNE)")
       ->check(word_check<TuneMode>());
   options->device.add_to(*verb);
   options->backward.add_to(*verb, "Measure the backward: dQ, dK and dV")

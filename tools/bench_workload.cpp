@@ -122,7 +122,7 @@ Workload decoding(MatrixOptions matrix) {
 void WorkloadOptions::add_to(CLI::App& verb) {
   matrix.add_to(verb);
   verb.add_option("--heads-kv", matrix.variants.heads_kv,
-                  "Key/value heads, dividing --hidden / --head-dim; 0: as many")
+                  "Key/value heads, a divisor of --hidden / --head-dim; 0: as many")
       ->capture_default_str();
   lengths.add_to(verb);
   auto* flag = verb.add_flag(

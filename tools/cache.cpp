@@ -92,7 +92,7 @@ int prune(const fs::path& dir, std::uint64_t most, bool json) {
 
 int run(const Options& options, bool json) {
   if (options.action != "prune" && options.max_megabytes) {
-    throw CLI::ValidationError("--max-mb", "belongs to prune only");
+    throw CLI::ValidationError("--max-mb", "must come with prune only");
   }
   const fs::path dir = cache_directory(options.dir);
   if (options.action == "list") return list(dir, json);

@@ -41,9 +41,10 @@ std::vector<SourceFile> files_of(const KernelSource& source) {
 
 void require_compiled_by_nvrtc(const Options& options, const Arch& arch) {
   if (!arch.interpreted || options.source) return;
-  throw CLI::ValidationError("--arch",
-                             "an interpreted kernel is compiled by the host's compiler: it has no PTX and no "
-                             "NVRTC log. Name a GPU, as in --arch sm_90a");
+  throw CLI::ValidationError(
+      "--arch",
+      "must be a GPU: the host's compiler compiles interpreted kernels, so they have no PTX and no "
+      "NVRTC log. For example --arch sm_90a");
 }
 
 std::string text_of(const Options& options, const KernelSource& source) {
@@ -73,8 +74,7 @@ Verb add_dump(CLI::App& app) {
                             "fa2 dump --ptx --head-dim 128 --arch sm_80");
   const auto options = std::make_shared<Options>();
   auto* what = verb->add_option_group("What");
-  what->add_flag("--source", options->source,
-                 "Every file that is compiled, each after a line \"// ==== name\"");
+  what->add_flag("--source", options->source, "Every compiled file, each after a line \"// ==== name\"");
   what->add_flag("--ptx", options->ptx, "PTX");
   what->add_flag("--log", options->log, "Log of NVRTC and ptxas");
   what->require_option(1);

@@ -16,7 +16,8 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 std::vector<std::int32_t> lengths_of(const char* flag, const LengthSpec& spec, std::int64_t batch) {
   if (spec.count() && *spec.count() != batch)
-    throw CLI::ValidationError(flag, fmt::format("{} lengths for {} sequences", *spec.count(), batch));
+    throw CLI::ValidationError(flag,
+                               fmt::format("{} lengths, must be {}: one per sequence", *spec.count(), batch));
   return spec.lengths(batch);
 }
 
@@ -25,7 +26,8 @@ std::vector<std::int32_t> borders_of(const char* flag, const LengthSpec& spec, s
   std::vector<std::int32_t> borders = {0};
   for (const std::int32_t length : lengths_of(flag, spec, batch)) {
     end += length;
-    if (end > kMost) throw CLI::ValidationError(flag, "more than 2147483647 tokens in all; lower --batch");
+    if (end > kMost)
+      throw CLI::ValidationError(flag, "must add up to at most 2147483647 tokens: lower --batch");
     borders.push_back(static_cast<std::int32_t>(end));
   }
   return borders;
@@ -44,18 +46,16 @@ void LengthOptions::add_to(CLI::App& verb) {
       "--lengths", lengths,
       "Packed sequences instead: equal:N, lognormal:MEAN, lognormal:MEAN:SIGMA, uniform:LEAST:MOST, N,N,...");
   spec->excludes("--seqlen");
-  auto* of_keys = verb.add_option("--lengths-k", lengths_k, "Of their keys, if not --lengths")->needs(spec);
-  verb.add_option("--batch", batch, "How many of them (default: --tokens by their mean)")
+  auto* of_keys = verb.add_option("--lengths-k", lengths_k, "Lengths of keys, if not --lengths")->needs(spec);
+  verb.add_option("--batch", batch, "Number of sequences (default: --tokens / mean length)")
       ->check(CLI::Range(1, 1 << 20))
       ->needs(spec);
   auto* queries =
-      verb.add_option("--seqlen-q", seqlen_q,
-                      "So many queries a sequence, whose keys lie in a cache; --lengths are theirs")
+      verb.add_option("--seqlen-q", seqlen_q, "Queries per sequence; keys lie in a cache and have --lengths")
           ->check(CLI::PositiveNumber)
           ->needs(spec)
           ->excludes(of_keys);
-  verb.add_option("--page-size", page_size,
-                  "The cache is pages of so many keys, in random order; 0: it is not paged")
+  verb.add_option("--page-size", page_size, "Keys per page of the cache, pages in random order; 0: not paged")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->needs(queries);
@@ -91,8 +91,9 @@ SequenceTables cache_tables(std::vector<std::int32_t> lengths, std::int32_t page
   const std::int64_t batch = static_cast<std::int64_t>(tables.seqused_k.size());
   if (batch * tables.pages_of_row > kMost)
     throw CLI::ValidationError(
-        "--page-size", fmt::format("{} sequences of up to {} pages are more than {}; raise --page-size",
-                                   batch, tables.pages_of_row, kMost));
+        "--page-size",
+        fmt::format("{} sequences of up to {} pages, must be at most {} pages: raise --page-size", batch,
+                    tables.pages_of_row, kMost));
   std::vector<std::int32_t> pages(static_cast<std::size_t>(used));
   std::iota(pages.begin(), pages.end(), 0);
   std::shuffle(pages.begin(), pages.end(), std::mt19937(1));

@@ -51,10 +51,10 @@ std::vector<std::int32_t> log_normal(std::int64_t count, std::int64_t total, dou
 LengthSpec::LengthSpec(const std::string& flag, const std::string& text) {
   const auto fail = [&] {
     throw CLI::ValidationError(
-        flag,
-        fmt::format("\"{}\" is none of equal:N, lognormal:MEAN, lognormal:MEAN:SIGMA, uniform:LEAST:MOST "
-                    "and N,N,..., lengths in 0..{}",
-                    text, kLongest));
+        flag, fmt::format(
+                  "\"{}\", must be one of equal:N, lognormal:MEAN, lognormal:MEAN:SIGMA, uniform:LEAST:MOST "
+                  "and N,N,..., with lengths in 0..{}",
+                  text, kLongest));
   };
   const auto length = [&](std::string_view word) {
     const auto number = number_of<std::int32_t>(word);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tools/help.h>
+#include <tools/mistakes.h>
 #include <tools/verb.h>
 
 #include <algorithm>
@@ -28,6 +29,9 @@ int fail(const CLI::App& verb, const std::string& message) {
 
 int run(const Verb& verb) {
   try {
+    Mistakes mistakes;
+    if (verb.check) verb.check(mistakes);
+    mistakes.require_none();
     return verb.run();
   } catch (const CLI::ParseError&) {
     throw;
@@ -52,6 +56,23 @@ int flushed(int status) {
 bool is_verb(std::string_view word, std::span<const Verb> verbs) {
   return word.empty() || word.front() == '-' ||
          std::ranges::any_of(verbs, [&](const Verb& verb) { return verb.app->get_name() == word; });
+}
+
+/// Parses the command line. @throws CLI::ParseError listing every mistake.
+void parse(CLI::App& app, std::span<const Verb> verbs, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) throw;  // help or version
+    Mistakes mistakes;
+    mistakes.attempt([&] { throw error; });
+    for (const Verb& verb : verbs) {
+      if (!verb.app->parsed()) continue;
+      note_flags(*verb.app, mistakes);
+      if (verb.check) verb.check(mistakes);
+    }
+    mistakes.require_none();
+  }
 }
 
 int refuse_verb(std::string_view word, std::span<const Verb> verbs) {
@@ -80,7 +101,7 @@ int main(int argc, char** argv) {
                         add_precompile(app), add_cache(app), add_explain(app), add_dump(app)};
   if (argc > 1 && !is_verb(argv[1], verbs)) return refuse_verb(argv[1], verbs);
   try {
-    app.parse(argc, argv);
+    parse(app, verbs, argc, argv);
     for (const Verb& verb : verbs) {
       if (verb.app->parsed()) return flushed(run(verb));
     }

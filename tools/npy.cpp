@@ -63,7 +63,7 @@ NpyHeader read_header(Reader& file) {
   }
   const int major = start[6], minor = start[7];
   if ((major != 1 && major != 2) || minor != 0) {
-    fail(fmt::format("format version {}.{}; 1.0 and 2.0 are understood", major, minor));
+    fail(fmt::format("format version = {}.{}, must be 1.0 or 2.0", major, minor));
   }
   std::array<unsigned char, 4> length{};
   file.read(length.data(), major == 1 ? 2 : 4, "header length");
@@ -84,9 +84,9 @@ void require_dtype(const std::string& descr, NpyElements elements) {
   const std::string type = descr.substr(std::min<std::size_t>(1, descr.size()));
   if (is_known(type) && descr[0] == '<') return;
   if (is_known(type) && descr[0] == '>')
-    fail(fmt::format("dtype '{}' is big endian; save array.astype('<{}')", descr, type));
-  fail(fmt::format("dtype '{}'; it must be {}", descr,
-                   floats ? "float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32), for one"
+    fail(fmt::format("dtype = '{}', must not be big endian: save array.astype('<{}')", descr, type));
+  fail(fmt::format("dtype = '{}', must be {}", descr,
+                   floats ? "float16 ('<f2') or float32 ('<f4'): save array.astype(numpy.float32)"
                           : "int32 ('<i4'): save array.astype(numpy.int32)"));
 }
 
@@ -95,7 +95,7 @@ std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
   for (const std::int64_t extent : shape) {
     if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(extent), &count) ||
         count > std::numeric_limits<std::uint64_t>::max() / 8) {
-      fail(fmt::format("shape {} is beyond 64 bits", shape_text(shape)));
+      fail(fmt::format("shape = {}, must fit 64 bits", shape_text(shape)));
     }
   }
   return count;
@@ -118,12 +118,12 @@ NpyArray read(const std::filesystem::path& path, const Ranks& ranks, NpyElements
   Reader file(path);
   const NpyHeader header = read_header(file);
   require_dtype(header.descr, elements);
-  if (header.fortran_order) fail("Fortran order; save numpy.ascontiguousarray(array)");
+  if (header.fortran_order) fail("Fortran order, must be C order: save numpy.ascontiguousarray(array)");
   const std::size_t rank = header.shape.size();
   if (rank < ranks.least || rank > ranks.most) {
     const std::string others = ranks.least == ranks.most ? "" : fmt::format(" or {}", ranks.most);
-    fail(fmt::format("shape {} has rank {}, it must be {}{}", shape_text(header.shape), rank, ranks.least,
-                     others));
+    fail(fmt::format("shape = {} of rank {}, must have rank {}{}", shape_text(header.shape), rank,
+                     ranks.least, others));
   }
   if (elements == NpyElements::int32) return {header.shape, read_values<std::int32_t>(file, header.shape)};
   if (header.descr == "<f2") return {header.shape, read_values<std::uint16_t>(file, header.shape)};

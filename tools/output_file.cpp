@@ -36,19 +36,20 @@ const NamedFile* find_same(const std::vector<NamedFile>& files, const std::strin
 
 }  // namespace
 
-std::optional<Violation> shared_output(const std::vector<NamedFile>& outputs,
-                                       const std::vector<NamedFile>& inputs) {
+std::vector<Violation> shared_outputs(const std::vector<NamedFile>& outputs,
+                                      const std::vector<NamedFile>& inputs) {
+  std::vector<Violation> shared;
   std::vector<NamedFile> before;
   for (const NamedFile& output : outputs) {
     if (output.path.empty()) continue;
     const NamedFile* same = find_same(inputs, output.path);
     if (same == nullptr) same = find_same(before, output.path);
     if (same != nullptr)
-      return Violation{output.option, in_quotes(output.path),
-                       "must not be the file of " + same->option + ": give the output a file of its own"};
+      shared.push_back({output.option, in_quotes(output.path),
+                        "must not be the file of " + same->option + ": give the output a file of its own"});
     before.push_back(output);
   }
-  return std::nullopt;
+  return shared;
 }
 
 OutputFile::OutputFile(const fs::path& path) : path_(resolved(path)) {

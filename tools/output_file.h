@@ -18,10 +18,10 @@ struct NamedFile {
   std::string path;
 };
 
-/// Returns the first of `outputs` that is the same file as an earlier output or an input, under any name or
-/// link; nullopt if there is none. A device or a pipe may be given twice.
-std::optional<Violation> shared_output(const std::vector<NamedFile>& outputs,
-                                       const std::vector<NamedFile>& inputs);
+/// Returns the `outputs` that are the same file as an earlier output or an input, under any name or link. A
+/// device or a pipe may be given twice.
+std::vector<Violation> shared_outputs(const std::vector<NamedFile>& outputs,
+                                      const std::vector<NamedFile>& inputs);
 
 /// An output file. The constructor opens it, so that a bad path is reported before any computation. write()
 /// writes to a file next to it, and commit() renames that, so the old file stays until the new one is

@@ -9,6 +9,7 @@
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
 #include <tools/hf_config.h>
+#include <tools/mistakes.h>
 #include <tools/precompile_estimate.h>
 #include <tools/progress.h>
 #include <tools/table.h>
@@ -130,7 +131,7 @@ void print_kernels(const std::vector<PrecompiledKernel>& kernels, const Totals& 
   for (const PrecompiledKernel& kernel : kernels) table.add(cells_of(kernel));
   print(table);
   const std::string summary = fmt::format(
-      "{} kernels: {} compiled, {} in the cache already, {} failed; {} of cubins; {:.1f} s ({:.1f} s of "
+      "{} kernels: {} compiled, {} already cached, {} failed; {} of cubins; {:.1f} s ({:.1f} s of "
       "compiling)\n"
       "Variants: {}",
       kernels.size(), totals.compiled, totals.cached, totals.failed, bytes_text(totals.bytes), seconds,
@@ -229,21 +230,26 @@ int make(const Options& options, bool json) {
   return totals.failed == 0 ? kOk : kFailed;
 }
 
-/// @throws CLI::ExcludesError if a flag comes with --hf, which sets it. CLI11 could check this, but would
-/// list all flags in the help.
-void require_none_beside_hf(const CLI::App& verb) {
+/// Notes the flags that come with --hf, which sets them. CLI11 could check this, but would list all flags in
+/// the help.
+void note_flags_beside_hf(const CLI::App& verb, Mistakes& mistakes) {
   for (const char* flag : {"--head-dim", "--head-dim-v", "--causal", "--mask", "--window-left",
                            "--window-right", "--softcap", "--sinks", "--alibi"}) {
-    if (verb.count(flag) > 0) throw CLI::ExcludesError("--hf", flag);
+    if (verb.count(flag) > 0) mistakes.attempt([&] { throw CLI::ExcludesError("--hf", flag); });
   }
 }
 
-int run(Options& options, const CLI::App& verb) {
-  const bool json = wants_json(verb);
+/// Takes the model, if there is one, and notes everything that is wrong.
+void complete(Options& options, const CLI::App& verb, Mistakes& mistakes) {
   if (!options.hf.empty()) {
-    require_none_beside_hf(verb);
-    take_model(options, verb.count("--dtype") > 0);
+    note_flags_beside_hf(verb, mistakes);
+    mistakes.attempt([&] { take_model(options, verb.count("--dtype") > 0); });
   }
+  for (const std::string& name : options.archs) mistakes.attempt([&] { arch_of(name); });
+  mistakes.attempt([&] { options.traits.problems(); });
+}
+
+int run(const Options& options, bool json) {
   if (!options.taken_of_hf.empty() && !json) {
     print(options.taken_of_hf);
     fmt::print("\n");
@@ -257,12 +263,12 @@ void add_options(CLI::App& verb, Options& options) {
   options.traits.add_to(verb);
   verb.add_option("--hf", options.hf, "The kernels of a Hugging Face model: its config.json, or the folder");
   verb.add_flag("--dry-run", options.dry_run,
-                "Say how many kernels these are, and about how large and how long; compile nothing");
+                "Estimate the number, size and compile time of the kernels; compile nothing");
   verb.add_flag("--backward", options.backward, "Also the kernels of the backward: dQ, dK and dV");
-  verb.add_flag("--append", options.append, "Also the kernel of append() to their caches, paged or not");
-  verb.add_flag("--merge", options.merge, "Also the kernel of merge() of parts of their outputs");
+  verb.add_flag("--append", options.append, "Also the kernel of append(), for paged and other caches");
+  verb.add_flag("--merge", options.merge, "Also the kernel of merge()");
   verb.add_option("--out", options.out, "Directory to fill (default: the user's own cache)");
-  verb.add_option("--jobs", options.jobs, "Compiling threads; 0: one a core")
+  verb.add_option("--jobs", options.jobs, "Compiling threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
 }
@@ -282,19 +288,20 @@ Verb add_precompile(CLI::App& app) {
       "      --page-size 16 --append --out kernels\n"
       "    (a server: attention over pages of 16 keys, and what fills them)",
       "For each combination of --arch, --dtype, --head-dim, --head-dim-v, the masks, --alignment and "
-      "the variants this makes every kernel that may run, whatever batch, heads and lengths come: what "
-      "the heuristic can choose and what tuning records name, yours and those that ship with fa2. "
-      "--dry-run says how many these are. --backward adds the kernels of gradients. --append and "
+      "the variants this makes every kernel that may run for any batch, heads and lengths: all that "
+      "the heuristic can choose or tuning records name, yours and those that ship with fa2. "
+      "--dry-run counts them. --backward adds the kernels of gradients. --append and "
       "--merge add one each per dtype, head dims and alignment; rotary columns, pages, partial outputs "
-      "and float32 are parameters of them. FA2_CONFIG makes one kernel of each combination instead. A "
+      "and float32 are parameters of them. FA2_CONFIG makes one kernel per combination instead. A "
       "variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
       "call.\n"
-      "--hf reads dtype, head dim, windows, softcap and sinks of a model, and prints which key said so.\n"
+      "--hf reads dtype, head dim, windows, softcap and sinks of a model, and prints the key of each.\n"
       "GPUs are: " +
           known_gpu_names() + ".");
   const auto options = std::make_shared<Options>();
   add_options(*verb, *options);
-  return {verb, [verb, options] { return run(*options, *verb); }};
+  return {verb, [verb, options] { return run(*options, wants_json(*verb)); },
+          [verb, options](Mistakes& mistakes) { complete(*options, *verb, mistakes); }};
 }
 
 }  // namespace fa2::tools

@@ -50,7 +50,7 @@ std::string unknown_field(std::string_view name) {
   PlannedProblem::visit([&](const char* field, FieldRole, const auto&) { fields.emplace_back(field); },
                         problem);
   const std::string_view meant = nearest(name, fields);
-  return "is no field of a problem" + (meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+  return "must be a field of a problem" + (meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
 }
 
 /// Returns the problem of one line, and what is wrong with it.
@@ -92,7 +92,7 @@ std::vector<PlannedProblem> parse_problems(std::string_view text, const std::str
     problems.push_back(problem.normalized());
   }
   if (!found.empty()) throw InvalidRequest(std::move(found));
-  if (problems.empty()) throw InvalidRequest({{origin, "without a line", "must have a problem a line"}});
+  if (problems.empty()) throw InvalidRequest({{origin, "empty", "must have one problem per line"}});
   return problems;
 }
 

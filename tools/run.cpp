@@ -20,20 +20,20 @@ void add_inputs(CLI::App& verb, RunOptions& options) {
 
 void add_backward(CLI::App& verb, RunOptions& options) {
   auto* backward =
-      options.backward.add_to(verb, "Gradients in place of the output: of --do, those that have a file");
+      options.backward.add_to(verb, "Compute gradients from --do, not the output: those that have a file");
   const auto add = [&](const char* flag, std::string& path, const char* description) {
     return verb.add_option(flag, path, description)->needs(backward);
   };
   backward->needs(add("--do", options.d_o, "The gradient of the output, shaped like it"));
   add("--dlse", options.d_lse, "The gradient of the log-sum-exp, float32 and shaped like it (default: 0)");
-  add("--o", options.o, "The forward's output, beside its --lse (default: both are computed)");
-  add("--dq", options.dq, "Gradient of the queries, of their shape; element type as of --out");
+  add("--o", options.o, "The forward's output, together with --lse (default: both are computed)");
+  add("--dq", options.dq, "Gradient of the queries, in their shape and the element type of --out");
   add("--dk", options.dk, "Gradient of the keys");
   add("--dv", options.dv, "Gradient of the values");
 }
 
-/// @throws CLI::ValidationError if an output would replace an input or another output.
-void require_own_outputs(const RunOptions& o) {
+/// Notes outputs that would replace an input or another output.
+void note_shared_outputs(const RunOptions& o, Mistakes& mistakes) {
   std::vector<NamedFile> outputs = {{"--out", o.out}, {"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}};
   std::vector<NamedFile> inputs = {{"--q", o.q},
                                    {"--k", o.k},
@@ -48,21 +48,22 @@ void require_own_outputs(const RunOptions& o) {
                                    {"--page-table", o.sequences.page_table}};
   for (const auto& [variant, path] : o.variants.files) inputs.push_back({flag_of(variant), path});
   (o.backward.wanted ? inputs : outputs).push_back({"--lse", o.lse});
-  if (const auto shared = shared_output(outputs, inputs)) throw CLI::ValidationError(to_string(*shared));
+  for (const Violation& shared : shared_outputs(outputs, inputs))
+    mistakes.attempt([&] { throw CLI::ValidationError(to_string(shared)); });
 }
 
-/// Checks the options that depend on the direction. CLI11 could check them, but would list them in both help
-/// texts. @throws CLI::ParseError.
-void require_complete(const RunOptions& options) {
-  if (!options.backward.wanted) {
-    if (options.out.empty()) throw CLI::RequiredError("--out");
-    return;
-  }
-  if (!options.out.empty()) throw CLI::ExcludesError("--backward", "--out");
-  if (options.dq.empty() && options.dk.empty() && options.dv.empty())
-    throw CLI::RequiredError("One of --dq, --dk and --dv");
-  if (options.o.empty() != options.lse.empty())
-    throw options.o.empty() ? CLI::RequiresError("--lse", "--o") : CLI::RequiresError("--o", "--lse");
+/// Notes what is wrong with the options that depend on the direction. CLI11 could check them, but would list
+/// them in both help texts.
+void note_direction(const RunOptions& options, Mistakes& mistakes) {
+  const auto note = [&](bool is_wrong, const CLI::ParseError& error) {
+    if (is_wrong) mistakes.attempt([&] { throw error; });
+  };
+  if (!options.backward.wanted) return note(options.out.empty(), CLI::RequiredError("--out"));
+  note(!options.out.empty(), CLI::ExcludesError("--backward", "--out"));
+  note(options.dq.empty() && options.dk.empty() && options.dv.empty(),
+       CLI::RequiredError("One of --dq, --dk and --dv"));
+  note(options.o.empty() && !options.lse.empty(), CLI::RequiresError("--lse", "--o"));
+  note(options.lse.empty() && !options.o.empty(), CLI::RequiresError("--o", "--lse"));
 }
 
 }  // namespace
@@ -86,18 +87,22 @@ Verb add_run(CLI::App& app) {
   options->sequences.add_to(*verb);
   verb->add_option("--scale", options->scale, "Softmax scale (default: 1 / sqrt(head_dim))");
   verb->add_option("--layout", options->layout,
-                   "Dimensions of the files: batch (none if packed), seqlen, heads, head_dim by letter")
+                   "Order of dimensions in files: batch (none if packed), seqlen, heads, head_dim")
       ->check(CLI::IsMember({"bshd", "bhsd"}))
       ->capture_default_str();
   add_word(*verb, "--dtype", options->dtype, "Element type to compute in");
   options->device.add_to(*verb);
   verb->add_flag("--check", options->check,
                  "Compare with a float64 reference; exit status 1 if the error is too large");
-  return {verb, [verb, options] {
-            require_complete(*options);
-            require_own_outputs(*options);
+  return {verb,
+          [verb, options] {
             const bool json = wants_json(*verb);
             return options->backward.wanted ? run_backward(*options, json) : run_forward(*options, json);
+          },
+          [options](Mistakes& mistakes) {
+            note_direction(*options, mistakes);
+            note_shared_outputs(*options, mistakes);
+            mistakes.attempt([&] { options->device.device(); });
           }};
 }
 

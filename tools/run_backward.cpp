@@ -71,11 +71,11 @@ struct Upstream {
 
 using Verdicts = std::map<std::string, reference::Verdict>;
 
-GradientList gradients_of(const RunOptions& options) {
+GradientList gradients_of(const RunOptions& options, Mistakes& mistakes) {
   GradientList gradients;
   for (const GradientFields& fields : kGradients) {
     const std::string& path = options.*fields.path;
-    if (!path.empty()) gradients.emplace_back(fields, path);
+    if (!path.empty()) mistakes.attempt([&] { gradients.emplace_back(fields, path); });
   }
   return gradients;
 }
@@ -84,7 +84,7 @@ void require_shape(const std::string& path, const std::vector<std::int64_t>& sha
                    const std::vector<std::int64_t>& expected) {
   if (shape == expected) return;
   throw Error(ErrorCode::invalid_request,
-              fmt::format("{}: shape {}, must be {}", path, shape_text(shape), shape_text(expected)));
+              fmt::format("{}: shape = {}, must be {}", path, shape_text(shape), shape_text(expected)));
 }
 
 /// Reads a tensor that must have O's shape.
@@ -101,16 +101,16 @@ std::vector<float> read_lse(const std::string& path, const RunInputs& in) {
   NpyArray array = read_npy(path, {shape.size(), shape.size()});
   require_shape(path, array.shape, shape);
   if (array.is_float16())
-    throw Error(ErrorCode::invalid_request, fmt::format("{}: float16, must be float32", path));
+    throw Error(ErrorCode::invalid_request, fmt::format("{}: dtype = float16, must be float32", path));
   return std::get<std::vector<float>>(std::move(array.values));
 }
 
-Upstream read_upstream(const RunOptions& options, const RunInputs& in) {
-  Upstream up{.d_o = read_output(options.d_o, options, in),
-              .o = {},
-              .d_lse = read_lse(options.d_lse, in),
-              .lse = read_lse(options.lse, in)};
-  if (!options.o.empty()) up.o = read_output(options.o, options, in);
+Upstream read_upstream(const RunOptions& options, const RunInputs& in, Mistakes& mistakes) {
+  Upstream up;
+  mistakes.attempt([&] { up.d_o = read_output(options.d_o, options, in); });
+  mistakes.attempt([&] { up.d_lse = read_lse(options.d_lse, in); });
+  mistakes.attempt([&] { up.lse = read_lse(options.lse, in); });
+  if (!options.o.empty()) mistakes.attempt([&] { up.o = read_output(options.o, options, in); });
   return up;
 }
 
@@ -240,12 +240,14 @@ void print_result(const BackwardPlan& plan, const RunTime& time, const Verdicts&
 }  // namespace
 
 int run_backward(const RunOptions& options, bool json) {
-  GradientList gradients = gradients_of(options);
-  RunInputs in = read_inputs(options);
-  const Upstream up = read_upstream(options, in);
+  Mistakes mistakes;
+  GradientList gradients = gradients_of(options, mistakes);
+  RunInputs in = read_inputs(options, mistakes);
+  const Upstream up = read_upstream(options, in, mistakes);
   const Device& gpu = options.device.device();
   const ScopedContext context(gpu.ordinal);
-  const VariantInputs variants(options.variants, in.problem);
+  const VariantInputs variants(options.variants, in.problem, mistakes);
+  mistakes.require_none();
   Gradients wanted{
       .dq = false, .dk = false, .dv = false, .determinism = options.backward.gradients.determinism};
   for (const Gradient& gradient : gradients) wanted.*gradient.fields.wanted = true;

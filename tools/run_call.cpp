@@ -13,6 +13,17 @@ namespace {
 
 constexpr int kBursts = 7;
 
+/// Notes which of the inputs that are read last cannot be read.
+void note_later_inputs(const RunOptions& options, Mistakes& mistakes) {
+  std::vector<std::string> paths = {options.d_o, options.d_lse, options.o};
+  if (options.backward.wanted) paths.push_back(options.lse);
+  for (const auto& [variant, path] : options.variants.files) paths.push_back(path);
+  constexpr Ranks kAny{0, 8};
+  for (const std::string& path : paths) {
+    if (!path.empty()) mistakes.attempt([&] { read_npy(path, kAny); });
+  }
+}
+
 }  // namespace
 
 std::vector<std::int64_t> RunInputs::lse_shape() const {
@@ -30,15 +41,18 @@ bool RunInputs::are_float32() const {
   return problem.dtype != DType::f16 || q.was_float32 || k.was_float32 || v.was_float32;
 }
 
-RunInputs read_inputs(const RunOptions& options) {
-  const Layout layout = options.file_layout();
+RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
   const DType dtype = options.dtype;
   RunInputs in;
-  in.tables = options.sequences.tables();
-  const bool packed_q = !in.tables.cu_seqlens_q.empty(), packed_k = !in.tables.cu_seqlens_k.empty();
-  in.q = read_tensor(options.q, layout, dtype, packed_q);
-  in.k = read_tensor(options.k, layout, dtype, packed_k);
-  in.v = read_tensor(options.v, layout, dtype, packed_k);
+  in.tables = options.sequences.tables(mistakes);
+  const auto read = [&](const std::string& path, const std::string& cu_seqlens, HostTensor& tensor) {
+    mistakes.attempt([&] { tensor = read_tensor(path, options.file_layout(), dtype, !cu_seqlens.empty()); });
+  };
+  read(options.q, options.sequences.cu_seqlens_q, in.q);
+  read(options.k, options.sequences.cu_seqlens_k, in.k);
+  read(options.v, options.sequences.cu_seqlens_k, in.v);
+  if (mistakes.any()) note_later_inputs(options, mistakes);
+  mistakes.require_none();
   in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask(), in.tables);
   require_sound(in.tables, in.problem);
   return in;

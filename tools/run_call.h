@@ -6,6 +6,7 @@
 #include <runtime/device_buffer.h>
 #include <tools/backward_options.h>
 #include <tools/measure.h>
+#include <tools/mistakes.h>
 #include <tools/problem_options.h>
 #include <tools/sequence_options.h>
 #include <tools/tensor_files.h>
@@ -51,8 +52,9 @@ struct RunInputs {
   bool are_float32() const;
 };
 
-/// Reads the inputs. @throws Error that names a file and what is wrong with it; InvalidRequest.
-RunInputs read_inputs(const RunOptions& options);
+/// Reads the inputs. @throws Error listing `mistakes` and every file that cannot be read; InvalidRequest listing
+/// what is wrong with their shapes and tables.
+RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes);
 
 /// The inputs in memory of the context that is current at construction.
 class DeviceInputs {

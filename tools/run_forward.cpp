@@ -44,19 +44,19 @@ std::optional<reference::Verdict> check(const RunInputs& in, const VariantInputs
 
 /// The files for the results.
 struct OutputFiles {
-  explicit OutputFiles(const RunOptions& options) : o(options.out) {
-    if (!options.lse.empty()) lse.emplace(options.lse);
+  OutputFiles(const RunOptions& options, Mistakes& mistakes) {
+    mistakes.attempt([&] { o.emplace(options.out); });
+    if (!options.lse.empty()) mistakes.attempt([&] { lse.emplace(options.lse); });
   }
 
   void write(const RunInputs& in, const Outputs& out) {
-    write_tensor(o, out.o, in.problem.dtype, in.are_float32());
+    write_tensor(*o, out.o, in.problem.dtype, in.are_float32());
     if (lse) write_npy(*lse, {in.lse_shape(), out.lse});
-    o.commit();
+    o->commit();
     if (lse) lse->commit();
   }
 
-  OutputFile o;
-  std::optional<OutputFile> lse;
+  std::optional<OutputFile> o, lse;
 };
 
 Json json_of(const AttentionPlan& plan, const Outputs& out,
@@ -87,11 +87,13 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
 }  // namespace
 
 int run_forward(const RunOptions& options, bool json) {
-  OutputFiles files(options);
-  RunInputs in = read_inputs(options);
+  Mistakes mistakes;
+  OutputFiles files(options, mistakes);
+  RunInputs in = read_inputs(options, mistakes);
   const Device& gpu = options.device.device();
   const ScopedContext context(gpu.ordinal);
-  const VariantInputs variants(options.variants, in.problem);
+  const VariantInputs variants(options.variants, in.problem, mistakes);
+  mistakes.require_none();
   const AttentionPlan plan = Context::default_context().plan(in.problem, gpu.ordinal);
   const Outputs out = compute(plan, in, variants, options, json);
   files.write(in, out);

@@ -20,7 +20,7 @@ std::vector<std::int32_t> read_borders(const std::string& path) {
   if (borders.empty() && !path.empty())
     throw Error(
         ErrorCode::invalid_request,
-        fmt::format("{}: shape (0,), must be (batch + 1,): where sequences begin, and where the last ends",
+        fmt::format("{}: shape = (0,), must be (batch + 1,): where sequences begin, and where the last ends",
                     path));
   return borders;
 }
@@ -31,23 +31,27 @@ void SequenceOptions::add_to(CLI::App& verb) {
   verb.add_option(
       "--cu-seqlens-q", cu_seqlens_q,
       "Packed queries, --q of rank 3: where sequences begin and the last ends, int32 (batch + 1)");
-  verb.add_option("--cu-seqlens-k", cu_seqlens_k, "The same of packed keys and values, --k and --v");
-  verb.add_option("--seqused-q", seqused_q, "How many of each sequence's queries count, int32 (batch)");
-  verb.add_option("--seqused-k", seqused_k, "The same of keys and values");
+  verb.add_option("--cu-seqlens-k", cu_seqlens_k,
+                  "Packed keys and values, --k and --v of rank 3: as --cu-seqlens-q");
+  verb.add_option("--seqused-q", seqused_q, "Queries that count, per sequence, int32 (batch)");
+  verb.add_option("--seqused-k", seqused_k, "Keys and values that count, per sequence, int32 (batch)");
   verb.add_option("--page-table", page_table,
-                  "Which pages each sequence has, int32 (batch, pages): --k and --v are then "
-                  "(pages, keys of a page, heads, dim)");
+                  "Pages of each sequence, int32 (batch, pages): --k and --v are then "
+                  "(pages, keys per page, heads, dim)");
 }
 
-SequenceTables SequenceOptions::tables() const {
-  SequenceTables tables{.cu_seqlens_q = read_borders(cu_seqlens_q),
-                        .cu_seqlens_k = read_borders(cu_seqlens_k),
-                        .seqused_q = read_table(seqused_q),
-                        .seqused_k = read_table(seqused_k)};
-  if (page_table.empty()) return tables;
-  NpyArray pages = read_npy(page_table, {2, 2}, NpyElements::int32);
-  tables.pages_of_row = pages.shape[1];
-  tables.page_table = std::get<std::vector<std::int32_t>>(std::move(pages.values));
+SequenceTables SequenceOptions::tables(Mistakes& mistakes) const {
+  SequenceTables tables;
+  mistakes.attempt([&] { tables.cu_seqlens_q = read_borders(cu_seqlens_q); });
+  mistakes.attempt([&] { tables.cu_seqlens_k = read_borders(cu_seqlens_k); });
+  mistakes.attempt([&] { tables.seqused_q = read_table(seqused_q); });
+  mistakes.attempt([&] { tables.seqused_k = read_table(seqused_k); });
+  mistakes.attempt([&] {
+    if (page_table.empty()) return;
+    NpyArray pages = read_npy(page_table, {2, 2}, NpyElements::int32);
+    tables.pages_of_row = pages.shape[1];
+    tables.page_table = std::get<std::vector<std::int32_t>>(std::move(pages.values));
+  });
   return tables;
 }
 

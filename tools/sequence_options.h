@@ -1,6 +1,7 @@
 // Sequence lengths that are read from files.
 #pragma once
 
+#include <tools/mistakes.h>
 #include <tools/sequence_tables.h>
 
 #include <CLI/CLI.hpp>
@@ -13,9 +14,9 @@ struct SequenceOptions {
   std::string cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table;
 
   void add_to(CLI::App& verb);
-  /// Reads the files. @throws Error that names a file that cannot be read, is not int32 with one dimension (a
-  /// page table: two), or has no sequence offset.
-  SequenceTables tables() const;
+  /// Reads the files. Notes each one that cannot be read, is not int32 with one dimension (a page table: two),
+  /// or has no sequence offset.
+  SequenceTables tables(Mistakes& mistakes) const;
 };
 
 }  // namespace fa2::tools

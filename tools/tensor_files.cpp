@@ -22,10 +22,9 @@ std::vector<std::uint16_t> rounded(const std::filesystem::path& path, const std:
     largest = std::max(largest, std::fabs(values[i]));
   }
   if (overflows == 0) return bits;
-  throw Error(
-      ErrorCode::invalid_request,
-      fmt::format("{}: {} values, up to {:.3g} in magnitude, are too large for {}{}", path.string(),
-                  overflows, largest, to_string(dtype), dtype == DType::f16 ? "; use --dtype bf16" : ""));
+  throw Error(ErrorCode::invalid_request,
+              fmt::format("{}: {} values, up to {:.3g} in magnitude, must fit {}{}", path.string(), overflows,
+                          largest, to_string(dtype), dtype == DType::f16 ? ": pass --dtype bf16" : ""));
 }
 
 std::vector<float> floats_of(const std::vector<std::uint16_t>& bits, DType dtype) {

@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
+#include <operation/rules/validate.h>
 #include <tools/trait_options.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -55,6 +57,14 @@ void visit_variants(AttentionProblem& problem, const Variant& variant) {
         if constexpr (kIsVariant<std::decay_t<decltype(value)>>) variant(name, value);
       },
       problem);
+}
+
+/// Adds the violations that are not in `found` yet, because many problems share one.
+void add_new(const std::vector<Violation>& violations, std::vector<Violation>& found) {
+  for (const Violation& violation : violations) {
+    const auto is_same = [&](const Violation& other) { return to_string(other) == to_string(violation); };
+    if (std::ranges::none_of(found, is_same)) found.push_back(violation);
+  }
 }
 
 }  // namespace
@@ -121,7 +131,9 @@ std::vector<AttentionProblem> TraitOptions::problems() const {
       });
     });
   }
-  for (const P& problem : all) require_valid_flags(problem);
+  std::vector<Violation> found;
+  for (const P& problem : all) add_new(violations_of(problem), found);
+  if (!found.empty()) throw CLI::ValidationError(InvalidRequest(found).what());
   return all;
 }
 

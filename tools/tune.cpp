@@ -147,8 +147,7 @@ MatrixSearch search_with(Context& context, const Options& options, bool json) {
                 double seconds = 0;
                 for (const TuneReport& report : tuned.reports) seconds += report.seconds;
                 throw Unavailable(fmt::format(
-                    "too few candidates were measured in {:.1f} s to compare: give more by --budget-ms",
-                    seconds));
+                    "too few candidates to compare were measured in {:.1f} s: raise --budget-ms", seconds));
               },
           .keep =
               [&options](const TuningRecord& record) {
@@ -198,7 +197,7 @@ int run(const Options& options, bool json) {
 std::string check_matrix(const std::string& text) {
   std::error_code error;
   if (text == kStandard || std::filesystem::is_regular_file(text, error)) return {};
-  return fmt::format("\"{}\" is no file, nor the one list that fa2 has: {}", text, kStandard);
+  return fmt::format("\"{}\", must be a file or {}", text, kStandard);
 }
 
 /// @throws CLI::ExcludesError if an option comes with --matrix, which makes it meaningless. CLI11 could check
@@ -210,10 +209,9 @@ void require_none(const std::vector<CLI::Option*>& options) {
 }
 
 void add_matrix(CLI::App& verb, Options& options) {
-  auto* matrix =
-      verb.add_option("--matrix", options.matrix,
-                      "Many problems: standard, or a file with the JSON object of a problem a line")
-          ->check(CLI::Validator(check_matrix, "standard|FILE"));
+  auto* matrix = verb.add_option("--matrix", options.matrix,
+                                 "Many problems: standard, or a file with one JSON object per line")
+                     ->check(CLI::Validator(check_matrix, "standard|FILE"));
   verb.add_option("--records", options.records,
                   "Also put the records into this file, sorted, as in autotune/records");
   verb.add_flag("--dry-run", options.dry_run,
@@ -243,11 +241,11 @@ Verb add_tune(CLI::App& app) {
   add_matrix(*verb, *options);
   options->device.add_to(*verb);
   verb->add_option("--budget-ms", options->budget_ms,
-                   "Time to spend on a problem, compiling included (default: FA2_TUNE_BUDGET_MS)")
+                   "Time per problem, including compilation (default: FA2_TUNE_BUDGET_MS)")
       ->check(CLI::Range(0, 3600 * 1000));
   verb->add_flag("--all", options->all,
-                 "Measure every valid configuration, not the 24 likely ones: give it minutes by --budget-ms");
-  options->backward.add_to(*verb, "Tune the kernels of the backward: of dQ, dK and dV");
+                 "Measure every valid configuration, not the 24 likely ones: raise --budget-ms to minutes");
+  options->backward.add_to(*verb, "Tune the kernels of the backward: dQ, dK and dV");
   return {verb, [verb, options, of_one_problem] {
             if (!options->matrix.empty()) require_none(of_one_problem);
             return run(*options, wants_json(*verb));

@@ -55,12 +55,12 @@ void VariantOptions::add_to(CLI::App& verb) {
         ->needs(probability)
         ->check(CLI::NonNegativeNumber);
   };
-  add_number("--seed", &Dropout::seed, "Of dropout");
-  add_number("--offset", &Dropout::offset, "Of dropout: another mask for every one");
+  add_number("--seed", &Dropout::seed, "Seed of dropout");
+  add_number("--offset", &Dropout::offset, "Offset of dropout: each one gives another mask");
   add_variants(verb, fields);
 }
 
-VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem)
+VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& problem, Mistakes& mistakes)
     : scalars_(options.scalars), dropout_(options.dropout.value_or(Dropout{})) {
   AttentionProblem::visit(
       [&](const char* name, FieldRole, auto& value, const auto& given) {
@@ -78,7 +78,8 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
       [&](const std::string& variant, const float*&, auto&... per_batch) {
         const auto file = options.files.find(variant);
         if (file == options.files.end()) return;
-        of_heads_.emplace(variant, read(file->second, problem, sizeof...(per_batch) > 0));
+        mistakes.attempt(
+            [&] { of_heads_.emplace(variant, read(file->second, problem, sizeof...(per_batch) > 0)); });
       });
 }
 
@@ -89,11 +90,11 @@ VariantInputs::HeadNumbers VariantInputs::read(const std::string& path, const At
   NpyArray array = read_npy(path, {1, may_be_per_batch ? per_batch.size() : 1});
   if (array.shape != per_head && array.shape != per_batch) {
     throw Error(ErrorCode::invalid_request,
-                fmt::format("{}: shape {}, must be {}{}", path, shape_text(array.shape), shape_text(per_head),
-                            may_be_per_batch ? " or " + shape_text(per_batch) : ""));
+                fmt::format("{}: shape = {}, must be {}{}", path, shape_text(array.shape),
+                            shape_text(per_head), may_be_per_batch ? " or " + shape_text(per_batch) : ""));
   }
   if (array.is_float16())
-    throw Error(ErrorCode::invalid_request, fmt::format("{}: float16, must be float32", path));
+    throw Error(ErrorCode::invalid_request, fmt::format("{}: dtype = float16, must be float32", path));
   HeadNumbers numbers{.values = std::get<std::vector<float>>(std::move(array.values)),
                       .per_batch = array.shape == per_batch};
   const std::size_t bytes = numbers.values.size() * sizeof numbers.values[0];

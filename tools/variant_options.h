@@ -4,6 +4,7 @@
 #include <fa2/args.h>
 #include <reference/attention_reference.h>
 #include <runtime/device_buffer.h>
+#include <tools/mistakes.h>
 
 #include <CLI/CLI.hpp>
 #include <map>
@@ -27,9 +28,9 @@ struct VariantOptions {
 /// The variants of one problem, from the options. A device's context must be current.
 class VariantInputs {
  public:
-  /// Adds the variants to `problem`. @throws Error that names a file that cannot be read, or has the wrong
-  /// shape or element type.
-  VariantInputs(const VariantOptions& options, AttentionProblem& problem);
+  /// Adds the variants to `problem`. Notes each file that cannot be read, or has the wrong shape or element
+  /// type.
+  VariantInputs(const VariantOptions& options, AttentionProblem& problem, Mistakes& mistakes);
 
   /// Sets pointers to device memory.
   void add_to(AttentionArgs& args) const;

@@ -1,6 +1,8 @@
 // The common parts of the command's verbs.
 #pragma once
 
+#include <tools/mistakes.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,9 @@ enum Status : int { kOk = 0, kFailed = 1, kUsage = 2 };
 struct Verb {
   CLI::App* app;
   std::function<int()> run;  ///< runs after parsing; returns the exit status
+  /// Notes mistakes that CLI11 does not find. Called before run(), and if parsing failed, so that one message
+  /// lists everything.
+  std::function<void(Mistakes&)> check = {};
 };
 
 Verb add_info(CLI::App& app);

@@ -124,8 +124,8 @@ TEST_CASE("bench workload: copies of a cache lie apart, and one after the other"
 }
 
 TEST_CASE("bench workload: a table of pages that would be too large says what to do") {
-  CHECK_THROWS_WITH_AS(
-      workload("--lengths equal:1000000 --batch 4096 --seqlen-q 1 --page-size 1"),
-      "--page-size: 4096 sequences of up to 1000000 pages are more than 2147483647; raise --page-size",
-      CLI::ValidationError);
+  CHECK_THROWS_WITH_AS(workload("--lengths equal:1000000 --batch 4096 --seqlen-q 1 --page-size 1"),
+                       "--page-size: 4096 sequences of up to 1000000 pages, must be at most 2147483647 "
+                       "pages: raise --page-size",
+                       CLI::ValidationError);
 }

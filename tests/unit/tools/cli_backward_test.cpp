@@ -150,13 +150,13 @@ TEST_CASE("cli backward: run names the file that is wrong") {
   };
   says(fa2.option("--dk", "none/dk"), "none/dk: No such file or directory");
   write(fa2, "lse", {2, 9, 4});
-  says(fa2.option("--dlse", "lse"), "lse: shape (2, 9, 4), must be (2, 4, 9)");
+  says(fa2.option("--dlse", "lse"), "lse: shape = (2, 9, 4), must be (2, 4, 9)");
   says(fa2.option("--o", "k") + fa2.option("--lse", "dlse"),
-       "k: shape (2, 14, 2, 16), must be (2, 9, 4, 16)");
+       "k: shape = (2, 14, 2, 16), must be (2, 9, 4, 16)");
   write_npy(fa2.file("lse"), {kOfLse, std::vector<std::uint16_t>(72)});
-  says(fa2.option("--dlse", "lse"), "lse: float16, must be float32");
+  says(fa2.option("--dlse", "lse"), "lse: dtype = float16, must be float32");
   write(fa2, "do", {2, 9, 4, 8});
-  says("", "do: shape (2, 9, 4, 8), must be (2, 9, 4, 16)");
+  says("", "do: shape = (2, 9, 4, 8), must be (2, 9, 4, 16)");
   std::filesystem::remove(fa2.file("do"));
   says("", fa2.file("do").string() + ": No such file");
 }

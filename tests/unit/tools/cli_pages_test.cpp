@@ -131,7 +131,7 @@ TEST_CASE("cli pages: bench takes caches, a standard list of them, and says what
   refuses("--lengths equal:8 --seqlen-q 1 --backward", "--seqlen-q excludes --backward");
   refuses("--decode --backward", "--decode excludes --backward");
   refuses("--decode --seqlen 512", "--seqlen");
-  refuses("--lengths 1,2 --batch 3 --seqlen-q 1", "2 lengths for 3 sequences");
+  refuses("--lengths 1,2 --batch 3 --seqlen-q 1", "2 lengths, must be 3");
   refuses("--lengths equal:8 --seqlen-q 1 --hidden 512 --head-dim 128 --heads-kv 3", "heads_kv = 3");
   CHECK(fa2.run("bench --decode").says("no GPU was found"));
   CHECK(fa2.run("bench --lengths lognormal:4096 --batch 64 --seqlen-q 1 --page-size 16")

@@ -44,7 +44,7 @@ TEST_CASE("cli: tune --matrix says what is wrong before it looks for a GPU, and 
   write_text(fa2.file("problems"), "{\"head_dims\":64}\n");
   const Result wrong = fa2.run("tune --dry-run" + fa2.option("--matrix", "problems"));
   CHECK(wrong.status == 1);
-  CHECK(wrong.says("problems:1: head_dims = 64, is no field of a problem; did you mean head_dim?"));
+  CHECK(wrong.says("problems:1: head_dims = 64, must be a field of a problem: did you mean head_dim?"));
 }
 
 TEST_CASE("cli: tune --backward lists the same matrix, and measures a GPU as well") {
@@ -69,8 +69,7 @@ TEST_CASE("cli: tune takes one problem or a matrix") {
     CHECK(result.out.empty());
   }
   CHECK(fa2.run("tune --head-dim 64 --matrix standard --dry-run").says("--matrix excludes --head-dim"));
-  CHECK(fa2.run("tune --matrix standards")
-            .says("\"standards\" is no file, nor the one list that fa2 has: standard"));
+  CHECK(fa2.run("tune --matrix standards").says("\"standards\", must be a file or standard"));
 }
 
 #endif

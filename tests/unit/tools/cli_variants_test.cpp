@@ -111,16 +111,16 @@ TEST_CASE("cli variants: run says what is wrong with a number") {
   const std::string file = fa2.file("x").string();
   says("--sinks " + file, 1, file + ": No such file");
   write(fa2, "x", {kHeads + 1});
-  says("--sinks " + file, 1, "x: shape (5,), must be (4,)");
-  says("--alibi " + file, 1, "x: shape (5,), must be (4,) or (2, 4)");
+  says("--sinks " + file, 1, "x: shape = (5,), must be (4,)");
+  says("--alibi " + file, 1, "x: shape = (5,), must be (4,) or (2, 4)");
   write(fa2, "x", {kHeads, kBatch});
   says("--alibi " + file, 1, "x: shape (4, 2), must be (4,) or (2, 4)");
   write(fa2, "x", {kBatch, kHeads});
-  says("--sinks " + file, 1, "x: shape (2, 4) has rank 2, it must be 1");
+  says("--sinks " + file, 1, "x: shape = (2, 4) of rank 2, must have rank 1");
   write(fa2, "x", {kBatch, kHeads, 1});
-  says("--alibi " + file, 1, "x: shape (2, 4, 1) has rank 3, it must be 1 or 2");
+  says("--alibi " + file, 1, "x: shape = (2, 4, 1) of rank 3, must have rank 1 or 2");
   write_npy(fa2.file("x"), {{kHeads}, std::vector<std::uint16_t>(kHeads)});
-  says("--alibi " + file, 1, "x: float16, must be float32");
+  says("--alibi " + file, 1, "x: dtype = float16, must be float32");
 }
 
 TEST_CASE("cli variants: every verb that takes a problem takes them, and says what is wrong") {

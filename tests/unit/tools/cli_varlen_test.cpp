@@ -118,13 +118,13 @@ TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that t
     CHECK(result.status == 1);
     CHECK(result.says(text));
   };
-  says("", "q: shape (11, 4, 16) has rank 3, it must be 4");
+  says("", "q: shape = (11, 4, 16) of rank 3, must have rank 4");
   says(fa2.option("--cu-seqlens-q", "none"), fa2.file("none").string() + ": No such file");
-  says(fa2.option("--cu-seqlens-q", "cq"), "k: shape (13, 2, 16) has rank 3, it must be 4");
+  says(fa2.option("--cu-seqlens-q", "cq"), "k: shape = (13, 2, 16) of rank 3, must have rank 4");
   says(fa2.option("--cu-seqlens-q", "q"),
-       "q: dtype '<f4'; it must be int32 ('<i4'): save array.astype(numpy.int32)");
+       "q: dtype = '<f4', must be int32 ('<i4'): save array.astype(numpy.int32)");
   write_table(fa2, "empty", {});
-  says(fa2.option("--cu-seqlens-q", "empty"), "empty: shape (0,), must be (batch + 1,)");
+  says(fa2.option("--cu-seqlens-q", "empty"), "empty: shape = (0,), must be (batch + 1,)");
   write_table(fa2, "long", {0, 1, 2, 3, 4});
   says(fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "long"),
        "cu_seqlens_k's sequences = 4, must be that of cu_seqlens_q, 3");
@@ -166,9 +166,9 @@ TEST_CASE("cli varlen: bench takes lengths, and says what is wrong with them") {
     CHECK(result.status == 2);
     CHECK(result.says(text));
   };
-  refuses("--lengths normal:4", "\"normal:4\" is none of equal:N");
-  refuses("--lengths 1,2 --batch 3", "2 lengths for 3 sequences");
-  refuses("--lengths equal:8 --lengths-k 1,2 --batch 3", "--lengths-k: 2 lengths for 3 sequences");
+  refuses("--lengths normal:4", "\"normal:4\", must be one of equal:N");
+  refuses("--lengths 1,2 --batch 3", "2 lengths, must be 3");
+  refuses("--lengths equal:8 --lengths-k 1,2 --batch 3", "--lengths-k: 2 lengths, must be 3");
   refuses("--lengths equal:8 --seqlen 512", "--seqlen excludes --lengths");
   refuses("--batch 3", "--batch requires --lengths");
   CHECK(fa2.run("bench --lengths lognormal:512 --batch 64").says("no GPU was found"));

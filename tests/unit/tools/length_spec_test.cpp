@@ -88,9 +88,8 @@ TEST_CASE("lengths: other words are named, with those that are known") {
       LengthSpec("--lengths", text);
       FAIL("no error");
     } catch (const CLI::ValidationError& error) {
-      CHECK(
-          std::string(error.what()).find("--lengths: \"" + text + "\" is none of equal:N, lognormal:MEAN") ==
-          0);
+      CHECK(std::string(error.what())
+                .find("--lengths: \"" + text + "\", must be one of equal:N, lognormal:MEAN") == 0);
     }
   }
 }
@@ -102,13 +101,16 @@ TEST_CASE("lengths: tables of as many sequences as --batch, the list or the toke
   options.lengths_k = "equal:7";
   CHECK(options.tables(16384).cu_seqlens_k == Lengths{0, 7, 14, 21});
   options.batch = 2;
-  CHECK_THROWS_WITH_AS(options.tables(1), "--lengths: 3 lengths for 2 sequences", CLI::ValidationError);
+  CHECK_THROWS_WITH_AS(options.tables(1), "--lengths: 3 lengths, must be 2: one per sequence",
+                       CLI::ValidationError);
   options = {.lengths = "equal:1000", .lengths_k = "1,2", .batch = {}};
-  CHECK_THROWS_WITH_AS(options.tables(1), "--lengths-k: 2 lengths for 1 sequences", CLI::ValidationError);
+  CHECK_THROWS_WITH_AS(options.tables(1), "--lengths-k: 2 lengths, must be 1: one per sequence",
+                       CLI::ValidationError);
   options.lengths_k.clear();
   CHECK(options.tables(3500).cu_seqlens_q == Lengths{0, 1000, 2000, 3000});
   options = {.lengths = "equal:2147482624", .lengths_k = {}, .batch = 2};
-  CHECK_THROWS_WITH_AS(options.tables(1), "--lengths: more than 2147483647 tokens in all; lower --batch",
+  CHECK_THROWS_WITH_AS(options.tables(1),
+                       "--lengths: must add up to at most 2147483647 tokens: lower --batch",
                        CLI::ValidationError);
 
   const LengthSummary summary = summary_of({0, 100, 300, 300});

@@ -88,13 +88,13 @@ TEST_CASE("npy: int32 where it is asked for, and nothing else there") {
   const NpyArray read = read_npy(dir / "i.npy", {1, 1}, NpyElements::int32);
   CHECK(read.shape == table.shape);
   CHECK(read.values == table.values);
-  CHECK_THROWS_WITH_AS(read_npy(dir / "i.npy", {1, 1}), doctest::Contains("dtype '<i4'; it must be float16"),
+  CHECK_THROWS_WITH_AS(read_npy(dir / "i.npy", {1, 1}), doctest::Contains("dtype = '<i4', must be float16"),
                        fa2::Error);
   for (const auto& [descr, message] :
-       {std::pair{"<f4", "dtype '<f4'; it must be int32 ('<i4'): save array.astype(numpy.int32)"},
-        {"<i8", "dtype '<i8'; it must be int32"},
-        {">i4", "dtype '>i4' is big endian; save array.astype('<i4')"},
-        {"", "dtype ''; it must be int32"}}) {
+       {std::pair{"<f4", "dtype = '<f4', must be int32 ('<i4'): save array.astype(numpy.int32)"},
+        {"<i8", "dtype = '<i8', must be int32"},
+        {">i4", "dtype = '>i4', must not be big endian: save array.astype('<i4')"},
+        {"", "dtype = '', must be int32"}}) {
     const std::string header =
         std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (3,)}";
     write_bytes(dir / "i.npy", npy_bytes(1, header, kData));
@@ -148,12 +148,13 @@ TEST_CASE("npy: files that end too early or too late") {
 TEST_CASE("npy: arrays that are not what attention takes") {
   const auto with = [](const std::string& header) { return message_of_reading(npy_bytes(1, header, kData)); };
   CHECK(contains(with("{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3)}"), "Fortran order"));
-  CHECK(contains(with("{'descr': '>f2', 'fortran_order': False, 'shape': (2, 3)}"), "'>f2' is big endian"));
+  CHECK(contains(with("{'descr': '>f2', 'fortran_order': False, 'shape': (2, 3)}"),
+                 "'>f2', must not be big endian"));
   CHECK(
-      contains(with("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3)}"), "dtype '<f8'; it must be"));
+      contains(with("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3)}"), "dtype = '<f8', must be"));
   CHECK(contains(with("{'descr': [('x', '<f2')], 'fortran_order': False, 'shape': (2, 3)}"), "structured"));
-  CHECK(
-      contains(message_of_reading(npy_bytes(1, kHeader, kData), 4), "shape (2, 3) has rank 2, it must be 4"));
+  CHECK(contains(message_of_reading(npy_bytes(1, kHeader, kData), 4),
+                 "shape = (2, 3) of rank 2, must have rank 4"));
 }
 
 TEST_CASE("npy: files that are something else, and shapes beyond reason") {
@@ -161,7 +162,7 @@ TEST_CASE("npy: files that are something else, and shapes beyond reason") {
   CHECK(contains(message_of_reading(npy_bytes(3, kHeader, kData)), "format version 3.0"));
   CHECK(contains(message_of_reading(npy_bytes(2, std::string(70000, ' '), kData)), "header of 70000 bytes"));
   const std::string huge = "{'descr': '<f2', 'fortran_order': False, 'shape': (4611686018427387904, 8)}";
-  CHECK(contains(message_of_reading(npy_bytes(1, huge, kData)), "beyond 64 bits"));
+  CHECK(contains(message_of_reading(npy_bytes(1, huge, kData)), "must fit 64 bits"));
   const std::string large = "{'descr': '<f2', 'fortran_order': False, 'shape': (1000000000, 1000000)}";
   CHECK(contains(message_of_reading(npy_bytes(1, large, kData)), "truncated"));
   const TemporaryDirectory dir;

@@ -118,13 +118,13 @@ TEST_CASE("problem file: everything wrong is listed, with its line") {
     said = error.what();
   }
   for (const char* part :
-       {"f:1: head_dims = 64, is no field of a problem; did you mean head_dim?",
+       {"f:1: head_dims = 64, must be a field of a problem: did you mean head_dim?",
         "f:1: dtype = \"f32\", must be one of f16, bf16", "f:2 = \"[]\", must be a problem",
         "f:3: head_dim = 7, must be a multiple of 8", "f:4 = \"{\", must be a problem"}) {
     CAPTURE(part);
     CHECK(said.find(part) != std::string::npos);
   }
-  CHECK_THROWS_WITH_AS(parse_problems("\n", "f"), doctest::Contains("f = without a line"), InvalidRequest);
+  CHECK_THROWS_WITH_AS(parse_problems("\n", "f"), doctest::Contains("f = empty"), InvalidRequest);
 }
 
 TEST_CASE("problem file: one that cannot be read is named") {
