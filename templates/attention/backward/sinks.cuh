@@ -41,7 +41,7 @@ FA2_DEVICE float sum_of_block(float sum) {
   FA2_UNROLL
   for (int distance = 1; distance < 32; distance *= 2) sum += ptx::shfl_bfly(sum, distance);
   const SharedAddress sums = ptx::dynamic_shared();
-  const SharedAddress of_warp = sums + static_cast<u32>(4 * ptx::warp_index());  // for which all lanes come
+  const SharedAddress of_warp = sums + static_cast<u32>(4 * ptx::warp_index());  // needs all lanes
   if (ptx::lane_index() == 0) ptx::st_shared_u32(of_warp, ptx::bits_of(sum));
   ptx::bar_sync();
   float total = 0.0f;

@@ -76,7 +76,7 @@ struct Alibi {
     });
   }
 
-  /// From key to key, on one side.
+  /// Returns by how much the bias grows from one key to the next, on one side of the diagonal.
   FA2_DEVICE float rise(Side side, int row) const {
     return side == Side::before ? slope_of(row) : -slope_of(row);
   }

@@ -39,12 +39,14 @@ struct Softcap {
   }
 
  private:
-  /// Returns limit * tanh(x) = limit * (1 - 2 / (2^power + 1)) for power = 2 x log2(e), with an error of at most 6e-7 limit.
+  /// Returns limit * tanh(x) = limit * (1 - 2 / (2^power + 1)) for power = 2 x log2(e). The error is at most
+  /// 6e-7 limit.
   FA2_DEVICE float from_power(float power) const {
     return ptx::fma_rn(-2.0f * params.limit, ptx::rcp_approx(ptx::ex2_approx(power) + 1.0f), params.limit);
   }
 
-  /// Returns limit * tanh for the score s, with a relative error of at most 2.5e-6. `power`: s * exponent.
+  /// Returns the capped score of s before the scale, with a relative error of at most 2.5e-6. `power`: s *
+  /// exponent.
   FA2_DEVICE float near_or_far(float s, float power) const {
     constexpr double kUnit = 2.885390081777926815;  // 2 log2(e)
     constexpr float kCubic = static_cast<float>(TanhSeries::kCubic / (kUnit * kUnit)),

@@ -36,9 +36,9 @@ struct OnlineSoftmax {
   using Unit = ProbabilityUnit<Element>;
 
   float scale_log2;  ///< factor of a score in its exponent, base 2
-  /// Makes the probability of the maximum one unit; rows fragment_row() and + 8; infinite before the first
-  /// key. If `near`, a probability is 2^(score * scale_log2 + offset), else 2^((score + offset) * scale_log2)
-  /// units.
+  /// Shifts the exponents of rows fragment_row() and + 8, so that the maximum's probability is one unit.
+  /// Infinite before the first key. If `near`, a probability is 2^(score * scale_log2 + offset), else
+  /// 2^((score + offset) * scale_log2) units.
   float offset[kM][2];
   float row_sum[kM][2];     ///< this lane's part of the row's sum
   float correction[kM][2];  ///< factor of the output; valid if the last step asked for a rescale

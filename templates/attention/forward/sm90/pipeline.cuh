@@ -83,7 +83,7 @@ struct KeyValueReader {
 
   /// Skips a tile that this warpgroup does not need.
   FA2_DEVICE void skip(PipelineState<Config::stages> at) const {
-    consumer_wait(at);  // else it would be counted as one that had read what was in the slot before
+    consumer_wait(at);  // an early release would count for the slot's previous tile
     consumer_release(at);
   }
 
