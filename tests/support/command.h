@@ -4,15 +4,19 @@
 #include <runtime/env.h>
 #include <sys/wait.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "cache_fixtures.h"
 #include "temporary_directory.h"
 
 #ifdef FA2_COMMAND
+#include <tools/npy.h>
 
 namespace fa2::test {
 
@@ -45,6 +49,15 @@ class Command {
   }
 
   std::filesystem::path file(const std::string& name) const { return dir_ / name; }
+  /// Writes a tensor whose values, between -1 and 1, depend on its name.
+  void write(const std::string& name, const std::vector<std::int64_t>& shape) const {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < count; ++i)
+      values.push_back(std::sin(static_cast<float>(name[0] + name.size()) + 1.7f * static_cast<float>(i)));
+    tools::write_npy(file(name), {shape, values});
+  }
   /// " FLAG PATH" of a file of its own.
   std::string option(const std::string& flag, const std::string& name) const {
     return " " + flag + " " + file(name).string();

@@ -11,8 +11,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <random>
 
+#include "random_tensor.h"
 #include "temporary_directory.h"
 
 namespace fa2::test {
@@ -113,11 +113,7 @@ std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset) {
 }
 
 reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) {
-  reference::Tensor tensor = constant_tensor(shape, 0);
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  for (float& x : tensor.values) x = round_to(normal(generator), dtype);
-  return tensor;
+  return random_tensor(shape.batch, shape.heads, shape.rows, shape.dim, dtype, seed);
 }
 
 reference::Tensor constant_tensor(const Shape& s, float value) {

@@ -1,5 +1,7 @@
-// Which sanitizers this was compiled with.
+// The sanitizers that this file is compiled with.
 #pragma once
+
+#include <doctest/doctest.h>
 
 #ifdef __has_feature
 #define FA2_SANITIZES_THREADS __has_feature(thread_sanitizer)
@@ -16,3 +18,14 @@
 #define FA2_SANITIZES_ADDRESSES 0
 #endif
 #endif
+
+namespace fa2::test {
+
+/// Returns whether the test that calls this must skip what the interpreter runs, and says so.
+inline bool cannot_interpret() {
+  if (!FA2_SANITIZES_ADDRESSES && !FA2_SANITIZES_THREADS) return false;
+  MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
+  return true;
+}
+
+}  // namespace fa2::test

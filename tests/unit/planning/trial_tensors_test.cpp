@@ -76,10 +76,7 @@ std::vector<std::uint16_t> outputs_of(const Step& delta, const Step& step, Trial
 }  // namespace
 
 TEST_CASE("trial tensors: candidates of a pass agree on the gradients of what they are given") {
-  if (FA2_SANITIZES_ADDRESSES || FA2_SANITIZES_THREADS) {
-    MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
-    return;
-  }
+  if (test::cannot_interpret()) return;
   const ScopedContext current(kInterpreterDevice);
   for (const KernelPass pass : {KernelPass::dq, KernelPass::dk_dv}) {
     TrialTensors tensors(problem_of(2 + 8, false), pass, {});

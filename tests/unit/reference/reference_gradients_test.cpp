@@ -4,6 +4,7 @@
 #include <reference/gradients.h>
 #include <reference/sequences.h>
 #include <tests/support/pairwise.h>
+#include <tests/support/random_tensor.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,17 +21,9 @@ namespace {
 using namespace fa2;
 using reference::Gradients;
 using reference::Tensor;
+using test::random_tensor;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim,
-                     unsigned seed) {
-  Tensor t{batch, heads, rows, dim, std::vector<float>(static_cast<std::size_t>(batch * heads * rows * dim))};
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  for (float& value : t.values) value = round_to(normal(generator), DType::f16);
-  return t;
-}
 
 /// A problem with its inputs and the gradients of its outputs.
 struct Call {
@@ -43,16 +35,16 @@ struct Call {
   bool slopes_per_batch = false;
 
   explicit Call(const AttentionProblem& p) : problem(p.normalized()) {
-    q = random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim, 1);
-    k = random_tensor(problem.batch, problem.heads_kv, problem.seqlen_k, problem.head_dim, 2);
-    v = random_tensor(problem.batch, problem.heads_kv, problem.seqlen_k, problem.head_dim_v, 3);
-    d_o = random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim_v, 4);
-    slopes = random_tensor(1, 1, problem.batch, problem.heads_q, 5).values;
-    sinks = random_tensor(1, 1, 1, problem.heads_q, 6).values;
+    q = random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim, DType::f16, 1);
+    k = random_tensor(problem.batch, problem.heads_kv, problem.seqlen_k, problem.head_dim, DType::f16, 2);
+    v = random_tensor(problem.batch, problem.heads_kv, problem.seqlen_k, problem.head_dim_v, DType::f16, 3);
+    d_o = random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim_v, DType::f16, 4);
+    slopes = random_tensor(1, 1, problem.batch, problem.heads_q, DType::f16, 5).values;
+    sinks = random_tensor(1, 1, 1, problem.heads_q, DType::f16, 6).values;
   }
   void give_d_lse() {
     const std::vector<float> numbers =
-        random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, 1, 7).values;
+        random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, 1, DType::f16, 7).values;
     d_lse.emplace(numbers.begin(), numbers.end());
   }
   reference::ScoreRule rule() const {
@@ -329,9 +321,9 @@ TEST_CASE("varlen gradients: those of each sequence, and NaN in rows of none") {
   Call call(p);
   const std::vector<std::int32_t> cu_seqlens_q = {1, 4, 9, 18}, cu_seqlens_k = {0, 7, 11, 19},
                                   seqused_k = {7, 4, 5};
-  call.q = random_tensor(1, 4, 20, 8, 1), call.d_o = random_tensor(1, 4, 20, 16, 4);
-  call.k = random_tensor(1, 2, 21, 8, 2), call.v = random_tensor(1, 2, 21, 16, 3);
-  const std::vector<float> numbers = random_tensor(1, 4, 20, 1, 7).values;
+  call.q = random_tensor(1, 4, 20, 8, DType::f16, 1), call.d_o = random_tensor(1, 4, 20, 16, DType::f16, 4);
+  call.k = random_tensor(1, 2, 21, 8, DType::f16, 2), call.v = random_tensor(1, 2, 21, 16, DType::f16, 3);
+  const std::vector<float> numbers = random_tensor(1, 4, 20, 1, DType::f16, 7).values;
   const std::vector<double> d_lse(numbers.begin(), numbers.end());
   reference::ScoreRule rule = call.rule();
   rule.numbers.alibi_slopes_per_batch = true;

@@ -1,30 +1,22 @@
 // The yardsticks themselves: float64 attention, the 16-bit baseline and the contract.
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
+#include <tests/support/random_tensor.h>
 
 #include <cmath>
 #include <limits>
-#include <random>
 
 namespace {
 
 using namespace fa2;
 using reference::Tensor;
+using test::random_tensor;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Tensor tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
   Tensor t{batch, heads, rows, dim, {}};
   t.values.resize(static_cast<std::size_t>(batch * heads * rows * dim));
-  return t;
-}
-
-Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim, DType dtype,
-                     unsigned seed) {
-  Tensor t = tensor(batch, heads, rows, dim);
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  for (float& value : t.values) value = round_to(normal(generator), dtype);
   return t;
 }
 

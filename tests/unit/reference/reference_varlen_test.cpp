@@ -2,10 +2,10 @@
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
 #include <reference/sequences.h>
+#include <tests/support/random_tensor.h>
 
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <vector>
 
 namespace {
@@ -14,24 +14,16 @@ using namespace fa2;
 using reference::Sequence;
 using reference::SequenceRows;
 using reference::Tensor;
+using test::random_tensor;
 
 using Table = std::vector<std::int32_t>;
-
-Tensor random_tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t dim,
-                     unsigned seed) {
-  Tensor t{batch, heads, rows, dim, std::vector<float>(static_cast<std::size_t>(batch * heads * rows * dim))};
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  for (float& value : t.values) value = round_to(normal(generator), DType::f16);
-  return t;
-}
 
 /// Four sequences: packed queries of 3, 0, 5 and 20 rows, of which 9 may be and 6 count; keys of 7, 4, 0 and 11.
 struct Packed {
   AttentionProblem problem;
   Table cu_seqlens_q = {1, 4, 4, 9, 29}, cu_seqlens_k = {0, 7, 11, 11, 22}, seqused_q = {3, 2, 9, 6};
-  Tensor q = random_tensor(1, 4, 31, 16, 1), k = random_tensor(1, 2, 24, 16, 2),
-         v = random_tensor(1, 2, 24, 24, 3);
+  Tensor q = random_tensor(1, 4, 31, 16, DType::f16, 1), k = random_tensor(1, 2, 24, 16, DType::f16, 2),
+         v = random_tensor(1, 2, 24, 24, DType::f16, 3);
   std::vector<float> slopes = {0.5f, 0.25f, 0.1f, 0, 1,    0.01f, 0.3f, 0.2f,
                                0.7f, 0.6f,  0.4f, 0, 0.9f, 0.8f,  2,    3};
   std::vector<float> sinks = {0.5f, -1, 2, 0};
@@ -148,7 +140,7 @@ TEST_CASE(
   packed.rule.numbers.sinks = nullptr;
   packed.problem.sinks = false;
   const auto verdict = [&] {
-    const Tensor out = random_tensor(1, 4, 31, 24, 4);
+    const Tensor out = random_tensor(1, 4, 31, 24, DType::f16, 4);
     return reference::check(packed.problem, packed.q, packed.k, packed.v, packed.rule, out, nullptr);
   };
   packed.seqused_q = {0, 0, 0, 0};

@@ -4,7 +4,6 @@
 #include <tests/support/sanitizers.h>
 #include <tools/npy.h>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,21 +20,11 @@ using Shape = std::vector<std::int64_t>;
 
 const Shape kOfQueries = {2, 9, 4, 16}, kOfKeys = {2, 14, 2, 16}, kOfLse = {2, 4, 9};
 
-/// Different everywhere, between -1 and 1.
-void write(const Command& fa2, const std::string& name, const Shape& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i)
-    values.push_back(std::sin(static_cast<float>(name[0] + name.size()) + 1.7f * static_cast<float>(i)));
-  write_npy(fa2.file(name), {shape, values});
-}
-
 /// "run --q ..." on random inputs, of which `do` and `dlse` are files too.
 std::string run_of(const Command& fa2) {
-  for (const std::string name : {"q", "do"}) write(fa2, name, kOfQueries);
-  for (const std::string name : {"k", "v"}) write(fa2, name, kOfKeys);
-  write(fa2, "dlse", kOfLse);
+  for (const std::string name : {"q", "do"}) fa2.write(name, kOfQueries);
+  for (const std::string name : {"k", "v"}) fa2.write(name, kOfKeys);
+  fa2.write("dlse", kOfLse);
   return "run --device interpreter" + fa2.option("--q", "q") + fa2.option("--k", "k") +
          fa2.option("--v", "v");
 }
@@ -50,12 +39,6 @@ std::string outputs_of(const Command& fa2) {
 
 std::vector<float> values_of(const Command& fa2, const std::string& name) {
   return std::get<std::vector<float>>(read_npy(fa2.file(name), {3, 4}).values);
-}
-
-bool cannot_interpret() {
-  if (!FA2_SANITIZES_ADDRESSES && !FA2_SANITIZES_THREADS) return false;
-  MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
-  return true;
 }
 
 }  // namespace
@@ -83,8 +66,8 @@ TEST_CASE("cli backward: run computes gradients as the reference does") {
   CHECK(fa2.run(run + outputs + " --causal" + fa2.option("--dlse", "dlse")).status == 0);
   CHECK(values_of(fa2, "dq") != causal);
 
-  for (const std::string name : {"q", "do"}) write(fa2, name, {2, 4, 9, 16});
-  for (const std::string name : {"k", "v"}) write(fa2, name, {2, 2, 14, 16});
+  for (const std::string name : {"q", "do"}) fa2.write(name, {2, 4, 9, 16});
+  for (const std::string name : {"k", "v"}) fa2.write(name, {2, 2, 14, 16});
   CHECK(fa2.run(run + outputs + " --layout bhsd --dtype bf16").status == 0);
   CHECK(read_npy(fa2.file("dk"), {4, 4}).shape == Shape{2, 2, 14, 16});
 }
@@ -107,7 +90,7 @@ TEST_CASE("cli backward: run computes what has a file alone, of an output that i
   // O was rounded to float16 before it was written: nothing is lost.
   CHECK(values_of(fa2, "dq") == computed);
 
-  write(fa2, "o", kOfQueries);  // of another call
+  fa2.write("o", kOfQueries);  // of another call
   const Result wrong = fa2.run(run + outputs_of(fa2) + forward);
   CHECK(wrong.status == 1);
   CHECK(wrong.json().at("check").at("ok") == false);
@@ -149,13 +132,13 @@ TEST_CASE("cli backward: run names the file that is wrong") {
     CHECK_FALSE(std::filesystem::exists(fa2.file("dq")));
   };
   says(fa2.option("--dk", "none/dk"), "none/dk: No such file or directory");
-  write(fa2, "lse", {2, 9, 4});
+  fa2.write("lse", {2, 9, 4});
   says(fa2.option("--dlse", "lse"), "lse: shape = (2, 9, 4), must be (2, 4, 9)");
   says(fa2.option("--o", "k") + fa2.option("--lse", "dlse"),
        "k: shape = (2, 14, 2, 16), must be (2, 9, 4, 16)");
   write_npy(fa2.file("lse"), {kOfLse, std::vector<std::uint16_t>(72)});
   says(fa2.option("--dlse", "lse"), "lse: dtype = float16, must be float32");
-  write(fa2, "do", {2, 9, 4, 8});
+  fa2.write("do", {2, 9, 4, 8});
   says("", "do: shape = (2, 9, 4, 8), must be (2, 9, 4, 16)");
   std::filesystem::remove(fa2.file("do"));
   says("", fa2.file("do").string() + ": No such file");

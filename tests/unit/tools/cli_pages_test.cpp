@@ -6,7 +6,6 @@
 #include <tools/npy.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,20 +17,10 @@ namespace {
 using namespace fa2::test;
 using fa2::tools::write_npy;
 
-/// Different everywhere, between -1 and 1.
-void write(const Command& fa2, const std::string& name, const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i)
-    values.push_back(std::sin(static_cast<float>(name[0]) + 1.7f * static_cast<float>(i)));
-  write_npy(fa2.file(name), {shape, values});
-}
-
 /// "run ..." of two sequences with two queries each, over six pages of eight keys. Tables: of pages, and of lengths.
 std::string run_of(const Command& fa2) {
-  write(fa2, "q", {2, 2, 4, 16});
-  for (const std::string name : {"k", "v"}) write(fa2, name, {6, 8, 2, 16});
+  fa2.write("q", {2, 2, 4, 16});
+  for (const std::string name : {"k", "v"}) fa2.write(name, {6, 8, 2, 16});
   write_npy(fa2.file("pages"), {{2, 3}, std::vector<std::int32_t>{5, 0, 3, 5, 1, 77}});
   write_npy(fa2.file("lengths"), {{2}, std::vector<std::int32_t>{20, 16}});
   return "run --device interpreter --check --json" + fa2.option("--q", "q") + fa2.option("--k", "k") +
@@ -41,10 +30,7 @@ std::string run_of(const Command& fa2) {
 }  // namespace
 
 TEST_CASE("cli pages: run computes over pages as the reference does") {
-  if (FA2_SANITIZES_ADDRESSES || FA2_SANITIZES_THREADS) {
-    MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
-    return;
-  }
+  if (cannot_interpret()) return;
   const Command fa2;
   const Result result = fa2.run(run_of(fa2) + " --causal" + fa2.option("--page-table", "pages") +
                                 fa2.option("--seqused-k", "lengths"));
@@ -71,7 +57,7 @@ TEST_CASE("cli pages: run says what is wrong with a table, before it looks for a
   says(fa2.option("--page-table", "lengths"), "lengths");
   write_npy(fa2.file("three"), {{3, 1}, std::vector<std::int32_t>{1, 2, 3}});
   says(fa2.option("--page-table", "three"), "q's batch = 2, must be that of page_table, 3");
-  write(fa2, "v", {5, 8, 2, 16});
+  fa2.write("v", {5, 8, 2, 16});
   says(fa2.option("--page-table", "pages"), "v's pages = 5, must be that of k, 6");
 }
 

@@ -4,7 +4,6 @@
 #include <tests/support/sanitizers.h>
 #include <tools/npy.h>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,26 +17,13 @@ using fa2::tools::write_npy;
 
 constexpr std::int64_t kBatch = 2, kHeads = 4, kQueries = 9, kKeys = 14, kDim = 16;
 
-/// Different everywhere, between -1 and 1.
-std::vector<float> values(std::int64_t count, float first) {
-  std::vector<float> all;
-  for (std::int64_t i = 0; i < count; ++i) all.push_back(std::sin(first + 1.7f * static_cast<float>(i)));
-  return all;
-}
-
-void write(const Command& fa2, const std::string& name, const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  write_npy(fa2.file(name), {shape, values(count, static_cast<float>(name.size() + name[0]))});
-}
-
 /// "run --q ..." on random inputs, of which `slopes`, `all_slopes` (of each batch) and `sinks` are files too.
 std::string run_of(const Command& fa2) {
-  write(fa2, "q", {kBatch, kQueries, kHeads, kDim});
-  for (const std::string name : {"k", "v"}) write(fa2, name, {kBatch, kKeys, kHeads / 2, kDim});
-  write(fa2, "slopes", {kHeads});
-  write(fa2, "all_slopes", {kBatch, kHeads});
-  write(fa2, "sinks", {kHeads});
+  fa2.write("q", {kBatch, kQueries, kHeads, kDim});
+  for (const std::string name : {"k", "v"}) fa2.write(name, {kBatch, kKeys, kHeads / 2, kDim});
+  fa2.write("slopes", {kHeads});
+  fa2.write("all_slopes", {kBatch, kHeads});
+  fa2.write("sinks", {kHeads});
   return "run --device interpreter" + fa2.option("--q", "q") + fa2.option("--k", "k") +
          fa2.option("--v", "v") + fa2.option("--out", "o.npy");
 }
@@ -49,10 +35,7 @@ std::vector<float> output_of(const Command& fa2) {
 }  // namespace
 
 TEST_CASE("cli variants: run computes each, and all of them, as the reference does") {
-  if (FA2_SANITIZES_ADDRESSES || FA2_SANITIZES_THREADS) {
-    MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
-    return;
-  }
+  if (cannot_interpret()) return;
   const Command fa2;
   const std::string run = run_of(fa2) + " --check --json";
   REQUIRE(fa2.run(run).status == 0);
@@ -110,14 +93,14 @@ TEST_CASE("cli variants: run says what is wrong with a number") {
 
   const std::string file = fa2.file("x").string();
   says("--sinks " + file, 1, file + ": No such file");
-  write(fa2, "x", {kHeads + 1});
+  fa2.write("x", {kHeads + 1});
   says("--sinks " + file, 1, "x: shape = (5,), must be (4,)");
   says("--alibi " + file, 1, "x: shape = (5,), must be (4,) or (2, 4)");
-  write(fa2, "x", {kHeads, kBatch});
+  fa2.write("x", {kHeads, kBatch});
   says("--alibi " + file, 1, "x: shape (4, 2), must be (4,) or (2, 4)");
-  write(fa2, "x", {kBatch, kHeads});
+  fa2.write("x", {kBatch, kHeads});
   says("--sinks " + file, 1, "x: shape = (2, 4) of rank 2, must have rank 1");
-  write(fa2, "x", {kBatch, kHeads, 1});
+  fa2.write("x", {kBatch, kHeads, 1});
   says("--alibi " + file, 1, "x: shape = (2, 4, 1) of rank 3, must have rank 1 or 2");
   write_npy(fa2.file("x"), {{kHeads}, std::vector<std::uint16_t>(kHeads)});
   says("--alibi " + file, 1, "x: dtype = float16, must be float32");

@@ -19,24 +19,14 @@ using fa2::tools::write_npy;
 
 using Shape = std::vector<std::int64_t>;
 
-/// Different everywhere, between -1 and 1.
-void write(const Command& fa2, const std::string& name, const Shape& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i)
-    values.push_back(std::sin(static_cast<float>(name[0]) + 1.7f * static_cast<float>(i)));
-  write_npy(fa2.file(name), {shape, values});
-}
-
 void write_table(const Command& fa2, const std::string& name, const std::vector<std::int32_t>& table) {
   write_npy(fa2.file(name), {{static_cast<std::int64_t>(table.size())}, table});
 }
 
 /// "run ..." of three packed sequences of 4, 0 and 5 queries, 3, 2 and 8 keys. (total, heads, dim).
 std::string run_of(const Command& fa2) {
-  write(fa2, "q", {11, 4, 16});
-  for (const std::string name : {"k", "v"}) write(fa2, name, {13, 2, 16});
+  fa2.write("q", {11, 4, 16});
+  for (const std::string name : {"k", "v"}) fa2.write(name, {13, 2, 16});
   write_table(fa2, "cq", {1, 5, 5, 10});
   write_table(fa2, "ck", {0, 3, 5, 13});
   return "run --device interpreter" + fa2.option("--q", "q") + fa2.option("--k", "k") +
@@ -45,12 +35,6 @@ std::string run_of(const Command& fa2) {
 
 std::string tables_of(const Command& fa2) {
   return fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "ck");
-}
-
-bool cannot_interpret() {
-  if (!FA2_SANITIZES_ADDRESSES && !FA2_SANITIZES_THREADS) return false;
-  MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
-  return true;
 }
 
 const std::vector<float>& floats(const fa2::tools::NpyArray& array) {
@@ -95,14 +79,14 @@ TEST_CASE("cli varlen: run takes heads first, fewer rows that count, and batched
   const std::string used = fa2.option("--seqused-q", "uq") + fa2.option("--seqused-k", "uk");
   CHECK(fa2.run(run + used + " --window-left 2").status == 0);
 
-  write(fa2, "q", {4, 11, 16});
-  for (const std::string name : {"k", "v"}) write(fa2, name, {2, 13, 16});
+  fa2.write("q", {4, 11, 16});
+  for (const std::string name : {"k", "v"}) fa2.write(name, {2, 13, 16});
   CHECK(fa2.run(run + " --layout bhsd").status == 0);
   CHECK(read_npy(fa2.file("o.npy"), {3, 3}).shape == Shape{4, 11, 16});
 
   run =
       run_of(fa2) + fa2.option("--cu-seqlens-q", "cq") + fa2.option("--seqused-k", "uk") + " --check --json";
-  for (const std::string name : {"k", "v"}) write(fa2, name, {3, 9, 2, 16});
+  for (const std::string name : {"k", "v"}) fa2.write(name, {3, 9, 2, 16});
   const Result batched_keys = fa2.run(run);
   CAPTURE(batched_keys.err);
   REQUIRE(batched_keys.status == 0);
@@ -130,8 +114,8 @@ TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that t
        "cu_seqlens_k's sequences = 4, must be that of cu_seqlens_q, 3");
   says(tables_of(fa2) + fa2.option("--seqused-k", "long"),
        "seqused_k's sequences = 5, must be that of cu_seqlens_q, 3");
-  write(fa2, "k", {2, 9, 2, 16});
-  write(fa2, "v", {3, 9, 2, 16});
+  fa2.write("k", {2, 9, 2, 16});
+  fa2.write("v", {3, 9, 2, 16});
   says(fa2.option("--cu-seqlens-q", "cq"), "k's batch = 2, must be that of cu_seqlens_q, 3");
 }
 
@@ -151,7 +135,7 @@ TEST_CASE("cli varlen: run judges what tables hold, before it looks for a kernel
                               fa2.option("--seqused-q", "uq");
   says(wrong_k, "seqused_q[2] = 6, must be in 0..5, the length of its sequence");
   says(wrong_k, "cu_seqlens_k[2] = 2, must be at least cu_seqlens_k[1] = 3; 1 more is wrong");
-  write(fa2, "q", {0, 4, 16});
+  fa2.write("q", {0, 4, 16});
   says(tables_of(fa2), "cu_seqlens_q[0] = 1, must be at most total_q = 0; 3 more are wrong");
 }
 

@@ -77,10 +77,7 @@ std::string output_of_gdb(const TemporaryDirectory& dir, const std::string& vari
 }
 
 bool cannot_debug(const TemporaryDirectory& dir) {
-  if (FA2_SANITIZES_ADDRESSES || FA2_SANITIZES_THREADS) {
-    MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");
-    return true;
-  }
+  if (fa2::test::cannot_interpret()) return true;
   if (output_of_gdb(dir, "", {"run"}, "--version").find("exited normally") != std::string::npos) return false;
   MESSAGE("skipped: gdb is not installed, or may not run a program here");
   return true;
