@@ -45,4 +45,5 @@ rule "a device function has fewer than 60 lines" "$(sources | grep -E '\.cuh?$' 
 rule "a file fits in a head: at most 400 lines" "$(lengths | awk '$1 > 400')"
 rule "half of the files have fewer than 150 lines" \
   "$(lengths | sort -n | awk '{ n[NR] = $1 } END { if (n[int((NR + 1) / 2)] >= 150) print "the median is " n[int((NR + 1) / 2)] }')"
+rule "a relative link leads to a file, and to one of its headings" "$(git ls-files '*.md' | xargs python3 scripts/check_links.py)"
 exit $broken
