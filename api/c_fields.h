@@ -4,6 +4,7 @@
 #include <api/c_structs.h>
 #include <core/enum_words.h>
 #include <fmt/format.h>
+#include <operation/operands/rows.h>
 
 #include <algorithm>
 #include <array>
@@ -18,29 +19,7 @@ namespace fa2 {
 
 /// The sizes that versions of the interface published, ascending; the last is this library's.
 template <class Struct>
-inline constexpr std::array<std::size_t, 0> kSizes{};
-template <>
-inline constexpr std::array<std::size_t, 3> kSizes<fa2_problem>{96, 120, 136};
-template <>
-inline constexpr std::array<std::size_t, 5> kSizes<fa2_args>{176, 184, 216, 248, 264};
-template <>
-inline constexpr std::array<std::size_t, 2> kSizes<fa2_backward_args>{160, 168};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_combine_problem>{56};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_combine_args>{128};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_context_options>{40};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_plan_options>{8};
-template <>
-inline constexpr std::array<std::size_t, 4> kSizes<fa2_precompile_options>{24, 32, 40, 56};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_tune_options>{16};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_append_problem>{128};
-template <>
-inline constexpr std::array<std::size_t, 1> kSizes<fa2_append_args>{280};
+inline constexpr std::array<std::size_t, 1> kSizes{sizeof(Struct)};
 
 // Far beyond what structs will grow to: a size that was never set is not followed through memory.
 inline constexpr std::size_t kMostStructBytes = 4096;
@@ -97,10 +76,6 @@ std::optional<Enum> choice_of(std::int32_t value, const char* field, Found& foun
   return std::nullopt;
 }
 
-inline TensorStrides strides_of(const fa2_tensor& tensor) {
-  return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
-}
-
 /// Fields that a later version may give a meaning.
 inline void check_reserved(std::int32_t value, const std::string& field, Found& found) {
   if (value != 0) found.push_back({field, fmt::format("{}", value), "must be 0"});
@@ -109,6 +84,45 @@ inline void check_reserved(std::int32_t value, const std::string& field, Found& 
 inline bool flag_of(std::int32_t value, const std::string& field, Found& found) {
   if (value != 0 && value != 1) found.push_back({field, fmt::format("{}", value), "must be 0 or 1"});
   return value == 1;
+}
+
+template <class Value>
+Value field_at(const void* from, std::uint16_t offset) {
+  Value value;
+  std::memcpy(&value, static_cast<const char*>(from) + offset, sizeof value);
+  return value;
+}
+
+/// Returns a public struct with the members of the C struct `from`, by their rows; a pointer to another struct is left to the
+/// caller. `prefix` goes before the names of fields.
+template <class Struct, class C>
+Struct members_of(const C& from, const std::string& prefix, Found& found) {
+  static_assert(sizeof(C) == kCStruct<Struct>.bytes,
+                "fa2/c_call.h is not what rows say: FA2_UPDATE_GOLDEN=1 writes it");
+  Struct made;
+  each_index<Struct>([&](auto index) {
+    constexpr const auto& row = std::get<index>(kRowsOf<Struct>);
+    constexpr const Member& member = kCStruct<Struct>.members[index];
+    auto& value = member_of(made, row);
+    using Value = std::remove_reference_t<decltype(value)>;
+    if constexpr (member.type == CType::tensor) {
+      const auto tensor = field_at<fa2_tensor>(&from, member.field);
+      value = static_cast<Value>(tensor.data);
+      made.*row.beside = {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+    } else if constexpr (std::is_enum_v<Value>) {
+      value = enum_of<Value>(field_at<std::int32_t>(&from, member.field), prefix + row.text.name, found);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      value = field_at<std::int32_t>(&from, member.field) != 0;
+    } else if constexpr (kIsOptional<Value>) {
+      if (field_at<std::int32_t>(&from, member.presence) != 0)
+        value = field_at<typename Value::value_type>(&from, member.field);
+    } else if constexpr (member.type != CType::call) {
+      value = field_at<Value>(&from, member.field);
+    }
+  });
+  if constexpr (kCStruct<Struct>.reserved != kNowhere)
+    check_reserved(field_at<std::int32_t>(&from, kCStruct<Struct>.reserved), prefix + "reserved", found);
+  return made;
 }
 
 }  // namespace fa2

@@ -24,65 +24,13 @@ void append_refusals(Found& found, const Check& check) {
   }
 }
 
-/// `prefix` goes before the names of fields.
-std::optional<AttentionProblem> read_problem(const fa2_problem* pointer, const std::string& name,
-                                             const std::string& prefix, Found& found) {
+/// `name`: of the argument. `prefix` goes before the names of fields.
+template <class Struct, class C>
+std::optional<Struct> read_members(const C* pointer, const std::string& name, const std::string& prefix,
+                                   Found& found) {
   const auto from = read_struct(pointer, name, found);
   if (!from) return std::nullopt;
-  AttentionProblem problem;
-  problem.dtype = enum_of<DType>(from->dtype, prefix + "dtype", found);
-  problem.mask = enum_of<MaskKind>(from->mask, prefix + "mask", found);
-  problem.head_dim = from->head_dim;
-  problem.head_dim_v = from->head_dim_v;
-  problem.batch = from->batch;
-  problem.heads_q = from->heads_q;
-  problem.heads_kv = from->heads_kv;
-  problem.seqlen_q = from->seqlen_q;
-  problem.seqlen_k = from->seqlen_k;
-  if (from->has_window_left != 0) problem.window_left = from->window_left;
-  if (from->has_window_right != 0) problem.window_right = from->window_right;
-  problem.softcap = from->softcap != 0;
-  problem.alibi = from->alibi != 0;
-  problem.sinks = from->sinks != 0;
-  problem.dropout = from->dropout != 0;
-  problem.varlen = from->varlen != 0;
-  problem.total_q = from->total_q;
-  problem.total_k = from->total_k;
-  problem.page_size = from->page_size;
-  problem.page_count = from->page_count;
-  problem.batch_invariant = from->batch_invariant != 0;
-  return problem;
-}
-
-std::optional<AttentionArgs> read_args(const fa2_args* pointer, const std::string& name, Found& found) {
-  const auto from = read_struct(pointer, name, found);
-  if (!from) return std::nullopt;
-  AttentionArgs args;
-  args.q = from->q.data;
-  args.k = from->k.data;
-  args.v = from->v.data;
-  args.o = from->o.data;
-  args.lse = from->lse;
-  args.q_strides = strides_of(from->q);
-  args.k_strides = strides_of(from->k);
-  args.v_strides = strides_of(from->v);
-  args.o_strides = strides_of(from->o);
-  args.softcap = from->softcap;
-  args.alibi_slopes = from->alibi_slopes;
-  args.alibi_slopes_per_batch = from->alibi_slopes_per_batch != 0;
-  args.sinks = from->sinks;
-  args.dropout = {from->dropout, from->dropout_seed, from->dropout_offset, from->dropout_state};
-  args.workspace = from->workspace;
-  args.cu_seqlens_q = from->cu_seqlens_q;
-  args.cu_seqlens_k = from->cu_seqlens_k;
-  args.seqused_q = from->seqused_q;
-  args.seqused_k = from->seqused_k;
-  args.page_table = from->page_table;
-  args.page_table_stride = from->page_table_stride;
-  check_reserved(from->reserved, "reserved", found);
-  if (from->has_softmax_scale != 0) args.softmax_scale = from->softmax_scale;
-  args.empty_row_lse = enum_of<EmptyRowLse>(from->empty_row_lse, "empty_row_lse", found);
-  return args;
+  return members_of<Struct>(*from, prefix, found);
 }
 
 Determinism determinism_of(std::int32_t flags) {
@@ -116,49 +64,61 @@ bool is_given(const void* pointer, const std::string& name, Found& found) {
   return pointer != nullptr;
 }
 
+/// As a flag among gradients.
+template <>
+Determinism enum_of(std::int32_t value, const std::string& field, Found& found) {
+  if (value != FA2_FASTEST && value != FA2_BITWISE)
+    found.push_back({field, fmt::format("{}", value), "must be FA2_FASTEST (0) or FA2_BITWISE (256)"});
+  return determinism_of(value);
+}
+
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found) {
-  return read_problem(pointer, "problem", "", found);
+  return read_members<AttentionProblem>(pointer, "problem", "", found);
+}
+std::optional<AppendProblem> problem_of(const fa2_append_problem* pointer, Found& found) {
+  return read_members<AppendProblem>(pointer, "problem", "", found);
+}
+std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found) {
+  return read_members<MergeProblem>(pointer, "problem", "", found);
 }
 
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
-  return read_args(pointer, "args", found);
+  return read_members<AttentionArgs>(pointer, "args", "", found);
+}
+std::optional<AppendArgs> args_of(const fa2_append_args* pointer, Found& found) {
+  return read_members<AppendArgs>(pointer, "args", "", found);
+}
+std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found) {
+  return read_members<MergeArgs>(pointer, "args", "", found);
 }
 
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found) {
   const auto from = read_struct(pointer, "args", found);
   if (!from) return std::nullopt;
-  if (from->determinism != FA2_FASTEST && from->determinism != FA2_BITWISE)
-    found.push_back({"determinism", fmt::format("{}", from->determinism),
-                     "must be FA2_FASTEST (0) or FA2_BITWISE (256)"});
-  const auto forward = read_args(from->forward, "forward", found);
+  BackwardArgs args = members_of<BackwardArgs>(*from, "", found);
+  const auto forward = read_members<AttentionArgs>(from->forward, "forward", "", found);
   if (!forward) return std::nullopt;
-  BackwardArgs args;
   args.forward = *forward;
-  args.d_o = from->d_o.data;
-  args.d_lse = from->d_lse;
-  args.dq = from->dq.data;
-  args.dk = from->dk.data;
-  args.dv = from->dv.data;
-  args.d_sinks = from->d_sinks;
-  args.determinism = determinism_of(from->determinism);
-  args.d_o_strides = strides_of(from->d_o);
-  args.dq_strides = strides_of(from->dq);
-  args.dk_strides = strides_of(from->dk);
-  args.dv_strides = strides_of(from->dv);
-  args.workspace = from->workspace;
   return args;
 }
 
 Gradients gradients_of(std::int32_t flags, Found& found) {
-  if ((flags & ~(FA2_ALL_GRADIENTS | FA2_D_SINKS | FA2_BITWISE)) != 0)
-    found.push_back({"gradients", fmt::format("{}", flags),
-                     "must be FA2_DQ (1), FA2_DK (2), FA2_DV (4), FA2_D_SINKS (8) or a sum of them, and "
-                     "FA2_BITWISE (256)"});
-  return {.dq = (flags & FA2_DQ) != 0,
-          .dk = (flags & FA2_DK) != 0,
-          .dv = (flags & FA2_DV) != 0,
-          .d_sinks = (flags & FA2_D_SINKS) != 0,
-          .determinism = determinism_of(flags)};
+  Gradients gradients{.determinism = determinism_of(flags)};
+  std::int32_t unknown = flags & ~FA2_BITWISE, bit = 1;
+  std::string names;
+  each_row<Gradients>([&](const auto& row) {
+    auto& gradient = gradients.*row.member;
+    if constexpr (std::is_same_v<decltype(gradient), bool&>) {
+      gradient = (flags & bit) != 0;
+      unknown &= ~bit;
+      if (unknown != 0) names += fmt::format("{} ({}), ", row.text.name, bit);
+      bit *= 2;
+    }
+  });
+  if (unknown != 0)
+    found.push_back(
+        {"gradients", fmt::format("{}", flags), fmt::format("must be a sum of {}FA2_BITWISE (256)", names)});
+  return gradients;
 }
 
 ContextOptions options_of(const fa2_context_options* pointer) {
@@ -228,7 +188,7 @@ std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size
       continue;
     }
     const std::string name = fmt::format("problems[{}]", i);
-    converted[i] = read_problem(problem, name, name + ".", found).value_or(kUnread);
+    converted[i] = read_members<AttentionProblem>(problem, name, name + ".", found).value_or(kUnread);
   }
   return converted;
 }

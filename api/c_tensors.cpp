@@ -1,10 +1,10 @@
 // fa2/c_tensors.h: what no shape says by itself.
 #include <api/c_fields.h>
 #include <api/c_guard.h>
-#include <api/c_rows.h>
 #include <api/c_structs.h>
 #include <fa2/c_tensors.h>
 #include <operation/operands/bind.h>
+#include <operation/operands/tensor_tables.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -29,17 +29,30 @@ bool is_whole(const Struct* pointer, const char* name, Found& found) {
   return false;
 }
 
-Binding binding_of(const TensorTable& table, const fa2_array* const* tensors, size_t count) {
-  if (tensors == nullptr) count = 0;
-  return Binding(table, std::span(tensors, count));
+/// What all bindings do. `check` adds to binding.found() what no row says, and knows whether the problem may be read; `finish`
+/// fills in what no row says. `more`: the second struct of arguments. `name`: of the first.
+template <class Problem, class Args, class Check, class Finish>
+fa2_status bind_tensors(const TensorTable& table, std::span<const fa2_array* const> tensors, Problem* problem,
+                        Args* args, fa2_placement* place, const Check& check, const Finish& finish,
+                        void* more = nullptr, const char* name = "args") {
+  return guarded([&] {
+    Binding binding(table, tensors);
+    const bool has_problem = is_whole(problem, "problem", binding.found());
+    is_whole(args, name, binding.found());
+    check(binding, has_problem);
+    require_none(binding.found());
+    binding.fill(problem, args, more);
+    finish(binding);
+    if (place != nullptr) *place = binding.placement();
+  });
 }
 
-void set(fa2_placement* place, const Binding& binding) {
-  if (place != nullptr) *place = binding.placement();
+std::span<const fa2_array* const> span_of(const fa2_array* const* tensors, size_t count) {
+  return {tensors, tensors != nullptr ? count : 0};
 }
 
-/// append() and their like run on the current device: an interpreted kernel cannot read a GPU's memory.
-void check_current_device(Binding& binding) {
+/// append() and the like run on the current device: an interpreted kernel cannot read a GPU's memory.
+void check_current_device(Binding& binding, bool) {
   const std::int32_t device = binding.placement().device;
   if (device >= 0 && interpreting())
     binding.found().push_back(
@@ -49,125 +62,104 @@ void check_current_device(Binding& binding) {
 
 // ---- attention ----
 
-struct Longest {
-  std::int64_t q, k;
+/// Where sequences are packed, the caller says how long one may be.
+class Longest {
+ public:
+  explicit Longest(fa2_problem* problem) : problem_(problem) {}
+
+  void check(Binding& binding, bool has_problem) {
+    if (has_problem) q_ = problem_->seqlen_q, k_ = problem_->seqlen_k;
+    check(binding, FA2_CU_SEQLENS_Q, q_, "max_seqlen_q");
+    check(binding, FA2_CU_SEQLENS_K, k_, "max_seqlen_k");
+  }
+
+  /// A total of 0 would say that sequences are not packed: no row at all is a longest sequence of 0.
+  void fill(const Binding& binding, fa2_args& args) const {
+    fa2_problem& p = *problem_;
+    if (p.total_q > 0) p.seqlen_q = q_;
+    if (p.total_k > 0) p.seqlen_k = k_;
+    if (p.total_q == 0) args.cu_seqlens_q = nullptr;
+    if (p.total_k == 0) args.cu_seqlens_k = nullptr;
+    if (binding.is_given(FA2_PAGE_TABLE))
+      p.seqlen_k = longest_in_pages(binding.tensor(FA2_PAGE_TABLE).shape[1]);
+  }
+
+ private:
+  static void check(Binding& binding, std::size_t table, std::int64_t length, const char* name) {
+    if (!binding.is_given(table) || length >= 0) return;
+    binding.found().push_back(
+        {name, length == -1 ? "none" : fmt::format("{}", length),
+         fmt::format("must be given with {}: the longest sequence", kAttentionTable.tensors[table].name())});
+  }
+
+  /// Keys of the longest sequence for which a row of the page table has room.
+  std::int64_t longest_in_pages(std::int64_t pages) const {
+    std::int64_t capacity = 0;
+    if (__builtin_mul_overflow(pages, std::int64_t{problem_->page_size}, &capacity)) capacity = INT64_MAX;
+    return k_ > 0 ? std::min(k_, capacity) : capacity;
+  }
+
+  fa2_problem* problem_;
+  std::int64_t q_ = 0, k_ = 0;
 };
-
-Longest longest_of(const fa2_problem* problem) {
-  return problem != nullptr ? Longest{problem->seqlen_q, problem->seqlen_k} : Longest{0, 0};
-}
-
-void check_longest(Binding& binding, const Longest& longest) {
-  const auto check = [&](std::size_t table, std::int64_t length, const char* name, const char* packed) {
-    if (binding.is_given(table) && length < 0)
-      binding.found().push_back({name, length == -1 ? "none" : fmt::format("{}", length),
-                                 fmt::format("must be given with {}: the longest sequence", packed)});
-  };
-  check(FA2_CU_SEQLENS_Q, longest.q, "max_seqlen_q", "cu_seqlens_q");
-  check(FA2_CU_SEQLENS_K, longest.k, "max_seqlen_k", "cu_seqlens_k");
-}
-
-/// Keys of the longest sequence that a page table can hold.
-std::int64_t longest_in_pages(const Binding& binding, std::int64_t longest) {
-  std::int64_t capacity = 0;
-  if (__builtin_mul_overflow(binding.size(attention_tensors::kMaxPages),
-                             binding.size(attention_tensors::kPageSize), &capacity))
-    capacity = INT64_MAX;
-  return longest > 0 ? std::min(longest, capacity) : capacity;
-}
-
-void fill_attention(const Binding& binding, const Longest& longest, fa2_problem& p, fa2_args& args,
-                    fa2_backward_args* backward) {
-  binding.fill(&p, &args, backward);
-  const auto has = [&](std::size_t row) { return binding.is_given(row); };
-  p.dtype = binding.dtype();
-  p.varlen = has(FA2_CU_SEQLENS_Q) || has(FA2_CU_SEQLENS_K) || has(FA2_SEQUSED_Q) || has(FA2_SEQUSED_K) ||
-             has(FA2_PAGE_TABLE);
-  p.alibi = has(FA2_ALIBI_SLOPES);
-  p.sinks = has(FA2_SINKS);
-  args.alibi_slopes_per_batch = p.alibi != 0 && binding.tensor(FA2_ALIBI_SLOPES).ndim == 2;
-  // A total of 0 would say that sequences are not packed: no row at all is a longest sequence of 0.
-  if (p.total_q > 0) p.seqlen_q = longest.q;
-  if (p.total_k > 0) p.seqlen_k = longest.k;
-  if (p.total_q == 0) args.cu_seqlens_q = nullptr;
-  if (p.total_k == 0) args.cu_seqlens_k = nullptr;
-  if (has(FA2_PAGE_TABLE)) p.seqlen_k = longest_in_pages(binding, longest.k);
-}
 
 }  // namespace
 
 fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                               fa2_args* args, fa2_placement* place) {
-  return guarded([&] {
-    Binding binding = binding_of(kAttentionTable, tensors, count);
-    is_whole(args, "args", binding.found());
-    const Longest longest = longest_of(is_whole(problem, "problem", binding.found()) ? problem : nullptr);
-    check_longest(binding, longest);
-    require_none(binding.found());
-    fill_attention(binding, longest, *problem, *args, nullptr);
-    set(place, binding);
-  });
+  Longest longest(problem);
+  return bind_tensors(
+      kAttentionTable, span_of(tensors, count), problem, args, place,
+      [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
+      [&](const Binding& binding) {
+        longest.fill(binding, *args);
+        problem->dtype = binding.dtype();
+      });
 }
 
 fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                              fa2_args* forward, fa2_backward_args* args, fa2_placement* place) {
-  return guarded([&] {
-    Binding binding = binding_of(kBackwardTable, tensors, count);
-    is_whole(forward, "forward", binding.found());
-    is_whole(args, "args", binding.found());
-    const Longest longest = longest_of(is_whole(problem, "problem", binding.found()) ? problem : nullptr);
-    check_longest(binding, longest);
-    require_none(binding.found());
-    fill_attention(binding, longest, *problem, *forward, args);
-    args->forward = forward;
-    set(place, binding);
-  });
+  Longest longest(problem);
+  return bind_tensors(
+      kBackwardTable, span_of(tensors, count), problem, forward, place,
+      [&](Binding& binding, bool has_problem) {
+        is_whole(args, "args", binding.found());
+        longest.check(binding, has_problem);
+      },
+      [&](const Binding& binding) {
+        longest.fill(binding, *forward);
+        problem->dtype = binding.dtype();
+        args->forward = forward;
+      },
+      args, "forward");
 }
 
 fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t count, fa2_append_problem* problem,
                            fa2_append_args* args, fa2_placement* place) {
-  return guarded([&] {
-    Binding binding = binding_of(kAppendTable, tensors, count);
-    is_whole(problem, "problem", binding.found());
-    is_whole(args, "args", binding.found());
-    check_current_device(binding);
-    require_none(binding.found());
-    binding.fill(problem, args);
-    problem->dtype = binding.dtype();
-    problem->float32_tables =
-        binding.is_given(FA2_APPEND_COS) && binding.tensor(FA2_APPEND_COS).dtype == FA2_FLOAT32;
-    set(place, binding);
-  });
+  return bind_tensors(kAppendTable, span_of(tensors, count), problem, args, place, check_current_device,
+                      [&](const Binding& binding) {
+                        problem->dtype = binding.dtype();
+                        problem->float32_tables = binding.is_float32(FA2_APPEND_ROTARY_COS);
+                      });
 }
 
 fa2_status fa2_bind_combine(const fa2_array* const* tensors, size_t count, fa2_combine_problem* problem,
                             fa2_combine_args* args, fa2_placement* place) {
-  return guarded([&] {
-    Binding binding = binding_of(kCombineTable, tensors, count);
-    is_whole(problem, "problem", binding.found());
-    is_whole(args, "args", binding.found());
-    check_current_device(binding);
-    require_none(binding.found());
-    binding.fill(problem, args);
-    problem->dtype = binding.dtype();
-    problem->float32_parts = binding.tensor(FA2_COMBINE_PARTS).dtype == FA2_FLOAT32;
-    problem->float32_output = binding.tensor(FA2_COMBINE_OUT).dtype == FA2_FLOAT32;
-    if (!binding.is_known(combine_tensors::kCombineBatch)) problem->batch = 1;
-    set(place, binding);
-  });
+  return bind_tensors(kMergeTable, span_of(tensors, count), problem, args, place, check_current_device,
+                      [&](const Binding& binding) {
+                        problem->dtype = binding.dtype();
+                        problem->float32_parts = binding.is_float32(FA2_COMBINE_OUT_PARTS);
+                        problem->float32_output = binding.is_float32(FA2_COMBINE_OUT);
+                        const bool is_packed = binding.tensor(FA2_COMBINE_OUT).ndim == 3;
+                        if (is_packed) problem->batch = 1;
+                      });
 }
 
 fa2_status fa2_bind_dropout_mask(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                                  fa2_args* args, fa2_placement* place) {
-  return guarded([&] {
-    Binding binding = binding_of(kDropoutMaskTable, tensors, count);
-    is_whole(problem, "problem", binding.found());
-    is_whole(args, "args", binding.found());
-    check_current_device(binding);
-    require_none(binding.found());
-    binding.fill(problem, args);
-    problem->head_dim = problem->head_dim_v = 8;
-    problem->dropout = 1;
-    set(place, binding);
-  });
+  return bind_tensors(kDropoutMaskTable, span_of(tensors, count), problem, args, place, check_current_device,
+                      [&](const Binding&) {
+                        problem->head_dim = problem->head_dim_v = 8;
+                        problem->dropout = 1;
+                      });
 }

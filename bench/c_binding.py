@@ -2,6 +2,8 @@
 import ctypes as C
 import json
 
+from c_structs import AppendArgs, AppendProblem, Args, BackwardArgs, Problem, Tensor
+
 F16, BF16 = 0, 1
 MASK_NONE, CAUSAL_BOTTOM_RIGHT, CAUSAL_TOP_LEFT = 0, 1, 2
 DQ, DK, DV, BITWISE = 1, 2, 4, 256
@@ -14,55 +16,9 @@ def dtype_of(tensor):
     return BF16 if tensor.dtype == torch.bfloat16 else F16
 
 
-class Problem(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32)]
-    _fields_ += [(n, C.c_int32) for n in ("dtype", "mask", "head_dim", "head_dim_v", "softcap", "alibi", "sinks")]
-    _fields_ += [(n, C.c_int64) for n in ("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_k")]
-    _fields_ += [(n, C.c_int32) for n in ("has_window_left", "has_window_right")]
-    _fields_ += [(n, C.c_int64) for n in ("window_left", "window_right")]
-    _fields_ += [(n, C.c_int32) for n in ("varlen", "dropout")]
-    _fields_ += [(n, C.c_int64) for n in ("total_q", "total_k")]
-    _fields_ += [("page_size", C.c_int32), ("batch_invariant", C.c_int32), ("page_count", C.c_int64)]
-
-
-class Tensor(C.Structure):
-    _fields_ = [("data", C.c_void_p), ("strides", C.c_int64 * 3)]
-
-    @classmethod
-    def of(cls, tensor):
-        return cls(tensor.data_ptr(), (C.c_int64 * 3)(*tensor.stride()[:3]))
-
-
-class Args(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32), ("empty_row_lse", C.c_int32), ("has_softmax_scale", C.c_int32)]
-    _fields_ += [("softmax_scale", C.c_float)]
-    _fields_ += [(n, Tensor) for n in ("q", "k", "v", "o")] + [("lse", C.c_void_p)]
-    _fields_ += [("softcap", C.c_float), ("alibi_slopes_per_batch", C.c_int32)]
-    _fields_ += [(n, C.c_void_p) for n in ("alibi_slopes", "sinks", "workspace")]
-    _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")]
-    _fields_ += [("dropout_seed", C.c_uint64), ("dropout_offset", C.c_uint64), ("dropout_state", C.c_void_p)]
-    _fields_ += [("dropout", C.c_float), ("reserved", C.c_int32)]
-    _fields_ += [("page_table", C.c_void_p), ("page_table_stride", C.c_int64)]
-
-
-class BackwardArgs(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32), ("determinism", C.c_int32), ("forward", C.POINTER(Args))]
-    _fields_ += [(n, Tensor) for n in ("d_o", "dq", "dk", "dv")] + [(n, C.c_void_p) for n in ("d_lse", "workspace", "d_sinks")]
-
-
-class AppendProblem(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32)]
-    _fields_ += [(n, C.c_int32) for n in ("dtype", "head_dim", "head_dim_v", "rotary_dim", "rotary_style", "float32_tables", "equal_positions")]
-    _fields_ += [(n, C.c_int64) for n in ("table_rows", "batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_new", "total_q", "total_new")]
-    _fields_ += [(n, C.c_int64) for n in ("page_size", "cache_entries", "cache_rows", "max_pages")]
-
-
-class AppendArgs(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32), ("reserved", C.c_int32)]
-    _fields_ += [(n, Tensor) for n in ("k_new", "v_new", "k_cache", "v_cache")]
-    _fields_ += [(n, C.c_void_p) for n in ("seqlens", "cache_batch_idx", "page_table")] + [("page_table_stride", C.c_int64)]
-    _fields_ += [(n, C.c_void_p) for n in ("cu_seqlens_new", "cu_seqlens_q", "cos", "sin")] + [("table_stride", C.c_int64)]
-    _fields_ += [("rotary_seqlens", C.c_void_p)] + [(n, Tensor) for n in ("q", "q_out")]
+def tensor_of(tensor):
+    """Of a (batch, heads, rows, dim) tensor."""
+    return Tensor(tensor.data_ptr(), (C.c_int64 * 3)(*tensor.stride()[:3]))
 
 
 class Options(C.Structure):
@@ -93,7 +49,8 @@ class Library:
     def problem(self, q, k, v, causal, variant=None, packed=None):
         import torch
 
-        p = Problem(C.sizeof(Problem), dtype_of(q))
+        p = Problem.new()
+        p.dtype = dtype_of(q)
         p.mask = CAUSAL_BOTTOM_RIGHT if causal else MASK_NONE
         p.head_dim, p.head_dim_v = q.shape[3], v.shape[3]
         p.batch, p.heads_q, p.heads_kv = q.shape[0], q.shape[1], k.shape[1]
@@ -109,13 +66,14 @@ class Library:
         return p
 
     def args(self, q, k, v, o, lse=None, variant=None, packed=None):
-        args = Args(C.sizeof(Args), 0, 0, 0.0, *(Tensor.of(t) for t in (q, k, v, o)))
+        args = Args.new()
+        args.q, args.k, args.v, args.o = (tensor_of(t) for t in (q, k, v, o))
         args.lse = lse.data_ptr() if lse is not None else None
         if variant is not None:
             args.softcap = variant.softcap
             args.alibi_slopes = variant.slopes.data_ptr() if variant.slopes is not None else None
             args.sinks = variant.sinks.data_ptr() if variant.sinks is not None else None
-            args.dropout, args.dropout_seed = variant.dropout, DROPOUT_SEED if variant.dropout else 0
+            args.dropout_probability, args.dropout_seed = variant.dropout, DROPOUT_SEED if variant.dropout else 0
         if packed is not None:
             args.cu_seqlens_q = args.cu_seqlens_k = packed.cu_seqlens.data_ptr()
         return args
@@ -151,14 +109,16 @@ class Library:
     def append(self, q, k_new, v_new, k, v, seqlens, cos, sin, table=None):
         """A function that appends k_new and v_new to the caches k and v, or with `table` to their pages, behind `seqlens` rows, and turns K and
         q, in place, by halves. Of (batch, heads, rows, dim) tensors; `cos` and `sin` are float32 (positions, dim / 2)."""
-        problem = AppendProblem(struct_size=C.sizeof(AppendProblem), dtype=dtype_of(q), head_dim=q.shape[3], rotary_dim=q.shape[3])
+        problem = AppendProblem.new()
+        problem.dtype, problem.head_dim, problem.rotary_dim = dtype_of(q), q.shape[3], q.shape[3]
         problem.float32_tables, problem.table_rows = 1, cos.shape[0]
         problem.batch, problem.heads_q, problem.heads_kv = q.shape[0], q.shape[1], k.shape[1]
         problem.seqlen_q, problem.seqlen_new = q.shape[2], k_new.shape[2]
         problem.cache_entries, problem.cache_rows = k.shape[0], k.shape[2]
-        args = AppendArgs(struct_size=C.sizeof(AppendArgs), k_new=Tensor.of(k_new), v_new=Tensor.of(v_new), k_cache=Tensor.of(k),
-                          v_cache=Tensor.of(v), q=Tensor.of(q), q_out=Tensor.of(q), seqlens=seqlens.data_ptr(), cos=cos.data_ptr(),
-                          sin=sin.data_ptr(), table_stride=cos.stride(0))
+        args = AppendArgs.new()
+        args.k_new, args.v_new, args.k_cache, args.v_cache = (tensor_of(t) for t in (k_new, v_new, k, v))
+        args.q = args.q_out = tensor_of(q)
+        args.seqlens, args.cos, args.sin, args.table_stride = seqlens.data_ptr(), cos.data_ptr(), sin.data_ptr(), cos.stride(0)
         if table is not None:
             problem.page_size, problem.max_pages = k.shape[2], table.shape[1]
             args.page_table, args.page_table_stride = table.data_ptr(), table.stride(0)
@@ -199,8 +159,10 @@ class Library:
         self.check(self.lib.fa2_backward_plan_workspace_bytes(plan, C.byref(size)))
         workspace = torch.empty(size.value, device="cuda", dtype=torch.uint8)
         forward = self.args(q, k, v, o, lse, variant, packed)
-        given = (Tensor.of(t) if t is not None else Tensor() for t in (d_o, *gradients))
-        args = BackwardArgs(C.sizeof(BackwardArgs), 0, C.pointer(forward), *given, None, workspace.data_ptr() or None)
+        args = BackwardArgs.new()
+        args.forward = C.pointer(forward)
+        args.d_o, args.dq, args.dk, args.dv = (tensor_of(t) if t is not None else Tensor() for t in (d_o, *gradients))
+        args.workspace = workspace.data_ptr() or None
         keep = (q, k, v, o, lse, d_o, gradients, variant, packed, workspace, forward)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)

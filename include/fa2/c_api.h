@@ -76,119 +76,28 @@ enum { FA2_ROWS_16_BYTES = 0, FA2_ROWS_ELEMENT = 1, FA2_ROWS_16_BYTES_ANY_ORDER 
 /* fa2_args.empty_row_lse: the LSE of a query that sees no key; its output is 0 in either case. */
 enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 };
 
-/* O = softmax(S) V for every batch and query head (FlashAttention-2, arXiv 2307.08691, section 2.1). S = scale *
+/* fa2_problem: O = softmax(S) V for every batch and query head (FlashAttention-2, arXiv 2307.08691, section 2.1). S = scale *
  * Q K^T, then capped, then biased, and -inf where the mask or a window hides a key. Variants combine freely.
- * Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
- * V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v). */
-typedef struct fa2_problem {
-  uint32_t struct_size; /* sizeof(fa2_problem) */
-  int32_t dtype;        /* FA2_F16, FA2_BF16: of Q, K, V and O */
-  int32_t mask;         /* FA2_MASK_NONE, FA2_CAUSAL_BOTTOM_RIGHT, FA2_CAUSAL_TOP_LEFT */
-  int32_t head_dim;     /* of Q and K; a multiple of 8 in 8..256 */
-  int32_t head_dim_v;   /* of V and O; a multiple of 8 in 8..256; 0: head_dim */
-
-  /* Variants: 0 or not 0. Their numbers are in fa2_args.
-   *   softcap: scores become softcap * tanh(score / softcap)
-   *   alibi:   then slope * |i + seqlen_k - seqlen_q - j| is subtracted, under every mask
-   *   sinks:   a logit a head joins every row's softmax and has no value */
-  int32_t softcap;
-  int32_t alibi;
-  int32_t sinks;
-
-  int64_t batch;    /* >= 0 */
-  int64_t heads_q;  /* >= 1; query head h reads key/value head h / (heads_q / heads_kv) */
-  int64_t heads_kv; /* divides heads_q; 0: heads_q */
-  int64_t seqlen_q; /* 0 .. 2^31 - 1024; also batch * heads_q * ceil(seqlen_q / 16) <= 2^31 - 1 */
-  int64_t seqlen_k; /* 0 .. 2^31 - 1024; without keys O = 0 */
-
-  /* A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right,
-   * where c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ is 0 has no bound. */
-  int32_t has_window_left;
-  int32_t has_window_right;
-  int64_t window_left;  /* keys, >= 0 */
-  int64_t window_right; /* keys, >= 0; says nothing under a causal mask */
-
-  /* Not 0: sequences have lengths of their own, which only the device knows (fa2_args.cu_seqlens_q and its like).
-   * seqlen_q and seqlen_k are then the longest that a sequence may be; a longer one is cut. Masks, windows and biases
-   * are each sequence's. total_q, total_k: the rows of all sequences, which lie one after the other: Q and O are
-   * (total_q, heads_q, dim), LSE (heads_q, total_q), K and V (total_k, heads_kv, dim). 0: they are batched as without
-   * varlen, and sequences begin where their batch entry does. */
-  int32_t varlen;
-  int32_t dropout; /* 0 or not 0, a variant: probabilities are dropped at random, fa2_args say which */
-  int64_t total_q; /* 0 .. 2^31 - 1024; also heads_q * (total_q / 16 + batch) <= 2^31 - 1 */
-  int64_t total_k; /* 0 .. 2^31 - 1024 */
-
-  /* Not 0: K and V are pages of so many rows, any number, (page_count, page_size, heads_kv, dim), and fa2_args.page_table
-   * says which a sequence has. Takes varlen, and no total_k; not of gradients. */
-  int32_t page_size;
-  int32_t batch_invariant; /* 0 or not 0: a sequence's bits do not depend on the batch; see fa2/problem.h */
-  int64_t page_count;      /* with page_size, 1 .. 2^31 - 1024; else 0 */
-} fa2_problem;
-
-/* clang-format off */
-#define FA2_PROBLEM_INIT {sizeof(fa2_problem), FA2_F16, FA2_MASK_NONE, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-/* clang-format on */
-
-/* A (batch, head, row, head_dim) tensor: a device pointer (managed and pinned host memory work too) and the
- * distances in ELEMENTS between neighbouring batches, heads and rows, in this order; head_dim is contiguous. */
-typedef struct fa2_tensor {
-  void* data;
-  int64_t strides[3];
-} fa2_tensor;
-
-/* One call's data. Inputs are only read; they may have any strides, 0 and negative ones included; O's rows must
- * not overlap each other, and O and LSE must not overlap anything else, except that O may be a slice of the
- * packed buffer whose other slices are inputs. */
-typedef struct fa2_args {
-  uint32_t struct_size;      /* sizeof(fa2_args) */
-  int32_t empty_row_lse;     /* the LSE of a query that sees no key */
-  int32_t has_softmax_scale; /* 0: the scale is 1 / sqrt(head_dim) */
-  float softmax_scale;       /* any finite value; used if has_softmax_scale */
-  fa2_tensor q;
-  fa2_tensor k; /* data may be NULL if seqlen_k is 0 */
-  fa2_tensor v; /* data may be NULL if seqlen_k is 0 */
-  fa2_tensor o;
-  float* lse; /* optional: float32 (batch, heads_q, seqlen_q), contiguous; natural logarithms */
-
-  /* What the problem's variants take; 0 and NULL where it does not have them. */
-  float softcap;                  /* finite, > 0, in units of scaled scores */
-  int32_t alibi_slopes_per_batch; /* not 0: the slopes are (batch, heads_q) */
-  const float* alibi_slopes;      /* float32 (heads_q), contiguous, on the device; of either sign */
-  const float* sinks; /* float32 (heads_q), contiguous, on the device; scaled scores, -infinity: none */
-
-  /* Optional: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros
-   * once, and leave them to launches then, which leave zeros where they want them. They belong to one launch at a time:
-   * those of one stream may share them. NULL: the context lends what is needed. Not looked at where nothing is. */
-  void* workspace;
-
-  /* int32 on the device. cu_seqlens: (batch + 1), where the problem has total_q (total_k), else NULL: sequence b is the
-   * rows [cu_seqlens[b], cu_seqlens[b + 1]). seqused: optional with varlen, (batch): how many of a sequence's rows
-   * count. Entries of cu_seqlens neither descend nor leave [0, total], of no sequence more rows count than seqlen_q
-   * (seqlen_k), and no seqused is above its sequence's rows: what is too much is cut off without a word, or, with
-   * FA2_CHECK=1 and on the interpreter, FA2_INVALID_REQUEST. */
-  const int32_t* cu_seqlens_q;
-  const int32_t* cu_seqlens_k;
-  const int32_t* seqused_q;
-  const int32_t* seqused_k;
-
-  /* What dropout takes (fa2/c_dropout.h); 0 and NULL where the problem has none. */
-  uint64_t dropout_seed;
-  uint64_t dropout_offset;       /* another mask for every one */
-  const uint64_t* dropout_state; /* optional: seed and offset on the device; both above are 0 then */
-  float dropout;                 /* the probability of being dropped, 0 <= dropout < 1, exact to 2^-32 */
-  int32_t reserved;              /* 0 */
-
-  /* Where the problem has pages, else NULL and 0: int32 (batch, ceil(seqlen_k / page_size)) on the device. Key j of sequence
-   * b is row j % page_size of page page_table[b * page_table_stride + j / page_size], of K and of V. Entries beyond a
-   * sequence's length are not read. One outside [0, page_count) is taken for the nearest inside, or judged as above. */
-  const int32_t* page_table;
-  int64_t page_table_stride; /* 0 .. 2^31 - 1 */
-} fa2_args;
-
-/* clang-format off */
-#define FA2_TENSOR_INIT {0, {0, 0, 0}}
-#define FA2_ARGS_INIT {sizeof(fa2_args), 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-/* clang-format on */
+ *   window_left, window_right: query i sees key j only if c - window_left <= j <= c + window_right, where
+ *     c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ field is 0 has no bound.
+ *   alibi: slope * |i + seqlen_k - seqlen_q - j| is subtracted from scores, under every mask.
+ *   varlen: seqlen_q and seqlen_k are the longest that a sequence may be; a longer one is cut. Masks, windows and biases are each
+ *     sequence's. With total_q, Q and O are (total_q, heads_q, dim) and LSE is (heads_q, total_q); with total_k, K and V are
+ *     (total_k, heads_kv, dim). Without, sequences begin where their batch entry does.
+ *   page_size: K and V are (page_count, page_size, heads_kv, dim). Needs varlen, and no total_k; has no gradients.
+ *
+ * fa2_args: inputs are only read; they may have any strides, 0 and negative ones included. Rows of O must not overlap each other,
+ * and O and LSE must not overlap anything else, except that O may be a slice of the packed buffer whose other slices are inputs.
+ *   k, v: data may be NULL if seqlen_k is 0.
+ *   cu_seqlens_q, cu_seqlens_k: sequence b is the rows [cu_seqlens[b], cu_seqlens[b + 1]). Entries must not descend, and must lie
+ *     in [0, total]; a sequence has at most seqlen_q (seqlen_k) rows. Kernels cut what is too much. With FA2_CHECK=1, and on the
+ *     interpreter, it is FA2_INVALID_REQUEST.
+ *   page_table: key j of sequence b is row j % page_size of page page_table[b * page_table_stride + j / page_size]. Entries beyond a
+ *     sequence's length are not read. Kernels take an entry outside [0, page_count) for the nearest inside; it is checked as above.
+ *   workspace: fa2_plan_workspace_bytes() bytes at a multiple of 256, which overlap nothing else. Fill them with zeros once, and do
+ *     not write to them afterwards: each launch restores the zeros that it needs. Launches of one stream may share them. NULL: the
+ *     context provides what is needed. Ignored if nothing is. */
+#include <fa2/c_call.h>
 
 /* ---- contexts ---- */
 

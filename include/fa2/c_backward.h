@@ -17,42 +17,15 @@ extern "C" {
 enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8, FA2_FASTEST = 0, FA2_BITWISE = 256 };
 /* clang-format on */
 
-/* One call's data: the gradients of Q, K and V (FlashAttention-2, section 3.1.2).
+/* Computes the gradients that `args` point to (FlashAttention-2, section 3.1.2). Thread-safe.
  *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
- *   args.forward = &forward;  with lse
+ *   args.forward = &forward;  what fa2_attention() was called with; o and lse, which must be given, are inputs here
  *   args.d_o.data = d_o, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four
- *   if (fa2_attention_backward(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error()); */
-typedef struct fa2_backward_args {
-  uint32_t struct_size; /* sizeof(fa2_backward_args) */
-  int32_t determinism;  /* FA2_FASTEST or FA2_BITWISE, of fa2_attention_backward(); a plan has its own */
-
-  /* What the forward was called with, and what it left: o and lse, which is not NULL, are inputs here. Its workspace is
-   * not looked at. */
-  const fa2_args* forward;
-
-  fa2_tensor d_o; /* the gradient of O, shaped like O; any strides */
-
-  /* Shaped like Q, K and V: those that the plan computes, the data of the others NULL. Rows must not overlap; slices of
-   * one packed dQKV buffer are fine. Rows that take no part in any score get 0; rows of no sequence keep what they
-   * hold. */
-  fa2_tensor dq;
-  fa2_tensor dk;
-  fa2_tensor dv;
-
-  const float* d_lse; /* optional: the gradient of LSE, float32 and shaped like LSE */
-
-  /* Optional: fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold; they belong to one
-   * launch at a time. NULL: memory of the stream's is taken and given back. */
-  void* workspace;
-
-  float* d_sinks; /* float32 (heads_q), if the plan computes it, else NULL: the gradient of sinks */
-} fa2_backward_args;
-
-/* clang-format off */
-#define FA2_BACKWARD_ARGS_INIT {sizeof(fa2_backward_args), 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0}
-/* clang-format on */
-
-/* The gradients of fa2_attention(), the same way: of those that `args` point to. Thread-safe. */
+ *   if (fa2_attention_backward(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error());
+ * Rows of gradients must not overlap; slices of one packed dQKV buffer are fine. Rows that take part in no score get 0; rows of
+ * no sequence keep what they hold. `determinism` is read here; a plan has its own. `workspace` is optional:
+ * fa2_backward_plan_workspace_bytes() bytes at a multiple of 256, whatever they hold, which belong to one launch at a time. NULL:
+ * memory of the stream is allocated and freed. */
 FA2_C_API fa2_status fa2_attention_backward(fa2_context* context, const fa2_problem* problem,
                                             const fa2_backward_args* args, void* stream);
 

@@ -77,13 +77,13 @@ std::int64_t row_stride(const fa2_array& tensor) {
 }  // namespace
 
 Binding::Binding(const TensorTable& table, std::span<const fa2_array* const> tensors)
-    : table_(table), tensors_(tensors.first(std::min(tensors.size(), table.rows.size()))) {
+    : table_(table), tensors_(tensors.first(std::min(tensors.size(), table.tensors.size()))) {
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     if (tensors_[i] != nullptr) given_ |= 1u << i;
-  for (std::size_t i = table.rows.size(); i < tensors.size(); ++i)
+  for (std::size_t i = table.tensors.size(); i < tensors.size(); ++i)
     if (tensors[i] != nullptr)
       found_.push_back({fmt::format("tensors[{}]", i), "given",
-                        fmt::format("must be NULL: there are {} tensors", table.rows.size())});
+                        fmt::format("must be NULL: there are {} tensors", table.tensors.size())});
   check_given();
   for (std::uint32_t left = given_; left != 0; left &= left - 1)
     check(static_cast<std::size_t>(__builtin_ctz(left)));
@@ -92,35 +92,35 @@ Binding::Binding(const TensorTable& table, std::span<const fa2_array* const> ten
 
 void Binding::check_given() {
   for (std::uint32_t missing = table_.required & ~given_; missing != 0; missing &= missing - 1)
-    found_.push_back({std::string(table_.texts[static_cast<std::size_t>(__builtin_ctz(missing))].name),
+    found_.push_back({std::string(table_.tensors[static_cast<std::size_t>(__builtin_ctz(missing))].name()),
                       "none", "must be given"});
   for (std::uint32_t left = table_.related; left != 0; left &= left - 1)
     check_relations(static_cast<std::size_t>(__builtin_ctz(left)));
 }
 
 void Binding::check_relations(std::size_t i) {
-  const TensorRow& row = table_.rows[i];
-  const TensorText& text = table_.texts[i];
-  const auto complain = [&](const char* value, std::string rule) {
-    found_.push_back({std::string(text.name), value, std::move(rule)});
+  const Tensor& row = table_.tensors[i];
+  const auto complain = [&](const char* value, const char* rule, std::int8_t other) {
+    const std::string_view name = table_.tensors[static_cast<std::size_t>(other)].name();
+    found_.push_back({std::string(row.name()), value, fmt::format("must be {} {}", rule, name)});
   };
   const bool has_other = row.with >= 0 && is_given(static_cast<std::size_t>(row.with));
   if (!is_given(i)) {
-    if (!text.optional && has_other) complain("none", fmt::format("must be given with {}", text.with));
+    if (!row.is_optional && has_other) complain("none", "given with", row.with);
     return;
   }
-  if (row.with >= 0 && !has_other) complain("given", fmt::format("must be none without {}", text.with));
+  if (row.with >= 0 && !has_other) complain("given", "none without", row.with);
   if (row.without >= 0 && is_given(static_cast<std::size_t>(row.without)))
-    complain("given", fmt::format("must be none with {}", text.without));
+    complain("given", "none with", row.without);
 }
 
 void Binding::check(std::size_t row) {
   const fa2_array& t = tensor(row);
   // As a row that was checked before, which alone sets dtype_.
   const bool is_usual = is_half(t.dtype) && t.dtype == dtype_ && t.device == device_ && t.flags == 0 &&
-                        table_.texts[row].element == Element::half;
+                        table_.tensors[row].element == Element::half;
   if (!is_usual) check_kind(row);
-  const Form* const form = form_of(table_.rows[row], t.ndim);
+  const Form* const form = form_of(table_.tensors[row], t.ndim);
   forms_[row] = form;
   if (form == nullptr) return add_shape(row, nullptr);
   bool fits = true, is_empty = false;
@@ -147,7 +147,6 @@ void Binding::check(std::size_t row) {
 
 void Binding::check_kind(std::size_t row) {
   const fa2_array& t = tensor(row);
-  const TensorText& text = table_.texts[row];
   check_element(row);
   if (t.device < FA2_INTERPRETER_DEVICE || t.device == FA2_CURRENT_DEVICE) {
     add(row, "device", device_text(t.device), "must be a CUDA device or the CPU");
@@ -156,23 +155,27 @@ void Binding::check_kind(std::size_t row) {
     device_row_ = row;
   } else if (t.device != device_) {
     add(row, "device", device_text(t.device),
-        fmt::format("must be {}, as {}", device_text(device_), table_.texts[device_row_].name));
+        fmt::format("must be {}, as {}", device_text(device_), table_.tensors[device_row_].name()));
   }
   if ((t.flags & ~FA2_READ_ONLY) != 0)
     add(row, "flags", fmt::format("{}", t.flags), "must be 0 or FA2_READ_ONLY");
-  if (text.written && (t.flags & FA2_READ_ONLY) != 0)
-    found_.push_back({std::string(text.name), "read-only", "must be writable: the call writes it"});
+  const Tensor& described = table_.tensors[row];
+  if (described.is_written && (t.flags & FA2_READ_ONLY) != 0)
+    found_.push_back({std::string(described.name()), "read-only", "must be writable: the call writes it"});
 }
 
 void Binding::check_element(std::size_t row) {
-  const TensorText& text = table_.texts[row];
+  const Tensor& described = table_.tensors[row];
   const std::int32_t dtype = tensor(row).dtype;
-  if (!takes(text.element, dtype)) return add(row, "dtype", dtype_word(dtype), rule_of(text.element));
-  const std::int16_t like = table_.rows[row].like;
+  if (!takes(described.element, dtype))
+    return add(row, "dtype", dtype_word(dtype), rule_of(described.element));
+  const std::int8_t like = described.like;
   if (like >= 0 && is_given(static_cast<std::size_t>(like))) {
     const std::int32_t wanted = tensor(static_cast<std::size_t>(like)).dtype;
     if (dtype != wanted)
-      add(row, "dtype", dtype_word(dtype), fmt::format("must be {}, as {}", dtype_word(wanted), text.like));
+      add(row, "dtype", dtype_word(dtype),
+          fmt::format("must be {}, as {}", dtype_word(wanted),
+                      table_.tensors[static_cast<std::size_t>(like)].name()));
     return;
   }
   if (!is_half(dtype)) return;
@@ -181,13 +184,13 @@ void Binding::check_element(std::size_t row) {
     dtype_row_ = row;
   } else if (dtype != dtype_) {
     add(row, "dtype", dtype_word(dtype),
-        fmt::format("must be {}, as {}", dtype_word(dtype_), table_.texts[dtype_row_].name));
+        fmt::format("must be {}, as {}", dtype_word(dtype_), table_.tensors[dtype_row_].name()));
   }
 }
 
 void Binding::check_strides(std::size_t row, const Form& form) {
   const fa2_array& t = tensor(row);
-  const Layout layout = table_.texts[row].layout;
+  const Layout layout = table_.tensors[row].layout;
   if (layout == Layout::contiguous) {
     if (!is_contiguous(t))
       add(row, "strides", numbers_text(t.strides, t.ndim), "must be contiguous: pass a contiguous copy");
@@ -220,9 +223,9 @@ fa2_placement Binding::placement() const {
   return {device_, alignment};
 }
 
-const Form* Binding::form_of(const TensorRow& row, std::int32_t rank) const {
-  for (std::size_t i = 0; i < static_cast<std::size_t>(row.form_count); ++i) {
-    const Form& form = row.forms[i];
+const Form* Binding::form_of(const Tensor& tensor, std::int32_t rank) const {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.form_count); ++i) {
+    const Form& form = tensor.forms[i];
     const bool is_conditional = form.if_given >= 0 || form.if_known >= 0;
     if (form.if_given >= 0 && !is_given(static_cast<std::size_t>(form.if_given))) continue;
     if (form.if_known >= 0 && !is_known(static_cast<std::size_t>(form.if_known))) continue;
@@ -235,7 +238,7 @@ const Form* Binding::form_of(const TensorRow& row, std::int32_t rank) const {
 void Binding::check_sizes() {
   for (std::uint32_t left = known_; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(__builtin_ctz(left));
-    const SizeRow& size = table_.sizes[i];
+    const Size& size = table_.sizes[i];
     if (sizes_[i] >= size.least && sizes_[i] <= size.most()) continue;
     found_.push_back({std::string(size.name), fmt::format("{}", sizes_[i]),
                       sizes_[i] < size.least ? fmt::format("must be at least {}", size.least)
@@ -244,46 +247,51 @@ void Binding::check_sizes() {
 }
 
 void Binding::fill(void* problem, void* args, void* more) const {
-  const TensorTable table = table_;  // which stores could change, for all that the compiler knows
+  const TensorTable& table = table_;
   for (std::size_t i = 0; i < table.sizes.size(); ++i) {
-    const SizeRow& row = table.sizes[i];
-    if (row.field == kNowhere) continue;
-    if (row.bytes == 4) {
-      put(problem, row.field, static_cast<std::int32_t>(sizes_[i]));
+    const Size& size = table.sizes[i];
+    if (size.field == kNowhere) continue;
+    if (size.bytes == 4) {
+      put(problem, size.field, static_cast<std::int32_t>(sizes_[i]));
     } else {
-      put(problem, row.field, sizes_[i]);
+      put(problem, size.field, sizes_[i]);
     }
   }
-  for (std::size_t i = 0; i < table.texts.size(); ++i) {
-    const TensorText& text = table.texts[i];
-    void* const to = text.elsewhere ? more : args;
-    if (text.field == kNowhere) continue;
+  for (const TensorFlag& flag : table.flags)
+    put(problem, flag.field, std::int32_t{(given_ & flag.tensors) != 0});
+  for (std::size_t i = 0; i < table.tensors.size(); ++i) {
+    const Tensor& row = table.tensors[i];
+    void* const to = row.is_elsewhere ? more : args;
+    if (row.field == kNowhere) continue;
     if (is_given(i)) {
-      fill_tensor(text, tensor(i), *forms_[i], to);
+      fill_tensor(row, tensor(i), *forms_[i], to);
     } else {
-      put(to, text.field, static_cast<void*>(nullptr));
-      if (text.stride != kNowhere) put(to, text.stride, std::int64_t{0});
+      put(to, row.field, static_cast<void*>(nullptr));
+      if (row.stride != kNowhere) put(to, row.stride, std::int64_t{0});
+      if (row.second_form != kNowhere) put(to, row.second_form, std::int32_t{0});
     }
   }
 }
 
-void Binding::fill_tensor(const TensorText& text, const fa2_array& t, const Form& form, void* args) {
-  if (text.layout != Layout::strided) {
-    put(args, text.field, t.data);
-    if (text.stride != kNowhere) put(args, text.stride, row_stride(t));
+void Binding::fill_tensor(const Tensor& row, const fa2_array& t, const Form& form, void* args) {
+  if (row.second_form != kNowhere) put(args, row.second_form, std::int32_t{&form == &row.forms[1]});
+  if (row.layout != Layout::strided) {
+    put(args, row.field, t.data);
+    if (row.stride != kNowhere) put(args, row.stride, row_stride(t));
     return;
   }
   const auto stride_of = [&](Axis axis) {
-    const std::int16_t at = form.axes[static_cast<std::size_t>(axis)];
+    const std::int8_t at = form.axes[static_cast<std::size_t>(axis)];
     return at < 0 ? 0 : t.strides[at];
   };
-  put(args, text.field,
+  put(args, row.field,
       fa2_tensor{t.data, {stride_of(Axis::entry), stride_of(Axis::head), stride_of(Axis::row)}});
-  if (text.stride != kNowhere) put(args, text.stride, stride_of(Axis::part));
+  if (row.stride != kNowhere) put(args, row.stride, stride_of(Axis::part));
 }
 
 void Binding::add(std::size_t row, std::string_view what, std::string value, std::string rule) {
-  found_.push_back({fmt::format("{}.{}", table_.texts[row].name, what), std::move(value), std::move(rule)});
+  found_.push_back(
+      {fmt::format("{}.{}", table_.tensors[row].name(), what), std::move(value), std::move(rule)});
 }
 
 std::string Binding::text_of(const Form& form) const {
@@ -301,7 +309,7 @@ std::string Binding::text_of(const Form& form) const {
 /// `form`: the one that the tensor's rank fits; its sizes are all known.
 void Binding::add_shape(std::size_t row, const Form* form) {
   const fa2_array& t = tensor(row);
-  std::string_view forms = table_.texts[row].shape;
+  std::string_view forms = table_.tensors[row].text.shape;
   if (form == nullptr) {
     std::string all;
     while (!forms.empty()) {
@@ -314,7 +322,7 @@ void Binding::add_shape(std::size_t row, const Form* form) {
                is_readable ? numbers_text(t.shape, t.ndim) : fmt::format("{} dimensions", t.ndim),
                "must be " + all);
   }
-  for (auto number = form - table_.rows[row].forms.data(); number > 0; --number)
+  for (auto number = form - table_.tensors[row].forms.data(); number > 0; --number)
     forms.remove_prefix(forms.find(" | ") + 3);
   const std::string_view words = forms.substr(0, forms.find(')') + 1);
   add(row, "shape", numbers_text(t.shape, t.ndim), fmt::format("must be {} = {}", text_of(*form), words));

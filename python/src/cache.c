@@ -31,7 +31,7 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
       read_int(args[EQUAL_POSITIONS], "equal_positions", &equal) < 0)
     return NULL;
   p.rotary_style = interleaved ? FA2_ROTARY_INTERLEAVED : FA2_ROTARY_HALVES;
-  p.equal_positions = equal != 0;
+  p.causal_positions = equal == 0;
   const fa2_status bound = fa2_bind_append(given, FA2_APPEND_TENSORS, &p, &a, &place);
   if (bound != FA2_OK) return raise_status(bound);
   LAUNCH(args[FA2_APPEND_K], place, fa2_append(NULL, &p, &a, stream));
@@ -49,7 +49,7 @@ PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     return NULL;
   const fa2_status bound = fa2_bind_combine(given, FA2_COMBINE_TENSORS, &p, &a, &place);
   if (bound != FA2_OK) return raise_status(bound);
-  LAUNCH(args[FA2_COMBINE_PARTS], place, fa2_combine(NULL, &p, &a, stream));
+  LAUNCH(args[FA2_COMBINE_OUT_PARTS], place, fa2_combine(NULL, &p, &a, stream));
 }
 
 /* dropout_mask(mask, state, p, seed, offset) */
@@ -62,7 +62,7 @@ PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   fa2_placement place;
   if (expect_count("dropout_mask", count, FA2_DROPOUT_MASK_TENSORS + 3) < 0 ||
       read_tensors(args, FA2_DROPOUT_MASK_TENSORS, tensors, given) < 0 ||
-      read_float(args[2], "dropout_p", &a.dropout) < 0 || read_uint(args[3], "seed", &a.dropout_seed) < 0 ||
+      read_float(args[2], "dropout_p", &a.dropout_probability) < 0 || read_uint(args[3], "seed", &a.dropout_seed) < 0 ||
       read_uint(args[4], "offset", &a.dropout_offset) < 0)
     return NULL;
   const fa2_status bound = fa2_bind_dropout_mask(given, FA2_DROPOUT_MASK_TENSORS, &p, &a, &place);

@@ -10,9 +10,9 @@ static int read_longest(PyObject* option, const char* name, int64_t* length) {
 static int read_dropout(Call* call) {
   PyObject* const* const options = call->options;
   fa2_args* const a = &call->args;
-  if (read_float(options[DROPOUT_P], "dropout_p", &a->dropout) < 0) return -1;
-  call->key.problem.dropout = a->dropout != 0.0f;
-  if (a->dropout == 0.0f) {
+  if (read_float(options[DROPOUT_P], "dropout_p", &a->dropout_probability) < 0) return -1;
+  call->key.problem.dropout = a->dropout_probability != 0.0f;
+  if (a->dropout_probability == 0.0f) {
     call->given[FA2_DROPOUT_STATE] = NULL;
     return 0;
   }

@@ -22,7 +22,7 @@ fa2_append_problem in_c(const AppendProblem& p) {
   c.dtype = static_cast<std::int32_t>(p.dtype);
   c.head_dim = p.head_dim, c.head_dim_v = p.head_dim_v;
   c.rotary_dim = p.rotary_dim, c.rotary_style = static_cast<std::int32_t>(p.rotary_style);
-  c.float32_tables = p.float32_tables, c.equal_positions = !p.causal_positions;
+  c.float32_tables = p.float32_tables, c.causal_positions = p.causal_positions;
   c.table_rows = p.table_rows, c.batch = p.batch, c.heads_q = p.heads_q, c.heads_kv = p.heads_kv;
   c.seqlen_q = p.seqlen_q, c.seqlen_new = p.seqlen_new, c.total_q = p.total_q, c.total_new = p.total_new;
   c.page_size = p.page_size, c.cache_entries = p.cache_entries;

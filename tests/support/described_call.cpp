@@ -171,8 +171,8 @@ DescribedCall dense_append() {
   made.give(FA2_APPEND_V, FA2_BF16, {kBatch, kRows, kHeadsKv, kDimV});
   made.give(FA2_APPEND_K_CACHE, FA2_BF16, {kBatch + 1, kKeys, kHeadsKv, kDim});
   made.give(FA2_APPEND_V_CACHE, FA2_BF16, {kBatch + 1, kKeys, kHeadsKv, kDimV});
-  made.give(FA2_APPEND_SEQLENS, FA2_INT32, {kBatch}).give(FA2_APPEND_CACHE_BATCH_IDX, FA2_INT32, {kBatch});
-  made.give(FA2_APPEND_COS, FA2_FLOAT32, {11, kDim / 2}).give(FA2_APPEND_SIN, FA2_FLOAT32, {11, kDim / 2});
+  made.give(FA2_APPEND_CACHE_SEQLENS, FA2_INT32, {kBatch}).give(FA2_APPEND_CACHE_BATCH_IDX, FA2_INT32, {kBatch});
+  made.give(FA2_APPEND_ROTARY_COS, FA2_FLOAT32, {11, kDim / 2}).give(FA2_APPEND_ROTARY_SIN, FA2_FLOAT32, {11, kDim / 2});
   made.give(FA2_APPEND_ROTARY_SEQLENS, FA2_INT32, {kBatch});
   made.give(FA2_APPEND_Q, FA2_BF16, {kBatch, 3, kHeads, kDim});
   made.give(FA2_APPEND_Q_OUT, FA2_BF16, {kBatch, 3, kHeads, kDim});
@@ -199,7 +199,7 @@ DescribedCall packed_append() {
 
 DescribedCall batched_combine() {
   DescribedCall made = call("batched combine", DescribedCall::combine);
-  made.give(FA2_COMBINE_PARTS, FA2_F16, {3, kBatch, kRows, kHeads, kDim});
+  made.give(FA2_COMBINE_OUT_PARTS, FA2_F16, {3, kBatch, kRows, kHeads, kDim});
   made.give(FA2_COMBINE_LSE_PARTS, FA2_FLOAT32, {3, kBatch, kHeads, kRows});
   made.give(FA2_COMBINE_OUT, FA2_F16, {kBatch, kRows, kHeads, kDim});
   made.give(FA2_COMBINE_LSE, FA2_FLOAT32, {kBatch, kHeads, kRows});
@@ -209,7 +209,7 @@ DescribedCall batched_combine() {
 
 DescribedCall packed_combine() {
   DescribedCall made = call("packed combine", DescribedCall::combine);
-  made.give(FA2_COMBINE_PARTS, FA2_F16, {3, kTotal, kHeads, kDim});
+  made.give(FA2_COMBINE_OUT_PARTS, FA2_F16, {3, kTotal, kHeads, kDim});
   made.give(FA2_COMBINE_LSE_PARTS, FA2_FLOAT32, {3, kHeads, kTotal});
   made.give(FA2_COMBINE_OUT, FA2_F16, {kTotal, kHeads, kDim});
   made.give(FA2_COMBINE_LSE, FA2_FLOAT32, {kHeads, kTotal});
@@ -220,7 +220,7 @@ DescribedCall packed_combine() {
 DescribedCall described_dropout_mask() {
   DescribedCall made = call("dropout mask", DescribedCall::dropout_mask);
   made.give(FA2_DROPOUT_MASK, FA2_UINT8, {kBatch, kHeads, kRows, kKeys});
-  made.give(FA2_DROPOUT_MASK_STATE, FA2_INT64, {2});
+  made.give(FA2_DROPOUT_MASK_DROPOUT_STATE, FA2_INT64, {2});
   made.outputs = {FA2_DROPOUT_MASK};
   for (int i = 0; i < 4; ++i) made.free_extents.push_back({FA2_DROPOUT_MASK, i});
   return made;

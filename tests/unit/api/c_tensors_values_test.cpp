@@ -119,7 +119,7 @@ TEST_CASE("c tensors: what the tensors of append and combine say") {
   CHECK(packed.append_problem.max_pages == 4);
   CHECK(packed.append_problem.total_q == 9);
   CHECK(packed.append_problem.total_new == 9);
-  for (const int i : {FA2_APPEND_COS, FA2_APPEND_SIN, FA2_APPEND_ROTARY_SEQLENS, FA2_APPEND_Q,
+  for (const int i : {FA2_APPEND_ROTARY_COS, FA2_APPEND_ROTARY_SIN, FA2_APPEND_ROTARY_SEQLENS, FA2_APPEND_Q,
                       FA2_APPEND_Q_OUT, FA2_APPEND_CU_SEQLENS_Q})
     packed.leave_out(i);
   REQUIRE(packed.bind() == FA2_OK);
@@ -133,7 +133,7 @@ TEST_CASE("c tensors: what the tensors of append and combine say") {
   CHECK(combine.combine_args.part_stride == 2 * 5 * 4 * 16);
   CHECK(combine.combine_args.lse_part_stride == 2 * 4 * 5);
   CHECK(combine.combine_args.lse_parts.strides[1] == 5);
-  combine[FA2_COMBINE_PARTS].dtype = FA2_FLOAT32;
+  combine[FA2_COMBINE_OUT_PARTS].dtype = FA2_FLOAT32;
   combine[FA2_COMBINE_OUT].dtype = FA2_BF16;
   REQUIRE(combine.bind() == FA2_OK);
   CHECK(combine.combine_problem.float32_parts == 1);

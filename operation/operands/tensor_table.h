@@ -1,0 +1,252 @@
+// An operation's tensors as a table that the compiler makes of rows: shapes are parsed, conditions and relations found.
+#pragma once
+
+#include <operation/operands/rows.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace fa2 {
+
+inline constexpr std::size_t kMostDimensions = 5;
+inline constexpr std::size_t kMostTensors = 24;
+inline constexpr std::size_t kMostSizes = 16;
+
+/// strided: any strides but in the last column, which is contiguous; a fa2_tensor.
+/// rows: contiguous rows that may lie apart; a pointer and one stride.
+/// contiguous: a pointer, and one stride if there is a field for it.
+enum class Layout : std::uint8_t { strided, rows, contiguous };
+
+/// An extent is (size + plus) / over; just `plus` if `size` is negative.
+struct Extent {
+  std::int8_t size = -1, plus = 0, over = 1;
+};
+
+/// One form of a tensor's shape. Conditions are indices of tensors or sizes; negative: none.
+struct Form {
+  std::array<Extent, kMostDimensions> extents{};
+  std::array<std::int8_t, 4> axes{-1, -1, -1, -1};  ///< dimensions of Axis::part, entry, head and row
+  std::int8_t rank = 0, if_given = -1, if_known = -1;
+  bool ends_in_column = false;
+};
+
+struct Tensor {
+  std::array<Form, 3> forms{};
+  std::int8_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
+  Element element = Element::half;
+  Layout layout = Layout::contiguous;
+  bool is_optional = false;
+  bool is_written = false;
+  bool is_elsewhere = false;             ///< a member of the second of two structs of arguments
+  std::uint8_t row = 0;                  ///< index in its struct
+  std::uint16_t field = kNowhere;        ///< offset in the C struct
+  std::uint16_t stride = kNowhere;       ///< offset of the stride of parts, or of rows
+  std::uint16_t second_form = kNowhere;  ///< offset of the flag for forms[1]
+  RowText text = {};
+
+  constexpr std::string_view name() const { return text.tensor != nullptr ? text.tensor : text.name; }
+};
+
+/// A size of the problem, or a word of shapes that is no field of it.
+struct Size {
+  std::string_view name;
+  Axis axis = Axis::other;
+  std::int64_t least = 0;
+  std::uint16_t field = kNowhere;  ///< offset in the C struct
+  std::uint16_t bytes = 8;         ///< 4 or 8
+
+  constexpr std::int64_t most() const {
+    return bytes == 4 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+  }
+};
+
+/// A flag of the problem that is true if one of some tensors is given.
+struct TensorFlag {
+  std::uint16_t field = kNowhere;  ///< offset in the C struct
+  std::uint32_t tensors = 0;       ///< bits
+};
+
+template <class Item, std::size_t kMost>
+struct List {
+  std::array<Item, kMost> items{};
+  std::size_t count = 0;
+
+  constexpr void add(const Item& item) { items[count++] = item; }
+  constexpr std::size_t size() const { return count; }
+  constexpr const Item& operator[](std::size_t i) const { return items[i]; }
+  constexpr Item& operator[](std::size_t i) { return items[i]; }
+  constexpr const Item* begin() const { return items.data(); }
+  constexpr const Item* end() const { return items.data() + count; }
+};
+
+struct TensorTable {
+  List<Size, kMostSizes> sizes;
+  List<Tensor, kMostTensors> tensors;
+  List<TensorFlag, 4> flags;
+  std::uint32_t required = 0;  ///< bits of tensors that every call gives
+  std::uint32_t related = 0;   ///< bits of tensors that other ones require or exclude
+
+  /// -1 if there is none.
+  constexpr std::int8_t size_index(std::string_view name) const {
+    for (std::size_t i = 0; i < sizes.count; ++i)
+      if (sizes[i].name == name) return static_cast<std::int8_t>(i);
+    return -1;
+  }
+  /// By the member's name; -1 if there is none.
+  constexpr std::int8_t tensor_index(std::string_view name) const {
+    for (std::size_t i = 0; i < tensors.count; ++i)
+      if (tensors[i].text.name == name) return static_cast<std::int8_t>(i);
+    return -1;
+  }
+  /// Does not compile if there is none.
+  constexpr Tensor& tensor(std::string_view name) {
+    if (tensor_index(name) < 0) throw "no tensor has this name";
+    return tensors[static_cast<std::size_t>(tensor_index(name))];
+  }
+};
+
+// ---- shapes in words: a word that nothing is called does not compile ----
+
+constexpr std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '(')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == ')')) text.remove_suffix(1);
+  return text;
+}
+
+/// Cuts off what comes before `mark`, which goes too; all of `text` if it is not there.
+constexpr std::string_view take_until(std::string_view& text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  const std::string_view taken = text.substr(0, at);
+  text = at == text.npos ? std::string_view() : text.substr(at + mark.size());
+  return trimmed(taken);
+}
+
+constexpr std::int8_t digit_of(std::string_view text) {
+  if (text.size() != 1 || text[0] < '1' || text[0] > '9') throw "a number must have one digit";
+  return static_cast<std::int8_t>(text[0] - '0');
+}
+
+constexpr Extent extent_of(std::string_view text, const TensorTable& table) {
+  Extent extent;
+  if (text[0] >= '0' && text[0] <= '9') return {-1, digit_of(text), 1};
+  const std::size_t sign = text.find_first_of("+/");
+  if (sign != text.npos)
+    (text[sign] == '+' ? extent.plus : extent.over) = digit_of(trimmed(text.substr(sign + 1)));
+  extent.size = table.size_index(trimmed(text.substr(0, sign)));
+  if (extent.size < 0) throw "the problem has no such size";
+  return extent;
+}
+
+constexpr Form form_of(std::string_view text, const TensorTable& table) {
+  Form form;
+  std::string_view extents = take_until(text, " if ");
+  if (!text.empty()) {
+    form.if_given = table.tensor_index(trimmed(text));
+    if (form.if_given < 0) form.if_known = table.size_index(trimmed(text));
+    if (form.if_given < 0 && form.if_known < 0) throw "there is no such condition";
+  }
+  while (!extents.empty()) {
+    const Extent extent = extent_of(take_until(extents, ","), table);
+    const Axis axis = extent.size < 0 ? Axis::other : table.sizes[static_cast<std::size_t>(extent.size)].axis;
+    form.ends_in_column = axis == Axis::column;
+    if (axis < Axis::column) form.axes[static_cast<std::size_t>(axis)] = form.rank;
+    form.extents[static_cast<std::size_t>(form.rank++)] = extent;
+  }
+  return form;
+}
+
+// ---- tables of rows ----
+
+/// The integers of a problem.
+template <class Problem>
+constexpr TensorTable sizes_of() {
+  TensorTable table;
+  for (const Member& member : kCStruct<Problem>.members)
+    if (member.is_size)
+      table.sizes.add(
+          {member.text.name, member.text.axis, member.text.least, member.field, bytes_of(member.type)});
+  return table;
+}
+
+template <class Args>
+constexpr std::uint16_t offset_of(const char* name) {
+  return *name == 0 ? kNowhere : kCStruct<Args>.members[row_index<Args>(name)].field;
+}
+
+template <class Args>
+constexpr Tensor tensor_of(std::size_t row) {
+  const Member& member = kCStruct<Args>.members[row];
+  const RowText& text = member.text;
+  Tensor tensor{
+      .element = member.element, .row = static_cast<std::uint8_t>(row), .field = member.field, .text = text};
+  if (member.type == CType::tensor)
+    tensor.layout = Layout::strided;
+  else if (*text.stride != 0 && !text.is_packed)
+    tensor.layout = Layout::rows;
+  tensor.is_optional = text.is_optional || (*text.used_if != 0 && *text.with == 0);
+  tensor.is_written = !member.is_const;
+  tensor.stride = offset_of<Args>(text.stride);
+  tensor.second_form = offset_of<Args>(text.second_form);
+  return tensor;
+}
+
+/// Adds the tensors of Args, which have shapes.
+template <class Args>
+constexpr void add_tensors(TensorTable& table, bool is_elsewhere = false) {
+  for (std::size_t i = 0; i < kRowCount<Args>; ++i) {
+    if (*kCStruct<Args>.members[i].text.shape == 0) continue;
+    Tensor tensor = tensor_of<Args>(i);
+    tensor.is_elsewhere = is_elsewhere;
+    table.tensors.add(tensor);
+  }
+}
+
+/// Whether `field` of a problem is `goal`, or needs a field that does.
+template <class Problem>
+constexpr bool needs(std::string_view field, std::string_view goal) {
+  while (!field.empty() && field != goal)
+    field = kCStruct<Problem>.members[row_index<Problem>(field)].text.used_if;
+  return field == goal;
+}
+
+/// Adds the flags that tensors alone say: one that a number needs too is the caller's.
+template <class Problem, class Args>
+constexpr void add_flags(TensorTable& table) {
+  for (const Member& flag : kCStruct<Problem>.members) {
+    std::uint32_t tensors = 0;
+    bool is_callers = false;
+    for (std::size_t i = 0; i < table.tensors.count; ++i)
+      tensors |= flag.is_flag && needs<Problem>(table.tensors[i].text.used_if, flag.text.name) ? 1u << i : 0;
+    for (const Member& member : kCStruct<Args>.members)
+      is_callers |= !member.is_pointer && needs<Problem>(member.text.used_if, flag.text.name);
+    if (tensors != 0 && !is_callers) table.flags.add({flag.field, tensors});
+  }
+}
+
+constexpr std::int8_t related_index(const char* name, const TensorTable& table) {
+  const std::int8_t index = table.tensor_index(name);
+  if (*name != 0 && index < 0) throw "no tensor has this name";
+  return index;
+}
+
+/// Must come last: parses shapes, and looks names up.
+constexpr TensorTable finished(TensorTable table) {
+  for (std::size_t i = 0; i < table.tensors.count; ++i) {
+    Tensor& tensor = table.tensors[i];
+    std::string_view forms = tensor.text.shape;
+    while (!forms.empty())
+      tensor.forms[static_cast<std::size_t>(tensor.form_count++)] = form_of(take_until(forms, "|"), table);
+    tensor.with = related_index(tensor.text.with, table);
+    tensor.without = related_index(tensor.text.without, table);
+    tensor.like = related_index(tensor.text.like, table);
+    const bool is_related = tensor.with >= 0 || tensor.without >= 0;
+    if (is_related) table.related |= 1u << i;
+    if (!is_related && !tensor.is_optional) table.required |= 1u << i;
+  }
+  return table;
+}
+
+}  // namespace fa2
