@@ -91,8 +91,8 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
   } else {
     add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o, Role::dropout_state});
   }
-  for (std::size_t i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i)
-    uses.push_back({static_cast<Role>(i), Access::read});
+  for (std::size_t i = 0; i < kOperandCount; ++i)
+    if (has_numbers(static_cast<Role>(i))) uses.push_back({static_cast<Role>(i), Access::read});
   if (pass == KernelPass::d_sinks) uses.push_back({Role::d_sinks, Access::write});
   if (pass == KernelPass::dq) uses.push_back({Role::dq, Access::write});
   if (owns_keys(pass) && pass != KernelPass::dv) uses.push_back({Role::dk, Access::write});

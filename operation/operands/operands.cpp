@@ -4,58 +4,111 @@
 #include <operation/operands/workspace.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fa2 {
 namespace {
 
-/// Two numbers of 64 bits, which kernels read as four of 32.
-Operand dropout_state(const std::uint64_t* data, bool is_used) {
-  Operand operand =
-      optional_operand("dropout.state", Access::read, data, ElementType::i32, {is_used, 1, 1, 4});
-  operand.alignment = sizeof *data;
-  return operand;
+/// By the indices of kBackwardTable.sizes.
+using Sizes = std::array<std::int64_t, kMostSizes>;
+
+Sizes sizes_of(const AttentionProblem& p) {
+  Sizes sizes{};
+  std::size_t next = 0;
+  each_row<AttentionProblem>([&](const auto& row) {
+    using Value = std::remove_cvref_t<decltype(p.*row.member)>;
+    if constexpr (std::is_same_v<Value, std::int32_t> || std::is_same_v<Value, std::int64_t>)
+      sizes[next++] = p.*row.member;
+  });
+  constexpr auto at = [](const char* name) {
+    return static_cast<std::size_t>(kBackwardTable.size_index(name));
+  };
+  if (p.heads_kv == 0) sizes[at("heads_kv")] = p.heads_q;
+  if (p.head_dim_v == 0) sizes[at("head_dim_v")] = p.head_dim;
+  sizes[at("max_pages")] = pages_of_sequence(p);
+  return sizes;
 }
 
-/// Where packed sequences begin and end; absent where they are batched.
-Operand borders(std::string_view name, const std::int32_t* data, const AttentionProblem& p,
-                std::int64_t total) {
-  Operand operand =
-      optional_operand(name, Access::read, data, ElementType::i32, {total > 0, 1, 1, p.batch + 1});
-  operand.optional = false;
-  return operand;
+/// Whether the problem takes the tensor `kIndex` of kBackwardTable.
+template <std::size_t kIndex>
+bool takes(const AttentionProblem& p) {
+  constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
+  if constexpr (tensor.is_elsewhere) {
+    return is_used<BackwardArgs, tensor.row>(p);
+  } else {
+    return is_used<AttentionArgs, tensor.row>(p);
+  }
 }
 
-/// From the first sequence's entries to the last one's.
-Operand page_table_of(const AttentionProblem& p, const AttentionArgs& args) {
-  const std::int64_t pages = pages_of_sequence(p), sequences = p.varlen ? p.batch : 0;
-  const std::int64_t entries =
-      pages > 0 && sequences > 0 ? (sequences - 1) * args.page_table_stride + pages : 0;
-  Operand operand =
-      optional_operand("page_table", Access::read, args.page_table, ElementType::i32, {1, 1, 1, entries});
-  operand.optional = false;
-  return operand;
+/// Sets the extents that one form of a shape has: (batch, head, row, other).
+template <std::size_t kIndex, std::size_t kForm>
+void set_extents(Operand& operand, const Sizes& sizes) {
+  constexpr const Form& form = kBackwardTable.tensors[kIndex].forms[kForm];
+  operand.extents = {1, 1, 1, 1};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(form.rank); ++i) {
+    const Extent extent = form.extents[i];
+    const std::int64_t size = extent.size < 0 ? 0 : sizes[static_cast<std::size_t>(extent.size)];
+    std::size_t dimension = 3;
+    for (const Axis axis : {Axis::entry, Axis::head, Axis::row})
+      if (form.axes[static_cast<std::size_t>(axis)] == static_cast<std::int8_t>(i))
+        dimension = static_cast<std::size_t>(axis) - static_cast<std::size_t>(Axis::entry);
+    operand.extents[dimension] = (size + extent.plus) / extent.over;
+  }
 }
 
-/// A number a query head; of each batch where `per_batch` says so.
-Operand numbers_of_heads(std::string_view name, const AttentionProblem& p, bool is_used, const float* data,
-                         bool per_batch = false) {
-  Operand operand;
-  operand.name = name;
-  operand.element = ElementType::f32;
-  operand.data = data;
-  operand.extents = {!is_used ? 0 : per_batch ? p.batch : 1, 1, 1, p.heads_q};
-  return operand;
+/// Sets the extents of the first form whose condition holds, from `kForm` on. A tensor is given if the problem takes it.
+template <std::size_t kIndex, std::size_t kForm = 0>
+void choose_extents(Operand& operand, const AttentionProblem& p, const Sizes& sizes, bool is_second_form) {
+  constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
+  constexpr std::int8_t condition = tensor.forms[kForm].if_given;
+  if constexpr (kForm + 1 == tensor.form_count) {
+    set_extents<kIndex, kForm>(operand, sizes);
+  } else if constexpr (condition < 0) {
+    is_second_form ? set_extents<kIndex, kForm + 1>(operand, sizes)
+                   : set_extents<kIndex, kForm>(operand, sizes);
+  } else {
+    takes<condition>(p) ? set_extents<kIndex, kForm>(operand, sizes)
+                        : choose_extents<kIndex, kForm + 1>(operand, p, sizes, is_second_form);
+  }
 }
 
-/// Of the variants that the problem has; absent ones of the others.
-void add_variants(Operands& operands, const AttentionProblem& p, const AttentionArgs& args) {
-  std::size_t next = static_cast<std::size_t>(Role::variants);
-  visit_numbers(
-      [&](const char*, const char* name, bool is_used, const auto& value, const auto&... per_batch) {
-        if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(value)>>)
-          operands.list[next++] = numbers_of_heads(name, p, is_used, value, per_batch...);
-      },
-      p, args);
+constexpr ElementType element_of(Element element, DType dtype) {
+  constexpr ElementType kElements[] = {ElementType::f16, ElementType::f16, ElementType::f32,
+                                       ElementType::i32, ElementType::i32, ElementType::byte};
+  return element == Element::half ? element_of(dtype) : kElements[static_cast<std::size_t>(element)];
+}
+
+/// Rows that lie apart are an operand from the first row's entries to the last one's.
+void join_rows(Operand& operand, std::int64_t stride) {
+  const std::int64_t rows = operand.extents[0], entries = operand.extents[3];
+  operand.extents = {1, 1, 1, rows > 0 && entries > 0 ? (rows - 1) * stride + entries : 0};
+}
+
+template <std::size_t kIndex, class Args>
+Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& args) {
+  constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
+  constexpr const auto& row = std::get<tensor.row>(kRowsOf<Args>);
+  Operand operand{.name = tensor.text.name,
+                  .element = element_of(tensor.element, p.dtype),
+                  .access = kCStruct<Args>.members[tensor.row].is_const ? Access::read : Access::write,
+                  .optional = tensor.text.is_optional,
+                  .strided = tensor.layout == Layout::strided,
+                  .data = member_of(args, row)};
+  bool is_second_form = false;
+  if constexpr (*tensor.text.second_form != 0)
+    is_second_form = member_of(args, std::get<row_index<Args>(tensor.text.second_form)>(kRowsOf<Args>));
+  choose_extents<kIndex>(operand, p, sizes, is_second_form);
+  if constexpr (tensor.layout == Layout::strided) {
+    const TensorStrides& strides = args.*row.beside;
+    operand.strides = {strides.batch, strides.head, strides.row};
+  } else if constexpr (tensor.layout == Layout::rows) {
+    join_rows(operand, member_of(args, std::get<row_index<Args>(tensor.text.stride)>(kRowsOf<Args>)));
+  } else if constexpr (tensor.element == Element::i64) {  // kernels read a number of 64 bits as two of 32
+    operand.extents[3] *= 2;
+    operand.alignment = 8;
+  }
+  if (!takes<kIndex>(p)) operand.extents[0] = 0;
+  return operand;
 }
 
 /// What launches work in, unless the context has it for them.
@@ -86,55 +139,27 @@ Operand optional_operand(std::string_view name, Access access, const void* data,
 }
 
 Operands operands_of(const AttentionProblem& p, const AttentionArgs& args, std::size_t workspace_bytes) {
-  const ElementType element = element_of(p.dtype);
-  const std::int64_t heads_kv = p.heads_kv == 0 ? p.heads_q : p.heads_kv;
-  const std::int64_t dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
-  const Entries q = q_entries(p), k = k_entries(p);
-  const std::int64_t sequences = p.varlen ? p.batch : 0;
-  Operands operands{{
-      strided_operand("q", Access::read, args.q, element, {q.count, p.heads_q, q.rows, p.head_dim},
-                      args.q_strides),
-      strided_operand("k", Access::read, args.k, element, {k.count, heads_kv, k.rows, p.head_dim},
-                      args.k_strides),
-      strided_operand("v", Access::read, args.v, element, {k.count, heads_kv, k.rows, dim_v}, args.v_strides),
-      strided_operand("o", Access::write, args.o, element, {q.count, p.heads_q, q.rows, dim_v},
-                      args.o_strides),
-      optional_operand("lse", Access::write, args.lse, ElementType::f32, {q.count, p.heads_q, q.rows, 1}),
-      workspace_of(args.workspace, workspace_bytes),
-      borders("cu_seqlens_q", args.cu_seqlens_q, p, p.total_q),
-      borders("cu_seqlens_k", args.cu_seqlens_k, p, p.total_k),
-      optional_operand("seqused_q", Access::read, args.seqused_q, ElementType::i32, {1, 1, 1, sequences}),
-      optional_operand("seqused_k", Access::read, args.seqused_k, ElementType::i32, {1, 1, 1, sequences}),
-      page_table_of(p, args),
-      dropout_state(args.dropout.state, p.dropout),
-  }};
-  add_variants(operands, p, args);
-  return operands;
+  const Sizes sizes = sizes_of(p);
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return Operands{{operand_of<i>(p, sizes, args)..., workspace_of(args.workspace, workspace_bytes)}};
+  }
+  (std::make_index_sequence<kForwardTensors>());
 }
 
 BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardArgs& args,
                                       std::size_t workspace_bytes) {
-  Operands forward = operands_of(p, args.forward, workspace_bytes);
-  forward.list[static_cast<std::size_t>(Role::workspace)].data = args.workspace;
+  const Operands forward = operands_of(p, args.forward, workspace_bytes);
+  const Sizes sizes = sizes_of(p);
   BackwardOperands operands;
   std::ranges::copy(forward, operands.list.begin());
   const auto at = [&](Role role) -> Operand& { return operands.list[static_cast<std::size_t>(role)]; };
+  at(Role::workspace).data = args.workspace;
   at(Role::o).access = at(Role::lse).access = Access::read;
   at(Role::lse).optional = false;
-  const auto shaped_like = [&](Role like, std::string_view name, Access access, const void* data,
-                               const TensorStrides& strides) {
-    const Operand& of = forward[like];
-    return strided_operand(name, access, data, of.element, of.extents, strides);
-  };
-  at(Role::d_o) = shaped_like(Role::o, "d_o", Access::read, args.d_o, args.d_o_strides);
-  at(Role::d_lse) =
-      optional_operand("d_lse", Access::read, args.d_lse, ElementType::f32, forward[Role::lse].extents);
-  at(Role::dq) = shaped_like(Role::q, "dq", Access::write, args.dq, args.dq_strides);
-  at(Role::dk) = shaped_like(Role::k, "dk", Access::write, args.dk, args.dk_strides);
-  at(Role::dv) = shaped_like(Role::v, "dv", Access::write, args.dv, args.dv_strides);
-  at(Role::d_sinks) = numbers_of_heads("d_sinks", p, p.sinks, args.d_sinks);
-  at(Role::d_sinks).access = Access::write;
-  for (const Role role : {Role::dq, Role::dk, Role::dv, Role::d_sinks}) at(role).optional = true;
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    ((operands.list[kOperandCount + i] = operand_of<kForwardTensors + i>(p, sizes, args)), ...);
+  }
+  (std::make_index_sequence<kBackwardOperandCount - kOperandCount>());
   return operands;
 }
 

@@ -4,7 +4,7 @@
 #include <fa2/args.h>
 #include <fa2/backward.h>
 #include <fa2/problem.h>
-#include <operation/operands/rows.h>
+#include <operation/operands/tensor_tables.h>
 #include <runtime/element_type.h>
 
 #include <array>
@@ -16,43 +16,50 @@
 
 namespace fa2 {
 
-/// How many of the variants' numbers are tensors.
-constexpr std::size_t variant_operand_count() {
-  std::size_t count = 0;
-  const AttentionArgs none;
-  visit_numbers([&](const char*, const char*, bool, const auto& value,
-                    const auto&...) { count += std::is_pointer_v<std::remove_cvref_t<decltype(value)>>; },
-                AttentionProblem{}, none);
-  return count;
+inline constexpr std::size_t kForwardTensors = kAttentionTable.tensors.size();
+
+/// The index among a call's operands of the tensor whose member has this name. Does not compile if there is none.
+constexpr std::uint8_t operand_index(std::string_view name) {
+  const std::int8_t index = kBackwardTable.tensor_index(name);
+  if (index < 0) throw "no tensor has this name";
+  const auto tensor = static_cast<std::size_t>(index);
+  return static_cast<std::uint8_t>(tensor < kForwardTensors ? tensor : tensor + 1);
 }
 
-/// What an operand is to attention. From `variants` on: those of visit_numbers(), in its order; after them
-/// those that the backward alone has.
+/// What an operand is to attention: the forward's tensors in the order of their rows, the workspace, and what the backward alone
+/// has. Operands that no code names need no enumerator.
 enum class Role : std::uint8_t {
-  q,
-  k,
-  v,
-  o,
-  lse,
-  workspace,
-  cu_seqlens_q,
-  cu_seqlens_k,
-  seqused_q,
-  seqused_k,
-  page_table,
-  dropout_state,
-  variants,
-  d_o = variants + variant_operand_count(),
-  d_lse,
-  dq,
-  dk,
-  dv,
-  d_sinks
+  q = operand_index("q"),
+  k = operand_index("k"),
+  v = operand_index("v"),
+  o = operand_index("o"),
+  lse = operand_index("lse"),
+  dropout_state = operand_index("dropout.state"),
+  cu_seqlens_q = operand_index("cu_seqlens_q"),
+  cu_seqlens_k = operand_index("cu_seqlens_k"),
+  seqused_q = operand_index("seqused_q"),
+  seqused_k = operand_index("seqused_k"),
+  page_table = operand_index("page_table"),
+  workspace = kForwardTensors,
+  d_o = operand_index("d_o"),
+  d_lse = operand_index("d_lse"),
+  dq = operand_index("dq"),
+  dk = operand_index("dk"),
+  dv = operand_index("dv"),
+  d_sinks = operand_index("d_sinks")
 };
 
-/// Of a forward's call, and of a backward's.
-inline constexpr std::size_t kOperandCount = static_cast<std::size_t>(Role::d_o);
-inline constexpr std::size_t kBackwardOperandCount = static_cast<std::size_t>(Role::d_sinks) + 1;
+/// Operands of a forward call, and of a backward call.
+inline constexpr std::size_t kOperandCount = kForwardTensors + 1;
+inline constexpr std::size_t kBackwardOperandCount = kBackwardTable.tensors.size() + 1;
+
+/// Whether an operand has a variant's numbers, one per head: those that visit_numbers() visits.
+constexpr bool has_numbers(Role role) {
+  const auto index = static_cast<std::size_t>(role);
+  if (index >= kForwardTensors) return false;
+  const Tensor& tensor = kAttentionTable.tensors[index];
+  return tensor.element == Element::f32 && !tensor.is_written;
+}
 
 /// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
 /// column); packed sequences are a batch of one.

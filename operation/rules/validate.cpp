@@ -217,17 +217,20 @@ void check_variants(Violations& found, const AttentionProblem& problem, const At
                 problem, args);
 }
 
-/// Tables that the problem has no use for would go unheard. One that is missing is an operand's affair.
+/// Rejects tables that the problem would ignore. The operand checks find missing ones.
 void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
-  const auto check = [&](const char* name, const std::int32_t* table, bool is_used, const char* use) {
-    if (!is_used && table != nullptr)
-      found.push_back({name, "given", fmt::format("must be null, or the problem's {}", use)});
-  };
-  check("cu_seqlens_q", args.cu_seqlens_q, p.total_q > 0, "total_q above 0");
-  check("cu_seqlens_k", args.cu_seqlens_k, p.total_k > 0, "total_k above 0");
-  check("seqused_q", args.seqused_q, p.varlen, "varlen true");
-  check("seqused_k", args.seqused_k, p.varlen, "varlen true");
-  check("page_table", args.page_table, p.page_size > 0, "page_size above 0");
+  each_index<AttentionArgs>([&](auto index) {
+    constexpr const auto& row = std::get<index>(kRowsOf<AttentionArgs>);
+    if constexpr (std::is_same_v<MemberType<AttentionArgs, std::remove_cvref_t<decltype(row)>>,
+                                 const std::int32_t*>) {
+      if (args.*row.member == nullptr || is_used<AttentionArgs, index>(p)) return;
+      constexpr bool is_flag =
+          kCStruct<AttentionProblem>.members[row_index<AttentionProblem>(row.text.used_if)].is_flag;
+      found.push_back({row.text.name, "given",
+                       fmt::format("must be null, or the problem's {} {}", row.text.used_if,
+                                   is_flag ? "true" : "above 0")});
+    }
+  });
   const std::int64_t stride = args.page_table_stride;
   if (stride < 0 || stride > std::numeric_limits<std::int32_t>::max() || (stride > 0 && p.page_size == 0)) {
     found.push_back(

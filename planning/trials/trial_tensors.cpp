@@ -76,10 +76,9 @@ void TrialTensors::point() {
   args.page_table = static_cast<const std::int32_t*>(at(Role::page_table));
   args.page_table_stride = pages_of_sequence(problem_);
   args.workspace = at(Role::workspace);
-  std::size_t next = static_cast<std::size_t>(Role::variants);
-  const auto add = [&](const char*, const char*, bool is_used, auto& value, const auto&...) {
+  const auto add = [&](const char*, const char* name, bool is_used, auto& value, const auto&...) {
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
-      value = static_cast<const float*>(buffers_[next++].data());
+      value = static_cast<const float*>(buffers_[operand_index(name)].data());
     } else {
       value = is_used ? kTrialNumber : 0;
     }
@@ -129,7 +128,8 @@ void TrialTensors::upload_inputs() {
   upload_borders(Role::cu_seqlens_k, p.total_k, p.seqlen_k);
   if (p.page_size > 0) upload_pages();
   constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
-  for (auto i = static_cast<std::size_t>(Role::variants); i < kOperandCount; ++i) buffers_[i].fill(kSmall);
+  for (std::size_t i = 0; i < kOperandCount; ++i)
+    if (has_numbers(static_cast<Role>(i))) buffers_[i].fill(kSmall);
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
   std::vector<Role> inputs = {Role::q, Role::k, Role::v};

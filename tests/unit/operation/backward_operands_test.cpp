@@ -114,7 +114,7 @@ TEST_CASE("backward operands: gradients are shaped like what they are of, and ma
   CHECK(all[Role::dv].name == "dv");
 
   const Operand& d_sinks = all[Role::d_sinks];
-  CHECK(d_sinks.extents == all[static_cast<Role>(static_cast<int>(Role::variants) + 1)].extents);  // of sinks
+  CHECK(d_sinks.extents == all[Role{operand_index("sinks")}].extents);
   CHECK(d_sinks.element == ElementType::f32);
   CHECK_FALSE(d_sinks.strided);
   CHECK(d_sinks.optional);
