@@ -40,7 +40,8 @@ rule "reference/ includes nothing that it checks" \
   "$(git ls-files reference | offenders '#include *<(generator|runtime|interpreter|autotune|operation|planning|api|tools)/')"
 rule "a name says what a thing is, not that it helps" \
   "$(sources | offenders '\b(class|struct) [A-Za-z]*(Manager|Helper|Utils?|Info)\b')"
-rule "a host function has fewer than 40 lines" "$(sources | grep -E '\.(h|cpp)$' | long_functions 39)"
+rule "a host function has fewer than 40 lines, but for lists of rows" \
+  "$(sources | grep -E '\.(h|cpp)$' | long_functions 39 | grep -v 'static constexpr auto rows(' )"
 rule "a device function has fewer than 60 lines" "$(sources | grep -E '\.cuh?$' | long_functions 59)"
 rule "a file fits in a head: at most 400 lines" "$(lengths | awk '$1 > 400')"
 rule "half of the files have fewer than 150 lines" \
