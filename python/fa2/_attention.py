@@ -102,19 +102,21 @@ def attention(
     plan is missing; CompileError, CudaError.
     """
     try:
-        left, right = window_size
+        mask, dropout_seed, dropout_offset = MASKS[causal], 0, 0
+        window_left, window_right = window_size
         options = (  # as Options, which costs a microsecond to make
-            softmax_scale,
-            MASKS[causal],
-            left,
-            right,
-            softcap,
-            dropout_p,
-            0,
-            0,
+            # written: option names
+            mask,
+            window_left,
+            window_right,
             batch_invariant,
             max_seqlen_q,
             max_seqlen_k,
+            softcap,
+            softmax_scale,
+            dropout_p,
+            dropout_seed,
+            dropout_offset,
             alibi_slopes,
             sinks,
             dropout_state,
@@ -123,6 +125,7 @@ def attention(
             seqused_q,
             seqused_k,
             page_table,
+            # end of option names
         )
         if unknown:
             raise TypeError("unexpected keywords")

@@ -9,19 +9,20 @@ MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
 
 
 class Options(NamedTuple):
-    """In the order of python/src/call.h, and of the arguments of torch.ops.fa2.forward."""
+    """Numbers, then tensors, in the order that python/src and torch.ops.fa2 have too."""
 
-    softmax_scale: float | None
+    # written: option fields
     mask: int
     window_left: int
     window_right: int
-    softcap: float
-    dropout_p: float
-    dropout_seed: int
-    dropout_offset: int
     batch_invariant: bool
     max_seqlen_q: int | None
     max_seqlen_k: int | None
+    softcap: float
+    softmax_scale: float | None
+    dropout_p: float
+    dropout_seed: int
+    dropout_offset: int
     alibi_slopes: Any
     sinks: Any
     dropout_state: Any
@@ -30,13 +31,23 @@ class Options(NamedTuple):
     seqused_q: Any
     seqused_k: Any
     page_table: Any
+    # end of option fields
 
 
-# What is looked at in every call.
+#: Where the tensors begin.
+FIRST_TENSOR = tuple(Options.__annotations__.values()).index("Any")
+
+# What is read in every call.
+SOFTMAX_SCALE = Options._fields.index("softmax_scale")
 DROPOUT_P = Options._fields.index("dropout_p")
 SINKS = Options._fields.index("sinks")
 CU_SEQLENS_Q = Options._fields.index("cu_seqlens_q")
 SEQUSED_Q = Options._fields.index("seqused_q")
+
+
+def replaced(options: tuple[Any, ...], **values: Any) -> Options:
+    """Returns the options with other values."""
+    return Options(*options)._replace(**values)
 
 
 def rows_may_be_unused(cu_seqlens: Any, seqused: Any) -> bool:

@@ -8,7 +8,7 @@ import torch
 
 from . import _core
 from ._cache import append
-from ._call import CU_SEQLENS_Q, Options
+from ._call import CU_SEQLENS_Q, Options, replaced
 from ._flash_call import attend, with_scale
 from ._padding import pad_head_dim
 from ._torch_run import contiguous
@@ -133,5 +133,6 @@ def attend_cache(
         batch = q.shape[0] if q.dim() == 4 else options[CU_SEQLENS_Q].shape[0] - 1
         if k_cache.shape[0] > batch:
             k_cache, v_cache = k_cache[:batch], v_cache[:batch]
-    out, lse = attend(q, k_cache, v_cache, (*options[:-2], lengths, page_table), False, True)
+    options = replaced(options, seqused_k=lengths, page_table=page_table)
+    out, lse = attend(q, k_cache, v_cache, options, False, True)
     return out[..., :head_dim_v] if is_padded else out, lse

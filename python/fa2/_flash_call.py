@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _torch
+from ._call import SOFTMAX_SCALE, replaced
 from ._padding import pad_head_dim
 
 
@@ -34,18 +35,22 @@ def make_options(
     page_table: Any = None,
 ) -> tuple[Any, ...]:
     """In the order of Options, as a plain tuple, which an eager call makes sooner."""
+    mask, batch_invariant = 1 if causal else 0, False
+    window_left, window_right = window
+    dropout_seed = dropout_offset = 0
     return (
-        softmax_scale,
-        1 if causal else 0,
-        window[0],
-        window[1],
-        softcap,
-        dropout_p,
-        0,
-        0,
-        False,
+        # written: option names
+        mask,
+        window_left,
+        window_right,
+        batch_invariant,
         max_seqlen_q,
         max_seqlen_k,
+        softcap,
+        softmax_scale,
+        dropout_p,
+        dropout_seed,
+        dropout_offset,
         alibi_slopes,
         sinks,
         dropout_state,
@@ -54,12 +59,13 @@ def make_options(
         seqused_q,
         seqused_k,
         page_table,
+        # end of option names
     )
 
 
 def with_scale(options: tuple[Any, ...], head_dim: int) -> tuple[Any, ...]:
     """softmax_scale as a number, of the head dim before it is padded."""
-    return options if options[0] is not None else (head_dim**-0.5, *options[1:])
+    return options if options[SOFTMAX_SCALE] is not None else replaced(options, softmax_scale=head_dim**-0.5)
 
 
 def attend(q: Any, k: Any, v: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:

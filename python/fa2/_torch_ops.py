@@ -1,6 +1,6 @@
 """torch.ops.fa2.forward and .backward: functional operators for torch.compile, modes and transforms.
 
-Arguments are those of Options, in order; new ones go to the end with a default.
+Arguments are those of Options, in order.
 """
 
 from __future__ import annotations
@@ -9,13 +9,33 @@ from typing import Any
 
 import torch
 
-from ._call import Options
+from ._call import FIRST_TENSOR, SINKS, Options
 from ._torch_run import gradients, new_lse, new_out, run_backward, run_forward
 
-_OPTIONS = """float? softmax_scale, int mask, SymInt window_left, SymInt window_right, float softcap,
-    float dropout_p, int dropout_seed, int dropout_offset, bool batch_invariant, SymInt? max_seqlen_q,
-    SymInt? max_seqlen_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dropout_state, Tensor? cu_seqlens_q,
-    Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, Tensor? page_table, bool deterministic"""
+_OPTIONS = (
+    # written: option schema
+    "int mask, "
+    "SymInt window_left, "
+    "SymInt window_right, "
+    "bool batch_invariant, "
+    "SymInt? max_seqlen_q, "
+    "SymInt? max_seqlen_k, "
+    "float softcap, "
+    "float? softmax_scale, "
+    "float dropout_p, "
+    "int dropout_seed, "
+    "int dropout_offset, "
+    "Tensor? alibi_slopes, "
+    "Tensor? sinks, "
+    "Tensor? dropout_state, "
+    "Tensor? cu_seqlens_q, "
+    "Tensor? cu_seqlens_k, "
+    "Tensor? seqused_q, "
+    "Tensor? seqused_k, "
+    "Tensor? page_table, "
+    # end of option schema
+    "bool deterministic"
+)
 _FORWARD = f"forward(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor out, Tensor lse)"
 _BACKWARD = f"""backward(Tensor? d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,
     bool needs_dq, bool needs_dk, bool needs_dv, bool needs_d_sinks, {_OPTIONS})
@@ -51,14 +71,14 @@ def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
     q, k, v, *rest = inputs
     ctx.deterministic = rest.pop()
     options = Options(*rest)
-    ctx.numbers = options[: Options._fields.index("alibi_slopes")]
-    ctx.save_for_backward(q, k, v, *output, *options[len(ctx.numbers) :])
+    ctx.numbers = options[:FIRST_TENSOR]
+    ctx.save_for_backward(q, k, v, *output, *options[FIRST_TENSOR:])
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
     q, k, v, out, lse, *tensors = ctx.saved_tensors
-    sinks = len(("q", "k", "v")) + Options._fields.index("sinks")
+    sinks = len(("q", "k", "v")) + SINKS
     wanted = (*ctx.needs_input_grad[:3], ctx.needs_input_grad[sinks])
     made = torch.ops.fa2.backward(
         d_out, d_lse, q, k, v, out, lse, *wanted, *ctx.numbers, *tensors, ctx.deterministic

@@ -7,18 +7,20 @@
 /* A tuple of options, in the order of fa2/_call.py: numbers, and from ALIBI_SLOPES on tensors or None in the order of
  * fa2/c_tensors.h. */
 enum {
-  SOFTMAX_SCALE,
+  /* written: option enumerators */
   MASK,
   WINDOW_LEFT,
   WINDOW_RIGHT,
-  SOFTCAP,
-  DROPOUT_P,
-  DROPOUT_SEED,
-  DROPOUT_OFFSET,
   BATCH_INVARIANT,
   MAX_SEQLEN_Q,
   MAX_SEQLEN_K,
+  SOFTCAP,
+  SOFTMAX_SCALE,
+  DROPOUT_P,
+  DROPOUT_SEED,
+  DROPOUT_OFFSET,
   ALIBI_SLOPES,
+  /* end of option enumerators */
   OPTIONS = ALIBI_SLOPES + FA2_ATTENTION_TENSORS - FA2_ALIBI_SLOPES
 };
 

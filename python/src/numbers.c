@@ -47,18 +47,35 @@ PyObject* take_json(char* json) {
 static const struct {
   const char* name;
   size_t offset, size;
-} fields[] = {FIELD(dtype),           FIELD(mask),
-              FIELD(head_dim),        FIELD(head_dim_v),
-              FIELD(softcap),         FIELD(alibi),
-              FIELD(sinks),           FIELD(batch),
-              FIELD(heads_q),         FIELD(heads_kv),
-              FIELD(seqlen_q),        FIELD(seqlen_k),
-              FIELD(has_window_left), FIELD(has_window_right),
-              FIELD(window_left),     FIELD(window_right),
-              FIELD(varlen),          FIELD(dropout),
-              FIELD(total_q),         FIELD(total_k),
-              FIELD(page_size),       FIELD(batch_invariant),
-              FIELD(page_count)};
+} fields[] = {
+    /* clang-format off */
+    /* written: problem fields */
+    FIELD(dtype),
+    FIELD(head_dim),
+    FIELD(head_dim_v),
+    FIELD(mask),
+    FIELD(has_window_left),
+    FIELD(has_window_right),
+    FIELD(softcap),
+    FIELD(alibi),
+    FIELD(sinks),
+    FIELD(dropout),
+    FIELD(varlen),
+    FIELD(page_size),
+    FIELD(batch_invariant),
+    FIELD(window_left),
+    FIELD(window_right),
+    FIELD(batch),
+    FIELD(heads_q),
+    FIELD(heads_kv),
+    FIELD(seqlen_q),
+    FIELD(seqlen_k),
+    FIELD(total_q),
+    FIELD(total_k),
+    FIELD(page_count),
+    /* end of problem fields */
+    /* clang-format on */
+};
 
 int read_problem(PyObject* given, fa2_problem* problem) {
   const fa2_problem defaults = FA2_PROBLEM_INIT;

@@ -11,8 +11,16 @@ struct WrittenFile {
   std::string text;
 };
 
-/// Returns all of them, as they must be.
-std::vector<WrittenFile> written_files();
+/// Lines of a hand-written file, between the lines with "written: NAME" and "end of NAME".
+struct WrittenBlock {
+  std::string path, name;
+  std::vector<std::string> lines;  ///< without indent, which is that of the first mark
+};
+
+std::vector<WrittenBlock> written_blocks();
+
+/// Returns the file's text with the block as it must be; "" without its marks.
+std::string with_block(const std::string& text, const WrittenBlock& block);
 
 std::string c_header();       ///< include/fa2/c_call.h
 std::string ctypes_module();  ///< bench/c_structs.py

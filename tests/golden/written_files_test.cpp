@@ -10,19 +10,36 @@
 
 using namespace fa2::test;
 
-std::vector<WrittenFile> fa2::test::written_files() {
-  return {{"include/fa2/c_call.h", c_header()},
-          {"bench/c_structs.py", ctypes_module()},
-          {"docs/call.md", document()}};
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(std::filesystem::path(FA2_SOURCE_DIR) / path).rdbuf();
+  return text.str();
 }
 
-TEST_CASE("written files: as their rows say") {
-  for (const WrittenFile& written : written_files()) {
-    const auto path = std::filesystem::path(FA2_SOURCE_DIR) / written.path;
-    if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << written.text;
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    INFO(written.path, "; FA2_UPDATE_GOLDEN=1 rewrites it");
-    CHECK((text.str() == written.text));
+/// Holds the file to `expected`, or writes it.
+void check(const std::string& path, const std::string& expected) {
+  if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr)
+    std::ofstream(std::filesystem::path(FA2_SOURCE_DIR) / path) << expected;
+  INFO(path, "; FA2_UPDATE_GOLDEN=1 rewrites it");
+  CHECK((text_of(path) == expected));
+}
+
+}  // namespace
+
+TEST_CASE("written files: as the rows of public structs say") {
+  check("include/fa2/c_call.h", c_header());
+  check("bench/c_structs.py", ctypes_module());
+  check("docs/call.md", document());
+}
+
+TEST_CASE("written files: blocks between marks of hand-written files") {
+  for (const WrittenBlock& block : written_blocks()) {
+    CAPTURE(block.path);
+    CAPTURE(block.name);
+    const std::string expected = with_block(text_of(block.path), block);
+    REQUIRE_FALSE(expected.empty());
+    check(block.path, expected);
   }
 }
