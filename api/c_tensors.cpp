@@ -31,17 +31,17 @@ bool is_whole(const Struct* pointer, const char* name, Found& found) {
 
 /// What all bindings do. `check` adds to binding.found() what no row says, and knows whether the problem may be read; `finish`
 /// fills in what no row says. `more`: the second struct of arguments. `name`: of the first.
-template <class Problem, class Args, class Check, class Finish>
-fa2_status bind_tensors(const TensorTable& table, std::span<const fa2_array* const> tensors, Problem* problem,
-                        Args* args, fa2_placement* place, const Check& check, const Finish& finish,
-                        void* more = nullptr, const char* name = "args") {
+template <const TensorTable& kTable, class Problem, class Args, class Check, class Finish>
+fa2_status bind_tensors(std::span<const fa2_array* const> tensors, Problem* problem, Args* args,
+                        fa2_placement* place, const Check& check, const Finish& finish, void* more = nullptr,
+                        const char* name = "args") {
   return guarded([&] {
-    Binding binding(table, tensors);
+    Binding binding(kTable, tensors);
     const bool has_problem = is_whole(problem, "problem", binding.found());
     is_whole(args, name, binding.found());
     check(binding, has_problem);
     require_none(binding.found());
-    binding.fill(problem, args, more);
+    binding.fill<kTable>(problem, args, more);
     finish(binding);
     if (place != nullptr) *place = binding.placement();
   });
@@ -108,8 +108,8 @@ class Longest {
 fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                               fa2_args* args, fa2_placement* place) {
   Longest longest(problem);
-  return bind_tensors(
-      kAttentionTable, span_of(tensors, count), problem, args, place,
+  return bind_tensors<kAttentionTable>(
+      span_of(tensors, count), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
       [&](const Binding& binding) {
         longest.fill(binding, *args);
@@ -120,8 +120,8 @@ fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2
 fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                              fa2_args* forward, fa2_backward_args* args, fa2_placement* place) {
   Longest longest(problem);
-  return bind_tensors(
-      kBackwardTable, span_of(tensors, count), problem, forward, place,
+  return bind_tensors<kBackwardTable>(
+      span_of(tensors, count), problem, forward, place,
       [&](Binding& binding, bool has_problem) {
         is_whole(args, "args", binding.found());
         longest.check(binding, has_problem);
@@ -136,30 +136,30 @@ fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_
 
 fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t count, fa2_append_problem* problem,
                            fa2_append_args* args, fa2_placement* place) {
-  return bind_tensors(kAppendTable, span_of(tensors, count), problem, args, place, check_current_device,
-                      [&](const Binding& binding) {
-                        problem->dtype = binding.dtype();
-                        problem->float32_tables = binding.is_float32(FA2_APPEND_ROTARY_COS);
-                      });
+  return bind_tensors<kAppendTable>(span_of(tensors, count), problem, args, place, check_current_device,
+                                    [&](const Binding& binding) {
+                                      problem->dtype = binding.dtype();
+                                      problem->float32_tables = binding.is_float32(FA2_APPEND_ROTARY_COS);
+                                    });
 }
 
 fa2_status fa2_bind_combine(const fa2_array* const* tensors, size_t count, fa2_combine_problem* problem,
                             fa2_combine_args* args, fa2_placement* place) {
-  return bind_tensors(kMergeTable, span_of(tensors, count), problem, args, place, check_current_device,
-                      [&](const Binding& binding) {
-                        problem->dtype = binding.dtype();
-                        problem->float32_parts = binding.is_float32(FA2_COMBINE_OUT_PARTS);
-                        problem->float32_output = binding.is_float32(FA2_COMBINE_OUT);
-                        const bool is_packed = binding.tensor(FA2_COMBINE_OUT).ndim == 3;
-                        if (is_packed) problem->batch = 1;
-                      });
+  return bind_tensors<kMergeTable>(span_of(tensors, count), problem, args, place, check_current_device,
+                                   [&](const Binding& binding) {
+                                     problem->dtype = binding.dtype();
+                                     problem->float32_parts = binding.is_float32(FA2_COMBINE_OUT_PARTS);
+                                     problem->float32_output = binding.is_float32(FA2_COMBINE_OUT);
+                                     const bool is_packed = binding.tensor(FA2_COMBINE_OUT).ndim == 3;
+                                     if (is_packed) problem->batch = 1;
+                                   });
 }
 
 fa2_status fa2_bind_dropout_mask(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
                                  fa2_args* args, fa2_placement* place) {
-  return bind_tensors(kDropoutMaskTable, span_of(tensors, count), problem, args, place, check_current_device,
-                      [&](const Binding&) {
-                        problem->head_dim = problem->head_dim_v = 8;
-                        problem->dropout = 1;
-                      });
+  return bind_tensors<kDropoutMaskTable>(span_of(tensors, count), problem, args, place, check_current_device,
+                                         [&](const Binding&) {
+                                           problem->head_dim = problem->head_dim_v = 8;
+                                           problem->dropout = 1;
+                                         });
 }

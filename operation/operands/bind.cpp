@@ -3,7 +3,6 @@
 #include <operation/operands/bind.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace fa2 {
@@ -62,16 +61,6 @@ const char* rule_of(Element element) {
                                     "must be int64",
                                     "must be uint8"};
   return kRules[static_cast<std::size_t>(element)];
-}
-
-template <class T>
-void put(void* to, std::uint16_t offset, T value) {
-  std::memcpy(static_cast<char*>(to) + offset, &value, sizeof value);
-}
-
-/// From one to the next along the first dimension, also where there is one alone.
-std::int64_t row_stride(const fa2_array& tensor) {
-  return tensor.shape[0] > 1 ? tensor.strides[0] : tensor.shape[1];
 }
 
 }  // namespace
@@ -244,49 +233,6 @@ void Binding::check_sizes() {
                       sizes_[i] < size.least ? fmt::format("must be at least {}", size.least)
                                              : fmt::format("must be at most {}", size.most())});
   }
-}
-
-void Binding::fill(void* problem, void* args, void* more) const {
-  const TensorTable& table = table_;
-  for (std::size_t i = 0; i < table.sizes.size(); ++i) {
-    const Size& size = table.sizes[i];
-    if (size.field == kNowhere) continue;
-    if (size.bytes == 4) {
-      put(problem, size.field, static_cast<std::int32_t>(sizes_[i]));
-    } else {
-      put(problem, size.field, sizes_[i]);
-    }
-  }
-  for (const TensorFlag& flag : table.flags)
-    put(problem, flag.field, std::int32_t{(given_ & flag.tensors) != 0});
-  for (std::size_t i = 0; i < table.tensors.size(); ++i) {
-    const Tensor& row = table.tensors[i];
-    void* const to = row.is_elsewhere ? more : args;
-    if (row.field == kNowhere) continue;
-    if (is_given(i)) {
-      fill_tensor(row, tensor(i), *forms_[i], to);
-    } else {
-      put(to, row.field, static_cast<void*>(nullptr));
-      if (row.stride != kNowhere) put(to, row.stride, std::int64_t{0});
-      if (row.second_form != kNowhere) put(to, row.second_form, std::int32_t{0});
-    }
-  }
-}
-
-void Binding::fill_tensor(const Tensor& row, const fa2_array& t, const Form& form, void* args) {
-  if (row.second_form != kNowhere) put(args, row.second_form, std::int32_t{&form == &row.forms[1]});
-  if (row.layout != Layout::strided) {
-    put(args, row.field, t.data);
-    if (row.stride != kNowhere) put(args, row.stride, row_stride(t));
-    return;
-  }
-  const auto stride_of = [&](Axis axis) {
-    const std::int8_t at = form.axes[static_cast<std::size_t>(axis)];
-    return at < 0 ? 0 : t.strides[at];
-  };
-  put(args, row.field,
-      fa2_tensor{t.data, {stride_of(Axis::entry), stride_of(Axis::head), stride_of(Axis::row)}});
-  if (row.stride != kNowhere) put(args, row.stride, stride_of(Axis::part));
 }
 
 void Binding::add(std::size_t row, std::string_view what, std::string value, std::string rule) {

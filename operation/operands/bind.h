@@ -8,9 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace fa2 {
 
@@ -33,7 +35,9 @@ class Binding {
   std::int32_t dtype() const { return dtype_ == FA2_OTHER_DTYPE ? FA2_F16 : dtype_; }
   fa2_placement placement() const;
 
-  /// found() must be empty. Writes sizes and flags to `problem`, and tensors to `args` or `more`; 0 for all that is not given.
+  /// found() must be empty, and kTable this binding's. Writes sizes and flags to `problem`, and tensors to `args` or `more`; 0 for
+  /// all that is not given.
+  template <const TensorTable& kTable>
   void fill(void* problem, void* args, void* more = nullptr) const;
 
  private:
@@ -47,7 +51,8 @@ class Binding {
   void check_sizes();
   /// nullptr if none is of the tensor's rank.
   const Form* form_of(const Tensor& tensor, std::int32_t rank) const;
-  static void fill_tensor(const Tensor& tensor, const fa2_array& given, const Form& form, void* args);
+  template <const TensorTable& kTable, std::size_t kIndex>
+  void fill_tensor(void* args) const;
   void keep_alignment(const fa2_array& tensor);
 
   void add(std::size_t row, std::string_view what, std::string value, std::string rule);
@@ -68,5 +73,58 @@ class Binding {
   std::array<const Form*, kMostTensors> forms_;  ///< of given tensors
   Violations found_;
 };
+
+template <class Value>
+void put(void* to, std::uint16_t offset, Value value) {
+  std::memcpy(static_cast<char*>(to) + offset, &value, sizeof value);
+}
+
+/// Returns the distance of rows along the first dimension, also where there is one row alone.
+inline std::int64_t row_stride(const fa2_array& tensor) {
+  return tensor.shape[0] > 1 ? tensor.strides[0] : tensor.shape[1];
+}
+
+// Loops over tables are unrolled: each field is one store.
+template <const TensorTable& kTable>
+void Binding::fill(void* problem, void* args, void* more) const {
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    const auto fill_size = [&](const Size& size, std::int64_t value) {
+      if (size.field == kNowhere) return;
+      size.bytes == 4 ? put(problem, size.field, static_cast<std::int32_t>(value))
+                      : put(problem, size.field, value);
+    };
+    (fill_size(kTable.sizes[i], sizes_[i]), ...);
+  }
+  (std::make_index_sequence<kTable.sizes.size()>());
+  for (const TensorFlag& flag : kTable.flags)
+    put(problem, flag.field, std::int32_t{(given_ & flag.tensors) != 0});
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (fill_tensor<kTable, i>(kTable.tensors[i].is_elsewhere ? more : args), ...);
+  }
+  (std::make_index_sequence<kTable.tensors.size()>());
+}
+
+template <const TensorTable& kTable, std::size_t kIndex>
+void Binding::fill_tensor(void* args) const {
+  constexpr const Tensor& row = kTable.tensors[kIndex];
+  if (row.field == kNowhere) return;
+  const bool given = is_given(kIndex);
+  const fa2_array* const t = given ? tensors_[kIndex] : nullptr;
+  if constexpr (row.second_form != kNowhere)
+    put(args, row.second_form, std::int32_t{given && forms_[kIndex] == &kTable.tensors[kIndex].forms[1]});
+  put(args, row.field, given ? t->data : nullptr);
+  if constexpr (row.layout == Layout::strided) {
+    if (!given) return;
+    const auto stride_of = [&](Axis axis) {
+      const std::int8_t at = forms_[kIndex]->axes[static_cast<std::size_t>(axis)];
+      return at < 0 ? std::int64_t{0} : t->strides[at];
+    };
+    put(args, row.field,
+        fa2_tensor{t->data, {stride_of(Axis::entry), stride_of(Axis::head), stride_of(Axis::row)}});
+    if constexpr (row.stride != kNowhere) put(args, row.stride, stride_of(Axis::part));
+  } else if constexpr (row.stride != kNowhere) {
+    put(args, row.stride, given ? row_stride(*t) : 0);
+  }
+}
 
 }  // namespace fa2
