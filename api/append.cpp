@@ -22,7 +22,7 @@ void Context::append(const AppendProblem& problem, const AppendArgs& args, Strea
   if (impl_->settings.check || gpu.arch.interpreted) require_sound_tables(problem, args, gpu.ordinal, stream);
   const LoadedKernel loaded =
       impl_->load_kernel_of("append", append_spec(problem, operands, gpu.arch), gpu, stream);
-  launch_append(*loaded.kernel, problem, args, operands, stream);
+  launch(plan_append(problem, loaded.kernel), args, operands, nullptr, stream);
 } catch (...) {
   rethrow_as_error();
 }

@@ -1,5 +1,4 @@
 // The C interface over the C++ one: handles, and exceptions turned into codes.
-#include <api/backward_plan.h>
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/explanation.h>
@@ -207,9 +206,9 @@ fa2_status fa2_backward_plan_run(const fa2_backward_plan* plan, const fa2_backwa
     is_given(plan, "plan", found);
     const auto with = args_of(args, found);
     if (!found.empty() && plan && with) {
-      const BackwardPlan::Impl& impl = plan->plan.impl();
+      const Plan& impl = plan->plan.impl();
       append(found, violations_of(impl.problem, impl.gradients, *with,
-                                  backward_operands_of(impl.problem, *with, impl.scratch_bytes)));
+                                  backward_operands_of(impl.problem, *with, impl.workspace.bytes())));
     }
     require_none(found);
     plan->plan.run(*with, stream_of(stream));

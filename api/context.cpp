@@ -1,4 +1,4 @@
-// Context: the memo of plans in front of choosing, compiling and loading.
+// Context: a memo of plans, in front of choosing, compiling and loading kernels.
 #include <api/boundary.h>
 #include <api/context.h>
 #include <api/plan.h>
@@ -11,7 +11,8 @@
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <operation/rules/validate.h>
-#include <planning/forward_step.h>
+#include <planning/backward.h>
+#include <planning/forward.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
 
@@ -22,7 +23,7 @@
 namespace fa2 {
 namespace {
 
-/// Under which Impl::loaded keeps it.
+/// Returns the kernel's key in Impl::loaded.
 std::string name_of(const KernelSpec& spec, const Device& gpu) {
   return fmt::format("{} {} on {}", to_string(spec.traits), to_string(spec.config), gpu.ordinal);
 }
@@ -49,7 +50,7 @@ TuningStore tuning_records(const Settings& settings) {
                      shipped_records());
 }
 
-/// NVRTC for GPUs, the host's compiler for the interpreter.
+/// Compiles with NVRTC for GPUs, and with the host's compiler for the interpreter.
 class ArchCompiler final : public Compiler {
  public:
   std::string judge(const Arch& arch) override { return of(arch).judge(arch); }
@@ -62,7 +63,7 @@ class ArchCompiler final : public Compiler {
   std::unique_ptr<Compiler> host_ = interpreter::make_host_compiler();
 };
 
-/// Says now, not after minutes of compiling, that a directory cannot be written to. @throws FileError.
+/// Fails before minutes of compiling if the directory cannot be written. @throws FileError.
 void require_writable(const std::filesystem::path& directory) {
   make_private_directories(directory);
   const std::filesystem::path probe = directory / "probe.tmp";
@@ -70,18 +71,26 @@ void require_writable(const std::filesystem::path& directory) {
   std::filesystem::remove(probe);
 }
 
-Explanation explained(const PlannedProblem& problem, const Target& target, KernelReport kernel,
-                      const ConfigChoice& choice, std::string notes) {
-  return {.problem = problem,
-          .options = problem,
-          .arch = std::string(target.arch.name),
-          .device = target.device,
-          .kernels = {reported(std::move(kernel), choice)},
-          .notes = std::move(notes)};
+KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
+  const KernelResources& resources = kernel.binary->resources;
+  KernelReport report;
+  report.key = source.key;
+  report.key_parts = source.key_parts;
+  report.origin = kernel.origin;
+  report.path = kernel.path;
+  report.compiler = kernel.binary->compiler;
+  report.compile_ms = kernel.binary->compile_ms;
+  report.load_ms = kernel.wait_ms;
+  report.binary_bytes = kernel.binary->code.size();
+  report.resources = resources;
+  report.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
+                                         resources.static_shared_bytes + resources.dynamic_shared_bytes);
+  return report;
 }
 
 std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {
-  const ScopedContext context(gpu.ordinal);  // a first one takes some 100 ms, which are not this kernel's
+  const ScopedContext context(
+      gpu.ordinal);  // before the clock: the first takes 100 ms, which are not the kernel's
   const auto start = std::chrono::steady_clock::now();
   const KernelSource source = render(spec);
   const CachedKernel cached = kernels.get(source);
@@ -112,39 +121,11 @@ std::string_view reason_for(const PlanOptions& options) {
                   to_string(problem)));
 }
 
-std::string joined_notes(const std::string& notes, const std::string& more) {
-  return notes + (notes.empty() || more.empty() ? "" : "\n") + more;
-}
-
 const Arch& require_arch(const std::string& name, std::vector<Violation> found) {
   const Arch* arch = find_arch(name);
   if (arch == nullptr) found.push_back({"arch", in_quotes(name), "must be one of " + known_arch_names()});
   if (!found.empty()) throw InvalidRequest(std::move(found));
   return *arch;
-}
-
-KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
-  const KernelResources& resources = kernel.binary->resources;
-  KernelReport report;
-  report.key = source.key;
-  report.key_parts = source.key_parts;
-  report.origin = kernel.origin;
-  report.path = kernel.path;
-  report.compiler = kernel.binary->compiler;
-  report.compile_ms = kernel.binary->compile_ms;
-  report.load_ms = kernel.wait_ms;
-  report.binary_bytes = kernel.binary->code.size();
-  report.resources = resources;
-  report.blocks_per_sm = resident_blocks(source.arch, resources.threads, resources.registers,
-                                         resources.static_shared_bytes + resources.dynamic_shared_bytes);
-  return report;
-}
-
-KernelReport reported(KernelReport kernel, const ConfigChoice& choice) {
-  kernel.config = choice.config;
-  kernel.config_origin = choice.origin;
-  kernel.config_reason = choice.reason;
-  return kernel;
 }
 
 Context::Impl::Impl(const ContextOptions& options)
@@ -158,18 +139,56 @@ Context::Impl::Impl(const ContextOptions& options)
 
 AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
   return plans.get({problem, ordinal}, [&] {
-    AttentionPlan plan = make_plan(problem, ordinal, notes);
-    log_plan("plan", plan.explain());
-    return plan;
+    const Device& gpu = device(ordinal);
+    return AttentionPlan(completed(plan_forward(planner_on(gpu, problem), notes), gpu, "plan"));
   });
 }
 
-AttentionPlan Context::Impl::make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
-  const Device& gpu = device(ordinal);
-  const Search search = search_on(gpu, problem, KernelPass::forward, TuneScope::likely);
-  const Target target = target_of(gpu);
-  return build(problem, target, chooser.choose(problem, target, search),
-               [&](const ConfigChoice& choice) { return plan_with(choice, problem, gpu, notes); });
+BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ordinal,
+                                          const Gradients& gradients, const std::string& notes) {
+  return backward_plans.get({{problem, ordinal}, gradients}, [&] {
+    const Device& gpu = device(ordinal);
+    Plan plan = plan_backward(planner_on(gpu, problem), gradients, notes);
+    return BackwardPlan(completed(std::move(plan), gpu, "backward plan"));
+  });
+}
+
+Planner Context::Impl::planner_for(const PlannedProblem& problem, const Target& target) {
+  Planner planner{.problem = problem, .target = target, .chooser = chooser, .get = {}, .alternatives = {}};
+  planner.get = [this](const KernelSpec& spec) -> LoadedKernel {
+    const KernelSource source = render(spec);
+    const CachedKernel kernel = kernels.get(source);
+    return {nullptr, report_of(source, kernel), kernel.notes};
+  };
+  planner.alternatives = [this, problem, target](const ConfigChoice& choice) {
+    return alternatives(choice, problem, target);
+  };
+  return planner;
+}
+
+Planner Context::Impl::planner_on(const Device& gpu, const PlannedProblem& problem) {
+  Planner planner = planner_for(problem, target_of(gpu));
+  planner.get = [this, &gpu](const KernelSpec& spec) { return load_kernel(spec, gpu); };
+  planner.search = [this, &gpu, problem](KernelPass pass) {
+    return search_on(gpu, problem, pass, TuneScope::likely);
+  };
+  return planner;
+}
+
+std::shared_ptr<const Plan> Context::Impl::completed(Plan plan, const Device& gpu, std::string_view what) {
+  const ScopedContext current(gpu.ordinal);
+  plan.device = gpu.ordinal;
+  plan.checks_tables = plan.problem.varlen && (settings.check || gpu.arch.interpreted);
+  for (Step& step : plan.steps) {
+    const auto words = static_cast<std::uint32_t>(step.counters.bytes / sizeof(std::uint32_t));
+    if (words > 0)
+      step.context_counters = counters.get(
+          {gpu.ordinal, words}, [&] { return std::make_shared<LaunchCounters>(counter_sizes(words)); });
+  }
+  if (plan.workspace.scratch_bytes > 0)
+    plan.scratch = scratch_pools.get(gpu.ordinal, [] { return std::make_shared<const ScratchPool>(); });
+  log_plan(what, plan.explanation);
+  return std::make_shared<const Plan>(std::move(plan));
 }
 
 std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice,
@@ -178,10 +197,6 @@ std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice
   std::vector<ConfigChoice> others = ConfigChooser::alternatives(choice, problem, target);
   if (settings.jit == JitMode::on || choice.origin == ConfigOrigin::pinned) return others;
   return cached_choices(choice, std::move(others), kernels.specs(target.arch.name), problem, target.arch);
-}
-
-bool Context::Impl::has_loaded(const KernelSpec& spec, const Device& gpu) {
-  return loaded.find(name_of(spec, gpu)).has_value();
 }
 
 LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gpu) {
@@ -199,50 +214,13 @@ LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gp
 
 LoadedKernel Context::Impl::load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
                                            Stream stream) {
-  if (!gpu.arch.interpreted && is_capturing(stream) && !has_loaded(spec, gpu)) {
+  if (!gpu.arch.interpreted && is_capturing(stream) && !loaded.find(name_of(spec, gpu))) {
     throw Unavailable(fmt::format(
         "the kernel of {0}() is not loaded yet, and the stream is capturing: call {0}() once before the "
         "capture begins",
         name));
   }
   return load_kernel(spec, gpu);
-}
-
-bool Context::Impl::checks_tables(const AttentionProblem& problem, const Device& gpu) const {
-  return problem.varlen && (settings.check || gpu.arch.interpreted);
-}
-
-AttentionPlan Context::Impl::plan_with(const ConfigChoice& choice, const PlannedProblem& problem,
-                                       const Device& gpu, const std::string& notes) {
-  LoadedKernel kernel = load_kernel({traits_of(problem), choice.config, gpu.arch}, gpu);
-  auto plan = std::make_shared<AttentionPlan::Impl>();
-  plan->problem = problem;
-  plan->device = gpu.ordinal;
-  plan->checks_tables = checks_tables(problem, gpu);
-  if (has_output(problem)) {
-    plan->add(
-        forward_step(problem, choice.config, kernel.kernel, gpu.sm_count, counters_for(choice.config, gpu)));
-    if (plan->steps.back().scratch.bytes > 0) plan->scratch = scratch_pool(gpu);
-  }
-  plan->explanation =
-      explained(problem, target_of(gpu), std::move(kernel.report), choice, joined_notes(notes, kernel.notes));
-  return AttentionPlan(std::move(plan));
-}
-
-std::shared_ptr<LaunchCounters> Context::Impl::counters_for(const KernelConfig& config, const Device& gpu) {
-  const std::uint32_t words = counter_words(config);
-  if (words == 0) return nullptr;
-  return (words == 1 ? counters : part_counters).get(gpu.ordinal, [&] {
-    const ScopedContext current(gpu.ordinal);
-    return std::make_shared<LaunchCounters>(counter_sizes(words));
-  });
-}
-
-std::shared_ptr<const ScratchPool> Context::Impl::scratch_pool(const Device& gpu) {
-  return scratch_pools.get(gpu.ordinal, [&] {
-    const ScopedContext current(gpu.ordinal);
-    return std::make_shared<const ScratchPool>();
-  });
 }
 
 Context::Context(const ContextOptions& options) try : impl_(std::make_unique<Impl>(options)) {
@@ -263,7 +241,7 @@ void Context::attention(const AttentionProblem& problem, const AttentionArgs& ar
   const int ordinal = has_output(p) ? current_device() : 0;
   if (const auto plan = impl_->plans.find({p, ordinal})) {
     operands.set_workspace_bytes(plan->workspace_bytes());
-    return plan->impl().run(args, operands, stream);
+    return run(plan->impl(), args, operands, stream);
   }
 
   require_valid(p, args);
@@ -287,11 +265,8 @@ Explanation Context::explain(const AttentionProblem& problem, const std::string&
   const PlannedProblem planned(problem, options);
   const Target target{require_arch(arch_name, violations_of(planned)), "", 0};
   const PlannedProblem p = planned.normalized();
-  return impl_->build(p, target, impl_->chooser.choose(p, target), [&](const ConfigChoice& choice) {
-    const KernelSource source = render({traits_of(p), choice.config, target.arch});
-    const CachedKernel kernel = impl_->kernels.get(source);
-    return explained(p, target, report_of(source, kernel), choice, kernel.notes);
-  });
+  const Planner planner = impl_->planner_for(p, target);
+  return explanation_of(planner, forward_kernels(planner), "");
 } catch (...) {
   rethrow_as_error();
 }
@@ -303,13 +278,13 @@ std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionPr
   if (options.out.empty())
     return make_kernels(requests.kernels, impl_->kernels, options.jobs, options.observer);
   require_writable(options.out);
-  // Alone, without the read-only caches: all the kernels shall be in this directory.
+  // Without the read-only caches, so that this directory gets every kernel.
   KernelCache cache(impl_->compiler, {},
                     std::make_shared<DiskCache>(options.out, DiskCache::Access::read_write), JitMode::on);
   auto rows = make_kernels(requests.kernels, cache, options.jobs, options.observer);
   TuningStore records(tuning_file(options.out));
   export_records(requests.records, records);
-  make_readable_by_all(options.out);  // made by root for a server's user, say
+  make_readable_by_all(options.out);  // root may make it for a server's user, for example
   return rows;
 } catch (...) {
   rethrow_as_error();

@@ -1,4 +1,4 @@
-// The inside of a Context.
+// The members of a Context.
 #pragma once
 
 #include <api/memo.h>
@@ -9,16 +9,16 @@
 #include <fa2/backward.h>
 #include <generator/kernel_source.h>
 #include <generator/kernel_spec.h>
+#include <planning/plan.h>
+#include <planning/planner.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
-#include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/launch_counters.h>
-#include <runtime/log.h>
 #include <runtime/stream_memory.h>
 
 #include <cstddef>
-#include <exception>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@
 
 namespace fa2 {
 
-/// A normalized problem, with its plan's options, on a device.
+/// A normalized problem with its plan's options, on a device.
 struct PlanKey {
   PlannedProblem problem;
   int device = 0;
@@ -41,7 +41,7 @@ struct PlanKeyHash {
   }
 };
 
-/// The same with which gradients are computed.
+/// A PlanKey, and the gradients that the plan computes.
 struct BackwardKey {
   PlanKey plan;
   Gradients gradients;
@@ -56,164 +56,80 @@ struct BackwardKeyHash {
   }
 };
 
-/// Whether a forward has anything to compute.
-inline bool has_output(const AttentionProblem& problem) {
-  return problem.batch > 0 && problem.seqlen_q > 0;
-}
+/// The counters of launches that have so many words each, on a device.
+struct CountersKey {
+  int device = 0;
+  std::uint32_t words = 1;
 
-/// Why another than the fast kernel runs a call whose arguments keep no more than `options`; empty if none does.
+  friend bool operator==(const CountersKey&, const CountersKey&) = default;
+};
+
+struct CountersKeyHash {
+  std::size_t operator()(const CountersKey& key) const {
+    return static_cast<std::size_t>(key.device) << 16 ^ key.words;
+  }
+};
+
+/// Returns why `options` rule out the fast kernel; empty if they do not.
 std::string_view reason_for(const PlanOptions& options);
 
-/// @throws InvalidRequest with all that is wrong with the problem, its options, and of it for a backward.
+/// @throws InvalidRequest with everything wrong with the problem and its options, by themselves and for a backward.
 void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients = {});
 
-/// Returns `gradients` with the determinism that the problem promises: batch_invariant takes bitwise ones.
-Gradients kept_by(const AttentionProblem& problem, Gradients gradients);
-
-/// What a call says on a miss under capture. @throws Unavailable.
+/// Says that the problem has no plan yet and that the stream is capturing. @throws Unavailable.
 [[noreturn]] void throw_capturing(const AttentionProblem& problem);
 
-/// @throws InvalidRequest with `found` and, if there is no arch of that name, that.
+/// Returns the arch. @throws InvalidRequest with `found` and, if no arch has this name, with that.
 const Arch& require_arch(const std::string& name, std::vector<Violation> found);
-
-/// A line each; either may be empty.
-std::string joined_notes(const std::string& notes, const std::string& more);
-
-/// All but its config and the reasons for it.
-KernelReport report_of(const KernelSource& source, const CachedKernel& kernel);
-
-/// With the choice that it comes from.
-KernelReport reported(KernelReport kernel, const ConfigChoice& choice);
-
-/// A kernel on a device, and what every plan that runs it says of it.
-struct LoadedKernel {
-  std::shared_ptr<const Kernel> kernel;
-  KernelReport report;  ///< all but its config and the reasons for it
-  std::string notes;    ///< see Explanation
-};
 
 /// Thread-safe.
 struct Context::Impl {
   explicit Impl(const ContextOptions& options);
 
-  /// The memoised plan of a valid, normalized problem, made now if need be. `notes`: see Explanation.
+  /// Returns the memoised plan of a valid, normalized problem; makes it if there is none. `notes`: see Explanation.
   AttentionPlan plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
 
-  /// The same of a backward, whose problem is valid for one.
+  /// Like plan(), for a backward. The problem must be valid for one.
   BackwardPlan backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
                              const std::string& notes);
 
-  /// build_one() of `choice`, or of what serves in its place.
-  template <class Build>
-  auto build(const PlannedProblem& problem, const Target& target, const ConfigChoice& choice,
-             const Build& build_one) {
-    return build_first(
-        problem, choice, [&] { return alternatives(choice, problem, target); }, build_one);
-  }
+  /// Returns a planner that compiles kernels without loading them.
+  Planner planner_for(const PlannedProblem& problem, const Target& target);
 
-  /// Loaded now, or before.
+  /// Returns the kernel, loaded now or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
-  bool has_loaded(const KernelSpec& spec, const Device& gpu);
-  /// The same for a function that has one kernel and no plan: `name` is "merge". @throws Unavailable if the kernel would have
-  /// to be loaded while `stream` captures.
+  /// Like load_kernel(), for an operation whose plans are not memoised: `name` is "merge". @throws Unavailable if `stream`
+  /// captures and the kernel is not loaded yet.
   LoadedKernel load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
                               Stream stream);
 
-  /// Measures the kernels of a pass on the GPU. None where there is nothing to measure.
+  /// Returns how the kernels of a pass are measured on the GPU; an empty Search if there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
-
-  /// Of which kernels a backward's plan is made: of one that sums dQ, if there is one, or of those that sum nothing.
-  enum class Passes : std::uint8_t { fewest, apart };
-  /// Of the kernels of a backward's plan, in the order of their launches.
-  std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gradients& gradients,
-                                          const Target& target, Passes passes = Passes::fewest) const;
-  /// Whether one of them sums dQ, and others may stand in for it.
-  bool may_be_apart(const PlannedProblem& problem, const Gradients& gradients, const Target& target) const;
-  /// Those of them that can be tuned. @throws InvalidRequest of bitwise gradients.
-  std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
-                                       const Target& target) const;
-
-  /// build(passes, notes). Where it has a kernel that sums dQ and that one cannot be had, which is not pinned, the same of
-  /// those that compute each gradient apart; a warning and a note say so. @throws the first error if neither can be built.
-  template <class Build>
-  auto build_summing_or_apart(const PlannedProblem& problem, const Gradients& gradients, const Target& target,
-                              const std::string& notes, const Build& build) {
-    if (!may_be_apart(problem, gradients, target)) return build(Passes::fewest, notes);
-    std::exception_ptr failure;
-    std::string note = "instead of a kernel that sums dQ those run that compute each gradient apart: ";
-    try {
-      return build(Passes::fewest, notes);
-    } catch (const Error& error) {
-      if (!is_obstacle(error)) throw;
-      failure = std::current_exception();
-      note += summary(error);
-    }
-    try {
-      auto built = build(Passes::apart, joined_notes(notes, note));
-      warn_once(to_string(problem) + note, to_string(problem) + ": " + note);
-      return built;
-    } catch (const Error& error) {
-      if (!is_obstacle(error)) throw;
-      std::rethrow_exception(failure);
-    }
-  }
-
-  /// build_one() of what was chosen for each of them, or of what serves in its place. `search_of`: a pass. Bitwise
-  /// gradients follow no measurement: it would depend on the batch.
-  template <class SearchOf, class Build>
-  void build_backward(const PlannedProblem& problem, const Gradients& gradients, Passes passes,
-                      const Target& target, const SearchOf& search_of, const Build& build_one) {
-    ConfigChoice runs;
-    const auto build_this = [&](const ConfigChoice& choice) {
-      build_one(choice);
-      return choice;
-    };
-    for (const KernelPass pass : backward_passes(problem, gradients, target, passes)) {
-      if (pass == KernelPass::dq_convert) {
-        build_one(conversion_of(runs.config));
-      } else {
-        const ConfigChoice choice = gradients.determinism == Determinism::bitwise
-                                        ? chooser.fixed(problem, target, pass)
-                                        : chooser.choose(problem, target, search_of(pass), pass);
-        runs = build(problem, target, choice, build_this);
-      }
-    }
-  }
 
   Settings settings;
   std::shared_ptr<Compiler> compiler;
   KernelCache kernels;
   TuningStore records;
   ConfigChooser chooser;
-  /// Serving meets ever new lengths: what has long not been asked for is forgotten. It costs a new plan, no
-  /// load.
+  /// Plans. The memo forgets those unused for long, because serving meets ever new lengths. A forgotten plan is made again,
+  /// but its kernels stay loaded.
   Memo<PlanKey, AttentionPlan, PlanKeyHash> plans{4096};
   Memo<BackwardKey, BackwardPlan, BackwardKeyHash> backward_plans{4096};
-  /// By spec and device. Never forgotten: there are few, and loading is dear.
+  /// Kernels by spec and device. Never forgotten: there are few, and loading is expensive.
   Memo<std::string, std::shared_ptr<const LoadedKernel>> loaded{std::numeric_limits<std::size_t>::max()};
-  Memo<int, std::shared_ptr<LaunchCounters>> counters{
-      std::numeric_limits<std::size_t>::max()};  ///< of tiles, by device
-  Memo<int, std::shared_ptr<LaunchCounters>> part_counters{
-      std::numeric_limits<std::size_t>::max()};  ///< of tiles' parts, by device
-  Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{
-      std::numeric_limits<std::size_t>::max()};  ///< by device
+  /// What calls without a workspace take: counters, and scratch by device.
+  Memo<CountersKey, std::shared_ptr<LaunchCounters>, CountersKeyHash> counters{
+      std::numeric_limits<std::size_t>::max()};
+  Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{std::numeric_limits<std::size_t>::max()};
 
  private:
-  std::shared_ptr<LaunchCounters> counters_for(const KernelConfig& config, const Device& gpu);
-  std::shared_ptr<const ScratchPool> scratch_pool(const Device& gpu);
-  /// Whether runs of a plan read what tables of sequences hold.
-  bool checks_tables(const AttentionProblem& problem, const Device& gpu) const;
-  BackwardPlan make_backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
-                                  const std::string& notes);
-  /// A plan for `gradients` of these kernels.
-  BackwardPlan backward_plan_with(const PlannedProblem& problem, const Device& gpu,
-                                  const Gradients& gradients, Passes passes, const std::string& notes);
-  AttentionPlan make_plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
-  /// What may run in place of `choice`; read from the caches where nothing may be compiled.
+  /// Returns a planner that loads kernels on the GPU, and measures candidates there.
+  Planner planner_on(const Device& gpu, const PlannedProblem& problem);
+  /// Completes a plan for the GPU: the check of its tables, and memory for calls without a workspace. Logs the plan as `what`.
+  std::shared_ptr<const Plan> completed(Plan plan, const Device& gpu, std::string_view what);
+  /// Returns what may run in place of `choice`; if nothing may be compiled, what the caches hold.
   std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,
                                          const Target& target) const;
-  AttentionPlan plan_with(const ConfigChoice& choice, const PlannedProblem& problem, const Device& gpu,
-                          const std::string& notes);
 };
 
 }  // namespace fa2

@@ -13,17 +13,19 @@ namespace fa2 {
 
 void Context::dropout_mask(const AttentionProblem& problem, const Dropout& dropout, std::uint8_t* mask,
                            Stream stream) try {
+  const DropoutMaskArgs args{dropout, mask};
   Violations found = violations_of(problem);
   const bool is_empty = problem.batch == 0 || problem.seqlen_q == 0 || problem.seqlen_k == 0;
-  if (found.empty() && !is_empty) found = violations_of_dropout_mask(problem, dropout, mask);
+  if (found.empty() && !is_empty) found = violations_of_dropout_mask(problem, args);
   if (!found.empty()) throw InvalidRequest(std::move(found));
   if (is_empty) return;
   const Device& gpu = device(current_device());
   if (!gpu.arch.interpreted && is_capturing(stream)) throw_capturing(problem);
   const ScopedContext current(gpu.ordinal);
-  require_usable({}, dropout_mask_operands(problem, dropout, mask), gpu.ordinal);
+  const auto operands = dropout_mask_operands(problem, args);
+  require_usable({}, operands, gpu.ordinal);
   const LoadedKernel loaded = impl_->load_kernel(dropout_mask_spec(gpu.arch), gpu);
-  launch_dropout_mask(*loaded.kernel, problem.normalized(), dropout, mask, stream);
+  launch(plan_dropout_mask(problem.normalized(), loaded.kernel), args, operands, nullptr, stream);
 } catch (...) {
   rethrow_as_error();
 }

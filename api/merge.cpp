@@ -20,7 +20,7 @@ void Context::merge(const MergeProblem& problem, const MergeArgs& args, Stream s
   require_usable(violations_of(args, operands), operands, gpu.ordinal);
   const KernelSpec spec = merge_spec(problem, operands, gpu.arch);
   const LoadedKernel loaded = impl_->load_kernel_of("merge", spec, gpu, stream);
-  launch_merge(*loaded.kernel, problem, args, operands, stream);
+  launch(plan_merge(problem, loaded.kernel), args, operands, nullptr, stream);
 } catch (...) {
   rethrow_as_error();
 }

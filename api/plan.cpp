@@ -1,55 +1,71 @@
-// AttentionPlan: validate once, launch each step.
+// AttentionPlan and BackwardPlan: validate, then launch every step.
 #include <api/boundary.h>
 #include <api/plan.h>
 #include <operation/rules/check_sequences.h>
 #include <operation/rules/validate.h>
 #include <runtime/device.h>
-#include <runtime/written_bytes.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <optional>
 
 namespace fa2 {
-void AttentionPlan::Impl::run(const AttentionArgs& args, const Operands& operands, Stream stream) const {
-  if (steps.empty()) return require_valid(problem, args);
-  const ScopedContext context(device);
-  require_usable(violations_of(problem, args, operands), operands, device);
-  if (checks_tables) require_sound_tables(problem, args, device, stream);
-  WrittenBytes written;
-  Call call{.problem = problem, .args = args, .operands = operands, .written = &written};
-  for (const Step& step : steps) {
-    std::optional<StreamMemory> lent;
-    if (step.scratch.bytes > 0 && args.workspace == nullptr) {
-      lent = scratch->take(step.scratch.bytes, stream);
-      call.lent = static_cast<std::byte*>(lent->data());
-    }
-    launch(step, call, stream);
-  }
+
+bool operator==(const Gradients&, const Gradients&) = default;
+
+void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream) {
+  if (plan.steps.empty()) return require_valid(plan.problem, args);
+  const ScopedContext context(plan.device);
+  require_usable(violations_of(plan.problem, args, operands), operands, plan.device);
+  if (plan.checks_tables) require_sound_tables(plan.problem, args, plan.device, stream);
+  launch(plan, args, operands, args.workspace, stream);
+}
+
+void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& operands, Stream stream) {
+  const ScopedContext context(plan.device);
+  require_usable(violations_of(plan.problem, plan.gradients, args, operands), operands, plan.device);
+  if (plan.steps.empty()) return;
+  if (plan.checks_tables) require_sound_tables(plan.problem, args.forward, plan.device, stream);
+  launch(plan, args, operands, args.workspace, stream);
 }
 
 void AttentionPlan::run(const AttentionArgs& args, Stream stream) const try {
-  impl_->run(args, operands_of(impl_->problem, args, impl_->workspace.bytes), stream);
+  fa2::run(*plan_, args, operands_of(plan_->problem, args, plan_->workspace.bytes()), stream);
 } catch (...) {
   rethrow_as_error();
 }
 
 std::size_t AttentionPlan::workspace_bytes() const {
-  return impl_->workspace.bytes;
+  return plan_->workspace.bytes();
 }
 std::size_t AttentionPlan::workspace_zeros() const {
-  std::size_t end = 0;
-  for (const Step& step : impl_->steps) {
-    if (step.workspace.bytes > 0)
-      end = std::max(end, step.workspace.begin + whole_part(step.workspace.bytes));
-  }
-  return end;
+  return plan_->workspace.counter_bytes;
 }
 const AttentionProblem& AttentionPlan::problem() const {
-  return impl_->problem;
+  return plan_->problem;
 }
 const Explanation& AttentionPlan::explain() const {
-  return impl_->explanation;
+  return plan_->explanation;
+}
+
+void BackwardPlan::run(const BackwardArgs& args, Stream stream) const try {
+  fa2::run(*plan_, args, backward_operands_of(plan_->problem, args, plan_->workspace.bytes()), stream);
+} catch (...) {
+  rethrow_as_error();
+}
+
+std::size_t BackwardPlan::workspace_bytes() const {
+  return plan_->workspace.bytes();
+}
+const AttentionProblem& BackwardPlan::problem() const {
+  return plan_->problem;
+}
+const Explanation& BackwardPlan::explain() const {
+  return plan_->explanation;
+}
+
+BackwardArgs backward_args(const AttentionArgs& forward) {
+  BackwardArgs args;
+  args.forward = forward;
+  return args;
 }
 
 }  // namespace fa2

@@ -1,10 +1,11 @@
-// Context's searches: what measures candidates, and on which passes.
+// The searches of a Context, and the passes that they measure.
 #include <api/boundary.h>
 #include <api/context.h>
 #include <autotune/candidates.h>
 #include <autotune/tuner.h>
-#include <generator/config_space.h>
 #include <operation/rules/validate.h>
+#include <planning/backward.h>
+#include <planning/forward.h>
 #include <planning/trials/gpu_trial.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ void require_no_promise(const AttentionProblem& problem) {
     throw InvalidRequest({{"batch_invariant", "true", "must be false: it follows no measurement"}});
 }
 
-/// The GPU to tune a valid problem on. @throws InvalidRequest, Unavailable.
+/// Returns the GPU on which to tune a valid problem. @throws InvalidRequest, Unavailable.
 const Device& require_measurable(const PlannedProblem& problem, KernelPass pass, int ordinal) {
   if (!is_measurable(problem, pass)) {
     const char* const sizes = has_output(problem) ? "seqlen_k" : "batch * seqlen_q";
@@ -57,17 +58,6 @@ Search Context::Impl::search_on(const Device& gpu, const PlannedProblem& problem
   };
 }
 
-std::vector<KernelPass> Context::Impl::tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
-                                                    const Target& target) const {
-  if (gradients.determinism == Determinism::bitwise)
-    throw InvalidRequest(
-        {{"determinism", "bitwise", "must be fastest: bitwise gradients follow no measurement"}});
-  std::vector<KernelPass> passes = backward_passes(problem, gradients, target);
-  std::erase_if(passes,
-                [&](KernelPass pass) { return !can_be_tuned(traits_of(problem), target.arch, pass); });
-  return passes;
-}
-
 TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope scope,
                          const PlanOptions& options) try {
   const PlannedProblem planned(problem, options);
@@ -77,7 +67,7 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
   const Device& gpu = require_measurable(p, KernelPass::forward, device);
   TuneReport report =
       impl_->chooser.tune(p, target_of(gpu), impl_->search_on(gpu, p, KernelPass::forward, scope));
-  impl_->plans.clear();  // their configs may be outdated now
+  impl_->plans.clear();  // because their configs may be outdated now
   return report;
 } catch (...) {
   rethrow_as_error();
@@ -93,7 +83,7 @@ std::vector<TuneReport> Context::tune_backward(const AttentionProblem& problem, 
   const Device& gpu = require_measurable(p, KernelPass::dq, device);
   const Target target = target_of(gpu);
   std::vector<TuneReport> reports;
-  for (const KernelPass pass : impl_->tuned_passes(p, gradients, target))
+  for (const KernelPass pass : tuned_passes(p, gradients, target, impl_->chooser))
     reports.push_back(impl_->chooser.tune(p, target, impl_->search_on(gpu, p, pass, scope), pass));
   impl_->backward_plans.clear();
   return reports;

@@ -90,6 +90,9 @@ class ConfigChooser {
   /// Pinned, else the heuristic's, which goes by what one sequence is and not by how many there are.
   ConfigChoice fixed(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
 
+  /// Returns whether the pinned config is of the pass.
+  bool pins(KernelPass pass) const { return settings_.pinned && pass_of(*settings_.pinned) == pass; }
+
   /// Whether some kernel computes the pass. Of dK and dV together none does at wide head dims; none does where one is pinned
   /// that computes a part of it, nor of pass dq_convert: conversion_of().
   bool has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
@@ -113,7 +116,6 @@ class ConfigChooser {
  private:
   static ConfigChoice guess(const PlannedProblem& problem, const Target& target, KernelPass pass,
                             const std::string& because);
-  bool pins(KernelPass pass) const { return settings_.pinned && pass_of(*settings_.pinned) == pass; }
   ConfigChoice pinned(const PlannedProblem& problem, const Target& target) const;
   /// Returns what records can answer for problems of these traits.
   std::vector<PossibleChoice> recorded_choices(const PlannedProblem& problem, const Target& target,

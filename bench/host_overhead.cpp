@@ -64,12 +64,11 @@ double nanoseconds(const OwnedStream& stream, int rounds, const Call& call) {
 }
 
 /// Measures launches whose parameters already exist.
-double bare_launch(const AttentionPlan::Impl& plan, const AttentionArgs& args, const OwnedStream& stream,
-                   int rounds) {
+double bare_launch(const Plan& plan, const AttentionArgs& args, const OwnedStream& stream, int rounds) {
   const Step& step = plan.steps.front();
   ParamsBuffer params;
   step.fill(step, {plan.problem, args, operands_of(plan.problem, args)}, params);
-  if (step.counters) params.put(step.workspace.param, step.counters->take(nullptr));
+  if (step.context_counters) params.put(step.counters.param, step.context_counters->take(nullptr));
   return nanoseconds(stream, rounds, [&] {
     step.kernel->launch(step.shape, params.data(), params.size(), stream.get(), nullptr);
   });

@@ -60,7 +60,7 @@ AttentionPlan clocked_plan(const AttentionPlan& plan, const Device& gpu, const D
   const KernelSource source = render({traits_of({plan.problem(), plan.explain().options}), config, gpu.arch});
   const int thread = bench::first_computing_thread(config);
   const KernelBinary binary = make_nvrtc_compiler()->compile(bench::clocked(source, thread, sums.data()));
-  auto impl = std::make_shared<AttentionPlan::Impl>(plan.impl());
+  auto impl = std::make_shared<Plan>(plan.impl());
   impl->steps.at(0).kernel = load_cuda_kernel(binary, gpu.ordinal);
   return AttentionPlan(std::move(impl));
 }

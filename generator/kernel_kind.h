@@ -18,6 +18,8 @@
 namespace fa2 {
 
 class BrokenRules;
+struct Step;
+struct StepRequest;
 
 /// A field of KernelConfig that a kind understands, and the values it may have by itself.
 struct Tunable {
@@ -31,18 +33,6 @@ struct Tunable {
 struct RenderedConstant {
   std::string_view name;
   std::int32_t value = 0;
-};
-
-/// The struct that an entry takes (templates/attention/common/params.cuh).
-enum class KernelParams : std::uint8_t {
-  attention,
-  attention_sm81,
-  attention_sm90,
-  backward,
-  backward_sm90,
-  dropout_mask,
-  merge,
-  append
 };
 
 /// The values of KernelConfig::pass.
@@ -108,7 +98,9 @@ struct KernelKind {
   std::string_view name;   ///< "forward_sm80"
   std::string_view main;   ///< the template that is the translation unit
   std::string_view entry;  ///< extern "C" name in it
-  KernelParams params;
+  /// Makes the launch of a kernel of this kind: its grid, its parameters and its workspace. The room planning/ defines both
+  /// structs and all functions.
+  Step (*make_step)(const StepRequest& request);
   /// Under a causal mask tiles of several heads are interleaved: of as many as have so many bytes that all tiles go over,
   /// in the forward keys and values (what L2 holds). 0: bytes do not matter.
   std::int64_t section_bytes;

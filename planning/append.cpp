@@ -1,10 +1,10 @@
-// A thread for eight columns of a row.
+// The rules, the operands and the kernel of append().
 #include <fmt/format.h>
-#include <operation/operands/memory_ranges.h>
+#include <generator/kernels/append.h>
 #include <operation/rules/validate.h>
 #include <planning/append.h>
-#include <planning/attention_params.h>
 #include <planning/row_kernels.h>
+#include <planning/step_request.h>
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <iterator>
 #include <limits>
 #include <string_view>
-#include <templates/attention/rows/append_params.cuh>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -22,15 +22,7 @@ using Extents = std::array<std::int64_t, 4>;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
-std::int32_t value_dim(const AppendProblem& p) {
-  return p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
-}
-
-std::int64_t entry_rows(const AppendProblem& p) {
-  return p.page_size > 0 ? p.page_size : p.cache_rows;
-}
-
-/// Of one tensor that comes with the call.
+/// Returns the extents of k_new or v_new.
 Extents new_extents(const AppendProblem& p, std::int32_t dim) {
   if (p.total_new > 0) return {1, p.heads_kv, p.total_new, dim};
   return {p.batch, p.heads_kv, p.seqlen_new, dim};
@@ -45,7 +37,7 @@ bool is_same(const TensorStrides& a, const TensorStrides& b) {
   return a.batch == b.batch && a.head == b.head && a.row == b.row;
 }
 
-/// Numbers that are there exactly if they are used.
+/// Returns a table that the call must have if and only if the problem uses it.
 Operand table(std::string_view name, const std::int32_t* data, bool is_used, std::int64_t count) {
   return {.name = name, .element = ElementType::i32, .data = data, .extents = {is_used, 1, 1, count}};
 }
@@ -68,47 +60,7 @@ void add_tables(std::vector<Operand>& operands, const AppendProblem& p, const Ap
   operands.insert(operands.end(), std::begin(tables), std::end(tables));
 }
 
-int narrow(std::int64_t size) {
-  return static_cast<int>(size);
-}
-
-CacheRows cache_of(const AppendProblem& p, const AppendArgs& args) {
-  return {.seqlens = args.seqlens,
-          .entries = args.cache_batch_idx,
-          .page_table = args.page_table,
-          .page_table_stride = args.page_table_stride,
-          .entry_count = narrow(p.cache_entries),
-          .entry_rows = narrow(entry_rows(p)),
-          .capacity = narrow(capacity_of(p))};
-}
-
-RotaryTables rotary_of(const AppendProblem& p, const AppendArgs& args) {
-  return {.cos = args.cos,
-          .sin = args.sin,
-          .first = args.rotary_seqlens != nullptr ? args.rotary_seqlens : args.seqlens,
-          .stride = args.table_stride,
-          .rows = narrow(p.table_rows),
-          .dim = p.rotary_dim,
-          .interleaved = p.rotary_style == RotaryStyle::interleaved,
-          .are_float32 = p.float32_tables};
-}
-
-AppendParams params_of(const AppendProblem& p, const AppendArgs& args) {
-  AppendParams params{};
-  params.k = {args.k_new, args.k_cache, ref(args.k_new_strides), ref(args.k_cache_strides)};
-  params.v = {args.v_new, args.v_cache, ref(args.v_new_strides), ref(args.v_cache_strides)};
-  params.q = {args.q, args.q_out, ref(args.q_strides), ref(args.q_out_strides)};
-  params.new_rows = {args.cu_seqlens_new, narrow(p.batch), narrow(p.heads_kv), narrow(p.seqlen_new),
-                     narrow(new_rows_of(p) * p.heads_kv)};
-  params.queries = {args.cu_seqlens_q, narrow(p.batch), narrow(p.heads_q), narrow(p.seqlen_q),
-                    narrow(queries_of(p) * p.heads_q)};
-  params.cache = cache_of(p, args);
-  params.rotary = rotary_of(p, args);
-  params.causal_positions = p.causal_positions;
-  return params;
-}
-
-/// Numbers of a problem, each by itself.
+/// Checks each size of a problem by itself.
 void check_sizes(Violations& found, const AppendProblem& p) {
   const auto expect = [&](const char* name, std::int64_t value, std::int64_t least, const char* rule) {
     if (value < least || value > kMost) found.push_back({name, fmt::format("{}", value), rule});
@@ -144,7 +96,7 @@ void check_columns(Violations& found, const AppendProblem& p) {
          "must be 0 without rotary_dim: nothing is done to Q");
 }
 
-/// What kernels count in 32 bits. Of sizes that are right by themselves.
+/// Checks the products that the kernel counts in 32 bits. Each size must be valid by itself.
 void check_products(Violations& found, const AppendProblem& p) {
   const auto expect = [&](const char* names, std::int64_t a, std::int64_t b, const char* why) {
     if (a > kMost || a * b > kMost)
@@ -164,6 +116,14 @@ bool operator==(const AppendProblem&, const AppendProblem&) = default;
 
 bool is_empty(const AppendProblem& p) {
   return p.batch == 0;
+}
+
+std::int32_t value_dim_of(const AppendProblem& p) {
+  return p.head_dim_v == 0 ? p.head_dim : p.head_dim_v;
+}
+
+std::int64_t entry_rows_of(const AppendProblem& p) {
+  return p.page_size > 0 ? p.page_size : p.cache_rows;
 }
 
 std::int64_t new_rows_of(const AppendProblem& p) {
@@ -215,12 +175,12 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
 
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
   const ElementType element = element_of(p.dtype), angles = p.float32_tables ? ElementType::f32 : element;
-  const Extents keys{p.cache_entries, p.heads_kv, entry_rows(p), p.head_dim},
-      values{p.cache_entries, p.heads_kv, entry_rows(p), value_dim(p)};
+  const Extents keys{p.cache_entries, p.heads_kv, entry_rows_of(p), p.head_dim},
+      values{p.cache_entries, p.heads_kv, entry_rows_of(p), value_dim_of(p)};
   std::vector<Operand> operands{
       strided_operand("k_new", Access::read, args.k_new, element, new_extents(p, p.head_dim),
                       args.k_new_strides),
-      strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim(p)),
+      strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim_of(p)),
                       args.v_new_strides),
       strided_operand("k_cache", Access::write, args.k_cache, element, keys, args.k_cache_strides),
       strided_operand("v_cache", Access::write, args.v_cache, element, values, args.v_cache_strides)};
@@ -249,16 +209,11 @@ KernelSpec append_spec(const AppendProblem& p, OperandList operands, const Arch&
   return append_kernel({any, options_kept_by(any, tensors)}).spec(arch);
 }
 
-void launch_append(const Kernel& kernel, const AppendProblem& p, const AppendArgs& args, OperandList operands,
-                   Stream stream) {
-  const AppendParams params = params_of(p, args);
-  const std::int64_t threads = params.new_rows.count * std::int64_t{(p.head_dim + value_dim(p)) / 8} +
-                               params.queries.count * std::int64_t{p.head_dim / 8};
-  const std::int64_t block = append_kernel({}).config.warps * 32;
-  const LaunchShape shape{.grid = static_cast<std::uint32_t>((threads + block - 1) / block),
-                          .begins_early = true};
-  const OperandMemory memory(operands);
-  kernel.launch(shape, &params, sizeof params, stream, &memory);
+Plan plan_append(const AppendProblem& problem, std::shared_ptr<const Kernel> kernel) {
+  Plan plan;
+  plan.add(
+      kAppend.make_step({.problem = problem, .config = kAppend.default_config, .kernel = std::move(kernel)}));
+  return plan;
 }
 
 }  // namespace fa2

@@ -1,39 +1,46 @@
-// The launch that appends to a cache.
+// Plans of append(), and its rules.
 #pragma once
 
 #include <fa2/append.h>
 #include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/violations.h>
+#include <planning/plan.h>
 #include <runtime/kernel.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace fa2 {
 
-/// Whether there is no sequence.
+/// Returns whether there is no sequence.
 bool is_empty(const AppendProblem& problem);
 
-/// Of one head: of all sequences.
+/// Returns the head dim of V.
+std::int32_t value_dim_of(const AppendProblem& problem);
+
+/// Returns the rows of one cache entry: a page, or without pages a sequence.
+std::int64_t entry_rows_of(const AppendProblem& problem);
+
+/// Returns the rows per head of k_new, and of q, over all sequences.
 std::int64_t new_rows_of(const AppendProblem& problem);
 std::int64_t queries_of(const AppendProblem& problem);
 
-/// Rows that a sequence may have.
+/// Returns the most rows that a sequence may have in the cache.
 std::int64_t capacity_of(const AppendProblem& problem);
 
-/// Every rule that the problem breaks, by itself and with these arguments.
+/// Returns every rule that the problem breaks, by itself and with these arguments.
 Violations violations_of(const AppendProblem& problem);
 Violations violations_of(const AppendProblem& problem, const AppendArgs& args, OperandList operands);
 
-/// Of a valid problem that is not empty: tensors, then tables of numbers. Q that turns in place is one operand, q_out.
+/// Returns the tensors, then the tables. The problem must be valid and not empty. If Q is rotated in place, q_out stands for both.
 std::vector<Operand> operands_of(const AppendProblem& problem, const AppendArgs& args);
 
-/// Of the kernel that moves such operands fastest.
+/// Returns the fastest kernel for such operands.
 KernelSpec append_spec(const AppendProblem& problem, OperandList operands, const Arch& arch);
 
-/// In the current context, of a device of `arch`.
-void launch_append(const Kernel& kernel, const AppendProblem& problem, const AppendArgs& args,
-                   OperandList operands, Stream stream);
+/// Returns the plan. The problem must be valid and not empty.
+Plan plan_append(const AppendProblem& problem, std::shared_ptr<const Kernel> kernel);
 
 }  // namespace fa2

@@ -1,71 +1,48 @@
-// A thread for every eight pairs.
+// The rules, the operands and the kernel of dropout_mask().
 #include <fmt/format.h>
-#include <generator/kernel_kind.h>
-#include <operation/operands/memory_ranges.h>
-#include <operation/rules/violations.h>
-#include <planning/attention_params.h>
+#include <generator/kernels/dropout_mask.h>
 #include <planning/dropout_mask.h>
+#include <planning/step_request.h>
 
-#include <templates/attention/common/params.cuh>
+#include <utility>
 
 namespace fa2 {
-namespace {
-
-std::int64_t in_blocks_of_16(std::int64_t rows) {
-  return (rows + 15) / 16;
-}
-
-}  // namespace
 
 KernelSpec dropout_mask_spec(const Arch& arch) {
   AttentionProblem any;
   any.head_dim = 64;
   any.dropout = true;
-  const auto pass = static_cast<std::int32_t>(KernelPass::dropout_mask);
-  return {traits_of({any.normalized(), {}}), default_config(80, pass), arch};
+  return {traits_of({any.normalized(), {}}), kDropoutMask.default_config, arch};
 }
 
-std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const Dropout& dropout,
-                                             const std::uint8_t* mask) {
-  AttentionArgs args;
-  args.dropout = dropout;
+std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const DropoutMaskArgs& args) {
+  AttentionArgs attention;
+  attention.dropout = args.dropout;
   const Operand all{.name = "mask",
                     .element = ElementType::byte,
                     .access = Access::write,
-                    .data = mask,
+                    .data = args.mask,
                     .extents = {problem.batch, problem.heads_q, problem.seqlen_q, problem.seqlen_k}};
-  return {all, operands_of(problem, args)[Role::dropout_state]};
+  return {all, operands_of(problem, attention)[Role::dropout_state]};
 }
 
-Violations violations_of_dropout_mask(const AttentionProblem& problem, const Dropout& dropout,
-                                      const std::uint8_t* mask) {
+Violations violations_of_dropout_mask(const AttentionProblem& problem, const DropoutMaskArgs& args) {
   Violations found;
+  const std::uint64_t* const state = args.dropout.state;
   if (!problem.dropout) found.push_back({"dropout", "false", "must be true: there is no mask without"});
-  check_dropout(found, problem, dropout);
-  if (reinterpret_cast<std::uintptr_t>(dropout.state) % sizeof *dropout.state != 0)
-    found.push_back(
-        {"dropout.state", fmt::format("{}", fmt::ptr(dropout.state)), "must be a multiple of 8 bytes"});
-  if (mask == nullptr) found.push_back({"mask", "null", "must point to the tensor: it has elements"});
+  check_dropout(found, problem, args.dropout);
+  if (reinterpret_cast<std::uintptr_t>(state) % sizeof *state != 0)
+    found.push_back({"dropout.state", fmt::format("{}", fmt::ptr(state)), "must be a multiple of 8 bytes"});
+  if (args.mask == nullptr) found.push_back({"mask", "null", "must point to the tensor: it has elements"});
   return found;
 }
 
-void launch_dropout_mask(const Kernel& kernel, const AttentionProblem& problem, const Dropout& dropout,
-                         std::uint8_t* mask, Stream stream) {
-  const KernelSpec spec = dropout_mask_spec({});
-  AttentionArgs args;
-  args.dropout = dropout;
-  DropoutMaskParams params{};
-  params.attention = constants_of(problem, spec.config);
-  add_call(params.attention, problem, args);
-  params.mask = mask;
-  const std::int64_t heads = problem.batch * problem.heads_q;
-  const std::int64_t calls =
-      heads * in_blocks_of_16(problem.seqlen_q) * 8 * in_blocks_of_16(problem.seqlen_k) * 4;
-  const std::int64_t threads = spec.config.warps * 32;
-  const LaunchShape shape{static_cast<std::uint32_t>((calls + threads - 1) / threads)};
-  const auto operands = dropout_mask_operands(problem, dropout, mask);
-  const OperandMemory memory(operands);
-  kernel.launch(shape, &params, sizeof params, stream, &memory);
+Plan plan_dropout_mask(const AttentionProblem& problem, std::shared_ptr<const Kernel> kernel) {
+  Plan plan;
+  plan.problem = {problem, {}};
+  plan.add(kDropoutMask.make_step(
+      {.problem = problem, .config = kDropoutMask.default_config, .kernel = std::move(kernel)}));
+  return plan;
 }
 
 }  // namespace fa2

@@ -1,30 +1,35 @@
-// The launch that writes dropout's mask.
+// Plans of dropout_mask().
 #pragma once
 
 #include <fa2/args.h>
 #include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/violations.h>
+#include <planning/plan.h>
 #include <runtime/kernel.h>
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 namespace fa2 {
 
-/// Its kernel, which serves every problem.
+/// The arguments of one call.
+struct DropoutMaskArgs {
+  Dropout dropout;
+  std::uint8_t* mask = nullptr;  ///< contiguous (batch, heads_q, seqlen_q, seqlen_k)
+};
+
+/// Returns the only kernel, which serves every problem.
 KernelSpec dropout_mask_spec(const Arch& arch);
 
-/// The mask and, if there is one, the state, of a problem with at least one pair of a query and a key.
-std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const Dropout& dropout,
-                                             const std::uint8_t* mask);
+/// Returns the mask and the optional state. The problem must have a query and a key.
+std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const DropoutMaskArgs& args);
 
-/// What is wrong with the numbers of a valid problem's dropout, and with where the mask shall lie.
-Violations violations_of_dropout_mask(const AttentionProblem& problem, const Dropout& dropout,
-                                      const std::uint8_t* mask);
+/// Returns every rule that the arguments break for a valid problem.
+Violations violations_of_dropout_mask(const AttentionProblem& problem, const DropoutMaskArgs& args);
 
-/// Of a normalized problem, in the current context.
-void launch_dropout_mask(const Kernel& kernel, const AttentionProblem& problem, const Dropout& dropout,
-                         std::uint8_t* mask, Stream stream);
+/// Returns the plan. `problem` must be normalized, and have a query and a key.
+Plan plan_dropout_mask(const AttentionProblem& problem, std::shared_ptr<const Kernel> kernel);
 
 }  // namespace fa2

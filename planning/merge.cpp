@@ -1,16 +1,16 @@
-// A thread for eight columns of a row.
+// The rules, the operands and the kernel of merge().
 #include <fmt/format.h>
-#include <operation/operands/memory_ranges.h>
+#include <generator/kernels/merge.h>
 #include <operation/rules/validate.h>
-#include <planning/attention_params.h>
 #include <planning/merge.h>
 #include <planning/row_kernels.h>
+#include <planning/step_request.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <templates/attention/rows/merge_params.cuh>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -25,27 +25,6 @@ const void* advanced(const void* data, std::int64_t elements, ElementType elemen
   const auto bytes = static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bytes_of(element));
   return data == nullptr ? nullptr
                          : reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(data) + bytes);
-}
-
-MergeParams params_of(const MergeProblem& p, const MergeArgs& args) {
-  MergeParams params{};
-  params.parts = args.parts;
-  params.lse_parts = args.lse_parts;
-  params.o = args.o;
-  params.lse = args.lse;
-  params.part_stride = args.part_stride;
-  params.lse_part_stride = args.lse_part_stride;
-  params.parts_strides = ref(args.parts_strides);
-  params.lse_strides = ref(args.lse_parts_strides);
-  params.o_strides = ref(args.o_strides);
-  params.rows = p.batch * p.heads * p.seqlen;
-  params.part_count = static_cast<int>(p.parts);
-  params.heads = static_cast<int>(p.heads);
-  params.seqlen = static_cast<int>(p.seqlen);
-  params.float32_parts = p.float32_parts;
-  params.float32_output = p.float32_output;
-  params.empty_row_lse = value_of(args.empty_row_lse);
-  return params;
 }
 
 }  // namespace
@@ -109,14 +88,11 @@ KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& a
   return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))}).spec(arch);
 }
 
-void launch_merge(const Kernel& kernel, const MergeProblem& problem, const MergeArgs& args,
-                  OperandList operands, Stream stream) {
-  const MergeParams params = params_of(problem, args);
-  const std::int64_t block = merge_kernel({}).config.warps * 32;
-  const std::int64_t threads = params.rows * (problem.head_dim / 8);
-  const LaunchShape shape{static_cast<std::uint32_t>((threads + block - 1) / block)};
-  const OperandMemory memory(operands);
-  kernel.launch(shape, &params, sizeof params, stream, &memory);
+Plan plan_merge(const MergeProblem& problem, std::shared_ptr<const Kernel> kernel) {
+  Plan plan;
+  plan.add(
+      kMerge.make_step({.problem = problem, .config = kMerge.default_config, .kernel = std::move(kernel)}));
+  return plan;
 }
 
 }  // namespace fa2

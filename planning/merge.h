@@ -1,31 +1,32 @@
-// The launch that merges attention over parts of the keys.
+// Plans of merge(), and its rules.
 #pragma once
 
 #include <fa2/merge.h>
 #include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/violations.h>
+#include <planning/plan.h>
 #include <runtime/kernel.h>
 
+#include <memory>
 #include <vector>
 
 namespace fa2 {
 
-/// Whether there is nothing to write.
+/// Returns whether there is nothing to write.
 bool is_empty(const MergeProblem& problem);
 
-/// Every rule that the problem breaks, by itself and with these arguments.
+/// Returns every rule that the problem breaks, by itself and with these arguments.
 Violations violations_of(const MergeProblem& problem);
 Violations violations_of(const MergeArgs& args, OperandList operands);
 
-/// The parts, O, the parts' LSE and LSE, of a valid problem that is not empty.
+/// Returns the partial outputs, O, the partial LSEs and LSE. The problem must be valid and not empty.
 std::vector<Operand> operands_of(const MergeProblem& problem, const MergeArgs& args);
 
-/// Of the kernel that moves such operands fastest.
+/// Returns the fastest kernel for such operands.
 KernelSpec merge_spec(const MergeProblem& problem, OperandList operands, const Arch& arch);
 
-/// In the current context.
-void launch_merge(const Kernel& kernel, const MergeProblem& problem, const MergeArgs& args,
-                  OperandList operands, Stream stream);
+/// Returns the plan. The problem must be valid and not empty.
+Plan plan_merge(const MergeProblem& problem, std::shared_ptr<const Kernel> kernel);
 
 }  // namespace fa2

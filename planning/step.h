@@ -1,4 +1,4 @@
-// One launch of a plan, and how it is made of a call.
+// One launch of a plan, and how a call turns into it.
 #pragma once
 
 #include <fa2/args.h>
@@ -6,6 +6,7 @@
 #include <fa2/problem.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/workspace.h>
+#include <planning/any_ref.h>
 #include <runtime/kernel.h>
 #include <runtime/launch_counters.h>
 
@@ -18,17 +19,18 @@
 
 namespace fa2 {
 
-/// What a plan's steps compute on; all of it outlives the call.
+/// One call of a plan. Everything that it refers to must outlive it.
 struct Call {
-  const AttentionProblem& problem;         ///< the plan's
-  const AttentionArgs& args;               ///< valid for it
-  OperandList operands;                    ///< of both
-  WrittenBytes* written = nullptr;         ///< by the steps of this run so far; null for a step of its own
-  const BackwardArgs* backward = nullptr;  ///< whose forward `args` are, where the plan is a backward's
-  std::byte* lent = nullptr;               ///< what serves as scratch where `args` have no workspace
+  const AttentionProblem& problem;  ///< the plan's
+  AnyRef args;           ///< of the plan's operation, and valid: AttentionArgs, BackwardArgs, AppendArgs ...
+  OperandList operands;  ///< the tensors of `args`
+  std::byte* counters = nullptr;  ///< start of the workspace; null: each launch takes the Context's counters
+  std::byte* scratch = nullptr;   ///< memory that the plan's steps share; null if no step needs it
+  WrittenBytes* written =
+      nullptr;  ///< bytes that earlier steps of this run wrote; null for a step on its own
 };
 
-/// The one parameter struct of a launch, whichever kernel's it is.
+/// The parameter struct of one launch, of any kernel.
 class ParamsBuffer {
  public:
   template <class Params>
@@ -38,12 +40,12 @@ class ParamsBuffer {
     size_ = sizeof(Params);
     return *::new (bytes_) Params(params);
   }
-  /// What was emplaced, of the same type.
+  /// Returns what was emplaced, which must have this type.
   template <class Params>
   const Params& as() const {
     return *std::launder(reinterpret_cast<const Params*>(bytes_));
   }
-  /// Overwrites a member of what was emplaced.
+  /// Overwrites the member at `offset` of what was emplaced.
   template <class Member>
   void put(std::size_t offset, const Member& member) {
     std::memcpy(bytes_ + offset, &member, sizeof member);
@@ -55,39 +57,34 @@ class ParamsBuffer {
  private:
   static constexpr std::size_t kBytes = 1536, kAlignment = 64;
 
-  alignas(kAlignment) std::byte bytes_[kBytes];  // not initialised: one is made by every call
+  alignas(kAlignment) std::byte bytes_[kBytes];  // uninitialised, because every call makes a buffer
   std::size_t size_ = 0;
 };
 
-/// What a step does with an operand.
+/// How a step uses an operand.
 struct OperandUse {
   Role role;
   Access access;
 };
 
-/// A kernel of a plan, and its launch. Not changed once it is part of a plan; usable from any thread then.
+/// A kernel of a plan, and its launch. Immutable once it is part of a plan; any thread may use it then.
 struct Step {
   std::shared_ptr<const Kernel> kernel;
   KernelConfig config;
   LaunchShape shape;
-  std::vector<OperandUse> uses;  ///< the operands that it touches
-  ParamsBuffer constants{};      ///< its parameters as far as they are the same for every call
-  /// Makes of `constants` the parameters of a call, in the current context.
+  std::vector<OperandUse>
+      uses;                  ///< operands that the kernel touches; empty: all of the call, as they are listed
+  ParamsBuffer constants{};  ///< parameters, as far as every call has the same
+  /// Turns `constants` into the parameters of one call. The device's context must be current.
   void (*fill)(const Step& step, const Call& call, ParamsBuffer& params) = nullptr;
-  WorkspacePart workspace;
-  /// Where a call has no workspace, they give each launch its part. Null if it needs none.
-  std::shared_ptr<LaunchCounters> counters;
-  WorkspacePart scratch;  ///< beside its part, where that has to be zeros
+  WorkspacePart counters;
+  /// Provide `counters` to calls without a workspace; null if the step counts nothing.
+  std::shared_ptr<LaunchCounters> context_counters;
+  WorkspacePart scratch;
 };
 
-/// Gives the parts that the step works in their places.
-inline void add(Step& step, WorkspaceLayout& layout) {
-  layout.add(step.workspace);
-  layout.add(step.scratch);
-}
-
-/// Launches in the current context, `times` times. No lock and no allocation, except by the interpreter and where
-/// a launch without a workspace is captured.
+/// Launches `times` times in the current context. Takes no lock and allocates nothing, except on the interpreter and for a
+/// captured launch that takes the Context's counters.
 void launch(const Step& step, const Call& call, Stream stream, int times = 1);
 
 }  // namespace fa2

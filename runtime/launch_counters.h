@@ -21,6 +21,12 @@ struct CounterSizes {
   std::uint32_t words = 1;             ///< counters per launch; 32-bit words; 1 or 1024
 };
 
+/// Returns the sizes for launches of `words` counters. Split KV has 1024, and so fewer launches: about 20 MB.
+constexpr CounterSizes counter_sizes(std::uint32_t words) {
+  if (words == 1) return {};
+  return {.in_turn = 1 << 10, .for_graphs = 1 << 12, .words = words};
+}
+
 /// The counters of one device. Thread-safe.
 class LaunchCounters {
  public:

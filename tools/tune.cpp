@@ -2,6 +2,7 @@
 #include <api/context.h>
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <planning/backward.h>
 #include <tools/backward_options.h>
 #include <tools/output_file.h>
 #include <tools/problem_file.h>
@@ -161,12 +162,12 @@ int tune_matrix(Context& context, const Options& options, bool json) {
   const auto problems = options.matrix == kStandard ? standard_matrix() : read_problems(options.matrix);
   std::optional<Target> target;
   if (!options.dry_run || device_count() > 0) target = target_of(options.device.gpu());
-  const PassesOf tuned_passes = [&](const PlannedProblem& problem) {
-    return context.impl().tuned_passes(problem.normalized(), options.backward.gradients, *target);
+  const PassesOf passes_of = [&](const PlannedProblem& problem) {
+    return tuned_passes(problem.normalized(), options.backward.gradients, *target, context.impl().chooser);
   };
   std::vector<MatrixPoint> points = points_of(
       problems, options.records.empty() ? context.impl().records.records() : read_records(options.records),
-      target, options.backward.wanted ? tuned_passes : forward_alone);
+      target, options.backward.wanted ? passes_of : forward_alone);
   if (options.dry_run) {
     json ? print_json(document_of(points, target))
          : fmt::print("{}", hanging(list_of(points), output_columns(), 0));

@@ -15,7 +15,7 @@ constexpr KernelKind kAppend = {
     .name = "append",
     .main = "attention/rows/append.cu",
     .entry = "fa2_append",
-    .params = KernelParams::append,
+    .make_step = append_step,
     .section_bytes = 0,
     .tunables = kTunables,
     .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::append)},

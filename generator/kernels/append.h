@@ -7,4 +7,7 @@ namespace fa2 {
 
 extern const KernelKind kAppend;
 
+/// See planning/steps/append.cpp.
+Step append_step(const StepRequest& request);
+
 }  // namespace fa2

@@ -12,4 +12,7 @@ extern const KernelKind kBackwardDk;       ///< dK alone
 extern const KernelKind kBackwardDv;       ///< dV alone
 extern const KernelKind kBackwardSinks;    ///< dSinks
 
+/// Makes the launch of every backward kernel without tensor maps (planning/steps/backward.cpp).
+Step backward_sm80_step(const StepRequest& request);
+
 }  // namespace fa2

@@ -1,4 +1,5 @@
 // What the backward on wgmma and TMA can be asked for.
+#include <generator/kernels/backward_sm80.h>
 #include <generator/kernels/backward_sm90.h>
 #include <generator/kernels/mma_rules.h>
 #include <generator/kernels/rules.h>
@@ -170,7 +171,7 @@ constexpr KernelKind summing_kind(KernelPass pass, const char* name, int section
       .name = name,
       .main = "attention/backward/sm90/kernel.cu",
       .entry = "fa2_backward",
-      .params = KernelParams::backward_sm90,
+      .make_step = backward_sm90_step,
       .section_bytes = section_mb << 20,
       .tunables = kTunables,
       .default_config = {.mainloop = 90,
@@ -223,7 +224,7 @@ constexpr KernelKind kBackwardConvert = {
     .name = "backward_convert",
     .main = "attention/backward/convert.cu",
     .entry = "fa2_backward_convert",
-    .params = KernelParams::backward,
+    .make_step = backward_sm80_step,
     .section_bytes = 0,
     .tunables = kTunablesOfConvert,
     .default_config = {.mainloop = 90,

@@ -1,4 +1,5 @@
 // What the backward of five products on mma.sync and cp.async can be asked for.
+#include <generator/kernels/backward_sm80.h>
 #include <generator/kernels/backward_sums_sm80.h>
 #include <generator/kernels/mma_rules.h>
 
@@ -100,7 +101,7 @@ constexpr KernelKind kBackwardSm80 = {
     .name = "backward_sm80",
     .main = "attention/backward/sm80/kernel.cu",
     .entry = "fa2_backward",
-    .params = KernelParams::backward,
+    .make_step = backward_sm80_step,
     .section_bytes = 16 << 20,
     .tunables = kTunables,
     .default_config = {.mainloop = 80,
@@ -126,7 +127,7 @@ constexpr KernelKind kBackwardConvertSm80 = {
     .name = "backward_convert_sm80",
     .main = "attention/backward/sm80/convert.cu",
     .entry = "fa2_backward_convert",
-    .params = KernelParams::backward,
+    .make_step = backward_sm80_step,
     .section_bytes = 0,
     .tunables = kTunablesOfConvert,
     .default_config = {.mainloop = 80,

@@ -15,7 +15,7 @@ constexpr KernelKind kDropoutMask = {
     .name = "dropout_mask",
     .main = "attention/rows/dropout_mask.cu",
     .entry = "fa2_dropout_mask",
-    .params = KernelParams::dropout_mask,
+    .make_step = dropout_mask_step,
     .section_bytes = 0,
     .tunables = kTunables,
     .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::dropout_mask)},

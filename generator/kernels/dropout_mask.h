@@ -7,4 +7,7 @@ namespace fa2 {
 
 extern const KernelKind kDropoutMask;
 
+/// See planning/steps/dropout_mask.cpp.
+Step dropout_mask_step(const StepRequest& request);
+
 }  // namespace fa2

@@ -68,7 +68,7 @@ constexpr KernelKind kForwardSm80 = {
     .name = "forward_sm80",
     .main = "attention/forward/sm80/kernel.cu",
     .entry = "fa2_attention_forward",
-    .params = KernelParams::attention,
+    .make_step = forward_sm80_step,
     .section_bytes = 0,
     .tunables = kTunables,
     .default_config = {.mainloop = 80},

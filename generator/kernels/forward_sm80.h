@@ -7,4 +7,7 @@ namespace fa2 {
 
 extern const KernelKind kForwardSm80;
 
+/// See planning/steps/forward_sm80.cpp.
+Step forward_sm80_step(const StepRequest& request);
+
 }  // namespace fa2

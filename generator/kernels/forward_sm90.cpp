@@ -160,7 +160,7 @@ constexpr KernelKind kForwardSm90 = {
     .name = "forward_sm90",
     .main = "attention/forward/sm90/kernel.cu",
     .entry = "fa2_attention_forward",
-    .params = KernelParams::attention_sm90,
+    .make_step = forward_sm90_step,
     .section_bytes = 8 << 20,
     .tunables = kTunables,
     .default_config = {.mainloop = 90, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2, .q_buffers = 1},

@@ -8,6 +8,9 @@ namespace fa2 {
 
 extern const KernelKind kForwardSm90;
 
+/// See planning/steps/forward_sm90.cpp.
+Step forward_sm90_step(const StepRequest& request);
+
 namespace forward_sm90 {
 
 /// Slots of the ring that fit the shared memory, `config.stages` aside; at least 2.

@@ -81,7 +81,7 @@ constexpr KernelKind kForwardSplit = {
     .name = "forward_split",
     .main = "attention/forward/sm80/split_kernel.cu",
     .entry = "fa2_attention_forward",
-    .params = KernelParams::attention_sm81,
+    .make_step = forward_split_step,
     .section_bytes = 0,
     .tunables = kTunables,
     .default_config = {.mainloop = 81, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2},

@@ -7,6 +7,9 @@ namespace fa2 {
 
 extern const KernelKind kForwardSplit;
 
+/// See planning/steps/forward_split.cpp.
+Step forward_split_step(const StepRequest& request);
+
 namespace forward_split {
 
 /// Slots of each warp's ring that fit the shared memory, `config.stages` aside; at least 2.

@@ -15,7 +15,7 @@ constexpr KernelKind kMerge = {
     .name = "merge",
     .main = "attention/rows/merge.cu",
     .entry = "fa2_merge",
-    .params = KernelParams::merge,
+    .make_step = merge_step,
     .section_bytes = 0,
     .tunables = kTunables,
     .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::merge)},

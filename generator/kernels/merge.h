@@ -7,4 +7,7 @@ namespace fa2 {
 
 extern const KernelKind kMerge;
 
+/// See planning/steps/merge.cpp.
+Step merge_step(const StepRequest& request);
+
 }  // namespace fa2

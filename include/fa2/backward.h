@@ -12,13 +12,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace fa2 {
 
-/// Of gradients, from run to run.
-///   fastest: float32 sums may be added up in any order. Only dQ is, and not of packed sequences.
-///   bitwise: the same bits in every run, and those of a sequence do not depend on what else is in the batch: kernels are
-///     the heuristic's, whatever was measured. Problems with batch_invariant always take it.
+/// How gradients may differ between runs.
+///   fastest: dQ may be accumulated over key tiles in any order, in float32, so that its last bits may differ.
+///   bitwise: every run has the same bits, and those of a sequence do not depend on the rest of the batch, because the heuristic
+///     chooses the kernels whatever was measured. A problem with batch_invariant always takes this.
 enum class Determinism : std::uint8_t { fastest, bitwise };
 
 /// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
@@ -112,34 +113,33 @@ struct Gradients {
 /// The forward's arguments, and nothing else yet.
 FA2_API BackwardArgs backward_args(const AttentionArgs& forward);
 
-/// The backward of a problem made ready on one device. Immutable, cheap to copy, usable from any thread. Of graphs and of
-/// what has to outlive them the same holds as of an AttentionPlan.
+/// The backward of a problem, prepared for one device. Immutable and cheap to copy. All members may be called from any thread.
+/// CUDA graphs may capture run(); what AttentionPlan says of their lifetimes applies here too.
 ///
-/// With grouped heads dK and dV are summed over the group in float32.
+/// With grouped heads, dK and dV are summed over the group in float32.
 class FA2_API BackwardPlan {
  public:
-  /// Validates the arguments and launches. No synchronisation; no lock and no allocation but of the stream's memory where
-  /// the arguments bring no workspace.
-  /// @throws InvalidRequest listing everything wrong with the arguments (nothing launched), CudaError.
+  /// Validates the arguments and launches, without synchronisation. Takes no lock and allocates nothing, except for memory of the
+  /// stream's if the arguments have no workspace.
+  /// @throws InvalidRequest with everything wrong with the arguments, before any launch; CudaError.
   void run(const BackwardArgs& args, Stream stream = nullptr) const;
 
-  /// How many bytes BackwardArgs::workspace has, if it is given: 4 a row of Q and head, rounded up to a multiple of 256, or
-  /// 0 for dV alone. Where dQ is summed over tiles of keys, twice as many and dQ in float32, its rows, of packed
-  /// sequences those of each, filled up to whole tiles of at most 128, its columns to a multiple of 16, or above 64 to 128 or 256.
+  /// Returns the size of BackwardArgs::workspace in bytes, a multiple of 256: 0 for dV alone, else 4 per row of Q and head. If key
+  /// tiles accumulate dQ, 12 per row and head, and dQ in float32. Then each sequence has whole tiles of at most 128 rows, and
+  /// columns are padded to a multiple of 16, or above 64 to 128 or 256.
   std::size_t workspace_bytes() const;
 
   const AttentionProblem& problem() const;
   const Explanation& explain() const;
 
-  struct Impl;
-  explicit BackwardPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  const Impl& impl() const { return *impl_; }
+  explicit BackwardPlan(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+  const Plan& impl() const { return *plan_; }
 
  private:
-  std::shared_ptr<const Impl> impl_;
+  std::shared_ptr<const Plan> plan_;
 };
 
-/// Context::default_context().attention_backward(...): of those gradients that `args` point to.
+/// Calls Context::default_context().attention_backward().
 FA2_API void attention_backward(const AttentionProblem& problem, const BackwardArgs& args,
                                 Stream stream = nullptr);
 

@@ -150,9 +150,9 @@ FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* prob
  * library is unloaded. Two executable graphs made of one capture use the same memory: do not let them run at the same
  * time.
  *
- * A captured launch that needs a workspace and is given none holds one of 2^18 that its context has for each device,
- * until the graph and all that was cloned or instantiated from it are destroyed and have run. FA2_UNAVAILABLE if all
- * are held. */
+ * A captured launch without a workspace holds one counter slot of its context, of 2^18 per device or of 2^12 for split KV,
+ * until the graph, its clones and its executables are destroyed and have finished. FA2_UNAVAILABLE if all slots are
+ * held. */
 typedef struct fa2_plan fa2_plan;
 
 /* Devices beside CUDA ordinals: the current one; the interpreter, whose memory is host memory

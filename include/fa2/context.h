@@ -24,6 +24,7 @@ struct BackwardArgs;
 struct Gradients;
 struct MergeArgs;
 struct MergeProblem;
+struct Plan;
 class BackwardPlan;
 
 /// An attention problem prepared for one device: its configuration is chosen, its kernel compiled and loaded.
@@ -54,12 +55,11 @@ class FA2_API AttentionPlan {
   const AttentionProblem& problem() const;
   const Explanation& explain() const;
 
-  struct Impl;
-  explicit AttentionPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  const Impl& impl() const { return *impl_; }
+  explicit AttentionPlan(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+  const Plan& impl() const { return *plan_; }
 
  private:
-  std::shared_ptr<const Impl> impl_;
+  std::shared_ptr<const Plan> plan_;
 };
 
 enum class JitMode : std::uint8_t {

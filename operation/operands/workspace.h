@@ -1,4 +1,4 @@
-// The memory that a plan's steps work in, beside their operands.
+// The memory in which a plan's launches work, in addition to their operands.
 #pragma once
 
 #include <runtime/element_type.h>
@@ -7,32 +7,29 @@
 
 namespace fa2 {
 
-/// Of a workspace and of every part, in bytes.
+/// Alignment of a workspace and of each of its parts, in bytes.
 inline constexpr int kWorkspaceAlignment = 256;
 
-/// Of a part, that the next begins where it may.
+/// Returns `bytes` rounded up, so that the next part is aligned.
 constexpr std::size_t whole_part(std::size_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-/// What a step works in: zeros when a launch begins, and when it ends; unless it is scratch, which one step writes and
-/// others read.
+/// What one step uses of the counters or of the scratch.
 struct WorkspacePart {
   std::size_t bytes = 0;  ///< 0: the step needs none
-  bool is_scratch = false;
+  std::size_t param = 0;  ///< offset of the pointer to the part; within the step's parameters
   Access access = Access::read_write;
-  std::size_t param = 0;  ///< offset in the step's parameters of the pointer to it
-  std::size_t begin = 0;  ///< offset in the plan's workspace, from its layout
+  std::size_t begin = 0;  ///< offset of the part; within the plan's counters or its scratch
 };
 
-/// The parts of a plan's steps, one after another.
+/// The workspace of a plan: first the counters of each step, which every launch finds zero and leaves zero; then scratch, which
+/// all steps share and which may hold anything when a run begins.
 struct WorkspaceLayout {
-  std::size_t bytes = 0;  ///< of all parts
+  std::size_t counter_bytes = 0;
+  std::size_t scratch_bytes = 0;
 
-  void add(WorkspacePart& part) {
-    part.begin = bytes;
-    bytes += whole_part(part.bytes);
-  }
+  std::size_t bytes() const { return counter_bytes + scratch_bytes; }
 };
 
 }  // namespace fa2

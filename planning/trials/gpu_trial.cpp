@@ -4,8 +4,8 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
-#include <planning/backward_step.h>
-#include <planning/forward_step.h>
+#include <planning/backward.h>
+#include <planning/forward.h>
 #include <planning/trials/gpu_trial.h>
 #include <runtime/log.h>
 
@@ -16,11 +16,12 @@
 namespace fa2 {
 namespace {
 
-constexpr double kSampleUs = 200;  // long beside the resolution of events and the gap before a first launch
+constexpr double kSampleUs =
+    200;  // much longer than the resolution of events and the gap before a first launch
 constexpr double kLongestBurstUs = 2000;
 constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
 
-/// Enough launches for a sample of 200 us, and at least 3 where that stays short.
+/// Returns enough launches for a sample of 200 us, and at least 3 if they are short.
 int burst_for(double us) {
   const double enough = std::ceil(kSampleUs / us), affordable = std::floor(kLongestBurstUs / us);
   return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
@@ -51,30 +52,29 @@ std::shared_ptr<const Kernel> GpuTrial::load(const KernelConfig& config) {
   return load_cuda_kernel(*kernels_.get(source).binary, device_.ordinal);
 }
 
-void GpuTrial::make_steps(Candidate& candidate) {
+Plan GpuTrial::plan_of(const KernelConfig& config) {
   const PlannedProblem& p = tensors_.problem();
-  const KernelConfig& config = candidate.config;
+  Plan plan;
   if (!delta_) {
-    candidate.step = forward_step(p, config, load(config), device_.sm_count, nullptr);
-    WorkspaceLayout layout;
-    add(candidate.step, layout);
-    candidate.workspace_bytes = layout.bytes;
-    return;
+    plan.add(forward_step(p, config, load(config), device_.sm_count));
+    return plan;
   }
-  const bool sums = sums_dq(pass_of(config));
-  const BackwardScratch scratch = sums ? scratch_for(p, config) : scratch_for(p);
-  candidate.step = backward_step(p, config, load(config), scratch);
-  candidate.before = backward_step(p, delta_config_, delta_, scratch);
-  candidate.workspace_bytes = candidate.before->workspace.bytes;
-  if (!sums) return;
-  const KernelConfig conversion = conversion_of(config).config;
-  candidate.after = backward_step(p, conversion, load(conversion), scratch);
+  const bool accumulates_dq = sums_dq(pass_of(config));
+  const BackwardScratch scratch = accumulates_dq ? scratch_for(p, config) : scratch_for(p);
+  plan.add(backward_step(p, delta_config_, delta_, scratch));
+  plan.add(backward_step(p, config, load(config), scratch));
+  if (accumulates_dq) {
+    const KernelConfig conversion = conversion_of(config).config;
+    plan.add(backward_step(p, conversion, load(conversion), scratch));
+  }
+  return plan;
 }
 
 void GpuTrial::prepare(std::size_t index) {
   Candidate& candidate = candidates_[index];
   try {
-    make_steps(candidate);
+    candidate.plan = plan_of(candidate.config);
+    candidate.measured = delta_ ? 1 : 0;
   } catch (const KernelRefused& error) {
     discard_source(error);
     throw Error(ErrorCode::compile, error.reason());
@@ -83,8 +83,8 @@ void GpuTrial::prepare(std::size_t index) {
 
 double GpuTrial::measure_us(std::size_t index) {
   Candidate& candidate = candidates_[index];
-  if (candidate.workspace_bytes > tensors_.scratch_bytes())
-    tensors_.make_scratch(candidate.workspace_bytes, stream_);
+  if (candidate.plan.workspace.bytes() > tensors_.workspace_bytes())
+    tensors_.make_workspace(candidate.plan.workspace.bytes(), stream_);
   if (candidate.burst == 0) {
     check_outputs(candidate);
     candidate.burst = burst_for(time_us(candidate, 1));
@@ -92,39 +92,37 @@ double GpuTrial::measure_us(std::size_t index) {
   return time_us(candidate, candidate.burst);
 }
 
-void GpuTrial::launch(const Step& step, int times) {
-  fa2::launch(step, tensors_.call(), stream_.get(), times);
+void GpuTrial::launch(const Candidate& candidate, std::size_t first, std::size_t last, int times) {
+  const Call call = tensors_.call(candidate.plan.workspace);
+  for (std::size_t i = first; i < last; ++i) fa2::launch(candidate.plan.steps[i], call, stream_.get(), times);
 }
 
-/// Of the candidate's own kernel. Others may have left what they need in its scratch.
+/// Times only the candidate's own kernel. The steps before it run first, because other candidates may have overwritten the
+/// scratch.
 double GpuTrial::time_us(const Candidate& candidate, int times) {
-  if (candidate.before) launch(*candidate.before, 1);
+  launch(candidate, 0, candidate.measured);
   timer_.start(stream_.get());
-  launch(candidate.step, times);
+  launch(candidate, candidate.measured, candidate.measured + 1, times);
   timer_.stop(stream_.get());
   return timer_.elapsed_ms() * 1e3 / times;
 }
 
 std::vector<Role> GpuTrial::outputs_of(const Candidate& candidate) const {
   std::vector<Role> outputs;
-  const auto add = [&](const Step& step) {
-    for (const OperandUse& use : step.uses) {
+  for (std::size_t i = candidate.measured; i < candidate.plan.steps.size(); ++i) {
+    for (const OperandUse& use : candidate.plan.steps[i].uses) {
       if (use.access != Access::read && !tensors_.call().operands[use.role].is_absent())
         outputs.push_back(use.role);
     }
-  };
-  add(candidate.step);
-  if (candidate.after) add(*candidate.after);
+  }
   return outputs;
 }
 
 void GpuTrial::check_outputs(const Candidate& candidate) {
   const std::vector<Role> outputs = outputs_of(candidate);
-  constexpr std::uint8_t kNaN = 0xff;  // in every byte: what is not written is seen
+  constexpr std::uint8_t kNaN = 0xff;  // in every byte, so that the comparison finds unwritten elements
   for (const Role role : outputs) tensors_[role].fill(kNaN, stream_.get());
-  if (candidate.before) launch(*candidate.before, 1);
-  launch(candidate.step, 1);
-  if (candidate.after) launch(*candidate.after, 1);
+  launch(candidate, 0, candidate.plan.steps.size());
   stream_.synchronize();
   std::vector<std::vector<std::uint16_t>> samples;
   for (const Role role : outputs)
@@ -133,7 +131,7 @@ void GpuTrial::check_outputs(const Candidate& candidate) {
   const PlannedProblem& p = tensors_.problem();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Operand& output = tensors_.call().operands[outputs[i]];
-    // The first is compared with itself: that finds NaN.
+    // The first candidate is compared with itself, which finds NaN.
     const auto wrong =
         difference(is_first ? samples[i] : expected_[i], samples[i], output.extents[3], p.dtype);
     if (!wrong) continue;
@@ -145,7 +143,7 @@ void GpuTrial::check_outputs(const Candidate& candidate) {
   if (is_first) expected_ = std::move(samples);
 }
 
-/// All of a small output; of a large one about a million elements in 64 places, first and last rows included.
+/// Returns a small output whole, and of a large one about a million elements at 64 offsets, first and last rows included.
 std::vector<std::uint16_t> GpuTrial::sample_of(const Operand& output, const DeviceBuffer& buffer) const {
   constexpr std::size_t kElements = 1 << 20, kPlaces = 64;
   const std::size_t dim = static_cast<std::size_t>(output.extents[3]);

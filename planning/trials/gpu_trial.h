@@ -2,55 +2,53 @@
 #pragma once
 
 #include <autotune/tuner.h>
-#include <planning/step.h>
+#include <planning/plan.h>
 #include <planning/trials/trial_tensors.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
 #include <runtime/kernel_cache.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace fa2 {
 
-/// Its own stream and memory: at most 1 GiB, less if that cannot be had. Made, measured with and destroyed on
-/// one thread, which must not have a stream capture under way. Of a backward the kernels of one pass are measured, alone.
+/// Has a stream and memory of its own: at most 1 GiB, or less if memory is short. One thread must make it, measure with it and
+/// destroy it, and must not capture a stream meanwhile. For a backward, measures the kernels of one pass alone.
 class GpuTrial final : public Trial {
  public:
-  /// `problem` is valid and normalized, with at least one query, and one key for a backward; `candidates` are of one pass;
-  /// `kernels` outlives the trial. @throws CudaError, CompileError: there is no delta to compute the others with.
+  /// `problem` must be valid and normalized, with a query, and for a backward with a key. `candidates` must be of one pass.
+  /// `kernels` must outlive the trial. @throws CudaError; CompileError if delta, which other kernels read, does not compile.
   GpuTrial(const PlannedProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
            KernelCache& kernels);
 
   void prepare(std::size_t index) override;
 
-  /// The first call for a candidate compares its outputs with those of the first candidate measured at all,
-  /// which is 0 unless that failed. One that differs is discarded with an error in the log: such a kernel is
-  /// a bug.
+  /// The first call for a candidate compares its outputs with those of the first candidate that was measured: 0, unless that
+  /// failed. A candidate that differs is a bug: it is discarded, with an error in the log.
   double measure_us(std::size_t index) override;
 
  private:
   struct Candidate {
     KernelConfig config;
-    Step step = {};
-    std::optional<Step> before = {};  ///< of a backward: delta, where this kernel looks for it
-    std::optional<Step> after = {};   ///< makes an output of what it leaves in its scratch
-    std::size_t workspace_bytes = 0;
-    int burst = 0;  ///< launches of one sample; 0: not checked yet
+    Plan plan = {};  ///< the candidate, after delta for a backward, before dq_convert if it accumulates dQ
+    std::size_t measured = 0;  ///< index of the candidate's step
+    int burst = 0;             ///< launches of one sample; 0: the outputs are not checked yet
   };
 
   std::shared_ptr<const Kernel> load(const KernelConfig& config);
-  void make_steps(Candidate& candidate);
-  void launch(const Step& step, int times);
+  Plan plan_of(const KernelConfig& config);
+  /// Launches the steps `first` to `last` of the candidate's plan, `times` times each.
+  void launch(const Candidate& candidate, std::size_t first, std::size_t last, int times = 1);
   double time_us(const Candidate& candidate, int times);
   std::vector<Role> outputs_of(const Candidate& candidate) const;
   void check_outputs(const Candidate& candidate);
   std::vector<std::uint16_t> sample_of(const Operand& output, const DeviceBuffer& buffer) const;
 
-  ScopedContext context_;  // first: the rest needs it, to the end
+  ScopedContext context_;  // first, because all other members need it until they are destroyed
   const Device& device_;
   KernelCache& kernels_;
   TrialTensors tensors_;
@@ -58,8 +56,8 @@ class GpuTrial final : public Trial {
   StreamTimer timer_;
   std::vector<Candidate> candidates_;
   KernelConfig delta_config_;
-  std::shared_ptr<const Kernel> delta_;               ///< null of a forward
-  std::vector<std::vector<std::uint16_t>> expected_;  ///< of each output
+  std::shared_ptr<const Kernel> delta_;               ///< null for a forward
+  std::vector<std::vector<std::uint16_t>> expected_;  ///< by output
 };
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// Allocates and fills what candidates compute on.
+// Allocates and fills the operands of candidates.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/sequences.h>
@@ -21,7 +21,7 @@ std::vector<Operand> operands_of(const AttentionProblem& problem, const Backward
   return backward ? listed(backward_operands_of(problem, args)) : listed(operands_of(problem, args.forward));
 }
 
-/// `values` over and over, from number `from` on.
+/// Fills the buffer with `values` in rotation, beginning with number `from`.
 template <class Value>
 void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std::size_t from = 0) {
   for (std::size_t done = 0; done < buffer.size(); from = 0) {
@@ -31,7 +31,7 @@ void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std
   }
 }
 
-/// Of a row of scores that are normally distributed, as many as a query sees on average.
+/// Returns the LSE of a row of normally distributed scores, as many as a query sees on average.
 float typical_lse(const AttentionProblem& p) {
   const double keys = pairs_of_mix(p) / std::max(1.0, double(p.batch) * double(p.seqlen_q));
   return static_cast<float>(std::log(std::max(1.0, keys)) + 0.5);
@@ -41,7 +41,7 @@ float typical_lse(const AttentionProblem& p) {
 
 TrialTensors::TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits)
     : is_backward_(pass != KernelPass::forward) {
-  if (is_backward_) limits.bytes /= 3;  // a gradient each, and sums of dQ in float32
+  if (is_backward_) limits.bytes /= 3;  // for gradients, and the dQ accumulator in float32
   for (;; limits.bytes /= 4) {
     problem_ = PlannedProblem(within(limits, problem), problem);
     try {
@@ -75,7 +75,6 @@ void TrialTensors::point() {
   args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
   args.page_table = static_cast<const std::int32_t*>(at(Role::page_table));
   args.page_table_stride = pages_of_sequence(problem_);
-  args.workspace = at(Role::workspace);
   const auto add = [&](const char*, const char* name, bool is_used, auto& value, const auto&...) {
     if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
       value = static_cast<const float*>(buffers_[operand_index(name)].data());
@@ -94,18 +93,18 @@ void TrialTensors::point() {
   operands_ = operands_of(problem_, args_, is_backward_);
 }
 
-Call TrialTensors::call() const {
+Call TrialTensors::call(const WorkspaceLayout& layout) const {
+  auto* const workspace = static_cast<std::byte*>((*this)[Role::workspace].data());
   return {.problem = problem_,
-          .args = args_.forward,
+          .args = is_backward_ ? AnyRef(args_) : AnyRef(args_.forward),
           .operands = OperandList(operands_),
-          .written = nullptr,
-          .backward = is_backward_ ? &args_ : nullptr};
+          .counters = workspace,
+          .scratch = workspace == nullptr ? nullptr : workspace + layout.counter_bytes};
 }
 
-void TrialTensors::make_scratch(std::size_t bytes, const OwnedStream& stream) {
+void TrialTensors::make_workspace(std::size_t bytes, const OwnedStream& stream) {
   (*this)[Role::workspace] = DeviceBuffer(bytes);
   (*this)[Role::workspace].fill(0, stream.get());
-  point();
 }
 
 void TrialTensors::upload_borders(Role role, std::int64_t total, std::int64_t longest) {
@@ -114,7 +113,7 @@ void TrialTensors::upload_borders(Role role, std::int64_t total, std::int64_t lo
   (*this)[role].upload(borders.data(), borders.size() * sizeof borders[0]);
 }
 
-/// Over and over, each sequence's in another order than they lie in.
+/// Uses all pages in rotation, every two of them swapped.
 void TrialTensors::upload_pages() {
   std::vector<std::int32_t> table((*this)[Role::page_table].size() / sizeof(std::int32_t));
   for (std::size_t i = 0; i < table.size(); ++i)
@@ -135,7 +134,7 @@ void TrialTensors::upload_inputs() {
   std::vector<Role> inputs = {Role::q, Role::k, Role::v};
   if (is_backward_) inputs.insert(inputs.end(), {Role::o, Role::d_o});
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    upload_repeated((*this)[inputs[i]], values, kPeriod / inputs.size() * i);  // tensors differ too
+    upload_repeated((*this)[inputs[i]], values, kPeriod / inputs.size() * i);  // so that tensors differ too
   if (is_backward_) upload_repeated((*this)[Role::lse], std::vector<float>(kPeriod, typical_lse(p)));
 }
 

@@ -1,4 +1,4 @@
-// The operands of a search in a GPU's memory.
+// The operands of a search, in a GPU's memory.
 #pragma once
 
 #include <fa2/backward.h>
@@ -15,22 +15,23 @@
 
 namespace fa2 {
 
-/// What the kernels of a pass read, filled in, and what they write. Of the context that is current when it is made.
+/// Inputs of a pass's kernels, filled, and room for their outputs; in the context that is current when they are made.
 class TrialTensors {
  public:
-  /// `problem` is valid and normalized. Of a shape within the limits, or within less if so much memory cannot be had.
+  /// `problem` must be valid and normalized. Takes a shape within the limits, or a smaller one if memory is short.
   /// @throws CudaError.
   TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits);
 
-  /// The shape that is measured.
+  /// Returns the shape that is measured.
   const PlannedProblem& problem() const { return problem_; }
-  /// Pointers into this.
-  Call call() const;
+  /// Returns a call whose arguments point into this. Its counters, then its scratch, lie where make_workspace() put them;
+  /// `layout` says how long the counters are.
+  Call call(const WorkspaceLayout& layout = {}) const;
   DeviceBuffer& operator[](Role role) { return buffers_[static_cast<std::size_t>(role)]; }
 
-  /// Memory for steps that work in scratch, as of this place in the stream: zeros.
-  void make_scratch(std::size_t bytes, const OwnedStream& stream);
-  std::size_t scratch_bytes() const { return (*this)[Role::workspace].size(); }
+  /// Replaces the workspace by a zeroed one, from this point of the stream on.
+  void make_workspace(std::size_t bytes, const OwnedStream& stream);
+  std::size_t workspace_bytes() const { return (*this)[Role::workspace].size(); }
 
  private:
   const DeviceBuffer& operator[](Role role) const { return buffers_[static_cast<std::size_t>(role)]; }
@@ -42,7 +43,7 @@ class TrialTensors {
 
   PlannedProblem problem_;
   bool is_backward_;
-  std::vector<DeviceBuffer> buffers_;  ///< by role; empty for what no kernel of the pass needs
+  std::vector<DeviceBuffer> buffers_;  ///< by role; empty: no kernel of the pass needs the operand
   BackwardArgs args_;
   std::vector<Operand> operands_;
 };

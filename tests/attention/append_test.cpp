@@ -67,7 +67,7 @@ void launch_unchecked(const AppendCall& call) {
   const auto kernel = gpu.arch.interpreted ? interpreter::load_interpreted_kernel(
                                                  binary, interpreter::options_from_environment())
                                            : load_cuda_kernel(binary, gpu.ordinal);
-  launch_append(*kernel, call.problem, call.args, operands, nullptr);
+  launch(plan_append(call.problem, kernel), call.args, operands, nullptr, nullptr);
 }
 
 void launch_unchecked_and_expect(const AppendProblem& problem, const AppendTables& tables) {

@@ -1,5 +1,5 @@
 // The backward of five products on mma.sync: dQ, dK and dV of one kernel, against the gradients' contract.
-#include <api/backward_plan.h>
+#include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -9,7 +9,7 @@
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <interpreter/options.h>
-#include <planning/backward_step.h>
+#include <planning/backward.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
@@ -82,22 +82,20 @@ BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelCo
   Arch arch = device(device_under_test()).arch;
   arch.compute_capability = 80;
   const auto compiler = arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler();
-  auto plan = std::make_shared<BackwardPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {problem.normalized(), {}};
   plan->device = device_under_test();
   plan->scratch = std::make_shared<const ScratchPool>();
   const BackwardScratch scratch = scratch_for(problem, summing);
-  plan->scratch_bytes = scratch.bytes(problem);
   for (const KernelPass pass : {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert}) {
     const KernelConfig config =
         pass == KernelPass::dq_dk_dv ? summing : default_config(80, static_cast<std::int32_t>(pass));
     const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));
-    plan->steps.push_back(backward_step(
-        plan->problem, config,
-        arch.interpreted
-            ? interpreter::load_interpreted_kernel(binary, interpreter::options_from_environment())
-            : load_cuda_kernel(binary, device_under_test()),
-        scratch));
+    plan->add(backward_step(plan->problem, config,
+                            arch.interpreted ? interpreter::load_interpreted_kernel(
+                                                   binary, interpreter::options_from_environment())
+                                             : load_cuda_kernel(binary, device_under_test()),
+                            scratch));
   }
   return BackwardPlan(std::move(plan));
 }

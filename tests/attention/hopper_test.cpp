@@ -166,7 +166,7 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
   GuardedCall call(
       {.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 130, .seqlen_k = 40});
   run_and_expect_contract(context, call);
-  const MemoryRange words = context.plan(call.problem).impl().steps.at(0).counters->memory();
+  const MemoryRange words = context.plan(call.problem).impl().steps.at(0).context_counters->memory();
   CHECK(std::all_of(words.begin, words.begin + words.bytes, [](std::byte b) { return b == std::byte{0}; }));
 }
 

@@ -3,7 +3,7 @@
 #include <api/context.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
-#include <planning/forward_step.h>
+#include <planning/forward.h>
 #include <runtime/device.h>
 
 #include <algorithm>
@@ -62,13 +62,15 @@ AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, 
   config.packed_heads = problem.batch_invariant || problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
   config.skip_masked = config.mainloop == 90 && has_edges(problem);
   Context context(untuned());
-  auto plan = std::make_shared<AttentionPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {problem.normalized(), {}};
   plan->device = gpu.ordinal;
   plan->scratch = std::make_shared<const ScratchPool>();
   const KernelSpec spec{traits_of(plan->problem), config, gpu.arch};
-  plan->add(forward_step(plan->problem, config, context.impl().load_kernel(spec, gpu).kernel, sm_count,
-                         std::make_shared<LaunchCounters>(counter_sizes(counter_words(config)))));
+  Step step = forward_step(plan->problem, config, context.impl().load_kernel(spec, gpu).kernel, sm_count);
+  step.context_counters = std::make_shared<LaunchCounters>(
+      counter_sizes(static_cast<std::uint32_t>(step.counters.bytes / sizeof(std::uint32_t))));
+  plan->add(std::move(step));
   return AttentionPlan(std::move(plan));
 }
 

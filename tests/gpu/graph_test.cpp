@@ -49,7 +49,7 @@ ContextOptions counting() {
 /// Gives the context's graphs kCounters to hold.
 std::shared_ptr<LaunchCounters> few_counters(Context& context) {
   return context.impl().counters.get(
-      0, [] { return std::make_shared<LaunchCounters>(CounterSizes{.for_graphs = kCounters}); });
+      {0, 1}, [] { return std::make_shared<LaunchCounters>(CounterSizes{.for_graphs = kCounters}); });
 }
 
 /// CUDA destroys what a graph held on a thread of its own, soon after the graph.

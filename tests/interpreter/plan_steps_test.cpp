@@ -47,7 +47,8 @@ KernelBinary compiled(const Part& part) {
 
 /// The scale stands for `rows`.
 void fill(const Step&, const Call& call, ParamsBuffer& params) {
-  params.emplace(Params{call.args.lse, call.args.o, static_cast<int>(*call.args.softmax_scale)});
+  const AttentionArgs& args = call.args.as<AttentionArgs>();
+  params.emplace(Params{args.lse, args.o, static_cast<int>(*args.softmax_scale)});
 }
 
 /// Two steps, and memory of their own.
@@ -59,7 +60,7 @@ class TwoSteps {
   }
 
   void choose(const interpreter::Options& options) {
-    auto plan = std::make_shared<AttentionPlan::Impl>();
+    auto plan = std::make_shared<Plan>();
     plan->problem = PlannedProblem(kProblem, {});
     plan->device = kInterpreterDevice;
     for (std::size_t i = 0; i < 2; ++i) {
@@ -68,7 +69,7 @@ class TwoSteps {
       step.shape = {1};
       step.uses = parts_[i].uses;
       step.fill = fill;
-      plan->steps.push_back(std::move(step));
+      plan->add(std::move(step));
     }
     plan_ = AttentionPlan(std::move(plan));
   }

@@ -1,13 +1,12 @@
 // A call in steady use allocates nothing, whichever main loop it runs. Kernels do nothing here: launching is
 // the driver's business on a GPU, and interpreting one is no part of the promise.
-#include <api/backward_plan.h>
 #include <api/context.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
-#include <planning/backward_step.h>
-#include <planning/forward_step.h>
+#include <planning/backward.h>
+#include <planning/forward.h>
 #include <runtime/device.h>
 #include <tests/support/allocations.h>
 #include <tests/support/backward_request.h>
@@ -94,11 +93,12 @@ AttentionArgs args_of(const AttentionProblem& problem, const AttentionPlan& plan
 /// On the interpreter, which is current.
 AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& config,
                       std::shared_ptr<const Kernel> kernel) {
-  const auto counters = counter_words(config) > 0 ? std::make_shared<LaunchCounters>() : nullptr;
-  auto plan = std::make_shared<AttentionPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {problem, {}};
   plan->device = kInterpreterDevice;
-  plan->add(forward_step(problem, config, std::move(kernel), 4, counters));
+  Step step = forward_step(problem, config, std::move(kernel), 4);
+  if (step.counters.bytes > 0) step.context_counters = std::make_shared<LaunchCounters>();
+  plan->add(std::move(step));
   return AttentionPlan(std::move(plan));
 }
 
@@ -157,7 +157,7 @@ KernelConfig config_of(KernelPass pass) {
 /// On the interpreter, which is current.
 BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector<KernelPass>& passes,
                               const std::shared_ptr<const Kernel>& kernel) {
-  auto plan = std::make_shared<BackwardPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {problem, {}};
   plan->gradients = gradients_of(passes);
   plan->device = kInterpreterDevice;
@@ -165,9 +165,7 @@ BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector
   const BackwardScratch scratch = computes(passes, KernelPass::dq_dk_dv)
                                       ? scratch_for(problem, config_of(KernelPass::dq_dk_dv))
                                       : scratch_for(problem);
-  plan->scratch_bytes = scratch.bytes(problem);
-  for (const KernelPass pass : passes)
-    plan->steps.push_back(backward_step(problem, config_of(pass), kernel, scratch));
+  for (const KernelPass pass : passes) plan->add(backward_step(problem, config_of(pass), kernel, scratch));
   return BackwardPlan(std::move(plan));
 }
 

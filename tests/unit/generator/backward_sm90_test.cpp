@@ -6,7 +6,7 @@
 #include <generator/kernel_kind.h>
 #include <generator/kernels/backward_sm90.h>
 #include <operation/operands/workspace.h>
-#include <planning/backward_step.h>
+#include <planning/backward.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <planning/backward_step.h>
+#include <planning/backward.h>
 
 #include <cstdint>
 #include <string>
@@ -158,7 +158,7 @@ TEST_CASE(
   CHECK(scratch.sum_cols == 64);
   const Step step = backward_step(p, config, nullptr, scratch);
   CHECK(step.shape.grid == 24 * 8);  // tiles of 3000 keys, heads of K and V
-  CHECK(step.workspace.access == Access::read_write);
+  CHECK(step.scratch.access == Access::read_write);
   const BackwardParams& params = step.constants.as<BackwardParams>();
   CHECK(params.statistic_rows == 1008);
   CHECK(params.statistic_count == scratch.statistics(p));
@@ -170,5 +170,5 @@ TEST_CASE(
         1);
   const Step conversion = backward_step(p, default_config(80, 8), nullptr, scratch);
   CHECK(conversion.shape.grid == 16 * 24);  // tiles of 1000 queries, heads
-  CHECK(conversion.workspace.access == Access::read);
+  CHECK(conversion.scratch.access == Access::read);
 }

@@ -57,6 +57,7 @@ TEST_CASE("kernel kinds: names and ids are distinct, and a config finds its own"
     CHECK(names.insert(kind->name).second);
     CHECK(kind->default_config.mainloop == kind->mainloop);
     CHECK(&kind_of(kind->default_config) == kind);
+    CHECK(bool{kind->make_step != nullptr});
   }
 }
 

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <generator/kernel_spec.h>
 #include <generator/visible_keys.h>
-#include <planning/forward_step.h>
+#include <planning/forward.h>
 #include <planning/tensor_maps.h>
 #include <planning/trials/trial_data.h>
 #include <reference/attention_reference.h>
@@ -224,7 +224,7 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first") {
     }
     CHECK(interpreted(params.q).data == tensor);
     CHECK(interpreted(params.q).size[1] == 40);
-    const Step step = forward_step(p.normalized(), config, nullptr, 132, nullptr);
+    const Step step = forward_step(p.normalized(), config, nullptr, 132);
     CHECK(step.constants.as<AttentionParamsSm90>().attention.first_key == c.first);
   }
 }

@@ -2,7 +2,7 @@
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <operation/rules/check_sequences.h>
-#include <planning/forward_step.h>
+#include <planning/forward.h>
 #include <runtime/device.h>
 #include <tests/support/request.h>
 
@@ -61,14 +61,14 @@ AttentionProblem problem() {
 }
 
 /// On the interpreter, of a kernel that does nothing.
-class Plan {
+class IdlePlan {
  public:
-  explicit Plan(bool checks_tables) {
-    auto plan = std::make_shared<AttentionPlan::Impl>();
+  explicit IdlePlan(bool checks_tables) {
+    auto plan = std::make_shared<Plan>();
     plan->problem = {problem(), {}};
     plan->device = kInterpreterDevice;
     plan->checks_tables = checks_tables;
-    plan->add(forward_step(problem(), {}, kernel_, 4, nullptr));
+    plan->add(forward_step(problem(), {}, kernel_, 4));
     plan_ = std::move(plan);
   }
 
@@ -91,7 +91,7 @@ class Plan {
 
  private:
   std::shared_ptr<const IdleKernel> kernel_ = std::make_shared<const IdleKernel>();
-  std::shared_ptr<const AttentionPlan::Impl> plan_;
+  std::shared_ptr<const Plan> plan_;
 };
 
 }  // namespace
@@ -139,7 +139,7 @@ TEST_CASE("tables of sequences: no more rows used than a sequence has, by the bo
 }
 
 TEST_CASE("tables of sequences: a plan that checks them launches nothing where they are wrong") {
-  const Plan plan(true);
+  const IdlePlan plan(true);
   CHECK(plan.run({0, 4, 12}, {0, 10, 20}) == "ran");
   CHECK(plan.run({0, 4, 12}, {0, 10, 20}, {4, 8}) == "ran");
   CHECK(plan.run({0, 4, 13}, {0, 10, 20}) == "cu_seqlens_q[2]: 13");
@@ -147,5 +147,5 @@ TEST_CASE("tables of sequences: a plan that checks them launches nothing where t
 }
 
 TEST_CASE("tables of sequences: another plan does not look at them") {
-  CHECK(Plan(false).run({5, 4, 3}, {-1, 100, 0}) == "ran");
+  CHECK(IdlePlan(false).run({5, 4, 3}, {-1, 100, 0}) == "ran");
 }

@@ -123,11 +123,11 @@ TEST_CASE("dropout: the state is an operand where there is dropout") {
 TEST_CASE("dropout: a mask has somewhere to go, and a problem with dropout") {
   std::uint8_t mask = 0;
   const std::uint64_t state[2] = {};
-  CHECK(violations_of_dropout_mask(problem(), {0.1f, 0, 0, state}, &mask).empty());
-  CHECK(violations_of_dropout_mask(problem(), {1.5f}, nullptr).size() == 2);
+  CHECK(violations_of_dropout_mask(problem(), {{0.1f, 0, 0, state}, &mask}).empty());
+  CHECK(violations_of_dropout_mask(problem(), {{1.5f}, nullptr}).size() == 2);
   AttentionProblem without = problem();
   without.dropout = false;
-  CHECK(to_string(violations_of_dropout_mask(without, {}, &mask).at(0)) ==
+  CHECK(to_string(violations_of_dropout_mask(without, {{}, &mask}).at(0)) ==
         "dropout = false, must be true: there is no mask without");
 }
 

@@ -1,7 +1,7 @@
 // The grids, the parameters and the memory of a backward's launches.
-#include <api/backward_plan.h>
+#include <api/plan.h>
 #include <doctest/doctest.h>
-#include <planning/backward_step.h>
+#include <planning/backward.h>
 #include <runtime/device.h>
 #include <tests/support/backward_request.h>
 
@@ -52,7 +52,7 @@ std::string uses_of(KernelPass pass) {
 BackwardParams filled(const Step& step, const AttentionProblem& p, const BackwardArgs& args) {
   ParamsBuffer buffer;
   const BackwardOperands operands = backward_operands_of(p, args);
-  step.fill(step, {.problem = p, .args = args.forward, .operands = operands, .backward = &args}, buffer);
+  step.fill(step, {.problem = p, .args = args, .operands = operands}, buffer);
   CHECK(buffer.size() == sizeof(BackwardParams));
   return buffer.as<BackwardParams>();
 }
@@ -84,15 +84,14 @@ class RecordingKernel final : public Kernel {
 /// On the interpreter.
 BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gradients,
                      std::vector<Launch>& launches) {
-  auto plan = std::make_shared<BackwardPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {causal_gqa(), {}};
   plan->gradients = gradients;
   plan->device = kInterpreterDevice;
   const ScopedContext current(kInterpreterDevice);
   plan->scratch = std::make_shared<const ScratchPool>();
-  plan->scratch_bytes = scratch_for(causal_gqa()).bytes(causal_gqa());
   for (const KernelPass pass : passes)
-    plan->steps.push_back(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>(pass, launches)));
+    plan->add(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>(pass, launches)));
   return BackwardPlan(std::move(plan));
 }
 
@@ -276,10 +275,9 @@ TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in w
 
 TEST_CASE("backward steps: one writes delta, others read it, and dV alone does without") {
   for (const KernelPass pass : kPasses) {
-    const WorkspacePart part = step_of(causal_gqa(), pass).workspace;
+    const WorkspacePart part = step_of(causal_gqa(), pass).scratch;
     CHECK(part.bytes == (pass == KernelPass::dv ? 0 : scratch_for(causal_gqa()).bytes(causal_gqa())));
     if (pass == KernelPass::dv) continue;
-    CHECK(part.is_scratch);
     CHECK(part.begin == 0);
     CHECK(part.access == (pass == KernelPass::delta ? Access::write : Access::read));
   }

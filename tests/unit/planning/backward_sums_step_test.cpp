@@ -1,8 +1,8 @@
 // The launches of a backward that sums dQ over tiles of keys: one kernel between delta and the conversion.
-#include <api/backward_plan.h>
+#include <api/plan.h>
 #include <doctest/doctest.h>
 #include <generator/kernels/backward_sm90.h>
-#include <planning/backward_step.h>
+#include <planning/backward.h>
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
 #include <tests/support/backward_request.h>
@@ -37,9 +37,8 @@ Step step_of(const AttentionProblem& p, KernelPass pass, std::shared_ptr<const K
 }
 
 const BackwardParams& constants_of(const Step& step) {
-  return kind_of(step.config).params == KernelParams::backward_sm90
-             ? step.constants.as<BackwardParamsSm90>().backward
-             : step.constants.as<BackwardParams>();
+  return pass_of(step.config) == KernelPass::dq_dk_dv ? step.constants.as<BackwardParamsSm90>().backward
+                                                      : step.constants.as<BackwardParams>();
 }
 
 std::string uses_of(KernelPass pass) {
@@ -56,7 +55,7 @@ BackwardParamsSm90 filled(const AttentionProblem& p, const BackwardArgs& args) {
   const Step step = step_of(p, KernelPass::dq_dk_dv);
   ParamsBuffer buffer;
   const BackwardOperands operands = backward_operands_of(p, args);
-  step.fill(step, {.problem = p, .args = args.forward, .operands = operands, .backward = &args}, buffer);
+  step.fill(step, {.problem = p, .args = args, .operands = operands}, buffer);
   CHECK(buffer.size() == sizeof(BackwardParamsSm90));
   return buffer.as<BackwardParamsSm90>();
 }
@@ -157,14 +156,13 @@ TEST_CASE("backward sums: each step uses what it reads, and writes its own gradi
 TEST_CASE("backward sums: one step writes the scratch, one adds to it, one reads it") {
   const AttentionProblem p = causal_gqa();
   for (const KernelPass pass : kPasses) {
-    const WorkspacePart part = step_of(p, pass).workspace;
+    const WorkspacePart part = step_of(p, pass).scratch;
     CHECK(part.bytes == scratch_for(p, summing()).bytes(p));
-    CHECK(part.is_scratch);
     CHECK(part.begin == 0);
   }
-  CHECK(step_of(p, KernelPass::delta).workspace.access == Access::write);
-  CHECK(step_of(p, KernelPass::dq_dk_dv).workspace.access == Access::read_write);
-  CHECK(step_of(p, KernelPass::dq_convert).workspace.access == Access::read);
+  CHECK(step_of(p, KernelPass::delta).scratch.access == Access::write);
+  CHECK(step_of(p, KernelPass::dq_dk_dv).scratch.access == Access::read_write);
+  CHECK(step_of(p, KernelPass::dq_convert).scratch.access == Access::read);
 }
 
 TEST_CASE("backward sums: parameters carry the call's pointers, strides and scalars beside the maps") {
@@ -206,13 +204,12 @@ TEST_CASE("backward sums: the steps of a plan work in one scratch, in order") {
   const AttentionProblem p = causal_gqa();
   const ScopedContext current(kInterpreterDevice);
   std::vector<Launch> launches;
-  auto made = std::make_shared<BackwardPlan::Impl>();
+  auto made = std::make_shared<Plan>();
   made->problem = {p, {}};
   made->device = kInterpreterDevice;
   made->scratch = std::make_shared<const ScratchPool>();
-  made->scratch_bytes = scratch_for(p, summing()).bytes(p);
   for (const KernelPass pass : kPasses)
-    made->steps.push_back(step_of(p, pass, std::make_shared<RecordingKernel>(pass, launches)));
+    made->add(step_of(p, pass, std::make_shared<RecordingKernel>(pass, launches)));
   const BackwardPlan plan(std::move(made));
   BackwardArgs args = backward_arguments(p);
   args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);

@@ -1,7 +1,7 @@
 // The grid and the parameters of a forward.
 #include <doctest/doctest.h>
 #include <planning/attention_params.h>
-#include <planning/forward_step.h>
+#include <planning/forward.h>
 
 #include <cfloat>
 #include <cmath>
@@ -26,7 +26,7 @@ AttentionProblem causal_gqa() {
 }
 
 Step step_of(const AttentionProblem& p, const KernelConfig& config = {}, int sm_count = 132) {
-  return forward_step(p, config, nullptr, sm_count, nullptr);
+  return forward_step(p, config, nullptr, sm_count);
 }
 
 std::uint32_t grid_of(const AttentionProblem& p, const KernelConfig& config, int sm_count = 132) {
@@ -78,12 +78,12 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   config.ctas_per_sm = 2;
   AttentionProblem p = causal_gqa();
   CHECK(grid_of(p, config) == 512);  // each block its own tile
-  CHECK(counter_words(config) == 0);
+  CHECK(step_of(p, config).counters.bytes == 0);
   for (const TileSchedule schedule : {kStaticPersistent, kDynamicPersistent}) {
     config.schedule = schedule;
     CHECK(grid_of(p, config) == 264);
     CHECK(grid_of(p, config, 1000) == 512);
-    CHECK(counter_words(config) == (schedule == kDynamicPersistent ? 1 : 0));
+    CHECK(step_of(p, config).counters.bytes == (schedule == kDynamicPersistent ? 4 : 0));
   }
   // 8 MiB of keys and values, but 16 heads at least and 32 at most.
   p.heads_kv = p.heads_q = 64;
@@ -105,17 +105,16 @@ TEST_CASE("main loop 90: split keys take every block that fits, and room for two
   CHECK(step.shape.grid == 264);  // however few tiles there are
   CHECK(step.constants.as<AttentionParamsSm90>().shares.part_rows == 12);
   CHECK(step.scratch.bytes == 2 * 264 * 12 * (128 + 4) * sizeof(float));
-  CHECK(step.scratch.is_scratch);
   CHECK(step.shape.begins_early);
-  CHECK(step.workspace.bytes == counter_words(config) * sizeof(std::uint32_t));
+  CHECK(step.counters.bytes == 1024 * sizeof(std::uint32_t));
   p.seqlen_q = 1000;
   p.head_dim_v = 72;
   step = step_of(p, config);
   CHECK(step.constants.as<AttentionParamsSm90>().shares.part_rows == 64);
   CHECK(step.scratch.bytes == 2 * 264 * 64 * (80 + 4) * sizeof(float));
-  CHECK(step_of(p, config, 10000).shape.grid == counter_words(config));  // each counts one tile's parts
+  CHECK(step_of(p, config, 10000).shape.grid == 1024);  // each counts one tile's parts
   config.tile_m = 128, config.warps = 8;
-  CHECK(step_of(p, config, 10000).shape.grid == counter_words(config) / 2);  // by warpgroup
+  CHECK(step_of(p, config, 10000).shape.grid == 1024 / 2);  // by warpgroup
 }
 
 TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has") {
@@ -131,8 +130,8 @@ TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has"
   CHECK(params.shares.part_rows == 12);
   CHECK(step.scratch.bytes == 2 * 132 * 12 * (128 + 4) * sizeof(float));
   CHECK(step.scratch.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, parts));
-  CHECK(step.workspace.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, counters));
-  CHECK(step_of(p, config, 10000).shape.grid == counter_words(config));
+  CHECK(step.counters.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, counters));
+  CHECK(step_of(p, config, 10000).shape.grid == 1024);
 }
 
 TEST_CASE("packed heads count as one, with more rows") {

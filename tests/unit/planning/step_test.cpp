@@ -1,7 +1,7 @@
 // A plan launches its steps in order, each with its own kernel, shape and memory.
 #include <api/plan.h>
 #include <doctest/doctest.h>
-#include <planning/forward_step.h>
+#include <planning/forward.h>
 #include <runtime/device.h>
 
 #include <cmath>
@@ -55,7 +55,7 @@ AttentionArgs args_with_lse() {
 }
 
 Step forward(const std::string& name, std::vector<Launch>& launches) {
-  return forward_step(problem(), {}, std::make_shared<RecordingKernel>(name, launches), 4, nullptr);
+  return forward_step(problem(), {}, std::make_shared<RecordingKernel>(name, launches), 4);
 }
 
 /// "NAME:ACCESS" of each.
@@ -69,7 +69,7 @@ std::string text_of(const std::vector<MemoryRange>& ranges) {
 }
 
 AttentionPlan plan_of(std::vector<Step> steps) {
-  auto plan = std::make_shared<AttentionPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {problem(), {}};
   plan->device = kInterpreterDevice;
   for (Step& step : steps) plan->add(std::move(step));
@@ -98,7 +98,9 @@ TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
   Step second = forward("second", launches);
   second.shape.grid = 7;
   second.uses = {{Role::lse, Access::read}, {Role::o, Access::read_write}};
-  second.fill = [](const Step&, const Call& call, ParamsBuffer& params) { params.emplace(call.args.lse); };
+  second.fill = [](const Step&, const Call& call, ParamsBuffer& params) {
+    params.emplace(call.args.as<AttentionArgs>().lse);
+  };
   plan_of({forward("first", launches), second}).run(args_with_lse());
   REQUIRE(launches.size() == 2);
   CHECK(launches[0].kernel == "first");
@@ -108,7 +110,7 @@ TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
   CHECK(text_of(launches[1].ranges) == "lse:read o:read_write");
 }
 
-/// Works in `bytes` of the workspace, or in a word of `counters`; its parameters are the pointer to them.
+/// Returns a step with `bytes` of counters, which `counters` provides to calls without a workspace. Its parameter points there.
 Step working_in(std::size_t bytes, std::vector<Launch>& launches,
                 std::shared_ptr<LaunchCounters> counters = nullptr) {
   Step step = forward("working", launches);
@@ -116,8 +118,8 @@ Step working_in(std::size_t bytes, std::vector<Launch>& launches,
   step.fill = [](const Step&, const Call&, ParamsBuffer& params) {
     params.emplace(static_cast<const std::byte*>(nullptr));
   };
-  step.workspace.bytes = bytes;
-  step.counters = std::move(counters);
+  step.counters.bytes = bytes;
+  step.context_counters = std::move(counters);
   return step;
 }
 
@@ -128,7 +130,7 @@ const std::byte* pointer_in(const Launch& launch) {
   return pointer;
 }
 
-TEST_CASE("steps: each has a part of the workspace for itself") {
+TEST_CASE("steps: each has counters of its own in the workspace") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({working_in(4, launches), working_in(0, launches),
                                       working_in(1000, launches), working_in(256, launches)});
@@ -172,7 +174,7 @@ TEST_CASE("steps: without a workspace the context's words are taken, with one th
   CHECK(launches[1].ranges.back().bytes == sizeof *first);
 }
 
-TEST_CASE("steps: scratch lies behind the counters of a workspace, and is lent where there is none") {
+TEST_CASE("steps: scratch lies behind the counters of a workspace, and is the stream's memory without one") {
   const ScopedContext current(kInterpreterDevice);
   struct Pointers {
     const std::byte *counters, *scratch;
@@ -182,8 +184,8 @@ TEST_CASE("steps: scratch lies behind the counters of a workspace, and is lent w
   const std::uint32_t* const first = counters->take(nullptr);
   Step step = working_in(8 * sizeof *first, launches, counters);
   step.fill = [](const Step&, const Call&, ParamsBuffer& params) { params.emplace(Pointers{}); };
-  step.scratch = {.bytes = 1000, .is_scratch = true, .param = offsetof(Pointers, scratch)};
-  auto impl = std::make_shared<AttentionPlan::Impl>(plan_of({}).impl());
+  step.scratch = {.bytes = 1000, .param = offsetof(Pointers, scratch)};
+  auto impl = std::make_shared<Plan>(plan_of({}).impl());
   impl->add(step);
   impl->scratch = std::make_shared<const ScratchPool>();
   const AttentionPlan plan(impl);
@@ -236,8 +238,19 @@ TEST_CASE("steps: arguments that are wrong launch none of them") {
   CHECK(launches.empty());
 }
 
+TEST_CASE("steps: arguments of another operation are an error, not read as the step's own") {
+  std::vector<Launch> launches;
+  const Step step = forward("forward", launches);
+  const AttentionProblem p = problem();
+  const BackwardArgs args = backward_args(args_with_lse());
+  const Operands operands = operands_of(p, args.forward);
+  CHECK_THROWS_WITH_AS(launch(step, {.problem = p, .args = args, .operands = operands}, nullptr),
+                       doctest::Contains("another operation's arguments"), Error);
+  CHECK(launches.empty());
+}
+
 TEST_CASE("steps: a plan without any still judges its arguments") {
-  auto plan = std::make_shared<AttentionPlan::Impl>();
+  auto plan = std::make_shared<Plan>();
   plan->problem = {problem(), {}};
   plan->problem.seqlen_q = 0;
   AttentionArgs args;

@@ -6,7 +6,7 @@
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
 #include <operation/rules/validate.h>
-#include <planning/backward_step.h>
+#include <planning/backward.h>
 #include <planning/trials/trial_tensors.h>
 #include <runtime/device.h>
 #include <runtime/kernel_cache.h>
@@ -84,7 +84,7 @@ TEST_CASE("trial tensors: candidates of a pass agree on the gradients of what th
     Steps steps(p);
     const Step delta = steps.of(heuristic_choices(p, interpreter_arch(), KernelPass::delta).at(0).config);
     const OwnedStream stream;
-    tensors.make_scratch(delta.workspace.bytes, stream);
+    tensors.make_workspace(delta.scratch.bytes, stream);
     const auto candidates = search_candidates(p, interpreter_arch(), TuneScope::all, pass);
     const auto first = outputs_of(delta, steps.of(candidates.front()), tensors);
     const auto last = outputs_of(delta, steps.of(candidates.back()), tensors);
@@ -98,10 +98,11 @@ TEST_CASE("trial tensors: valid arguments of a forward, and no memory for what i
   for (int i = 0; i < 32; ++i) {
     TrialTensors tensors(problem_of(i % 16, i >= 16), KernelPass::forward, {});
     const Call call = tensors.call();
-    CHECK(violations_of(tensors.problem(), call.args, call.operands).empty());
-    CHECK(call.backward == nullptr);
-    CHECK(call.args.lse == nullptr);
-    CHECK(call.args.workspace == nullptr);
+    const AttentionArgs& args = call.args.as<AttentionArgs>();
+    CHECK(violations_of(tensors.problem(), args, call.operands).empty());
+    CHECK(args.lse == nullptr);
+    CHECK(call.counters == nullptr);
+    CHECK(call.scratch == nullptr);
   }
 }
 
@@ -110,13 +111,13 @@ TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients 
   for (int variants = 0; variants < 16; ++variants) {
     TrialTensors tensors(problem_of(variants, false), KernelPass::dq, {});
     const Call call = tensors.call();
-    REQUIRE(call.backward != nullptr);
-    CHECK(violations_of(tensors.problem(), {}, *call.backward, call.operands).empty());
+    const BackwardArgs& args = call.args.as<BackwardArgs>();
+    CHECK(violations_of(tensors.problem(), {}, args, call.operands).empty());
     for (const Role role : {Role::dq, Role::dk, Role::dv}) {
       CHECK_FALSE(call.operands[role].is_absent());
       CHECK(tensors[role].size() == size_in_bytes(call.operands[role]));
     }
-    CHECK(call.backward->d_lse == nullptr);
+    CHECK(args.d_lse == nullptr);
     // Rows that are equal in two tensors would make one key of each query win.
     CHECK(first_of(tensors, Role::o) != first_of(tensors, Role::d_o));
     CHECK(first_of(tensors, Role::q) != first_of(tensors, Role::k));
@@ -126,16 +127,17 @@ TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients 
   }
 }
 
-TEST_CASE("trial tensors: scratch is zeros where the steps look for it") {
+TEST_CASE("trial tensors: a workspace is zeros, counters before scratch") {
   const ScopedContext current(kInterpreterDevice);
   TrialTensors tensors(problem_of(0, false), KernelPass::dk_dv, {});
-  CHECK(tensors.scratch_bytes() == 0);
+  CHECK(tensors.workspace_bytes() == 0);
   const OwnedStream stream;
-  tensors.make_scratch(512, stream);
-  CHECK(tensors.scratch_bytes() == 512);
-  const auto* bytes = static_cast<const unsigned char*>(tensors.call().args.workspace);
-  REQUIRE(bytes == tensors[Role::workspace].data());
-  for (int i = 0; i < 512; ++i) REQUIRE(bytes[i] == 0);
+  tensors.make_workspace(512, stream);
+  CHECK(tensors.workspace_bytes() == 512);
+  const Call call = tensors.call({.counter_bytes = 256, .scratch_bytes = 256});
+  REQUIRE(call.counters == tensors[Role::workspace].data());
+  CHECK(call.scratch == call.counters + 256);
+  for (int i = 0; i < 512; ++i) REQUIRE(call.counters[i] == std::byte{0});
 }
 
 TEST_CASE("trial tensors: a backward is made to fit with its gradients") {

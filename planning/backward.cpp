@@ -1,0 +1,142 @@
+// Up to five kernels, which share one scratch.
+#include <generator/config_space.h>
+#include <planning/backward.h>
+#include <planning/step_request.h>
+#include <runtime/log.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace fa2 {
+namespace {
+
+bool needs_delta(const Gradients& gradients) {
+  return gradients.dq || gradients.dk || gradients.d_sinks;
+}
+
+/// Returns whether separate kernels may replace a fused one, which must then not be pinned.
+bool may_be_separate(const Planner& planner, const Gradients& gradients) {
+  const auto is_replaceable = [&](KernelPass pass) { return sums_dq(pass) && !planner.chooser.pins(pass); };
+  return std::ranges::any_of(backward_passes(planner.problem, gradients, planner.target, planner.chooser),
+                             is_replaceable);
+}
+
+std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gradients,
+                                     BackwardKernels wanted) {
+  const auto choice_of = [&](KernelPass pass) {
+    if (gradients.determinism == Determinism::bitwise)
+      return planner.chooser.fixed(planner.problem, planner.target, pass);
+    return planner.chooser.choose(planner.problem, planner.target, planner.search(pass), pass);
+  };
+  std::vector<LoadedKernel> kernels;
+  for (const KernelPass pass :
+       backward_passes(planner.problem, gradients, planner.target, planner.chooser, wanted)) {
+    kernels.push_back(pass == KernelPass::dq_convert
+                          ? planner.pick(conversion_of(kernels.back().report.config))
+                          : planner.pick_first(choice_of(pass)));
+  }
+  return kernels;
+}
+
+BackwardScratch scratch_of(const PlannedProblem& problem, const std::vector<LoadedKernel>& kernels) {
+  for (const LoadedKernel& kernel : kernels) {
+    if (sums_dq(pass_of(kernel.report.config))) return scratch_for(problem, kernel.report.config);
+  }
+  return scratch_for(problem);
+}
+
+}  // namespace
+
+bool owns_keys(KernelPass pass) {
+  return pass == KernelPass::dk_dv || pass == KernelPass::dk || pass == KernelPass::dv || sums_dq(pass);
+}
+
+bool has_tiles(const AttentionProblem& p, KernelPass pass) {
+  if (pass == KernelPass::d_sinks) return p.batch > 0;
+  return p.batch > 0 && (owns_keys(pass) ? p.seqlen_k : p.seqlen_q) > 0;
+}
+
+Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
+                   std::shared_ptr<const Kernel> kernel, const BackwardScratch& scratch) {
+  return kind_of(config).make_step(
+      {.problem = problem, .config = config, .kernel = std::move(kernel), .scratch = scratch});
+}
+
+Gradients kept_by(const AttentionProblem& problem, Gradients gradients) {
+  if (problem.batch_invariant) gradients.determinism = Determinism::bitwise;
+  return gradients;
+}
+
+std::vector<KernelPass> backward_passes(const PlannedProblem& problem, const Gradients& gradients,
+                                        const Target& target, const ConfigChooser& chooser,
+                                        BackwardKernels kernels) {
+  const auto can = [&](KernelPass pass) { return chooser.has_kernel(problem, target, pass); };
+  std::vector<KernelPass> passes;
+  if (needs_delta(gradients)) passes.push_back(KernelPass::delta);
+  const KernelPass fused =
+      gradients.determinism == Determinism::fastest ? KernelPass::dq_dk_dv : KernelPass::ordered_dq_dk_dv;
+  const bool fuses = kernels == BackwardKernels::fused && gradients.dq && gradients.dk && gradients.dv;
+  if (fuses && has_tiles(problem, fused) && can(fused)) {
+    passes.insert(passes.end(), {fused, KernelPass::dq_convert});
+  } else {
+    if (gradients.dq) passes.push_back(KernelPass::dq);
+    if (gradients.dk && gradients.dv && can(KernelPass::dk_dv)) {
+      passes.push_back(KernelPass::dk_dv);
+    } else {
+      if (gradients.dk) passes.push_back(KernelPass::dk);
+      if (gradients.dv) passes.push_back(KernelPass::dv);
+    }
+  }
+  if (gradients.d_sinks) passes.push_back(KernelPass::d_sinks);
+  std::erase_if(passes, [&](KernelPass pass) { return !has_tiles(problem, pass); });
+  return passes;
+}
+
+std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradients& gradients,
+                                     const Target& target, const ConfigChooser& chooser) {
+  if (gradients.determinism == Determinism::bitwise)
+    throw InvalidRequest(
+        {{"determinism", "bitwise", "must be fastest: bitwise gradients follow no measurement"}});
+  std::vector<KernelPass> passes = backward_passes(problem, gradients, target, chooser);
+  std::erase_if(passes,
+                [&](KernelPass pass) { return !can_be_tuned(traits_of(problem), target.arch, pass); });
+  return passes;
+}
+
+std::vector<LoadedKernel> backward_kernels(const Planner& planner, const Gradients& gradients,
+                                           std::string& notes) {
+  if (!may_be_separate(planner, gradients)) return kernels_of(planner, gradients, BackwardKernels::fused);
+  std::exception_ptr failure;
+  std::string note = "instead of a kernel that sums dQ those run that compute each gradient apart: ";
+  try {
+    return kernels_of(planner, gradients, BackwardKernels::fused);
+  } catch (const Error& error) {
+    if (!is_obstacle(error)) throw;
+    failure = std::current_exception();
+    note += summary(error);
+  }
+  try {
+    std::vector<LoadedKernel> kernels = kernels_of(planner, gradients, BackwardKernels::separate);
+    warn_once(to_string(planner.problem) + note, to_string(planner.problem) + ": " + note);
+    notes = joined_notes(notes, note);
+    return kernels;
+  } catch (const Error& error) {
+    if (!is_obstacle(error)) throw;
+    std::rethrow_exception(failure);
+  }
+}
+
+Plan plan_backward(const Planner& planner, const Gradients& gradients, std::string notes) {
+  std::vector<LoadedKernel> kernels = backward_kernels(planner, gradients, notes);
+  const BackwardScratch scratch = scratch_of(planner.problem, kernels);
+  Plan plan;
+  plan.problem = planner.problem;
+  plan.gradients = gradients;
+  plan.explanation = explanation_of(planner, kernels, std::move(notes));
+  for (LoadedKernel& kernel : kernels)
+    plan.add(backward_step(plan.problem, kernel.report.config, std::move(kernel.kernel), scratch));
+  return plan;
+}
+
+}  // namespace fa2

@@ -1,0 +1,28 @@
+// Plans of attention().
+#pragma once
+
+#include <planning/plan.h>
+#include <planning/planner.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// Returns whether a forward has an output element.
+inline bool has_output(const AttentionProblem& problem) {
+  return problem.batch > 0 && problem.seqlen_q > 0;
+}
+
+/// Returns the launch of a forward. `problem` must be valid, normalized and have an output; why_rejected() must accept `config`.
+Step forward_step(const AttentionProblem& problem, const KernelConfig& config,
+                  std::shared_ptr<const Kernel> kernel, int sm_count);
+
+/// Returns the kernel that a forward launches.
+std::vector<LoadedKernel> forward_kernels(const Planner& planner);
+
+/// Returns the plan; the Context adds its device and what it provides to calls without a workspace. `notes`: see Explanation.
+Plan plan_forward(const Planner& planner, const std::string& notes);
+
+}  // namespace fa2

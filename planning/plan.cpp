@@ -1,0 +1,32 @@
+// Divides the workspace among the steps, and launches them.
+#include <planning/plan.h>
+#include <runtime/written_bytes.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace fa2 {
+
+void Plan::add(Step step) {
+  step.counters.begin = workspace.counter_bytes;
+  workspace.counter_bytes += whole_part(step.counters.bytes);
+  workspace.scratch_bytes = std::max(workspace.scratch_bytes, whole_part(step.scratch.bytes));
+  steps.push_back(std::move(step));
+}
+
+void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* workspace, Stream stream) {
+  WrittenBytes written;
+  Call call{.problem = plan.problem, .args = args, .operands = operands, .written = &written};
+  std::optional<StreamMemory> borrowed;
+  if (workspace != nullptr) {
+    call.counters = static_cast<std::byte*>(workspace);
+    call.scratch = call.counters + plan.workspace.counter_bytes;
+  } else if (plan.workspace.scratch_bytes > 0) {
+    borrowed = plan.scratch->take(plan.workspace.scratch_bytes, stream);
+    call.scratch = static_cast<std::byte*>(borrowed->data());
+  }
+  for (const Step& step : plan.steps) launch(step, call, stream);
+}
+
+}  // namespace fa2

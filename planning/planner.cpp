@@ -1,0 +1,41 @@
+// Kernels of choices, and their reports.
+#include <planning/planner.h>
+
+#include <utility>
+
+namespace fa2 {
+
+LoadedKernel Planner::pick(const ConfigChoice& choice) const {
+  LoadedKernel kernel = get({traits_of(problem), choice.config, target.arch});
+  kernel.report.config = choice.config;
+  kernel.report.config_origin = choice.origin;
+  kernel.report.config_reason = choice.reason;
+  return kernel;
+}
+
+LoadedKernel Planner::pick_first(const ConfigChoice& choice) const {
+  return build_first(
+      problem, choice, [&] { return alternatives(choice); },
+      [&](const ConfigChoice& possible) { return pick(possible); });
+}
+
+Explanation explanation_of(const Planner& planner, const std::vector<LoadedKernel>& kernels,
+                           std::string notes) {
+  Explanation explanation{.problem = planner.problem,
+                          .options = planner.problem,
+                          .arch = std::string(planner.target.arch.name),
+                          .device = planner.target.device,
+                          .kernels = {},
+                          .notes = std::move(notes)};
+  for (const LoadedKernel& kernel : kernels) {
+    explanation.kernels.push_back(kernel.report);
+    explanation.notes = joined_notes(explanation.notes, kernel.notes);
+  }
+  return explanation;
+}
+
+std::string joined_notes(const std::string& notes, const std::string& more) {
+  return notes + (notes.empty() || more.empty() ? "" : "\n") + more;
+}
+
+}  // namespace fa2

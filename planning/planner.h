@@ -1,0 +1,49 @@
+// What planning asks of a Context: how the kernels of a plan are chosen, and where they come from.
+#pragma once
+
+#include <autotune/config_choice.h>
+#include <fa2/report.h>
+#include <generator/kernel_kind.h>
+#include <generator/kernel_spec.h>
+#include <runtime/kernel.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fa2 {
+
+/// A kernel, and what every plan that launches it reports of it.
+struct LoadedKernel {
+  std::shared_ptr<const Kernel> kernel;  ///< null if it was only compiled, for explain()
+  KernelReport report;                   ///< a Planner adds the config and its origin
+  std::string notes;                     ///< see Explanation
+};
+
+/// Chooses kernels for one problem on one target.
+struct Planner {
+  PlannedProblem problem;  ///< valid and normalized
+  Target target;
+  ConfigChooser& chooser;
+  /// Loads the kernel of a spec, or for explain() compiles it.
+  std::function<LoadedKernel(const KernelSpec&)> get;
+  /// Returns what may run in place of a choice whose kernel does not compile or is missing.
+  std::function<std::vector<ConfigChoice>(const ConfigChoice&)> alternatives;
+  /// Returns how a pass is measured; an empty Search where nothing is.
+  std::function<Search(KernelPass)> search = [](KernelPass) { return Search(); };
+
+  /// Returns the kernel of exactly this choice.
+  LoadedKernel pick(const ConfigChoice& choice) const;
+  /// Returns the kernel of `choice`, else of the first alternative that can be had. @throws the error of `choice`.
+  LoadedKernel pick_first(const ConfigChoice& choice) const;
+};
+
+/// Returns the report of a plan of these kernels; `notes` precede the kernels' own.
+Explanation explanation_of(const Planner& planner, const std::vector<LoadedKernel>& kernels,
+                           std::string notes);
+
+/// Returns both, one per line; either may be empty.
+std::string joined_notes(const std::string& notes, const std::string& more);
+
+}  // namespace fa2

@@ -1,0 +1,127 @@
+// The launches of the backward kernels on mma.sync, and what all backward kernels share.
+#include <generator/kernel_kind.h>
+#include <generator/kernels/backward_sm80.h>
+#include <planning/attention_params.h>
+#include <planning/backward.h>
+#include <planning/steps/backward.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+namespace fa2 {
+namespace backward_steps {
+namespace {
+
+/// Returns how many key/value heads have interleaved tiles: as many as L2 holds the queries, dO and dQ accumulators of. Kernels
+/// without section_bytes wait for memory anyway, and take as many heads as the forward.
+int kv_heads_per_section(const AttentionProblem& p, const KernelConfig& config,
+                         const AttentionParams& attention) {
+  const int most = std::max(1, attention.heads_per_section / attention.queries_per_kv);
+  const std::int64_t section_bytes = kind_of(config).section_bytes;
+  if (section_bytes == 0 || most == 1) return most;
+  const std::int64_t head_bytes =
+      std::max<std::int64_t>(1, attention.queries_per_kv * p.seqlen_q * (6 * p.head_dim + 2 * p.head_dim_v));
+  return static_cast<int>(std::clamp<std::int64_t>(section_bytes / head_bytes, 1, most));
+}
+
+void add_reads(std::vector<OperandUse>& uses, std::initializer_list<Role> roles) {
+  for (const Role role : roles) uses.push_back({role, Access::read});
+}
+
+std::vector<OperandUse> uses_of(KernelPass pass) {
+  std::vector<OperandUse> uses;
+  add_reads(uses, {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k});
+  if (pass == KernelPass::delta) {
+    add_reads(uses, {Role::o, Role::d_o, Role::d_lse, Role::lse});
+    return uses;
+  }
+  if (pass == KernelPass::dq_convert) {
+    uses.push_back({Role::dq, Access::write});
+    return uses;
+  }
+  if (pass == KernelPass::d_sinks) {
+    add_reads(uses, {Role::lse});
+  } else {
+    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o, Role::dropout_state});
+  }
+  for (std::size_t i = 0; i < kOperandCount; ++i)
+    if (has_numbers(static_cast<Role>(i))) uses.push_back({static_cast<Role>(i), Access::read});
+  if (pass == KernelPass::d_sinks) uses.push_back({Role::d_sinks, Access::write});
+  if (pass == KernelPass::dq) uses.push_back({Role::dq, Access::write});
+  if (owns_keys(pass) && pass != KernelPass::dv) uses.push_back({Role::dk, Access::write});
+  if (owns_keys(pass) && pass != KernelPass::dk) uses.push_back({Role::dv, Access::write});
+  return uses;
+}
+
+Access access_of_scratch(KernelPass pass) {
+  if (pass == KernelPass::delta) return Access::write;
+  return sums_dq(pass) ? Access::read_write : Access::read;
+}
+
+std::int64_t most_blocks(const AttentionProblem& p, const KernelConfig& config) {
+  const KernelPass pass = pass_of(config);
+  if (pass == KernelPass::d_sinks) return p.heads_q;
+  return owns_keys(pass) ? most_key_tiles(p, config) : most_query_tiles(p, config);
+}
+
+}  // namespace
+
+Step of_tiles(const StepRequest& request, std::size_t offset) {
+  const AttentionProblem& problem = request.problem.as<AttentionProblem>();
+  const KernelPass pass = pass_of(request.config);
+  Step step;
+  step.kernel = request.kernel;
+  step.config = request.config;
+  step.shape = {.grid = static_cast<std::uint32_t>(most_blocks(problem, request.config))};
+  step.uses = uses_of(pass);
+  if (pass != KernelPass::dv)
+    step.scratch = {.bytes = request.scratch.bytes(problem),
+                    .param = offset + offsetof(BackwardParams, delta),
+                    .access = access_of_scratch(pass)};
+  return step;
+}
+
+BackwardParams constants_of(const StepRequest& request) {
+  const AttentionProblem& p = request.problem.as<AttentionProblem>();
+  const BackwardScratch& scratch = request.scratch;
+  BackwardParams params{};
+  params.attention = fa2::constants_of(p, request.config);
+  params.k_tiles = static_cast<int>((p.seqlen_k + request.config.tile_m - 1) / request.config.tile_m);
+  params.kv_head_count = static_cast<int>(p.batch * p.heads_kv);
+  params.heads_kv = static_cast<int>(p.heads_kv);
+  params.kv_heads_per_section = kv_heads_per_section(p, request.config, params.attention);
+  params.statistic_rows = static_cast<int>(scratch.statistic_rows);
+  params.sum_tile = static_cast<int>(scratch.sum_tile);
+  params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
+  return params;
+}
+
+void add_call(BackwardParams& params, const Call& call) {
+  const BackwardArgs& args = call.args.as<BackwardArgs>();
+  fa2::add_call(params.attention, call.problem, args.forward);
+  params.d_o = args.d_o;
+  params.d_lse = args.d_lse;
+  params.dq = args.dq;
+  params.dk = args.dk;
+  params.dv = args.dv;
+  params.d_sinks = args.d_sinks;
+  params.d_o_strides = ref(args.d_o_strides);
+  params.dq_strides = ref(args.dq_strides);
+  params.dk_strides = ref(args.dk_strides);
+  params.dv_strides = ref(args.dv_strides);
+}
+
+}  // namespace backward_steps
+
+Step backward_sm80_step(const StepRequest& request) {
+  Step step = backward_steps::of_tiles(request, 0);
+  step.constants.emplace(backward_steps::constants_of(request));
+  step.fill = [](const Step& filled, const Call& call, ParamsBuffer& buffer) {
+    backward_steps::add_call(buffer.emplace(filled.constants.as<BackwardParams>()), call);
+  };
+  return step;
+}
+
+}  // namespace fa2

@@ -1,0 +1,47 @@
+// The launch of the sm90 forward kernel: tensor maps, and blocks that stay for several tiles.
+#include <generator/kernels/forward_sm90.h>
+#include <planning/attention_params.h>
+#include <planning/steps/forward.h>
+#include <planning/tensor_maps.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <templates/attention/common/tile_schedule.cuh>
+
+namespace fa2 {
+namespace {
+
+constexpr std::size_t kShares = offsetof(AttentionParamsSm90, shares);
+
+void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  AttentionParamsSm90& params = buffer.emplace(step.constants.as<AttentionParamsSm90>());
+  add_call(params.attention, call.problem, call.args.as<AttentionArgs>());
+  fill_tensor_maps(call.problem, step.config, call.operands, params);
+}
+
+WorkShares shares_of(const StepRequest& request, Step& step) {
+  const KernelConfig& config = request.config;
+  const int warpgroups = config.warps / 4;
+  if (config.schedule == kSplitKeys) return forward_steps::split_keys(request, warpgroups, kShares, step);
+  WorkShares shares{};
+  if (config.schedule != kOneTileEach)
+    step.shape.grid = std::min(step.shape.grid, forward_steps::resident_blocks(request));
+  if (config.schedule == kDynamicPersistent)
+    step.counters = {.bytes = sizeof *shares.counters, .param = kShares + offsetof(WorkShares, counters)};
+  shares.block_count = step.shape.grid;
+  return shares;
+}
+
+}  // namespace
+
+Step forward_sm90_step(const StepRequest& request) {
+  Step step = forward_steps::of_tiles(request);
+  AttentionParamsSm90 params{};
+  params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
+  params.shares = shares_of(request, step);
+  step.constants.emplace(params);
+  step.fill = fill;
+  return step;
+}
+
+}  // namespace fa2

@@ -1,0 +1,29 @@
+// The launch of the split-KV forward kernel for mma.sync.
+#include <generator/kernels/forward_split.h>
+#include <planning/attention_params.h>
+#include <planning/steps/forward.h>
+
+#include <cstddef>
+
+namespace fa2 {
+namespace {
+
+void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+  add_call(buffer.emplace(step.constants.as<AttentionParamsSm81>()).attention, call.problem,
+           call.args.as<AttentionArgs>());
+}
+
+}  // namespace
+
+Step forward_split_step(const StepRequest& request) {
+  constexpr int kTeams = 1;  // the block merges its warps' partial outputs before it stores one
+  Step step = forward_steps::of_tiles(request);
+  AttentionParamsSm81 params{};
+  params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
+  params.shares = forward_steps::split_keys(request, kTeams, offsetof(AttentionParamsSm81, shares), step);
+  step.constants.emplace(params);
+  step.fill = fill;
+  return step;
+}
+
+}  // namespace fa2
