@@ -123,6 +123,8 @@ struct KernelKind {
   std::vector<KernelConfig> (*configs)(const AttentionTraits& traits, const Arch& arch);
   std::vector<RenderedConstant> (*constants)(const KernelSpec& spec);
   std::vector<WgmmaShape> (*wgmma_shapes)(const KernelSpec& spec);
+  /// Returns whether the kernel reads a trait. All others are neither rendered nor part of the key. Null: it reads every trait.
+  bool (*reads)(std::string_view trait) = nullptr;
 
   /// nullptr if it has no tunable of that name.
   const Tunable* tunable(std::string_view name) const;

@@ -45,11 +45,15 @@ std::string render_config(const KernelSpec& spec) {
       "\"ptx/keywords.cuh\"\n\n"
       "namespace fa2 {{\n\nstruct Config {{\n",
       spec_line(spec));
-  visit_traits([&](const char* name, const auto& value) { text += trait_line(name, value); }, t);
+  const KernelKind& kind = kind_of(spec.config);
+  const auto trait = [&](const char* name, const auto& value) {
+    if (kind.reads == nullptr || kind.reads(name)) text += trait_line(name, value);
+  };
+  visit_traits(trait, t);
   const auto constant = [&](std::string_view name, int value) { text += constant_line("int", name, value); };
   visit_own(spec.config, constant);
   constant("shared_bytes", shared_bytes(t, spec.config));
-  for (const auto& [name, value] : kind_of(spec.config).constants(spec)) constant(name, value);
+  for (const auto& [name, value] : kind.constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";
 }
 
@@ -58,9 +62,21 @@ std::string precompile_command(const KernelSpec& spec) {
                      spec.arch.name, flags_of(spec.traits));
 }
 
-/// Main loop 80 asks for 16-byte alignment alone, and main loop 90 runs no other order than bytes16: one kernel
-/// serves both promises.
+/// Sets the traits that the kernel does not read to their defaults.
+void forget_unread(AttentionTraits& traits, const KernelKind& kind) {
+  if (kind.reads == nullptr) return;
+  const PlannedProblem defaults = PlannedProblem().normalized();
+  PlannedProblem::visit(
+      [&](const char* name, FieldRole, auto& value, const auto& unread) {
+        if (!kind.reads(name)) value = unread;
+      },
+      static_cast<PlannedProblem&>(traits), defaults);
+}
+
+/// Returns a spec with the same kernel for all specs that may share it. bytes16_any_order renders as bytes16: the sm80 kernel only
+/// needs 16-byte alignment, and the sm90 kernel runs no other order than bytes16.
 KernelSpec canonical(KernelSpec spec) {
+  forget_unread(spec.traits, kind_of(spec.config));
   if (spec.traits.row_alignment == RowAlignment::bytes16_any_order)
     spec.traits.row_alignment = RowAlignment::bytes16;
   return spec;

@@ -9,10 +9,7 @@
 namespace fa2 {
 
 KernelSpec dropout_mask_spec(const Arch& arch) {
-  AttentionProblem any;
-  any.head_dim = 64;
-  any.dropout = true;
-  return {traits_of({any.normalized(), {}}), kDropoutMask.default_config, arch};
+  return {traits_of(PlannedProblem().normalized()), kDropoutMask.default_config, arch};
 }
 
 std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const DropoutMaskArgs& args) {

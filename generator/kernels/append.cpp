@@ -31,6 +31,10 @@ constexpr KernelKind kAppend = {
           return std::vector<RenderedConstant>{{"packed_heads", 1}};
         },
     .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
+    .reads =
+        [](std::string_view trait) {
+          return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
+        },
 };
 
 }  // namespace fa2

@@ -20,8 +20,7 @@ constexpr KernelKind kDropoutMask = {
     .tunables = kTunables,
     .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(KernelPass::dropout_mask)},
     .runs_on = [](const Arch&) { return true; },
-    .check = [](const KernelSpec& spec,
-                BrokenRules& rules) { rules.expect(spec.traits.dropout, "there is no dropout"); },
+    .check = [](const KernelSpec&, BrokenRules&) {},
     .check_registers = [](const KernelSpec&, BrokenRules&) {},
     .threads = mma_rules::threads,
     .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },
@@ -29,9 +28,10 @@ constexpr KernelKind kDropoutMask = {
     .configs = [](const AttentionTraits&, const Arch&) { return std::vector{kDropoutMask.default_config}; },
     .constants =
         [](const KernelSpec&) {
-          return std::vector<RenderedConstant>{{"packed_heads", 1}};
+          return std::vector<RenderedConstant>{{"packed_heads", 1}, {"dropout", 1}};
         },
     .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
+    .reads = [](std::string_view) { return false; },
 };
 
 }  // namespace fa2

@@ -6,6 +6,10 @@
 #include <generator/config_space.h>
 #include <generator/embedded.h>
 #include <generator/kernel_source.h>
+#include <generator/kernels/append.h>
+#include <generator/kernels/dropout_mask.h>
+#include <generator/kernels/forward_sm80.h>
+#include <generator/kernels/merge.h>
 #include <generator/template_set.h>
 
 #include <algorithm>
@@ -157,6 +161,28 @@ TEST_CASE("render: bytes16 and bytes16_any_order give main loop 80 one source an
     spec.traits.row_alignment = RowAlignment::element;
     CHECK(render(spec).key != ascending.key);
   }
+}
+
+TEST_CASE("render: a trait that a kernel does not read leaves its source and its key") {
+  const AttentionProblem plain{.head_dim = 64}, with_variants{.head_dim = 64,
+                                                              .mask = MaskKind::causal_bottom_right,
+                                                              .softcap = true,
+                                                              .sinks = true,
+                                                              .varlen = true};
+  const auto rendered = [](const AttentionProblem& problem, const KernelKind& kind) {
+    return render({traits_of({problem.normalized(), {}}), kind.default_config, *find_arch("sm_80")});
+  };
+  for (const KernelKind* kind : {&kAppend, &kMerge, &kDropoutMask}) {
+    CAPTURE(kind->name);
+    const KernelSource source = rendered(plain, *kind);
+    CHECK(rendered(with_variants, *kind).key == source.key);
+    CHECK(rendered(with_variants, *kind).spec == source.spec);
+    CHECK(source.headers.at(0).text.find("softcap") == std::string::npos);
+    const bool reads_dtype = kind != &kDropoutMask;
+    CHECK((rendered({.dtype = DType::bf16, .head_dim = 64}, *kind).key != source.key) == reads_dtype);
+    CHECK((rendered({.head_dim = 72}, *kind).key != source.key) == reads_dtype);
+  }
+  CHECK(rendered(with_variants, kForwardSm80).key != rendered(plain, kForwardSm80).key);
 }
 
 TEST_CASE("render: the same spec gives the same bytes") {
