@@ -7,7 +7,7 @@
 namespace fa2 {
 namespace {
 
-/// Saturates: a tensor that large is refused by validation, not wrapped into another one.
+/// Returns a * b * c, saturated: validation then rejects the tensor, where a wrapped product could pass.
 std::int64_t product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
   std::int64_t ab = 0, abc = 0;
   if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) {

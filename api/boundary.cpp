@@ -1,4 +1,4 @@
-// Exceptions of the standard library, as the library's own.
+// Turns exceptions of the standard library into Errors.
 #include <api/boundary.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ void rethrow_as_error() {
     throw;
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::internal, "out of host memory");
-  } catch (const std::system_error& error) {  // files (TMPDIR, say) and threads
+  } catch (const std::system_error& error) {  // files, as in TMPDIR, and threads
     throw Unavailable(fmt::format("the operating system refused: {}", error.what()));
   } catch (const std::exception& error) {
     throw Error(ErrorCode::internal, fmt::format("an exception that is none of fa2's: {}", error.what()));

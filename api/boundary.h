@@ -1,10 +1,10 @@
-// What leaves the library: a public function that can fail ends in `catch (...) { rethrow_as_error(); }`.
+// Exceptions at the library's boundary: a public function that can fail ends in `catch (...) { rethrow_as_error(); }`.
 #pragma once
 
 namespace fa2 {
 
-/// Rethrows the exception being handled as an Error, which it may be already: the system's refusals are
-/// Unavailable, all else is internal.
+/// Rethrows the current exception as an Error: an Error as it is, a failed system call as Unavailable, anything else as
+/// internal.
 [[noreturn]] void rethrow_as_error();
 
 }  // namespace fa2

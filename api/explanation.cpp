@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Bytes that are not UTF-8 (a device name, a path) become U+FFFD instead of an error.
+/// Returns the text. Bytes that are not UTF-8, as in a device name or a path, become U+FFFD.
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
@@ -84,7 +84,7 @@ Json json_of(const TuneCandidate& candidate) {
           {"dropped", candidate.dropped}};
 }
 
-/// A report's beginning: what was planned, and with which options.
+/// Returns the fields with which a report begins: the problem and the options of its plan.
 Json json_of(const AttentionProblem& problem, const PlanOptions& options) {
   Json json = {{"problem", fields_of(problem)}};
   PlanOptions::visit([&](const char* name, const auto& value) { json[name] = json_value(value); }, options);

@@ -1,4 +1,4 @@
-// Problems, and what plans, searches and precompilations report of them, as JSON.
+// Problems, and the reports of plans, searches and precompilations, as JSON.
 #pragma once
 
 #include <fa2/attention.h>
@@ -9,13 +9,13 @@
 
 namespace fa2 {
 
-/// One JSON object, indented by two spaces; fields named and ordered as in the struct.
+/// Returns one JSON object, indented by two spaces. Its fields have the names and the order of the struct.
 std::string to_json(const PlannedProblem& problem);
 std::string to_json(const Explanation& explanation);
 std::string to_json(const TuneReport& report);
-/// A JSON array, one object per search.
+/// Returns a JSON array with one object per search.
 std::string to_json(const std::vector<TuneReport>& reports);
-/// A JSON array, one object per kernel.
+/// Returns a JSON array with one object per kernel.
 std::string to_json(const std::vector<PrecompiledKernel>& kernels);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// A bounded map of values that are dear to make: one maker per key, readers that hardly wait.
+// A bounded map of values that are expensive to make: one thread makes each, and readers hardly wait.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace fa2 {
 
-/// Thread-safe. Keeps the most recently made or reused values, at least `capacity` / 2 and at most `capacity`
-/// of them: two generations of `capacity` / 2; when the young one is full it becomes the old one, and the old
-/// one is dropped. `Value` is cheap to copy.
+/// Keeps the most recently made or used values: at least `capacity` / 2 of them, and at most `capacity`. They form two
+/// generations of `capacity` / 2. A full young generation replaces the old one, which is dropped. `Value` must be cheap to copy.
+/// Thread-safe.
 template <class Key, class Value, class Hash = std::hash<Key>>
 class Memo {
  public:
   explicit Memo(std::size_t capacity) : generation_(capacity / 2 > 0 ? capacity / 2 : 1) {}
 
-  /// The fast path: a shared lock, one look-up and no allocation for a key in steady use. One that was last
-  /// asked for a generation ago takes an exclusive lock, and may make a table grow.
+  /// Returns the value, if there is one. For a key of the young generation, takes a shared lock, does one look-up and allocates
+  /// nothing. For a key of the old generation, takes an exclusive lock and may allocate.
   std::optional<Value> find(const Key& key) {
     {
       const std::shared_lock lock(mutex_);
@@ -33,8 +33,8 @@ class Memo {
     return find_locked(key);
   }
 
-  /// The value, made by `make()` if there is none. Threads that ask for one key at once wait for one make(),
-  /// and get its exception if it throws; nothing is remembered then.
+  /// Returns the value, made by `make()` if there is none. Threads that ask for the same key at once wait for one make(). If it
+  /// throws, all of them get its exception, and the memo keeps nothing.
   template <class Make>
   Value get(const Key& key, const Make& make) {
     std::promise<Value> promise;
@@ -55,7 +55,7 @@ class Memo {
     return land(key, make, promise, epoch);
   }
 
-  /// Forgets every value; those being made now are handed to who waits for them, and not kept.
+  /// Forgets every value. Threads that wait for a value still get it, but the memo does not keep it.
   void clear() {
     const std::unique_lock lock(mutex_);
     young_.clear();
@@ -98,7 +98,7 @@ class Memo {
     if (hit != young_.end()) return hit->second;
     const auto aging = old_.find(key);
     if (aging == old_.end()) return std::nullopt;
-    auto node = old_.extract(aging);  // which is moved as it is: nothing is allocated
+    auto node = old_.extract(aging);  // moves the node, so that nothing is allocated
     make_room();
     return young_.insert(std::move(node)).position->second;
   }

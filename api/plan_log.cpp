@@ -1,4 +1,4 @@
-// One line per plan.
+// Plans as lines of the log.
 #include <api/plan_log.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
@@ -19,7 +19,7 @@ std::string plan_line(std::string_view what, const Explanation& plan) {
                         to_string(kernel.config_origin), kernel.config_reason, to_string(kernel.origin));
   }
   if (plan.kernels.empty()) line += " no kernel";
-  std::ranges::replace(line, '\n', ' ');  // reasons may quote compilers
+  std::ranges::replace(line, '\n', ' ');  // because reasons may quote compilers
   return line;
 }
 

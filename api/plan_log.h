@@ -1,4 +1,4 @@
-// What a new plan runs, in the log.
+// New plans in the log.
 #pragma once
 
 #include <fa2/attention.h>
@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// Returns one line: the plan's problem and device, and per kernel its kind, config, who chose it, why, and where the binary came from.
+/// Returns one line: the plan's problem and device, and per kernel its kind, config, origin of the config and of the binary.
 /// `what` names the plan: "plan", "backward plan".
 std::string plan_line(std::string_view what, const Explanation& plan);
 

@@ -1,4 +1,4 @@
-// Precompilation: no GPU, no driver.
+// Precompilation needs neither a GPU nor a driver.
 #include <api/precompile.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
@@ -24,7 +24,7 @@ std::vector<PossibleChoice> choices_of(const PlannedProblem& problem, const Targ
   return {{problem, chooser.choose(problem, target, {}, pass)}};
 }
 
-/// Null where it was there before.
+/// Returns the new request; null if the kernel has one already.
 KernelRequest* add_kernel(const PlannedProblem& problem, ConfigChoice choice, const Target& target,
                           KernelRequests& requests, std::set<std::string>& seen) {
   if (choice.record) requests.records.push_back(*choice.record);
@@ -51,7 +51,7 @@ void add_row_kernel(const RowKernel& kernel, const char* reason, const Target& t
              seen);
 }
 
-/// What runs after each kernel that sums dQ, or stands in for it.
+/// Adds the dq_convert kernels of a kernel that accumulates dQ, and of its alternatives.
 void add_conversions(const PlannedProblem& problem, const ConfigChoice& summing, const Target& target,
                      KernelRequests& requests, std::set<std::string>& seen) {
   add_request(problem, conversion_of(summing.config), target, requests, seen);

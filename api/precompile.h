@@ -1,4 +1,4 @@
-// Filling a cache without a GPU: from problems and archs to distinct kernels, from kernels to files.
+// Fills a cache without a GPU: problems and archs become distinct kernels, kernels become files.
 #pragma once
 
 #include <autotune/config_choice.h>
@@ -11,27 +11,27 @@
 
 namespace fa2 {
 
-/// One kernel to make.
+/// A kernel that precompile() will make.
 struct KernelRequest {
-  /// Problem, options, arch, key and config; or the error that keeps it from being made.
+  /// Problem, options, arch, key and config; or the error that prevents the kernel.
   PrecompiledKernel row;
-  ConfigChoice choice;                     ///< unless there is an error
-  std::vector<ConfigChoice> alternatives;  ///< for when the chosen one's kernel is refused
+  ConfigChoice choice;                     ///< unset if there is an error
+  std::vector<ConfigChoice> alternatives;  ///< tried in this order if the chosen kernel is refused
 };
 
 struct KernelRequests {
-  /// Distinct; in the order of archs, then of problems, then of plans, the first that needs each.
+  /// Distinct kernels, ordered by arch, then problem, then plan, where the first of them needs the kernel.
   std::vector<KernelRequest> kernels;
-  std::vector<TuningRecord> records;  ///< the tuning records that their configs came from
+  std::vector<TuningRecord> records;  ///< the tuning records from which the configs came
 };
 
-/// Of `options` the scope, the plans and what is wanted beside the forward. @throws InvalidRequest listing everything wrong with problems, plans and archs.
+/// Uses `scope`, `plans`, `backward`, `append` and `merge` of `options`. @throws InvalidRequest with everything wrong with
+/// problems, plans and archs.
 KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
                                const std::vector<std::string>& archs, const PrecompileOptions& options,
                                ConfigChooser& chooser);
 
-/// Makes them on `jobs` threads (0: one per core); rows in the requests' order. `cache` has a directory of
-/// its own.
+/// Makes the kernels on `jobs` threads (0: one per core), and returns one row per request. `cache` must have a directory.
 std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& requests, KernelCache& cache,
                                             int jobs, PrecompileObserver* observer);
 

@@ -1,4 +1,4 @@
-// The numbers of an AttentionParams.
+// Computes the fields of AttentionParams.
 #include <generator/kernel_kind.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
@@ -14,17 +14,19 @@
 namespace fa2 {
 namespace {
 
-/// A window's width, as far as it makes a difference: sums with rows and keys stay below 2^31.
+/// Returns a window's width, limited to the longest that matters, so that sums with rows and keys stay below 2^31.
 int width_of(const std::optional<std::int64_t>& width, std::int64_t longest) {
   return static_cast<int>(std::min(width.value_or(0), longest));
 }
 
-/// Completes the square in TanhSeries, which saves the kernel an instruction. But products grow with the fourth power of
-/// cap / scale and would overflow. Therefore the series takes a cap for at most 2^26 |scale|, and ends at a score of 2^15, which
-/// changes by no more than a unit in its last place. Caps and scales whose factors are still beyond float32 have no series.
+/// Returns the softcap's numbers. Completes the square in TanhSeries, which saves the kernel an instruction. But products grow
+/// with the fourth power of cap / scale and would overflow. Therefore the series takes a cap as at most 2^26 |scale|, and ends at
+/// a score of 2^15; this changes a score by at most one unit in its last place. There is no series if a factor still leaves
+/// float32.
 SoftcapParams softcap_params(float softcap, float scale) {
   constexpr double kLeast = 0x1p-26, kFarthest = 0x1p15, kLargestFactor = 0x1p96;
-  constexpr float kLarge = 512;  // 6e-7 of it changes a probability by less than rounding it to float16 does
+  constexpr float kLarge =
+      512;  // an error of 6e-7 of it changes a probability by less than rounding to float16 does
   // The argument of tanh for a score of 1; `limit`, its reciprocal, must be a normal float too.
   const double x = std::clamp<double>(std::fabs(double{scale}) / softcap, FLT_MIN, 1 / double{FLT_MIN});
   const double x2 = std::pow(std::max(x, kLeast), 2), end = std::min(TanhSeries::kEnd / x, kFarthest);
@@ -58,13 +60,13 @@ DropoutParams dropout_params(const Dropout& dropout) {
   return params;
 }
 
-/// What a side's tiles have to cover of a head.
+/// The rows of one head and side, which its tiles must cover.
 struct Rows {
-  std::int64_t longest = 0;  ///< of a sequence
-  std::int64_t total = 0;    ///< of all sequences; 0: they are batched
+  std::int64_t longest = 0;  ///< rows of the longest sequence
+  std::int64_t total = 0;    ///< rows of all packed sequences; 0: batched
 };
 
-/// Of one head.
+/// Returns an upper bound of the tiles per head.
 std::int64_t most_tiles(const Rows& rows, std::int64_t batch, std::int64_t tile_m) {
   const std::int64_t of_longest = batch * ((rows.longest + tile_m - 1) / tile_m);
   return rows.total == 0 ? of_longest : std::min(of_longest, rows.total / tile_m + batch);

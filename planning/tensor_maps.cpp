@@ -1,5 +1,5 @@
-// Rank 5: columns of a group, rows, groups, heads, batches; or, with heads packed into a tile, columns,
-// packed heads, rows, heads, batches.
+// Tensor maps of rank 5: columns of a group, rows, groups, heads, batches. With packed GQA heads: columns, packed heads, rows,
+// heads, batches.
 #include <generator/kernels/rules.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
@@ -11,19 +11,19 @@
 namespace fa2 {
 namespace {
 
-/// As wide as tile/swizzled_tile.cuh lays a row out.
+/// Returns the swizzle that tile/swizzled_tile.cuh uses for rows of `padded` columns.
 Swizzle swizzle_for(int padded) {
   if (padded % 64 == 0) return Swizzle::span128;
   return padded % 32 == 0 ? Swizzle::span64 : Swizzle::span32;
 }
 
-/// Rows of each head.
+/// The rows of each head that a map shows.
 struct RowRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
-/// Of 16-bit elements. With `by_groups` a box is one group of columns, whatever their number.
+/// Returns the map of a tensor with 16-bit elements. With `by_groups`, a box is always one group of columns.
 TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, std::int32_t packed_heads = 1,
                  bool by_groups = false) {
   const auto [batch_stride, head_stride, row_stride] = t.strides;
@@ -34,7 +34,7 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, 
   const std::int32_t group = span_of(spec.swizzle) / 2;
   const std::int64_t bytes = bytes_of(t.element);
   spec.data = static_cast<std::byte*>(const_cast<void*>(t.data)) + rows.first * row_stride * bytes;
-  // Else a box a group, so that TMA sees where the row ends.
+  // Otherwise a box is one group, so that TMA sees where the row ends.
   const bool whole_groups = dim % group == 0 && packed_heads == 1 && !by_groups;
   spec.dimensions[0] = {whole_groups ? group : dim, 0, group};
   if (packed_heads > 1) {
@@ -49,13 +49,14 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, 
   return encode_tensor_map(spec);
 }
 
-/// Rows that end with a sequence (tile/tma_copy.cuh, RaggedShape): `longest` rows before any row of the tensor, in two
-/// dimensions whose sum is the row. No element is asked for that lies before the tensor.
+/// Returns the map of a tensor whose rows end with their sequence (tile/tma_copy.cuh, RaggedShape). A row is the sum of two
+/// dimensions, the first of which begins `longest` rows before the tensor. No copy reads an element before the tensor.
 TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box_rows) {
   const auto [batch_stride, head_stride, given_row_stride] = t.strides;
   const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
   const std::int64_t bytes = bytes_of(t.element);
-  const std::int64_t row_stride = t.extents[2] > 1 ? given_row_stride : dim;  // else it may be anything
+  const std::int64_t row_stride =
+      t.extents[2] > 1 ? given_row_stride : dim;  // a single row may have any stride
   TensorMapSpec spec;
   spec.element = t.element;
   spec.swizzle = swizzle_for(padded_dim(dim));
@@ -77,7 +78,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   const std::int64_t queries = q_entries(p).rows;
   params.q = map_of(operands[Role::q], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
   params.o = map_of(operands[Role::o], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
-  if (p.seqlen_k == 0) return;  // nobody loads them, and they may be null
+  if (p.seqlen_k == 0) return;  // the kernel loads neither, and both may be null
   if (p.page_size > 0) {
     if (gathers_keys(p.page_size)) return;
     const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
@@ -104,7 +105,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   params.v = map(Role::v, {first, count}, kKeysOfWarpgroup);
   params.dk = map(Role::dk, keys, kKeysOfWarpgroup);
   params.dv = map(Role::dv, keys, kKeysOfWarpgroup);
-  if (p.seqlen_q == 0) return;  // nobody loads them, and they may be null
+  if (p.seqlen_q == 0) return;  // the kernel loads neither, and both may be null
   params.q = map(Role::q, queries, config.tile_n);
   params.d_o = map(Role::d_o, queries, config.tile_n);
 }

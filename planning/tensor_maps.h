@@ -1,4 +1,4 @@
-// Q, K, V and O of a call as TMA sees them.
+// Tensor maps of a call, through which TMA loads and stores.
 #pragma once
 
 #include <fa2/config.h>
@@ -9,14 +9,13 @@
 
 namespace fa2 {
 
-/// Fills in params.q, k, v and o: boxes of 64 query rows (config.packed_heads heads' together) and of
-/// config.tile_n keys, as tile/tma_copy.cuh takes them. The current device's. `operands` are valid for
-/// `problem`, which has at least one query and RowAlignment::bytes16.
+/// Sets params.q, k, v and o for the current device, in the boxes that tile/tma_copy.cuh expects: 64 query rows, over all
+/// packed GQA heads, and config.tile_n keys. `operands` must be valid for `problem`, with a query and RowAlignment::bytes16.
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params);
 
-/// Fills in those of a backward: boxes of 64 rows of K, V, dK and dV and of config.tile_n rows of Q and dO; with varlen of rows
-/// that end with a sequence. `operands` are a backward's, and `problem` has at least one key.
+/// Sets the tensor maps of a backward: boxes of 64 rows of K, V, dK and dV, and of config.tile_n rows of Q and dO. With varlen,
+/// rows end with their sequence. `operands` must be those of a backward, and `problem` must have a key.
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       BackwardParamsSm90& params);
 

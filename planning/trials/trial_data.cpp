@@ -1,4 +1,4 @@
-// Shapes, inputs and comparisons of a search; host only.
+// Shapes, inputs and comparisons of a search, on the host alone.
 #include <core/float_bits.h>
 #include <fmt/format.h>
 #include <generator/sequences.h>
@@ -31,14 +31,14 @@ std::int64_t blocks_of(const AttentionProblem& p) {
   return p.batch * p.heads_q * ((with_mean_lengths(p).seqlen_q + 127) / 128);
 }
 
-/// Fewer rows of packed sequences, none of which is then longer than all of them.
+/// Sets the total rows of packed sequences, and limits the longest to them. Does nothing to a batched side.
 void set_total(std::int64_t& total, std::int64_t& longest, std::int64_t rows) {
   if (total == 0) return;
   total = rows;
   longest = std::min(longest, total);
 }
 
-/// None that no sequence has.
+/// Limits the pages to at most those that sequences can use.
 void set_page_count(AttentionProblem& p) {
   if (p.page_size > 0)
     p.page_count = std::clamp<std::int64_t>(p.batch * pages_of_sequence(p), 1, p.page_count);
@@ -71,7 +71,7 @@ bool halve_lengths(AttentionProblem& p, std::int64_t shortest) {
   return true;
 }
 
-/// `total` rows as lengths of at most `longest`, in proportion to weights of the median 1. There is room for them.
+/// Returns `count` lengths that add up to `total`, proportional to log-normal weights but at most `longest`. They must fit.
 std::vector<std::int64_t> spread(std::size_t count, std::int64_t total, std::int64_t longest) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
@@ -92,7 +92,7 @@ std::vector<std::int64_t> spread(std::size_t count, std::int64_t total, std::int
     const double middle = (low + high) / 2;
     (sum_at(middle) > total ? high : low) = middle;
   }
-  std::int64_t left = total - sum_at(low);  // by rounding
+  std::int64_t left = total - sum_at(low);  // rounding left them
   for (std::size_t i = 0; left > 0; i = (i + 1) % count) {
     if (lengths[i] == longest) continue;
     ++lengths[i];
@@ -105,7 +105,7 @@ std::vector<std::int64_t> spread(std::size_t count, std::int64_t total, std::int
 
 AttentionProblem within(const TrialLimits& limits, AttentionProblem p) {
   constexpr std::int64_t kRepresentativeLength = 2048;
-  // What no sequence has room for nobody writes, and comparing outputs would find it.
+  // No kernel writes rows that belong to no sequence, and the comparison of outputs would find them.
   p.total_q = std::min(p.total_q, p.batch * p.seqlen_q);
   p.total_k = std::min(p.total_k, p.batch * p.seqlen_k);
   set_page_count(p);
