@@ -137,7 +137,7 @@ TEST_CASE("c api: dropout's numbers travel, and what is reserved is 0") {
   c.seqlen_q = c.seqlen_k = 16;
   c.dropout = 1;
   fa2_args args = FA2_ARGS_INIT;
-  args.dropout = 2;
+  args.dropout_probability = 2;
   args.dropout_seed = 3;
   args.reserved = 1;
   CHECK(fa2_dropout_mask(nullptr, &c, &args, nullptr, nullptr) == FA2_INVALID_REQUEST);
