@@ -73,13 +73,11 @@ class Longest {
     check(binding, FA2_CU_SEQLENS_K, k_, "max_seqlen_k");
   }
 
-  /// A total of 0 would say that sequences are not packed: no row at all is a longest sequence of 0.
-  void fill(const Binding& binding, fa2_args& args) const {
+  /// If packed sequences have no row, total is 0 and the longest one is 0, as it is by then.
+  void fill(const Binding& binding) const {
     fa2_problem& p = *problem_;
     if (p.total_q > 0) p.seqlen_q = q_;
     if (p.total_k > 0) p.seqlen_k = k_;
-    if (p.total_q == 0) args.cu_seqlens_q = nullptr;
-    if (p.total_k == 0) args.cu_seqlens_k = nullptr;
     if (binding.is_given(FA2_PAGE_TABLE))
       p.seqlen_k = longest_in_pages(binding.tensor(FA2_PAGE_TABLE).shape[1]);
   }
@@ -112,7 +110,7 @@ fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2
       span_of(tensors, count), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
       [&](const Binding& binding) {
-        longest.fill(binding, *args);
+        longest.fill(binding);
         problem->dtype = binding.dtype();
       });
 }
@@ -127,7 +125,7 @@ fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_
         longest.check(binding, has_problem);
       },
       [&](const Binding& binding) {
-        longest.fill(binding, *forward);
+        longest.fill(binding);
         problem->dtype = binding.dtype();
         args->forward = forward;
       },

@@ -38,6 +38,8 @@ rule "the library neither prints nor exits: it throws, or logs by runtime/log.h"
   "$(all_but 'tools/|bench/|examples/|samples/' | offenders 'std::(cout|cerr|exit)\b|fmt::print\b|\b(printf|exit|_exit|abort) *\(')"
 rule "reference/ includes nothing that it checks" \
   "$(git ls-files reference | offenders '#include *<(generator|runtime|interpreter|autotune|operation|planning|api|tools)/')"
+rule "rows say what a call takes: bindings name no tensor of it" \
+  "$(sources | grep -E '^(api|python/src)/' | offenders '\b(alibi_slopes|dropout_state|cu_seqlens_[qk]|seqused_[qk]|page_table)\b')"
 rule "a name says what a thing is, not that it helps" \
   "$(sources | offenders '\b(class|struct) [A-Za-z]*(Manager|Helper|Utils?|Info)\b')"
 rule "a host function has fewer than 40 lines, but for lists of rows" \

@@ -35,7 +35,7 @@ class Binding {
   std::int32_t dtype() const { return dtype_ == FA2_OTHER_DTYPE ? FA2_F16 : dtype_; }
   fa2_placement placement() const;
 
-  /// found() must be empty, and kTable this binding's. Writes sizes and flags to `problem`, and tensors to `args` or `more`; 0 for
+  /// found() must be empty, and kTable this binding's. A tensor that is used if a size is above 0 is not given to a call of size 0. Writes sizes and flags to `problem`, and tensors to `args` or `more`; 0 for
   /// all that is not given.
   template <const TensorTable& kTable>
   void fill(void* problem, void* args, void* more = nullptr) const;
@@ -108,7 +108,8 @@ template <const TensorTable& kTable, std::size_t kIndex>
 void Binding::fill_tensor(void* args) const {
   constexpr const Tensor& row = kTable.tensors[kIndex];
   if (row.field == kNowhere) return;
-  const bool given = is_given(kIndex);
+  constexpr std::int8_t needed = kTable.size_index(row.text.used_if);
+  const bool given = is_given(kIndex) && (needed < 0 || sizes_[needed < 0 ? 0 : needed] > 0);
   const fa2_array* const t = given ? tensors_[kIndex] : nullptr;
   if constexpr (row.second_form != kNowhere)
     put(args, row.second_form, std::int32_t{given && forms_[kIndex] == &kTable.tensors[kIndex].forms[1]});

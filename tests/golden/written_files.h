@@ -6,11 +6,6 @@
 
 namespace fa2::test {
 
-struct WrittenFile {
-  std::string path;  ///< from the repository's root
-  std::string text;
-};
-
 /// Lines of a hand-written file, between the lines with "written: NAME" and "end of NAME".
 struct WrittenBlock {
   std::string path, name;
