@@ -7,6 +7,7 @@
 #include <tools/problem_options.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <string_view>
@@ -16,28 +17,14 @@
 namespace fa2::tools {
 namespace {
 
-/// What help says of a problem's fields.
+/// Descriptions that name other flags, in place of a row's.
 constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
-    {"dtype", "Element type"},
-    {"head_dim", "Head dimension of Q and K, a multiple of 8 in 8..256"},
-    {"head_dim_v", "Head dimension of V and O; 0: that of Q"},
-    {"row_alignment", "What every row is aligned to"},
-    {"window_left", "Sliding window: how many keys before its own a query sees"},
-    {"window_right", "How many keys after its own a query sees"},
-    {"softcap", "Scores become cap * tanh(score / cap)"},
-    {"alibi", "ALiBi: scores fall with the distance of the key, by a slope a head"},
-    {"sinks", "Attention sinks: a logit a head joins the softmax"},
-    {"dropout", "Probabilities are dropped at random"},
-    {"varlen", "Sequences have lengths of their own, which only the device knows"},
-    {"page_size", "With --varlen: rows of a page of K and V; 0: they are not paged"},
-    {"batch_invariant", "The bits of a sequence do not depend on the batch"},
-    {"batch", "Batch size"},
-    {"heads_q", "Query heads"},
-    {"heads_kv", "Key/value heads, dividing --heads; 0: as many"},
+    {"heads_kv", "Key and value heads, dividing --heads; 0: as many"},
     {"seqlen_q", "Queries, if not --seqlen"},
     {"seqlen_k", "Keys, if not --seqlen"},
+    {"page_size", "With --varlen: rows per page of K and V; 0: they are not paged"},
     {"total_q", "With --varlen: queries of all sequences, packed; 0: batched, each at most --seqlen"},
-    {"total_k", "The same of the keys"},
+    {"total_k", "With --varlen: keys of all sequences, packed; 0: batched, each at most --seqlen"},
     {"page_count", "With --page-size: pages that K and V have; 0: those that the longest sequences fill"},
 };
 
@@ -83,7 +70,14 @@ std::string description_of(std::string_view field) {
   for (const auto& [name, description] : kDescriptions) {
     if (name == field) return description;
   }
-  return std::string(field);
+  std::string described(field);
+  const auto take = [&](const auto& row) {
+    if (field == row.text.name && *row.text.help != 0) described = row.text.help;
+  };
+  each_row<AttentionProblem>(take);
+  each_row<PlanOptions>(take);
+  described.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(described.front())));
+  return described;
 }
 
 CLI::IsMember causal_words() {

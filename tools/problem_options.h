@@ -60,7 +60,7 @@ struct ProblemOptions {
   PlannedProblem problem() const;
 };
 
-/// What help says of a problem's field; its name, if nothing.
+/// Returns what help says of a field of a problem or of plan options: its row's phrase.
 std::string description_of(std::string_view field);
 
 /// Adds an option for each variant of `problem` that `verb` has none for yet: `--window-left N`, and a flag where the
