@@ -179,15 +179,15 @@ void Binding::check_element(std::size_t row) {
 
 void Binding::check_strides(std::size_t row, const Form& form) {
   const fa2_array& t = tensor(row);
-  const Layout layout = table_.tensors[row].layout;
-  if (layout == Layout::contiguous) {
+  const StrideRule layout = table_.tensors[row].layout;
+  if (layout == StrideRule::contiguous) {
     if (!is_contiguous(t))
       add(row, "strides", numbers_text(t.strides, t.ndim), "must be contiguous: pass a contiguous copy");
     return;
   }
   const int last = t.ndim - 1;
-  if (layout == Layout::strided && form.ends_in_column) keep_alignment(t);
-  if ((layout == Layout::rows || form.ends_in_column) && t.shape[last] > 1 && t.strides[last] != 1)
+  if (layout == StrideRule::strided && form.ends_in_column) keep_alignment(t);
+  if ((layout == StrideRule::rows || form.ends_in_column) && t.shape[last] > 1 && t.strides[last] != 1)
     add(row, "strides", numbers_text(t.strides, t.ndim),
         "must have contiguous rows: the stride of the last dimension must be 1");
 }

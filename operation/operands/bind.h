@@ -114,7 +114,7 @@ void Binding::fill_tensor(void* args) const {
   if constexpr (row.second_form != kNowhere)
     put(args, row.second_form, std::int32_t{given && forms_[kIndex] == &kTable.tensors[kIndex].forms[1]});
   put(args, row.field, given ? t->data : nullptr);
-  if constexpr (row.layout == Layout::strided) {
+  if constexpr (row.layout == StrideRule::strided) {
     if (!given) return;
     const auto stride_of = [&](Axis axis) {
       const std::int8_t at = forms_[kIndex]->axes[static_cast<std::size_t>(axis)];

@@ -92,16 +92,16 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
                   .element = element_of(tensor.element, p.dtype),
                   .access = kCStruct<Args>.members[tensor.row].is_const ? Access::read : Access::write,
                   .optional = tensor.text.is_optional,
-                  .strided = tensor.layout == Layout::strided,
+                  .strided = tensor.layout == StrideRule::strided,
                   .data = member_of(args, row)};
   bool is_second_form = false;
   if constexpr (*tensor.text.second_form != 0)
     is_second_form = member_of(args, std::get<row_index<Args>(tensor.text.second_form)>(kRowsOf<Args>));
   choose_extents<kIndex>(operand, p, sizes, is_second_form);
-  if constexpr (tensor.layout == Layout::strided) {
+  if constexpr (tensor.layout == StrideRule::strided) {
     const TensorStrides& strides = args.*row.beside;
     operand.strides = {strides.batch, strides.head, strides.row};
-  } else if constexpr (tensor.layout == Layout::rows) {
+  } else if constexpr (tensor.layout == StrideRule::rows) {
     join_rows(operand, member_of(args, std::get<row_index<Args>(tensor.text.stride)>(kRowsOf<Args>)));
   } else if constexpr (tensor.element == Element::i64) {  // kernels read a number of 64 bits as two of 32
     operand.extents[3] *= 2;

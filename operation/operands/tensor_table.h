@@ -18,7 +18,7 @@ inline constexpr std::size_t kMostSizes = 16;
 /// strided: any strides but in the last column, which is contiguous; a fa2_tensor.
 /// rows: contiguous rows that may lie apart; a pointer and one stride.
 /// contiguous: a pointer, and one stride if there is a field for it.
-enum class Layout : std::uint8_t { strided, rows, contiguous };
+enum class StrideRule : std::uint8_t { strided, rows, contiguous };
 
 /// An extent is (size + plus) / over; just `plus` if `size` is negative.
 struct Extent {
@@ -37,7 +37,7 @@ struct Tensor {
   std::array<Form, 3> forms{};
   std::int8_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
   Element element = Element::half;
-  Layout layout = Layout::contiguous;
+  StrideRule layout = StrideRule::contiguous;
   bool is_optional = false;
   bool is_written = false;
   bool is_elsewhere = false;             ///< a member of the second of two structs of arguments
@@ -183,9 +183,9 @@ constexpr Tensor tensor_of(std::size_t row) {
   Tensor tensor{
       .element = member.element, .row = static_cast<std::uint8_t>(row), .field = member.field, .text = text};
   if (member.type == CType::tensor)
-    tensor.layout = Layout::strided;
+    tensor.layout = StrideRule::strided;
   else if (*text.stride != 0 && !text.is_packed)
-    tensor.layout = Layout::rows;
+    tensor.layout = StrideRule::rows;
   tensor.is_optional = text.is_optional || (*text.used_if != 0 && *text.with == 0);
   tensor.is_written = !member.is_const;
   tensor.stride = offset_of<Args>(text.stride);

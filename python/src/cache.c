@@ -62,8 +62,8 @@ PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   fa2_placement place;
   if (expect_count("dropout_mask", count, FA2_DROPOUT_MASK_TENSORS + 3) < 0 ||
       read_tensors(args, FA2_DROPOUT_MASK_TENSORS, tensors, given) < 0 ||
-      read_float(args[2], "dropout_p", &a.dropout_probability) < 0 || read_uint(args[3], "seed", &a.dropout_seed) < 0 ||
-      read_uint(args[4], "offset", &a.dropout_offset) < 0)
+      read_float(args[2], "dropout_p", &a.dropout_probability) < 0 ||
+      read_uint(args[3], "seed", &a.dropout_seed) < 0 || read_uint(args[4], "offset", &a.dropout_offset) < 0)
     return NULL;
   const fa2_status bound = fa2_bind_dropout_mask(given, FA2_DROPOUT_MASK_TENSORS, &p, &a, &place);
   if (bound != FA2_OK) return raise_status(bound);

@@ -171,8 +171,10 @@ DescribedCall dense_append() {
   made.give(FA2_APPEND_V, FA2_BF16, {kBatch, kRows, kHeadsKv, kDimV});
   made.give(FA2_APPEND_K_CACHE, FA2_BF16, {kBatch + 1, kKeys, kHeadsKv, kDim});
   made.give(FA2_APPEND_V_CACHE, FA2_BF16, {kBatch + 1, kKeys, kHeadsKv, kDimV});
-  made.give(FA2_APPEND_CACHE_SEQLENS, FA2_INT32, {kBatch}).give(FA2_APPEND_CACHE_BATCH_IDX, FA2_INT32, {kBatch});
-  made.give(FA2_APPEND_ROTARY_COS, FA2_FLOAT32, {11, kDim / 2}).give(FA2_APPEND_ROTARY_SIN, FA2_FLOAT32, {11, kDim / 2});
+  made.give(FA2_APPEND_CACHE_SEQLENS, FA2_INT32, {kBatch})
+      .give(FA2_APPEND_CACHE_BATCH_IDX, FA2_INT32, {kBatch});
+  made.give(FA2_APPEND_ROTARY_COS, FA2_FLOAT32, {11, kDim / 2})
+      .give(FA2_APPEND_ROTARY_SIN, FA2_FLOAT32, {11, kDim / 2});
   made.give(FA2_APPEND_ROTARY_SEQLENS, FA2_INT32, {kBatch});
   made.give(FA2_APPEND_Q, FA2_BF16, {kBatch, 3, kHeads, kDim});
   made.give(FA2_APPEND_Q_OUT, FA2_BF16, {kBatch, 3, kHeads, kDim});
