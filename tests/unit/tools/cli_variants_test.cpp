@@ -97,7 +97,7 @@ TEST_CASE("cli variants: run says what is wrong with a number") {
   says("--sinks " + file, 1, "x: shape = (5,), must be (4,)");
   says("--alibi " + file, 1, "x: shape = (5,), must be (4,) or (2, 4)");
   fa2.write("x", {kHeads, kBatch});
-  says("--alibi " + file, 1, "x: shape (4, 2), must be (4,) or (2, 4)");
+  says("--alibi " + file, 1, "x: shape = (4, 2), must be (4,) or (2, 4)");
   fa2.write("x", {kBatch, kHeads});
   says("--sinks " + file, 1, "x: shape = (2, 4) of rank 2, must have rank 1");
   fa2.write("x", {kBatch, kHeads, 1});

@@ -97,7 +97,7 @@ TEST_CASE("tensor files: inputs are rounded, and refused where they overflow") {
   const float infinity = std::numeric_limits<float>::infinity();
   write_npy(dir / "x.npy", {{1, 1, 1, 3}, std::vector<float>{1.0f + 0x1p-11f, -infinity, 70000}});
   CHECK_THROWS_WITH_AS(read_tensor(dir / "x.npy", Layout::bshd, DType::f16),
-                       doctest::Contains("use --dtype bf16"), Error);
+                       doctest::Contains("pass --dtype bf16"), Error);
   const HostTensor rounded = read_tensor(dir / "x.npy", Layout::bshd, DType::bf16);
   CHECK(rounded.was_float32);
   CHECK(rounded.bits == std::vector<std::uint16_t>{0x3f80, 0xff80, 0x4789});
