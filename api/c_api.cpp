@@ -7,8 +7,8 @@
 #include <fa2/c_api.h>
 #include <fa2/c_append.h>
 #include <fa2/c_backward.h>
-#include <fa2/c_combine.h>
 #include <fa2/c_dropout.h>
+#include <fa2/c_merge.h>
 #include <fmt/format.h>
 #include <operation/rules/validate.h>
 
@@ -173,8 +173,8 @@ fa2_status fa2_dropout_mask(fa2_context* context, const fa2_problem* problem, co
   });
 }
 
-fa2_status fa2_combine(fa2_context* context, const fa2_combine_problem* problem, const fa2_combine_args* args,
-                       void* stream) {
+fa2_status fa2_merge(fa2_context* context, const fa2_merge_problem* problem, const fa2_merge_args* args,
+                     void* stream) {
   return guarded_call(problem, args, [&](const auto& what, const auto& with) {
     context_of(context).merge(what, with, stream_of(stream));
   });

@@ -78,7 +78,7 @@ std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& fo
 std::optional<AppendProblem> problem_of(const fa2_append_problem* pointer, Found& found) {
   return read_members<AppendProblem>(pointer, "problem", "", found);
 }
-std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found) {
+std::optional<MergeProblem> problem_of(const fa2_merge_problem* pointer, Found& found) {
   return read_members<MergeProblem>(pointer, "problem", "", found);
 }
 
@@ -88,7 +88,7 @@ std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found) {
 std::optional<AppendArgs> args_of(const fa2_append_args* pointer, Found& found) {
   return read_members<AppendArgs>(pointer, "args", "", found);
 }
-std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found) {
+std::optional<MergeArgs> args_of(const fa2_merge_args* pointer, Found& found) {
   return read_members<MergeArgs>(pointer, "args", "", found);
 }
 
@@ -156,7 +156,7 @@ PrecompileRequest::PrecompileRequest(const fa2_precompile_options* pointer, Foun
   check_reserved(from->reserved, "reserved", found);
   options_.backward = flag_of(from->backward, "backward", found);
   options_.append = flag_of(from->append, "append", found);
-  options_.merge = flag_of(from->combine, "combine", found);
+  options_.merge = flag_of(from->merge, "merge", found);
   if (from->out != nullptr) options_.out = from->out;
   progress_ = from->progress;
   progress_data_ = from->progress_data;

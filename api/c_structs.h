@@ -7,7 +7,7 @@
 #include <fa2/c_api.h>
 #include <fa2/c_append.h>
 #include <fa2/c_backward.h>
-#include <fa2/c_combine.h>
+#include <fa2/c_merge.h>
 #include <fa2/merge.h>
 
 #include <cstddef>
@@ -43,8 +43,8 @@ T& required(T* pointer, const std::string& name) {
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found);
-std::optional<MergeProblem> problem_of(const fa2_combine_problem* pointer, Found& found);
-std::optional<MergeArgs> args_of(const fa2_combine_args* pointer, Found& found);
+std::optional<MergeProblem> problem_of(const fa2_merge_problem* pointer, Found& found);
+std::optional<MergeArgs> args_of(const fa2_merge_args* pointer, Found& found);
 std::optional<AppendProblem> problem_of(const fa2_append_problem* pointer, Found& found);
 std::optional<AppendArgs> args_of(const fa2_append_args* pointer, Found& found);
 /// Of FA2_DQ and its like and FA2_BITWISE, or'ed together.

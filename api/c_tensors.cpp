@@ -141,14 +141,14 @@ fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t count, fa2_ap
                                     });
 }
 
-fa2_status fa2_bind_combine(const fa2_array* const* tensors, size_t count, fa2_combine_problem* problem,
-                            fa2_combine_args* args, fa2_placement* place) {
+fa2_status fa2_bind_merge(const fa2_array* const* tensors, size_t count, fa2_merge_problem* problem,
+                          fa2_merge_args* args, fa2_placement* place) {
   return bind_tensors<kMergeTable>(span_of(tensors, count), problem, args, place, check_current_device,
                                    [&](const Binding& binding) {
                                      problem->dtype = binding.dtype();
-                                     problem->float32_parts = binding.is_float32(FA2_COMBINE_OUT_PARTS);
-                                     problem->float32_output = binding.is_float32(FA2_COMBINE_OUT);
-                                     const bool is_packed = binding.tensor(FA2_COMBINE_OUT).ndim == 3;
+                                     problem->float32_parts = binding.is_float32(FA2_MERGE_OUT_PARTS);
+                                     problem->float32_output = binding.is_float32(FA2_MERGE_OUT);
+                                     const bool is_packed = binding.tensor(FA2_MERGE_OUT).ndim == 3;
                                      if (is_packed) problem->batch = 1;
                                    });
 }

@@ -148,7 +148,7 @@ class AppendArgs(C.Structure):
         return cls(struct_size=C.sizeof(cls))
 
 
-class CombineProblem(C.Structure):
+class MergeProblem(C.Structure):
     _fields_ = [
         ("struct_size", C.c_uint32),
         ("dtype", C.c_int32),
@@ -167,7 +167,7 @@ class CombineProblem(C.Structure):
         return cls(struct_size=C.sizeof(cls), head_dim=128, parts=1, batch=1, heads=1, seqlen=1)
 
 
-class CombineArgs(C.Structure):
+class MergeArgs(C.Structure):
     _fields_ = [
         ("struct_size", C.c_uint32),
         ("empty_row_lse", C.c_int32),

@@ -209,7 +209,7 @@ typedef struct fa2_precompile_options {
   int32_t backward;      /* 1: also their backward, whichever gradients are wanted */
   int32_t reserved;      /* 0 */
   int32_t append;        /* 1: also the kernel of fa2_append() to caches of their K and V */
-  int32_t combine;       /* 1: also that of fa2_combine() of parts of their O */
+  int32_t merge;         /* 1: also that of fa2_merge() of parts of their O */
   fa2_progress progress; /* optional */
   void* progress_data;   /* what it is called with */
 } fa2_precompile_options;

@@ -191,8 +191,8 @@ typedef struct fa2_append_args {
 #define FA2_APPEND_ARGS_INIT {sizeof(fa2_append_args), 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, FA2_TENSOR_INIT, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FA2_TENSOR_INIT, FA2_TENSOR_INIT}
 
 /* fa2::MergeProblem */
-typedef struct fa2_combine_problem {
-  uint32_t struct_size; /* sizeof(fa2_combine_problem) */
+typedef struct fa2_merge_problem {
+  uint32_t struct_size; /* sizeof(fa2_merge_problem) */
   int32_t dtype; /* element type of the parts and of O, unless they are float32; 0: f16, 1: bf16 */
   int32_t float32_parts; /* the parts are float32; 0 or 1 */
   int32_t float32_output; /* O is float32; 0 or 1 */
@@ -202,12 +202,12 @@ typedef struct fa2_combine_problem {
   int64_t batch; /* sequences; 1 if they are packed */
   int64_t heads; /* query heads */
   int64_t seqlen; /* queries; of all sequences if they are packed */
-} fa2_combine_problem;
-#define FA2_COMBINE_PROBLEM_INIT {sizeof(fa2_combine_problem), 0, 0, 0, 128, 0, 1, 1, 1, 1}
+} fa2_merge_problem;
+#define FA2_MERGE_PROBLEM_INIT {sizeof(fa2_merge_problem), 0, 0, 0, 128, 0, 1, 1, 1, 1}
 
 /* fa2::MergeArgs */
-typedef struct fa2_combine_args {
-  uint32_t struct_size; /* sizeof(fa2_combine_args) */
+typedef struct fa2_merge_args {
+  uint32_t struct_size; /* sizeof(fa2_merge_args) */
   /* the LSE of a row for which no part has a key; its O is 0; 0: positive_infinity, 1: negative_infinity */
   int32_t empty_row_lse;
   /* partial outputs, each normalised; (parts, batch, seqlen, heads, head_dim) | (parts, seqlen, heads,
@@ -222,8 +222,8 @@ typedef struct fa2_combine_args {
   fa2_tensor o;
   /* log-sum-exp of each merged row; (batch, heads, seqlen) if batch | (heads, seqlen); float32; optional */
   float* lse;
-} fa2_combine_args;
-#define FA2_COMBINE_ARGS_INIT {sizeof(fa2_combine_args), 0, FA2_TENSOR_INIT, 0, FA2_TENSOR_INIT, 0, FA2_TENSOR_INIT, 0}
+} fa2_merge_args;
+#define FA2_MERGE_ARGS_INIT {sizeof(fa2_merge_args), 0, FA2_TENSOR_INIT, 0, FA2_TENSOR_INIT, 0, FA2_TENSOR_INIT, 0}
 
 /* Shapes have several forms: the first whose condition holds. `if NAME`: that tensor is given, or that size known.
  * Without a condition: the first of the tensor's rank. */
@@ -294,16 +294,16 @@ enum {
   FA2_APPEND_TENSORS = 14
 };
 
-/* The tensors of fa2_bind_combine(). */
+/* The tensors of fa2_bind_merge(). */
 enum {
   /* out_parts: (parts, batch, seqlen, heads, head_dim) | (parts, seqlen, heads, head_dim); or float32 */
-  FA2_COMBINE_OUT_PARTS = 0,
+  FA2_MERGE_OUT_PARTS = 0,
   /* lse_parts: (parts, batch, heads, seqlen) if batch | (parts, heads, seqlen); float32 */
-  FA2_COMBINE_LSE_PARTS = 1,
+  FA2_MERGE_LSE_PARTS = 1,
   /* out: (batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim); or float32 */
-  FA2_COMBINE_OUT = 2,
-  FA2_COMBINE_LSE = 3, /* lse: (batch, heads, seqlen) if batch | (heads, seqlen); float32; optional */
-  FA2_COMBINE_TENSORS = 4
+  FA2_MERGE_OUT = 2,
+  FA2_MERGE_LSE = 3, /* lse: (batch, heads, seqlen) if batch | (heads, seqlen); float32; optional */
+  FA2_MERGE_TENSORS = 4
 };
 
 /* The tensors of fa2_bind_dropout_mask(). */

@@ -20,8 +20,8 @@
 
 #include <fa2/c_append.h>
 #include <fa2/c_backward.h>
-#include <fa2/c_combine.h>
 #include <fa2/c_dropout.h>
+#include <fa2/c_merge.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,9 +72,8 @@ FA2_C_API fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t cou
                                      fa2_placement* place);
 
 /* The tensors tell all fields of *problem. lse_parts may have any strides. */
-FA2_C_API fa2_status fa2_bind_combine(const fa2_array* const* tensors, size_t count,
-                                      fa2_combine_problem* problem, fa2_combine_args* args,
-                                      fa2_placement* place);
+FA2_C_API fa2_status fa2_bind_merge(const fa2_array* const* tensors, size_t count, fa2_merge_problem* problem,
+                                    fa2_merge_args* args, fa2_placement* place);
 
 /* Fills in the four sizes and dropout's state, and what makes the problem a valid one with dropout. The mask's pointer
  * is fa2_dropout_mask()'s own argument. */

@@ -39,17 +39,17 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
-  fa2_combine_problem p = FA2_COMBINE_PROBLEM_INIT;
-  fa2_combine_args a = FA2_COMBINE_ARGS_INIT;
-  fa2_array tensors[FA2_COMBINE_TENSORS];
-  const fa2_array* given[FA2_COMBINE_TENSORS];
+  fa2_merge_problem p = FA2_MERGE_PROBLEM_INIT;
+  fa2_merge_args a = FA2_MERGE_ARGS_INIT;
+  fa2_array tensors[FA2_MERGE_TENSORS];
+  const fa2_array* given[FA2_MERGE_TENSORS];
   fa2_placement place;
-  if (expect_count("merge", count, FA2_COMBINE_TENSORS) < 0 ||
-      read_tensors(args, FA2_COMBINE_TENSORS, tensors, given) < 0)
+  if (expect_count("merge", count, FA2_MERGE_TENSORS) < 0 ||
+      read_tensors(args, FA2_MERGE_TENSORS, tensors, given) < 0)
     return NULL;
-  const fa2_status bound = fa2_bind_combine(given, FA2_COMBINE_TENSORS, &p, &a, &place);
+  const fa2_status bound = fa2_bind_merge(given, FA2_MERGE_TENSORS, &p, &a, &place);
   if (bound != FA2_OK) return raise_status(bound);
-  LAUNCH(args[FA2_COMBINE_OUT_PARTS], place, fa2_combine(NULL, &p, &a, stream));
+  LAUNCH(args[FA2_MERGE_OUT_PARTS], place, fa2_merge(NULL, &p, &a, stream));
 }
 
 /* dropout_mask(mask, state, p, seed, offset) */

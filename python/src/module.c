@@ -74,7 +74,7 @@ PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
   int32_t* const into[NUMBERS] = {&options.jobs, &options.row_alignment, &options.backward, &options.append,
-                                  &options.combine};
+                                  &options.merge};
   if (expect_count("precompile", count, PRECOMPILE_ARGS) < 0) return NULL;
   for (int i = 0; i < NUMBERS; ++i) {
     int64_t number;

@@ -118,8 +118,8 @@ inline std::vector<DescribedStruct> described_structs() {
           described<BackwardArgs>("BackwardArgs", "fa2_backward_args"),
           described<AppendProblem>("AppendProblem", "fa2_append_problem"),
           described<AppendArgs>("AppendArgs", "fa2_append_args"),
-          described<MergeProblem>("MergeProblem", "fa2_combine_problem"),
-          described<MergeArgs>("MergeArgs", "fa2_combine_args")};
+          described<MergeProblem>("MergeProblem", "fa2_merge_problem"),
+          described<MergeArgs>("MergeArgs", "fa2_merge_args")};
 }
 
 /// "FA2_PROBLEM_INIT" for "fa2_problem".

@@ -119,7 +119,7 @@ std::string c_header() {
       " * Without a condition: the first of the tensor's rank. */\n\n";
   text += attention_enumeration();
   text += enumeration(kAppendTable, "append", "FA2_APPEND_");
-  text += enumeration(kMergeTable, "combine", "FA2_COMBINE_");
+  text += enumeration(kMergeTable, "merge", "FA2_MERGE_");
   text += enumeration(kDropoutMaskTable, "dropout_mask", "FA2_DROPOUT_MASK_");
   return text + "/* clang-format on */\n\n#endif\n";
 }

@@ -87,7 +87,7 @@ DescribedCall& DescribedCall::leave_out(int tensor) {
 
 int DescribedCall::count() const {
   constexpr int kCounts[] = {FA2_ATTENTION_TENSORS, FA2_BACKWARD_TENSORS, FA2_APPEND_TENSORS,
-                             FA2_COMBINE_TENSORS, FA2_DROPOUT_MASK_TENSORS};
+                             FA2_MERGE_TENSORS, FA2_DROPOUT_MASK_TENSORS};
   return kCounts[operation];
 }
 
@@ -111,8 +111,8 @@ fa2_status DescribedCall::bind() {
       return fa2_bind_backward(given, n, &problem, &args, &backward_args, &place);
     case append:
       return fa2_bind_append(given, n, &append_problem, &append_args, &place);
-    case combine:
-      return fa2_bind_combine(given, n, &combine_problem, &combine_args, &place);
+    case merge:
+      return fa2_bind_merge(given, n, &merge_problem, &merge_args, &place);
     case dropout_mask:
       return fa2_bind_dropout_mask(given, n, &problem, &args, &place);
   }
@@ -123,7 +123,7 @@ std::string DescribedCall::written() const {
   std::string bytes;
   append_bytes(bytes, problem), append_bytes(bytes, args), append_bytes(bytes, backward_args);
   append_bytes(bytes, append_problem), append_bytes(bytes, append_args);
-  append_bytes(bytes, combine_problem), append_bytes(bytes, combine_args), append_bytes(bytes, place);
+  append_bytes(bytes, merge_problem), append_bytes(bytes, merge_args), append_bytes(bytes, place);
   return bytes;
 }
 
@@ -199,23 +199,23 @@ DescribedCall packed_append() {
   return made;
 }
 
-DescribedCall batched_combine() {
-  DescribedCall made = call("batched combine", DescribedCall::combine);
-  made.give(FA2_COMBINE_OUT_PARTS, FA2_F16, {3, kBatch, kRows, kHeads, kDim});
-  made.give(FA2_COMBINE_LSE_PARTS, FA2_FLOAT32, {3, kBatch, kHeads, kRows});
-  made.give(FA2_COMBINE_OUT, FA2_F16, {kBatch, kRows, kHeads, kDim});
-  made.give(FA2_COMBINE_LSE, FA2_FLOAT32, {kBatch, kHeads, kRows});
-  made.outputs = {FA2_COMBINE_OUT, FA2_COMBINE_LSE};
+DescribedCall batched_merge() {
+  DescribedCall made = call("batched merge", DescribedCall::merge);
+  made.give(FA2_MERGE_OUT_PARTS, FA2_F16, {3, kBatch, kRows, kHeads, kDim});
+  made.give(FA2_MERGE_LSE_PARTS, FA2_FLOAT32, {3, kBatch, kHeads, kRows});
+  made.give(FA2_MERGE_OUT, FA2_F16, {kBatch, kRows, kHeads, kDim});
+  made.give(FA2_MERGE_LSE, FA2_FLOAT32, {kBatch, kHeads, kRows});
+  made.outputs = {FA2_MERGE_OUT, FA2_MERGE_LSE};
   return made;
 }
 
-DescribedCall packed_combine() {
-  DescribedCall made = call("packed combine", DescribedCall::combine);
-  made.give(FA2_COMBINE_OUT_PARTS, FA2_F16, {3, kTotal, kHeads, kDim});
-  made.give(FA2_COMBINE_LSE_PARTS, FA2_FLOAT32, {3, kHeads, kTotal});
-  made.give(FA2_COMBINE_OUT, FA2_F16, {kTotal, kHeads, kDim});
-  made.give(FA2_COMBINE_LSE, FA2_FLOAT32, {kHeads, kTotal});
-  made.outputs = {FA2_COMBINE_OUT, FA2_COMBINE_LSE};
+DescribedCall packed_merge() {
+  DescribedCall made = call("packed merge", DescribedCall::merge);
+  made.give(FA2_MERGE_OUT_PARTS, FA2_F16, {3, kTotal, kHeads, kDim});
+  made.give(FA2_MERGE_LSE_PARTS, FA2_FLOAT32, {3, kHeads, kTotal});
+  made.give(FA2_MERGE_OUT, FA2_F16, {kTotal, kHeads, kDim});
+  made.give(FA2_MERGE_LSE, FA2_FLOAT32, {kHeads, kTotal});
+  made.outputs = {FA2_MERGE_OUT, FA2_MERGE_LSE};
   return made;
 }
 
@@ -230,8 +230,8 @@ DescribedCall described_dropout_mask() {
 
 std::vector<DescribedCall> described_calls() {
   return {dense_attention(), packed_attention(),      paged_attention(), dense_backward(),
-          packed_backward(), dense_append(),          packed_append(),   batched_combine(),
-          packed_combine(),  described_dropout_mask()};
+          packed_backward(), dense_append(),          packed_append(),   batched_merge(),
+          packed_merge(),    described_dropout_mask()};
 }
 
 std::string complaint(DescribedCall call, const std::function<void(DescribedCall&)>& change) {

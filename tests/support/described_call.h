@@ -20,7 +20,7 @@ fa2_array described(std::int32_t dtype, const Extents& shape);
 
 /// An operation's tensors by their numbers, and what a binding of them writes.
 struct DescribedCall {
-  enum Operation { attention, backward, append, combine, dropout_mask };
+  enum Operation { attention, backward, append, merge, dropout_mask };
 
   std::string name;
   Operation operation = attention;
@@ -36,8 +36,8 @@ struct DescribedCall {
   fa2_backward_args backward_args = FA2_BACKWARD_ARGS_INIT;
   fa2_append_problem append_problem = FA2_APPEND_PROBLEM_INIT;
   fa2_append_args append_args = FA2_APPEND_ARGS_INIT;
-  fa2_combine_problem combine_problem = FA2_COMBINE_PROBLEM_INIT;
-  fa2_combine_args combine_args = FA2_COMBINE_ARGS_INIT;
+  fa2_merge_problem merge_problem = FA2_MERGE_PROBLEM_INIT;
+  fa2_merge_args merge_args = FA2_MERGE_ARGS_INIT;
   fa2_placement place = {-7, -7};
 
   DescribedCall& give(int tensor, std::int32_t dtype, const Extents& shape);
@@ -65,8 +65,8 @@ DescribedCall packed_backward();
 DescribedCall dense_append();
 /// Packed new rows and q, into pages.
 DescribedCall packed_append();
-DescribedCall batched_combine();
-DescribedCall packed_combine();
+DescribedCall batched_merge();
+DescribedCall packed_merge();
 DescribedCall described_dropout_mask();
 
 /// All of these.

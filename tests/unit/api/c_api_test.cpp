@@ -149,11 +149,11 @@ TEST_CASE("c api: options of precompile and tune") {
   options.scope = -1;
   options.jobs = -2;
   options.row_alignment = 3;
-  options.append = 2, options.combine = -1;
+  options.append = 2, options.merge = -1;
   const char* const archs[] = {"sm_80"};
   CHECK(fa2_precompile(context.get(), &problem, 1, archs, 1, &options, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"scope = -1", "jobs = -2", "row_alignment = 3", "append = 2, must be 0 or 1",
-                           "combine = -1, must be 0 or 1", "problems[0].head_dim = 7"})
+                           "merge = -1, must be 0 or 1", "problems[0].head_dim = 7"})
     CHECK(says(part));
 }
 

@@ -35,8 +35,8 @@ FA2_SAME_OFFSET(fa2_backward_args, forward, BackwardArgs);
 FA2_SAME_OFFSET(fa2_backward_args, workspace, BackwardArgs);
 FA2_SAME_OFFSET(fa2_append_problem, max_pages, AppendProblem);
 FA2_SAME_OFFSET(fa2_append_args, q_out, AppendArgs);
-FA2_SAME_OFFSET(fa2_combine_problem, seqlen, MergeProblem);
-FA2_SAME_OFFSET(fa2_combine_args, lse, MergeArgs);
+FA2_SAME_OFFSET(fa2_merge_problem, seqlen, MergeProblem);
+FA2_SAME_OFFSET(fa2_merge_args, lse, MergeArgs);
 static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 56 &&
               offsetof(fa2_precompile_options, append) == 32 && sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
@@ -110,8 +110,8 @@ TEST_CASE("c structs: no size but a version's is read, so that no field is read 
   check_sizes(fa2_args FA2_ARGS_INIT, {264}, args);
   check_sizes(fa2_append_problem FA2_APPEND_PROBLEM_INIT, {128}, problem);
   check_sizes(fa2_append_args FA2_APPEND_ARGS_INIT, {280}, args);
-  check_sizes(fa2_combine_problem FA2_COMBINE_PROBLEM_INIT, {56}, problem);
-  check_sizes(fa2_combine_args FA2_COMBINE_ARGS_INIT, {128}, args);
+  check_sizes(fa2_merge_problem FA2_MERGE_PROBLEM_INIT, {56}, problem);
+  check_sizes(fa2_merge_args FA2_MERGE_ARGS_INIT, {128}, args);
   const fa2_args forward = FA2_ARGS_INIT;
   fa2_backward_args backward = FA2_BACKWARD_ARGS_INIT;
   backward.forward = &forward;

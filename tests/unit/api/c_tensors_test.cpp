@@ -50,8 +50,8 @@ TEST_CASE("c tensors: calls that are right") {
 TEST_CASE("c tensors: a wrong dtype") {
   for (std::int32_t dtype = FA2_OTHER_DTYPE; dtype <= FA2_UINT8; ++dtype) {
     refuse_all([&](DescribedCall& call, int i, fa2_array& tensor) {
-      const bool may_be_float32 = call.operation == DescribedCall::combine && i != FA2_COMBINE_LSE_PARTS &&
-                                  i != FA2_COMBINE_LSE && dtype == FA2_FLOAT32;
+      const bool may_be_float32 = call.operation == DescribedCall::merge && i != FA2_MERGE_LSE_PARTS &&
+                                  i != FA2_MERGE_LSE && dtype == FA2_FLOAT32;
       const bool is_same = tensor.dtype == dtype;
       tensor.dtype = dtype;
       return !is_same && !may_be_float32;
@@ -168,7 +168,7 @@ TEST_CASE("c tensors: a wrong extent") {
 
 TEST_CASE("c tensors: strides that kernels cannot follow") {
   refuse_all([](DescribedCall& call, int i, fa2_array& tensor) {
-    const bool has_no_columns = call.operation == DescribedCall::combine && i == FA2_COMBINE_LSE_PARTS;
+    const bool has_no_columns = call.operation == DescribedCall::merge && i == FA2_MERGE_LSE_PARTS;
     tensor.strides[tensor.ndim - 1] = 2;
     return !has_no_columns;
   });
@@ -204,8 +204,7 @@ TEST_CASE("c tensors: what must be given, together or not at all") {
   CHECK(has(without(packed_append(), FA2_APPEND_CU_SEQLENS_NEW), "k.shape = (9, 2, 16), must be"));
   CHECK(has(without(packed_backward(), FA2_SINKS), "d_sinks = given, must be none without sinks"));
   CHECK(has(without(packed_attention(), FA2_CU_SEQLENS_Q), "q.shape = (9, 4, 16), must be"));
-  for (int i = 0; i < FA2_COMBINE_TENSORS - 1; ++i)
-    CHECK(has(without(batched_combine(), i), "must be given"));
+  for (int i = 0; i < FA2_MERGE_TENSORS - 1; ++i) CHECK(has(without(batched_merge(), i), "must be given"));
   CHECK(has(complaint(packed_append(),
                       [](DescribedCall& call) { call.give(FA2_APPEND_CACHE_BATCH_IDX, FA2_INT32, {2}); }),
             "cache_batch_idx = given, must be none with page_table"));

@@ -98,7 +98,7 @@ TEST_CASE("c tensors: what attention's tensors say") {
   CHECK(paged.args.page_table_stride == 4);
 }
 
-TEST_CASE("c tensors: what the tensors of append and combine say") {
+TEST_CASE("c tensors: what the tensors of append and merge say") {
   DescribedCall dense = dense_append();
   REQUIRE(dense.bind() == FA2_OK);
   const fa2_append_problem& p = dense.append_problem;
@@ -126,22 +126,22 @@ TEST_CASE("c tensors: what the tensors of append and combine say") {
   CHECK(packed.append_problem.heads_q + packed.append_problem.rotary_dim + packed.append_problem.total_q ==
         0);
 
-  DescribedCall combine = batched_combine();
-  REQUIRE(combine.bind() == FA2_OK);
-  CHECK(combine.combine_problem.parts == 3);
-  CHECK(combine.combine_problem.batch == 2);
-  CHECK(combine.combine_args.part_stride == 2 * 5 * 4 * 16);
-  CHECK(combine.combine_args.lse_part_stride == 2 * 4 * 5);
-  CHECK(combine.combine_args.lse_parts.strides[1] == 5);
-  combine[FA2_COMBINE_OUT_PARTS].dtype = FA2_FLOAT32;
-  combine[FA2_COMBINE_OUT].dtype = FA2_BF16;
-  REQUIRE(combine.bind() == FA2_OK);
-  CHECK(combine.combine_problem.float32_parts == 1);
-  CHECK(combine.combine_problem.dtype == FA2_BF16);
-  DescribedCall packed_parts = packed_combine();
+  DescribedCall merge = batched_merge();
+  REQUIRE(merge.bind() == FA2_OK);
+  CHECK(merge.merge_problem.parts == 3);
+  CHECK(merge.merge_problem.batch == 2);
+  CHECK(merge.merge_args.part_stride == 2 * 5 * 4 * 16);
+  CHECK(merge.merge_args.lse_part_stride == 2 * 4 * 5);
+  CHECK(merge.merge_args.lse_parts.strides[1] == 5);
+  merge[FA2_MERGE_OUT_PARTS].dtype = FA2_FLOAT32;
+  merge[FA2_MERGE_OUT].dtype = FA2_BF16;
+  REQUIRE(merge.bind() == FA2_OK);
+  CHECK(merge.merge_problem.float32_parts == 1);
+  CHECK(merge.merge_problem.dtype == FA2_BF16);
+  DescribedCall packed_parts = packed_merge();
   REQUIRE(packed_parts.bind() == FA2_OK);
-  CHECK(packed_parts.combine_problem.batch == 1);
-  CHECK(packed_parts.combine_problem.seqlen == 9);
+  CHECK(packed_parts.merge_problem.batch == 1);
+  CHECK(packed_parts.merge_problem.seqlen == 9);
 }
 
 TEST_CASE(

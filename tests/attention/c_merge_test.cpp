@@ -1,6 +1,6 @@
-// fa2_combine() has the bits of merge(), and says what is wrong with a call.
+// fa2_merge() has the bits of merge(), and says what is wrong with a call.
 #include <doctest/doctest.h>
-#include <fa2/c_combine.h>
+#include <fa2/c_merge.h>
 #include <fa2/merge.h>
 #include <runtime/device.h>
 
@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::int64_t kParts = 3, kBatch = 2, kHeads = 2, kRows = 5, kDim = 64;
 
-fa2_combine_problem some_problem() {
-  fa2_combine_problem problem = FA2_COMBINE_PROBLEM_INIT;
+fa2_merge_problem some_problem() {
+  fa2_merge_problem problem = FA2_MERGE_PROBLEM_INIT;
   problem.head_dim = kDim;
   problem.parts = kParts, problem.batch = kBatch, problem.heads = kHeads, problem.seqlen = kRows;
   return problem;
@@ -41,11 +41,11 @@ struct Memory {
     lse_parts.upload(values.data(), lse_parts.size());
   }
 
-  fa2_combine_args args() const {
+  fa2_merge_args args() const {
     const auto strided = [](const DeviceBuffer& buffer, std::int64_t dim) {
       return fa2_tensor{buffer.data(), {kHeads * kRows * dim, kRows * dim, dim}};
     };
-    fa2_combine_args args = FA2_COMBINE_ARGS_INIT;
+    fa2_merge_args args = FA2_MERGE_ARGS_INIT;
     args.parts = strided(parts, kDim), args.part_stride = kAllRows * kDim;
     args.lse_parts = strided(lse_parts, 1), args.lse_part_stride = kAllRows;
     args.o = strided(o, kDim);
@@ -69,13 +69,13 @@ bool says(const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("c combine: has the bits of merge()") {
+TEST_CASE("c merge: has the bits of merge()") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const fa2_combine_problem problem = some_problem();
+  const fa2_merge_problem problem = some_problem();
   const Memory in_c, in_cpp;
-  const fa2_combine_args args = in_c.args();
-  REQUIRE_MESSAGE(fa2_combine(nullptr, &problem, &args, nullptr) == FA2_OK, fa2_last_error());
+  const fa2_merge_args args = in_c.args();
+  REQUIRE_MESSAGE(fa2_merge(nullptr, &problem, &args, nullptr) == FA2_OK, fa2_last_error());
   const TensorStrides rows = TensorStrides::bhsd(kRows, kHeads, kDim);
   merge({.head_dim = kDim, .parts = kParts, .batch = kBatch, .heads = kHeads, .seqlen = kRows},
         {.parts = in_cpp.parts.data(),
@@ -90,25 +90,25 @@ TEST_CASE("c combine: has the bits of merge()") {
   CHECK(in_c.results() == in_cpp.results());
 }
 
-TEST_CASE("c combine: all that is wrong with a call is in one message") {
-  fa2_combine_problem problem = some_problem();
-  fa2_combine_args args = FA2_COMBINE_ARGS_INIT;
-  CHECK(fa2_combine(nullptr, nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);
+TEST_CASE("c merge: all that is wrong with a call is in one message") {
+  fa2_merge_problem problem = some_problem();
+  fa2_merge_args args = FA2_MERGE_ARGS_INIT;
+  CHECK(fa2_merge(nullptr, nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = NULL"));
   CHECK(says("args = NULL"));
   problem.dtype = 7, problem.reserved = 1;
   args.empty_row_lse = 2;
-  CHECK(fa2_combine(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_merge(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* const part : {"dtype = 7", "reserved = 1", "empty_row_lse = 2"}) CHECK(says(part));
   problem = some_problem();
   problem.struct_size = 4, args.struct_size = 8;
-  CHECK(fa2_combine(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  CHECK(fa2_merge(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = a struct with struct_size 4, must have 56, "));
   CHECK(says("args = a struct with struct_size 8, must have 128, "));
   problem = some_problem();
   problem.head_dim = 60, problem.parts = 0;
-  args = FA2_COMBINE_ARGS_INIT;
-  CHECK(fa2_combine(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
+  args = FA2_MERGE_ARGS_INIT;
+  CHECK(fa2_merge(nullptr, &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("head_dim = 60"));
   CHECK(says("parts = 0"));
 }
