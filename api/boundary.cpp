@@ -19,9 +19,11 @@ void rethrow_as_error() {
   } catch (const std::system_error& error) {  // files, as in TMPDIR, and threads
     throw Unavailable(fmt::format("the operating system refused: {}", error.what()));
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::internal, fmt::format("an exception that is none of fa2's: {}", error.what()));
+    throw Error(ErrorCode::internal,
+                fmt::format("unexpected exception, a bug in fa2; please report it: {}", error.what()));
   } catch (...) {
-    throw Error(ErrorCode::internal, "an exception of an unknown type");
+    throw Error(ErrorCode::internal,
+                "unexpected exception of an unknown type, a bug in fa2; please report it");
   }
 }
 

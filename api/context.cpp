@@ -37,9 +37,9 @@ std::vector<DiskCache> read_only_caches(const Settings& settings) {
 std::shared_ptr<DiskCache> user_cache(const Settings& settings) {
   if (settings.cache_dir)
     return std::make_shared<DiskCache>(*settings.cache_dir, DiskCache::Access::read_write);
-  warn_once("no cache directory",
-            "none of FA2_CACHE_DIR, XDG_CACHE_HOME and HOME is set: kernels are compiled anew "
-            "by every process");
+  warn_once(
+      "no cache directory",
+      "none of FA2_CACHE_DIR, XDG_CACHE_HOME and HOME is set: every process compiles its kernels again");
   return nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Context's dropout_mask().
+// Context::dropout_mask(): validates, then launches a plan of one call.
 #include <api/boundary.h>
 #include <api/context.h>
 #include <operation/rules/validate.h>
@@ -6,6 +6,7 @@
 #include <runtime/device.h>
 #include <runtime/graph.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -16,7 +17,7 @@ void Context::dropout_mask(const AttentionProblem& problem, const Dropout& dropo
   const DropoutMaskArgs args{dropout, mask};
   Violations found = violations_of(problem);
   const bool is_empty = problem.batch == 0 || problem.seqlen_q == 0 || problem.seqlen_k == 0;
-  if (found.empty() && !is_empty) found = violations_of_dropout_mask(problem, args);
+  if (!is_empty) std::ranges::move(violations_of_dropout_mask(problem, args), std::back_inserter(found));
   if (!found.empty()) throw InvalidRequest(std::move(found));
   if (is_empty) return;
   const Device& gpu = device(current_device());

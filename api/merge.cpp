@@ -1,4 +1,4 @@
-// Context's merge().
+// Context::merge(): validates, then launches a plan of one call.
 #include <api/boundary.h>
 #include <api/context.h>
 #include <fa2/merge.h>

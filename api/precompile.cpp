@@ -72,8 +72,9 @@ void add_requests(const PlannedProblem& problem, const Arch& arch, const Precomp
       }
     }
     if (options.append)
-      add_row_kernel(append_kernel(problem), "append() has no other", target, requests, seen);
-    if (options.merge) add_row_kernel(merge_kernel(problem), "merge() has no other", target, requests, seen);
+      add_row_kernel(append_kernel(problem), "the only kernel of append()", target, requests, seen);
+    if (options.merge)
+      add_row_kernel(merge_kernel(problem), "the only kernel of merge()", target, requests, seen);
   } catch (const Error& error) {
     KernelRequest failed;
     failed.row.problem = problem;

@@ -31,7 +31,8 @@ TunerOptions options_of(const Settings& settings, TuneScope scope, std::size_t c
 
 void require_no_promise(const AttentionProblem& problem) {
   if (problem.batch_invariant)
-    throw InvalidRequest({{"batch_invariant", "true", "must be false: it follows no measurement"}});
+    throw InvalidRequest(
+        {{"batch_invariant", "true", "must be false: such a problem ignores tuning records"}});
 }
 
 /// Returns the GPU on which to tune a valid problem. @throws InvalidRequest, Unavailable.
@@ -42,7 +43,7 @@ const Device& require_measurable(const PlannedProblem& problem, KernelPass pass,
   }
   const Device& gpu = device(ordinal == -1 ? current_device() : ordinal);
   if (gpu.arch.interpreted)
-    throw Unavailable("there is no GPU to measure on: the time of an interpreted kernel says nothing");
+    throw Unavailable("there is no GPU to measure on: the time of an interpreted kernel is meaningless");
   return gpu;
 }
 

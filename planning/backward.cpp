@@ -97,7 +97,7 @@ std::vector<KernelPass> tuned_passes(const PlannedProblem& problem, const Gradie
                                      const Target& target, const ConfigChooser& chooser) {
   if (gradients.determinism == Determinism::bitwise)
     throw InvalidRequest(
-        {{"determinism", "bitwise", "must be fastest: bitwise gradients follow no measurement"}});
+        {{"determinism", "bitwise", "must be fastest: bitwise gradients ignore tuning records"}});
   std::vector<KernelPass> passes = backward_passes(problem, gradients, target, chooser);
   std::erase_if(passes,
                 [&](KernelPass pass) { return !can_be_tuned(traits_of(problem), target.arch, pass); });
@@ -108,7 +108,7 @@ std::vector<LoadedKernel> backward_kernels(const Planner& planner, const Gradien
                                            std::string& notes) {
   if (!may_be_separate(planner, gradients)) return kernels_of(planner, gradients, BackwardKernels::fused);
   std::exception_ptr failure;
-  std::string note = "instead of a kernel that sums dQ those run that compute each gradient apart: ";
+  std::string note = "separate dQ and dK/dV kernels run instead of the fused one: ";
   try {
     return kernels_of(planner, gradients, BackwardKernels::fused);
   } catch (const Error& error) {

@@ -289,7 +289,7 @@ TEST_CASE(
   for (const KernelReport& kernel : explanation.kernels) passes.push_back(kernel.config.pass);
   CHECK(passes == std::vector{1, 2, 3});
   CHECK(has(explanation.notes,
-            "instead of a kernel that sums dQ those run that compute each gradient apart: "));
+            "separate dQ and dK/dV kernels run instead of the fused one: "));
   CHECK(log.has("instead of a kernel that sums dQ"));
 
   options.config = heuristic_choices(some_problem(), hopper, KernelPass::dq_dk_dv).at(0).config;

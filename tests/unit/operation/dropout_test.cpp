@@ -131,6 +131,21 @@ TEST_CASE("dropout: a mask has somewhere to go, and a problem with dropout") {
         "dropout = false, must be true: there is no mask without");
 }
 
+TEST_CASE("dropout: a mask's call lists what is wrong with the problem and with the arguments") {
+  AttentionProblem wrong = problem();
+  wrong.head_dim = 7;
+  try {
+    dropout_mask(wrong, {1.5f}, nullptr);
+    FAIL("a head dim of 7 is accepted");
+  } catch (const InvalidRequest& error) {
+    std::string fields;
+    for (const Violation& violation : error.violations()) fields += violation.field + " ";
+    CHECK(fields.find("head_dim") == 0);
+    CHECK(fields.find("probability") != std::string::npos);
+    CHECK(fields.find("mask") != std::string::npos);
+  }
+}
+
 TEST_CASE("c api: dropout's numbers travel, and what is reserved is 0") {
   fa2_problem c = FA2_PROBLEM_INIT;
   c.head_dim = 64;
