@@ -117,7 +117,7 @@ struct Context::Impl {
   Memo<BackwardKey, BackwardPlan, BackwardKeyHash> backward_plans{4096};
   /// Kernels by spec and device. Never forgotten: there are few, and loading is expensive.
   Memo<std::string, std::shared_ptr<const LoadedKernel>> loaded{std::numeric_limits<std::size_t>::max()};
-  /// What calls without a workspace take: counters, and scratch by device.
+  /// Memory for calls without a workspace: counters, and one scratch pool per device.
   Memo<CountersKey, std::shared_ptr<LaunchCounters>, CountersKeyHash> counters{
       std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{std::numeric_limits<std::size_t>::max()};

@@ -1,4 +1,4 @@
-// What AttentionPlan::run() and BackwardPlan::run() do, for callers that have the operands already.
+// The runs of a plan, for callers that have the operands already.
 #pragma once
 
 #include <fa2/attention.h>

@@ -1,4 +1,4 @@
-// What planning asks of a Context: how the kernels of a plan are chosen, and where they come from.
+// The choice of a plan's kernels, and their source: a Context makes a Planner, and plans ask it.
 #pragma once
 
 #include <autotune/config_choice.h>

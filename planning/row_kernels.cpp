@@ -1,4 +1,4 @@
-// Dtype, head dims and alignment; the order of strides is no matter.
+// Row kernels accept strides of any order, so bytes16_any_order has the kernel of bytes16.
 #include <generator/kernel_kind.h>
 #include <planning/row_kernels.h>
 

@@ -1,4 +1,4 @@
-// What specialises the kernels of append() and merge(), a thread of which moves eight columns of a row.
+// The kernels of append() and merge(). One thread moves eight columns of a row.
 #pragma once
 
 #include <fa2/config.h>
@@ -6,18 +6,18 @@
 
 namespace fa2 {
 
-/// The only kernel for rows of some dtype, head dims and alignment, whatever else a problem has.
+/// The only kernel for rows of a dtype, head dims and alignment. Nothing else of a problem matters.
 struct RowKernel {
-  PlannedProblem problem;  ///< with the rest at its defaults
+  PlannedProblem problem;  ///< dtype, head dims and alignment; the rest has its defaults
   KernelConfig config;
 
   KernelSpec spec(const Arch& arch) const { return {traits_of(problem), config, arch}; }
 };
 
-/// New rows into a cache of this problem's K and V.
+/// Returns the kernel that appends to a cache of this problem's K and V.
 RowKernel append_kernel(const PlannedProblem& problem);
 
-/// Parts of this problem's O.
+/// Returns the kernel that merges partial outputs like this problem's O.
 RowKernel merge_kernel(const PlannedProblem& problem);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// What a kernel kind makes its launch of.
+// The input from which a kernel kind makes its launch.
 #pragma once
 
 #include <fa2/config.h>

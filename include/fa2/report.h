@@ -1,4 +1,4 @@
-// What fa2 reports of kernels and plans.
+// Reports of kernels and plans.
 #pragma once
 
 #include <fa2/config.h>
@@ -30,7 +30,7 @@ enum class ConfigOrigin : std::uint8_t {
 FA2_API std::string_view to_string(KernelOrigin);
 FA2_API std::string_view to_string(ConfigOrigin);
 
-/// What one kernel needs, as ptxas reported it.
+/// The resources of one kernel, as ptxas reported them.
 struct KernelResources {
   std::int32_t registers = 0;             ///< per thread
   std::int32_t spill_store_bytes = 0;     ///< per thread; fa2 refuses kernels that spill
@@ -65,7 +65,7 @@ struct KernelReport {
   std::int32_t blocks_per_sm = 0;  ///< resident blocks per SM, as registers, shared memory and threads permit
 };
 
-/// What runs for a problem, and why.
+/// The kernels that run for a problem, with the reasons.
 struct Explanation {
   AttentionProblem problem;
   PlanOptions options;                ///< what every call of the plan must satisfy

@@ -1,4 +1,4 @@
-// What the launches of the backward kernels have in common.
+// The common part of the backward kernels' launches.
 #pragma once
 
 #include <planning/step_request.h>

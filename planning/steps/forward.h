@@ -1,4 +1,4 @@
-// What the launches of the forward kernels have in common.
+// The common part of the forward kernels' launches.
 #pragma once
 
 #include <planning/step_request.h>
