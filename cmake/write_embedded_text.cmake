@@ -1,10 +1,14 @@
-# Script: writes OUTPUT, a C++ source with the text of every file under DIRECTORY with one of ENDINGS, sorted by name.
+# Script: writes OUTPUT, a C++ source with the text of every file under DIRECTORY with one of ENDINGS, sorted by name. Comments of code
+# are left out, line breaks are not: they take a fifth of the space, and rewording one changes no kernel's key.
 list(TRANSFORM ENDINGS PREPEND ${DIRECTORY}/*. OUTPUT_VARIABLE patterns)
 file(GLOB_RECURSE files RELATIVE ${DIRECTORY} ${patterns})
 list(SORT files)
 set(rows "")
 foreach(name IN LISTS files)
   file(READ ${DIRECTORY}/${name} text)
+  if(name MATCHES "\\.cuh?$")
+    string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
+  endif()
   string(APPEND rows "    {\"${name}\", R\"fa2text(${text})fa2text\"sv},\n")
 endforeach()
 file(WRITE ${OUTPUT}.new

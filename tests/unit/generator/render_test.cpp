@@ -11,6 +11,7 @@
 #include <generator/kernels/forward_sm80.h>
 #include <generator/kernels/merge.h>
 #include <generator/template_set.h>
+#include <tests/support/cache_fixtures.h>
 
 #include <algorithm>
 #include <map>
@@ -210,5 +211,5 @@ TEST_CASE("render: the stand-in config.cuh shows what is rendered for its spec")
   const KernelSource source = render(shown_spec());
   REQUIRE(source.headers.front().name == "config.cuh");
   CHECK(without_first_line(source.headers.front().text) ==
-        without_first_line(embedded_template("config.cuh")));
+        without_first_line(test::read_text(FA2_SOURCE_DIR "/templates/config.cuh")));
 }
