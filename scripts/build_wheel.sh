@@ -49,8 +49,8 @@ fi
 rm -rf "$work/dist"
 export ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig
 # In CMake's own checks too: Zig builds its C++ library, 40 s, for every kind of program.
-CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" CFLAGS="-O3 -s" \
-  CXX="$work/env/bin/python -m ziglang c++ -target $target -isystem $work/include" CXXFLAGS="-O3 -s" \
+CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" CFLAGS="-O2 -s" \
+  CXX="$work/env/bin/python -m ziglang c++ -target $target -isystem $work/include" CXXFLAGS="-O2 -s" \
   _PYTHON_HOST_PLATFORM="linux-$arch" \
   CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
   pip wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake-$arch" -C install.strip=false \

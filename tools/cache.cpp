@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct CacheFlags {
   std::string action;
   std::string dir;
   std::optional<std::uint32_t> max_megabytes;
 };
 
-std::uint64_t max_bytes(const Options& options) {
+std::uint64_t max_bytes(const CacheFlags& options) {
   if (options.max_megabytes) return std::uint64_t{*options.max_megabytes} << 20;
   return max_cache_bytes();
 }
@@ -90,7 +90,7 @@ int prune(const fs::path& dir, std::uint64_t most, bool json) {
   return kOk;
 }
 
-int run(const Options& options, bool json) {
+int run(const CacheFlags& options, bool json) {
   if (options.action != "prune" && options.max_megabytes) {
     throw CLI::ValidationError("--max-mb", "must come with prune only");
   }
@@ -109,7 +109,7 @@ Verb add_cache(CLI::App& app) {
                             "verify  reads every file, checks its checksums and who could have written it;\n"
                             "        exit status 1 if one is damaged or not trusted\n"
                             "prune   removes damaged files, then the least recently used ones");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CacheFlags>();
   verb->add_option("action", options->action, "list, verify or prune")
       ->required()
       ->check(CLI::IsMember({"list", "verify", "prune"}));

@@ -11,7 +11,7 @@
 namespace fa2::tools {
 namespace {
 
-struct Options {
+struct DumpFlags {
   ProblemOptions problem;
   TargetOptions target;
   bool source = false;
@@ -25,7 +25,7 @@ Target target_of(const TargetOptions& options) {
 }
 
 /// Returns the kernel that would run without a new search. Compiles nothing.
-KernelSource source_of(const Options& options) {
+KernelSource source_of(const DumpFlags& options) {
   const PlannedProblem problem = options.problem.problem();
   const Target target = target_of(options.target);
   Context context;
@@ -39,7 +39,7 @@ std::vector<SourceFile> files_of(const KernelSource& source) {
   return files;
 }
 
-void require_compiled_by_nvrtc(const Options& options, const Arch& arch) {
+void require_compiled_by_nvrtc(const DumpFlags& options, const Arch& arch) {
   if (!arch.interpreted || options.source) return;
   throw CLI::ValidationError(
       "--arch",
@@ -47,7 +47,7 @@ void require_compiled_by_nvrtc(const Options& options, const Arch& arch) {
       "NVRTC log. For example --arch sm_90a");
 }
 
-std::string text_of(const Options& options, const KernelSource& source) {
+std::string text_of(const DumpFlags& options, const KernelSource& source) {
   if (options.ptx) return nvrtc_ptx(source);
   if (options.log) return nvrtc_log(source);
   std::string text;
@@ -56,7 +56,7 @@ std::string text_of(const Options& options, const KernelSource& source) {
   return text;
 }
 
-Json json_of(const Options& options, const KernelSource& source) {
+Json json_of(const DumpFlags& options, const KernelSource& source) {
   Json json = {{"key", source.key}, {"spec", source.spec}, {"options", source.options}};
   if (options.ptx) json["ptx"] = nvrtc_ptx(source);
   if (options.log) json["log"] = nvrtc_log(source);
@@ -72,7 +72,7 @@ Json json_of(const Options& options, const KernelSource& source) {
 Verb add_dump(CLI::App& app) {
   CLI::App* verb = add_verb(app, "dump", "Print a kernel's rendered source, its PTX or the compiler's log",
                             "fa2 dump --ptx --head-dim 128 --arch sm_80");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DumpFlags>();
   auto* what = verb->add_option_group("What");
   what->add_flag("--source", options->source, "Every compiled file, each after a line \"// ==== name\"");
   what->add_flag("--ptx", options->ptx, "PTX");

@@ -11,13 +11,13 @@
 namespace fa2::tools {
 namespace {
 
-struct Options {
+struct ExplainFlags {
   ProblemOptions problem;
   TargetOptions target;
   BackwardOptions backward;
 };
 
-Explanation explanation_of(const Options& options) {
+Explanation explanation_of(const ExplainFlags& options) {
   const PlannedProblem problem = options.problem.problem();
   const BackwardOptions& backward = options.backward;
   Context& context = Context::default_context();
@@ -41,7 +41,7 @@ Verb add_explain(CLI::App& app) {
                "Does what a first call does: compiles the kernels that no cache holds and, on a GPU, "
                "searches configurations as FA2_TUNE "
                "says.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExplainFlags>();
   options->problem.add_to(*verb);
   options->target.add_to(*verb);
   options->backward.add_to(*verb, "Of the backward: every kernel of dQ, dK and dV");

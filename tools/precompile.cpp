@@ -26,7 +26,7 @@
 namespace fa2::tools {
 namespace {
 
-struct Options {
+struct PrecompileFlags {
   std::vector<std::string> archs;
   TraitOptions traits;
   std::string out;
@@ -140,7 +140,7 @@ void print_kernels(const std::vector<PrecompiledKernel>& kernels, const Totals& 
 }
 
 /// Replaces flags by the model's config.json; a --dtype that was given stays.
-void take_model(Options& options, bool has_dtype) {
+void take_model(PrecompileFlags& options, bool has_dtype) {
   HfModel model = read_hf_model(options.hf);
   if (!has_dtype && !model.dtype)
     throw InvalidRequest({{options.hf + ": dtype", "neither float16 nor bfloat16",
@@ -171,7 +171,7 @@ double seconds_of(const std::vector<Estimate>& estimates, int jobs) {
          static_cast<double>(std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(kernels, 1)));
 }
 
-int dry_run(const Options& options, bool json) {
+int dry_run(const PrecompileFlags& options, bool json) {
   Context context;
   const KernelRequests requests = kernel_requests(options.traits.problems(), options.arch_names(),
                                                   options.settings(), context.impl().chooser);
@@ -199,7 +199,7 @@ int dry_run(const Options& options, bool json) {
   return kOk;
 }
 
-int make(const Options& options, bool json) {
+int make(const PrecompileFlags& options, bool json) {
   const auto start = std::chrono::steady_clock::now();
   Observer observer(json);
   PrecompileOptions settings = options.settings();
@@ -240,7 +240,7 @@ void note_flags_beside_hf(const CLI::App& verb, Mistakes& mistakes) {
 }
 
 /// Takes the model, if there is one, and notes everything that is wrong.
-void complete(Options& options, const CLI::App& verb, Mistakes& mistakes) {
+void complete(PrecompileFlags& options, const CLI::App& verb, Mistakes& mistakes) {
   if (!options.hf.empty()) {
     note_flags_beside_hf(verb, mistakes);
     mistakes.attempt([&] { take_model(options, verb.count("--dtype") > 0); });
@@ -249,7 +249,7 @@ void complete(Options& options, const CLI::App& verb, Mistakes& mistakes) {
   mistakes.attempt([&] { options.traits.problems(); });
 }
 
-int run(const Options& options, bool json) {
+int run(const PrecompileFlags& options, bool json) {
   if (!options.taken_of_hf.empty() && !json) {
     print(options.taken_of_hf);
     fmt::print("\n");
@@ -257,7 +257,7 @@ int run(const Options& options, bool json) {
   return options.dry_run ? dry_run(options, json) : make(options, json);
 }
 
-void add_options(CLI::App& verb, Options& options) {
+void add_options(CLI::App& verb, PrecompileFlags& options) {
   add_list(verb, "--arch", options.archs, "GPU architectures, or GPUs by name: " + known_arch_names())
       ->required();
   options.traits.add_to(verb);
@@ -298,7 +298,7 @@ Verb add_precompile(CLI::App& app) {
       "--hf reads dtype, head dim, windows, softcap and sinks of a model, and prints the key of each.\n"
       "GPUs are: " +
           known_gpu_names() + ".");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PrecompileFlags>();
   add_options(*verb, *options);
   return {verb, [verb, options] { return run(*options, wants_json(*verb)); },
           [verb, options](Mistakes& mistakes) { complete(*options, *verb, mistakes); }};
