@@ -25,19 +25,23 @@ demo: configure ## Run attention on the sample, on the GPU or the interpreter
 test: build ## Run every test suite, of the long jobs a third; what this machine cannot run counts as skipped
 	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD)
 
-test-long: build ## Run every test suite with all long jobs
+test-long: build ## Run every test suite, TSan and clang-tidy as a whole
 	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD) all
+	@bash scripts/install_dependencies.sh --ci
+	@bash scripts/sanitize.sh thread all
+	@bash scripts/tidy.sh all
 
 sanitize: ## Build with clang and run the unit tests under ASan+UBSan, then TSan
 	@bash scripts/install_dependencies.sh --ci
-	@bash scripts/sanitize.sh
+	@bash scripts/sanitize.sh address,undefined
+	@bash scripts/sanitize.sh thread
 
 format: ## Format every source
 	@git ls-files '*.h' '*.cpp' '*.cuh' '*.cu' '*.c' | xargs clang-format -i
 
-tidy: build ## Run clang-tidy over the library
+tidy: ## Run clang-tidy over the library
 	@bash scripts/install_dependencies.sh --ci
-	@bash scripts/tidy.sh $(BUILD)
+	@bash scripts/tidy.sh all
 
 clean: ## Remove the build folder
 	@rm -rf $(BUILD)

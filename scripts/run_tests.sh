@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
 # is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
-# Compiled kernels are shared. The commit's hash chooses a third of the long jobs; `all` runs every one of them.
+# Compiled kernels are shared. Of the long jobs a third runs, which part.sh chooses; `all` runs every one of them.
 # Usage: run_tests.sh BUILD [all]
 set -uo pipefail
-build=$(realpath "$1") tier=${2:-part}
+build=$(realpath "$1") tier=${2:-}
 source_dir=$(realpath "$(dirname "$0")/..")
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export TEST_KERNEL_CACHE=$work/kernels
@@ -18,16 +18,14 @@ cases() {  # cases SUITE MODE [FILTER]
     echo "$1 $2 $((number += 1))|$2|${name//,/?}|$binary"  # a comma would separate names
   done < <("$binary" --list-test-cases --no-colors "${@:3}" | grep -vE '^(\[doctest\]|=====)')
 }
-readonly kParts=3
-part=$((16#$(git -C "$source_dir" rev-parse --short=6 HEAD 2>/dev/null || echo 0) % kParts))
-long() { if [ "$tier" = all ]; then cat; else awk -v parts=$kParts -v part=$part 'NR % parts == part'; fi; }
+long() { bash "$source_dir/scripts/part.sh" $tier; }
 jobs() {
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
   suite unit; suite golden; suite gpu
   for example in train generate; do
     echo "$example|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_$example --tiny --check --text $source_dir/README.md"
   done
-  cases compile early
+  cases compile early | long
   # tests/interpreter runs its kernels in every mode by itself.
   cases interpreter early
   cases interpreter late,seed=1 '--source-file-exclude=*/tests/interpreter/*' | long
@@ -52,7 +50,7 @@ run_job() {
 export -f run_job
 export work
 
-[ "$tier" = all ] || echo "long jobs: part $((part + 1)) of $kParts; make test-long runs all of them"
+[ "$tier" = all ] || echo "a third of the long jobs; make test-long runs all of them"
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
 sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
 read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"

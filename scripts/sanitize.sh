@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds with clang and runs the unit tests under sanitizers, in parts side by side. Prints the logs of parts that fail.
-# Usage: sanitize.sh [address,undefined] [thread]; default: both.
+# Builds with clang and runs the unit tests under sanitizers, in parts side by side. Prints the logs of parts that fail. Under TSan
+# runs the tests of the rooms that have threads; with `all` those of every room but the tools.
+# Usage: sanitize.sh address,undefined|thread [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- address,undefined thread
+sanitizers=$1 tier=${2:-}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export UBSAN_OPTIONS=halt_on_error=1 work tests
 # Clang 14 guesses where thread-local memory of libraries begins, and its search for leaks crashes where it guesses wrong.
@@ -16,21 +17,19 @@ run_part() {  # run_part FIRST LAST: cases in random order, so that every part h
 }
 export -f run_part
 
-for sanitizers in "$@"; do
-  echo "== unit tests under $sanitizers"
-  build=build-${sanitizers%%,*}
-  tools=ON tests=$build/tests/fa2_unit_tests
-  if [ "$sanitizers" = thread ]; then  # without what starts no threads and takes most of the time
-    tools=OFF
-    tests+=" --source-file-exclude=*heuristic_test.cpp,*config_space_test.cpp,*trial_tensors_test.cpp,*reference_gradients_test.cpp"
-    tests+=" --test-case-exclude=deployment:?what?is?precompiled*"
-  fi
-  # -O0: the tests run for seconds, compiling them takes minutes.
-  CC=clang CXX=clang++ cmake -G Ninja -S . -B "$build" -DFA2_SANITIZE="$sanitizers" -DCMAKE_BUILD_TYPE=None \
-    -DCMAKE_CXX_FLAGS='-O0 -gline-tables-only' -DFA2_BUILD_EXAMPLES=OFF -DFA2_BUILD_TOOLS=$tools >/dev/null
-  cmake --build "$build" --target fa2_unit_tests -- --quiet
-  cases=$($tests --count --no-colors | sed -n 's/.*filters: //p')
-  part=$(((cases + 7) / 8))
-  seq 1 "$part" "$cases" | xargs -P "$(nproc)" -I{} bash -c "run_part {} \$(({} + $part - 1))"
-  echo "none of $cases test cases failed"
-done
+build=build-${sanitizers%%,*}
+tools=ON rooms="" tests=$build/tests/fa2_unit_tests
+if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time
+  tools=OFF
+  [ "$tier" = all ] || rooms="api|autotune|interpreter|reference|runtime"
+  tests+=" --source-file-exclude=*heuristic_test.cpp,*config_space_test.cpp,*trial_tensors_test.cpp,*reference_gradients_test.cpp"
+  tests+=" --test-case-exclude=deployment:?what?is?precompiled*"
+fi
+# -O0: the tests run for seconds, compiling them takes minutes.
+CC=clang CXX=clang++ cmake -G Ninja -S . -B "$build" -DFA2_SANITIZE="$sanitizers" -DCMAKE_BUILD_TYPE=None \
+  -DCMAKE_CXX_FLAGS='-O0 -gline-tables-only' -DFA2_BUILD_EXAMPLES=OFF -DFA2_BUILD_TOOLS=$tools -DFA2_UNIT_ROOMS="$rooms" >/dev/null
+cmake --build "$build" --target fa2_unit_tests -- --quiet
+cases=$($tests --count --no-colors | sed -n 's/.*filters: //p')
+part=$(((cases + 7) / 8))
+seq 1 "$part" "$cases" | xargs -P "$(nproc)" -I{} bash -c "run_part {} \$(({} + $part - 1))"
+echo "none of $cases test cases failed under $sanitizers"

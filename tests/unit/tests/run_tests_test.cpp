@@ -28,7 +28,8 @@ struct Fixture {
 
   Fixture() {
     fs::create_directories(dir / "scripts");
-    fs::copy_file(FA2_SOURCE_DIR "/scripts/run_tests.sh", dir / "scripts/run_tests.sh");
+    for (const char* script : {"run_tests.sh", "part.sh"})
+      fs::copy_file(FA2_SOURCE_DIR "/scripts/" + std::string(script), dir / "scripts" / script);
     write_program(dir / "tests/package/run.sh", "exit 0");
     for (const char* example : {"fa2_train", "fa2_generate"})
       write_program(dir / "build/examples" / example, "exit 0");
