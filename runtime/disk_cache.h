@@ -36,10 +36,9 @@ class DiskCache {
   /// could have written (runtime/trust.h); it warns once.
   DiskCache(std::filesystem::path root, Access access);
 
-  /// Returns the kernel, or nullopt on a miss. A file that is damaged, foreign, stale or untrusted is a miss.
-  /// A read-write directory removes it and warns once; a read-only one ignores it. A read-only one also
-  /// ignores code for this CPU unless FA2_CACHE_TRUST allows it. `untrusted` receives which file was not
-  /// trusted, and what to do.
+  /// Returns the kernel, or nullopt on a miss. A file that is damaged, foreign, stale or untrusted is a miss,
+  /// with one warning. A read-write directory also removes it. A read-only one does not use code for this CPU
+  /// unless FA2_CACHE_TRUST allows it. `untrusted` receives which file was not trusted, and what to do.
   std::optional<KernelBinary> load(const std::string& arch, const std::string& key,
                                    std::string* untrusted = nullptr) const;
 

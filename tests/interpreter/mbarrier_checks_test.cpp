@@ -26,8 +26,8 @@ TEST_CASE("mbarriers: initialisation") {
       {"a second initialisation",
        kInit + "if (thread_index() == 0) mbarrier_init(bar, 1);",
        kInit,
-       {"mbarrier.init of the mbarrier at 9216 (phase 0: 1 of 1 arrivals and 0 bytes are missing), already "
-        "an"}},
+       {"mbarrier.init of the mbarrier at 9216 (phase 0: 1 of 1 arrivals and 0 bytes are missing), "
+        "which is already an mbarrier"}},
       {"an mbarrier of no arrivals",
        "if (thread_index() == 0) mbarrier_init(dynamic_shared(), 0);",
        "if (thread_index() == 0) mbarrier_init(dynamic_shared(), 1);",

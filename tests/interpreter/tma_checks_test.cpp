@@ -244,7 +244,7 @@ TEST_CASE("register budgets") {
       {"more registers than the block has",
        "if (warpgroup_index() == 0) setmaxnreg_dec<24>(); else setmaxnreg_inc<248>();",
        "if (warpgroup_index() == 0) setmaxnreg_dec<24>(); else setmaxnreg_inc<240>();",
-       {"in setmaxnreg.inc to 248 (it has 168 of 168 at launch, and the block"},
+       {"in setmaxnreg.inc to 248 (the warp has 168, of 168 at launch; the block has"},
        384},
       {"registers that nobody gives back",
        "if (warpgroup_index() == 1) setmaxnreg_inc<176>();",
