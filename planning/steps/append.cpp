@@ -31,7 +31,7 @@ AppendParams constants_of(const AppendProblem& p) {
   return params;
 }
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_append(const Step& step, const Call& call, ParamsBuffer& buffer) {
   const AppendArgs& args = call.args.as<AppendArgs>();
   AppendParams& params = buffer.emplace(step.constants.as<AppendParams>());
   params.k = {args.k_new, args.k_cache, ref(args.k_new_strides), ref(args.k_cache_strides)};
@@ -62,7 +62,7 @@ Step append_step(const StepRequest& request) {
   step.config = request.config;
   step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block), .begins_early = true};
   step.constants.emplace(params);
-  step.fill = fill;
+  step.fill = fill_append;
   return step;
 }
 

@@ -8,7 +8,7 @@
 namespace fa2 {
 namespace {
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_backward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
   BackwardParamsSm90& params = buffer.emplace(step.constants.as<BackwardParamsSm90>());
   backward_steps::add_call(params.backward, call);
   fill_tensor_maps(call.problem, step.config, call.operands, params);
@@ -21,7 +21,7 @@ Step backward_sm90_step(const StepRequest& request) {
   BackwardParamsSm90 params{};
   params.backward = backward_steps::constants_of(request);
   step.constants.emplace(params);
-  step.fill = fill;
+  step.fill = fill_backward_sm90;
   return step;
 }
 

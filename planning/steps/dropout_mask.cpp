@@ -14,7 +14,7 @@ std::int64_t in_blocks_of_16(std::int64_t rows) {
   return (rows + 15) / 16;
 }
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_dropout_mask(const Step& step, const Call& call, ParamsBuffer& buffer) {
   const DropoutMaskArgs& args = call.args.as<DropoutMaskArgs>();
   DropoutMaskParams& params = buffer.emplace(step.constants.as<DropoutMaskParams>());
   AttentionArgs attention;
@@ -37,7 +37,7 @@ Step dropout_mask_step(const StepRequest& request) {
   step.config = request.config;
   step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block)};
   step.constants.emplace(params);
-  step.fill = fill;
+  step.fill = fill_dropout_mask;
   return step;
 }
 

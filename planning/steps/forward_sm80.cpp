@@ -6,7 +6,7 @@
 namespace fa2 {
 namespace {
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_forward_sm80(const Step& step, const Call& call, ParamsBuffer& buffer) {
   add_call(buffer.emplace(step.constants.as<AttentionParams>()), call.problem, call.args.as<AttentionArgs>());
 }
 
@@ -15,7 +15,7 @@ void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
 Step forward_sm80_step(const StepRequest& request) {
   Step step = forward_steps::of_tiles(request);
   step.constants.emplace(constants_of(request.problem.as<AttentionProblem>(), request.config));
-  step.fill = fill;
+  step.fill = fill_forward_sm80;
   return step;
 }
 

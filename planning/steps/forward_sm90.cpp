@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kShares = offsetof(AttentionParamsSm90, shares);
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_forward_sm90(const Step& step, const Call& call, ParamsBuffer& buffer) {
   AttentionParamsSm90& params = buffer.emplace(step.constants.as<AttentionParamsSm90>());
   add_call(params.attention, call.problem, call.args.as<AttentionArgs>());
   fill_tensor_maps(call.problem, step.config, call.operands, params);
@@ -40,7 +40,7 @@ Step forward_sm90_step(const StepRequest& request) {
   params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
   params.shares = shares_of(request, step);
   step.constants.emplace(params);
-  step.fill = fill;
+  step.fill = fill_forward_sm90;
   return step;
 }
 

@@ -8,7 +8,7 @@
 namespace fa2 {
 namespace {
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_forward_split(const Step& step, const Call& call, ParamsBuffer& buffer) {
   add_call(buffer.emplace(step.constants.as<AttentionParamsSm81>()).attention, call.problem,
            call.args.as<AttentionArgs>());
 }
@@ -22,7 +22,7 @@ Step forward_split_step(const StepRequest& request) {
   params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
   params.shares = forward_steps::split_keys(request, kTeams, offsetof(AttentionParamsSm81, shares), step);
   step.constants.emplace(params);
-  step.fill = fill;
+  step.fill = fill_forward_split;
   return step;
 }
 

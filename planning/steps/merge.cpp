@@ -21,7 +21,7 @@ MergeParams constants_of(const MergeProblem& p) {
   return params;
 }
 
-void fill(const Step& step, const Call& call, ParamsBuffer& buffer) {
+void fill_merge(const Step& step, const Call& call, ParamsBuffer& buffer) {
   const MergeArgs& args = call.args.as<MergeArgs>();
   MergeParams& params = buffer.emplace(step.constants.as<MergeParams>());
   params.parts = args.parts;
@@ -47,7 +47,7 @@ Step merge_step(const StepRequest& request) {
   step.config = request.config;
   step.shape = {.grid = static_cast<std::uint32_t>((threads + block - 1) / block)};
   step.constants.emplace(params);
-  step.fill = fill;
+  step.fill = fill_merge;
   return step;
 }
 
