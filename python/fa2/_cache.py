@@ -1,20 +1,10 @@
-"""append() and merge(): a cache of keys and values, and attention over parts of it."""
+"""append() writes to a cache of keys and values; merge() joins attention over parts of the keys."""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from . import _core, _hooks, _mistakes
-
-
-def _on_device_of(tensor: Any) -> contextlib.AbstractContextManager[Any]:
-    """These calls run on the current device."""
-    torch = _hooks.torch_of(tensor)
-    if torch is None or not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
-        return contextlib.nullcontext()
-    device: contextlib.AbstractContextManager[Any] = torch.cuda.device(tensor.device)
-    return device
 
 
 @_mistakes.explained
@@ -36,57 +26,56 @@ def append(
     cu_seqlens_new: Any = None,
     cu_seqlens_q: Any = None,
 ) -> Any:
-    """Writes new keys and values into a cache in place, turned by rotary embedding; returns q turned, or None.
+    """Writes new keys and values into a cache in place, keys rotated if there are angles. Returns q rotated, or None.
 
     k, v: (batch, new, heads_kv, head_dim), or (total, heads_kv, head_dim) with cu_seqlens_new. k_cache, v_cache:
     (entries, rows, heads_kv, head_dim), or (pages, page_size, heads_kv, head_dim) with page_table int32 (batch, pages
-    of a sequence). cache_seqlens: int32 (batch), rows that each sequence has before the call. cache_batch_idx: int32
+    per sequence). cache_seqlens: int32 (batch), rows of each sequence before the call. cache_batch_idx: int32
     (batch), each sequence's entry. rotary_cos, rotary_sin: (positions, rotary_dim / 2), of k's dtype or float32;
-    columns i and i + rotary_dim / 2 turn together, or if rotary_interleaved 2 i and 2 i + 1. rotary_seqlens: int32
-    (batch), positions of the first new row where they are not cache_seqlens. q: (batch, seqlen_q, heads, head_dim), or
-    packed with cu_seqlens_q; its row i has the position of new row i, or if equal_positions of new row 0.
+    columns i and i + rotary_dim / 2 form a pair, or if rotary_interleaved 2 i and 2 i + 1. rotary_seqlens: int32
+    (batch), positions of the first new row, cache_seqlens if None. q: (batch, seqlen_q, heads, head_dim), or
+    packed with cu_seqlens_q; its row i has the position of new row i; if equal_positions, that of new row 0.
 
-    Not differentiable. Raises as attention() does.
+    Runs on the device of the tensors. Not differentiable. Raises as attention() does.
     """
     torch = _hooks.torch_of(k)
     wants_gradients = any(getattr(x, "requires_grad", False) for x in (k, v, q))
     if torch is not None and torch.is_grad_enabled() and wants_gradients:
         raise _core.InvalidRequest("requires_grad = True, must be False of k, v and q: call append() under torch.no_grad()")
     turned = None if q is None else _hooks.new(q, q.shape)
-    with _on_device_of(k):
-        _core.append(
-            k,
-            v,
-            k_cache,
-            v_cache,
-            cache_seqlens,
-            cache_batch_idx,
-            page_table,
-            cu_seqlens_new,
-            cu_seqlens_q,
-            rotary_cos,
-            rotary_sin,
-            rotary_seqlens,
-            q,
-            turned,
-            rotary_interleaved,
-            equal_positions,
-        )
+    _core.append(
+        k,
+        v,
+        k_cache,
+        v_cache,
+        cache_seqlens,
+        cache_batch_idx,
+        page_table,
+        cu_seqlens_new,
+        cu_seqlens_q,
+        rotary_cos,
+        rotary_sin,
+        rotary_seqlens,
+        q,
+        turned,
+        rotary_interleaved,
+        equal_positions,
+    )
     return turned
 
 
 @_mistakes.explained
 def merge(out_parts: Any, lse_parts: Any, *, out: Any = None, out_dtype: Any = None) -> tuple[Any, Any]:
-    """Attention over parts of the keys, merged to attention over all of them: (out, lse).
+    """Returns (out, lse) of attention over all keys, merged from attention over parts of the keys.
 
     out_parts: (parts, batch, seqlen_q, heads, head_dim), float16, bfloat16 or float32, each as attention() wrote it;
     lse_parts: float32 (parts, batch, heads, seqlen_q). Packed: (parts, total, heads, head_dim) and (parts, heads,
-    total). out_dtype: of a new out, that of the parts if None; float32 works too. Not differentiable.
+    total). out_dtype: the dtype of a new out, that of the parts if None; float32 works too. Runs on the device of the
+    tensors. Not differentiable.
     """
     shape = tuple(out_parts.shape)
     if out is None:
         out = _hooks.new(out_parts, shape[1:], out_dtype)
     lse = _hooks.new(out_parts, shape[1:-3] + shape[-2:-1] + shape[-3:-2], "float32")
-    with _on_device_of(out_parts):
-        _core.merge(out_parts, lse_parts, out, lse)
+    _core.merge(out_parts, lse_parts, out, lse)
     return out, lse

@@ -1,4 +1,4 @@
-"""Attention over a cache of keys and values, appended to first: what flash_attn 2 and 3 have as one function."""
+"""Appends to a cache of keys and values, then attends to it: one function in flash_attn 2 and 3."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ._torch_run import contiguous
 
 
 def as_lengths(cache_seqlens: Any, batch: int, device: Any) -> Any:
-    """int32 (batch) of a number; a tensor or None as it is."""
+    """Returns a number as int32 (batch), a tensor or None unchanged."""
     if isinstance(cache_seqlens, int):
         return torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
     return cache_seqlens
 
 
 def _row_pitch(cache: torch.Tensor) -> tuple[int, int]:
-    """(elements between two rows, rows between two entries or pages)."""
+    """Returns (elements from one row to the next, rows from one entry or page to the next)."""
     entries, rows = cache.shape[:2]
     row = cache.stride(1) if rows > 1 else cache.stride(0)
     pitch = cache.stride(0) if entries > 1 else rows * row
     if row <= 0 or pitch % row != 0 or pitch < rows * row:
-        raise NotImplementedError("cache_leftpad needs entries of the cache that lie a number of rows apart")
+        raise NotImplementedError(f"cache.stride() = {cache.stride()}, must have entries a whole number of rows apart for cache_leftpad")
     return row, pitch // row
 
 
 def _skip_padding(k_cache: Any, v_cache: Any, leftpad: Any, batch_idx: Any, page_table: Any) -> tuple[Any, Any, Any]:
-    """(k, v, page table) of the same memory in pages of one row, each sequence beginning after its padding."""
+    """Returns (k, v, page table): the same memory in pages of one row. Each sequence begins after its padding."""
     (k_row, pitch), (v_row, v_pitch) = _row_pitch(k_cache), _row_pitch(v_cache)
     if pitch != v_pitch:
-        raise NotImplementedError("cache_leftpad needs k_cache and v_cache with entries equally many rows apart")
+        raise NotImplementedError("v_cache.stride() = another pitch, must have entries as many rows apart as k_cache for cache_leftpad")
     entries, rows = k_cache.shape[:2]
     longest = rows if page_table is None else page_table.shape[1] * rows
     places = torch.arange(longest, device=leftpad.device) + leftpad[:, None]
@@ -53,17 +53,17 @@ def _skip_padding(k_cache: Any, v_cache: Any, leftpad: Any, batch_idx: Any, page
 
 def _check(k_cache: Any, v_cache: Any, k: Any, v: Any, lengths: Any, cos: Any, sin: Any) -> None:
     if (k is None) != (v is None) or (cos is None) != (sin is None):
-        raise _core.InvalidRequest("k goes with v, and rotary_cos with rotary_sin")
+        raise _core.InvalidRequest("k, v, rotary_cos, rotary_sin = one of two, must be given in pairs: k with v, rotary_cos with rotary_sin")
     if k is not None and lengths is None:
-        raise _core.InvalidRequest("new k and v need cache_seqlens, where they go")
+        raise _core.InvalidRequest("cache_seqlens = None, must be given with k and v: it says where they go")
     if cos is not None and k is None:
-        raise _core.InvalidRequest("rotary_cos and rotary_sin turn what is appended: pass k and v")
+        raise _core.InvalidRequest("rotary_cos = given, must be None without new keys: pass k and v")
     if (k_cache.shape[-1] > 1 and k_cache.stride(-1) != 1) or (v_cache.shape[-1] > 1 and v_cache.stride(-1) != 1):
-        raise _core.InvalidRequest("k_cache and v_cache must have a contiguous last dimension")
+        raise _core.InvalidRequest("k_cache, v_cache = gaps between columns, must have a contiguous last dimension: pass copies")
 
 
 def _append(q: Any, caches: Any, new: Any, lengths: Any, options: tuple[Any, ...], rotary: Any, **places: Any) -> Any:
-    """Writes new keys and values; q, turned if there are angles."""
+    """Writes new keys and values. Returns q, rotated if there are angles."""
     cos, sin, interleaved, positions = rotary
     found = Options(*options)
     turned = append(
@@ -92,6 +92,7 @@ def attend_cache(
     k: Any,
     v: Any,
     options: tuple[Any, ...],
+    return_lse: bool,
     *,
     rotary: tuple[Any, Any, bool, Any],
     lengths: Any,
@@ -99,11 +100,13 @@ def attend_cache(
     leftpad: Any,
     page_table: Any,
     cu_seqlens_new: Any = None,
-) -> tuple[Any, Any]:
-    """(out, lse). `options` have everything but keys' lengths and pages; rotary: cos, sin, interleaved, positions.
+) -> Any:
+    """Returns out, or (out, lse) if return_lse. `options` have all but the lengths of keys and the pages.
 
-    Head dims that are no multiple of 8 run on padded copies of the cache, which are written back if k is appended.
-    An entry of batch_idx is a page as long as the cache. leftpad: pages of one row, by a table made for the call.
+    rotary: cos, sin, interleaved, positions.
+
+    Head dims that are not multiples of 8 run on padded copies of the cache, which are written back if k is appended.
+    An entry of batch_idx is treated as a page as long as the cache. leftpad: treated as pages of one row.
     """
     _check(k_cache, v_cache, k, v, lengths, rotary[0], rotary[1])
     head_dim, head_dim_v = k_cache.shape[-1], v_cache.shape[-1]
@@ -124,7 +127,7 @@ def attend_cache(
             originals[1].copy_(v_cache[..., :head_dim_v])
     if leftpad is not None:
         if lengths is None:
-            raise _core.InvalidRequest("cache_leftpad needs cache_seqlens")
+            raise _core.InvalidRequest("cache_seqlens = None, must be given with cache_leftpad")
         k_cache, v_cache, page_table = _skip_padding(k_cache, v_cache, leftpad, batch_idx, page_table)
         lengths = lengths - leftpad
     elif batch_idx is not None:
@@ -133,6 +136,7 @@ def attend_cache(
         batch = q.shape[0] if q.dim() == 4 else options[CU_SEQLENS_Q].shape[0] - 1
         if k_cache.shape[0] > batch:
             k_cache, v_cache = k_cache[:batch], v_cache[:batch]
-    options = replaced(options, seqused_k=lengths, page_table=page_table)
-    out, lse = attend(q, k_cache, v_cache, options, False, True)
-    return out[..., :head_dim_v] if is_padded else out, lse
+    found = attend(q, k_cache, v_cache, replaced(options, seqused_k=lengths, page_table=page_table), False, return_lse)
+    if not is_padded:
+        return found
+    return (found[0][..., :head_dim_v], found[1]) if return_lse else found[..., :head_dim_v]

@@ -1,4 +1,4 @@
-"""Dropout as FlashAttention's callers see it: the state of its generator, and the probabilities with their signs."""
+"""Dropout in FlashAttention's terms: the state of the generator, and signed probabilities."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from typing import Any
 import torch
 
 from . import _core, _torch
-from ._cache import _on_device_of
 from ._call import Options
 
 
 def draw_state(q: torch.Tensor) -> torch.Tensor:
-    """int64 (2) on q's device, seed and offset: those that fa2.attention() would draw now."""
+    """Draws seed and offset as fa2.attention() does: int64 (2) on q's device."""
     seed, offset, state = _torch.draw_dropout(q)
     return torch.tensor([seed, offset], dtype=torch.int64, device=q.device) if state is None else state
 
 
 def keep_mask(q: torch.Tensor, shape: tuple[int, ...], p: float, state: torch.Tensor) -> torch.Tensor:
-    """bool (batch, heads, seqlen_q, seqlen_k): what dropout with this state keeps."""
+    """Returns which probabilities dropout keeps with this state: bool (batch, heads, seqlen_q, seqlen_k)."""
     mask = torch.empty(shape, dtype=torch.uint8, device=q.device)
     if mask.numel():
-        with _on_device_of(q):
-            _core.dropout_mask(mask, state, p, 0, 0)
+        _core.dropout_mask(mask, state, p, 0, 0)
     return mask.bool()
 
 
 def _exponentials(q: Any, k: Any, slopes: Any, options: Options) -> torch.Tensor:
-    """exp(score - the row's largest) of one sequence, (heads, rows, keys); 0 where a key is hidden."""
+    """Returns exp(score - row maximum) for one sequence, (heads, rows, keys); 0 for hidden keys."""
     assert options.softmax_scale is not None
     k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     scores = torch.einsum("ihd,jhd->hij", q.float(), k.float()) * options.softmax_scale
@@ -47,7 +45,7 @@ def _exponentials(q: Any, k: Any, slopes: Any, options: Options) -> torch.Tensor
 
 
 def _sequences(x: Any, cu_seqlens: Any, seqused: Any) -> list[Any]:
-    """Each sequence's rows, (rows, heads, head_dim). Waits for the device where they are packed."""
+    """Returns the rows of each sequence, (rows, heads, head_dim). Waits for the device if they are packed."""
     if cu_seqlens is None:
         return list(x.unbind(0))
     ends = cu_seqlens.tolist()
@@ -57,14 +55,14 @@ def _sequences(x: Any, cu_seqlens: Any, seqused: Any) -> list[Any]:
 
 @torch.no_grad()
 def signed_exponentials(q: torch.Tensor, k: torch.Tensor, options: Options) -> torch.Tensor:
-    """What FlashAttention calls S_dmask, by operators of PyTorch: memory of seqlen_q * seqlen_k, for tests.
+    """Returns FlashAttention's S_dmask, computed by PyTorch's operators in memory of seqlen_q * seqlen_k, for tests.
 
-    (batch, heads, seqlen_q, seqlen_k), both lengths rounded up to 128, of q's dtype: exp(score - the row's largest
-    score), negative where dropout takes it; 0 for hidden keys and rows that are no query's. Scores are scaled, capped
-    and have their ALiBi bias. That is one block of keys: _get_block_size_n() says so.
+    The shape is (batch, heads, seqlen_q, seqlen_k) with both lengths rounded up to 128, the dtype q's. Values are
+    exp(score - row maximum), negative if dropped; 0 for hidden keys and rows without a query. Scores are scaled, capped
+    and biased by ALiBi. All keys form one block, as _get_block_size_n() says.
     """
     if options.page_table is not None:
-        raise NotImplementedError("return_attn_probs with dropout_p does not go with block_table")
+        raise NotImplementedError("block_table = given, must be None with return_attn_probs and dropout_p")
     queries = _sequences(q, options.cu_seqlens_q, options.seqused_q)
     keys = _sequences(k, options.cu_seqlens_k, options.seqused_k)
     longest_q, longest_k = options.max_seqlen_q or q.shape[1], options.max_seqlen_k or k.shape[1]

@@ -1,4 +1,4 @@
-"""What the extension asks Python for: other libraries' tensors, streams and memory. It looks these functions up by name."""
+"""Functions that the extension calls, for tensors, streams and memory of other libraries. It keeps them from the first use on."""
 
 from __future__ import annotations
 
@@ -92,17 +92,19 @@ def new(like: Any, shape: tuple[int, ...], dtype: Any = None, zeros: bool = Fals
     return (numpy.zeros if zeros else numpy.empty)(shape, dtype or like.dtype)
 
 
-def new_out(q: Any, columns: int, zeros: bool) -> Any:
+def new_out(q: Any, columns: int, zeros: bool = False) -> Any:
     """Returns an output for `q`: in q's order in memory if it has as many columns and no gaps between them."""
     if (torch := torch_of(q)) is not None and q.shape[-1] == columns and q.stride(-1) == 1:
         return torch.zeros_like(q) if zeros else torch.empty_like(q)
     return new(q, (*q.shape[:-1], columns), None, zeros)
 
 
-def new_lse(q: Any, zeros: bool) -> Any:
+def new_lse(q: Any, zeros: bool = False) -> Any:
     """Returns an LSE for `q`, (batch, heads, seqlen_q) or (heads, total_q)."""
     shape = q.shape
     rows = (shape[0], shape[2], shape[1]) if len(shape) == 4 else (shape[1], shape[0])
+    if not zeros and (torch := torch_of(q)) is not None:
+        return q.new_empty(rows, dtype=torch.float32)
     return new(q, rows, "float32", zeros)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Union
 
 
 class _Tensor(Protocol):
-    """What tensors of PyTorch and numpy have in common."""
+    """A tensor of PyTorch or numpy."""
 
     @property
     def shape(self) -> Any: ...

@@ -1,9 +1,9 @@
 """FlashAttention-3's functions on fa2: `from fa2.flash_attn_3_interface import flash_attn_func`.
 
-Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 has. Without a
-neutral value these raise NotImplementedError: qv, q_descale, k_descale, v_descale, attention_chunk. These are accepted
-and change nothing, since fa2 decides them itself: num_splits, pack_gqa, sm_margin, scheduler_metadata. What
-causal, window_size, softcap, softmax_scale and deterministic mean is said in fa2.flash_attn_interface; softmax_lse is
+Arguments and their order are those of FlashAttention-3's flash_attn_interface, on every GPU that fa2 supports. qv,
+q_descale, k_descale, v_descale and attention_chunk raise NotImplementedError unless they are neutral. num_splits,
+pack_gqa, sm_margin and scheduler_metadata are accepted and ignored, because fa2 decides them itself.
+fa2.flash_attn_interface explains causal, window_size, softcap, softmax_scale and deterministic. softmax_lse is
 float32 (batch, heads, seqlen_q), or (heads, total_q) of packed sequences. s_aux: (heads), a logit that joins each
 row's softmax without a value.
 """
@@ -37,7 +37,7 @@ def _expect_neutral(attention_chunk: int, qv: Any, *descales: Any) -> None:
     given = zip(("q_descale", "k_descale", "v_descale"), descales)
     found = [name for name, value in (("qv", qv), *given) if value is not None]
     found += ["attention_chunk"] if attention_chunk else []
-    raise NotImplementedError(f"fa2 has no {', '.join(found)}: call without")
+    raise NotImplementedError(f"{', '.join(found)} = given, must be left out on fa2")
 
 
 @_mistakes.explained
@@ -56,7 +56,7 @@ def flash_attn_qkvpacked_func(
     sm_margin: int = 0,
     return_attn_probs: bool = False,
 ) -> Any:
-    """qkv (batch, seqlen, 3, heads, head_dim), or with num_heads_q (batch, seqlen, heads + 2 heads_kv, head_dim).
+    """Takes qkv (batch, seqlen, 3, heads, head_dim), or with num_heads_q (batch, seqlen, heads + 2 heads_kv, head_dim).
 
     Returns out (batch, seqlen, heads, head_dim), or (out, softmax_lse) if return_attn_probs.
     """
@@ -66,7 +66,9 @@ def flash_attn_qkvpacked_func(
     if qkv.dim() == 5:
         return attend_packed(None, qkv, options, deterministic, return_attn_probs)
     if num_heads_q is None or (qkv.shape[2] - num_heads_q) % 2 != 0:
-        raise _core.InvalidRequest("qkv of (batch, seqlen, heads + 2 heads_kv, head_dim) needs num_heads_q, its heads")
+        raise _core.InvalidRequest(
+            f"num_heads_q = {num_heads_q}, must be the number of query heads of qkv (batch, seqlen, heads + 2 heads_kv, head_dim)"
+        )
     heads_kv = (qkv.shape[2] - num_heads_q) // 2
     q, k, v = qkv.split((num_heads_q, heads_kv, heads_kv), 2)
     return attend(q, k, v, options, deterministic, return_attn_probs)
@@ -93,9 +95,9 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     s_aux: Any = None,
 ) -> Any:
-    """q (batch, seqlen_q, heads, head_dim), k (batch, seqlen_k, heads_kv, head_dim), v (..., head_dim_v) -> out.
+    """Returns out for q (batch, seqlen_q, heads, head_dim), k (batch, seqlen_k, heads_kv, head_dim) and v (..., head_dim_v).
 
-    return_attn_probs: (out, softmax_lse).
+    return_attn_probs: returns (out, softmax_lse).
     """
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     window = read_window(window_size, k.size(1))
@@ -130,9 +132,9 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     s_aux: Any = None,
 ) -> Any:
-    """q (total_q, heads, head_dim), k and v (total_k, heads_kv, head_dim) -> out; as flash_attn_func() otherwise.
+    """Does what flash_attn_func() does, for q (total_q, heads, head_dim), k and v (total_k, heads_kv, head_dim).
 
-    seqused_q, seqused_k: int32 (batch), rows that count of each sequence; out is 0 in the others.
+    seqused_q, seqused_k: int32 (batch), how many rows of each sequence count; out is 0 in the others.
     """
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     numbers = (softmax_scale, causal, read_window(window_size, max_seqlen_k), softcap, None, s_aux, 0.0, None)
@@ -145,11 +147,11 @@ def flash_attn_varlen_func(
 def flash_attn_combine(
     out_partial: Any, lse_partial: Any, out: Any = None, out_dtype: torch.dtype | None = None
 ) -> tuple[Any, Any]:
-    """Attention over parts of the keys as one: (out, lse), (batch, seqlen, heads, head_dim) and (batch, seqlen, heads).
+    """Merges attention over parts of the keys: (out (batch, seqlen, heads, head_dim), lse (batch, seqlen, heads)).
 
     out_partial: (parts, batch, seqlen, heads, head_dim), float16, bfloat16 or float32; lse_partial: float32 (parts,
-    batch, seqlen, heads). out: what to write to; out_dtype: of a new one, that of the parts if None. If all parts of a
-    row are empty, its lse is -inf.
+    batch, seqlen, heads). out: the output to write. out_dtype: the dtype of a new output, that of the parts if None. If all
+    parts of a row are empty, its lse is -inf.
     """
     merged, lse = merge(out_partial, lse_partial.transpose(-1, -2), out=out, out_dtype=out_dtype)
     lse = lse.masked_fill_(lse == math.inf, -math.inf)
@@ -190,26 +192,27 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
     s_aux: Any = None,
 ) -> Any:
-    """As fa2.flash_attn_interface.flash_attn_with_kvcache(), with queries and new keys that may be packed. No gradient.
+    """Does what flash_attn_interface.flash_attn_with_kvcache() does, also for packed queries and new keys. No gradient.
 
-    page_table: block_table of there, which here goes with cache_batch_idx (rows of the table) and cache_leftpad too.
+    page_table: the block_table of that function. It may be combined with cache_batch_idx (rows of the table) and cache_leftpad.
     q: (batch, seqlen_q, heads, head_dim), or (total_q, heads, head_dim) with cu_seqlens_q int32 (batch + 1) and
     max_seqlen_q; k and v: (batch, new, heads_kv, head_dim), or (total_new, heads_kv, head_dim) with cu_seqlens_k_new.
-    rotary_seqlens: int32 (batch), positions of the first new rows where they are not cache_seqlens; ignored without
-    rotary_cos. Nothing waits for the GPU: entries that are out of range are cut, or with FA2_CHECK=1 an error.
+    rotary_seqlens: int32 (batch), positions of the first new rows, cache_seqlens if None; ignored without rotary_cos.
+    Nothing waits for the GPU. Entries out of range are clamped; with FA2_CHECK=1 they are an error.
     """
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     numbers = (softmax_scale, causal, read_window(window_size, rows), softcap, None, s_aux, 0.0, None)
     longest = None if cu_seqlens_q is None else max_seqlen_q
-    out, lse = attend_cache(
+    return attend_cache(
         q,
         k_cache,
         v_cache,
         k,
         v,
         make_options(*numbers, longest, None, cu_seqlens_q),
+        return_softmax_lse,
         rotary=(rotary_cos, rotary_sin, rotary_interleaved, rotary_seqlens),
         lengths=as_lengths(cache_seqlens, batch, q.device),
         batch_idx=cache_batch_idx,
@@ -217,7 +220,6 @@ def flash_attn_with_kvcache(
         page_table=page_table,
         cu_seqlens_new=cu_seqlens_k_new,
     )
-    return (out, lse) if return_softmax_lse else out
 
 
 def get_scheduler_metadata(
@@ -243,5 +245,5 @@ def get_scheduler_metadata(
     pack_gqa: bool | None = None,
     sm_margin: int = 0,
 ) -> torch.Tensor:
-    """int32 (1) on cache_seqlens' device, which says nothing: fa2's kernels schedule themselves."""
+    """Returns int32 (1) on the device of cache_seqlens. It holds no information, because fa2's kernels schedule themselves."""
     return torch.zeros(1, dtype=torch.int32, device=cache_seqlens.device)

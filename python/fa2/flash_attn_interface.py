@@ -1,20 +1,20 @@
 """flash_attn 2.8.4's functions on fa2: `from fa2.flash_attn_interface import flash_attn_func`.
 
-Arguments, shapes and return values are flash_attn's; docs/python.md lists what is more. Everywhere:
+Arguments, shapes and return values are flash_attn's; docs/python.md lists the additions. In all functions:
 
-    dropout_p: probabilities that are dropped; 0 at inference.
+    dropout_p: the probability of dropping; 0 at inference.
     softmax_scale: 1 / sqrt(head_dim) if None.
     causal: query i sees key j iff j <= i + seqlen_k - seqlen_q.
-    window_size: (left, right) keys around a query's own place, numbers or a tensor of two; below 0: no bound.
+    window_size: (left, right) keys around a query's own position, numbers or a tensor of two; below 0: no bound.
     softcap: above 0, scores become softcap * tanh(score / softcap).
     alibi_slopes: float32 (heads) or (batch, heads); scores lose slope * |i + seqlen_k - seqlen_q - j|.
     deterministic: gradients have the same bits in every run.
     return_attn_probs: (out, softmax_lse, S_dmask). softmax_lse: float32 (batch, heads, seqlen_q), or
-        (heads, total_q) of packed sequences, +inf where a query sees no key. S_dmask: empty without dropout_p, else
-        exp(score - the row's largest) of q's dtype, negative where it was dropped: for tests, of seqlen_q * seqlen_k.
+        (heads, total_q) of packed sequences, +inf if a query sees no key. S_dmask: empty without dropout_p, else
+        exp(score - row maximum) in q's dtype, negative if dropped: for tests, with memory of seqlen_q * seqlen_k.
     s_aux: (heads), a logit that joins each row's softmax without a value; fa2's own.
 
-float16 and bfloat16, head dims up to 256; those that are no multiple of 8 are padded. Raises fa2.Error, a RuntimeError.
+float16 and bfloat16, head dims up to 256; those that are not multiples of 8 are padded. Raises fa2.Error, a RuntimeError.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ __all__ = [
 
 
 def _run(call: Any, operands: tuple[Any, ...], options: tuple[Any, ...], deterministic: bool, probs: bool) -> Any:
-    """call: attend() of (q, k, v), or attend_packed() of (q or None, what is packed)."""
+    """Returns what a function of flash_attn does. call: attend() of (q, k, v), or attend_packed() of (q, kv) or (None, qkv)."""
     if not probs:
         return call(*operands, options, deterministic, False)
     q, k, _ = operands if call is attend else unpack(*operands)
@@ -92,7 +92,7 @@ def flash_attn_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """qkv (batch, seqlen, 3, heads, head_dim) -> out (batch, seqlen, heads, head_dim). One gradient, dqkv."""
+    """Returns out (batch, seqlen, heads, head_dim) for qkv (batch, seqlen, 3, heads, head_dim), whose gradient is one tensor."""
     window = read_window(window_size, qkv.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
     return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
@@ -111,7 +111,7 @@ def flash_attn_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """q (batch, seqlen_q, heads, head_dim), kv (batch, seqlen_k, 2, heads_kv, head_dim) -> out. Gradients dq, dkv."""
+    """Returns out, shaped like q (batch, seqlen_q, heads, head_dim), for kv (batch, seqlen_k, 2, heads_kv, head_dim)."""
     window = read_window(window_size, kv.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
     return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
@@ -132,7 +132,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     s_aux: Any = None,
 ) -> Any:
-    """q (batch, seqlen_q, heads, head_dim), k and v (batch, seqlen_k, heads_kv, head_dim) -> out, shaped like q."""
+    """Returns out, shaped like q (batch, seqlen_q, heads, head_dim), for k and v (batch, seqlen_k, heads_kv, head_dim)."""
     window = read_window(window_size, k.size(1))
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p)
     return _run(attend, (q, k, v), options, deterministic, return_attn_probs)
@@ -152,7 +152,7 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """qkv (total, 3, heads, head_dim), cu_seqlens int32 (batch + 1), the longest length -> (total, heads, head_dim)."""
+    """Returns out (total, heads, head_dim) for qkv (total, 3, heads, head_dim) with cu_seqlens int32 (batch + 1)."""
     window, tables = read_window(window_size, max_seqlen), (cu_seqlens, cu_seqlens)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
     options = make_options(*numbers, max_seqlen, max_seqlen, *tables)
@@ -176,7 +176,7 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """q (total_q, heads, head_dim), kv (total_k, 2, heads_kv, head_dim) -> out, shaped like q."""
+    """Returns out, shaped like q (total_q, heads, head_dim), for kv (total_k, 2, heads_kv, head_dim)."""
     window, tables = read_window(window_size, max_seqlen_k), (cu_seqlens_q, cu_seqlens_k)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
     options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
@@ -203,9 +203,9 @@ def flash_attn_varlen_func(
     block_table: Any = None,
     s_aux: Any = None,
 ) -> Any:
-    """q (total_q, heads, head_dim), k and v (total_k, heads_kv, head_dim) -> out, shaped like q.
+    """Returns out, shaped like q (total_q, heads, head_dim), for k and v (total_k, heads_kv, head_dim).
 
-    block_table: int32 (batch, pages of a sequence); k and v are then (pages, page_size, heads_kv, head_dim), of any
+    block_table: int32 (batch, pages per sequence); k and v are then (pages, page_size, heads_kv, head_dim), of any
     page size, and have no gradient.
     """
     window = read_window(window_size, max_seqlen_k)
@@ -216,13 +216,13 @@ def flash_attn_varlen_func(
 
 
 def _check_pages(cache_seqlens: Any, new: int, rows: int) -> None:
-    """As flash_attn does, which waits for the GPU, so not of a tensor while a graph is captured."""
+    """Raises if block_table is too short. Waits for the GPU, so that a tensor is not read during the capture of a graph."""
     if isinstance(cache_seqlens, torch.Tensor):
         if cache_seqlens.is_cuda and torch.cuda.is_current_stream_capturing():
             return
         cache_seqlens = int(cache_seqlens.max()) if cache_seqlens.numel() else 0
     if cache_seqlens is not None and cache_seqlens + new > rows:
-        raise _core.InvalidRequest(f"block_table has pages for {rows} rows, but {cache_seqlens + new} are used")
+        raise _core.InvalidRequest(f"block_table = pages of {rows} rows, must have at least {cache_seqlens + new} rows: pass more pages")
 
 
 @_mistakes.explained
@@ -248,34 +248,34 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
     s_aux: Any = None,
 ) -> Any:
-    """Attention over a cache, to which k and v (batch, new, heads_kv, head_dim) are appended in place first.
+    """Appends k and v (batch, new, heads_kv, head_dim) to a cache in place, then returns attention over it.
 
     Has no gradient. q: (batch, seqlen_q, heads, head_dim); k_cache, v_cache: (entries, rows, heads_kv, head_dim), or
-    with block_table int32 (batch, pages of a sequence) pages (pages, page_size, heads_kv, head_dim), of any page size.
+    with block_table int32 (batch, pages per sequence) pages (pages, page_size, heads_kv, head_dim), of any page size.
     cache_seqlens: rows that count before the append, a number or int32 (batch); None: all. cache_batch_idx: int32
     (batch), each sequence's entry. cache_leftpad: int32 (batch), rows that do not count at the start; both without
     block_table. rotary_cos, rotary_sin: (positions, rotary_dim / 2); new row t has position cache_seqlens + t, query i
-    that if causal or windowed, else of new row 0. num_splits: accepted; fa2 splits keys where that is faster.
-    Raises RuntimeError where block_table has not enough pages; that waits for the GPU if cache_seqlens is a tensor.
+    that if causal or windowed, else of new row 0. num_splits: ignored; fa2 splits keys if that is faster.
+    Raises RuntimeError if block_table has too few pages; the check waits for the GPU if cache_seqlens is a tensor.
     """
     batch, rows = q.shape[0], k_cache.shape[1]
     if block_table is not None:
         if cache_batch_idx is not None or cache_leftpad is not None:
-            raise _core.InvalidRequest("block_table does not go with cache_batch_idx and cache_leftpad")
+            raise _core.InvalidRequest("cache_batch_idx, cache_leftpad = given, must be None with block_table")
         rows *= block_table.shape[1]
         _check_pages(cache_seqlens, 0 if k is None else k.shape[1], rows)
     window = read_window(window_size, rows)
-    out, lse = attend_cache(
+    return attend_cache(
         q,
         k_cache,
         v_cache,
         k,
         v,
         make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux),
+        return_softmax_lse,
         rotary=(rotary_cos, rotary_sin, rotary_interleaved, None),
         lengths=as_lengths(cache_seqlens, batch, q.device),
         batch_idx=cache_batch_idx,
         leftpad=cache_leftpad,
         page_table=block_table,
     )
-    return (out, lse) if return_softmax_lse else out

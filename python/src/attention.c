@@ -1,12 +1,12 @@
 /* forward(), check(), backward(), explain() and tune(). */
 #include "call.h"
 
-/* Whether rows of the output may belong to no sequence: nothing is written there. */
+/* Returns whether rows of the output may belong to no sequence, where kernels write nothing. */
 static bool may_have_unused_rows(const Call* call) {
   return call->given[FA2_CU_SEQLENS_Q] != NULL || call->given[FA2_SEQUSED_Q] != NULL;
 }
 
-/* Whether q and v have the dimensions that tell the shape of an output. If not, the binding says what is wrong. */
+/* Returns whether q and v have the dimensions that determine an output. If not, the binding reports them. */
 static bool have_dimensions(const Call* call) {
   const fa2_array *q = call->given[FA2_Q], *v = call->given[FA2_V];
   return q != NULL && v != NULL && (q->ndim == 3 || q->ndim == 4) && v->ndim >= 1 &&
@@ -25,46 +25,65 @@ static PyObject* read_output(PyObject* made, Call* call, int number) {
 /* Makes what the caller has not given: out, and the LSE if it is wanted. */
 static int make_outputs(PyObject* const* operands, bool wants_lse, Call* call, PyObject** out,
                         PyObject** lse) {
-  const bool zeros = may_have_unused_rows(call);
   PyObject* const q = operands[FA2_Q];
   if (operands[FA2_OUT] != Py_None) {
     Py_INCREF(operands[FA2_OUT]);
     *out = operands[FA2_OUT];
   } else if (have_dimensions(call)) {
     const fa2_array* const v = call->given[FA2_V];
-    *out = read_output(new_out(q, call->given[FA2_Q], v->shape[v->ndim - 1], zeros), call, FA2_OUT);
+    *out = read_output(new_out(q, call->given[FA2_Q], v->shape[v->ndim - 1]), call, FA2_OUT);
     if (*out == NULL) return -1;
   }
   if (!wants_lse || !have_dimensions(call)) return 0;
-  *lse = read_output(new_lse(q, zeros), call, FA2_LSE);
+  *lse = read_output(new_lse(q), call, FA2_LSE);
   return *lse != NULL ? 0 : -1;
 }
 
 /* Binds all tensors. If that fails, an output that the extension has made must not be blamed. */
 static int bind_with_outputs(PyObject* const* operands, Call* call) {
-  const fa2_problem read = call->key.problem;
+  const fa2_problem read = call->problem;
   if (bind_forward(call) == 0) return 0;
   if (operands[FA2_OUT] != Py_None && call->given[FA2_LSE] == NULL) return -1;
-  call->key.problem = read;
+  call->problem = read;
   if (operands[FA2_OUT] == Py_None) call->given[FA2_OUT] = NULL;
   call->given[FA2_LSE] = NULL;
   PyErr_Clear();
-  return bind_forward(call) < 0 ? -1 : invalid("q = given, must have an output of its shape");
+  if (bind_forward(call) == 0)
+    PyErr_SetString(PyExc_SystemError, "fa2 has made an output that does not fit its call");
+  return -1;
 }
 
-static bool is_empty(const fa2_array* tensor) {
-  for (int i = 0; i < tensor->ndim; ++i)
-    if (tensor->shape[i] == 0) return true;
-  return false;
+/* Zeroes an output that the extension has made, and that is therefore one block of memory. */
+static int fill_zeros(const fa2_array* output, const fa2_launch* launch) {
+  size_t bytes = output->dtype == FA2_FLOAT32 ? 4 : 2;
+  for (int i = 0; i < output->ndim; ++i) bytes *= (size_t)output->shape[i];
+  const fa2_status status = fa2_fill_zeros(output->data, bytes, launch);
+  return status == FA2_OK ? 0 : (raise_status(status), -1);
 }
 
-static int launch_forward(Call* call, PyObject* like, bool keeps) {
-  if (is_empty(call->given[FA2_OUT])) return 0;
-  Plan* plan = borrow_plan(&call->key, like);
-  if (plan == NULL) return -1;
-  const int result = run_forward(plan, &call->args, like, keeps);
-  give_back(plan);
-  return result;
+static int launch_forward(Call* call, PyObject* const* operands, bool keeps) {
+  if (prepare_launch(operands[FA2_Q], keeps, &call->launch) < 0) return -1;
+  if (may_have_unused_rows(call)) {
+    const fa2_array* const lse = call->given[FA2_LSE];
+    if (operands[FA2_OUT] == Py_None && fill_zeros(call->given[FA2_OUT], &call->launch) < 0) return -1;
+    if (lse != NULL && fill_zeros(lse, &call->launch) < 0) return -1;
+  }
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = fa2_launch_attention(&call->problem, &call->args, &call->launch);
+  Py_END_ALLOW_THREADS;
+  return status == FA2_OK ? 0 : (raise_status(status), -1);
+}
+
+/* Warns of a call that looks like (batch, heads, seqlen, head_dim), which is sound, and wrong, as (batch, seqlen, heads, ..). */
+static int warn_of_exchanged_heads(const fa2_problem* p) {
+  if (p->varlen || p->heads_q <= 256 || p->heads_q <= p->seqlen_q) return 0;
+  return PyErr_WarnFormat(
+      PyExc_UserWarning, 1,
+      "q.shape = (%lld, %lld, %lld, %d), must be (batch, seqlen, heads, head_dim), and has %lld heads: "
+      "pass layout=\"bhsd\" if these are its rows",
+      (long long)p->batch, (long long)p->seqlen_q, (long long)p->heads_q, (int)p->head_dim,
+      (long long)p->heads_q);
 }
 
 /* Returns what forward() does, and takes the references to both outputs. */
@@ -76,7 +95,7 @@ static PyObject* outputs(PyObject* out, PyObject* lse) {
   return both;
 }
 
-/* What forward() takes after q, k, v and out. */
+/* The arguments of forward() after q, k, v and out. */
 enum { FORWARD_OPTIONS = FA2_LSE, WANTS_LSE, KEEPS, FORWARD_ARGS };
 
 /* forward(q, k, v, out or None, options, wants_lse, keeps) -> out, or (out, lse).
@@ -92,7 +111,8 @@ PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   int result = read_call(args, FA2_LSE, &call);
   if (result == 0) result = make_outputs(args, wants_lse != 0, &call, &out, &lse);
   if (result == 0) result = bind_with_outputs(args, &call);
-  if (result == 0) result = launch_forward(&call, args[FA2_Q], keeps != 0);
+  if (result == 0) result = warn_of_exchanged_heads(&call.problem);
+  if (result == 0) result = launch_forward(&call, args, keeps != 0);
   release(&call);
   if (result == 0) return outputs(out, lse);
   Py_XDECREF(out);
@@ -112,28 +132,21 @@ PyObject* check(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-/* What backward() takes after q, k, v, out, lse and the options: as from FA2_D_OUT on, then whether bits must not differ. */
+/* The arguments of backward() after q, k, v, out, lse and the options: those from FA2_D_OUT on, then bitwise. */
 enum {
   GRADIENTS = FA2_ALIBI_SLOPES + 1,
   BITWISE = GRADIENTS + FA2_BACKWARD_TENSORS - FA2_D_OUT,
   BACKWARD_ARGS
 };
 
-static int32_t wanted_gradients(const Call* call) {
-  static const int32_t flags[] = {FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS};
-  int32_t wanted = 0;
-  for (int i = 0; i < 4; ++i)
-    if (call->given[FA2_GRAD_Q + i] != NULL) wanted |= flags[i];
-  return wanted;
-}
-
 static int launch_backward(Call* call, fa2_backward_args* args, PyObject* like, bool bitwise) {
-  call->key.gradients = wanted_gradients(call) | (bitwise ? FA2_BITWISE : FA2_FASTEST);
-  Plan* plan = borrow_plan(&call->key, like);
-  if (plan == NULL) return -1;
-  const int result = run_backward(plan, args, like);
-  give_back(plan);
-  return result;
+  if (prepare_launch(like, false, &call->launch) < 0) return -1;
+  args->determinism = bitwise ? FA2_BITWISE : FA2_FASTEST;
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = fa2_launch_backward(&call->problem, args, &call->launch);
+  Py_END_ALLOW_THREADS;
+  return status == FA2_OK ? 0 : (raise_status(status), -1);
 }
 
 /* backward(q, k, v, out, lse, options, d_out, d_lse, dq, dk, dv, d_sinks, bitwise) */
@@ -155,16 +168,37 @@ PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-/* What explain() and tune() take after q, k, v and the options: which gradients, 0 for the forward; whether every config. */
+/* The arguments of explain() and tune() after q, k and v; gradients = 0 is the forward, every: all configs. */
 enum { CHOICE_OPTIONS = FA2_OUT, CHOICE_GRADIENTS, EVERY };
 
-static PyObject* explain_call(Call* call, PyObject* like) {
+/* Makes the plan of a forward (gradients = 0) or a backward, and explains it. */
+static fa2_status explain_plan(const Call* call, int32_t gradients, char** json) {
+  const fa2_placement* const place = &call->launch.place;
+  fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;
+  options.row_alignment = place->row_alignment;
+  fa2_plan* forward = NULL;
+  fa2_backward_plan* backward = NULL;
+  fa2_status status;
+  if (gradients == 0) {
+    status = fa2_plan_create(NULL, &call->problem, place->device, &options, &forward);
+    if (status == FA2_OK) status = fa2_plan_explain(forward, json);
+  } else {
+    status = fa2_backward_plan_create(NULL, &call->problem, place->device, gradients, &options, &backward);
+    if (status == FA2_OK) status = fa2_backward_plan_explain(backward, json);
+  }
+  fa2_plan_destroy(forward);
+  fa2_backward_plan_destroy(backward);
+  return status;
+}
+
+static PyObject* explain_call(Call* call, int32_t gradients) {
   if (bind_forward(call) < 0) return NULL;
-  Plan* plan = borrow_plan(&call->key, like);
-  if (plan == NULL) return NULL;
-  PyObject* text = explain_plan(plan);
-  give_back(plan);
-  return text;
+  char* json = NULL;
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = explain_plan(call, gradients, &json);
+  Py_END_ALLOW_THREADS;
+  return status == FA2_OK ? take_json(json) : raise_status(status);
 }
 
 /* explain(q, k, v, options, gradients) -> JSON */
@@ -176,10 +210,7 @@ PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count) {
       read_int(args[CHOICE_GRADIENTS], "gradients", &gradients) < 0)
     return NULL;
   PyObject* text = NULL;
-  if (read_call(args, FA2_OUT, &call) == 0) {
-    call.key.gradients = (int32_t)gradients;
-    text = explain_call(&call, args[FA2_Q]);
-  }
+  if (read_call(args, FA2_OUT, &call) == 0) text = explain_call(&call, (int32_t)gradients);
   release(&call);
   return text;
 }
@@ -188,12 +219,12 @@ static PyObject* tune_call(Call* call, bool backward, bool every) {
   if (bind_forward(call) < 0) return NULL;
   fa2_tune_options options = FA2_TUNE_OPTIONS_INIT;
   options.scope = every ? FA2_TUNE_ALL : FA2_TUNE_LIKELY;
-  options.row_alignment = call->key.row_alignment;
+  options.row_alignment = call->launch.place.row_alignment;
   options.backward = backward;
   char* report = NULL;
   fa2_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = fa2_tune(NULL, &call->key.problem, call->key.device, &options, &report);
+  status = fa2_tune(NULL, &call->problem, call->launch.place.device, &options, &report);
   Py_END_ALLOW_THREADS;
   return status == FA2_OK ? take_json(report) : raise_status(status);
 }

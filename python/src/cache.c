@@ -1,18 +1,40 @@
-/* append(), merge() and dropout_mask(): one launch each on the current device. */
+/* append(), merge() and dropout_mask(): one launch each, on the device of the tensors. */
 #include "core.h"
 
-/* Runs `launch`, an expression with `stream`, on the current stream of `like`, without the GIL; returns None or raises. */
-#define LAUNCH(like, place, launch)                                     \
-  do {                                                                  \
-    void* stream;                                                       \
-    fa2_status status;                                                  \
-    if (current_stream(like, (place).device, &stream) < 0) return NULL; \
-    Py_BEGIN_ALLOW_THREADS;                                             \
-    status = launch;                                                    \
-    Py_END_ALLOW_THREADS;                                               \
-    if (status != FA2_OK) return raise_status(status);                  \
-    Py_RETURN_NONE;                                                     \
-  } while (0)
+/* The data that fa2_on_device() hands to a launch. */
+typedef struct {
+  const void *problem, *args;
+  uint8_t* mask;
+  void* stream;
+} RowCall;
+
+static fa2_status launch_append(void* data) {
+  const RowCall* const call = data;
+  return fa2_append(NULL, call->problem, call->args, call->stream);
+}
+
+static fa2_status launch_merge(void* data) {
+  const RowCall* const call = data;
+  return fa2_merge(NULL, call->problem, call->args, call->stream);
+}
+
+static fa2_status launch_dropout_mask(void* data) {
+  const RowCall* const call = data;
+  return fa2_dropout_mask(NULL, call->problem, call->args, call->mask, call->stream);
+}
+
+/* Launches what was bound with this status, on the current stream of `like`. Returns None or raises. */
+static PyObject* launch(fa2_status bound, fa2_status (*body)(void*), RowCall* call, int32_t device,
+                        PyObject* like) {
+  if (bound != FA2_OK) return raise_status(bound);
+  if (current_stream(like, device, &call->stream) < 0) return NULL;
+  fa2_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = fa2_on_device(device, body, call);
+  Py_END_ALLOW_THREADS;
+  if (status != FA2_OK) return raise_status(status);
+  Py_RETURN_NONE;
+}
 
 /* append()'s numbers follow its tensors. */
 enum { INTERLEAVED = FA2_APPEND_TENSORS, EQUAL_POSITIONS, APPEND_ARGS };
@@ -23,7 +45,7 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   fa2_append_args a = FA2_APPEND_ARGS_INIT;
   fa2_array tensors[FA2_APPEND_TENSORS];
   const fa2_array* given[FA2_APPEND_TENSORS];
-  fa2_placement place;
+  fa2_placement place = {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES};
   int64_t interleaved, equal;
   if (expect_count("append", count, APPEND_ARGS) < 0 ||
       read_tensors(args, FA2_APPEND_TENSORS, tensors, given) < 0 ||
@@ -33,8 +55,8 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   p.rotary_style = interleaved ? FA2_ROTARY_INTERLEAVED : FA2_ROTARY_HALVES;
   p.causal_positions = equal == 0;
   const fa2_status bound = fa2_bind_append(given, FA2_APPEND_TENSORS, &p, &a, &place);
-  if (bound != FA2_OK) return raise_status(bound);
-  LAUNCH(args[FA2_APPEND_K], place, fa2_append(NULL, &p, &a, stream));
+  RowCall call = {&p, &a, NULL, NULL};
+  return launch(bound, launch_append, &call, place.device, args[FA2_APPEND_K]);
 }
 
 PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -43,13 +65,13 @@ PyObject* merge(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   fa2_merge_args a = FA2_MERGE_ARGS_INIT;
   fa2_array tensors[FA2_MERGE_TENSORS];
   const fa2_array* given[FA2_MERGE_TENSORS];
-  fa2_placement place;
+  fa2_placement place = {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES};
   if (expect_count("merge", count, FA2_MERGE_TENSORS) < 0 ||
       read_tensors(args, FA2_MERGE_TENSORS, tensors, given) < 0)
     return NULL;
   const fa2_status bound = fa2_bind_merge(given, FA2_MERGE_TENSORS, &p, &a, &place);
-  if (bound != FA2_OK) return raise_status(bound);
-  LAUNCH(args[FA2_MERGE_OUT_PARTS], place, fa2_merge(NULL, &p, &a, stream));
+  RowCall call = {&p, &a, NULL, NULL};
+  return launch(bound, launch_merge, &call, place.device, args[FA2_MERGE_OUT_PARTS]);
 }
 
 /* dropout_mask(mask, state, p, seed, offset) */
@@ -59,14 +81,13 @@ PyObject* dropout_mask(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   fa2_args a = FA2_ARGS_INIT;
   fa2_array tensors[FA2_DROPOUT_MASK_TENSORS];
   const fa2_array* given[FA2_DROPOUT_MASK_TENSORS];
-  fa2_placement place;
+  fa2_placement place = {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES};
   if (expect_count("dropout_mask", count, FA2_DROPOUT_MASK_TENSORS + 3) < 0 ||
       read_tensors(args, FA2_DROPOUT_MASK_TENSORS, tensors, given) < 0 ||
       read_float(args[2], "dropout_p", &a.dropout_probability) < 0 ||
       read_uint(args[3], "seed", &a.dropout_seed) < 0 || read_uint(args[4], "offset", &a.dropout_offset) < 0)
     return NULL;
   const fa2_status bound = fa2_bind_dropout_mask(given, FA2_DROPOUT_MASK_TENSORS, &p, &a, &place);
-  if (bound != FA2_OK) return raise_status(bound);
-  LAUNCH(args[FA2_DROPOUT_MASK], place,
-         fa2_dropout_mask(NULL, &p, &a, tensors[FA2_DROPOUT_MASK].data, stream));
+  RowCall call = {&p, &a, tensors[FA2_DROPOUT_MASK].data, NULL};
+  return launch(bound, launch_dropout_mask, &call, place.device, args[FA2_DROPOUT_MASK]);
 }

@@ -1,4 +1,4 @@
-/* The compiled kernels of a cache directory. */
+/* Lists and prunes the compiled kernels of a cache directory. */
 #include <fa2/c_cache.h>
 
 #include "core.h"

@@ -29,10 +29,12 @@ static int close_gaps(PyObject* const* operands, Call* call) {
 }
 
 int read_call(PyObject* const* operands, int count, Call* call) {
-  const PlanKey key = {FA2_PROBLEM_INIT, 0, 0, 0, 0};
+  const fa2_problem problem = FA2_PROBLEM_INIT;
   const fa2_args args = FA2_ARGS_INIT;
-  call->key = key;
+  const fa2_launch launch = FA2_LAUNCH_INIT;
+  call->problem = problem;
   call->args = args;
+  call->launch = launch;
   memset(call->copies, 0, sizeof call->copies);
   memset(call->given, 0, sizeof call->given);
   if (unpack_options(operands[count], call->options) < 0 ||
@@ -48,24 +50,14 @@ void release(Call* call) {
   for (int i = FA2_Q; i <= FA2_V; ++i) Py_CLEAR(call->copies[i]);
 }
 
-static int finish(Call* call, fa2_status status, const fa2_placement* place) {
-  if (status != FA2_OK) return raise_status(status), -1;
-  call->key.device = place->device;
-  call->key.row_alignment = place->row_alignment;
-  return read_window(call);
-}
-
 int bind_forward(Call* call) {
-  fa2_placement place;
-  return finish(
-      call, fa2_bind_attention(call->given, FA2_ATTENTION_TENSORS, &call->key.problem, &call->args, &place),
-      &place);
+  const fa2_status status = fa2_bind_attention(call->given, FA2_ATTENTION_TENSORS, &call->problem,
+                                               &call->args, &call->launch.place);
+  return status == FA2_OK ? 0 : (raise_status(status), -1);
 }
 
 int bind_backward(Call* call, fa2_backward_args* args) {
-  fa2_placement place;
-  return finish(
-      call,
-      fa2_bind_backward(call->given, FA2_BACKWARD_TENSORS, &call->key.problem, &call->args, args, &place),
-      &place);
+  const fa2_status status = fa2_bind_backward(call->given, FA2_BACKWARD_TENSORS, &call->problem, &call->args,
+                                              args, &call->launch.place);
+  return status == FA2_OK ? 0 : (raise_status(status), -1);
 }

@@ -1,4 +1,4 @@
-/* A call of attention as Python passes it. */
+/* A call of attention in the form in which Python passes it. */
 #ifndef FA2_PYTHON_CALL_H
 #define FA2_PYTHON_CALL_H
 
@@ -27,8 +27,9 @@ enum {
 typedef struct {
   PyObject* options[OPTIONS]; /* borrowed */
   PyObject* copies[FA2_OUT];  /* of q, k and v with gaps, owned; NULL: none */
-  PlanKey key;
+  fa2_problem problem;
   fa2_args args;
+  fa2_launch launch;
   fa2_array tensors[FA2_BACKWARD_TENSORS];
   const fa2_array* given[FA2_BACKWARD_TENSORS];
 } Call;
@@ -42,11 +43,9 @@ void release(Call* call);
 int bind_forward(Call* call);
 int bind_backward(Call* call, fa2_backward_args* args);
 
-/* ---- options.c: numbers ---- */
+/* ---- options.c ---- */
 
-/* Must precede the binding of tensors. */
+/* Reads the numbers among the options. Must precede the binding of tensors. */
 int read_options(Call* call);
-/* Must follow it: a window as long as the sequences hides nothing, and would be another kernel. */
-int read_window(Call* call);
 
 #endif

@@ -1,23 +1,21 @@
-/* The parts of fa2._core: CPython's limited API over fa2's C interface. Every function that can fail sets a Python exception. */
+/* The parts of fa2._core: CPython's limited API over fa2's C interface. Functions that fail set a Python exception. */
 #ifndef FA2_PYTHON_CORE_H
 #define FA2_PYTHON_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <fa2/c_tensors.h>
+#include <fa2/c_launch.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* ---- errors.c ---- */
 
-/* Enters fa2.Error and its kinds into the module. */
+/* Adds fa2.Error and its kinds to the module. */
 int add_errors(PyObject* module);
-/* Raises what `status` says, with fa2_last_error(). Always NULL. */
+/* Raises the exception of `status` with the text of fa2_last_error(). Returns NULL. */
 PyObject* raise_status(fa2_status status);
-/* Raises fa2.InvalidRequest. Always -1. */
+/* Raises fa2.InvalidRequest. Returns -1. */
 int invalid(const char* format, ...);
-/* Raises fa2.Unavailable. Always -1. */
-int unavailable(const char* text);
 
 /* ---- tensor.c ---- */
 
@@ -32,48 +30,33 @@ int current_stream(PyObject* object, int32_t device, void** stream);
 
 /* ---- hooks.c: what fa2._hooks makes; each returns a new reference ---- */
 
-/* fa2._hooks itself. */
-PyObject* hooks(void);
+/* Returns what fa2._hooks.describe() says of a tensor without the exchange API. */
+PyObject* describe(PyObject* tensor);
+/* Returns the current stream of a device as an int. */
+PyObject* find_stream(int32_t device);
 /* Returns `bytes` of memory as a tensor. The first `zeroed` of them are 0. */
 PyObject* allocate(int32_t device, size_t bytes, size_t zeroed);
-/* Returns an output like `q`, which has this `shape`, in q's order in memory, with `columns` columns; all 0 if `zeros`. */
-PyObject* new_out(PyObject* q, const fa2_array* shape, int64_t columns, bool zeros);
-PyObject* new_lse(PyObject* q, bool zeros);
+/* Returns an output like `q`, which has this `shape`, in q's order in memory, with `columns` columns. */
+PyObject* new_out(PyObject* q, const fa2_array* shape, int64_t columns);
+PyObject* new_lse(PyObject* q);
 /* Returns a copy without gaps in the last dimension. */
 PyObject* contiguous(PyObject* tensor);
 
-/* ---- plans.c ---- */
+/* ---- launch.c ---- */
 
-/* What a plan is looked up by: bytes, without padding. */
-typedef struct {
-  fa2_problem problem;
-  int32_t device;
-  int32_t row_alignment;
-  int32_t gradients; /* 0: a forward; else as fa2_backward_plan_create() takes them */
-  int32_t reserved;
-} PlanKey;
-
-typedef struct Plan Plan;
-
-/* Made, and the GIL released, if there is none yet, unless a graph captures the current stream, which `like`, a tensor of the
- * call, tells. To be given back. NULL: an exception is set. */
-Plan* borrow_plan(const PlanKey* key, PyObject* like);
-void give_back(Plan* plan);
-PyObject* explain_plan(const Plan* plan);
-/* Give the call a workspace and launch, without the GIL. `like`: a tensor of the call. `keeps`: whether the workspace may be the
- * stream's own, which outlives the call. */
-int run_forward(Plan* plan, fa2_args* args, PyObject* like, bool keeps);
-int run_backward(Plan* plan, fa2_backward_args* args, PyObject* like);
+/* Completes `launch`, whose place is known, for the current stream of `like`, a tensor of the call. `keeps`: whether the
+ * workspace may be the stream's own, which outlives the call. */
+int prepare_launch(PyObject* like, bool keeps, fa2_launch* launch);
 
 /* ---- numbers.c ---- */
 
-/* Python numbers of arguments; None where `or_none` says so leaves *value as it is. */
+/* Read Python numbers. An error names the argument. */
 int read_int(PyObject* object, const char* name, int64_t* value);
 int read_uint(PyObject* object, const char* name, uint64_t* value);
 int read_float(PyObject* object, const char* name, float* value);
-/* {"head_dim": 64, ...} into the struct's fields. */
+/* Reads {"head_dim": 64, ...} into the fields of the struct. */
 int read_problem(PyObject* fields, fa2_problem* problem);
-/* A str of JSON, which is freed. */
+/* Returns a str of `json`, and frees that. */
 PyObject* take_json(char* json);
 int expect_count(const char* function, Py_ssize_t count, Py_ssize_t expected);
 

@@ -1,5 +1,5 @@
-/* What fa2 reads of DLPack 1.3 (github.com/dmlc/dlpack, Apache License 2.0): a tensor, and the table of functions by which a
- * tensor type shows its tensors without a Python call. Layouts are DLPack's; functions that fa2 does not call are void*. */
+/* The part of DLPack 1.3 (github.com/dmlc/dlpack, Apache License 2.0) that fa2 reads: a tensor, and the table of functions
+ * that reads a type's tensors without a Python call. Layouts are DLPack's. Functions that fa2 does not call are void*. */
 #ifndef FA2_PYTHON_DLPACK_H
 #define FA2_PYTHON_DLPACK_H
 

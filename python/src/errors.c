@@ -1,4 +1,4 @@
-/* fa2_status as Python exceptions. */
+/* Turns fa2_status into Python exceptions. */
 #include <string.h>
 
 #include "core.h"
@@ -65,11 +65,6 @@ PyObject* raise_status(fa2_status status) {
   const bool is_type = status == FA2_INVALID_REQUEST && strstr(text, ".dtype = ") != NULL;
   PyErr_SetString(is_type ? invalid_type : known ? kinds[status] : error, text);
   return NULL;
-}
-
-int unavailable(const char* text) {
-  PyErr_SetString(kinds[FA2_UNAVAILABLE], text);
-  return -1;
 }
 
 int invalid(const char* format, ...) {

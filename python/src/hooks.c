@@ -1,36 +1,54 @@
-/* What the extension asks Python for: fa2/_hooks.py, which knows the libraries that tensors come from. */
+/* Calls fa2/_hooks.py, which knows the libraries that tensors come from. */
 #include "core.h"
 
-PyObject* hooks(void) {
-  static PyObject* module = NULL; /* never released */
-  if (module == NULL) module = PyImport_ImportModule("fa2._hooks");
-  return module;
+/* Returns a function of fa2._hooks, borrowed. `kept` keeps it from the second call on. */
+static PyObject* hook(PyObject** kept, const char* name) {
+  if (*kept != NULL) return *kept;
+  PyObject* module = PyImport_ImportModule("fa2._hooks");
+  if (module != NULL) *kept = PyObject_GetAttrString(module, name);
+  Py_XDECREF(module);
+  return *kept;
+}
+
+PyObject* describe(PyObject* tensor) {
+  static PyObject* kept;
+  PyObject* const function = hook(&kept, "describe");
+  return function != NULL ? PyObject_CallFunctionObjArgs(function, tensor, NULL) : NULL;
+}
+
+PyObject* find_stream(int32_t device) {
+  static PyObject* kept;
+  PyObject* const function = hook(&kept, "current_stream");
+  return function != NULL ? PyObject_CallFunction(function, "i", (int)device) : NULL;
 }
 
 PyObject* allocate(int32_t device, size_t bytes, size_t zeroed) {
-  if (hooks() == NULL) return NULL;
-  return PyObject_CallMethod(hooks(), "allocate", "inn", (int)device, (Py_ssize_t)bytes, (Py_ssize_t)zeroed);
+  static PyObject* kept;
+  PyObject* const function = hook(&kept, "allocate");
+  if (function == NULL) return NULL;
+  return PyObject_CallFunction(function, "inn", (int)device, (Py_ssize_t)bytes, (Py_ssize_t)zeroed);
 }
 
-/* The usual output, by the one function that costs no Python frame. */
-static PyObject* empty_like(PyObject* tensor) {
-  static PyObject* name = NULL;
-  if (name == NULL && (name = PyUnicode_InternFromString("empty_like")) == NULL) return NULL;
-  return PyObject_CallMethodObjArgs(hooks(), name, tensor, NULL);
-}
-
-PyObject* new_out(PyObject* q, const fa2_array* shape, int64_t columns, bool zeros) {
-  if (hooks() == NULL) return NULL;
+PyObject* new_out(PyObject* q, const fa2_array* shape, int64_t columns) {
+  static PyObject *kept, *kept_usual;
   const int last = shape->ndim - 1;
-  if (!zeros && shape->shape[last] == columns && shape->strides[last] == 1 && has_exchange_api(q))
-    return empty_like(q);
-  return PyObject_CallMethod(hooks(), "new_out", "OLi", q, (long long)columns, (int)zeros);
+  if (shape->shape[last] == columns && shape->strides[last] == 1 && has_exchange_api(q)) {
+    /* PyTorch's own function, which costs no Python frame. */
+    PyObject* const usual = hook(&kept_usual, "empty_like");
+    return usual != NULL ? PyObject_CallFunctionObjArgs(usual, q, NULL) : NULL;
+  }
+  PyObject* const function = hook(&kept, "new_out");
+  return function != NULL ? PyObject_CallFunction(function, "OL", q, (long long)columns) : NULL;
 }
 
-PyObject* new_lse(PyObject* q, bool zeros) {
-  return hooks() != NULL ? PyObject_CallMethod(hooks(), "new_lse", "Oi", q, (int)zeros) : NULL;
+PyObject* new_lse(PyObject* q) {
+  static PyObject* kept;
+  PyObject* const function = hook(&kept, "new_lse");
+  return function != NULL ? PyObject_CallFunctionObjArgs(function, q, NULL) : NULL;
 }
 
 PyObject* contiguous(PyObject* tensor) {
-  return hooks() != NULL ? PyObject_CallMethod(hooks(), "contiguous", "O", tensor) : NULL;
+  static PyObject* kept;
+  PyObject* const function = hook(&kept, "contiguous");
+  return function != NULL ? PyObject_CallFunctionObjArgs(function, tensor, NULL) : NULL;
 }

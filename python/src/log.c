@@ -1,11 +1,11 @@
-/* fa2's log in Python's: fa2._log.deliver() takes each message.
+/* Hands every message of fa2's log to fa2._log.deliver().
  *
- * deliver() waits for the GIL, and fa2 may hold locks meanwhile. A call of fa2 that may wait for one of these locks must release the GIL. */
+ * deliver() waits for the GIL while fa2 may hold locks. A call of fa2 that may wait for such a lock must release the GIL. */
 #include <fa2/c_log.h>
 
 #include "core.h"
 
-/* The exception that is set here, if any, is that of a call that has failed and logs. */
+/* Keeps the exception that is set: a call that has failed may log before it returns. */
 static void deliver(void* unused, int32_t level, const char* message) {
   (void)unused;
   const PyGILState_STATE state = PyGILState_Ensure();
@@ -16,7 +16,7 @@ static void deliver(void* unused, int32_t level, const char* message) {
       module != NULL ? PyObject_CallMethod(module, "deliver", "is", (int)level, message) : NULL;
   if (result == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     PyErr_Clear();
-    PyErr_SetInterrupt(); /* raised again by the program itself */
+    PyErr_SetInterrupt(); /* the main thread raises it again */
   } else if (result == NULL) {
     PyErr_WriteUnraisable(module);
   }
@@ -26,7 +26,7 @@ static void deliver(void* unused, int32_t level, const char* message) {
   PyGILState_Release(state);
 }
 
-/* take_log(bool) -> the level before: True hands every message to deliver(), False none any more. */
+/* take_log(bool) -> the previous level. True: deliver() gets all messages. False: it gets none. */
 PyObject* take_log(PyObject* self, PyObject* wanted) {
   (void)self;
   static int32_t level_before = FA2_LOG_WARN;

@@ -1,4 +1,4 @@
-/* fa2._core: its functions, and those that need no tensor. */
+/* The module fa2._core, and its functions without tensors. */
 #include <fa2/c_machine.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@ PyObject* machine(PyObject* self, PyObject* unused) {
   return status == FA2_OK ? take_json(json) : raise_status(status);
 }
 
-/* Borrows its items' UTF-8 as long as `strings` lives. NULL: an exception is set. */
+/* Returns the UTF-8 of the items, which live as long as `strings`, in an array to be freed. NULL: an exception is set. */
 static const char** texts_of(PyObject* strings, Py_ssize_t* count) {
   *count = PySequence_Size(strings);
   if (*count < 0) return NULL;
@@ -25,7 +25,7 @@ static const char** texts_of(PyObject* strings, Py_ssize_t* count) {
   for (Py_ssize_t i = 0; i < *count; ++i) {
     PyObject* item = PySequence_GetItem(strings, i);
     texts[i] = item != NULL ? PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
-    Py_XDECREF(item); /* `strings`, a tuple, has it */
+    Py_XDECREF(item); /* `strings`, a tuple, owns it */
     if (texts[i] == NULL) return free(texts), NULL;
   }
   return texts;
@@ -56,7 +56,7 @@ static fa2_problem* problems_of(PyObject* dicts, Py_ssize_t* count) {
   return problems;
 }
 
-/* Called on compiling threads. Prints and forgets an exception, unless Ctrl-C raised it: is_interrupted() finds that one. */
+/* Reports progress, on compiling threads. Prints and clears an exception, except that of Ctrl-C, which is_interrupted() finds. */
 static void tell(void* callable, size_t done, size_t total) {
   const PyGILState_STATE state = PyGILState_Ensure();
   if (PyErr_Occurred() == NULL) {
@@ -124,7 +124,7 @@ static PyMethodDef functions[] = {FAST(forward),
                                   {"take_log", take_log, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
-/* Returns not 0 if a signal's handler raised an exception, which stays set. Python runs handlers on the main thread alone. */
+/* Returns not 0 if a signal handler raised an exception, which stays set. Python runs handlers only on the main thread. */
 static int32_t is_interrupted(void* unused) {
   (void)unused;
   if (syscall(SYS_gettid) != getpid()) return 0;
@@ -134,7 +134,7 @@ static int32_t is_interrupted(void* unused) {
   return raised;
 }
 
-/* Before 3.12 a slot cannot say so, and hooks, plans and exceptions are one set a process. */
+/* Raises in a subinterpreter, because exceptions and modules are kept once per process. Slots can say so only from 3.12 on. */
 static int require_main_interpreter(void) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return 0;
   PyErr_SetString(
@@ -155,7 +155,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void*)fill}, {0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                         "fa2._core",
-                                        "fa2's C interface on tensors; fa2 is what to call.",
+                                        "Calls fa2's C interface with tensors. Users call the package fa2.",
                                         0,
                                         functions,
                                         slots,
@@ -163,7 +163,7 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                                         NULL,
                                         NULL};
 
-/* Initialised in phases, so that every interpreter's import comes to fill(). */
+/* Initialises in phases, so that the import of every interpreter calls fill(). */
 PyMODINIT_FUNC PyInit__core(void) {
   return PyModuleDef_Init(&definition);
 }

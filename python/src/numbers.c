@@ -1,4 +1,4 @@
-/* Python's numbers, dicts and strings as C's. */
+/* Converts numbers, dicts and strings between Python and C. */
 #include <stddef.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ int expect_count(const char* function, Py_ssize_t count, Py_ssize_t expected) {
   return -1;
 }
 
-/* Replaces Python's own error by one with the argument's name. Always -1. */
+/* Replaces Python's own error by one with the argument's name. Returns -1. */
 static int wrong_number(const char* name, const char* expected, PyObject* object) {
   PyErr_Clear();
   PyErr_Format(PyExc_TypeError, "%s = %.200R, must be %s", name, object, expected);

@@ -1,17 +1,25 @@
-/* The numbers among a call's options. */
+/* Reads the numbers among the options of a call. */
 #include "call.h"
+
+/* Python's -1 is no bound. The library rejects what is below. */
+static int read_bound(PyObject* option, const char* name, int32_t* has_bound, int64_t* bound) {
+  if (read_int(option, name, bound) < 0) return -1;
+  *has_bound = *bound != -1;
+  if (!*has_bound) *bound = 0;
+  return 0;
+}
 
 static int read_longest(PyObject* option, const char* name, int64_t* length) {
   *length = -1;
   return option == Py_None ? 0 : read_int(option, name, length);
 }
 
-/* Without dropout its state is not looked at. */
+/* Ignores the state of dropout without dropout. */
 static int read_dropout(Call* call) {
   PyObject* const* const options = call->options;
   fa2_args* const a = &call->args;
   if (read_float(options[DROPOUT_P], "dropout_p", &a->dropout_probability) < 0) return -1;
-  call->key.problem.dropout = a->dropout_probability != 0.0f;
+  call->problem.dropout = a->dropout_probability != 0.0f;
   if (a->dropout_probability == 0.0f) {
     call->given[FA2_DROPOUT_STATE] = NULL;
     return 0;
@@ -22,12 +30,14 @@ static int read_dropout(Call* call) {
 
 int read_options(Call* call) {
   PyObject* const* const options = call->options;
-  fa2_problem* const p = &call->key.problem;
+  fa2_problem* const p = &call->problem;
   fa2_args* const a = &call->args;
   int64_t mask, invariant;
   if (read_int(options[MASK], "mask", &mask) < 0 ||
       read_int(options[BATCH_INVARIANT], "batch_invariant", &invariant) < 0 ||
       read_float(options[SOFTCAP], "softcap", &a->softcap) < 0 ||
+      read_bound(options[WINDOW_LEFT], "window_size[0]", &p->has_window_left, &p->window_left) < 0 ||
+      read_bound(options[WINDOW_RIGHT], "window_size[1]", &p->has_window_right, &p->window_right) < 0 ||
       read_longest(options[MAX_SEQLEN_Q], "max_seqlen_q", &p->seqlen_q) < 0 ||
       read_longest(options[MAX_SEQLEN_K], "max_seqlen_k", &p->seqlen_k) < 0)
     return -1;
@@ -38,19 +48,4 @@ int read_options(Call* call) {
   if (a->has_softmax_scale && read_float(options[SOFTMAX_SCALE], "softmax_scale", &a->softmax_scale) < 0)
     return -1;
   return read_dropout(call);
-}
-
-int read_window(Call* call) {
-  fa2_problem* const p = &call->key.problem;
-  int64_t left, right;
-  if (read_int(call->options[WINDOW_LEFT], "window_size[0]", &left) < 0 ||
-      read_int(call->options[WINDOW_RIGHT], "window_size[1]", &right) < 0)
-    return -1;
-  if (left < -1 || right < -1) return invalid("window_size takes numbers of keys, or -1 for no bound");
-  const int64_t longest = p->seqlen_k > p->seqlen_q ? p->seqlen_k : p->seqlen_q;
-  p->has_window_left = left >= 0 && left < longest;
-  p->has_window_right = right >= 0 && right < longest && p->mask == FA2_MASK_NONE;
-  p->window_left = p->has_window_left ? left : 0;
-  p->window_right = p->has_window_right ? right : 0;
-  return 0;
 }

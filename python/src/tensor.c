@@ -1,8 +1,8 @@
-/* Tensors of any library: by the DLPack exchange API of their type, which costs no Python call, else by describe(). */
+/* Reads tensors by the DLPack exchange API of their type, which costs no Python call, else by fa2._hooks.describe(). */
 #include "core.h"
 #include "dlpack.h"
 
-/* Types that were met, with their tables; NULL: they have none. The GIL guards it. */
+/* The most recent types and their tables; NULL: a type without a table. The GIL guards them. */
 enum { KNOWN_TYPES = 8 };
 static struct {
   PyTypeObject* type;
@@ -18,7 +18,7 @@ static const DLPackExchangeAPI* look_up_api(PyTypeObject* type) {
   const DLPackExchangeAPIHeader* header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   if (header == NULL) PyErr_Clear();
   while (header != NULL && header->version.major != 1) header = header->prev_api;
-  Py_DECREF(capsule); /* the table lives as long as the type */
+  Py_DECREF(capsule); /* which owns no table: that lives as long as the type */
   const DLPackExchangeAPI* api = (const DLPackExchangeAPI*)header;
   return api != NULL && api->dltensor_from_py_object_no_sync != NULL ? api : NULL;
 }
@@ -88,7 +88,7 @@ static int read_numbers(PyObject* tuple, int32_t ndim, int64_t* numbers) {
 }
 
 static int from_description(PyObject* object, fa2_array* tensor) {
-  PyObject* all = hooks() != NULL ? PyObject_CallMethod(hooks(), "describe", "O", object) : NULL;
+  PyObject* all = describe(object);
   if (all == NULL) return -1;
   unsigned long long data = 0;
   PyObject *shape = NULL, *strides = NULL;
@@ -113,7 +113,7 @@ int read_tensor(PyObject* object, fa2_array* tensor) {
   const DLPackExchangeAPI* api = api_of(Py_TYPE(object));
   DLTensor given;
   if (api == NULL || api->dltensor_from_py_object_no_sync(object, &given) != 0) {
-    PyErr_Clear(); /* DLPack has no form for it, such as a meta tensor: describe() says what it is */
+    PyErr_Clear(); /* as for a meta tensor, which DLPack cannot express: describe() can */
     return from_description(object, tensor);
   }
   from_dltensor(&given, tensor);
@@ -142,7 +142,7 @@ int current_stream(PyObject* object, int32_t device, void** stream) {
     if (api->current_work_stream(kDLCUDA, device, stream) == 0) return 0;
     return PyErr_Occurred() ? -1 : invalid("device = cuda:%d, must have a current stream", device);
   }
-  PyObject* found = hooks() != NULL ? PyObject_CallMethod(hooks(), "current_stream", "i", (int)device) : NULL;
+  PyObject* found = find_stream(device);
   if (found == NULL) return -1;
   *stream = (void*)(uintptr_t)PyLong_AsUnsignedLongLong(found);
   Py_DECREF(found);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -194,7 +195,7 @@ def test_what_is_refused() -> None:
     call = flash.flash_attn_with_kvcache
     with pytest.raises(fa2.InvalidRequest, match="cache_seqlens"):
         call(q, k_cache, v_cache, k, v)
-    with pytest.raises(fa2.InvalidRequest, match="k goes with v"):
+    with pytest.raises(fa2.InvalidRequest, match="k with v"):
         call(q, k_cache, v_cache, k, cache_seqlens=0)
     with pytest.raises(fa2.InvalidRequest, match="pass k and v"):
         call(q, k_cache, v_cache, None, None, *angles("cpu"), cache_seqlens=0)
@@ -206,3 +207,17 @@ def test_what_is_refused() -> None:
         call(q, k_cache[:1].expand(2, -1, -1, -1), v_cache, cache_seqlens=4, cache_leftpad=int32(0, 1))
     with pytest.raises(NotImplementedError, match="qv, attention_chunk"):
         flash3.flash_attn_with_kvcache(q, k_cache, v_cache, qv=q, attention_chunk=8)
+
+
+@pytest.mark.parametrize("name", ["flash_attn_interface", "flash_attn_3_interface"])
+def test_the_lse_is_computed_only_if_it_is_wanted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fa2 import _flash_cache
+
+    wanted: list[bool] = []
+    original = _flash_cache.attend
+    monkeypatch.setattr(_flash_cache, "attend", lambda *args: wanted.append(args[-1]) or original(*args))
+    function = importlib.import_module(f"fa2.{name}").flash_attn_with_kvcache
+    q, cache = torch.zeros(1, 1, 2, 16, dtype=torch.float16), torch.zeros(1, 8, 2, 16, dtype=torch.float16)
+    assert function(q, cache, cache).shape == q.shape
+    assert function(q, cache, cache, return_softmax_lse=True)[1].shape == (1, 2, 1)
+    assert wanted == [False, True]

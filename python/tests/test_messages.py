@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,15 @@ def test_heads_first_is_the_same_attention_without_a_copy() -> None:
     given = np.zeros((2, 4, 5, 16), f16)
     assert np.shares_memory(fa2.attention(*heads_first, causal=True, layout="bhsd", out=given), given)
     np.testing.assert_array_equal(given, out)
+
+
+def test_heads_first_that_fits_by_accident_is_warned_of() -> None:
+    q = zeros(1, 1, 300, 16)  # 300 rows of one head
+    with pytest.warns(UserWarning, match=r"q.shape = \(1, 1, 300, 16\).*300 heads: pass layout=\"bhsd\""):
+        fa2.attention(q, q, q)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fa2.attention(q, q, q, layout="bhsd").shape == q.shape
 
 
 def test_append_and_merge_list_their_mistakes() -> None:

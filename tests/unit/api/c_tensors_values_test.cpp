@@ -56,6 +56,18 @@ TEST_CASE("c tensors: the longest sequence") {
   }
 }
 
+TEST_CASE("c tensors: windows that hide nothing are removed, and others kept") {
+  for (const auto& [width, is_kept] : {std::pair{6, true}, {7, false}, {1000, false}, {-2, true}}) {
+    DescribedCall dense = dense_attention();  // of 5 queries and 7 keys
+    dense.problem.has_window_left = dense.problem.has_window_right = 1;
+    dense.problem.window_left = dense.problem.window_right = width;
+    REQUIRE(dense.bind() == FA2_OK);
+    CHECK((dense.problem.has_window_left != 0) == is_kept);
+    CHECK((dense.problem.has_window_right != 0) == is_kept);
+    CHECK(dense.problem.window_left == (is_kept ? width : 0));
+  }
+}
+
 TEST_CASE("c tensors: what attention's tensors say") {
   DescribedCall dense = dense_attention();
   dense.args.page_table = &dense.place.device;  // of another call

@@ -1,0 +1,14 @@
+#include <runtime/driver.h>
+#include <runtime/fill.h>
+
+#include <cstdint>
+
+namespace fa2 {
+
+void fill_zeros(void* data, std::size_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  check(driver().memset_d8_async(address, 0, bytes, stream), "cuMemsetD8Async");
+}
+
+}  // namespace fa2

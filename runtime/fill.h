@@ -1,0 +1,14 @@
+// Zeroes of device memory that others allocated.
+#pragma once
+
+#include <fa2/types.h>
+
+#include <cstddef>
+
+namespace fa2 {
+
+/// Sets `bytes` at `data` to 0, after the present work of `stream`. Data and stream must belong to the current CUDA context.
+/// @throws CudaError.
+void fill_zeros(void* data, std::size_t bytes, Stream stream);
+
+}  // namespace fa2
