@@ -1,5 +1,5 @@
-"""Host cost of fa2.attention from Python, in microseconds, beside PyTorch's SDPA: no-grad and with grad, and the first call of a
-process. Small tensors, so that the GPU never holds the host up. Usage: python bench/python_host.py [--json]"""
+"""Measures the host's cost of fa2.attention and PyTorch's SDPA in microseconds, without and with gradients, and the first call of a
+process. Tensors are small, so that the host never waits for the GPU. Usage: python bench/python_host.py [--json]"""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ print(1e3 * (imported - begin), 1e3 * (time.perf_counter() - imported))
 
 
 def per_call(torch, call, calls=200, rounds=25):
-    """Medians over rounds; the GPU is idle when a round begins, and its queue is never full."""
+    """Returns the median over rounds. The GPU is idle when a round begins, and its queue is never full."""
     for _ in range(20):
         call()
     samples = []
@@ -42,6 +42,9 @@ def measure():
     q, k, v = (torch.randn(1, 128, 4, 128, dtype=torch.bfloat16, device="cuda") for _ in range(3))
     heads_first = [x.transpose(1, 2) for x in (q, k, v)]
     out = torch.empty_like(q)
+    packed = [x[0] for x in (q, k, v)]
+    borders = torch.tensor([0, 64, 128], dtype=torch.int32, device="cuda")
+    tables = dict(cu_seqlens_q=borders, cu_seqlens_k=borders, max_seqlen_q=64, max_seqlen_k=64)
     small = torch.ones(8, device="cuda")
     sdpa = torch.nn.functional.scaled_dot_product_attention
     rows = {}
@@ -50,6 +53,7 @@ def measure():
         rows["fa2.attention"] = per_call(torch, lambda: fa2.attention(q, k, v, causal=True))
         rows["flash_attn_func"] = per_call(torch, lambda: flash_attn_func(q, k, v, causal=True))
         rows["fa2.attention out="] = per_call(torch, lambda: fa2.attention(q, k, v, causal=True, out=out))
+        rows["fa2.attention packed"] = per_call(torch, lambda: fa2.attention(*packed, causal=True, **tables))
         rows["torch SDPA"] = per_call(torch, lambda: sdpa(*heads_first, is_causal=True))
     for x in (q, k, v):
         x.requires_grad_()

@@ -1,4 +1,4 @@
-"""The command: `fa2 VERB`, or `python -m fa2 VERB`. Verbs and options are named as the C++ command's."""
+"""The command: `fa2 VERB`, or `python -m fa2 VERB`. Verbs and options have the C++ command's names."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _nothing(verb: argparse.ArgumentParser) -> None:
     pass
 
 
-#: Name, meaning, example, its options, what computes its document, and what prints that.
+#: For each verb: name, meaning, example, function that adds options, function that computes, function that formats.
 _VERBS: tuple[tuple[str, str, str, Callable[..., Any], Callable[..., Any], Callable[..., str]], ...] = (
     ("info", "show versions, GPUs, NVRTC and caches", "--json", _nothing, _command.info, _command.machine_text),
     (

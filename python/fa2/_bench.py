@@ -1,4 +1,4 @@
-"""Times attention beside PyTorch's scaled_dot_product_attention."""
+"""Times attention and PyTorch's scaled_dot_product_attention in turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._attention import attention
 
 
 def _milliseconds(call: Callable[[], Any], count: int) -> float:
-    """Of one call, on the GPU, in a burst of `count`."""
+    """Returns the GPU time of one call, the mean of `count` calls in a row."""
     import torch
 
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call, unused-ignore]
@@ -38,16 +38,16 @@ def measure(
     backward: bool,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """Returns a row for fa2 and one for SDPA: microseconds, the median of rounds in whose order both take turns, and TFLOP/s.
+    """Returns a row for fa2 and one for SDPA: median microseconds over rounds of random order, and TFLOP/s.
 
     backward: the gradients of q, k and v. Raises Unavailable without a GPU.
     """
     try:
         import torch
     except ImportError as error:
-        raise _core.Unavailable("bench needs PyTorch") from error
+        raise _core.Unavailable("PyTorch = none, must be installed for bench: pip install torch") from error
     if not torch.cuda.is_available():
-        raise _core.Unavailable("bench needs a GPU that PyTorch sees")
+        raise _core.Unavailable("GPU = none, must be one that PyTorch sees: bench measures GPUs alone")
     shape, shape_kv = (batch, seqlen, heads, head_dim), (batch, seqlen, heads_kv, head_dim)
     options: dict[str, Any] = dict(dtype=getattr(torch, dtype), device="cuda", requires_grad=backward)
     q, k, v = torch.randn(shape, **options), torch.randn(shape_kv, **options), torch.randn(shape_kv, **options)
@@ -88,8 +88,10 @@ def measure_all(
     backward: bool,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """Returns measure()'s rows of each combination, with the problem in front. batch, heads and heads_kv 0: by tokens, by
-    hidden, as many as heads."""
+    """Returns measure()'s rows for each combination, each preceded by its problem.
+
+    If they are 0, batch follows from tokens, heads from hidden, and heads_kv is heads.
+    """
     rows = []
     for dtype, head_dim, masked, seqlen in itertools.product(dtypes, head_dims, causal, seqlens):
         sequences, query_heads = batch or max(1, tokens // seqlen), heads or max(1, hidden // head_dim)

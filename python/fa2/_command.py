@@ -1,4 +1,4 @@
-"""What the verbs of the command compute, and their texts for people."""
+"""The results of the command's verbs, and their texts for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def info(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _self_test() -> str:
-    """One small attention, on the GPU if PyTorch has one, beside what it must be."""
+    """Computes one small attention, on the GPU if PyTorch has one, and compares it with the exact result."""
     try:
         import torch
     except ImportError:
@@ -79,7 +79,7 @@ def machine_text(found: dict[str, Any]) -> str:
 
 
 def _show_progress(done: int, total: int) -> None:
-    """One line that changes on a terminal; elsewhere a line for each tenth."""
+    """Prints one line that changes on a terminal; elsewhere a line for each tenth."""
     if sys.stderr.isatty():
         print(f"\r{done} of {total} kernels", end="\n" if done == total else "", file=sys.stderr, flush=True)
     elif done == 1 or done * 10 // total > (done - 1) * 10 // total:

@@ -1,4 +1,4 @@
-"""What explain() returns."""
+"""The dict that explain() returns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _kernel_facts(kernel: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 class Explanation(dict[str, Any]):
-    """The kernels of a call, as the dict that JSON has; printed, a few lines of text."""
+    """Describes the kernels of a call: a dict with the keys of the JSON, which prints as a few lines of text."""
 
     def __str__(self) -> str:
         rows = [("problem", _problem_text(self["problem"])), ("device", f"{self['device']}, {self['arch']}")]

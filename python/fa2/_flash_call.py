@@ -1,4 +1,4 @@
-"""What the interfaces of FlashAttention share: their windows, head dims and return values in terms of fa2's."""
+"""Functions that the interfaces of FlashAttention share: they translate windows, head dims and return values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._padding import pad_head_dim
 
 
 def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
-    """(left, right), of numbers or a tensor; -1, no bound, for what is below 0 or as long as the keys."""
+    """Returns (left, right) as numbers. A width below 0, or of all keys, becomes -1: no bound."""
     left, right = window_size
     if type(left) is not int or type(right) is not int:
         left, right = int(left), int(right)
@@ -34,7 +34,7 @@ def make_options(
     seqused_k: Any = None,
     page_table: Any = None,
 ) -> tuple[Any, ...]:
-    """In the order of Options, as a plain tuple, which an eager call makes sooner."""
+    """Returns a plain tuple in the order of Options, because an eager call makes it faster."""
     mask, batch_invariant = 1 if causal else 0, False
     window_left, window_right = window
     dropout_seed = dropout_offset = 0
@@ -64,12 +64,12 @@ def make_options(
 
 
 def with_scale(options: tuple[Any, ...], head_dim: int) -> tuple[Any, ...]:
-    """softmax_scale as a number, of the head dim before it is padded."""
+    """Returns the options with softmax_scale as a number, which follows from the unpadded head dim."""
     return options if options[SOFTMAX_SCALE] is not None else replaced(options, softmax_scale=head_dim**-0.5)
 
 
 def attend(q: Any, k: Any, v: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:
-    """fa2.attention() of any head dims: out, or (out, lse) if return_lse."""
+    """Returns fa2.attention() for any head dims: out, or (out, lse) if return_lse."""
     head_dim, head_dim_v = q.size(-1), v.size(-1)
     if head_dim % 8 == 0 and head_dim_v % 8 == 0:
         return _torch.attend(q, k, v, None, return_lse, deterministic, False, options)

@@ -1,4 +1,4 @@
-"""Attention of tensors that hold keys and values, or queries too: the gradient of each is one tensor."""
+"""Attention of packed kv or qkv tensors, whose gradient is one tensor."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ._torch_run import run_backward, run_forward
 
 
 def unpack(q: Any, packed: Any) -> tuple[Any, Any, Any]:
-    """q, k and v of (q, kv) or (None, qkv), whose parts are the dimension before the heads."""
+    """Returns q, k and v of (q, kv) or (None, qkv). The dimension before the heads tells them apart."""
     parts = packed.unbind(-3)
     return parts if q is None else (q, *parts)
 
 
 def _new(like: Any, cu_seqlens: Any, seqused: Any) -> Any:
-    """Contiguous; zeros where rows may be of no sequence."""
+    """Returns contiguous memory, zeros if rows may belong to no sequence."""
     make = like.new_zeros if rows_may_be_unused(cu_seqlens, seqused) else like.new_empty
     return make(like.shape)
 
 
 class _Packed(torch.autograd.Function):
-    """dq, dk and dv are written through slices of what is returned: no copy puts them together."""
+    """Writes dq, dk and dv into slices of the returned gradient, so that no copy is needed."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, packed: Any, deterministic: bool, options: Options) -> Any:
@@ -52,7 +52,7 @@ class _Packed(torch.autograd.Function):
 
 
 def attend_packed(q: Any, packed: Any, options: tuple[Any, ...], deterministic: bool, return_lse: bool) -> Any:
-    """As _flash_call.attend(), of q and kv, or of None and qkv."""
+    """Returns _flash_call.attend() of (q, kv), or of (None, qkv)."""
     head_dim = packed.shape[-1]
     if head_dim % 8 != 0:
         q, packed = None if q is None else pad_head_dim(q), pad_head_dim(packed)
@@ -62,7 +62,7 @@ def attend_packed(q: Any, packed: Any, options: tuple[Any, ...], deterministic: 
     if differentiates and not torch.compiler.is_compiling() and _torch.is_plain(*parts):
         found = _torch.prepared(packed, Options(*options))
         out, lse = _Packed.apply(q, packed, _torch.wants_bits(deterministic), found)  # type: ignore[no-untyped-call]
-    else:  # autograd of unbind() puts the gradients together
+    else:  # autograd of unbind() assembles the gradient
         out, lse = _torch.attend(*parts, None, True, deterministic, False, options)
     out = out[..., :head_dim]
     return (out, lse) if return_lse else out

@@ -1,6 +1,6 @@
-"""The private functions of flash_attn 2.8.4 that others import, which write gradients where they are told.
+"""The private functions of flash_attn 2.8.4 that other projects import. They write gradients into given tensors.
 
-As there: no autograd, head dims that are multiples of 8, windows as two numbers, softmax_scale a number.
+As in flash_attn, they have no autograd. Head dims must be multiples of 8, windows two numbers, softmax_scale a number.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _Tensor = torch.Tensor
 
 
 class _NoExtension:
-    """Where flash_attn has its extension, whose functions have no signature to keep."""
+    """Stands in for flash_attn's extension, whose functions fa2 does not have."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"fa2 has no flash_attn_2_cuda.{name}: call a function of fa2.flash_attn_interface")
+        raise AttributeError(f"flash_attn_2_cuda.{name} is not supported by fa2: call a function of fa2.flash_attn_interface")
 
 
 USE_TRITON_ROCM = False
@@ -33,12 +33,12 @@ maybe_contiguous = contiguous
 
 
 def _get_block_size_n(device: Any, head_dim: int, is_dropout: bool, is_causal: bool) -> int:
-    """Keys that share a maximum in S_dmask: all of them."""
+    """Returns how many keys share a maximum in S_dmask: all of them."""
     return 1 << 30
 
 
 def _compute(q: _Tensor, k: _Tensor, v: _Tensor, options: tuple[Any, ...], return_softmax: bool) -> Forward:
-    """Where options have dropout, its state is drawn here."""
+    """Returns what a forward does. With dropout, its state is drawn here."""
     state = draw_state(q) if options[DROPOUT_P] else q.new_zeros(2, dtype=torch.int64)
     found = Options(*options)._replace(dropout_state=state if options[DROPOUT_P] else None)
     with torch.no_grad():
@@ -58,10 +58,10 @@ def _differentiate(
     deterministic: bool,
     options: tuple[Any, ...],
 ) -> _Tensor:
-    """Writes to `made`; returns each row's sum of dout * out, float32, shaped like softmax_lse."""
+    """Writes to `made`. Returns each row's sum of dout * out, float32, shaped like softmax_lse."""
     found = Options(*options)
     if found.dropout_p and found.dropout_state is None:
-        raise _core.InvalidRequest("rng_state, which the forward returned, is needed with dropout_p")
+        raise _core.InvalidRequest("rng_state = None, must be what the forward returned with dropout_p")
     with torch.no_grad():
         if any(x is not None for x in made):
             forward = (q, k, v, contiguous(out), softmax_lse.contiguous())
@@ -82,7 +82,7 @@ def _flash_attn_forward(
     alibi_slopes: _Tensor | None,
     return_softmax: bool,
 ) -> Forward:
-    """q (b, sq, h, d), k and v (b, sk, hk, d) -> out, lse (b, h, sq), S_dmask or an empty tensor, rng_state."""
+    """Returns out, lse (b, h, sq), S_dmask or an empty tensor, and rng_state, for q (b, sq, h, d), k and v (b, sk, hk, d)."""
     window = read_window((window_size_left, window_size_right), k.shape[1])
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
     return _compute(q, k, v, options, return_softmax)
@@ -108,7 +108,7 @@ def _flash_attn_backward(
     deterministic: bool,
     rng_state: _Tensor | None = None,
 ) -> _Tensor:
-    """Writes dq, dk and dv, of any strides, or leaves out those that are None; returns softmax_d (b, h, sq to 128)."""
+    """Writes those of dq, dk and dv that are not None. Returns softmax_d (b, h, sq rounded up to 128)."""
     window = read_window((window_size_left, window_size_right), k.shape[1])
     state = rng_state if dropout_p else None
     options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, state)
@@ -138,12 +138,12 @@ def _flash_attn_varlen_forward(
     zero_tensors: bool = False,
     num_splits: int = 0,
 ) -> Forward:
-    """q (total_q, h, d), k and v (total_k, hk, d), or pages with block_table -> as dense ones; lse (h, total_q).
+    """Returns what _flash_attn_forward() does, with lse (h, total_q), for q (total_q, h, d), k and v (total_k, hk, d) or pages.
 
-    zero_tensors: rows of no sequence are 0 without it too. num_splits above 1 is an error, as in flash_attn.
+    zero_tensors: ignored, because rows of no sequence are always 0. num_splits above 1 is an error, as in flash_attn.
     """
     if num_splits > 1:
-        raise _core.InvalidRequest("num_splits > 1 is not supported: fa2 splits keys where that is faster")
+        raise _core.InvalidRequest(f"num_splits = {num_splits}, must be 0 or 1: fa2 splits keys if that is faster")
     tables = packed_tables(cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, block_table)
     window = read_window((window_size_left, window_size_right), max_seqlen_k)
     numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
@@ -152,9 +152,9 @@ def _flash_attn_varlen_forward(
 
 
 def packed_tables(cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any, leftpad_k: Any, pages: Any) -> tuple[Any, ...]:
-    """Pages have seqused_k instead of cu_seqlens_k; padding moves where each sequence begins, and shortens it."""
+    """Returns the tables. Pages take seqused_k in place of cu_seqlens_k. Padding moves and shortens each sequence."""
     if leftpad_k is not None and pages is not None:
-        raise _core.InvalidRequest("leftpad_k does not go with block_table")
+        raise _core.InvalidRequest("leftpad_k = given, must be None with block_table")
     if seqused_k is None and (leftpad_k is not None or pages is not None):
         seqused_k = cu_seqlens_k.diff()
     if pages is not None:
@@ -190,7 +190,7 @@ def _flash_attn_varlen_backward(
     rng_state: _Tensor | None = None,
     zero_tensors: bool = False,
 ) -> _Tensor:
-    """As _flash_attn_backward(); softmax_d is (h, total_q). zero_tensors: gradients of rows of no sequence are 0."""
+    """Does what _flash_attn_backward() does; softmax_d is (h, total_q). zero_tensors: zeroes gradients of rows of no sequence."""
     window = read_window((window_size_left, window_size_right), max_seqlen_k)
     made = (dq, dk, dv)
     if zero_tensors:

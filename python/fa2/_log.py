@@ -1,4 +1,4 @@
-"""fa2's log as the logger "fa2" of Python's logging, which decides what is shown and where."""
+"""Hands fa2's log to the logger "fa2" of Python's logging, which decides what is shown and where."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _FORMATTER = logging.Formatter("[%(asctime)s.%(msecs)03d] %(name)s %(levelname)s
 
 
 def _print(level: int, message: str) -> None:
-    handler = logging.StreamHandler()  # to what sys.stderr is now
+    handler = logging.StreamHandler()  # to the present sys.stderr
     handler.setFormatter(_FORMATTER)
     handler.handle(_LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, message, (), None))
 
 
 def deliver(level: int, message: str) -> None:
-    """Logs one message; on stderr if the program has configured no handler. The extension calls it, on any thread."""
+    """Logs one message, on stderr if the program has configured no handler. The extension calls this on any thread."""
     number = _LEVELS[level]
     if _LOGGER.hasHandlers():
         _LOGGER.log(number, message)

@@ -1,4 +1,4 @@
-"""The options by which a verb of the command takes a problem, named as the C++ command's, and its tensors."""
+"""The command's options for a problem, which have the C++ command's names, and the tensors of the problem."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
 
 
 class _Arrays:
-    """Makes zeros of PyTorch, or without it of numpy."""
+    """Makes zeros with PyTorch, or with numpy if PyTorch is not installed."""
 
     def __init__(self, device: str) -> None:
         try:

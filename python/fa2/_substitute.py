@@ -1,4 +1,4 @@
-"""Classes of another library whose methods call fa2's functions in the place of that library's own."""
+"""Makes subclasses of another library's classes whose methods call fa2's functions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def substitute(base: type, **names: Any) -> Any:
-    """A subclass of `base` whose methods find `names` where their module has others.
+    """Returns a subclass of `base` whose methods see `names` in place of their module's own definitions.
 
-    So do the module's functions, which those methods call. Properties and decorated functions do not. The module and `base`
-    stay as they are: whoever else uses them sees no difference. What the module defines after this call is not seen.
+    Functions of the module that the methods call see them too. Properties and decorated functions do not. The module and
+    `base` stay unchanged for their other users. Later definitions of the module are not seen.
     """
     module = vars(sys.modules[base.__module__])
     scope: dict[str, Any] = {**module, **names}
@@ -28,7 +28,7 @@ def substitute(base: type, **names: Any) -> Any:
 
 
 def _move(function: types.FunctionType, scope: dict[str, Any]) -> types.FunctionType:
-    """The same function with other globals; its closure, so `super()` too, is shared."""
+    """Returns the function with other globals. Both share the closure, which `super()` needs."""
     code, defaults = function.__code__, function.__defaults__
     moved = types.FunctionType(code, scope, function.__name__, defaults, function.__closure__)
     moved.__kwdefaults__ = function.__kwdefaults__
@@ -42,4 +42,4 @@ def refuse(what: str, **arguments: Any) -> None:
     """Raises NotImplementedError if one of `arguments` is neither None nor False."""
     given = [name for name, value in arguments.items() if value is not None and value is not False]
     if given:
-        raise NotImplementedError(f"fa2 has no {', '.join(given)}, which {what} asks for: choose another attention backend")
+        raise NotImplementedError(f"{', '.join(given)} = given by {what}, must be None on fa2: choose another attention backend")

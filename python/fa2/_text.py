@@ -1,4 +1,4 @@
-"""Tables and facts as text of at most 80 columns."""
+"""Formats tables and facts as text of at most 80 columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ WIDTH = 80
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
-    """Returns rows, the first of which has the titles, in columns as wide as their cells; numbers go to the right.
+    """Returns rows as text in columns; the first row holds the titles, and numbers are right-aligned.
 
-    A last column of text that is too wide goes on in the next line.
+    Text of the last column continues in the next line if it is too wide.
     """
     texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts)]
@@ -26,11 +26,11 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Returns a line for each (name, value), values aligned; one that is too wide goes on in the next line."""
+    """Returns a line for each (name, value) with aligned values. A wide value continues in the next line."""
     return table([(name, value) for name, value in pairs])
 
 
 def wrapped(text: str, indent: int = 0) -> str:
-    """Returns text in lines, all but the first indented. Paths stay whole, so that they can be copied."""
+    """Returns text in lines, indented from the second on. Paths are not broken, so that they can be copied."""
     lines = textwrap.wrap(text, max(20, WIDTH - indent), break_long_words="/" not in text, break_on_hyphens=False)
     return text if len(lines) < 2 else ("\n" + " " * indent).join(lines)

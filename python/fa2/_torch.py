@@ -1,4 +1,4 @@
-"""Attention of PyTorch's tensors: launched at once where that is right, else by torch.ops.fa2."""
+"""Attention of PyTorch's tensors: launched directly for plain eager calls, else by torch.ops.fa2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _peek_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 class _Attention(torch.autograd.Function):
-    """The eager gradient: what torch.ops.fa2.forward has, without the dispatcher's cost. lse is an output if it is asked for."""
+    """Computes eager gradients without the cost of the dispatcher. lse is an output if return_lse."""
 
     @staticmethod
     def forward(
@@ -39,12 +39,12 @@ class _Attention(torch.autograd.Function):
         return (*made, None, None, None)
 
 
-#: _Attention.apply() behind its look for transforms, of which there are none where it is called.
+#: _Attention.apply() without its search for transforms: callers have made sure that there are none.
 _apply: Any = super(torch.autograd.Function, _Attention).apply
 
 
 def is_plain(q: Any, k: Any, v: Any) -> bool:
-    """Whether nothing but these tensors and their data is concerned: no mode, no transform, no subclass."""
+    """Returns whether these are ordinary tensors outside of all modes and transforms."""
     return (
         not q.is_meta
         and type(q) in _PLAIN
@@ -57,7 +57,7 @@ def is_plain(q: Any, k: Any, v: Any) -> bool:
 
 
 def draw_dropout(q: torch.Tensor) -> tuple[int, int, torch.Tensor | None]:
-    """(seed, offset, None) of the generator of q's device, or where a graph is made (0, 0, numbers that it draws)."""
+    """Draws from the generator of q's device: (seed, offset, None), or (0, 0, tensor) if a graph has to draw at each replay."""
     if q.is_cuda and not torch.compiler.is_compiling() and not torch.cuda.is_current_stream_capturing():
         generator = torch.cuda.default_generators[q.get_device()]
         offset = generator.get_offset()
@@ -82,7 +82,7 @@ def _with_float_sinks(options: Options) -> Options:
 def attend(
     q: Any, k: Any, v: Any, out: Any, return_lse: bool, deterministic: bool, autocast: bool, options: Any
 ) -> Any:
-    """`options`: a tuple like Options."""
+    """Returns what attention() does. `options`: a tuple like Options."""
     if autocast and torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) if x.dtype == torch.float32 else x for x in (q, k, v))

@@ -1,6 +1,6 @@
-"""Rotary embedding by operators of PyTorch, with the functions of flash_attn.layers.rotary. All differentiable.
+"""Rotary embedding by PyTorch's operators, with the functions of flash_attn.layers.rotary. All are differentiable.
 
-fa2.append() turns keys and queries in the kernel that writes a cache; this is for everything else.
+fa2.append() rotates keys and queries in the kernel that writes a cache. This module is for everything else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 
 
 def _positions(x: torch.Tensor, offsets: int | torch.Tensor, cu_seqlens: torch.Tensor | None) -> torch.Tensor:
-    """(seqlen), (batch, seqlen) or (total): of each row of x, in the tables; 0 in rows of no sequence."""
+    """Returns the position of each row of x in the tables, (seqlen), (batch, seqlen) or (total); 0 for rows of no sequence."""
     rows = torch.arange(x.shape[1 if cu_seqlens is None else 0], device=x.device)
     if cu_seqlens is None:
         return rows + (offsets[:, None] if isinstance(offsets, torch.Tensor) else offsets)
@@ -22,7 +22,7 @@ def _positions(x: torch.Tensor, offsets: int | torch.Tensor, cu_seqlens: torch.T
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool) -> torch.Tensor:
-    """Returns x (..., heads, rotary_dim) turned by angles (..., 1, rotary_dim / 2): in float32, rounded once."""
+    """Returns x (..., heads, rotary_dim) rotated by angles (..., 1, rotary_dim / 2), computed in float32 and rounded once."""
     cos, sin, wide = cos.float(), sin.float(), x.float()
     x0, x1 = (wide[..., 0::2], wide[..., 1::2]) if interleaved else wide.chunk(2, -1)
     turned = (x0 * cos - x1 * sin, x0 * sin + x1 * cos)
@@ -30,7 +30,7 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bo
 
 
 def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool) -> torch.Tensor:
-    """Returns a new tensor: x with its first rotary_dim columns turned."""
+    """Returns a new tensor: x with its first rotary_dim columns rotated."""
     width = 2 * cos.shape[-1]
     turned = _turn(x[..., :width], cos, sin, interleaved)
     return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), -1)
@@ -43,36 +43,39 @@ def _angles(
     offsets: int | torch.Tensor,
     cu_seqlens: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the lines of cos and sin for x's rows, (..., 1, rotary_dim / 2): views where the tables have them in order."""
+    """Returns the entries of cos and sin for x's rows, (..., 1, rotary_dim / 2). They are views if positions are consecutive."""
     if sin.shape != cos.shape or 2 * cos.shape[-1] > x.shape[-1]:
-        raise ValueError("cos and sin must be (positions, rotary_dim / 2) with rotary_dim up to head_dim")
+        raise ValueError(
+            f"cos.shape = {tuple(cos.shape)} and sin.shape = {tuple(sin.shape)}, must both be (positions, rotary_dim / 2) with "
+            f"rotary_dim up to head_dim = {x.shape[-1]}"
+        )
     if cu_seqlens is None and isinstance(offsets, int):
         if offsets + x.shape[1] > cos.shape[0]:
-            raise ValueError(f"cos has {cos.shape[0]} positions, {offsets + x.shape[1]} are needed")
+            raise ValueError(f"cos.shape[0] = {cos.shape[0]}, must be at least {offsets + x.shape[1]} positions: pass longer tables")
         places: Any = slice(offsets, offsets + x.shape[1])
     else:
         places = _positions(x, offsets, cu_seqlens)
     return cos[places].unsqueeze(-2), sin[places].unsqueeze(-2)
 
 
-#: Which heads turn: an index of dimension 2, or `...` for all of them.
+#: Which heads are rotated: an index of dimension 2, or `...` for all of them.
 _Heads = Any
 
 
 def _turn_heads(
     x: torch.Tensor, heads: tuple[_Heads, ...], tables: tuple[torch.Tensor, ...], interleaved: bool, back: bool
 ) -> None:
-    """Turns these heads of x in place, each by its cos and sin of `tables`; back: by the negative angles."""
+    """Rotates these heads of x in place, each by its cos and sin in `tables`. back: by the negative angles."""
     for which, cos, sin in zip(heads, tables[0::2], tables[1::2]):
         part = x[:, :, which][..., : 2 * cos.shape[-1]]
         part.copy_(_turn(part, cos, -sin if back else sin, interleaved))
 
 
 class _TurnInPlace(torch.autograd.Function):
-    """Turns heads in x's own memory. The result aliases x, and its gradient, turned back, is x's.
+    """Rotates heads in x's own memory. The result aliases x. Its gradient, rotated back, is x's gradient.
 
-    Autograd does not see that x changes, as in flash_attn. It would refuse leaves, views of leaves and what unbind()
-    and split() return, and the use of a turned q once k, a view of the same base, is turned.
+    Autograd does not see that x changes, as in flash_attn. Otherwise autograd would refuse leaves, views of leaves, and
+    results of unbind() and split(). It would also refuse a rotated q as soon as k, a view of the same base, is rotated.
     """
 
     @staticmethod
@@ -90,7 +93,7 @@ class _TurnInPlace(torch.autograd.Function):
 
 
 def _turn_in_place(x: torch.Tensor, heads: tuple[_Heads, ...], interleaved: bool, *tables: torch.Tensor) -> torch.Tensor:
-    """Returns x, or if it has a gradient an alias of it, after turning these heads, each by its cos and sin of `tables`."""
+    """Rotates these heads, each by its cos and sin in `tables`. Returns x, or an alias of x if it has a gradient."""
     if torch.is_grad_enabled() and x.requires_grad:
         turned: torch.Tensor = _TurnInPlace.apply(x, heads, interleaved, *tables)  # type: ignore[no-untyped-call, unused-ignore]
         return turned
@@ -108,13 +111,13 @@ def apply_rotary_emb(
     cu_seqlens: torch.Tensor | None = None,
     max_seqlen: int | None = None,
 ) -> torch.Tensor:
-    """Returns x with its first rotary_dim columns turned by its rows' positions.
+    """Returns x with its first rotary_dim columns rotated by the positions of its rows.
 
     x: (batch, seqlen, heads, head_dim), or (total, heads, head_dim) with cu_seqlens int32 (batch + 1). cos, sin:
-    (positions, rotary_dim / 2). interleaved: columns 2 i and 2 i + 1 turn together, else i and i + rotary_dim / 2.
-    inplace: in x's memory; x may be a leaf, and gradients reach x alone. Go on with the result, not with x: autograd
-    knows of the turn only there. seqlen_offsets: the first rows' position, a number or (batch). max_seqlen is
-    accepted. Positions beyond the tables are an error.
+    (positions, rotary_dim / 2). interleaved: columns 2 i and 2 i + 1 form a pair, else i and i + rotary_dim / 2.
+    inplace: in x's memory; x may be a leaf, and gradients reach only x. Use the result afterwards, not x, because autograd
+    knows only there of the rotation. seqlen_offsets: the position of the first rows, a number or (batch). max_seqlen is
+    accepted and ignored. Positions beyond the tables are an error.
     """
     angles = _angles(x, cos, sin, seqlen_offsets, cu_seqlens)
     return _turn_in_place(x, (...,), interleaved, *angles) if inplace else _turned(x, *angles, interleaved)
@@ -126,7 +129,7 @@ apply_rotary_emb_func = apply_rotary_emb
 def apply_rotary_emb_torch(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool = False
 ) -> torch.Tensor:
-    """Returns x (batch, seqlen, heads, head_dim) turned; row i by line i of cos and sin, (seqlen, rotary_dim / 2) or
+    """Returns x (batch, seqlen, heads, head_dim) rotated: row i by row i of cos and sin, (seqlen, rotary_dim / 2) or
     (batch, seqlen, rotary_dim / 2)."""
     cos, sin = (table[..., : x.shape[1], :].unsqueeze(-2) for table in (cos, sin))
     return _turned(x, cos, sin, interleaved)
@@ -142,7 +145,7 @@ def apply_rotary_emb_qkv_(
     seqlen_offsets: int | torch.Tensor = 0,
     num_heads_q: int | None = None,
 ) -> torch.Tensor:
-    """Returns qkv with queries and keys turned in place, as apply_rotary_emb(inplace=True) does.
+    """Rotates queries and keys of qkv in place and returns it, as apply_rotary_emb(inplace=True) does.
 
     qkv: (batch, seqlen, 3, heads, head_dim), or with num_heads_q (batch, seqlen, heads + 2 heads_kv, head_dim). cos_k,
     sin_k: other tables for the keys.
@@ -150,7 +153,7 @@ def apply_rotary_emb_qkv_(
     if qkv.dim() == 5:
         heads: tuple[_Heads, ...] = (0, 1)
     elif num_heads_q is None:
-        raise ValueError("qkv of (batch, seqlen, heads + 2 heads_kv, head_dim) needs num_heads_q, its heads")
+        raise ValueError("num_heads_q = None, must be the number of query heads of qkv (batch, seqlen, heads + 2 heads_kv, head_dim)")
     else:
         heads = slice(num_heads_q), slice(num_heads_q, (qkv.shape[2] + num_heads_q) // 2)
     queries = _angles(qkv, cos, sin, seqlen_offsets)
@@ -167,15 +170,15 @@ def apply_rotary_emb_kv_(
     interleaved: bool = False,
     seqlen_offsets: int | torch.Tensor = 0,
 ) -> torch.Tensor:
-    """Returns kv (batch, seqlen, 2, heads_kv, head_dim) with keys turned in place, as apply_rotary_emb(inplace=True) does."""
+    """Rotates the keys of kv (batch, seqlen, 2, heads_kv, head_dim) in place, as apply_rotary_emb(inplace=True) does."""
     return _turn_in_place(kv, (0,), interleaved, *_angles(kv, cos, sin, seqlen_offsets))
 
 
 class RotaryEmbedding(torch.nn.Module):
-    """Tables of angles position * base**(-2 i / dim), grown as sequences do, applied in place.
+    """Rotates in place by the angles position * base**(-2 i / dim). Its tables grow with the sequences.
 
-    scale_base: with a number, xPos: queries' tables grow with the position by ((2 i / dim + 0.4) / 1.4) **
-    ((position - half) / scale_base), and keys' shrink.
+    scale_base: a number for xPos, which multiplies the tables of queries by ((2 i / dim + 0.4) / 1.4) **
+    ((position - half) / scale_base), and divides those of keys by it.
     """
 
     inv_freq: torch.Tensor
@@ -197,7 +200,7 @@ class RotaryEmbedding(torch.nn.Module):
         self._tables: tuple[torch.Tensor, ...] = ()
 
     def _tables_for(self, seqlen: int, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """cos and sin of queries and of keys, (seqlen or more, dim / 2), of like's dtype and device."""
+        """Returns cos and sin for queries, then for keys, (seqlen or more, dim / 2), with the dtype and device of `like`."""
         made = self._tables[0] if self._tables else None
         if made is not None and len(made) >= seqlen and made.dtype == like.dtype and made.device == like.device:
             return self._tables
@@ -221,11 +224,11 @@ class RotaryEmbedding(torch.nn.Module):
         max_seqlen: int | None = None,
         num_heads_q: int | None = None,
     ) -> Any:
-        """qkv turned in place, as apply_rotary_emb_qkv_(); or with kv (batch, seqlen, 2, heads_kv, head_dim) qkv is q,
-        and (q, kv) is returned. A seqlen_offset that is a tensor needs max_seqlen, the most positions."""
+        """Rotates qkv in place, as apply_rotary_emb_qkv_(). With kv (batch, seqlen, 2, heads_kv, head_dim), qkv is q, and
+        (q, kv) is returned. If seqlen_offset is a tensor, max_seqlen must be the number of positions."""
         if max_seqlen is None:
             if isinstance(seqlen_offset, torch.Tensor):
-                raise ValueError("a seqlen_offset that is a tensor needs max_seqlen")
+                raise ValueError("max_seqlen = None, must be the number of positions if seqlen_offset is a tensor")
             max_seqlen = qkv.shape[1] + seqlen_offset
         cos, sin, cos_k, sin_k = self._tables_for(max_seqlen, qkv)
         if kv is None:

@@ -5,8 +5,8 @@
     ...
     torch.nn.attention.restore_flash_attention_impl()
 
-Nothing changes before the activation. After it, what PyTorch would give to its FlashAttention backend goes to fa2, in
-every thread; when that is, PyTorch decides as ever: see torch.nn.attention.sdpa_kernel().
+Nothing changes before the activation. After it, every call that PyTorch's own rules give to the FlashAttention backend
+goes to fa2, in every thread: see torch.nn.attention.sdpa_kernel().
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from . import _torch  # noqa: F401  # which needs PyTorch to be there
+from . import _torch  # noqa: F401  # registers the operators
 from ._call import Options
 from ._torch_run import run_backward, run_forward
 
-_BOTTOM_RIGHT = 1  # of these operators; scaled_dot_product_attention asks them for squares alone, where it is the same
+_BOTTOM_RIGHT = 1  # scaled_dot_product_attention passes is_causal only for equal lengths, where alignment does not matter
 
 
 def register(name: str = "FA2JIT") -> str:
@@ -27,7 +27,7 @@ def register(name: str = "FA2JIT") -> str:
     try:
         from torch.nn.attention import register_flash_attention_impl
     except ImportError:
-        raise RuntimeError(f"PyTorch {torch.__version__} takes no other FlashAttention; 2.11 does") from None
+        raise RuntimeError(f"PyTorch = {torch.__version__}, must be 2.11 or later to take another FlashAttention") from None
     register_flash_attention_impl(name, register_fn=_activate)
     return name
 
@@ -62,7 +62,7 @@ def _options(
     sequences: tuple[torch.Tensor | None, torch.Tensor | None, int, int],
     **tensors: torch.Tensor | None,
 ) -> Options:
-    """`sequences`: cu_seqlens of queries and of keys, None if they are not packed, and the longest of each."""
+    """Returns the options. `sequences`: cu_seqlens_q, cu_seqlens_k (None if not packed), max_seqlen_q, max_seqlen_k."""
     left, right = (-1 if n is None else n for n in window)
     cu_seqlens_q, cu_seqlens_k, max_q, max_k = sequences
     packed = cu_seqlens_q is not None
@@ -106,12 +106,12 @@ def _flash_forward(
     alibi_slopes: torch.Tensor | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, ...]:
-    """aten::_flash_attention_forward: (batch, seqlen, heads, head_dim), or packed with cum_seq_q and cum_seq_k."""
+    """Computes aten::_flash_attention_forward of (batch, seqlen, heads, head_dim), or packed with cum_seq_q and cum_seq_k."""
     unknown = sorted(name for name, given in others.items() if given is not None)
     if return_debug_mask:
         unknown.append("return_debug_mask")
     if unknown:
-        raise NotImplementedError(f"fa2 does not take {', '.join(unknown)} of aten::_flash_attention_forward")
+        raise NotImplementedError(f"{', '.join(unknown)} = given, must not be given to aten::_flash_attention_forward on fa2")
     if dropout_p:
         rng_state = torch.randint(2**62, (2,), dtype=torch.int64, device=query.device).view(torch.uint64)
     else:
@@ -144,7 +144,7 @@ def _flash_backward(
     window_size_left: int | None = None,
     window_size_right: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """aten::_flash_attention_backward."""
+    """Computes aten::_flash_attention_backward."""
     sequences = (cum_seq_q, cum_seq_k, max_q, max_k)
     window = (window_size_left, window_size_right)
     options = _options(scale, is_causal, dropout_p, rng_state, window, sequences)
@@ -164,7 +164,7 @@ def _sdpa_forward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """aten::_scaled_dot_product_flash_attention: (batch, heads, seqlen, head_dim)."""
+    """Computes aten::_scaled_dot_product_flash_attention of (batch, heads, seqlen, head_dim)."""
     longest = query.shape[2], key.shape[2]
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     made = _flash_forward(q, k, v, None, None, *longest, dropout_p, is_causal, return_debug_mask, scale=scale)
@@ -189,7 +189,7 @@ def _sdpa_backward(
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """aten::_scaled_dot_product_flash_attention_backward."""
+    """Computes aten::_scaled_dot_product_flash_attention_backward."""
     d_out, q, k, v, o = (x.transpose(1, 2) for x in (grad_out, query, key, value, out))
     rest = (max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset)
     made = _flash_backward(d_out, q, k, v, o, logsumexp, None, None, *rest, scale=scale)

@@ -1,4 +1,4 @@
-"""Kernels compiled once for all tests; GPU tests skipped, with the reason, where there is none."""
+"""Keeps compiled kernels for all tests, and skips GPU tests with the reason if there is no GPU."""
 
 from __future__ import annotations
 

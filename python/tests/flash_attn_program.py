@@ -1,4 +1,4 @@
-"""A program as there are many, which knows nothing of fa2: `python flash_attn_program.py [cpu|cuda]`."""
+"""A typical user program of flash_attn, which does not know fa2: `python flash_attn_program.py [cpu|cuda]`."""
 
 from __future__ import annotations
 

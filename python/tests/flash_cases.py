@@ -60,7 +60,7 @@ _HEAD_DIMS = (32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256)
 
 
 def draw(number: int, seed: int) -> Case:
-    """Case `number` of a seed: strata in turn, in an order that the seed shuffles, the rest at random."""
+    """Returns case `number` of a seed: strata in turn, in an order that the seed shuffles, the rest at random."""
     order = list(_STRATA)
     random.Random(seed).shuffle(order)
     layout, varlen, mask, variant, dtype = order[number % len(order)]

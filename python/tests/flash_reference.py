@@ -1,4 +1,4 @@
-"""Attention as PyTorch's operators compute it, in float32 or in the operands' own dtype.
+"""Computes attention by PyTorch's operators, in float32 or in the operands' own dtype.
 
 FlashAttention's criterion holds fa2's error against the former to a multiple of the latter's error.
 """
@@ -14,7 +14,7 @@ import torch
 def hidden_keys(
     rows: torch.Tensor, columns: torch.Tensor, causal: bool, window: tuple[int, int], seqlen_q: int, seqlen_k: int
 ) -> torch.Tensor:
-    """bool (batch, 1, seqlen_q, seqlen_k) of sequences with `rows` queries and `columns` keys each, both (batch)."""
+    """Returns the visible keys, bool (batch, 1, seqlen_q, seqlen_k), of sequences with `rows` queries and `columns` keys each, both (batch)."""
     i = torch.arange(seqlen_q, device=rows.device)[None, :, None]
     j = torch.arange(seqlen_k, device=rows.device)[None, None]
     n, m = rows[:, None, None], columns[:, None, None]
@@ -28,7 +28,7 @@ def hidden_keys(
 
 
 def bias_of(slopes: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """float32 (batch, heads, seqlen_q, seqlen_k)."""
+    """Returns float32 (batch, heads, seqlen_q, seqlen_k)."""
     i = torch.arange(shape[-2], device=slopes.device)[None, None, :, None]
     j = torch.arange(shape[-1], device=slopes.device)
     n, m = (x[:, None, None, None] for x in (rows, columns))
@@ -51,7 +51,7 @@ def attention(
     keep: Any = None,
     low_precision: bool = False,
 ) -> tuple[Any, Any]:
-    """(out, probabilities before dropout) in q's dtype; q (batch, seqlen_q, heads, dim), k and v the same way.
+    """Returns (out, probabilities before dropout) in q's dtype; q (batch, seqlen_q, heads, dim), k and v the same way.
 
     low_precision: computed in q's dtype, scaling k instead of q, as a model without fused attention might.
     """

@@ -71,7 +71,7 @@ def close(found: Any, wanted: Any) -> None:
 
 
 def attention(make: Maker) -> Call:
-    """Dense, packed or paged; few traits, for each compiles a kernel."""
+    """Makes a dense, packed or paged call. Traits are few, because each set of them compiles a kernel."""
     draw = make.draw
     kind = draw.choice(("dense", "packed", "paged"))
     batch, heads_kv, dim_v = draw.randint(1, 3), draw.choice((1, 2)), draw.choice((8, 16))
@@ -200,7 +200,7 @@ def merge(make: Maker) -> Call:
 
 
 def reshaped(make: Maker, array: Any) -> Any:
-    """Another array of one extent, rank or dtype more or less."""
+    """Returns an array with another extent, rank or dtype."""
     draw = make.draw
     shape, dtype = list(array.shape), array.dtype
     kind = draw.choice(("extent", "extent", "extent", "rank", "dtype", "all"))
@@ -262,7 +262,7 @@ def spoil(call: Call, make: Maker) -> Call:
 
 
 def play(seed: int) -> str:
-    """One call. -> "right", "inside" or "refused"."""
+    """Makes one call. Returns "right", "inside" or "refused"."""
     draw = random.Random(seed)
     make = Maker(draw)
     call = draw.choice((attention, attention, append, merge))(make)

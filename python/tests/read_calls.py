@@ -22,7 +22,7 @@ FUNCTIONS = {
 
 
 def keywords(call: ast.Call, more: list[str]) -> str:
-    """Of one call; for `**kwargs` all that the module may have put there."""
+    """Returns the keywords of one call; for `**kwargs` everything that the module may have put there."""
     names = [keyword.arg for keyword in call.keywords]
     return ", ".join(sorted({name for given in names for name in ([given] if given else more)}))
 

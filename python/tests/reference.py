@@ -1,4 +1,4 @@
-"""Attention in float64, by numpy."""
+"""Computes attention in float64 by numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def attention(
     slopes: Any = None,
     sinks: Any = None,
 ) -> tuple[Any, Any]:
-    """(out, lse) of one sequence: q (rows, heads, dim), k and v (keys, heads_kv, dim)."""
+    """Returns (out, lse) of one sequence: q (rows, heads, dim), k and v (keys, heads_kv, dim)."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat(group, 1), v.repeat(group, 1)

@@ -1,4 +1,4 @@
-"""A batch as servers have it: packed queries, and keys in pages that lie about; with attention of it in float64."""
+"""Makes a batch as servers have it, with packed queries and keys in scattered pages, and its attention in float64."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LENGTHS = ((21, 21), (9, 40), (1, 33), (1, 1), (3, 50))
 
 
 class Batch(NamedTuple):
-    """k, v: (pages, PAGE, HEADS_KV, HEAD_DIM), one memory as vLLM has it; keys, values: each sequence's own."""
+    """A batch. k, v: (pages, PAGE, HEADS_KV, HEAD_DIM), interleaved in one memory as in vLLM; keys, values: per sequence."""
 
     q: Any
     k: Any
@@ -37,7 +37,7 @@ def int32(values: Any) -> Any:
 
 
 def cache_of(batch: Batch) -> Any:
-    """vLLM's tensor, (pages, HEADS_KV, PAGE, 2 HEAD_DIM), of which batch.k and batch.v are views."""
+    """Returns vLLM's tensor, (pages, HEADS_KV, PAGE, 2 HEAD_DIM), of which batch.k and batch.v are views."""
     return batch.k._base
 
 
@@ -65,12 +65,12 @@ def expect(batch: Batch, out: Any, lse: Any = None, **options: Any) -> None:
 
 
 def recorded(library: str) -> list[tuple[str, list[str]]]:
-    """(function, keywords) of calls.json."""
+    """Returns (function, keywords) pairs of calls.json."""
     calls = json.loads(pathlib.Path(__file__).with_name("calls.json").read_text())[library]["calls"]
     return [(name, given.split(", ")) for name, kinds in calls.items() for given in kinds]
 
 
 def unknown(function: Any, given: list[str]) -> set[str]:
-    """What of `given` the function has no name for; an error where it needs more than that."""
+    """Returns the keywords of `given` that the function does not have. Raises if it needs others."""
     bound = inspect.signature(function).bind(**dict.fromkeys(given))
     return {name for kind in ("others", "options") for name in bound.arguments.get(kind, {})}

@@ -24,7 +24,7 @@ NVRTC = fa2.machine()["nvrtc"]
 
 
 def run(*arguments: str, **variables: str) -> str:
-    """What it prints; the command's own message fails the test."""
+    """Returns what the command prints. The command's own message fails the test."""
     command = [sys.executable, "-m", "fa2", *arguments]
     found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
     assert found.returncode == 0, found.stderr
@@ -35,7 +35,7 @@ VERBS = ["info", "doctor", "bench", "precompile", "explain", "tune", "cache"]
 
 
 def assert_fits(text: str) -> None:
-    """80 columns, but for a word that is alone in its line: a path."""
+    """Checks that lines have at most 80 columns, except those of a single word: a path."""
     assert text and not [line for line in text.splitlines() if len(line) > 80 and len(line.split()) > 1]
 
 

@@ -1,4 +1,4 @@
-"""What PyPI and users see of the distribution: its name, its description, its command."""
+"""The distribution as PyPI and users see it: its name, its description, its command."""
 
 from __future__ import annotations
 

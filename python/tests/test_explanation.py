@@ -1,4 +1,4 @@
-"""What explain() returns: a dict for programs, text for people."""
+"""explain() returns a dict for programs, which prints as text for people."""
 
 from __future__ import annotations
 

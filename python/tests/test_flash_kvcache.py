@@ -1,4 +1,4 @@
-"""flash_attn_with_kvcache(): what is appended, what is seen, what is refused, in both interfaces."""
+"""flash_attn_with_kvcache() in both interfaces: which rows are appended and visible, and which calls are rejected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def int32(*values: int, device: str = "cpu") -> Any:
 
 
 def tensors(device: str, head_dim: int = 64, new: int = 4) -> tuple[Any, ...]:
-    """q, k_cache, v_cache, k, v"""
+    """Returns q, k_cache, v_cache, k and v."""
     torch.manual_seed(head_dim + new)
     cache, fresh = (ENTRIES, ROWS, HEADS, head_dim), (2, new, HEADS, head_dim)
     shapes = ((2, 4, 2 * HEADS, head_dim), cache, cache, fresh, fresh)
@@ -38,7 +38,7 @@ def angles(device: str, rotary_dim: int = 32) -> tuple[Any, Any]:
 
 
 def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool) -> None:
-    """Under FlashAttention's criterion, of each sequence's own keys and values."""
+    """Checks the result by FlashAttention's criterion against each sequence's own keys and values."""
     for b in range(q.shape[0]):
         operands = q[b : b + 1], keys[b][None], values[b][None]
         exact, _ = flash_reference.attention(*operands, causal=causal)
@@ -48,7 +48,7 @@ def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool) -
 
 
 def paged(cache: Any, page: int) -> tuple[Any, Any]:
-    """The first two entries of a cache, in pages that lie about; and their table, part of a wider one."""
+    """Returns the first two entries of a cache in scattered pages, and their table, a part of a wider one."""
     pages = cache[:2].reshape(-1, page, *cache.shape[2:])
     order = torch.randperm(len(pages), generator=torch.Generator().manual_seed(page)).to(cache.device)
     table = torch.empty_like(order)

@@ -27,7 +27,7 @@ def check(found: Any, exact: Any, low: Any, factor: float, what: str, atol: floa
 
 
 def lengths(case: Case, device: str, of: int) -> Any:
-    """(batch), from 1 to `of`, one of them full."""
+    """Returns lengths (batch) from 1 to `of`; one of them is `of`."""
     found = torch.randint(max(1, of // 2), of + 1, (case.batch,), device=device)
     found[0] = of
     return found
@@ -38,7 +38,7 @@ def mask_of(seqlens: Any, seqlen: int) -> Any:
 
 
 def call(case: Case, q: Any, k: Any, v: Any, rows: Any, columns: Any, slopes: Any) -> Any:
-    """(out, lse or None, S_dmask) of padded q, k and v."""
+    """Returns (out, lse or None, S_dmask) of padded q, k and v."""
     options = dict(
         dropout_p=case.dropout_p,
         causal=case.causal,

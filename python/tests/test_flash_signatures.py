@@ -1,4 +1,4 @@
-"""signatures.json, what flash_attn 2.8.4 and FlashAttention-3 have, against what fa2 has."""
+"""Compares fa2's signatures with those of flash_attn 2.8.4 and FlashAttention-3, which signatures.json lists."""
 
 from __future__ import annotations
 

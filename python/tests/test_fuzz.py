@@ -1,4 +1,4 @@
-"""Wild calls: what is refused changes nothing, what is taken writes its outputs alone. See fuzz_calls.py."""
+"""Random calls: rejected ones change nothing, accepted ones write only their outputs. See fuzz_calls.py."""
 
 from __future__ import annotations
 

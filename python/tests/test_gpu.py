@@ -1,4 +1,4 @@
-"""On a GPU: streams, graphs, memory, threads, fork. `pytest -m gpu`; skipped where there is none."""
+"""Tests streams, graphs, memory, threads and fork on a GPU. `pytest -m gpu`; skipped without a GPU."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def runner(**changes: Any) -> Any:
     [
         ({"use_mla_backend": True}, "multi-head latent"),
         ({"kv_cache_dtype": torch.float8_e4m3fn}, "float8_e4m3fn.*--kv-cache-dtype auto"),
-        ({"model_config": types.SimpleNamespace(head_dim=512)}, "head_dim 512"),
+        ({"model_config": types.SimpleNamespace(head_dim=512)}, "head_dim = 512"),
     ],
 )
 def test_sglang_is_told_what_is_not_there(backend: Any, changes: Any, told: str) -> None:

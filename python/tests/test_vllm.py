@@ -202,7 +202,7 @@ def test_forward_reaches_fa2(monkeypatch: Any) -> None:
     serving.expect(batch, impl.forward(**pages, **lengths, causal=True), mask="bottom_right")
     assert found.get_builder_cls()._cudagraph_support == "uniform"
     assert found.supports_combination(64, torch.half, "auto") is None
-    assert "no KV cache of fp8" in found.supports_combination(64, torch.half, "fp8", block_size=16)
+    assert "kv_cache_dtype = fp8, must be float16 or bfloat16" in found.supports_combination(64, torch.half, "fp8", block_size=16)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """SGLang on fa2's kernels: `sglang serve --model-path MODEL --attention-backend fa2`.
 
-SGLang calls register() by itself wherever fa2 is installed, by the entry point of group sglang.srt.plugins. That alone
-changes nothing: a backend is chosen by whoever starts SGLang. docs/python.md says what is there and what is not.
+SGLang itself calls register() if fa2 is installed, by the entry point of group sglang.srt.plugins. Nothing changes until
+the backend is chosen on the command line. docs/python.md lists what is supported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def register(name: str = "fa2") -> str:
     from sglang.srt.server_args import ATTENTION_BACKEND_CHOICES, add_attention_backend_choices
 
     if ATTENTION_BACKENDS.get(name, _create) is not _create:
-        raise ValueError(f'SGLang has an attention backend "{name}" already')
+        raise ValueError(f'name = "{name}", must not be the name of a backend that SGLang has')
     register_attention_backend(name)(_create)
     if name not in ATTENTION_BACKEND_CHOICES:
         add_attention_backend_choices([name])
@@ -31,7 +31,7 @@ def register(name: str = "fa2") -> str:
 
 
 def _create(runner: Any) -> Any:
-    """What SGLang calls with its ModelRunner where fa2 was chosen."""
+    """Makes the backend for a ModelRunner. SGLang calls this if fa2 was chosen."""
     from .backend import Backend
 
     return Backend(runner)
@@ -61,12 +61,11 @@ def flash_attn_varlen_func(
     ver: int = 3,
     **others: Any,
 ) -> Any:
-    """SGLang's flash_attn_varlen_func: out (total_q, heads, head_dim_v), or (out, lse (heads, total_q)).
+    """Replaces SGLang's flash_attn_varlen_func. Returns out (total_q, heads, head_dim_v), or (out, lse (heads, total_q)).
 
     q: (total_q, heads, head_dim); k and v: (total_k, heads_kv, ...), or pages with page_table and seqused_k. num_splits: 1
-    asks for bits that do not depend on the batch. ver and the descales, which belong to caches in float8, say nothing:
-    the backend takes no such cache. Of what else there is, anything but None is a NotImplementedError; other errors are
-    attention()'s.
+    requests bits that do not depend on the batch. ver and the descales are ignored: they belong to caches in float8,
+    which the backend rejects. Any other argument must be None, else NotImplementedError. Raises as attention() does.
     """
     refuse("SGLang", **others)
     return attention(
@@ -104,10 +103,10 @@ def flash_attn_with_kvcache(
     scheduler_metadata: Any = None,
     **options: Any,
 ) -> Any:
-    """SGLang's flash_attn_with_kvcache, of a cache that SGLang has written to: flash_attn_varlen_func() of its pages.
+    """Replaces SGLang's flash_attn_with_kvcache: attention over the pages of a cache that SGLang has written.
 
-    k_cache, v_cache: (pages, page_size, heads_kv, ...); page_table: int32 (batch, pages of a sequence); cache_seqlens:
-    int32 (batch). cu_seqlens_k_new and scheduler_metadata say nothing.
+    k_cache, v_cache: (pages, page_size, heads_kv, ...); page_table: int32 (batch, pages per sequence); cache_seqlens:
+    int32 (batch). cu_seqlens_k_new and scheduler_metadata are ignored.
     """
     return flash_attn_varlen_func(
         q,

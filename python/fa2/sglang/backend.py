@@ -1,4 +1,4 @@
-"""SGLang's FlashAttention backend on fa2's kernels, which is imported where fa2 was chosen."""
+"""SGLang's FlashAttention backend on fa2's kernels. Imported only if fa2 was chosen."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Backend(_Backend):  # type: ignore[misc]
         self.flash_attn_varlen_func = flash_attn_varlen_func
         self.flash_attn_with_kvcache = flash_attn_with_kvcache
         self._get_scheduler_metadata = None  # fa2's kernels schedule themselves
-        self.fa_impl_ver = 0  # a version that there is not: a call that would reach FlashAttention after all is an error
+        self.fa_impl_ver = 0  # no such version exists, so that a call which would reach FlashAttention is an error
 
 
 def _check(runner: Any) -> None:
     dtype, head_dim = str(runner.kv_cache_dtype).removeprefix("torch."), runner.model_config.head_dim
     wrong = []
     if runner.use_mla_backend:
-        wrong.append("multi-head latent attention is not there")
+        wrong.append("use_mla_backend = True, must be False: multi-head latent attention is not supported")
     if dtype not in ("float16", "bfloat16"):
-        wrong.append(f"a KV cache of {dtype} is not there: --kv-cache-dtype auto")
+        wrong.append(f"kv_cache_dtype = {dtype}, must be float16 or bfloat16: pass --kv-cache-dtype auto")
     if head_dim % 8 != 0 or head_dim > 256:
-        wrong.append(f"head_dim {head_dim} is no multiple of 8 up to 256")
+        wrong.append(f"head_dim = {head_dim}, must be a multiple of 8 up to 256")
     if wrong:
-        raise InvalidRequest(f"fa2 as SGLang's attention backend: {'; '.join(wrong)}. Choose another --attention-backend")
+        raise InvalidRequest("\n  ".join(("fa2 cannot be SGLang's attention backend, choose another --attention-backend:", *wrong)))

@@ -3,7 +3,7 @@
     import fa2.transformers
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation=fa2.transformers.register())
 
-Models call attend() in every layer, and once a forward find_lengths() for their mask.
+Models call find_lengths() once per forward for their mask, and attend() in every layer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["attend", "find_lengths", "register"]
 def register(name: str = "fa2") -> str:
     """Makes `attn_implementation=name` mean fa2 for every model of this process, and returns the name.
 
-    Attention and mask are registered both, also as "paged|" + name. May be called any number of times. A name with
-    "flash" in it is an error: transformers takes such names for FlashAttention's packages.
+    Registers attention and mask, also as "paged|" + name. May be called any number of times. A name that contains
+    "flash" is an error, because transformers takes it for one of FlashAttention's packages.
     """
     if "flash" in name:
-        raise ValueError(f'transformers would look for the package FlashAttention under the name "{name}"')
+        raise ValueError(f'name = "{name}", must not contain "flash": transformers would look for the package FlashAttention')
     for key in (name, f"paged|{name}"):
         AttentionInterface.register(key, attend)
         AttentionMaskInterface.register(key, find_lengths)

@@ -35,21 +35,21 @@ def attend(
     max_length_k: int | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """(out (batch, seqlen_q, heads, head_dim_v), None) of query (batch, heads, seqlen_q, head_dim) and keys alike.
+    """Returns (out (batch, seqlen_q, heads, head_dim_v), None) for query (batch, heads, seqlen_q, head_dim) and keys likewise.
 
-    attention_mask: what find_lengths() returned; a mask (batch, 1 or heads, seqlen_q, seqlen_k) of bool or numbers to
-    add goes, as position_bias does, by PyTorch's operations, which a warning says once. sliding_window: how many keys a
-    query sees, itself included, on either side where attention has no direction. s_aux: sinks (heads). Sequences are
-    packed if cu_seq_lens_q says so, or else if find_lengths() found it. is_causal, or else the module's, says whether
-    attention has a direction where the mask does not.
+    attention_mask: what find_lengths() returned. For a mask (batch, 1 or heads, seqlen_q, seqlen_k) of bool or numbers to
+    add, and for position_bias, PyTorch's operations compute, and a warning says so once. sliding_window: how many keys a
+    query sees, itself included; without a causal mask, on either side. s_aux: sinks (heads). Sequences are packed if
+    cu_seq_lens_q is given, or if find_lengths() found it. If the mask does not say whether attention is causal,
+    is_causal does, or else the module's attribute.
 
-    Without gradients nothing of keys and values is copied, whatever holds their rows; with them, where rows of
-    different entries of the batch do not follow each other and the mask has padding on the left.
+    Without gradients, keys and values are never copied. With gradients, they are copied if the mask has padding on the
+    left and rows of one batch entry do not follow those of the entry before.
     """
     if others.get("output_attentions"):
-        _logger.warning_once("fa2 has no attention weights: output_attentions=True needs attn_implementation='eager'")
+        _logger.warning_once("output_attentions = True, must be False on fa2: attention weights need attn_implementation='eager'")
     if others.get("cache") is not None:
-        raise NotImplementedError("fa2 does not run transformers' continuous batching")
+        raise NotImplementedError("cache = given, must be None: fa2 does not run transformers' continuous batching")
     q, k, v = (x.transpose(1, 2) for x in _cast(module, query, key, value))
     if q.numel() == 0 or k.numel() == 0:
         return q.new_zeros(*q.shape[:3], v.shape[-1]), None
@@ -90,7 +90,7 @@ def attend(
 
 
 def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """float32, which adapters and autocast leave behind, to what the model computes in."""
+    """Returns float32 tensors, which adapters and autocast leave behind, in the dtype that the model computes in."""
     if tensors[0].dtype != torch.float32:
         return tensors
     kind = tensors[0].device.type
@@ -101,7 +101,7 @@ def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     else:
         dtype = next((x.weight.dtype for x in module.modules() if isinstance(x, torch.nn.Linear)), torch.float32)
     if dtype == torch.float32:
-        raise TypeError("fa2 computes in float16 and bfloat16: load the model with dtype=torch.bfloat16, or autocast")
+        raise TypeError("query.dtype = float32, must be float16 or bfloat16: load the model with dtype=torch.bfloat16, or autocast")
     _logger.warning_once(f"fa2 casts float32 queries, keys and values to {dtype}")
     return tuple(x.to(dtype) for x in tensors)
 
@@ -109,7 +109,7 @@ def _cast(module: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _attend_packed(
     q: Any, k: Any, v: Any, borders: tuple[torch.Tensor, torch.Tensor], longest: tuple[Any, Any], numbers: Any
 ) -> torch.Tensor:
-    """Sequences one after the other in the rows of the batch. A `longest` that is no int is not waited for."""
+    """Returns attention of sequences that follow each other in the rows of the batch. Never waits for `longest` on the device."""
     packed = [x.flatten(0, 1) for x in (q, k, v)]
     cu_seqlens_q, cu_seqlens_k = (x.to(torch.int32) for x in borders)
     max_seqlen_q, max_seqlen_k = (
@@ -127,7 +127,7 @@ def _attend_packed(
 
 
 def _attend_lengths(q: Any, k: Any, v: Any, lengths: Lengths, numbers: dict[str, Any]) -> torch.Tensor:
-    """Keys and values in place, whatever padding is before and after them."""
+    """Returns attention of keys and values in place, with padding before and after them."""
     numbers = {**numbers, "seqused_q": lengths.used_q, "seqused_k": lengths.used_k}
     if lengths.start is None:
         result: torch.Tensor = attention(q, k, v, **numbers)
@@ -148,10 +148,10 @@ def _attend_lengths(q: Any, k: Any, v: Any, lengths: Lengths, numbers: dict[str,
 
 
 def _rows_apart(k: Any, v: Any) -> int | None:
-    """How many rows of k, and of v, the entries of the batch are apart; None where that is not one whole number.
+    """Returns how many rows apart the entries of the batch are, in k and in v; None if that is not one whole number.
 
-    A cache has heads between an entry's rows and the next one's, whose memory is then seen as rows too, of no sequence.
-    Gradients of rows that are seen twice would have to be added up, so these rows may not overlap.
+    A cache may have other heads between two entries. Their memory then counts as rows of no sequence. With gradients such
+    rows must not exist, because gradients of rows that appear twice would have to be added up.
     """
     rows: int = k.shape[1]
     if k.shape[0] == 1 or rows == 1:
@@ -165,7 +165,7 @@ def _rows_apart(k: Any, v: Any) -> int | None:
 
 
 def _packed_in_place(x: torch.Tensor, apart: int) -> torch.Tensor:
-    """(batch, rows, heads, head_dim) as (rows, heads, head_dim), the batch's entries `apart` rows apart."""
+    """Returns (batch, rows, heads, head_dim) as (rows, heads, head_dim) in place; entries are `apart` rows apart."""
     batch, rows, heads, head_dim = x.shape
     if apart == rows:
         return x.flatten(0, 1)

@@ -1,8 +1,10 @@
-"""The mask of a forward: which keys count of each sequence of the batch, in numbers that kernels read on the device.
+"""The mask of a forward as numbers that kernels read on the device: which keys of each sequence count.
 
-What find_lengths() returns travels through models as their mask, so it has four dimensions and is known by its dtype,
-int32: (1, 1, 2, batch) if keys count from the first on, else (1, 1, 4, batch + 1), whose rows are those of Lengths, and
-twice the same where attention has no direction, (1, 2, ...); or of packed sequences what _packing has.
+Models pass the result of find_lengths() on as their mask, so it has four dimensions. Its dtype, int32, identifies it:
+- (1, 1, 2, batch): used_q and used_k of Lengths, if keys count from the first on.
+- (1, 1, 4, batch + 1): used_q, used_k, start and entry of Lengths.
+- (1, 2, ...): either of these twice, if attention is not causal.
+- the form of _packing, if sequences are packed.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from transformers.masking_utils import causal_mask_function
 
 from ._packing import find_packed
 
-#: What attend() computes from lengths, `is_causal` and `sliding_window`: the functions of transformers.masking_utils
-#: that a mask may be made of.
+#: The functions of transformers.masking_utils whose masks attend() computes from lengths, is_causal and sliding_window.
 _KNOWN = frozenset(
     (
         "bidirectional_mask_function",
@@ -30,7 +31,7 @@ _KNOWN = frozenset(
 
 
 class Lengths:
-    """What a mask says, int32 (batch), but `start` and `entry` (batch + 1): the last one is the end of the last sequence."""
+    """Lengths and starts of sequences: int32 (batch); `start` and `entry` (batch + 1), with the end of the last sequence."""
 
     def __init__(
         self,
@@ -39,10 +40,10 @@ class Lengths:
         start: torch.Tensor | None = None,
         entry: torch.Tensor | None = None,
     ) -> None:
-        self.used_q = used_q  #: rows of q that count, the last of which sees the last key that counts; None: all
+        self.used_q = used_q  #: rows of q that count; the last sees the last key that counts; None: all
         self.used_k = used_k  #: keys that count
-        self.start = start  #: the first of them; None: 0
-        self.entry = entry  #: of the batch: 0, 1, ...
+        self.start = start  #: the first key that counts; None: 0
+        self.entry = entry  #: the batch entries: 0, 1, ...
         self._borders: tuple[int, torch.Tensor] | None = None
 
     @classmethod
@@ -56,14 +57,14 @@ class Lengths:
         return cls(rows[0][:-1], rows[1][:-1], rows[2], rows[3])
 
     def borders(self, apart: int) -> torch.Tensor:
-        """Where sequences begin in rows of which the batch's entries are `apart` apart; computed by the first layer that asks."""
+        """Returns where sequences begin, in rows, if entries are `apart` rows apart. The first layer that asks computes it."""
         assert self.start is not None and self.entry is not None
         if self._borders is None or self._borders[0] != apart:
             self._borders = apart, torch.add(self.start, self.entry, alpha=apart)
         return self._borders[1]
 
 
-#: Masks that this process made have their Lengths under this name, so that layers need not take them apart.
+#: The attribute under which masks of this process keep their Lengths, so that layers need not take them apart.
 _KEPT = "fa2_lengths"
 
 
@@ -76,7 +77,7 @@ def are_causal(lengths: torch.Tensor) -> bool:
 
 
 def _parts_of(mask_function: Callable[..., Any]) -> set[str]:
-    """The names of the functions of transformers.masking_utils that a mask is made of."""
+    """Returns the names of the functions of transformers.masking_utils that a mask consists of."""
     name = getattr(mask_function, "__qualname__", "").split(".")[0]
     inner: Any = ()
     if name == "and_masks":
@@ -93,7 +94,7 @@ def _traced_parts_of(
     may_be_packed: bool,
     others: dict[str, Any],
 ) -> set[str]:
-    """As _parts_of(), by what torch.compile lets be seen: what functions have captured is not."""
+    """Returns _parts_of() as far as torch.compile shows it: variables that functions captured are hidden."""
     if others.get("use_vmap"):
         return {"a function of the model"}
     if local_size is not None and local_size == getattr(config, "attention_chunk_size", None):
@@ -111,7 +112,7 @@ def _captured(function: Callable[..., Any], variable: str) -> Any:
 
 
 def _may_read(tensor: torch.Tensor) -> bool:
-    """Whether Python may look at the values: not in what is traced or captured."""
+    """Returns whether Python may read the values: not during tracing or capture."""
     if torch.compiler.is_compiling() or type(tensor) is not torch.Tensor:
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
@@ -130,13 +131,13 @@ def find_lengths(
     device: torch.device | str = "cpu",
     **others: Any,
 ) -> torch.Tensor | None:
-    """The mask function: None where every key counts, lengths, or what sdpa's would make of a pattern of another kind.
+    """Returns the mask: None if every key counts, else lengths, or for other patterns the mask that sdpa would get.
 
-    The arguments are transformers': key j of the kv_length has position kv_offset + j, query i has q_offset + i, and
-    attention_mask (batch, positions) says which positions count, those after its end do not. The values are read once
-    a forward, and not at all while a graph is traced or captured: gaps in a mask are then a device-side assertion.
+    The arguments are transformers': key j has position kv_offset + j, query i has position q_offset + i, and
+    attention_mask (batch, positions) says which positions count; later ones do not. The values are read once per forward,
+    and not at all during tracing or capture: there a mask with gaps fails an assertion on the device.
     """
-    if are_lengths(attention_mask):  # generate() makes masks before the model does
+    if are_lengths(attention_mask):  # generate() has made the mask already
         return attention_mask
     if torch.compiler.is_compiling():
         may_be_packed = mask_function.__name__ == "and_mask" and q_length == kv_length > 1
@@ -144,7 +145,7 @@ def find_lengths(
     else:
         parts = _parts_of(mask_function)
     if local_size is not None and kv_length + kv_offset <= local_size:
-        parts.discard("chunked_overlay")  # one chunk alone
+        parts.discard("chunked_overlay")  # there is only one chunk
 
     def make_pattern() -> torch.Tensor:
         made: torch.Tensor = AttentionMaskInterface()["sdpa"](
@@ -168,7 +169,7 @@ def find_lengths(
     if attention_mask is None and "packed_sequence_mask_function" in parts:
         return find_packed(mask_function, batch_size, q_length, device)
     causal = "causal_mask_function" in parts
-    end = q_offset + q_length - kv_offset if causal else kv_length  # of the keys that any query sees
+    end = q_offset + q_length - kv_offset if causal else kv_length  # one past the last key that any query sees
     if attention_mask is None:
         if isinstance(end, int) and end == kv_length:
             return None
@@ -178,7 +179,7 @@ def find_lengths(
 
     counts = _keys_that_count(attention_mask, kv_length, kv_offset)
     if may_read := _may_read(counts):
-        # The little that there is to compute is done before the GPU would have taken the first of its launches.
+        # On the CPU, because this is finished before a GPU would have begun its first launch.
         counts, q_offset = counts.cpu(), int(q_offset)
         end = q_offset + q_length - kv_offset if causal else kv_length
     if causal:
@@ -195,7 +196,7 @@ def find_lengths(
     else:
         used_q = torch.full_like(stop, q_length)
     if not may_read:
-        torch._assert_async(gapless, "fa2: an attention mask has gaps, which is not for traced models")
+        torch._assert_async(gapless, "fa2: an attention mask has gaps, which traced models cannot have")
         return _as_mask(_with_starts(used_q, used_k, start, kv_length), causal)
     if not gapless:
         return make_pattern()
@@ -212,13 +213,13 @@ def find_lengths(
 
 
 def _keys_that_count(attention_mask: torch.Tensor, kv_length: int, kv_offset: int) -> torch.Tensor:
-    """bool (batch, kv_length)."""
+    """Returns which keys count: bool (batch, kv_length)."""
     present = attention_mask[:, kv_offset : kv_offset + kv_length].bool()
     return torch.nn.functional.pad(present, (0, kv_length - present.shape[1]))
 
 
 def _attends_to_others(config: Any) -> bool:
-    """Whether a mask without direction may be that of keys of another sequence, and says nothing of queries."""
+    """Returns whether a mask that is not causal may belong to keys of another sequence, and so not apply to queries."""
     return bool(getattr(config, "is_encoder_decoder", False) or getattr(config, "add_cross_attention", False))
 
 

@@ -1,8 +1,8 @@
-"""Sequences that are packed into the rows of a batch one after the other, which positions tell.
+"""Sequences that follow each other in the rows of a batch. Position ids show where they begin.
 
-Their mask is int32 (1, longest, 1, sequences + 1): where each begins and the last one ends, of all rows of the batch,
-and how long one may be. In traced models, where the number of sequences would be data, it is (1, 1, 1, 1): how many
-begin within a row of the batch, which must be 0 where they are not given by cu_seq_lens_q.
+Their mask is int32 (1, longest, 1, sequences + 1). Its values are the first row of each sequence and the end of the last,
+counted over all rows of the batch. In traced models, shapes must not depend on data, so the mask is (1, 1, 1, 1): how many
+sequences begin within a batch row. That must be 0 unless cu_seq_lens_q is given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 def find_packed(
     mask_function: Callable[..., Any], batch: int, length: int, device: torch.device | str
 ) -> torch.Tensor | None:
-    """None where nothing is packed. A sequence begins where the row before is not seen; looked at once a forward."""
+    """Returns the mask, None if nothing is packed. A sequence begins at a row that does not see the row before it."""
     entry = torch.arange(batch, device=device)[:, None]
     place = torch.arange(1, length, device=device)[None]
     begins = ~mask_function(entry, torch.zeros_like(entry), place, place - 1).expand(batch, -1)
@@ -36,7 +36,7 @@ def is_packed(mask: torch.Tensor) -> bool:
 
 
 def read_packed(mask: torch.Tensor) -> tuple[torch.Tensor | None, int]:
-    """(cu_seqlens, the longest sequence); None where each row of the batch is a sequence."""
+    """Returns (cu_seqlens, longest sequence); cu_seqlens is None if each batch row is one sequence."""
     if mask.shape[3] > 1:
         return mask[0, 0, 0], mask.shape[1]
     torch._assert_async(mask == 0, "fa2: traced models take packed sequences by cu_seq_lens_q, not by position_ids")

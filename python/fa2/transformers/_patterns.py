@@ -1,4 +1,4 @@
-"""Attention with a mask of any pattern or with a position bias, by PyTorch's operations."""
+"""Computes attention with masks of any pattern or with a position bias by PyTorch's operations."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def pattern_of(
     position_bias: torch.Tensor | None,
     numbers: dict[str, Any],
 ) -> torch.Tensor:
-    """What is added to scores (batch, heads, seqlen_q, seqlen_k), or bool, what is seen."""
+    """Returns numbers to add to scores, (batch, heads, seqlen_q, seqlen_k), or bool: which keys are visible."""
     if mask is not None and are_lengths(mask) and is_packed(mask):
-        raise NotImplementedError("fa2 computes packed sequences without a position bias alone")
+        raise NotImplementedError("position_bias = given, must be None for packed sequences on fa2")
     if mask is None or are_lengths(mask):
         mask = _visible(q, k, None if mask is None else Lengths.of_mask(mask), numbers)
     elif mask.ndim == 2:
         mask = mask[:, None, None].bool() & _visible(q, k, None, numbers)
     elif mask.ndim != 4 or not (mask.dtype == torch.bool or mask.is_floating_point()):
         raise ValueError(
-            "a mask is bool or of numbers to add, (batch, heads, seqlen_q, seqlen_k), or of keys that count, "
-            f"(batch, seqlen_k), not {mask.dtype} {tuple(mask.shape)}"
+            f"attention_mask = {mask.dtype} {tuple(mask.shape)}, must be bool or numbers to add, (batch, heads, seqlen_q, "
+            "seqlen_k), or (batch, seqlen_k): which keys count"
         )
     mask = mask[..., : k.shape[1]]
     if position_bias is None:
@@ -39,7 +39,7 @@ def pattern_of(
 def _visible(
     q: torch.Tensor, k: torch.Tensor, lengths: Lengths | None, numbers: dict[str, Any]
 ) -> torch.Tensor:
-    """bool (1 or batch, 1, seqlen_q, seqlen_k): the keys that attention() would see."""
+    """Returns the keys that attention() would see: bool (1 or batch, 1, seqlen_q, seqlen_k)."""
     i = torch.arange(q.shape[1], device=q.device)[:, None]
     j = torch.arange(k.shape[1], device=q.device)[None]
     used_q, used_k, start = (torch.tensor(n, device=q.device) for n in (q.shape[1], k.shape[1], 0))
@@ -62,7 +62,7 @@ def _visible(
 def attend_pattern(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pattern: torch.Tensor, numbers: dict[str, Any]
 ) -> torch.Tensor:
-    """By scaled_dot_product_attention, or materialised where softcap or sinks are asked for."""
+    """Computes by scaled_dot_product_attention, or with materialised scores if there are softcap or sinks."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(group, 1) if group > 1 else x for x in (k, v))

@@ -1,7 +1,7 @@
 """vLLM on fa2's kernels: `vllm serve MODEL --attention-backend CUSTOM`.
 
-vLLM calls register() by itself wherever fa2 is installed, by the entry point of group vllm.general_plugins. That alone
-changes nothing: a backend is chosen by whoever starts vLLM. docs/python.md says what is there and what is not.
+vLLM itself calls register() if fa2 is installed, by the entry point of group vllm.general_plugins. Nothing changes until
+the backend is chosen on the command line. docs/python.md lists what is supported.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _BACKEND = "fa2.vllm.backend.Backend"
 def register() -> None:
     """Makes the attention backend CUSTOM of this process mean fa2. May be called any number of times.
 
-    A name of its own would not do: vLLM sends what was chosen to processes that have not called this yet. Where another
-    plug-in has taken CUSTOM, or vLLM takes no backends, a warning says so and vLLM goes on without fa2.
+    A new name would not work, because vLLM sends the choice to processes that have not called this yet. If another plug-in
+    has taken CUSTOM, or this vLLM takes no backends, a warning says so and vLLM goes on without fa2.
     """
     try:
         from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
@@ -62,13 +62,13 @@ def flash_attn_varlen_func(
     scheduler_metadata: Any = None,
     **others: Any,
 ) -> Any:
-    """vllm.vllm_flash_attn.flash_attn_varlen_func: out (total_q, heads, head_dim), or (out, lse (heads, total_q)).
+    """Replaces vllm.vllm_flash_attn.flash_attn_varlen_func. Returns out (total_q, heads, head_dim), or (out, lse (heads, total_q)).
 
     q: (total_q, heads, head_dim); k and v: (total_k, heads_kv, head_dim) with cu_seqlens_k, or pages (pages, page_size,
     heads_kv, head_dim) of any strides with block_table and seqused_k. window_size: (left, right), None: no bounds.
-    num_splits: 1 asks for bits that do not depend on the batch, others say nothing. fa_version, scheduler_metadata and
-    the descales, which vLLM hands over whether a cache has scales or not, say nothing either: the backend takes no cache
-    that has. Of what else FlashAttention takes, anything but None is a NotImplementedError; other errors are attention()'s.
+    num_splits: 1 requests bits that do not depend on the batch; other numbers are ignored. So are fa_version,
+    scheduler_metadata and the descales, which vLLM always passes: the backend rejects caches with scales. Any other argument
+    must be None, else NotImplementedError. Raises as attention() does.
     """
     refuse("vLLM", **others)
     return attention(

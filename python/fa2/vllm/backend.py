@@ -1,6 +1,6 @@
-"""vLLM's FlashAttention backend on fa2's kernels, which vLLM imports where CUSTOM was chosen.
+"""vLLM's FlashAttention backend on fa2's kernels. Imported only if CUSTOM was chosen.
 
-What fa2 does not compute is refused when the backend is selected or a model built, never by a request: KV caches in
+The backend rejects what fa2 does not compute when it is selected or a model is built, never in a request: KV caches in
 float8, head dims above 256, multimodal prefixes, reference windows, and diffusion models, which mix masks in a batch.
 """
 
@@ -20,8 +20,8 @@ from . import flash_attn_varlen_func
 
 __all__ = ["Backend", "Builder", "Impl"]
 
-#: What vLLM's module asks of FlashAttention. A version that there is not takes no path of a version's own, and makes a call
-#: that would reach FlashAttention after all an error.
+#: What vLLM's module imports from FlashAttention. Version 0 does not exist: it selects no path of a version, and a call that
+#: would reach FlashAttention is an error.
 _ANSWERS: dict[str, Any] = dict(
     flash_attn_varlen_func=flash_attn_varlen_func,
     _FA4_DENSE_ATTENTION_KERNEL=flash_attn_varlen_func,
@@ -38,7 +38,7 @@ _Backend: Any = substitute(FlashAttentionBackend, **_ANSWERS)
 
 
 class Builder(_Builder):  # type: ignore[misc]
-    """The metadata of a batch. A graph is launched for as many queries a sequence as it was captured for, no more."""
+    """Builds the metadata of a batch. A graph runs only for the number of queries per sequence that it was captured for."""
 
     _cudagraph_support = AttentionCGSupport.UNIFORM_BATCH
 
@@ -48,13 +48,13 @@ class Builder(_Builder):  # type: ignore[misc]
 
 
 class Backend(_Backend):  # type: ignore[misc]
-    """AttentionBackendEnum.CUSTOM."""
+    """Is AttentionBackendEnum.CUSTOM."""
 
     supported_kv_cache_dtypes = ["auto", "float16", "bfloat16"]
 
     @staticmethod
     def get_name() -> str:
-        """A name of AttentionBackendEnum, as vLLM wants it."""
+        """Returns a name of AttentionBackendEnum, as vLLM requires."""
         return "CUSTOM"
 
     @staticmethod
@@ -75,4 +75,4 @@ class Backend(_Backend):  # type: ignore[misc]
     ) -> str | None:
         if cls.supports_kv_cache_dtype(kv_cache_dtype):
             return None
-        return f"fa2 has no KV cache of {kv_cache_dtype}: --kv-cache-dtype auto, or another attention backend"
+        return f"kv_cache_dtype = {kv_cache_dtype}, must be float16 or bfloat16: pass --kv-cache-dtype auto, or choose another attention backend"
