@@ -1,5 +1,5 @@
 # Flags of what is shipped: the library, the fa2 command and the Python extension, which link fa2_hardening. They make bugs harder to
-# exploit, and a release free of the paths of its build. Sanitizers bring checks of their own.
+# exploit, and leave the paths of the build and functions without a caller out of a release. Sanitizers bring checks of their own.
 option(FA2_HARDENING "Build with stack protectors, _FORTIFY_SOURCE and full RELRO, and without paths of the build" ON)
 
 add_library(fa2_hardening INTERFACE)
@@ -48,4 +48,10 @@ set(FA2_HARDENED_LINK -Wl,-z,relro,-z,now,-z,noexecstack)
 check_linker_flag(CXX ${FA2_HARDENED_LINK} FA2_HAS_HARDENED_LINK)
 if(FA2_HAS_HARDENED_LINK)
   target_link_options(fa2_hardening INTERFACE ${FA2_HARDENED_LINK})
+endif()
+
+check_linker_flag(CXX -Wl,--gc-sections FA2_HAS_GC_SECTIONS)
+if(FA2_HAS_GC_SECTIONS)
+  target_compile_options(fa2_hardening INTERFACE -ffunction-sections -fdata-sections)
+  target_link_options(fa2_hardening INTERFACE -Wl,--gc-sections)
 endif()

@@ -16,7 +16,7 @@ foreign=$(nm -D --defined-only "$library" | awk '{print $3}' | c++filt | grep -v
 [ -z "$foreign" ] || fail "libfa2.so exports symbols that are not fa2's: $foreign"
 strip -o "$work/stripped.so" "$library"
 bytes=$(stat -c %s "$work/stripped.so")
-[ "$bytes" -le 4194304 ] || fail "libfa2.so is $bytes bytes stripped, at most 4 MiB are allowed"
+[ "$bytes" -le 2800000 ] || fail "libfa2.so is $bytes bytes stripped, must be at most 2,800,000"
 echo "package: libfa2.so needs $(tr '\n' ' ' <<<"$needed")and is $bytes bytes stripped"
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build_dir/CMakeCache.txt"; }
