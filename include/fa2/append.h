@@ -1,4 +1,4 @@
-// New keys and values into a cache, keys and queries turned by rotary embedding.
+// Appends new keys and values to a KV cache, and applies rotary embedding to keys and queries.
 #pragma once
 
 #include <fa2/args.h>
@@ -8,37 +8,37 @@
 
 namespace fa2 {
 
-/// Which two columns turn together by the angle of number i < rotary_dim / 2.
+/// Which two columns are rotated together by angle i < rotary_dim / 2.
 ///   halves: i and i + rotary_dim / 2 (GPT-NeoX).
 ///   interleaved: 2 i and 2 i + 1 (GPT-J).
 enum class RotaryStyle : std::uint8_t { halves, interleaved };
 
-/// What append() does: the new rows of K and V of each sequence go behind those that a cache has of it, in place; K, and
-/// on request Q, turned by rotary embedding (RoFormer, arXiv 2104.09864). flash_attn_with_kvcache() begins with that.
+/// What append() computes. It writes each sequence's new rows of K and V behind those in its cache, in place. It rotates K, and on
+/// request Q, by rotary embedding (RoFormer, arXiv 2104.09864). flash_attn_with_kvcache() begins with this operation.
 struct AppendProblem {
   DType dtype = DType::f16;
-  std::int32_t head_dim = 128;  ///< of Q and K: a multiple of 8 in 8..256
-  std::int32_t head_dim_v = 0;  ///< of V: the same; 0 for head_dim
-  /// A multiple of 8 up to head_dim: so many columns of Q and K turn, from the first on. 0: none.
+  std::int32_t head_dim = 128;  ///< columns of Q and K; a multiple of 8, 8..256
+  std::int32_t head_dim_v = 0;  ///< columns of V; a multiple of 8, 8..256; 0 means head_dim
+  /// How many leading columns of Q and K are rotated; a multiple of 8, 0 .. head_dim; 0: none.
   std::int32_t rotary_dim = 0;
   RotaryStyle rotary_style = RotaryStyle::halves;
-  bool float32_tables = false;  ///< cos and sin are float32; else of dtype
-  std::int64_t table_rows = 0;  ///< positions that cos and sin have
-  /// Query i is at the position of new row i, as a causal or local mask wants it. Else every query is at that of new row 0.
+  bool float32_tables = false;  ///< whether cos and sin are float32; else they have `dtype`
+  std::int64_t table_rows = 0;  ///< positions in cos and sin
+  /// Whether query i has the position of new row i, which causal and window masks need. Else every query has that of new row 0.
   bool causal_positions = true;
 
   std::int64_t batch = 1;    ///< sequences
   std::int64_t heads_q = 0;  ///< 0: there is no Q
   std::int64_t heads_kv = 1;
-  std::int64_t seqlen_q = 1;    ///< of each sequence; not looked at where Q is packed
-  std::int64_t seqlen_new = 1;  ///< rows that K and V get, the same way
-  std::int64_t total_q = 0;     ///< above 0: Q is packed, (total_q, heads_q, head_dim), by cu_seqlens_q
-  std::int64_t total_new = 0;   ///< above 0: so are the new rows, by cu_seqlens_new
+  std::int64_t seqlen_q = 1;    ///< queries per sequence; ignored if Q is packed
+  std::int64_t seqlen_new = 1;  ///< new rows of K and V per sequence; ignored if they are packed
+  std::int64_t total_q = 0;  ///< > 0: Q is packed, (total_q, heads_q, head_dim), and cu_seqlens_q divides it
+  std::int64_t total_new = 0;  ///< > 0: the new rows are packed, and cu_seqlens_new divides them
 
-  std::int64_t page_size = 0;  ///< rows of a page, any number; 0: each sequence has one entry of the cache
-  std::int64_t cache_entries = 1;  ///< that the cache has, or pages
-  std::int64_t cache_rows = 0;     ///< of an entry; not looked at where there are pages
-  std::int64_t max_pages = 0;      ///< columns of the page table; not looked at without pages
+  std::int64_t page_size = 0;      ///< rows per page; any number; 0: each sequence has one entry of the cache
+  std::int64_t cache_entries = 1;  ///< entries of the cache; with page_size, pages
+  std::int64_t cache_rows = 0;     ///< rows per entry; ignored with page_size
+  std::int64_t max_pages = 0;      ///< columns of the page table; ignored without page_size
 
   /// A row per member.
   template <class Take>
@@ -84,49 +84,48 @@ struct AppendProblem {
   friend bool operator!=(const AppendProblem& a, const AppendProblem& b) { return !(a == b); }
 };
 
-/// One call's data. Device pointers of the current device, of the problem's dtype where not said otherwise. Strides are in
-/// ELEMENTS. Tables are int32.
+/// The data of one call: pointers to memory of the current device, of the problem's dtype unless another is named. Strides are in
+/// elements. Tables are int32.
 ///
-/// Row i of sequence b goes to row seqlens[b] + i of its cache, and turns by row rotary_seqlens[b] + i of cos and sin. A
-/// cache's left padding changes nothing: rows are counted from the beginning of memory. A row is left out, and nothing is
-/// written for it, where a table points outside: to a row or a page that the cache has not, or a position that cos and
-/// sin have not. With FA2_CHECK=1 that is an InvalidRequest before the launch: append() then copies the tables to the
-/// host, which waits for the stream, unless that captures. The interpreter always checks them. No two sequences may append to
-/// the same rows.
+/// append() writes row i of sequence b to row seqlens[b] + i of its cache, and rotates it by row rotary_seqlens[b] + i of cos and
+/// sin. Rows count from the beginning of the entry, so left padding of a cache changes nothing. append() skips a row if a table
+/// points outside: to a row or page that the cache does not have, or to a position that cos and sin do not have. With FA2_CHECK=1
+/// append() throws InvalidRequest instead: it copies the tables to the host and so waits for the stream, unless the stream
+/// captures. The interpreter always checks. No two sequences may append to the same rows.
 struct AppendArgs {
   const void* k_new = nullptr;  ///< (batch, head, row, head_dim); packed: (head, row, head_dim)
-  const void* v_new = nullptr;  ///< the same of head_dim_v
-  TensorStrides k_new_strides;  ///< of packed rows, batch strides say nothing
+  const void* v_new = nullptr;  ///< like k_new, with head_dim_v columns
+  TensorStrides k_new_strides;  ///< `batch` is ignored if the new rows are packed
   TensorStrides v_new_strides;
 
   void* k_cache = nullptr;  ///< (entry or page, head, row, head_dim)
   void* v_cache = nullptr;
-  TensorStrides k_cache_strides;  ///< `batch`: from one entry, or page, to the next. Rows must not overlap.
+  TensorStrides k_cache_strides;  ///< `batch`: from one entry or page to the next; rows must not overlap
   TensorStrides v_cache_strides;
-  /// (batch): rows that each sequence has in the cache before the call.
+  /// (batch): rows of each sequence in the cache before the call.
   const std::int32_t* seqlens = nullptr;
-  /// Optional without pages, (batch): the entry of each sequence. Null: entry b is that of sequence b.
+  /// Optional without page_size, else null: (batch), the entry of each sequence. Null: sequence b has entry b.
   const std::int32_t* cache_batch_idx = nullptr;
-  /// With pages, else null: (batch, max_pages). Row j of sequence b is row j % page_size of page page_table[b, j / page_size].
-  /// Entries of rows that this call does not write are not read.
+  /// With page_size, else null: (batch, max_pages). Row j of sequence b is row j % page_size of page page_table[b, j / page_size].
+  /// Only entries of rows that this call writes are read.
   const std::int32_t* page_table = nullptr;
-  std::int64_t page_table_stride = 0;  ///< from one sequence to the next
+  std::int64_t page_table_stride = 0;  ///< from one sequence's row to the next; elements
 
-  /// Where the new rows (Q) are packed, else null: (batch + 1). Sequence b is the rows [cu_seqlens[b], cu_seqlens[b + 1]);
-  /// rows of no sequence are left out. Entries do not descend.
+  /// With total_new (total_q), else null: (batch + 1). Sequence b is the rows [cu_seqlens[b], cu_seqlens[b + 1]). Rows of no
+  /// sequence are skipped. Entries must not descend.
   const std::int32_t* cu_seqlens_new = nullptr;
   const std::int32_t* cu_seqlens_q = nullptr;
 
-  /// With rotary_dim, else null: (table_rows, rotary_dim / 2), the cosine and sine of each position's angles.
+  /// With rotary_dim, else null: (table_rows, rotary_dim / 2), cosine and sine of each position's angles.
   const void* cos = nullptr;
   const void* sin = nullptr;
-  std::int64_t table_stride = 0;  ///< of both, from one position to the next
-  /// Optional with rotary_dim, (batch): positions of new row 0, where they are not `seqlens`: less the left padding, say, or
-  /// those of a prompt whose beginning is cut off.
+  std::int64_t table_stride = 0;  ///< from one position to the next, in cos and in sin; elements
+  /// Optional with rotary_dim: (batch), the position of each sequence's new row 0, if it is not seqlens[b]. For example,
+  /// seqlens[b] minus the left padding.
   const std::int32_t* rotary_seqlens = nullptr;
 
-  const void* q = nullptr;  ///< with heads_q: (batch, head, row, head_dim)
-  void* q_out = nullptr;    ///< Q turned, its other columns copied; may be q, with the same strides
+  const void* q = nullptr;  ///< with heads_q, else null: (batch, head, row, head_dim)
+  void* q_out = nullptr;    ///< rotated Q, with its other columns copied; may be q, with the same strides
   TensorStrides q_strides;
   TensorStrides q_out_strides;
 
@@ -220,9 +219,9 @@ struct AppendArgs {
   }
 };
 
-/// Context::default_context().append(...). V and the columns of K that do not turn are copied bit for bit; what turns is rounded
-/// once. With JitMode::off its kernel comes from a pack made with PrecompileOptions::append: one of the dtype, the head dims, and of whether
-/// rows of all tensors, cos and sin among them, are aligned to 16 bytes (RowAlignment::bytes16, else element).
+/// Calls Context::default_context().append(). Copies V and the other columns of K bit for bit, and rounds a rotated value once.
+/// JitMode::off needs a kernel pack that was made with PrecompileOptions::append. There is one kernel per dtype, head dims and
+/// RowAlignment: bytes16 if the rows of all tensors, cos and sin included, are 16-byte aligned, else element.
 FA2_API void append(const AppendProblem& problem, const AppendArgs& args, Stream stream = nullptr);
 
 }  // namespace fa2

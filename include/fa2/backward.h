@@ -22,35 +22,35 @@ namespace fa2 {
 ///     chooses the kernels whatever was measured. A problem with batch_invariant always takes this.
 enum class Determinism : std::uint8_t { fastest, bitwise };
 
-/// One call's data. Device pointers of the plan's device, of the problem's dtype unless another is named.
+/// The data of one call: pointers to memory of the plan's device, of the problem's dtype unless another is named.
 struct BackwardArgs {
-  /// What the forward was called with, and what it left: `o` and `lse`, which is not null, are inputs here. Numbers of
-  /// variants and tables of sequences as in the forward; slopes get no gradient. Its workspace is not looked at.
+  /// The arguments of the forward. `o` and `lse` are inputs here, and must not be null. Numbers of variants and tables of sequences
+  /// must be the forward's. Slopes get no gradient. `workspace` is ignored.
   AttentionArgs forward;
 
-  const void* d_o = nullptr;  ///< the gradient of O, shaped like O
-  /// Optional: the gradient of LSE, float32 and shaped like LSE.
+  const void* d_o = nullptr;  ///< gradient of O, shaped like O
+  /// Optional: gradient of LSE; float32, shaped like LSE.
   const float* d_lse = nullptr;
 
-  /// The gradients of Q, K and V, shaped like them: those that the plan computes, the others null. Rows that take no part
-  /// in any score get 0; rows of no sequence keep what they hold.
+  /// Gradients of Q, K and V, shaped like them. A pointer must be null if and only if the plan does not compute that gradient. Rows
+  /// that take part in no score get 0. Kernels do not write rows of no sequence.
   void* dq = nullptr;
   void* dk = nullptr;
   void* dv = nullptr;
-  /// The gradient of sinks, float32 (heads_q), if the plan computes it, else null: summed over all rows of the batch.
+  /// Gradient of sinks, summed over all rows of the batch; float32 (heads_q); null if the plan does not compute it.
   float* d_sinks = nullptr;
 
-  /// What attention_backward() runs. A plan has its own.
+  /// Applies to attention_backward(). Plans have their own and ignore it.
   Determinism determinism = Determinism::fastest;
 
-  TensorStrides d_o_strides;  ///< any, as those of inputs
-  TensorStrides dq_strides;   ///< of rows that do not overlap; slices of one packed dQKV tensor are fine
+  TensorStrides d_o_strides;  ///< any strides, as for other inputs
+  TensorStrides dq_strides;   ///< rows must not overlap; slices of one packed dQKV tensor are fine
   TensorStrides dk_strides;
   TensorStrides dv_strides;
 
-  /// Optional: BackwardPlan::workspace_bytes() bytes at a multiple of 256, whatever they hold, which overlap nothing else.
-  /// They belong to one launch at a time. Null: memory of the stream's is taken and given back; a captured launch's is then
-  /// the graph's own, which can have one executable at a time and cannot be cloned.
+  /// Optional: BackwardPlan::workspace_bytes() bytes at a multiple of 256, which overlap nothing else and may hold anything. One
+  /// launch at a time may use them. Null: the call allocates memory of the stream and frees it. In a captured graph that memory is
+  /// the graph's own, so the graph can have one executable at a time and cannot be cloned.
   void* workspace = nullptr;
 
   /// A row per member.
@@ -90,12 +90,12 @@ struct BackwardArgs {
   }
 };
 
-/// Which gradients a plan computes, at least one, and how; nothing is computed, or read, for the others alone.
+/// Which gradients a plan computes, and how; at least one. A plan neither computes nor reads anything only for the others.
 struct Gradients {
   bool dq = true;
   bool dk = true;
   bool dv = true;
-  bool d_sinks = false;  ///< only of a problem with sinks
+  bool d_sinks = false;  ///< needs a problem with sinks
   Determinism determinism = Determinism::fastest;
 
   /// A row per member; in C a bit per bool, in this order.
@@ -110,7 +110,7 @@ struct Gradients {
   friend bool operator!=(const Gradients& a, const Gradients& b) { return !(a == b); }
 };
 
-/// The forward's arguments, and nothing else yet.
+/// Returns arguments that hold the forward's. The caller sets the gradients.
 FA2_API BackwardArgs backward_args(const AttentionArgs& forward);
 
 /// The backward of a problem, prepared for one device. Immutable and cheap to copy. All members may be called from any thread.

@@ -8,12 +8,12 @@
 extern "C" {
 #endif
 
-/* Writes a JSON object to *json: "directory", "bytes", "entries" (one for each kernel, the last used first) and "damaged", how
- * many of these cannot be used. `directory` NULL: the user's own cache. verify not 0: every file is read and its checksums
- * are checked, else its header alone. Free *json with fa2_string_free(); it is NULL on failure. */
+/* Writes a JSON object to *json: "directory", "bytes", "entries" (one per kernel, the last used first) and "damaged", the number of
+ * entries that cannot be used. `directory` NULL: the user's own cache. If `verify` is not 0, reads every file and checks its
+ * checksums, else only its header. Free *json with fa2_string_free(); it is NULL on failure. */
 FA2_C_API fa2_status fa2_cache_list(const char* directory, int32_t verify, char** json);
 
-/* Removes damaged files, then the least recently used ones until at most `max_bytes` remain; below 0: FA2_CACHE_MAX_MB.
+/* Removes damaged files, then the least recently used ones until at most `max_bytes` remain; if negative, FA2_CACHE_MAX_MB applies.
  * Writes a JSON object to *json: "directory", "removed_files", "removed_bytes", and "entries" and "bytes" of the rest. */
 FA2_C_API fa2_status fa2_cache_prune(const char* directory, int64_t max_bytes, char** json);
 

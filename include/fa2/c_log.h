@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* A message's level. FA2_LOG_OFF is of fa2_set_log_level() alone: no message has it. */
+/* The level of a message. Only fa2_set_log_level() takes FA2_LOG_OFF; no message has it. */
 enum {
   FA2_LOG_TRACE = 0,
   FA2_LOG_DEBUG = 1,

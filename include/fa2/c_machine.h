@@ -1,4 +1,4 @@
-/* The machine that fa2 runs on, in fa2's C interface: where NVRTC is, what there is, whether a stream captures. */
+/* The machine that fa2 runs on, in fa2's C interface: its GPUs, driver and NVRTC, interrupts, and whether a stream captures. */
 #ifndef FA2_C_MACHINE_H
 #define FA2_C_MACHINE_H
 
@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* Directories in which NVRTC is looked for before the loader's search path, as where a package manager has put it; in
- * place of those of an earlier call. FA2_NVRTC wins over them. Nothing is opened before a kernel has to be compiled;
- * once NVRTC is open, it stays, whatever directories come. `directories` may be NULL if `count` is 0. Thread-safe. */
+/* Sets directories in which fa2 looks for NVRTC before the loader's search path, in place of those of an earlier call. FA2_NVRTC
+ * wins over them. fa2 opens NVRTC when it first compiles a kernel, and ignores later changes. `directories` may be NULL if `count`
+ * is 0. Thread-safe. */
 FA2_C_API fa2_status fa2_set_nvrtc_search(const char* const* directories, size_t count);
 
 /* Sets the function that can end fa2's work on the CPU, in place of an earlier one; NULL for none. While an interpreted kernel
@@ -19,13 +19,12 @@ FA2_C_API fa2_status fa2_set_nvrtc_search(const char* const* directories, size_t
  * poll may be called from several threads at once, if several call fa2, and must not call fa2. Thread-safe. */
 FA2_C_API fa2_status fa2_set_interrupt(int32_t (*poll)(void* data), void* data);
 
-/* *capturing: 1 if a CUDA graph captures what `stream` of the current device is given, so that memory for it has to
- * come from the graph's own; else 0. FA2_UNAVAILABLE without a driver. */
+/* Writes to *capturing whether `stream` of the current device captures into a CUDA graph (1) or not (0). Memory for a captured call
+ * must come from the graph's pool. FA2_UNAVAILABLE without a driver. */
 FA2_C_API fa2_status fa2_stream_is_capturing(void* stream, int32_t* capturing);
 
-/* What fa2 finds here, as a JSON object: "version", "driver" (its CUDA version; "" without one), "gpus", "nvrtc" and
- * "cache"; what is not there has an "error" that says why. Opens NVRTC. *json is to be freed with fa2_string_free;
- * NULL on failure. */
+/* Writes a JSON object to *json: "version", "driver" (its CUDA version; "" without one), "gpus", "nvrtc" and "cache". A missing part
+ * has an "error" that says why. Opens NVRTC. Free *json with fa2_string_free(); it is NULL on failure. */
 FA2_C_API fa2_status fa2_machine(char** json);
 
 #ifdef __cplusplus

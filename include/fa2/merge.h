@@ -1,4 +1,4 @@
-// Attention over parts of the keys, merged to attention over all of them.
+// Merges attention over disjoint sets of keys into attention over all of them.
 #pragma once
 
 #include <fa2/args.h>
@@ -8,18 +8,18 @@
 
 namespace fa2 {
 
-/// What merge() computes: of the outputs of attention of the same queries over so many disjoint sets of keys, with their
-/// log-sum-exps, that over all keys. Context parallelism, shared prefixes and split keys come to this (FlashAttention-2,
-/// section 2.3.1, the rescaling of one block by the next).
+/// What merge() computes. Each part is the output of attention over one of several disjoint sets of keys, with its LSE; all parts
+/// have the same queries. The result is attention over all keys. Context parallelism, shared prefixes and split KV need this
+/// (FlashAttention-2, section 2.3.1, the rescaling of one block by the next).
 struct MergeProblem {
-  DType dtype = DType::f16;     ///< of the parts and of O, where they are not float32
-  bool float32_parts = false;   ///< the parts are float32
-  bool float32_output = false;  ///< O is float32
-  std::int32_t head_dim = 128;  ///< of O: a multiple of 8 in 8..256
-  std::int64_t parts = 1;       ///< at least 1
-  std::int64_t batch = 1;
-  std::int64_t heads = 1;
-  std::int64_t seqlen = 1;  ///< queries; all of them where sequences are packed, whose batch is 1
+  DType dtype = DType::f16;     ///< of the parts and of O, unless they are float32
+  bool float32_parts = false;   ///< whether the parts are float32
+  bool float32_output = false;  ///< whether O is float32
+  std::int32_t head_dim = 128;  ///< columns of O; a multiple of 8, 8..256
+  std::int64_t parts = 1;       ///< partial outputs; >= 1
+  std::int64_t batch = 1;       ///< sequences; 1 if they are packed
+  std::int64_t heads = 1;       ///< query heads
+  std::int64_t seqlen = 1;      ///< queries; if packed, those of all sequences
 
   /// A row per member.
   template <class Take>
@@ -42,14 +42,15 @@ struct MergeProblem {
   friend bool operator!=(const MergeProblem& a, const MergeProblem& b) { return !(a == b); }
 };
 
-/// One call's data. Device pointers of the current device. Strides are in ELEMENTS.
+/// The data of one call: pointers to memory of the current device. Strides are in elements.
 struct MergeArgs {
-  /// (parts, batch, head, row, head_dim), each normalised, as attention() writes O. Of a part and row without a key any
-  /// values: NaN there does not matter. Two parts in allocations of their own are `part_stride` apart.
+  /// (parts, batch, head, row, head_dim), each normalised, as attention() writes O. A row for which a part has no key may hold
+  /// anything, even NaN. Two parts may lie in different allocations: `part_stride` is then their distance.
   const void* parts = nullptr;
   std::int64_t part_stride = 0;
   TensorStrides parts_strides;
-  /// float32 (parts, batch, head, row), natural logarithms, as attention() writes LSE: of a row without a key either infinity.
+  /// float32 (parts, batch, head, row), natural logarithms, as attention() writes LSE. For a row without a key, +infinity or
+  /// -infinity.
   const float* lse_parts = nullptr;
   std::int64_t lse_part_stride = 0;
   TensorStrides lse_parts_strides;
@@ -58,7 +59,7 @@ struct MergeArgs {
   TensorStrides o_strides;
   float* lse = nullptr;  ///< optional float32 (batch, heads, seqlen), contiguous
   EmptyRowLse empty_row_lse =
-      EmptyRowLse::positive_infinity;  ///< of rows that no part has a key of; their O is 0
+      EmptyRowLse::positive_infinity;  ///< the LSE of a row for which no part has a key; its O is 0
 
   /// A row per member.
   template <class Take>
@@ -92,8 +93,8 @@ struct MergeArgs {
   }
 };
 
-/// Context::default_context().merge(...). With JitMode::off its kernel comes from a pack made with PrecompileOptions::merge: one
-/// of the dtype, the head dim, and of whether rows of parts and O are aligned to 16 bytes (RowAlignment::bytes16, else element).
+/// Calls Context::default_context().merge(). JitMode::off needs a kernel pack that was made with PrecompileOptions::merge. There is
+/// one kernel per dtype, head dim and RowAlignment: bytes16 if the rows of parts and O are 16-byte aligned, else element.
 FA2_API void merge(const MergeProblem& problem, const MergeArgs& args, Stream stream = nullptr);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// What a plan may count on, beside the problem that it computes.
+// What a plan may assume about its calls, in addition to the problem.
 #pragma once
 
 #include <fa2/row.h>
@@ -6,7 +6,7 @@
 
 namespace fa2 {
 
-/// Promises about every call of a plan. They choose among kernels, and change nothing of what is computed.
+/// What every call of a plan guarantees. Options select kernels; they do not change results.
 ///
 /// One member, one row: comparison, keys, tuning buckets, JSON and flags follow from it.
 struct PlanOptions {

@@ -1,4 +1,4 @@
-// WHAT is computed: a value without pointers.
+// What attention computes: a value without pointers.
 #pragma once
 
 #include <fa2/row.h>
@@ -9,63 +9,65 @@
 
 namespace fa2 {
 
-/// One attention forward: O = softmax(S) V, for every batch and query head (FlashAttention-2, arXiv 2307.08691,
-/// section 2.1). S = scale * Q K^T; with `softcap` it is capped, then with `alibi` biased, and it is -inf where the
-/// mask or a window hides a key. Variants combine freely. That there is one specialises the kernel; its numbers (cap,
-/// slopes, logits) are the arguments' business (AttentionArgs), the widths of windows are the problem's, because they
-/// change how much work there is.
+/// Attention: O = softmax(S) V, for every batch entry and query head (FlashAttention-2, arXiv 2307.08691, section 2.1).
+/// S = scale * Q K^T. With `softcap` scores are capped, then with `alibi` biased. The score of a key that the mask or a window
+/// hides is -infinity.
+///
+/// Variants combine freely. The presence of a variant specialises the kernel. Its numbers (cap, slopes, logits) belong to the
+/// call: see AttentionArgs. Window widths belong to the problem, because they change the amount of work.
 ///
 /// Logical shapes: Q (batch, heads_q, seqlen_q, head_dim), K (batch, heads_kv, seqlen_k, head_dim),
 /// V (batch, heads_kv, seqlen_k, head_dim_v), O (batch, heads_q, seqlen_q, head_dim_v),
-/// LSE (batch, heads_q, seqlen_q). The memory order is the arguments' business (AttentionArgs).
+/// LSE (batch, heads_q, seqlen_q). AttentionArgs gives the strides in memory.
 ///
 /// One member, one row: comparison, hash, texts, JSON, keys, tuning buckets, the C struct and flags follow from it.
 struct AttentionProblem {
   DType dtype = DType::f16;
-  std::int32_t head_dim = 0;    ///< of Q and K; a multiple of 8, 8..256
-  std::int32_t head_dim_v = 0;  ///< of V and O; a multiple of 8, 8..256; 0 means head_dim
+  std::int32_t head_dim = 0;    ///< columns of Q and K; a multiple of 8, 8..256
+  std::int32_t head_dim_v = 0;  ///< columns of V and O; a multiple of 8, 8..256; 0 means head_dim
   MaskKind mask = MaskKind::none;
 
-  /// A sliding window, on top of the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
-  /// c = i + seqlen_k - seqlen_q, or i under causal_top_left (FlashAttention's window_size). In keys, >= 0; absent: no
-  /// bound on that side.
+  /// A sliding window, in addition to the mask: query i sees key j only if c - window_left <= j <= c + window_right, where
+  /// c = i + seqlen_k - seqlen_q, or i under causal_top_left (FlashAttention's window_size). In keys; >= 0; absent: no bound on
+  /// the left.
   std::optional<std::int64_t> window_left = std::nullopt;
-  /// The same to the right. Under a causal mask, whose bound is c, it says nothing.
+  /// The bound on the right; in keys; >= 0; absent: none. A causal mask makes it redundant, because it hides keys after c.
   std::optional<std::int64_t> window_right = std::nullopt;
-  /// Scores become softcap * tanh(score / softcap). Takes AttentionArgs::softcap.
+  /// Scores become softcap * tanh(score / softcap). Needs AttentionArgs::softcap.
   bool softcap = false;
-  /// Then slope * |i + seqlen_k - seqlen_q - j| is subtracted, under every mask. Takes AttentionArgs::alibi_slopes.
+  /// Scores become score - slope * |i + seqlen_k - seqlen_q - j|, after the cap and under every mask. Needs
+  /// AttentionArgs::alibi_slopes.
   bool alibi = false;
-  /// A logit a head joins every row's softmax and has no value, so that a row's probabilities add up to less than 1.
-  /// Takes AttentionArgs::sinks. A row that sees no key keeps O = 0; its LSE is the sink's.
+  /// A logit per head joins every row's softmax but has no value, so a row's probabilities add up to less than 1. Needs
+  /// AttentionArgs::sinks. A row that sees no key has O = 0, and the sink as its LSE.
   bool sinks = false;
-  /// Probabilities are dropped at random, and what is kept is divided by the share that is kept on average:
-  /// O = (dropped P / (1 - probability)) V. LSE is that of all probabilities. Takes AttentionArgs::dropout.
+  /// Probabilities are dropped at random, and the others are divided by 1 - probability: O = (dropped P / (1 - probability)) V.
+  /// LSE covers all probabilities. Needs AttentionArgs::dropout.
   bool dropout = false;
-  /// Sequences have lengths of their own, which only the device knows (AttentionArgs::cu_seqlens_q and its like): one plan
-  /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then the longest that a sequence may be; a
-  /// longer one is cut. Masks, windows and biases are each sequence's: its own lengths align them.
+  /// Sequences differ in length, and only the device knows the lengths (AttentionArgs::cu_seqlens_q, seqused_q, ...). One plan
+  /// and one captured graph serve changing lengths. seqlen_q and seqlen_k are then upper bounds: kernels cut a longer sequence.
+  /// Each sequence's own lengths align its mask, window and bias.
   bool varlen = false;
-  /// K and V are pages of so many rows, any number, (page_count, page_size, heads_kv, dim), and AttentionArgs::page_table
-  /// says which a sequence has. Takes varlen, and no total_k; seqused_k says how long sequences are. 0: they are not paged.
+  /// Rows per page; any number > 0; 0: not paged. K and V are then (page_count, page_size, heads_kv, dim), and
+  /// AttentionArgs::page_table lists each sequence's pages. Needs varlen; total_k must be 0. AttentionArgs::seqused_k has lengths.
   std::int32_t page_size = 0;
-  /// Each sequence has the bits of O and LSE that it has alone, whatever is in the batch beside it, in whatever order, and
-  /// however long the longest may be: keys are split at fixed borders, one configuration serves every size, no tuning
-  /// record is followed. Slower, most where prompts are long. false: the fastest way, whose bits depend on the batch. Either
-  /// gives the same bits in every run. Gradients are those of Determinism::bitwise. Dropout's masks are a place's in the batch.
+  /// O and LSE of a sequence have the bits that they have if it is alone, whatever the batch, its order and its longest sequence.
+  /// For this, split boundaries are fixed, one config serves every size, and tuning records are ignored. It costs time, most for
+  /// long prompts. If false, bits depend on the batch. Every run gives the same bits in either case. Gradients are those of
+  /// Determinism::bitwise. Dropout masks still depend on the batch index.
   bool batch_invariant = false;
 
-  std::int64_t batch = 1;     ///< >= 0
+  std::int64_t batch = 1;     ///< sequences; >= 0
   std::int64_t heads_q = 1;   ///< >= 1; query head h reads key/value head h / (heads_q / heads_kv)
   std::int64_t heads_kv = 0;  ///< divides heads_q (grouped-query attention); 0 means heads_q
-  std::int64_t seqlen_q = 0;  ///< 0 .. 2^31 - 1024
-  std::int64_t seqlen_k = 0;  ///< 0 .. 2^31 - 1024; 0 keys give O = 0
-  /// With varlen, 0 .. 2^31 - 1024: the rows of all sequences, which lie one after the other: Q and O are then
-  /// (total_q, heads_q, dim), LSE (heads_q, total_q). 0: Q, O and LSE are batched as without varlen, and sequences begin
-  /// where their batch entry does.
+  std::int64_t seqlen_q = 0;  ///< queries; 0 .. 2^31 - 1024
+  std::int64_t seqlen_k = 0;  ///< keys; 0 .. 2^31 - 1024; 0 keys give O = 0
+  /// Queries of all sequences, which lie one after the other: Q and O are then (total_q, heads_q, dim), and LSE is
+  /// (heads_q, total_q). 0 .. 2^31 - 1024, and 0 without varlen. 0: Q, O and LSE have a batch dimension, and a sequence begins
+  /// where its batch entry does.
   std::int64_t total_q = 0;
-  std::int64_t total_k = 0;     ///< the same of K and V
-  std::int64_t page_count = 0;  ///< with page_size, 1 .. 2^31 - 1024: pages that K and V have; else 0
+  std::int64_t total_k = 0;     ///< like total_q, for K and V
+  std::int64_t page_count = 0;  ///< pages of K and V; with page_size 1 .. 2^31 - 1024, else 0
 
   /// A row per member, in the order of texts and keys.
   template <class Take>
@@ -134,8 +136,8 @@ struct AttentionProblem {
         [&](const auto& row) { field(row.text.name, row.text.role, problems.*row.member...); });
   }
 
-  /// The same problem with the 0 defaults of head_dim_v and heads_kv filled in, and without a window_right that a
-  /// causal mask makes idle.
+  /// Returns the same problem, with head_dim_v and heads_kv filled in where they are 0, and without a window_right that a causal
+  /// mask makes redundant.
   FA2_API AttentionProblem normalized() const;
 
   friend bool operator==(const AttentionProblem& a, const AttentionProblem& b) {
@@ -148,8 +150,8 @@ struct AttentionProblem {
 
 FA2_API std::size_t hash_value(const AttentionProblem&);
 
-/// "f16 d128 causal_bottom_right window_left 4096 softcap batch 2 heads 32/8 seqlen 4096x4096"; head_dim_v and
-/// variants where they matter.
+/// Returns for example "f16 d128 causal_bottom_right window_left 4096 softcap batch 2 heads 32/8 seqlen 4096x4096". Names
+/// head_dim_v if it differs from head_dim, and the variants that the problem has.
 FA2_API std::string to_string(const AttentionProblem&);
 
 }  // namespace fa2

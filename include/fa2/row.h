@@ -1,5 +1,5 @@
-// Rows: what the declaration of a public struct's member cannot say. Bindings for C and Python, flags and documents follow
-// from them. Callers need none of this.
+// Rows describe what the declaration of a public struct's member cannot say. Bindings for C and Python, flags and documents
+// follow from them. Callers need none of this.
 #pragma once
 
 #include <cstddef>
@@ -10,35 +10,35 @@ namespace fa2 {
 
 /// What the value of a problem's field decides.
 ///   specialises: the compiled kernel.
-///   sizes: the grid, and the tuning record that is followed; never the kernel. Only whether an optional one is
-///     given at all specialises.
+///   sizes: the grid, and the tuning record; never the kernel. The presence of an optional size specialises, its value does not.
 enum class FieldRole : std::uint8_t { specialises, sizes };
 
-/// Which stride of a tensor belongs to a dimension of this size. `other`: none.
+/// Which stride of a tensor belongs to a dimension of this size; `other`: none.
 enum class Axis : std::uint8_t { part, entry, head, row, column, other };
 
-/// A row in words. Names of other rows and words of shapes are checked when the library is compiled.
+/// The words of a row. The compiler checks that names of other rows, and words of shapes, exist.
 struct RowText {
-  const char* name;              ///< the member's; "dropout.seed" for a member's member
-  const char* tensor = nullptr;  ///< a tensor's name in bindings; null: `name`
-  const char* option = "";       ///< the option that gives the value in Python; "": none does
+  const char* name;              ///< name of the member; "dropout.seed" for a member of a member
+  const char* tensor = nullptr;  ///< name of the tensor in bindings; null: `name`
+  const char* option = "";       ///< name of the option in Python; "": there is none
   const char* help = "";         ///< one phrase for headers, flags and documents
-  const char* shape = "";    ///< forms of a tensor: "(total_q, heads_q) if cu_seqlens_q | (batch, heads_q)"
-  const char* used_if = "";  ///< a problem's field: the member must be as declared while that is 0 or false
-  const char* with = "";     ///< a tensor: this one must not be given without it
-  const char* without = "";  ///< a tensor: this one must not be given beside it
-  const char* like = "";     ///< a tensor: this one has its element type
-  const char* stride = "";   ///< the member with the distance of rows, or of parts; elements
-  const char* second_form = "";  ///< the flag that is true if the tensor has its second form
+  const char* shape = "";  ///< forms of a tensor: "(total_q, heads_q) if cu_seqlens_q | (batch, heads_q)"
+  const char* used_if =
+      "";  ///< a field of the problem; while it is 0 or false, the member must keep its default
+  const char* with = "";         ///< a tensor without which this one must not be given
+  const char* without = "";      ///< a tensor with which this one must not be given
+  const char* like = "";         ///< a tensor whose element type this one must have
+  const char* stride = "";       ///< the member that holds the distance between rows or parts; elements
+  const char* second_form = "";  ///< the flag that says whether the tensor has its second form
   FieldRole role = FieldRole::specialises;
   Axis axis = Axis::other;
   std::int64_t least = 0;       ///< smallest extent that tensors may give a size
-  bool is_optional = false;     ///< may be null although it is used
-  bool is_packed = false;       ///< contiguous, although `stride` is set
-  bool may_be_float32 = false;  ///< of the problem's dtype, or float32
+  bool is_optional = false;     ///< whether it may be null even if it is used
+  bool is_packed = false;       ///< whether the tensor must be contiguous although `stride` is set
+  bool may_be_float32 = false;  ///< whether the tensor may be float32 instead of the problem's dtype
 };
 
-/// `Beside`: TensorStrides of the tensor, or the member of a member that is meant; nullptr_t: neither.
+/// A row of one member. `beside` is the tensor's TensorStrides, or the member of a member that the row describes, or null.
 template <class Member, class Beside>
 struct Row {
   Member member;
@@ -86,7 +86,7 @@ constexpr Row<Value Struct::*, OtherValue Other::*> row(const char* name, Value 
   return {member, beside, {name}};
 }
 
-/// The rows of a struct, as a tuple.
+/// All rows of a struct, as a tuple.
 template <class Struct>
 inline constexpr auto kRowsOf = Struct::rows([](const auto&... rows) { return std::make_tuple(rows...); });
 
