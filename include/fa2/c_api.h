@@ -80,8 +80,8 @@ enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 
  *   window_left, window_right: query i sees key j only if c - window_left <= j <= c + window_right, where
  *     c = i + seqlen_k - seqlen_q, or i under FA2_CAUSAL_TOP_LEFT. A side whose has_ field is 0 has no bound.
  *   alibi: slope * |i + seqlen_k - seqlen_q - j| is subtracted from scores, under every mask.
- *   varlen: seqlen_q and seqlen_k are upper bounds; kernels cut a longer sequence. Each sequence's own lengths align its mask, window
- *     and bias. With total_q, Q and O are (total_q, heads_q, dim) and LSE is (heads_q, total_q); with total_k, K and V are
+ *   varlen: seqlen_q and seqlen_k are upper bounds; kernels cut a longer sequence. Each sequence's own lengths align its mask,
+ *     window and bias. With total_q, Q and O are (total_q, heads_q, dim) and LSE is (heads_q, total_q); with total_k, K and V are
  *     (total_k, heads_kv, dim). Without, sequences begin where their batch entry does.
  *   page_size: K and V are (page_count, page_size, heads_kv, dim). Needs varlen, and no total_k; has no gradients.
  *

@@ -8,7 +8,7 @@
 namespace fa2 {
 namespace {
 
-/// Elements of one dimension: no address space has more.
+/// No address space holds more elements along one dimension.
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 48;
 
 bool is_half(std::int32_t dtype) {
@@ -105,7 +105,7 @@ void Binding::check_relations(std::size_t i) {
 
 void Binding::check(std::size_t row) {
   const fa2_array& t = tensor(row);
-  // As a row that was checked before, which alone sets dtype_.
+  // The common case is like a tensor that was already checked: only check_kind() sets dtype_ and device_.
   const bool is_usual = is_half(t.dtype) && t.dtype == dtype_ && t.device == device_ && t.flags == 0 &&
                         table_.tensors[row].element == Element::half;
   if (!is_usual) check_kind(row);
@@ -252,7 +252,7 @@ std::string Binding::text_of(const Form& form) const {
   return fmt::format("({})", text);
 }
 
-/// `form`: the one that the tensor's rank fits; its sizes are all known.
+/// Reports a wrong shape. `form` is the expected one, whose sizes are all known; null if no form has the tensor's rank.
 void Binding::add_shape(std::size_t row, const Form* form) {
   const fa2_array& t = tensor(row);
   std::string_view forms = table_.tensors[row].text.shape;

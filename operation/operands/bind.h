@@ -1,4 +1,4 @@
-// Tensors that have shapes, into the sizes, pointers and strides of a call. All that is wrong with them is listed.
+// Turns tensors that have shapes into the sizes, pointers and strides of a call, and lists everything wrong with them.
 #pragma once
 
 #include <fa2/c_tensors.h>
@@ -16,14 +16,14 @@
 
 namespace fa2 {
 
-/// Reads the tensors of one call by a table: each row's sizes that are not known yet are solved, all else is compared.
-/// Nothing is allocated unless something is wrong.
+/// The tensors of one call, read by a table: in the order of its rows, the first shape that holds a size defines it, and later
+/// shapes are compared with it. Allocates only if something is wrong.
 class Binding {
  public:
-  /// `tensors`: in the table's order; null, or missing at the end, is not given.
+  /// `tensors` are in the table's order. A tensor that is null, or missing at the end, is not given.
   Binding(const TensorTable& table, std::span<const fa2_array* const> tensors);
 
-  /// Everything that is wrong; rules beside the table's may be added.
+  /// Returns everything that is wrong. The caller may add violations of its own rules.
   Violations& found() { return found_; }
 
   bool is_given(std::size_t tensor) const { return (given_ >> tensor & 1) != 0; }
@@ -31,12 +31,12 @@ class Binding {
   bool is_float32(std::size_t index) const { return is_given(index) && tensor(index).dtype == FA2_FLOAT32; }
   bool is_known(std::size_t size) const { return (known_ >> size & 1) != 0; }
 
-  /// FA2_F16 or FA2_BF16, of the first tensor that has one of them.
+  /// Returns FA2_F16 or FA2_BF16: that of the first tensor with one of them, else FA2_F16.
   std::int32_t dtype() const { return dtype_ == FA2_OTHER_DTYPE ? FA2_F16 : dtype_; }
   fa2_placement placement() const;
 
-  /// found() must be empty, and kTable this binding's. A tensor that is used if a size is above 0 is not given to a call of size 0. Writes sizes and flags to `problem`, and tensors to `args` or `more`; 0 for
-  /// all that is not given.
+  /// Writes sizes and flags to the C struct `problem`, and tensors to `args` or, for those with is_elsewhere, to `more`. A tensor
+  /// that is not given, or whose used_if is a size of 0, becomes null. found() must be empty, and kTable must be this binding's.
   template <const TensorTable& kTable>
   void fill(void* problem, void* args, void* more = nullptr) const;
 
@@ -44,12 +44,12 @@ class Binding {
   void check_given();
   void check_relations(std::size_t row);
   void check(std::size_t row);
-  /// Device, dtype and flags.
+  /// Checks device, dtype and flags.
   void check_kind(std::size_t row);
   void check_element(std::size_t row);
   void check_strides(std::size_t row, const Form& form);
   void check_sizes();
-  /// nullptr if none is of the tensor's rank.
+  /// Returns the form of the tensor's shape in this call; nullptr if none has the rank.
   const Form* form_of(const Tensor& tensor, std::int32_t rank) const;
   template <const TensorTable& kTable, std::size_t kIndex>
   void fill_tensor(void* args) const;
@@ -63,14 +63,14 @@ class Binding {
   std::span<const fa2_array* const> tensors_;
   std::uint32_t given_ = 0;
   std::uint32_t known_ = 0;
-  std::int32_t device_ = FA2_OTHER_DEVICE;  ///< of the first tensor that has one
+  std::int32_t device_ = FA2_OTHER_DEVICE;  ///< device of the first tensor that has one
   std::size_t device_row_ = 0;
   std::int32_t dtype_ = FA2_OTHER_DTYPE;
   std::size_t dtype_row_ = 0;
-  std::uint64_t address_bits_ = 0;  ///< of strided rows, or'ed together
+  std::uint64_t address_bits_ = 0;  ///< addresses and strides of strided tensors, or'ed together; bytes
   bool is_ascending_ = true;
   std::array<std::int64_t, kMostSizes> sizes_{};
-  std::array<const Form*, kMostTensors> forms_;  ///< of given tensors
+  std::array<const Form*, kMostTensors> forms_;  ///< forms of the given tensors
   Violations found_;
 };
 
@@ -79,12 +79,12 @@ void put(void* to, std::uint16_t offset, Value value) {
   std::memcpy(static_cast<char*>(to) + offset, &value, sizeof value);
 }
 
-/// Returns the distance of rows along the first dimension, also where there is one row alone.
+/// Returns the distance between rows of a matrix; if there is only one row, its length.
 inline std::int64_t row_stride(const fa2_array& tensor) {
   return tensor.shape[0] > 1 ? tensor.strides[0] : tensor.shape[1];
 }
 
-// Loops over tables are unrolled: each field is one store.
+// Unrolls its loops over the table, so that each field is one store.
 template <const TensorTable& kTable>
 void Binding::fill(void* problem, void* args, void* more) const {
   [&]<std::size_t... i>(std::index_sequence<i...>) {

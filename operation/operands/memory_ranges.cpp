@@ -1,4 +1,4 @@
-// Operands' bytes.
+// Computes the byte ranges of operands.
 #include <operation/operands/memory_ranges.h>
 #include <operation/operands/overlap.h>
 

@@ -1,4 +1,4 @@
-// What a launch may touch: operands, as the interpreter is told of them.
+// The memory of operands, as the interpreter needs it.
 #pragma once
 
 #include <operation/operands/operands.h>
@@ -8,10 +8,10 @@
 
 namespace fa2 {
 
-/// All bytes of a present operand.
+/// Returns all bytes of an operand that is not absent.
 MemoryRange memory_of(const Operand& operand, Access access);
 
-/// All of these operands.
+/// Allows a launch to touch all of these operands, as they are listed. They must outlive it.
 class OperandMemory final : public LaunchMemory {
  public:
   explicit OperandMemory(OperandList operands) : operands_(operands) {}

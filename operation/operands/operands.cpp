@@ -1,4 +1,4 @@
-// What attention reads and writes.
+// Lists the tensors of a call by the rows of its arguments.
 #include <generator/sequences.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/workspace.h>
@@ -9,7 +9,7 @@
 namespace fa2 {
 namespace {
 
-/// By the indices of kBackwardTable.sizes.
+/// Sizes of a problem, in the order of kBackwardTable.sizes.
 using Sizes = std::array<std::int64_t, kMostSizes>;
 
 Sizes sizes_of(const AttentionProblem& p) {
@@ -29,7 +29,7 @@ Sizes sizes_of(const AttentionProblem& p) {
   return sizes;
 }
 
-/// Whether the problem takes the tensor `kIndex` of kBackwardTable.
+/// Returns whether the problem uses tensor `kIndex` of kBackwardTable.
 template <std::size_t kIndex>
 bool takes(const AttentionProblem& p) {
   constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
@@ -40,7 +40,7 @@ bool takes(const AttentionProblem& p) {
   }
 }
 
-/// Sets the extents that one form of a shape has: (batch, head, row, other).
+/// Sets the extents by one form of the tensor's shape, in the order (batch, head, row, other).
 template <std::size_t kIndex, std::size_t kForm>
 void set_extents(Operand& operand, const Sizes& sizes) {
   constexpr const Form& form = kBackwardTable.tensors[kIndex].forms[kForm];
@@ -56,7 +56,7 @@ void set_extents(Operand& operand, const Sizes& sizes) {
   }
 }
 
-/// Sets the extents of the first form whose condition holds, from `kForm` on. A tensor is given if the problem takes it.
+/// Sets the extents by the first form, from `kForm` on, whose condition holds. "if TENSOR" holds if the problem uses that tensor.
 template <std::size_t kIndex, std::size_t kForm = 0>
 void choose_extents(Operand& operand, const AttentionProblem& p, const Sizes& sizes, bool is_second_form) {
   constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
@@ -78,7 +78,7 @@ constexpr ElementType element_of(Element element, DType dtype) {
   return element == Element::half ? element_of(dtype) : kElements[static_cast<std::size_t>(element)];
 }
 
-/// Rows that lie apart are an operand from the first row's entries to the last one's.
+/// Replaces a matrix with gaps between its rows by one range, from the first row's first entry to the last row's last one.
 void join_rows(Operand& operand, std::int64_t stride) {
   const std::int64_t rows = operand.extents[0], entries = operand.extents[3];
   operand.extents = {1, 1, 1, rows > 0 && entries > 0 ? (rows - 1) * stride + entries : 0};
@@ -111,7 +111,7 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
   return operand;
 }
 
-/// What launches work in, unless the context has it for them.
+/// Returns the workspace as an operand. It is optional, because the Context can provide it.
 Operand workspace_of(void* data, std::size_t bytes) {
   Operand operand = optional_operand("workspace", Access::read_write, data, ElementType::byte,
                                      {1, 1, 1, static_cast<std::int64_t>(bytes)});

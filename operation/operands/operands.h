@@ -18,7 +18,7 @@ namespace fa2 {
 
 inline constexpr std::size_t kForwardTensors = kAttentionTable.tensors.size();
 
-/// The index among a call's operands of the tensor whose member has this name. Does not compile if there is none.
+/// Returns the index, among a call's operands, of the tensor whose member has this name. Does not compile if there is none.
 constexpr std::uint8_t operand_index(std::string_view name) {
   const std::int8_t index = kBackwardTable.tensor_index(name);
   if (index < 0) throw "no tensor has this name";
@@ -26,8 +26,8 @@ constexpr std::uint8_t operand_index(std::string_view name) {
   return static_cast<std::uint8_t>(tensor < kForwardTensors ? tensor : tensor + 1);
 }
 
-/// What an operand is to attention: the forward's tensors in the order of their rows, the workspace, and what the backward alone
-/// has. Operands that no code names need no enumerator.
+/// The operands of attention that code refers to by name. The value is the index in the list: first the forward's tensors in the
+/// order of their rows, then the workspace, then the tensors of the backward alone. The other operands need no enumerator.
 enum class Role : std::uint8_t {
   q = operand_index("q"),
   k = operand_index("k"),
@@ -49,11 +49,11 @@ enum class Role : std::uint8_t {
   d_sinks = operand_index("d_sinks")
 };
 
-/// Operands of a forward call, and of a backward call.
+/// The number of operands of a forward call, and of a backward call.
 inline constexpr std::size_t kOperandCount = kForwardTensors + 1;
 inline constexpr std::size_t kBackwardOperandCount = kBackwardTable.tensors.size() + 1;
 
-/// Whether an operand has a variant's numbers, one per head: those that visit_numbers() visits.
+/// Returns whether an operand holds a variant's numbers per head, such as ALiBi slopes: those that visit_numbers() visits.
 constexpr bool has_numbers(Role role) {
   const auto index = static_cast<std::size_t>(role);
   if (index >= kForwardTensors) return false;
@@ -61,43 +61,44 @@ constexpr bool has_numbers(Role role) {
   return tensor.element == Element::f32 && !tensor.is_written;
 }
 
-/// A tensor of up to four dimensions, of which the last is contiguous. Q, K, V and O: (batch, head, row,
-/// column); packed sequences are a batch of one.
+/// A tensor of up to four dimensions, whose last one is contiguous. Q, K, V and O are (batch, head, row, column); packed sequences
+/// are a batch of one.
 struct Operand {
-  std::string_view name;  ///< of its pointer in AttentionArgs
+  std::string_view name;  ///< name of the member that points to it: "k_new"
   ElementType element = ElementType::f16;
   Access access = Access::read;
-  bool optional = false;  ///< may be null, and nobody touches it then
-  bool strided = false;   ///< the caller gives strides, and RowAlignment speaks of its rows; else contiguous
-  int alignment = 0;      ///< bytes that its address is a multiple of; 0: those of an element
+  bool optional = false;  ///< whether it may be null; kernels do not touch it then
+  bool strided = false;   ///< whether the caller gives strides and RowAlignment applies; else contiguous
+  int alignment = 0;      ///< required alignment of the address; bytes; 0: that of one element
   const void* data = nullptr;
   std::array<std::int64_t, 4> extents{};  ///< elements
-  std::array<std::int64_t, 3> strides{};  ///< elements, of all dimensions but the last; only where strided
+  std::array<std::int64_t, 3>
+      strides{};  ///< strides of all dimensions but the last; elements; only if strided
 
   std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(data); }
   int least_alignment() const { return alignment != 0 ? alignment : bytes_of(element); }
   bool is_written() const { return access != Access::read; }
-  /// Whether no kernel touches it, wherever it points.
+  /// Returns whether no kernel touches it, because it has no element or is optional and null.
   bool is_absent() const {
     return extents[0] == 0 || extents[1] == 0 || extents[2] == 0 || extents[3] == 0 ||
            (optional && data == nullptr);
   }
 };
 
-/// A call's operands, one a role, in the order of the roles.
+/// The operands of a call, indexed by role.
 class OperandList : public std::span<const Operand> {
  public:
   using std::span<const Operand>::span;
   const Operand& operator[](Role role) const { return data()[static_cast<std::size_t>(role)]; }
 };
 
-/// Those that somebody made.
+/// An OperandList with its storage.
 template <std::size_t kCount>
 struct MadeOperands {
   std::array<Operand, kCount> list;
 
   const Operand& operator[](Role role) const { return list[static_cast<std::size_t>(role)]; }
-  /// Once the plan is known.
+  /// Sets the workspace's size, for callers that make the list before they have the plan.
   void set_workspace_bytes(std::size_t bytes) {
     list[static_cast<std::size_t>(Role::workspace)].extents[3] = static_cast<std::int64_t>(bytes);
   }
@@ -109,30 +110,30 @@ struct MadeOperands {
 using Operands = MadeOperands<kOperandCount>;
 using BackwardOperands = MadeOperands<kBackwardOperandCount>;
 
-/// Of tensors of this dtype.
+/// Returns the element type of tensors with this dtype.
 constexpr ElementType element_of(DType dtype) {
   return dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
 }
 
-/// A (batch, head, row, column) tensor with strides of its own.
+/// Returns a (batch, head, row, column) operand with these strides.
 Operand strided_operand(std::string_view name, Access access, const void* data, ElementType element,
                         const std::array<std::int64_t, 4>& extents, const TensorStrides& strides);
 
-/// A contiguous tensor that may be left out.
+/// Returns a contiguous operand that may be null.
 Operand optional_operand(std::string_view name, Access access, const void* data, ElementType element,
                          const std::array<std::int64_t, 4>& extents);
 
-/// All that is said of an operand: validation, residency, overlaps, the interpreter, a search's buffers and
-/// tensor maps ask here. Nothing is allocated: every call makes the list. `problem` need not be normalized, or
-/// valid. `workspace_bytes`: of the plan.
+/// Returns the operands of a call, for validation, residency, overlaps, the interpreter, a search's buffers and tensor maps.
+/// Allocates nothing, because every call makes the list. `problem` need be neither normalized nor valid. `workspace_bytes`: the
+/// plan's.
 Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args,
                      std::size_t workspace_bytes = 0);
 
-/// The same of a backward, whose forward's results are inputs.
+/// Like operands_of(), for a backward. O and LSE are inputs.
 BackwardOperands backward_operands_of(const AttentionProblem& problem, const BackwardArgs& args,
                                       std::size_t workspace_bytes = 0);
 
-/// Those that the arguments point to.
+/// Returns the gradients whose pointers are not null.
 inline Gradients given_gradients(const BackwardArgs& args) {
   return {.dq = args.dq != nullptr,
           .dk = args.dk != nullptr,
@@ -141,7 +142,7 @@ inline Gradients given_gradients(const BackwardArgs& args) {
           .determinism = args.determinism};
 }
 
-/// Of the elements alone, for an operand of a valid problem.
+/// Returns the size of the elements, without gaps between rows. The operand must be of a valid problem.
 std::size_t size_in_bytes(const Operand& operand);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// Extents and overlaps of strided tensors, in 128-bit arithmetic so that no stride can wrap around.
+// Computes in 128 bits, so that no stride can wrap around.
 #include <operation/operands/overlap.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ Int128 magnitude(std::int64_t stride) {
   return stride < 0 ? -Int128{stride} : Int128{stride};
 }
 
-/// Bytes modulo some stride: [begin, begin + width).
+/// An interval of addresses modulo some stride: [begin, begin + width); bytes.
 struct Columns {
   Int128 begin = 0;
   Int128 width = 0;
@@ -37,7 +37,8 @@ Int128 positive_remainder(Int128 value, Int128 modulus) {
   return remainder < 0 ? remainder + modulus : remainder;
 }
 
-/// Modulo a stride of `t`. One without a 64-bit magnitude in bytes proves nothing, like 0.
+/// Returns whether the operands are disjoint modulo stride `dimension` of `t`. A stride that is 0, or exceeds 64 bits in bytes,
+/// proves nothing.
 bool disjoint_modulo(const Operand& a, const Operand& b, const Operand& t, std::size_t dimension) {
   std::int64_t stride = 0, modulus = 0;
   if (__builtin_mul_overflow(t.strides[dimension], bytes_of(t.element), &stride) || stride == 0) return false;

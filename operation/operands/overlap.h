@@ -1,14 +1,14 @@
-// Where an operand lies in memory, and whether two of them touch the same bytes.
+// Where an operand lies in memory, and whether two operands share bytes.
 #pragma once
 
 #include <operation/operands/operands.h>
 
 namespace fa2 {
 
-/// Wide enough for any product of a valid extent and a 64-bit stride, in bytes.
+/// Holds any product of a valid extent and a 64-bit stride; bytes.
 __extension__ typedef __int128 Int128;
 
-/// Half open; the empty range touches nothing.
+/// Bytes [begin, end). An empty range touches nothing.
 struct ByteRange {
   Int128 begin = 0;
   Int128 end = 0;
@@ -17,23 +17,22 @@ struct ByteRange {
   bool touches(const ByteRange& other) const { return begin < other.end && other.begin < end; }
 };
 
-/// From the lowest to the highest byte of any element, strides of either sign.
+/// Returns the range from the lowest to the highest byte of any element. Strides may have either sign.
 ByteRange range_of(const Operand& operand);
 
-/// Whether no two rows of a strided operand share an element, by nested strides: sorted by magnitude, each
-/// used stride (extent > 1) is at least the extent covered by the smaller ones. Otherwise `broken` is the
-/// dimension whose stride is too small, and `least` what it would have to be.
+/// Whether rows of an operand overlap, judged by nested strides: sorted by magnitude, each used stride (extent > 1) must be at
+/// least the extent that the smaller ones cover.
 struct RowOverlap {
-  int broken = -1;  ///< index into strides; -1: the rows are disjoint
-  Int128 least = 0;
+  int broken = -1;   ///< dimension whose stride is too small; -1: the rows are disjoint
+  Int128 least = 0;  ///< smallest magnitude that this stride may have; elements
 };
 RowOverlap overlapping_rows(const Operand& operand);
 
-/// Whether two strided operands with touching ranges still share no byte because they sit in different columns
-/// of a common row stride, as slices of one packed buffer do, or in different parts of a common head or batch stride, as K
-/// and V of a cache's pages. Exact argument: modulo any stride of either, every address of an operand falls into one
-/// interval (strides that are multiples of the modulus do not move it, others widen it); the two intervals must be disjoint
-/// on the circle.
+/// Returns whether two strided operands share no byte although their ranges touch. They may lie in different columns of a common
+/// row stride, like slices of one packed buffer, or in different parts of a common head or batch stride, like K and V of a cache's
+/// pages. Modulo any stride of either operand, all addresses of an operand fall into one interval: strides that are multiples of
+/// the modulus do not move it, and others widen it. The operands are disjoint if for some stride the two intervals are, on the
+/// circle.
 bool disjoint_columns(const Operand& a, const Operand& b);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// Rows of public structs as tables that the compiler makes: what a member's type says, and where a C struct has it.
+// Tables of the rows of public structs, made at compile time. They add what a member's type says, and its place in the C struct.
 #pragma once
 
 #include <fa2/args.h>
@@ -16,9 +16,9 @@
 
 namespace fa2 {
 
-inline constexpr std::uint16_t kNowhere = 0xffff;
+inline constexpr std::uint16_t kNowhere = 0xffff;  ///< the offset of a field that does not exist
 
-/// half: float16 or bfloat16, the same for all tensors of a call. half_or_f32: one of three, chosen per tensor.
+/// half: float16 or bfloat16, the same for all tensors of a call. half_or_f32: one of these two or float32, chosen per tensor.
 enum class Element : std::uint8_t { half, half_or_f32, f32, i32, i64, u8 };
 
 /// The type of a field of a C struct. `tensor`: fa2_tensor. `call`: a pointer to another struct.
@@ -28,19 +28,19 @@ constexpr std::uint16_t bytes_of(CType type) {
   return type == CType::tensor ? 32 : type == CType::int32 || type == CType::float32 ? 4 : 8;
 }
 
-/// A row, and what the member's type says.
+/// A row, and what the compiler knows of its member.
 struct Member {
   RowText text;
   CType type = CType::int32;
-  Element element = Element::half;  ///< of a pointer
+  Element element = Element::half;  ///< element type that a pointer points to
   bool is_pointer = false;
-  bool is_const = false;  ///< points to what calls only read
-  bool is_flag = false;
-  bool is_size = false;  ///< a signed integer
+  bool is_const = false;  ///< whether calls only read what the pointer points to
+  bool is_flag = false;   ///< whether it is a bool
+  bool is_size = false;   ///< whether it is a signed integer
   bool is_optional_value =
-      false;  ///< std::optional: a C struct says in a field of its own whether there is a value
-  std::uint16_t field = kNowhere;     ///< offset in the C struct
-  std::uint16_t presence = kNowhere;  ///< offset of has_NAME
+      false;  ///< whether it is a std::optional, whose presence has its own field in a C struct
+  std::uint16_t field = kNowhere;     ///< offset in the C struct; bytes
+  std::uint16_t presence = kNowhere;  ///< offset of has_NAME in the C struct; bytes
 };
 
 template <class Value>
@@ -72,7 +72,7 @@ inline constexpr bool kHasStrides = false;
 template <class Struct, class Value>
 inline constexpr bool kHasStrides<Row<Value, TensorStrides Struct::*>> = true;
 
-/// The member that a row is about, of `made`.
+/// Returns the member of `made` that the row describes.
 template <class Struct, class Value, class Beside>
 constexpr auto& member_of(Struct& made, const Row<Value, Beside>& row) {
   if constexpr (kHasStrides<Row<Value, Beside>> || std::is_null_pointer_v<Beside>) {
@@ -105,7 +105,7 @@ constexpr Member typed(const Row& row) {
 template <class Struct>
 inline constexpr std::size_t kRowCount = std::tuple_size_v<std::remove_cvref_t<decltype(kRowsOf<Struct>)>>;
 
-/// Converts to the type of any member.
+/// A placeholder that converts to the type of any member.
 struct AnyValue {
   template <class Value>
   operator Value() const;
@@ -120,7 +120,7 @@ constexpr std::size_t member_count() {
   }
 }
 
-/// Members that rows are about, their strides among them. A member whose members have rows counts once.
+/// Returns the number of members that rows describe, including their strides. A member whose members have rows counts once.
 template <class Struct>
 constexpr std::size_t described_count() {
   std::array<std::string_view, kRowCount<Struct>> seen{};
@@ -134,13 +134,15 @@ constexpr std::size_t described_count() {
   return count;
 }
 
-/// The C struct of a public one: struct_size, the fields of 4 bytes, `reserved` if they are an even number, the others.
+/// The layout of a C struct: struct_size, then all 4-byte fields, then `reserved` if 8-byte alignment needs it, then all other
+/// fields.
 template <std::size_t kCount>
 struct CStruct {
   std::array<Member, kCount> members{};
-  std::uint16_t reserved = kNowhere;  ///< offset
-  std::uint16_t bytes = 4;
+  std::uint16_t reserved = kNowhere;  ///< offset of `reserved`; bytes
+  std::uint16_t bytes = 4;            ///< size of the fields so far
 
+  /// Appends a field of `size` bytes and returns its offset.
   constexpr std::uint16_t take(std::uint16_t size) {
     bytes = static_cast<std::uint16_t>(bytes + size);
     return static_cast<std::uint16_t>(bytes - size);
@@ -166,7 +168,7 @@ constexpr CStruct<kRowCount<Struct>> c_struct_of() {
 template <class Struct>
 inline constexpr auto kCStruct = c_struct_of<Struct>();
 
-/// The index of the row of that name. Does not compile if there is none.
+/// Returns the index of the row with this name. Does not compile if there is none.
 template <class Struct>
 constexpr std::size_t row_index(std::string_view name) {
   for (std::size_t i = 0; i < kRowCount<Struct>; ++i)
@@ -174,7 +176,7 @@ constexpr std::size_t row_index(std::string_view name) {
   throw "no row has this name";
 }
 
-/// Calls field(i) for each number of a row, as a std::integral_constant.
+/// Calls field(i) for the index of each row; `i` is a std::integral_constant.
 template <class Struct, class Field>
 constexpr void each_index(const Field& field) {
   [&]<std::size_t... i>(std::index_sequence<i...>) {
@@ -183,7 +185,7 @@ constexpr void each_index(const Field& field) {
   (std::make_index_sequence<kRowCount<Struct>>());
 }
 
-/// Whether the problem's field that the row `index` of Args names in used_if is set.
+/// Returns whether `problem` uses the member of row `kIndex`: whether the field that its used_if names is true or above 0.
 template <class Args, std::size_t kIndex, class Problem>
 constexpr bool is_used(const Problem& problem) {
   constexpr const char* name = std::get<kIndex>(kRowsOf<Args>).text.used_if;
@@ -195,9 +197,9 @@ constexpr bool is_used(const Problem& problem) {
   }
 }
 
-/// Calls number(variant, name, is_used, value...) for what each variant of `problem` takes of `args`: `variant` names
-/// the problem's field, `name` the member. A float is above 0; a pointer's are a number per query head, and per
-/// batch entry if the bool that follows says so.
+/// Calls number(variant, name, is_used, value...) for each number of a variant. `variant` names the problem's field, `name` the
+/// member of `args`. `value` is a float, which must be above 0 if used; or a pointer to one number per query head, followed by a
+/// bool if there may be one per batch entry too.
 template <class Number, class Args>
 constexpr void visit_numbers(const Number& number, const AttentionProblem& problem, Args& args) {
   each_index<AttentionArgs>([&](auto index) {

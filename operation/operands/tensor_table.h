@@ -1,4 +1,4 @@
-// An operation's tensors as a table that the compiler makes of rows: shapes are parsed, conditions and relations found.
+// The tensors of an operation as a table, made of rows at compile time: with parsed shapes, conditions and relations.
 #pragma once
 
 #include <operation/operands/rows.h>
@@ -15,24 +15,27 @@ inline constexpr std::size_t kMostDimensions = 5;
 inline constexpr std::size_t kMostTensors = 24;
 inline constexpr std::size_t kMostSizes = 16;
 
-/// strided: any strides but in the last column, which is contiguous; a fa2_tensor.
-/// rows: contiguous rows that may lie apart; a pointer and one stride.
-/// contiguous: a pointer, and one stride if there is a field for it.
+/// Which strides a tensor may have, and what the C struct holds.
+///   strided: any strides, except that the last dimension is contiguous; a fa2_tensor.
+///   rows: contiguous rows with any distance between them; a pointer and one stride.
+///   contiguous: a pointer, and one stride if there is a field for it.
 enum class StrideRule : std::uint8_t { strided, rows, contiguous };
 
-/// An extent is (size + plus) / over; just `plus` if `size` is negative.
+/// One extent of a shape: (size + plus) / over, where `size` is the index of a size; `plus` alone if `size` is negative.
 struct Extent {
   std::int8_t size = -1, plus = 0, over = 1;
 };
 
-/// One form of a tensor's shape. Conditions are indices of tensors or sizes; negative: none.
+/// One form of a tensor's shape. It applies if tensor `if_given` is given and size `if_known` is known; negative: no condition.
 struct Form {
   std::array<Extent, kMostDimensions> extents{};
-  std::array<std::int8_t, 4> axes{-1, -1, -1, -1};  ///< dimensions of Axis::part, entry, head and row
+  std::array<std::int8_t, 4> axes{-1, -1, -1,
+                                  -1};  ///< dimensions of Axis::part, entry, head and row; -1: none
   std::int8_t rank = 0, if_given = -1, if_known = -1;
-  bool ends_in_column = false;
+  bool ends_in_column = false;  ///< whether the last dimension is Axis::column
 };
 
+/// One tensor of an operation.
 struct Tensor {
   std::array<Form, 3> forms{};
   std::int8_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
@@ -40,35 +43,36 @@ struct Tensor {
   StrideRule layout = StrideRule::contiguous;
   bool is_optional = false;
   bool is_written = false;
-  bool is_elsewhere = false;             ///< a member of the second of two structs of arguments
-  std::uint8_t row = 0;                  ///< index in its struct
-  std::uint16_t field = kNowhere;        ///< offset in the C struct
-  std::uint16_t stride = kNowhere;       ///< offset of the stride of parts, or of rows
-  std::uint16_t second_form = kNowhere;  ///< offset of the flag for forms[1]
+  bool is_elsewhere = false;             ///< whether it is a member of the second of two argument structs
+  std::uint8_t row = 0;                  ///< index of its row
+  std::uint16_t field = kNowhere;        ///< offset in the C struct; bytes
+  std::uint16_t stride = kNowhere;       ///< offset of the stride of parts or rows; bytes
+  std::uint16_t second_form = kNowhere;  ///< offset of the flag that says whether it has forms[1]; bytes
   RowText text = {};
 
   constexpr std::string_view name() const { return text.tensor != nullptr ? text.tensor : text.name; }
 };
 
-/// A size of the problem, or a word of shapes that is no field of it.
+/// A size that shapes name: a field of the problem, or a word that only shapes have.
 struct Size {
   std::string_view name;
   Axis axis = Axis::other;
-  std::int64_t least = 0;
-  std::uint16_t field = kNowhere;  ///< offset in the C struct
-  std::uint16_t bytes = 8;         ///< 4 or 8
+  std::int64_t least = 0;          ///< smallest value that tensors may give it
+  std::uint16_t field = kNowhere;  ///< offset in the C struct; bytes
+  std::uint16_t bytes = 8;         ///< size of the field; 4 or 8
 
   constexpr std::int64_t most() const {
     return bytes == 4 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
   }
 };
 
-/// A flag of the problem that is true if one of some tensors is given.
+/// A flag of the problem that is true if at least one of `tensors` is given.
 struct TensorFlag {
-  std::uint16_t field = kNowhere;  ///< offset in the C struct
-  std::uint32_t tensors = 0;       ///< bits
+  std::uint16_t field = kNowhere;  ///< offset in the C struct; bytes
+  std::uint32_t tensors = 0;       ///< one bit per index of a tensor
 };
 
+/// A vector of at most kMost items, for constants.
 template <class Item, std::size_t kMost>
 struct List {
   std::array<Item, kMost> items{};
@@ -82,33 +86,34 @@ struct List {
   constexpr const Item* end() const { return items.data() + count; }
 };
 
+/// The sizes and tensors of an operation.
 struct TensorTable {
   List<Size, kMostSizes> sizes;
   List<Tensor, kMostTensors> tensors;
   List<TensorFlag, 4> flags;
-  std::uint32_t required = 0;  ///< bits of tensors that every call gives
-  std::uint32_t related = 0;   ///< bits of tensors that other ones require or exclude
+  std::uint32_t required = 0;  ///< tensors that every call must give; one bit per index
+  std::uint32_t related = 0;   ///< tensors with `with` or `without`; one bit per index
 
-  /// -1 if there is none.
+  /// Returns the index of a size; -1 if there is none.
   constexpr std::int8_t size_index(std::string_view name) const {
     for (std::size_t i = 0; i < sizes.count; ++i)
       if (sizes[i].name == name) return static_cast<std::int8_t>(i);
     return -1;
   }
-  /// By the member's name; -1 if there is none.
+  /// Returns the index of the tensor whose member has this name; -1 if there is none.
   constexpr std::int8_t tensor_index(std::string_view name) const {
     for (std::size_t i = 0; i < tensors.count; ++i)
       if (tensors[i].text.name == name) return static_cast<std::int8_t>(i);
     return -1;
   }
-  /// Does not compile if there is none.
+  /// Returns the tensor whose member has this name. Does not compile if there is none.
   constexpr Tensor& tensor(std::string_view name) {
     if (tensor_index(name) < 0) throw "no tensor has this name";
     return tensors[static_cast<std::size_t>(tensor_index(name))];
   }
 };
 
-// ---- shapes in words: a word that nothing is called does not compile ----
+// ---- shapes in words: an unknown word does not compile ----
 
 constexpr std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '(')) text.remove_prefix(1);
@@ -116,7 +121,7 @@ constexpr std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Cuts off what comes before `mark`, which goes too; all of `text` if it is not there.
+/// Removes the text before `mark`, and `mark` itself, and returns that text. Takes all of `text` if it has no `mark`.
 constexpr std::string_view take_until(std::string_view& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   const std::string_view taken = text.substr(0, at);
@@ -160,7 +165,7 @@ constexpr Form form_of(std::string_view text, const TensorTable& table) {
 
 // ---- tables of rows ----
 
-/// The integers of a problem.
+/// Returns a table of the problem's integers, without tensors.
 template <class Problem>
 constexpr TensorTable sizes_of() {
   TensorTable table;
@@ -193,7 +198,7 @@ constexpr Tensor tensor_of(std::size_t row) {
   return tensor;
 }
 
-/// Adds the tensors of Args, which have shapes.
+/// Adds the tensors of Args: the members whose rows have a shape.
 template <class Args>
 constexpr void add_tensors(TensorTable& table, bool is_elsewhere = false) {
   for (std::size_t i = 0; i < kRowCount<Args>; ++i) {
@@ -204,7 +209,7 @@ constexpr void add_tensors(TensorTable& table, bool is_elsewhere = false) {
   }
 }
 
-/// Whether `field` of a problem is `goal`, or needs a field that does.
+/// Returns whether `field` is `goal`, or its used_if leads to `goal`.
 template <class Problem>
 constexpr bool needs(std::string_view field, std::string_view goal) {
   while (!field.empty() && field != goal)
@@ -212,7 +217,7 @@ constexpr bool needs(std::string_view field, std::string_view goal) {
   return field == goal;
 }
 
-/// Adds the flags that tensors alone say: one that a number needs too is the caller's.
+/// Adds the flags that follow from tensors alone. If a number needs a flag too, the caller must set it.
 template <class Problem, class Args>
 constexpr void add_flags(TensorTable& table) {
   for (const Member& flag : kCStruct<Problem>.members) {
@@ -232,7 +237,7 @@ constexpr std::int8_t related_index(const char* name, const TensorTable& table) 
   return index;
 }
 
-/// Must come last: parses shapes, and looks names up.
+/// Returns the table with parsed shapes and with indices for names. Nothing may be added afterwards.
 constexpr TensorTable finished(TensorTable table) {
   for (std::size_t i = 0; i < table.tensors.count; ++i) {
     Tensor& tensor = table.tensors[i];

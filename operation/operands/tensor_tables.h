@@ -1,4 +1,4 @@
-// The tensors of each operation, in the order by which bindings number them (fa2/c_call.h).
+// The tensors of each operation, in the order of the enumerations in fa2/c_call.h.
 #pragma once
 
 #include <fa2/append.h>
@@ -19,7 +19,7 @@ constexpr TensorTable attention_tensors() {
   return table;
 }
 
-/// The forward's outputs are inputs.
+/// O and LSE, the forward's outputs, are inputs of the backward.
 constexpr TensorTable backward_tensors() {
   TensorTable table = attention_tensors();
   for (const char* const output : {"o", "lse"})
@@ -28,7 +28,7 @@ constexpr TensorTable backward_tensors() {
   return table;
 }
 
-/// The mask is an argument of fa2_dropout_mask(), no member.
+/// The mask is not a member of a struct, but an argument of fa2_dropout_mask().
 constexpr TensorTable dropout_mask_tensors() {
   TensorTable table = sizes_of<AttentionProblem>();
   const RowText mask{.name = "mask",

@@ -1,4 +1,4 @@
-// The rules of lengths, positions and pages.
+// Checks lengths, positions and pages.
 #include <fmt/format.h>
 #include <operation/rules/check_append.h>
 #include <operation/rules/check_sequences.h>
@@ -16,14 +16,14 @@ namespace {
 
 using Table = std::vector<std::int32_t>;
 
-/// Of sequence `b`, as a kernel takes it from borders of any kind.
+/// Returns the rows of sequence `b` as the kernel computes them, even from wrong offsets.
 std::int64_t rows_of(const Table& borders, std::int64_t seqlen, std::int64_t total, std::size_t b) {
   if (borders.empty()) return seqlen;
   if (borders[b] < 0) return 0;
   return std::max<std::int64_t>(std::min<std::int64_t>(borders[b + 1], total) - borders[b], 0);
 }
 
-/// Positions from the first on that sequence `b` turns by.
+/// Returns how many consecutive positions sequence `b` needs.
 std::int64_t positions_of(const AppendProblem& p, const AppendTables& tables, std::size_t b) {
   if (p.rotary_dim == 0) return 0;
   const std::int64_t keys = rows_of(tables.cu_seqlens_new, p.seqlen_new, p.total_new, b);
@@ -32,7 +32,7 @@ std::int64_t positions_of(const AppendProblem& p, const AppendTables& tables, st
   return std::max(keys, p.causal_positions ? queries : std::min<std::int64_t>(queries, 1));
 }
 
-/// Empty if there are `count` rows from `first` on; else a text with both.
+/// Returns an empty text if the rows [first, first + count) exist, else the broken rule.
 std::string range_rule(std::int64_t first, std::int64_t count, std::int64_t rows, const char* why) {
   if (first < 0) return "must be at least 0";
   if (count == 0 || first + count <= rows) return "";
@@ -53,7 +53,7 @@ void check_borders(Violations& found, const char* name, const Table& borders, st
   std::ranges::move(violations_of(side), std::back_inserter(found));
 }
 
-/// Pages that new rows of a sequence go to.
+/// Checks the pages that the call writes to.
 void check_pages(Violations& found, const AppendProblem& p, const AppendTables& tables) {
   for (std::size_t b = 0; b < tables.page_table.size(); ++b) {
     const std::int64_t first = tables.seqlens[b] / p.page_size;
@@ -65,7 +65,7 @@ void check_pages(Violations& found, const AppendProblem& p, const AppendTables& 
   }
 }
 
-/// How many entries of a row of the page table are looked at.
+/// Returns how many entries of sequence `b` in the page table must be read.
 std::int64_t pages_of(const AppendProblem& p, const AppendTables& tables, std::size_t b) {
   const std::int64_t rows = rows_of(tables.cu_seqlens_new, p.seqlen_new, p.total_new, b);
   if (tables.seqlens[b] < 0 || rows == 0) return 0;

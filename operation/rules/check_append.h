@@ -1,4 +1,4 @@
-// What tables of append() hold, checked on the host: FA2_CHECK=1, and the interpreter.
+// Checks the contents of append()'s tables on the host, for FA2_CHECK=1 and the interpreter.
 #pragma once
 
 #include <core/append_tables.h>
@@ -7,12 +7,11 @@
 
 namespace fa2 {
 
-/// The first entry of each table that AppendArgs does not allow, and how many more there are.
+/// Returns one violation per wrong table: its first wrong entry, and how many more there are. AppendArgs has the rules.
 Violations violations_of(const AppendProblem& problem, const AppendTables& tables);
 
-/// Reads the tables of valid arguments of a call on `device`, which is current: waits for `stream`. Where that captures
-/// nothing can be read: a warning says so once. @throws InvalidRequest with everything that violations_of() finds,
-/// CudaError.
+/// Reads and checks the tables of a call, and so waits for `stream`. If `stream` captures, checks nothing and warns once. `args`
+/// must be valid and `device` current. @throws InvalidRequest with everything that violations_of() finds; CudaError.
 void require_sound_tables(const AppendProblem& problem, const AppendArgs& args, int device, Stream stream);
 
 }  // namespace fa2

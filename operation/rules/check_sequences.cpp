@@ -1,4 +1,4 @@
-// The rules of cu_seqlens and seqused.
+// Checks cu_seqlens, seqused and page tables.
 #include <fmt/format.h>
 #include <operation/rules/check_sequences.h>
 #include <operation/rules/table_checks.h>
@@ -12,7 +12,7 @@
 namespace fa2 {
 namespace {
 
-/// Empty if entry `i` is sound.
+/// Returns the rule that entry `i` of cu_seqlens breaks; empty if it is right.
 std::string border_rule(const SequenceSide& side, std::size_t i) {
   const std::int64_t entry = side.cu_seqlens[i];
   if (entry < 0) return "must be at least 0";
@@ -26,7 +26,7 @@ std::string border_rule(const SequenceSide& side, std::size_t i) {
   return "";
 }
 
-/// Of sequence `b`, as a kernel takes it from borders of any kind.
+/// Returns the length of sequence `b` as kernels compute it, even from wrong offsets.
 std::int64_t length_of(const SequenceSide& side, std::size_t b) {
   if (side.cu_seqlens.empty()) return side.longest;
   const std::int64_t begin = std::clamp<std::int64_t>(side.cu_seqlens[b], 0, side.total);

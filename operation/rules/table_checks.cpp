@@ -1,4 +1,4 @@
-// Copies of tables.
+// Copies tables to the host.
 #include <operation/rules/table_checks.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>

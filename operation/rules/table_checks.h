@@ -1,4 +1,4 @@
-// Tables of numbers on the device, read and judged on the host: FA2_CHECK=1, and the interpreter.
+// Reads tables of numbers from the device and checks them on the host, for FA2_CHECK=1 and the interpreter.
 #pragma once
 
 #include <fa2/types.h>
@@ -14,13 +14,14 @@
 
 namespace fa2 {
 
-/// Whether tables of a call on `device`, which is current, can be read: not while `stream` captures. A warning says so once.
+/// Returns whether tables can be read: false while `stream` captures, with one warning per process. `device` must be current.
 bool can_read_tables(int device, Stream stream);
 
-/// `count` numbers, once `stream` has done what it was given. Empty of a table that is not there.
+/// Waits for `stream` and returns `count` numbers of the table; none if `table` is null.
 std::vector<std::int32_t> copy_of(const std::int32_t* table, std::int64_t count, int device, Stream stream);
 
-/// Enters the first entry that `rule_of(index)` has a text for, the rule that it breaks, and how many more there are.
+/// Reports the first wrong entry of a table and how many more there are. rule_of(index) must return the rule that an entry breaks,
+/// or an empty text.
 template <class RuleOf>
 void check_table(Violations& found, const std::string& name, std::span<const std::int32_t> table,
                  const RuleOf& rule_of) {

@@ -1,4 +1,4 @@
-// The rules of arguments. The valid path computes and compares; every text is made in a cold branch.
+// Checks arguments. The valid path only computes and compares; texts are made after a rule was broken.
 #include <fmt/format.h>
 #include <operation/operands/overlap.h>
 #include <operation/rules/validate.h>
@@ -17,7 +17,7 @@ std::string text_of(const ByteRange& range) {
                      static_cast<std::uint64_t>(range.end));
 }
 
-/// The strides that matter, in bytes, or'ed together: a multiple of 2^n iff all of them are.
+/// Returns all used strides in bytes, or'ed together. The result is a multiple of 2^n if and only if each of them is.
 std::uint64_t used_stride_bits(const Operand& t) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -95,7 +95,7 @@ Violation out_of_address_space(const Operand& t) {
       fmt::format("must keep the tensor inside the 64-bit address space, starting from {}", address_text(t))};
 }
 
-/// Everything about one tensor by itself. Its bytes; the empty range if it has none or cannot be placed.
+/// Checks one operand by itself. Returns its bytes; an empty range if it has none or leaves the address space.
 ByteRange check_operand(Violations& found, const Operand& t, RowAlignment alignment) {
   if (t.is_absent()) return {};
   if (t.data == nullptr) {
@@ -109,7 +109,7 @@ ByteRange check_operand(Violations& found, const Operand& t, RowAlignment alignm
   return {};
 }
 
-/// Of a strided operand.
+/// Checks that rows of a strided operand do not overlap.
 void check_written_rows(Violations& found, const Operand& t) {
   const RowOverlap overlap = overlapping_rows(t);
   if (overlap.broken < 0) return;
@@ -124,7 +124,7 @@ void check_written_rows(Violations& found, const Operand& t) {
 
 using Ranges = std::span<ByteRange>;
 
-/// Every written operand against the inputs and against those that are written before it in the list.
+/// Compares each written operand with all inputs, and with the written operands before it in the list.
 void check_overlaps(Violations& found, OperandList operands, Ranges ranges) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& written = operands.data()[i];
@@ -139,7 +139,7 @@ void check_overlaps(Violations& found, OperandList operands, Ranges ranges) {
   }
 }
 
-/// Each by itself, rows that are written, and all against each other. `ranges`: one for each, to be filled in.
+/// Checks each operand by itself, written rows, and overlaps. Writes the bytes of each operand to `ranges`, which must be as long.
 void check_operands(Violations& found, OperandList operands, RowAlignment alignment, Ranges ranges) {
   for (std::size_t i = 0; i < operands.size(); ++i)
     ranges[i] = check_operand(found, operands.data()[i], alignment);
@@ -150,17 +150,17 @@ void check_operands(Violations& found, OperandList operands, RowAlignment alignm
   check_overlaps(found, operands, ranges);
 }
 
-/// Of attention's.
+/// Like the function above, for operands of attention.
 void check_operands(Violations& found, OperandList operands, RowAlignment alignment) {
   std::array<ByteRange, kBackwardOperandCount> ranges;
   check_operands(found, operands, alignment, ranges);
 }
 
-/// A gradient is given exactly if the plan computes it.
 bool has_elements(const Operand& gradient) {
   return gradient.extents[0] > 0 && gradient.extents[2] > 0;
 }
 
+/// Checks that a gradient is given if and only if the plan computes it.
 void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
   if (is_wanted == (gradient.data != nullptr) || (is_wanted && !has_elements(gradient))) return;
   found.push_back({std::string(gradient.name), is_wanted ? "null" : "given",
@@ -172,7 +172,7 @@ void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
                                      gradient.name)});
 }
 
-/// Where none has an element all may be null.
+/// Checks that at least one gradient is wanted, unless none has an element.
 void check_any_wanted(Violations& found, const Gradients& gradients, OperandList operands) {
   const Operand &dq = operands[Role::dq], &dk = operands[Role::dk], &dv = operands[Role::dv];
   const bool is_any_wanted = gradients.dq || gradients.dk || gradients.dv || gradients.d_sinks;
@@ -209,8 +209,7 @@ void check_number(Violations& found, const char* variant, const char* name, bool
     found.push_back({name, "given", fmt::format("must be null, or the problem's {} true", variant)});
 }
 
-/// What the problem's variants need is given (a pointer as an operand is), and nothing that they do not need: it
-/// would go unheard.
+/// Rejects numbers of variants that are wrong, or that the problem would ignore. The operand checks find missing pointers.
 void check_variants(Violations& found, const AttentionProblem& problem, const AttentionArgs& args) {
   visit_numbers([&](const char* variant, const char* name, bool is_used, const auto& value,
                     const auto&...) { check_number(found, variant, name, is_used, value); },
@@ -243,7 +242,7 @@ bool computes_nothing(const AttentionProblem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0;
 }
 
-/// Whether 128 bits hold what the rules of arguments compute, though the problem is not valid.
+/// Returns whether the checks of arguments fit into 128 bits, even if the problem is invalid.
 bool has_shapes(const AttentionProblem& normalized) {
   const AttentionProblem& p = normalized;
   const auto is_extent = [](std::int64_t n) { return n >= 0 && n <= std::int64_t{1} << 32; };

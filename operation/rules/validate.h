@@ -1,4 +1,4 @@
-// The rules every problem and every call must obey. Host only: nothing is dereferenced.
+// The rules that every problem and every call must obey. Dereferences no pointer of a call.
 #pragma once
 
 #include <fa2/args.h>
@@ -13,65 +13,65 @@
 
 namespace fa2 {
 
-/// Every rule the problem breaks; empty, and nothing allocated, if it breaks none.
+/// Returns every rule that the problem breaks. Allocates nothing if it breaks none.
 std::vector<Violation> violations_of(const AttentionProblem& problem);
 std::vector<Violation> violations_of(const PlannedProblem& problem);
 
-/// Every rule the arguments break for a VALID problem, its plan's promises among them: null and misaligned pointers, strides that leave the
-/// address space, overlaps, the scale. Empty, and nothing allocated, if they break none. Runs on every call.
+/// Returns every rule that the arguments break, including the guarantees of PlanOptions: null and misaligned pointers, strides that
+/// leave the address space, overlaps, the scale. The problem must be valid. Runs in every call, and allocates nothing if no rule is
+/// broken.
 ///
-/// A problem without output elements (batch or seqlen_q 0) reads and writes nothing: its pointers and strides
-/// are not looked at; nor are those of K and V if they have no rows.
+/// A problem without output elements (batch or seqlen_q is 0) reads and writes nothing, so its pointers and strides are ignored. If
+/// K and V have no rows, theirs are ignored.
 ///
-/// Rows of O: each used stride must be at least the extent covered by the smaller ones (nested strides).
-/// Interleavings that are free of overlap without being nested are refused. What is written against
-/// everything else: byte ranges must be disjoint. Two strided operands may share a range where they occupy
-/// different columns of the same rows, as slices of one packed QKVO buffer do, or different parts of the same heads or batches:
-/// see disjoint_columns().
+/// Rows of O: each used stride must be at least the extent that the smaller ones cover (nested strides). Rows that interleave
+/// without overlap are rejected too. Everything written must be disjoint from all other operands. Two strided operands may share a
+/// byte range if they lie in different columns of the same rows, like slices of one packed QKVO buffer, or in different parts of
+/// the same heads or batch entries: see disjoint_columns().
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args);
 
-/// The same of operands that were made before.
+/// Like violations_of(problem, args), for a caller that has the operands.
 std::vector<Violation> violations_of(const PlannedProblem& problem, const AttentionArgs& args,
                                      OperandList operands);
 
-/// The same of a backward that computes `gradients`.
+/// Like violations_of(problem, args, operands), for a backward that computes `gradients`.
 std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradients& gradients,
                                      const BackwardArgs& args, OperandList operands);
 
-/// What the same rules say of any kernel's operands, whose rows are aligned to one element.
+/// Returns every rule on memory that the operands of any kernel break. Rows may have the alignment of one element.
 std::vector<Violation> violations_of_operands(OperandList operands);
 
-/// What no backward computes of a valid problem, or not these gradients.
+/// Returns why no backward computes these gradients of a valid problem.
 std::vector<Violation> violations_of_backward(const AttentionProblem& problem,
                                               const Gradients& gradients = {});
 
-/// Every rule that a call of attention() breaks, which promises nothing: of a problem that is not valid too, as far as
-/// its shapes can be told.
+/// Returns every rule that a call of attention() breaks, with RowAlignment::element. If the problem is invalid, checks the
+/// arguments too, as long as their shapes are known.
 std::vector<Violation> violations_of_call(const AttentionProblem& problem, const AttentionArgs& args);
 
-/// Every rule that lists of problems and of plans' options break, and every name that is no arch's, by their indices.
+/// Returns every rule that problems and options of plans break, and every unknown arch. Fields carry the index: "problems[2].mask".
 std::vector<Violation> violations_of(const std::vector<AttentionProblem>& problems,
                                      const std::vector<PlanOptions>& plans,
                                      const std::vector<std::string>& archs);
 
-/// Every operand with elements that points to what a kernel on `device` may not use. Device memory of that
-/// device, managed memory and pinned host memory are fine. `facts_of` is asked once per pointer.
+/// Returns a violation for each operand whose memory a kernel on `device` may not use. Device memory of that device, managed memory
+/// and pinned host memory are fine. Calls `facts_of` once per pointer.
 std::vector<Violation> violations_of_residency(OperandList operands, int device,
                                                PointerFacts (*facts_of)(const void*) = pointer_facts);
 
-/// @throws InvalidRequest with what was `found`, and what lies where no kernel on `device`, whose context is current,
-/// may use it.
+/// @throws InvalidRequest with the violations in `found` and those of violations_of_residency(). The context of `device` must be
+/// current.
 void require_usable(std::vector<Violation> found, OperandList operands, int device);
 
-/// What holds of one call, and a plan for it may be promised: RowAlignment looks at every pointer and used stride
-/// (extent > 1) of the strided operands that a kernel touches.
+/// Returns the strictest PlanOptions that this call satisfies. RowAlignment depends on each pointer and used stride (extent > 1) of
+/// the strided operands that a kernel touches.
 PlanOptions options_kept_by(const AttentionProblem& problem, OperandList operands);
 
 /// @throws InvalidRequest with everything that violations_of() finds.
 void require_valid(const PlannedProblem& problem);
 void require_valid(const PlannedProblem& problem, const AttentionArgs& args);
 
-/// @throws InvalidRequest if the problem is wrong, and then with what is wrong with the arguments besides.
+/// @throws InvalidRequest if the problem is invalid; the error lists the violations of the arguments too.
 void require_valid_problem_of(const AttentionProblem& problem, const AttentionArgs& args);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// The rules of problems.
+// Checks problems.
 #include <core/arch.h>
 #include <core/text.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ void check_number(Violations& found, const char* field, std::int64_t value, bool
   if (!holds) found.push_back({field, fmt::format("{}", value), rule});
 }
 
-/// `prefix` goes before the names of fields.
+/// Checks options. `prefix` precedes the names of their fields: "plans[1].".
 void check_options(Violations& found, const std::string& prefix, const PlanOptions& options) {
   PlanOptions::visit(
       [&](const char* name, const auto& value) {
@@ -49,7 +49,7 @@ void check_pages(Violations& found, const AttentionProblem& p) {
                "must be 0 with pages: page_table says where keys lie");
 }
 
-/// What the tiles of a grid are of, and what its fields are called: queries, or keys.
+/// The side whose tiles a grid covers, queries or keys, and the names of its fields.
 struct Side {
   const char* heads_name;
   char suffix;
@@ -65,7 +65,7 @@ Side key_side(const AttentionProblem& p) {
       .heads_name = "heads_kv", .suffix = 'k', .heads = p.heads_kv, .length = p.seqlen_k, .total = p.total_k};
 }
 
-/// Each sequence may end inside a tile.
+/// Bounds the tiles by whole tiles and one more per sequence, because each sequence may end inside a tile.
 void check_packed_grid(Violations& found, std::int64_t batch, const Side& side) {
   const std::int64_t whole_tiles = side.total / kSmallestTile;
   if (batch <= kLargestGrid / side.heads - whole_tiles) return;

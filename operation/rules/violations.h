@@ -1,4 +1,4 @@
-// What rules of problems and of arguments share.
+// Checks that rules of problems and of arguments share.
 #pragma once
 
 #include <core/enum_words.h>
@@ -13,7 +13,7 @@ namespace fa2 {
 
 using Violations = std::vector<Violation>;
 
-/// Of dropout's numbers, but for where the state lies.
+/// Checks dropout's numbers. The operand checks look at the pointer to the state.
 void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout);
 
 /// Whether kernels have it, and the rule in words.
