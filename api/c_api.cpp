@@ -1,4 +1,4 @@
-// The C interface over the C++ one: handles, and exceptions turned into codes.
+// Implements fa2/c_api.h on the C++ interface.
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/explanation.h>
@@ -32,7 +32,7 @@ namespace {
 
 using namespace fa2;
 
-/// Runs `body` with the two converted, unless something is wrong with either.
+/// Runs body(problem, args) with the converted structs. Fails without a call if a conversion finds a violation.
 template <class Problem, class Args, class Body>
 fa2_status guarded_call(const Problem* problem, const Args* args, const Body& body) noexcept {
   return guarded([&] {
@@ -52,7 +52,7 @@ Stream stream_of(void* stream) {
   return static_cast<Stream>(stream);
 }
 
-/// What a backward of the problem breaks; if nothing, what the arguments break that promise nothing.
+/// Returns the violations of the problem; if there are none, those of the arguments with RowAlignment::element.
 Found violations_of_backward_call(const AttentionProblem& problem, const BackwardArgs& args) {
   Found found = violations_of(problem);
   if (found.empty()) found = violations_of_backward(problem);

@@ -1,4 +1,4 @@
-// fa2/c_cache.h over the disk cache.
+// Implements fa2/c_cache.h on the disk cache.
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/cache_report.h>
@@ -15,7 +15,7 @@ std::filesystem::path directory_of(const char* directory) {
   return cache_directory(directory != nullptr ? directory : "");
 }
 
-/// Paths may hold bytes that are no UTF-8.
+/// Returns the text. Replaces bytes that are not UTF-8, which paths may hold.
 std::string text_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

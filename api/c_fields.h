@@ -1,4 +1,4 @@
-// Fields of the C interface's structs, read one by one.
+// Reads the fields of the C interface's structs.
 #pragma once
 
 #include <api/c_structs.h>
@@ -17,11 +17,11 @@
 
 namespace fa2 {
 
-/// The sizes that versions of the interface published, ascending; the last is this library's.
+/// The sizes of a struct in published versions of the interface, ascending; the last is this library's.
 template <class Struct>
 inline constexpr std::array<std::size_t, 1> kSizes{sizeof(Struct)};
 
-// Far beyond what structs will grow to: a size that was never set is not followed through memory.
+// Far more than structs will need. The bound protects memory behind a struct whose size was never set.
 inline constexpr std::size_t kMostStructBytes = 4096;
 
 /// Returns whether a struct of `size` bytes holds whole fields: a published version's, or a later one's.
@@ -38,7 +38,7 @@ bool has_sound_size(std::size_t size, const std::string& name, Found& found) {
   return false;
 }
 
-/// The caller's struct as this library knows it: fields it lacks are 0, fields beyond ours must be 0.
+/// Returns a copy of the caller's struct in this library's version: missing fields are 0, and unknown ones must be 0.
 template <class Struct>
 std::optional<Struct> read_struct(const Struct* from, const std::string& name, Found& found) {
   constexpr std::size_t kSize = sizeof(Struct);
@@ -58,7 +58,7 @@ std::optional<Struct> read_struct(const Struct* from, const std::string& name, F
   return copy;
 }
 
-/// Enumerations travel as int32 and would wrap around in a cast: those out of range are entered in `found`.
+/// Converts an enumerator; adds a violation if it is out of range, where a cast would wrap around.
 template <class Enum>
 Enum enum_of(std::int32_t value, const std::string& field, Found& found) {
   if (value >= 0 && value < static_cast<std::int32_t>(kEnumerators<Enum>)) return static_cast<Enum>(value);
@@ -66,7 +66,7 @@ Enum enum_of(std::int32_t value, const std::string& field, Found& found) {
   return Enum{};
 }
 
-/// Where 0 means "not chosen" and the enumeration starts at 1.
+/// Converts an enumerator that C counts from 1; 0 means that it is not set.
 template <class Enum>
 std::optional<Enum> choice_of(std::int32_t value, const char* field, Found& found) {
   if (value == 0) return std::nullopt;
@@ -76,7 +76,7 @@ std::optional<Enum> choice_of(std::int32_t value, const char* field, Found& foun
   return std::nullopt;
 }
 
-/// Fields that a later version may give a meaning.
+/// Checks that a reserved field is 0, because a later version may give it a meaning.
 inline void check_reserved(std::int32_t value, const std::string& field, Found& found) {
   if (value != 0) found.push_back({field, fmt::format("{}", value), "must be 0"});
 }
@@ -93,8 +93,8 @@ Value field_at(const void* from, std::uint16_t offset) {
   return value;
 }
 
-/// Returns a public struct with the members of the C struct `from`, by their rows; a pointer to another struct is left to the
-/// caller. `prefix` goes before the names of fields.
+/// Returns a public struct with the members of the C struct `from`, by their rows. The caller must convert a pointer to another
+/// struct. `prefix` precedes the names of fields.
 template <class Struct, class C>
 Struct members_of(const C& from, const std::string& prefix, Found& found) {
   static_assert(sizeof(C) == kCStruct<Struct>.bytes,

@@ -1,4 +1,4 @@
-// Exceptions turned into codes, and the strings that callers own.
+// Statuses, messages, and the strings that callers own.
 #include <api/boundary.h>
 #include <api/c_guard.h>
 #include <fa2/errors.h>

@@ -1,4 +1,4 @@
-// What every function of the C interface does: exceptions become codes and the thread's message.
+// Turns exceptions of C functions into a status and the thread's message.
 #pragma once
 
 #include <fa2/c_api.h>
@@ -7,10 +7,10 @@
 
 namespace fa2 {
 
-/// Of the exception that is being handled; fa2_last_error() has its text then.
+/// Returns the status of the exception that is being handled, and keeps its text for fa2_last_error().
 fa2_status fail_with_current_exception() noexcept;
 
-/// Runs `body`; every exception becomes a status and the thread's message.
+/// Runs `body`. Returns FA2_OK, or the status of its exception.
 template <class Body>
 fa2_status guarded(Body&& body) noexcept {
   try {
@@ -21,7 +21,7 @@ fa2_status guarded(Body&& body) noexcept {
   }
 }
 
-/// The caller's to free with fa2_string_free(). @throws std::bad_alloc.
+/// Returns a copy that the caller must free with fa2_string_free(). @throws std::bad_alloc.
 char* allocate_copy(const std::string& text);
 
 }  // namespace fa2

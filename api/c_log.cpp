@@ -1,4 +1,4 @@
-// fa2/c_log.h over fa2/log.h.
+// Implements fa2/c_log.h on fa2/log.h.
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <fa2/c_log.h>

@@ -1,4 +1,4 @@
-// fa2/c_machine.h over the runtime.
+// Implements fa2/c_machine.h on the runtime.
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/settings.h>
@@ -21,7 +21,7 @@ namespace {
 using namespace fa2;
 using Json = nlohmann::ordered_json;
 
-/// `facts()`, or why there are none.
+/// Returns facts(), or an object with "error" if it throws.
 template <class Facts>
 Json facts_or_error(const Facts& facts) {
   try {

@@ -1,4 +1,4 @@
-// What callers' structs hold, as this library knows them.
+// Reads callers' structs, which may be of another version.
 #include <api/c_fields.h>
 #include <api/c_structs.h>
 #include <api/settings.h>
@@ -14,7 +14,7 @@ namespace fa2 {
 
 namespace {
 
-/// Adds what `check` refuses.
+/// Runs `check` and adds the violations that it throws.
 template <class Check>
 void append_refusals(Found& found, const Check& check) {
   try {
@@ -24,7 +24,7 @@ void append_refusals(Found& found, const Check& check) {
   }
 }
 
-/// `name`: of the argument. `prefix` goes before the names of fields.
+/// Reads a struct and converts its members. `name` is the argument's; `prefix` precedes the names of its fields.
 template <class Struct, class C>
 std::optional<Struct> read_members(const C* pointer, const std::string& name, const std::string& prefix,
                                    Found& found) {
@@ -37,7 +37,7 @@ Determinism determinism_of(std::int32_t flags) {
   return (flags & FA2_BITWISE) != 0 ? Determinism::bitwise : Determinism::fastest;
 }
 
-/// The part that several structs have.
+/// Returns the PlanOptions of a struct that has row_alignment.
 template <class Struct>
 PlanOptions plan_options_of(const Struct& from, Found& found) {
   return {.row_alignment = enum_of<RowAlignment>(from.row_alignment, "row_alignment", found)};
@@ -64,7 +64,7 @@ bool is_given(const void* pointer, const std::string& name, Found& found) {
   return pointer != nullptr;
 }
 
-/// As a flag among gradients.
+/// Converts FA2_FASTEST and FA2_BITWISE, whose values are not those of Determinism.
 template <>
 Determinism enum_of(std::int32_t value, const std::string& field, Found& found) {
   if (value != FA2_FASTEST && value != FA2_BITWISE)

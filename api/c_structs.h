@@ -1,4 +1,4 @@
-// The structs of the C interface, converted. What is wrong with them is collected, so that one error lists it all.
+// Converts the structs of the C interface. Conversions collect violations, so that one error lists all of them.
 #pragma once
 
 #include <fa2/append.h>
@@ -18,18 +18,18 @@
 
 namespace fa2 {
 
-/// What is wrong with a call. Conversions enter their share and go on.
+/// The violations of a call. Each conversion adds its own and goes on.
 using Found = std::vector<Violation>;
 
 void append(Found& found, Found more);
 
-/// @throws InvalidRequest if there is anything in `found`.
+/// @throws InvalidRequest if `found` is not empty.
 void require_none(Found& found);
 
-/// Whether `pointer` is not NULL.
+/// Returns whether `pointer` is not NULL; adds a violation if it is.
 bool is_given(const void* pointer, const std::string& name, Found& found);
 
-/// @throws InvalidRequest if it is NULL.
+/// Returns what `pointer` points to. @throws InvalidRequest if it is NULL.
 template <class T>
 T& required(T* pointer, const std::string& name) {
   Found found;
@@ -38,8 +38,8 @@ T& required(T* pointer, const std::string& name) {
   return *pointer;
 }
 
-/// nullopt if nothing can be read. The rules of problems and arguments are not checked: only what a conversion
-/// would lose.
+/// Return the converted struct; nullopt if it cannot be read. Check only what a conversion would lose, not the rules of problems
+/// and arguments.
 std::optional<AttentionProblem> problem_of(const fa2_problem* pointer, Found& found);
 std::optional<AttentionArgs> args_of(const fa2_args* pointer, Found& found);
 std::optional<BackwardArgs> args_of(const fa2_backward_args* pointer, Found& found);
@@ -47,26 +47,26 @@ std::optional<MergeProblem> problem_of(const fa2_merge_problem* pointer, Found& 
 std::optional<MergeArgs> args_of(const fa2_merge_args* pointer, Found& found);
 std::optional<AppendProblem> problem_of(const fa2_append_problem* pointer, Found& found);
 std::optional<AppendArgs> args_of(const fa2_append_args* pointer, Found& found);
-/// Of FA2_DQ and its like and FA2_BITWISE, or'ed together.
+/// Converts FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS and FA2_BITWISE, or'ed together.
 Gradients gradients_of(std::int32_t flags, Found& found);
 
-/// NULL: no options. @throws InvalidRequest with everything that a Context would refuse too.
+/// Converts options; NULL gives the defaults. @throws InvalidRequest with all violations, those of Context's constructor too.
 ContextOptions options_of(const fa2_context_options* pointer);
 
-/// What Context::tune() takes beside the problem and the device.
+/// The arguments of Context::tune() except for problem and device.
 struct TuneOptions {
   TuneScope scope = TuneScope::likely;
   PlanOptions plan;
   bool backward = false;
 };
 
-/// NULL: no options.
+/// Converts options; NULL gives the defaults.
 PlanOptions options_of(const fa2_plan_options* pointer, Found& found);
-/// A precompile() that a program in C asked for.
+/// A precompile() for a program in C.
 class PrecompileRequest final : private PrecompileObserver {
  public:
   PrecompileRequest(const fa2_precompile_options* pointer, Found& found);
-  PrecompileRequest(const PrecompileRequest&) = delete;  // the options know it
+  PrecompileRequest(const PrecompileRequest&) = delete;  // options_.observer points to this
   PrecompileRequest& operator=(const PrecompileRequest&) = delete;
 
   const PrecompileOptions& options() const { return options_; }
@@ -82,10 +82,10 @@ class PrecompileRequest final : private PrecompileObserver {
 };
 TuneOptions options_of(const fa2_tune_options* pointer, Found& found);
 
-/// A problem and the device to make it ready on. @throws InvalidRequest with `found` and what it finds itself.
+/// Converts a problem and checks `device`. @throws InvalidRequest with `found` and all further violations.
 AttentionProblem problem_on(const fa2_problem* pointer, std::int32_t device, Found found = {});
 
-/// One for each, so that indices stay: in place of those that cannot be read, one with nothing wrong.
+/// Return one result per input, so that indices match. A valid default replaces an unreadable one.
 std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size_t count, Found& found);
 std::vector<std::string> archs_of(const char* const* archs, std::size_t count, Found& found);
 

@@ -1,4 +1,4 @@
-// fa2/c_tensors.h: what no shape says by itself.
+// Implements fa2/c_tensors.h: the binding of each operation, with the fields that follow from no shape.
 #include <api/c_fields.h>
 #include <api/c_guard.h>
 #include <api/c_structs.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace fa2;
 
-/// Whether fields can be filled in: the struct is at least this library's.
+/// Returns whether all fields can be filled in: the struct must be at least as large as this library's.
 template <class Struct>
 bool is_whole(const Struct* pointer, const char* name, Found& found) {
   if (pointer != nullptr && pointer->struct_size == sizeof(Struct)) return true;
@@ -29,8 +29,9 @@ bool is_whole(const Struct* pointer, const char* name, Found& found) {
   return false;
 }
 
-/// What all bindings do. `check` adds to binding.found() what no row says, and knows whether the problem may be read; `finish`
-/// fills in what no row says. `more`: the second struct of arguments. `name`: of the first.
+/// Binds the tensors of one call. check(binding, has_problem) adds violations of rules that no row has; it may read the problem
+/// only if has_problem. finish(binding) fills in fields that follow from no row. `more` is the second struct of arguments, `name`
+/// the name of the first.
 template <const TensorTable& kTable, class Problem, class Args, class Check, class Finish>
 fa2_status bind_tensors(std::span<const fa2_array* const> tensors, Problem* problem, Args* args,
                         fa2_placement* place, const Check& check, const Finish& finish, void* more = nullptr,
@@ -51,7 +52,7 @@ std::span<const fa2_array* const> span_of(const fa2_array* const* tensors, size_
   return {tensors, tensors != nullptr ? count : 0};
 }
 
-/// append() and the like run on the current device: an interpreted kernel cannot read a GPU's memory.
+/// Rejects GPU tensors if the current device is the interpreter. For operations without a plan, which run on the current device.
 void check_current_device(Binding& binding, bool) {
   const std::int32_t device = binding.placement().device;
   if (device >= 0 && interpreting())
@@ -62,7 +63,7 @@ void check_current_device(Binding& binding, bool) {
 
 // ---- attention ----
 
-/// Where sequences are packed, the caller says how long one may be.
+/// The longest sequence: given by the caller if sequences are packed, else bounded by the page table.
 class Longest {
  public:
   explicit Longest(fa2_problem* problem) : problem_(problem) {}
@@ -73,7 +74,7 @@ class Longest {
     check(binding, FA2_CU_SEQLENS_K, k_, "max_seqlen_k");
   }
 
-  /// If packed sequences have no row, total is 0 and the longest one is 0, as it is by then.
+  /// Sets seqlen_q and seqlen_k. If packed sequences have no row at all, both stay 0.
   void fill(const Binding& binding) const {
     fa2_problem& p = *problem_;
     if (p.total_q > 0) p.seqlen_q = q_;
@@ -98,7 +99,7 @@ class Longest {
          fmt::format("must be given with {}: the longest sequence", kAttentionTable.tensors[table].name())});
   }
 
-  /// Keys of the longest sequence for which a row of the page table has room.
+  /// Returns the keys that a row of the page table has room for, at most k_ if that is given.
   std::int64_t longest_in_pages(std::int64_t pages) const {
     std::int64_t capacity = 0;
     if (__builtin_mul_overflow(pages, std::int64_t{problem_->page_size}, &capacity)) capacity = INT64_MAX;

@@ -27,7 +27,7 @@ bool is_overruled(std::string_view name, const ContextOptions& options) {
          (name == "FA2_CONFIG" && options.config) || (name == "FA2_JIT" && options.jit);
 }
 
-/// Everything that is wrong, so that one error names all of it.
+/// Checks all options and variables, so that one error lists every violation.
 void require_valid(const ContextOptions& options, const Environment& environment) {
   constexpr std::int64_t kHour = 3600 * 1000;
   Violations found;
@@ -59,7 +59,7 @@ void require_pinnable(const Settings& settings) {
                          unknown.rule + ": leave it out for the default"}});
 }
 
-/// Of a variable whose value has been checked.
+/// Returns the value of a checked variable, or `usual` if it is not set.
 template <class Enum>
 Enum enumerator_of(const Environment& environment, std::string_view name, Enum usual) {
   return fa2::enumerator_of<Enum>(environment(name).value_or("")).value_or(usual);

@@ -1,4 +1,4 @@
-// Up to five kernels, which share one scratch.
+// Chooses up to five kernels, which share one scratch.
 #include <generator/config_space.h>
 #include <planning/backward.h>
 #include <planning/step_request.h>

@@ -1,4 +1,4 @@
-// One kernel, one step.
+// A forward has one kernel and one step.
 #include <generator/kernel_kind.h>
 #include <planning/forward.h>
 #include <planning/step_request.h>

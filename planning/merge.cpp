@@ -83,8 +83,7 @@ KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& a
   AttentionProblem any;
   any.dtype = p.dtype;
   any.head_dim = p.head_dim;
-  const std::size_t rows =
-      static_cast<std::size_t>(p.parts) + 1;  // of parts and O; LSE has no rows to speak of
+  const std::size_t rows = static_cast<std::size_t>(p.parts) + 1;  // parts and O; LSE has one element per row
   return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))}).spec(arch);
 }
 

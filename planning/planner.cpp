@@ -1,4 +1,4 @@
-// Kernels of choices, and their reports.
+// Gets the kernels of choices, and reports them.
 #include <planning/planner.h>
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Row kernels accept strides of any order, so bytes16_any_order has the kernel of bytes16.
+// Reduces bytes16_any_order to bytes16, because row kernels accept any order of strides.
 #include <generator/kernel_kind.h>
 #include <planning/row_kernels.h>
 

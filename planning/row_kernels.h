@@ -1,4 +1,4 @@
-// The kernels of append() and merge(). One thread moves eight columns of a row.
+// The specs of the kernels of append() and merge(), which depend only on dtype, head dims and alignment.
 #pragma once
 
 #include <fa2/config.h>
@@ -6,9 +6,9 @@
 
 namespace fa2 {
 
-/// The only kernel for rows of a dtype, head dims and alignment. Nothing else of a problem matters.
+/// The only kernel for one dtype, head dims and alignment.
 struct RowKernel {
-  PlannedProblem problem;  ///< dtype, head dims and alignment; the rest has its defaults
+  PlannedProblem problem;  ///< dtype, head dims and alignment; all other fields have their defaults
   KernelConfig config;
 
   KernelSpec spec(const Arch& arch) const { return {traits_of(problem), config, arch}; }

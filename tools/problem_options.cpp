@@ -17,7 +17,7 @@
 namespace fa2::tools {
 namespace {
 
-/// Descriptions that name other flags, in place of a row's.
+/// Descriptions that replace a row's, because they name other flags.
 constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"heads_kv", "Key and value heads, dividing --heads; 0: as many"},
     {"seqlen_q", "Queries, if not --seqlen"},
@@ -28,7 +28,7 @@ constexpr std::pair<std::string_view, const char*> kDescriptions[] = {
     {"page_count", "With --page-size: pages that K and V have; 0: those that the longest sequences fill"},
 };
 
-/// The option that sets a field of a problem.
+/// Adds the option that sets a field of a problem.
 template <class Value>
 void add_field(CLI::App& verb, std::string_view field, Value& value) {
   const std::string flag = flag_of(field), description = description_of(field);
@@ -43,7 +43,7 @@ void add_field(CLI::App& verb, std::string_view field, Value& value) {
   }
 }
 
-/// Of `batch` sequences, none of which shares a page, each as long as one may be. More than there may be are too many.
+/// Returns the pages of `batch` sequences of the greatest length that share no page; at most the largest number allowed.
 std::int64_t most_pages(const AttentionProblem& p) {
   const double pages = static_cast<double>(p.batch) * static_cast<double>(pages_of_sequence(p));
   return static_cast<std::int64_t>(std::clamp<double>(pages, 1, std::numeric_limits<std::int32_t>::max()));

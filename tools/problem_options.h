@@ -16,7 +16,7 @@
 
 namespace fa2::tools {
 
-/// The words of an enumeration, for CLI11 to check.
+/// Returns CLI11's check that an option is a word of the enumeration.
 template <class Enum>
 CLI::IsMember word_check() {
   return CLI::IsMember(words_of<Enum>());
@@ -31,11 +31,11 @@ CLI::Option* add_word(CLI::App& verb, const std::string& flag, Enum& value, cons
       ->default_str(std::string(word_of(value)));
 }
 
-/// "yes" (causal_bottom_right), "no", "both".
+/// Returns the check of "yes" (causal_bottom_right), "no" or "both".
 CLI::IsMember causal_words();
 std::vector<MaskKind> masks_of_causal(const std::string& word);
 
-/// `--causal` and `--mask` of one problem.
+/// The flags `--causal` and `--mask` of one problem.
 struct MaskOptions {
   bool causal = false;
   MaskKind named = MaskKind::none;
@@ -49,14 +49,14 @@ void require_valid_flags(const AttentionProblem& problem);
 
 /// One problem and its plan's options: a flag for each of their fields.
 struct ProblemOptions {
-  PlannedProblem fields = {{.head_dim = 128, .heads_q = 16}, {}};  ///< all but those below
+  PlannedProblem fields = {{.head_dim = 128, .heads_q = 16}, {}};  ///< fields except those below
   MaskOptions mask;
   std::int64_t seqlen = 4096;
-  std::optional<std::int64_t> seqlen_q;  ///< where it is not seqlen
+  std::optional<std::int64_t> seqlen_q;  ///< unset: seqlen
   std::optional<std::int64_t> seqlen_k;
 
   void add_to(CLI::App& verb);
-  /// Normalized. @throws CLI::ValidationError.
+  /// Returns the normalized problem. @throws CLI::ValidationError if it is invalid.
   PlannedProblem problem() const;
 };
 
@@ -76,16 +76,16 @@ struct MatrixOptions {
   std::vector<std::int64_t> seqlens = {512, 1024, 2048, 4096, 8192, 16384};
   std::vector<std::string> dtypes = {"f16"};
   std::string causal = "both";
-  AttentionProblem variants;    ///< of every problem
-  std::int64_t tokens = 16384;  ///< batch * seqlen
-  std::int64_t hidden = 2048;   ///< heads * head_dim
+  AttentionProblem variants;    ///< variants of every problem
+  std::int64_t tokens = 16384;  ///< batch * seqlen of every problem
+  std::int64_t hidden = 2048;   ///< heads * head_dim of every problem
 
   void add_to(CLI::App& verb);
-  /// Normalized; lengths vary fastest. @throws CLI::ValidationError.
+  /// Returns the normalized problems; lengths vary fastest. @throws CLI::ValidationError.
   std::vector<AttentionProblem> problems() const;
 };
 
-/// `--device auto|interpreter|cuda:N`.
+/// The option `--device auto|interpreter|cuda:N`.
 struct DeviceOption {
   std::string text = "auto";
 
@@ -93,16 +93,16 @@ struct DeviceOption {
   const Device& device() const;
 };
 
-/// `--device auto|cuda:N` of what measures.
+/// The option `--device auto|cuda:N`, for verbs that measure.
 struct GpuOption {
   std::string text = "auto";
 
   void add_to(CLI::App& verb);
-  /// auto: the first GPU. @throws Unavailable if there is none, or it is the interpreter.
+  /// Returns the GPU; for "auto" the first one. @throws Unavailable if there is none, or the device is the interpreter.
   const Device& gpu() const;
 };
 
-/// `--arch sm_90a` or, where it is left out, a GPU.
+/// The option `--arch sm_90a`; without it, `--device` names a GPU.
 struct TargetOptions {
   std::string arch;
   DeviceOption device;
@@ -110,7 +110,7 @@ struct TargetOptions {
   void add_to(CLI::App& verb);
 };
 
-/// An arch's row by name. @throws CLI::ValidationError naming the known ones.
+/// Returns the arch with this name. @throws CLI::ValidationError that names the known ones.
 const Arch& arch_of(const std::string& name);
 
 /// Adds an option that takes one value or several: "512,1024".

@@ -1,4 +1,4 @@
-// Query tiles, blocks and split KV.
+// Computes query tiles, resident blocks and split KV.
 #include <generator/kernels/rules.h>
 #include <planning/attention_params.h>
 #include <planning/steps/forward.h>
