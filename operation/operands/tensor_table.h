@@ -12,8 +12,8 @@
 namespace fa2 {
 
 inline constexpr std::size_t kMostDimensions = 5;
-inline constexpr std::size_t kMostTensors = 24;
-inline constexpr std::size_t kMostSizes = 16;
+inline constexpr std::size_t kMostTensors = 32;
+inline constexpr std::size_t kMostSizes = 24;
 
 /// Which strides a tensor may have, and what the C struct holds.
 ///   strided: any strides, except that the last dimension is contiguous; a fa2_tensor.
