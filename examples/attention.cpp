@@ -7,8 +7,8 @@
 
 namespace {
 
-/// Any device pointers will do: here cudaMalloc's, looked up at run time so that the example builds without
-/// CUDA.
+/// Returns device memory from cudaMalloc, which is looked up at run time so that the example builds without CUDA. fa2 takes any
+/// device pointer.
 void* device_memory(std::size_t bytes) {
   static void* runtime = dlopen("libcudart.so", RTLD_NOW);
   if (runtime == nullptr) return nullptr;

@@ -1,4 +1,4 @@
-// Logits and tokens beside those of full attention.
+// Compares logits and tokens with those of full attention.
 #include "check.h"
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 namespace example {
 namespace {
 
-constexpr double kLogitsDifference = 0.005;  // five times what bfloat16 costs
-constexpr float kTie = 0.02f;  // probabilities that differ by 2%: bfloat16 may turn their order around
+constexpr double kLogitsDifference = 0.005;  // five times the error of bfloat16
+constexpr float kTie = 0.02f;                // probabilities differ by 2%, so bfloat16 may change their order
 
-/// A row a generated token of sequence `b`.
+/// Returns the logits of full attention, one row per generated token of sequence `b`.
 Matrix<float> full_logits(Model<float>& model, Shape shape, const Generated& generated, std::size_t b) {
   Tokens tokens = generated.sequences[b];
-  tokens.pop_back();  // nothing was asked about what follows it
+  tokens.pop_back();  // no logits follow the last token
   shape.batch = 1;
   shape.context = static_cast<std::int64_t>(tokens.size());
   model.replace_attention([&] { return std::make_unique<MaterialisedAttention<float>>(shape); });

@@ -1,4 +1,4 @@
-// What full attention says of generated tokens.
+// Compares generated tokens with those of full attention.
 #pragma once
 
 #include <string>
@@ -9,14 +9,13 @@
 namespace example {
 
 struct Check {
-  double logits_difference = 0;         ///< |a - b| / |b| of the logits of a sequence: the largest
-  std::vector<std::string> ties;        ///< other tokens that are as good but for rounding
+  double logits_difference = 0;         ///< largest |a - b| / |b| of a sequence's logits
+  std::vector<std::string> ties;        ///< different tokens whose logits differ only by rounding
   std::vector<std::string> complaints;  ///< empty if all is well
 };
 
-/// Computes each sequence anew, as a whole, with the model's weights and materialised attention in float32, without a cache. A row
-/// sees what comes before it alone, so one pass says of every step what a pass over the sequence until then would. Replaces the
-/// model's attention.
+/// Computes each sequence again as a whole, with the model's weights, materialised attention in float32 and no cache. A row sees
+/// only what precedes it, so one pass covers every step. Replaces the model's attention.
 Check check(Model<float>& model, const Shape& shape, const Generated& generated);
 
 }  // namespace example

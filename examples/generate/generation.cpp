@@ -1,4 +1,4 @@
-// A step is a pass of the model over the new tokens of all sequences: first their prompts, then one token each.
+// Each step is one pass of the model over the new tokens of all sequences: first the prompts, then one token each.
 #include "generation.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Generated generate(Model<float>& model, PagedBatch& batch, const std::vector<Tok
     batch.begin_step(new_tokens);
     const Matrix<float> logits = model.logits(packed);
     packed.clear();
-    std::int64_t last = -1;  // row of each sequence
+    std::int64_t last = -1;  // row of a sequence's last new token
     for (std::size_t b = 0; b < prompts.size(); ++b) {
       last += new_tokens[b];
       packed.push_back(best_token(logits, last));

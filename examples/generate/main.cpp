@@ -1,4 +1,4 @@
-// Trains a small transformer, then has it write: several texts at once, with fa2 over keys and values in pages.
+// Trains a small transformer, then lets it write several texts at once, with fa2 and paged keys and values.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -38,11 +38,11 @@ struct Options {
   std::string json;
 };
 
-/// Some ten seconds for an interpreted run.
+/// Takes about ten seconds on the interpreter.
 constexpr Shape kTiny = {.layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 16, .hidden = 128};
 constexpr int kTinySteps = 300, kTinyTokens = 32;
 
-/// A model that is trained on sequences as long as those that it writes: it knows no later positions.
+/// Returns a shape whose training sequences are as long as the written ones, because the model knows no later positions.
 Shape shape_of(const Options& options) {
   Shape shape = options.tiny ? kTiny : Shape{};
   std::size_t longest = 0;
@@ -52,7 +52,7 @@ Shape shape_of(const Options& options) {
   return shape;
 }
 
-/// As many pages as all sequences will have in the end.
+/// Returns sizes with as many pages as all sequences will need.
 example::CacheSizes sizes_of(const Options& options, const Shape& shape) {
   example::CacheSizes sizes;
   sizes.sequences = static_cast<std::int64_t>(options.prompts.size());
@@ -66,7 +66,7 @@ example::CacheSizes sizes_of(const Options& options, const Shape& shape) {
   return sizes;
 }
 
-/// With materialised attention in float32, as the model has it.
+/// Trains the model with its materialised attention in float32.
 void train(example::Model<float>& model, const Shape& shape, const std::vector<std::uint8_t>& text,
            const Options& options) {
   example::Training training(model, options.steps);
@@ -82,7 +82,7 @@ std::string text_of(const example::Tokens& tokens) {
   return {tokens.begin(), tokens.end()};
 }
 
-/// Per second. The prompts' pass gives each sequence its first.
+/// Returns the tokens decoded per second, without each sequence's first one, which the prompts' pass gives.
 double decoded_rate(const Generated& done) {
   const auto tokens = (done.logits[0].rows - 1) * static_cast<std::int64_t>(done.logits.size());
   return tokens == 0 ? 0 : static_cast<double>(tokens) / done.decode_seconds;
@@ -140,7 +140,7 @@ int run(const CLI::App& app, const Options& options) {
   std::optional<Check> check;
   if (options.check) check = example::check(model, shape, done);
   show(done, check, batch.explain().device);
-  // A text may end within a character.
+  // A text may end inside a UTF-8 character.
   if (json.is_open())
     json
         << document(done, check, batch.explain(), options).dump(1, ' ', false, Json::error_handler_t::replace)

@@ -1,4 +1,4 @@
-// Which pages of a cache are free.
+// The free pages of a cache.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace example {
 
 class PagePool {
  public:
-  /// Hands pages out in an order by `seed`, as one that has served for a while would: neighbours of a sequence lie far apart.
+  /// Hands out pages in a random order, so that neighbouring pages of a sequence lie far apart, as after a long time of serving.
   PagePool(std::int64_t pages, std::uint64_t seed) : pages_(pages), free_(static_cast<std::size_t>(pages)) {
     std::iota(free_.begin(), free_.end(), 0);
     std::shuffle(free_.begin(), free_.end(), std::mt19937_64(seed));
   }
 
-  /// @throws std::runtime_error if none is left. A serving engine would have a sequence wait.
+  /// Returns a free page. @throws std::runtime_error if none is left, where a serving engine would let a sequence wait.
   std::int32_t take() {
     if (free_.empty())
       throw std::runtime_error("all " + std::to_string(pages_) + " pages of the cache are taken");

@@ -1,4 +1,4 @@
-// Pages, tables, append() and one plan: all that generating takes of fa2.
+// Pages, tables, append() and plans: all that generating needs from fa2.
 #include "paged_attention.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ fa2::AppendProblem append_problem(const Shape& shape, const CacheSizes& sizes) {
   problem.float32_tables = true;
   problem.table_rows = shape.context;
   problem.batch = sizes.sequences;
-  problem.heads_q = shape.heads_q;  // queries turn in the same launch
+  problem.heads_q = shape.heads_q;  // the same launch rotates queries
   problem.heads_kv = shape.heads_kv;
   problem.page_size = sizes.page_size;
   problem.cache_entries = sizes.pages;
@@ -31,7 +31,7 @@ fa2::AppendProblem append_problem(const Shape& shape, const CacheSizes& sizes) {
   return problem;
 }
 
-/// Of so many tokens, and so many of one sequence.
+/// Returns the problem of a step with `total` new tokens, at most `most` per sequence.
 fa2::AttentionProblem attention_problem(const Shape& shape, const CacheSizes& sizes, std::int64_t total,
                                         std::int64_t most) {
   fa2::AttentionProblem problem;
@@ -46,7 +46,7 @@ fa2::AttentionProblem attention_problem(const Shape& shape, const CacheSizes& si
   problem.heads_kv = shape.heads_kv;
   problem.seqlen_q = most;
   problem.total_q = total;
-  problem.seqlen_k = sizes.longest;  // no more than a bound: the device knows how long each is
+  problem.seqlen_k = sizes.longest;  // an upper bound; the device knows the lengths
   return problem;
 }
 
@@ -82,7 +82,7 @@ PagedBatch::PagedBatch(const Shape& shape, const CacheSizes& sizes, std::uint64_
 }
 
 void PagedBatch::fill_in_arguments() {
-  // Q and the new K and V are slices of one tensor; Q turns where it lies.
+  // Q and the new K and V are slices of one tensor. Q is rotated in place.
   const fa2::TensorStrides of_qkv = {0, shape_.head_dim, shape_.qkv_width()};
   const fa2::TensorStrides of_pages =
       fa2::TensorStrides::bshd(sizes_.page_size, shape_.heads_kv, shape_.head_dim);
@@ -137,7 +137,7 @@ void PagedBatch::grow(std::size_t sequence, std::int64_t new_tokens) {
   lengths_[sequence] = static_cast<std::int32_t>(length);
 }
 
-/// A row a sequence. What lies behind its pages is not read.
+/// Returns the table, one row per sequence. fa2 does not read entries after a sequence's pages.
 std::vector<std::int32_t> PagedBatch::page_table() const {
   Table table(pages_.size() * static_cast<std::size_t>(append_problem_.max_pages));
   auto row = table.begin();

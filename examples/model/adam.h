@@ -1,4 +1,4 @@
-// Adam (arXiv 1412.6980).
+// The optimiser Adam (arXiv 1412.6980).
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace example {
 
-/// Of parameters that outlive it.
+/// Updates parameters, which must outlive it, by their gradients.
 template <class Real>
 class Adam {
  public:
@@ -42,7 +42,8 @@ class Adam {
   }
 
   std::vector<Parameter<Real>*> parameters_;
-  std::vector<std::vector<Real>> means_, squares_;  ///< of each parameter's gradients
+  std::vector<std::vector<Real>> means_,
+      squares_;  ///< per parameter: running means of its gradient and of the square
   int steps_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the model asks of attention, and attention by the textbook: scores and probabilities as whole matrices.
+// The interface of attention in the model, and an implementation with scores and probabilities as whole matrices.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,15 @@
 
 namespace example {
 
-/// Causal, with grouped heads and rotary positions, by which it turns queries and keys. A row is a token: of QKV its query heads, then
-/// key heads, then value heads; of O its heads. Each layer has one, which keeps of forward() what backward() needs.
+/// Causal attention with grouped heads, which rotates queries and keys by their positions. A row is a token. A row of QKV has query
+/// heads, then key heads, then value heads; a row of O has query heads. Each layer has its own, because forward() keeps what
+/// backward() needs.
 template <class Real>
 class Attention {
  public:
   virtual ~Attention() = default;
   virtual Matrix<Real> forward(Matrix<Real> qkv) = 0;
-  /// The gradient of O to that of QKV.
+  /// Returns the gradient of QKV, given that of O.
   virtual Matrix<Real> backward(const Matrix<Real>& d_o) = 0;
 };
 
@@ -53,7 +54,7 @@ class MaterialisedAttention final : public Attention<Real> {
       for_each_query_head(head_kv, [&](std::int64_t head) {
         const Matrix<Real>& p = probabilities(sequence, head);
         const Matrix<Real> d = part(d_o, sequence, head);
-        Matrix<Real> d_s = product(d, v_t);  // dP so far
+        Matrix<Real> d_s = product(d, v_t);  // dP until to_score_gradient()
         to_score_gradient(p, d_s);
         add_part(product(d_s, k), d_qkv, sequence, head);
         add_part(product(transposed(d_s), part(qkv_, sequence, head)), d_qkv, sequence, k_head(head_kv));
@@ -72,7 +73,7 @@ class MaterialisedAttention final : public Attention<Real> {
     return p_[static_cast<std::size_t>(sequence * shape_.heads_q + head)];
   }
 
-  /// Those of different groups write different columns or rows.
+  /// Calls body(sequence, head_kv) for each group, in parallel: groups write different columns or rows.
   template <class Body>
   void for_each_group(const Body& body) const {
     parallel_for(shape_.batch * shape_.heads_kv,
@@ -84,7 +85,7 @@ class MaterialisedAttention final : public Attention<Real> {
     for (std::int64_t head = head_kv * group; head < (head_kv + 1) * group; ++head) body(head);
   }
 
-  /// The rows of a sequence and the columns of a head.
+  /// Returns the rows of a sequence and the columns of a head.
   Matrix<Real> part(const Matrix<Real>& all, std::int64_t sequence, std::int64_t head) const {
     Matrix<Real> result(shape_.context, shape_.head_dim);
     for (std::int64_t i = 0; i < result.rows; ++i)
@@ -99,7 +100,7 @@ class MaterialisedAttention final : public Attention<Real> {
     }
   }
 
-  /// P of Q K^T, in place: row i sees the keys 0 .. i.
+  /// Replaces Q K^T by P. Row i sees keys 0 .. i.
   void causal_softmax(Matrix<Real>& s) const {
     for (std::int64_t i = 0; i < s.rows; ++i) {
       Real *const row = s.row(i), *const end = row + i + 1;
@@ -113,7 +114,7 @@ class MaterialisedAttention final : public Attention<Real> {
       std::fill(end, row + s.columns, Real(0));
     }
   }
-  /// Of Q K^T, from P and dP, in place of dP: scale P (dP - rowsum(P dP)).
+  /// Replaces dP by the gradient of Q K^T: scale P (dP - rowsum(P dP)).
   void to_score_gradient(const Matrix<Real>& p, Matrix<Real>& d_p) const {
     for (std::int64_t i = 0; i < p.rows; ++i) {
       Real delta = 0;
@@ -126,7 +127,7 @@ class MaterialisedAttention final : public Attention<Real> {
   Shape shape_;
   Rotary<Real> rotary_;
   Matrix<Real> qkv_;
-  std::vector<Matrix<Real>> p_;  ///< a matrix a sequence and query head
+  std::vector<Matrix<Real>> p_;  ///< one matrix per sequence and query head
 };
 
 }  // namespace example

@@ -1,4 +1,4 @@
-// Matrices to where fa2 computes and back, as bfloat16.
+// Copies matrices as bfloat16 to the memory where fa2 computes, and back.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace example {
 
-using Bfloat16 = std::uint16_t;  // its bits
+using Bfloat16 = std::uint16_t;  // the bits
 
-/// To the nearest, ties to even.
+/// Returns the nearest bfloat16; ties go to even.
 inline Bfloat16 rounded(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   return static_cast<Bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);

@@ -1,4 +1,4 @@
-// The few functions of the driver that copying takes.
+// Calls the few functions of the driver that copies need.
 #include "device_memory.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ void call(const char* name, Arguments... arguments) {
     throw std::runtime_error(std::string(name) + " failed: CUresult " + std::to_string(result));
 }
 
-/// The context that fa2 uses where none is current: device 0's primary one.
+/// Makes device 0's primary context current, which fa2 uses if none is.
 void make_context_current() {
   int device = 0;
   void* context = nullptr;
@@ -56,7 +56,7 @@ DeviceMemory::~DeviceMemory() {
   if (!on_gpu_) return;
   try {
     call("cuMemFree_v2", address_of(address_));
-  } catch (const std::runtime_error&) {  // nothing that a destructor could do about it
+  } catch (const std::runtime_error&) {  // a destructor cannot report it
   }
 }
 

@@ -1,4 +1,4 @@
-// Memory where fa2 computes.
+// Memory on the device where fa2 computes.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,17 @@
 
 namespace example {
 
-/// GPU memory by the driver alone, opened at run time as fa2 opens it; on the interpreter, whose memory is the host's, a buffer
-/// there. Any other device pointer will do as well: cudaMalloc's, a framework's.
+/// GPU memory from the driver, which is opened at run time; for the interpreter, host memory. fa2 takes any other device pointer
+/// too, such as cudaMalloc's or a framework's.
 class DeviceMemory {
  public:
-  /// @throws std::runtime_error naming the driver's function that fails, as the others do.
+  /// @throws std::runtime_error that names the driver's function that failed, like all members.
   DeviceMemory(std::size_t bytes, bool on_gpu);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  /// As many values as there are in the vector; both wait until it is done, the download for the launches before it, too.
+  /// Copy as many values as the vector has, and wait for the copy. download() also waits for earlier launches.
   template <class T>
   void upload(const std::vector<T>& values) {
     upload(values.data(), values.size() * sizeof(T));
@@ -28,7 +28,7 @@ class DeviceMemory {
   }
 
   std::size_t size() const { return bytes_; }
-  /// The address of an element.
+  /// Returns the address of an element.
   template <class T>
   T* at(std::int64_t index) const {
     return static_cast<T*>(address_) + index;

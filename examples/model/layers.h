@@ -1,5 +1,5 @@
-// The layers of a transformer but attention. Each keeps of forward() what its backward() needs; backward() takes the gradient
-// of what forward() gave, leaves those of the layer's parameters, and gives that of what forward() took.
+// The layers of a transformer, except attention. forward() keeps what backward() needs. backward() takes the gradient of the
+// output, stores the gradients of the layer's parameters, and returns the gradient of the input.
 #pragma once
 
 #include <cmath>
@@ -71,7 +71,7 @@ class RmsNorm {
     Matrix<Real> d_x(d_y.rows, d_y.columns);
     for (std::int64_t i = 0; i < d_y.rows; ++i) {
       const Real* normalized = normalized_.row(i);
-      Real along = 0;  // of the gradient along x, which normalising takes away
+      Real along = 0;  // the gradient along x, which normalising removes
       for (std::int64_t j = 0; j < d_y.columns; ++j) {
         gain.gradient.row(0)[j] += d_y.row(i)[j] * normalized[j];
         d_x.row(i)[j] = d_y.row(i)[j] * gain.value.row(0)[j];
@@ -91,7 +91,7 @@ class RmsNorm {
   std::vector<Real> inverse_rms_;
 };
 
-/// y = silu(gate) * up (arXiv 2002.05202), of the left and the right half of each row.
+/// y = silu(gate) * up (arXiv 2002.05202). A row holds gate in its left half and up in its right half.
 template <class Real>
 class SwiGlu {
  public:
@@ -125,7 +125,7 @@ class SwiGlu {
   Matrix<Real> x_;
 };
 
-/// A row of the table for each byte.
+/// Maps each byte to a row of the table.
 template <class Real>
 class Embedding {
  public:
@@ -153,7 +153,7 @@ class Embedding {
   std::vector<std::uint8_t> tokens_;
 };
 
-/// The mean over rows of -log softmax(logits)[target]. The logits become their gradient, (softmax - one-hot) / rows.
+/// Returns the mean over rows of -log softmax(logits)[target]. Replaces the logits by their gradient, (softmax - one-hot) / rows.
 template <class Real>
 Real cross_entropy(Matrix<Real>& logits, const std::vector<std::uint8_t>& targets) {
   std::vector<Real> losses(targets.size());

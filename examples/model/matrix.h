@@ -1,4 +1,4 @@
-// Dense matrices, and the one product that every layer is made of.
+// Dense matrices and their product, which all layers use.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace example {
 
 using Random = std::mt19937_64;
 
-/// Row-major. A new one holds zeros.
+/// A row-major matrix. A new one holds zeros.
 template <class Real>
 struct Matrix {
   Matrix() = default;
@@ -29,7 +29,7 @@ struct Matrix {
   std::vector<Real> values;
 };
 
-/// Elements of N(0, deviation^2).
+/// Returns a matrix with elements from N(0, deviation^2).
 template <class Real>
 Matrix<Real> random_matrix(std::int64_t rows, std::int64_t columns, double deviation, Random& random) {
   Matrix<Real> matrix(rows, columns);
@@ -47,10 +47,10 @@ Matrix<Real> transposed(const Matrix<Real>& a) {
   return result;
 }
 
-/// a b. A sum over k in ascending order each, so the same bits on any number of threads.
+/// Returns a b. Each element is summed in ascending k, so any number of threads gives the same bits.
 template <class Real>
 Matrix<Real> product(const Matrix<Real>& a, const Matrix<Real>& b) {
-  constexpr std::int64_t kRows = 4;  // share each row of b while it is in the cache
+  constexpr std::int64_t kRows = 4;  // rows that use each row of b while it is in the cache
   Matrix<Real> result(a.rows, b.columns);
   parallel_for((a.rows + kRows - 1) / kRows, [&](std::int64_t block) {
     const std::int64_t begin = block * kRows, end = std::min(begin + kRows, a.rows);
@@ -66,7 +66,7 @@ Matrix<Real> product(const Matrix<Real>& a, const Matrix<Real>& b) {
   return result;
 }
 
-/// |a - b| / |b|, of all elements.
+/// Returns |a - b| / |b| over all elements.
 template <class Real>
 double relative_distance(const Matrix<Real>& a, const Matrix<Real>& b) {
   double differences = 0, squares = 0;

@@ -11,9 +11,9 @@
 
 namespace example {
 
-constexpr std::int64_t kBytes = 256;  // entries of the vocabulary
+constexpr std::int64_t kBytes = 256;  // size of the vocabulary
 
-/// Tokens of `batch` sequences one after the other; the target of each is the token that follows it.
+/// Tokens of the batch's sequences, one sequence after the other. The target of a token is the one that follows it.
 struct Batch {
   std::vector<std::uint8_t> tokens;
   std::vector<std::uint8_t> targets;
@@ -22,7 +22,7 @@ struct Batch {
 template <class Real>
 using MakeAttention = std::function<std::unique_ptr<Attention<Real>>()>;
 
-/// x + out(attention(qkv(norm(x)))), then of that x + down(SwiGLU(up(norm(x)))).
+/// Computes x = x + out(attention(qkv(norm(x)))), then x + down(SwiGLU(up(norm(x)))).
 template <class Real>
 class Block {
  public:
@@ -69,7 +69,7 @@ class Block {
 template <class Real>
 class Model {
  public:
-  /// The same seed gives the same weights, whatever computes attention.
+  /// Draws the weights from `seed`: the same for every implementation of attention.
   Model(const Shape& shape, std::uint64_t seed, const MakeAttention<Real>& make_attention)
       : random_(seed),
         embedding_("embedding", kBytes, shape.width(), random_),
@@ -79,19 +79,19 @@ class Model {
       blocks_.emplace_back("block " + std::to_string(i) + " ", shape, make_attention(), random_);
   }
 
-  /// The same weights, with another attention in each layer.
+  /// Gives each layer another attention and keeps the weights.
   void replace_attention(const MakeAttention<Real>& make_attention) {
     for (Block<Real>& block : blocks_) block.replace_attention(make_attention());
   }
 
-  /// A row a token: of every byte, that it follows. Which tokens precede which is attention's affair.
+  /// Returns one row per token: the logits of the byte that follows. Attention knows which tokens belong to one sequence.
   Matrix<Real> logits(const std::vector<std::uint8_t>& tokens) {
     Matrix<Real> x = embedding_.forward(tokens);
     for (Block<Real>& block : blocks_) x = block.forward(std::move(x));
     return logits_.forward(norm_.forward(x));
   }
 
-  /// The loss, in nats a byte. Leaves the gradient of every parameter.
+  /// Returns the loss in nats per byte, and stores the gradient of every parameter.
   Real loss_and_gradients(const Batch& batch) {
     Matrix<Real> logits = this->logits(batch.tokens);
     const Real loss = cross_entropy(logits, batch.targets);
@@ -102,7 +102,7 @@ class Model {
     return loss;
   }
 
-  /// They stay where they are as long as the model does.
+  /// Returns all parameters. The pointers stay valid while the model exists.
   std::vector<Parameter<Real>*> parameters() {
     std::vector<Parameter<Real>*> all = {&embedding_.table, &norm_.gain, &logits_.weight};
     for (Block<Real>& block : blocks_) {

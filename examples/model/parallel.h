@@ -1,4 +1,4 @@
-// Loops over the machine's cores.
+// Parallel loops over the machine's cores.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace example {
 
-/// While one lives, parallel_for() on the thread that made it is spread over threads, that one among them.
+/// While this object exists, parallel_for() on the thread that made it uses all threads.
 class Workers {
  public:
   using Body = std::function<void(std::int64_t)>;
@@ -32,13 +32,13 @@ class Workers {
   void run(std::int64_t count, const Body& body) {
     body_ = &body, count_ = count, next_ = 0;
     start_.arrive_and_wait();
-    Workers* const self = std::exchange(current(), nullptr);  // a loop inside a body is a plain one
+    Workers* const self = std::exchange(current(), nullptr);  // a loop inside a body is not parallel
     take_part();
     current() = self;
     end_.arrive_and_wait();
   }
 
-  /// This thread's; null where there is none.
+  /// Returns the workers of this thread; null if there are none.
   static Workers*& current() {
     thread_local Workers* workers = nullptr;
     return workers;
@@ -46,7 +46,7 @@ class Workers {
 
  private:
   static int threads() {
-    constexpr unsigned kMost = 16;  // small matrices have no work for more
+    constexpr unsigned kMost = 16;  // because small matrices have no work for more
     return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMost));
   }
 
@@ -69,7 +69,7 @@ class Workers {
   std::vector<std::jthread> threads_;
 };
 
-/// Calls body(i) for every i below `count`, in any order. Bodies do not throw.
+/// Calls body(i) for every i below `count`, in any order. `body` must not throw.
 inline void parallel_for(std::int64_t count, const Workers::Body& body) {
   if (Workers* const workers = Workers::current()) return workers->run(count, body);
   for (std::int64_t i = 0; i < count; ++i) body(i);

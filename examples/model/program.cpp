@@ -1,4 +1,4 @@
-// Command lines and files.
+// Handles command lines and files.
 #include "program.h"
 
 #include <cstdio>

@@ -8,8 +8,8 @@
 
 namespace example {
 
-/// Turns, in every query and key head of QKV, the pair of columns (j, j + head_dim / 2) by an angle that grows with the
-/// token's position and falls with j. What a gradient takes is the same turn back.
+/// Rotates, in every query and key head of QKV, the columns (j, j + head_dim / 2) by an angle that grows with the token's position
+/// and falls with j. A gradient is rotated back by the same angle.
 template <class Real>
 class Rotary {
  public:
@@ -28,7 +28,7 @@ class Rotary {
   void rotate(Matrix<Real>& qkv) const { turn(qkv, 1); }
   void rotate_back(Matrix<Real>& d_qkv) const { turn(d_qkv, -1); }
 
-  /// Of the angle of each position (row) and pair of columns.
+  /// Return the cosines and sines of the angles: one row per position, one column per pair.
   const Matrix<Real>& cosines() const { return cosines_; }
   const Matrix<Real>& sines() const { return sines_; }
 

@@ -1,4 +1,4 @@
-// Files and batches.
+// Reads files and draws batches.
 #include "text.h"
 
 #include <fstream>

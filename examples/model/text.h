@@ -1,4 +1,4 @@
-// Batches out of files of text.
+// Makes batches from text files.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace example {
 
-/// The files' bytes, one after the other. @throws std::runtime_error naming a file that cannot be read, or if there are too few
-/// for batches of `shape`.
+/// Returns the bytes of all files, one after the other. @throws std::runtime_error if a file cannot be read, or if the text is too
+/// short for batches of `shape`.
 std::vector<std::uint8_t> read_text(const std::vector<std::string>& files, const Shape& shape);
 
-/// Sequences that begin anywhere in a text of more than `shape.context` bytes.
+/// Returns sequences that begin at random places. The text must have more than `shape.context` bytes.
 Batch random_batch(const std::vector<std::uint8_t>& text, const Shape& shape, Random& random);
 
 }  // namespace example

@@ -1,4 +1,4 @@
-// A model, and what improves it.
+// Trains a model.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace example {
 
-/// Of a model that outlives it.
+/// Trains a model, which must outlive it.
 class Training {
  public:
   Training(Model<float>& model, int steps) : model_(model), adam_(model.parameters()), steps_(steps) {}
 
-  /// The loss before it.
+  /// Takes one step and returns the loss before it.
   float step(const Batch& batch) {
     const float loss = model_.loss_and_gradients(batch);
     adam_.step(rate());
@@ -22,7 +22,7 @@ class Training {
   }
 
  private:
-  /// Rises over the first tenth of the steps, then falls to 0.
+  /// Returns the learning rate, which rises over the first tenth of the steps and then falls to 0.
   float rate() const {
     const float done = (static_cast<float>(done_) + 1) / (static_cast<float>(steps_) + 1);
     return 3e-3f * std::min(10 * done, (1 - done) / 0.9f);

@@ -1,4 +1,4 @@
-// Two models, step by step.
+// Trains two models step by step.
 #include "comparison.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Plans, arguments and copies: all that training takes of fa2.
+// Plans, arguments and copies: all that training needs from fa2.
 #include "fa2_attention.h"
 
 #include "../model/bfloat16.h"
@@ -42,7 +42,7 @@ Fa2Attention::Fa2Attention(const Shape& shape, const AttentionPlans& plans)
 }
 
 void Fa2Attention::fill_in_arguments() {
-  // Q, K and V are slices of one tensor, and so are their gradients: strides of its rows, from three places on.
+  // Q, K and V are slices of one tensor, and so are their gradients: they share strides and begin at different columns.
   const fa2::TensorStrides of_qkv = {shape_.context * shape_.qkv_width(), shape_.head_dim,
                                      shape_.qkv_width()};
   const std::int64_t k = shape_.width(), v = k + shape_.heads_kv * shape_.head_dim;
@@ -52,7 +52,7 @@ void Fa2Attention::fill_in_arguments() {
   forward_.v = qkv_.at<Bfloat16>(v), forward_.v_strides = of_qkv;
   forward_.o = o_.at<Bfloat16>(0);
   forward_.o_strides = fa2::TensorStrides::bshd(shape_.context, shape_.heads_q, shape_.head_dim);
-  forward_.lse = lse_.at<float>(0);  // from which the backward recomputes the probabilities
+  forward_.lse = lse_.at<float>(0);  // the backward recomputes the probabilities from it
 
   backward_ = fa2::backward_args(forward_);
   backward_.d_o = d_o_.at<Bfloat16>(0), backward_.d_o_strides = forward_.o_strides;

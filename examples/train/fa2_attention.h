@@ -1,4 +1,4 @@
-// The model's attention by fa2.
+// The model's attention, computed by fa2.
 #pragma once
 
 #include <fa2/attention.h>
@@ -9,7 +9,7 @@
 
 namespace example {
 
-/// Both directions made ready, once for all layers, on the current GPU; where there is none, on the interpreter.
+/// The plans of both directions, for all layers; on the current GPU, or on the interpreter if there is none.
 struct AttentionPlans {
   explicit AttentionPlans(const Shape& shape);
 
@@ -18,7 +18,7 @@ struct AttentionPlans {
   bool on_gpu;
 };
 
-/// A layer's attention. Q and K, turned by their positions, V, O and their gradients go there and come back as bfloat16.
+/// A layer's attention. Rotates Q and K on the CPU. Copies Q, K, V, O and their gradients as bfloat16.
 class Fa2Attention final : public Attention<float> {
  public:
   Fa2Attention(const Shape& shape, const AttentionPlans& plans);

@@ -1,4 +1,4 @@
-// Trains a small transformer with fa2, and beside it the same one with materialised attention in float32.
+// Trains a small transformer with fa2, and the same one with materialised attention in float32.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -28,12 +28,12 @@ struct Options {
   std::string json;
 };
 
-/// Some ten seconds for an interpreted run.
+/// Takes about ten seconds on the interpreter.
 constexpr example::Shape kTiny = {
     .layers = 2, .heads_q = 4, .heads_kv = 2, .head_dim = 16, .hidden = 128, .context = 40, .batch = 2};
 constexpr int kTinySteps = 30;
 
-/// A row of the table every so often; in between a line on a terminal's stderr.
+/// Prints a row of the table for some twenty of the steps, and the progress of the others to a terminal.
 void show(const Comparison& done, int steps) {
   const int step = static_cast<int>(done.fa2.size());
   const bool on_terminal = isatty(STDERR_FILENO) == 1;
