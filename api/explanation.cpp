@@ -40,7 +40,7 @@ Json fields_of(const Problem& problem) {
 }
 
 Json json_of(const KernelConfig& config) {
-  Json json = Json::object();
+  Json json = {{"kernel", to_string(config.kernel)}};
   visit_own(config, [&](std::string_view name, std::int32_t value) { json[name] = value; });
   return json;
 }

@@ -15,7 +15,7 @@ std::string plan_line(std::string_view what, const Explanation& plan) {
                   plan.device, plan.arch);
   for (const KernelReport& kernel : plan.kernels) {
     line += fmt::format("{} {} {}, {} ({}), {}", &kernel == plan.kernels.data() ? "" : ";",
-                        kind_of(kernel.config).name, to_string(kernel.config),
+                        to_string(kernel.config.kernel), to_string(kernel.config),
                         to_string(kernel.config_origin), kernel.config_reason, to_string(kernel.origin));
   }
   if (plan.kernels.empty()) line += " no kernel";

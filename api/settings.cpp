@@ -3,6 +3,7 @@
 #include <core/enum_words.h>
 #include <core/text.h>
 #include <fa2/errors.h>
+#include <fmt/format.h>
 #include <generator/kernel_kind.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
@@ -42,21 +43,19 @@ void require_valid(const ContextOptions& options, const Environment& environment
   if (!found.empty()) throw InvalidRequest(std::move(found));
 }
 
-/// Rejects a config that no plan could run: a plan would ignore it.
+/// Rejects a pinned kernel that no plan chooses, because the plan would ignore the pin.
 void require_pinnable(const Settings& settings) {
   if (!settings.pinned) return;
-  const KernelConfig& config = *settings.pinned;
-  const KernelPass pass = pass_of(config);
-  if (pass == KernelPass::dq_convert) {
-    throw InvalidRequest({{settings.pinned_by, to_string(config),
-                           "must not be of pass 8, which converts the sums of pass 7 in their tiles: pin "
-                           "that one, tile_n = " +
-                               std::to_string(config.tile_m)}});
+  const KernelId kernel = settings.pinned->kernel;
+  if (is_enumerator(kernel) && is_chosen(kind_of(kernel).pass)) return;
+  std::string names;
+  for (const KernelKind* kind : kernel_kinds()) {
+    if (is_chosen(kind->pass)) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind->name());
   }
-  if (find_kind(config) != nullptr && is_chosen(pass)) return;
-  Violation unknown = unknown_kind(config);
-  throw InvalidRequest({{settings.pinned_by + ": " + unknown.field, unknown.value,
-                         unknown.rule + ": leave it out for the default"}});
+  const std::string value = is_enumerator(kernel) ? std::string(word_of(kernel))
+                                                  : std::to_string(static_cast<std::int32_t>(kernel));
+  throw InvalidRequest({{settings.pinned_by + ": kernel", value,
+                         fmt::format("must be one of {}: other kernels have no config to choose", names)}});
 }
 
 /// Returns the value of a checked variable, or `usual` if it is not set.

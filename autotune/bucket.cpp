@@ -1,7 +1,8 @@
-// Buckets: what a tuning record may speak for.
+// Buckets: the problems that may use one tuning record.
 #include <autotune/bucket.h>
 #include <autotune/heuristic.h>
 #include <fmt/format.h>
+#include <generator/packed_heads.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +19,7 @@ std::uint64_t power_of_two(int exponent) {
   return std::uint64_t{1} << std::clamp(exponent, 0, 63);
 }
 
-/// These make up the group and the heads.
+/// Returns whether the field is part of group and heads.
 bool is_batch_or_heads(std::string_view field) {
   return field == "batch" || field == "heads_q" || field == "heads_kv";
 }
@@ -50,17 +51,17 @@ void set(std::optional<Value>& field, std::int64_t size) {
   if (field) set(*field, size);
 }
 
-/// How much memory there is says nothing of how much is read.
+/// page_count sizes the page pool, not the work.
 bool is_room(std::string_view field) {
   return field == "page_count";
 }
 
-/// Sums of lengths are sizes of varlen alone.
+/// Only packed sequences have sums of lengths.
 bool is_total(std::string_view field) {
   return field == "total_q" || field == "total_k";
 }
 
-/// Calls size(name, value) for each of Bucket::sizes: those that the problem has.
+/// Calls size(name, value) for each member of Bucket::sizes that the problem has.
 template <class Problem, class Size>
 void visit_sizes(Problem& problem, const Size& size) {
   AttentionProblem::visit(
@@ -77,7 +78,7 @@ int packed_heads_of(const AttentionProblem& p, KernelPass pass) {
   return pass == KernelPass::forward ? packed_heads(p, kMostPackedRows) : 1;
 }
 
-/// Heads times the tiles of 64 rows that the packed queries of one have: what SMs share out.
+/// Returns heads times tiles per head, of 64 packed rows: the work that is assigned to SMs.
 int half_octaves_of_tiles(double heads, double queries, int packed) {
   constexpr double kRows = 64;
   const double tiles = heads / packed * std::ceil(queries * packed / kRows);
@@ -89,8 +90,8 @@ std::int64_t length_of(int exponent) {
   return std::int64_t{1} << std::clamp(exponent, 0, kMost);
 }
 
-/// Sets a group of the bucket's size, and maybe the bucket's shortest queries, so that tiles pack the bucket's heads. Powers of
-/// two need not: a group of 7 packs 1 head, and 46 queries pack more than the 64 to which they are rounded.
+/// Sets a group of the bucket's size, and if necessary the bucket's shortest queries, so that tiles pack the bucket's heads.
+/// Rounded sizes may pack others: a group of 7 packs 1 head, and 46 queries pack more than the 64 to which they are rounded.
 void set_group(PlannedProblem& p, const Bucket& bucket) {
   const std::int64_t group = length_of(bucket.group_log2), queries = p.seqlen_q;
   const auto shortest = static_cast<std::int64_t>(std::ceil(std::exp2(std::log2(queries) - 0.5)));
@@ -142,7 +143,7 @@ std::vector<PlannedProblem> packings_of(const Bucket& bucket, const PlannedProbl
   PlannedProblem p = problem_of(bucket, traits);
   std::vector<PlannedProblem> problems = {p};
   if (bucket.packed_heads == 1) return problems;
-  // A group of just these heads packs as any group that packs them in the largest tile: fewer in a smaller tile.
+  // A group of exactly these heads packs like any group that packs them in the largest tile: fewer in a smaller tile.
   p.heads_q = bucket.packed_heads;
   for (p.seqlen_q = 1; p.seqlen_q < kMostPackedRows; ++p.seqlen_q) {
     if (packed_heads_of(p, bucket.pass) == bucket.packed_heads) problems.push_back(p);
@@ -162,19 +163,13 @@ std::string to_string(const Bucket& bucket) {
   return text;
 }
 
-int tiles_of_sizes(const Bucket& bucket) {
-  const auto queries = std::ranges::find(bucket.sizes, "seqlen_q", &SizeLog2::name);
-  if (queries == bucket.sizes.end() || bucket.traits.find("_varlen") != std::string::npos) return 0;
-  return half_octaves_of_tiles(std::exp2(bucket.heads_log2), std::exp2(queries->log2), bucket.packed_heads);
-}
-
 std::optional<int> distance(const Bucket& a, const Bucket& b) {
   if (a.pass != b.pass || a.traits != b.traits || a.packed_heads != b.packed_heads ||
       a.sizes.size() != b.sizes.size())
     return std::nullopt;
   int sum = std::abs(a.group_log2 - b.group_log2) + std::abs(a.heads_log2 - b.heads_log2);
   for (std::size_t i = 0; i < a.sizes.size(); ++i) sum += std::abs(a.sizes[i].log2 - b.sizes[i].log2);
-  // Heads and lengths decide the tiles: as a size of its own they would count twice.
+  // Heads and lengths decide the tiles, which would otherwise count twice.
   return sum == 0 && a.tiles_half_octaves != b.tiles_half_octaves ? 1 : sum;
 }
 

@@ -20,8 +20,8 @@ struct SizeLog2 {
   friend bool operator==(const SizeLog2&, const SizeLog2&) = default;
 };
 
-/// The pass, the traits and the packed heads exactly; the tiles, of which an SM has few, to half an octave; the query group
-/// size, batch * heads_q and every other size rounded to powers of two.
+/// Problems with the same pass, traits and packed heads. The tiles agree to half an octave, because an SM has few of them; the
+/// query group size, batch * heads_q and every other size agree when rounded to powers of two.
 struct Bucket {
   std::string traits;  ///< to_string(AttentionTraits)
   KernelPass pass = KernelPass::forward;
@@ -37,18 +37,15 @@ struct Bucket {
 
 Bucket bucket_of(const PlannedProblem& problem, KernelPass pass = KernelPass::forward);
 
-/// Returns a problem of the bucket, but for its tiles: with one key/value head, and batch 1 where the group has all the heads.
-/// `traits` has the bucket's traits.
+/// Returns a problem of the bucket, except that its tiles may differ. It has one key/value head, and batch 1 if the group has all
+/// heads. `traits` must have the bucket's traits.
 PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits);
 
-/// Returns problem_of(), then problems of the same packed heads: one at least for every number of heads that a tile can pack in
-/// any problem with these packed heads.
+/// Returns problem_of(), then problems with the same packed heads: at least one for every number of heads that a smaller tile
+/// packs in such a problem.
 std::vector<PlannedProblem> packings_of(const Bucket& bucket, const PlannedProblem& traits);
 
 std::string to_string(const Bucket& bucket);
-
-/// Returns tiles_half_octaves as the bucket's other numbers tell it, for a record that is older than the field.
-int tiles_of_sizes(const Bucket& bucket);
 
 /// Returns 0 for equal buckets, and nullopt if the passes, the traits or the packed heads differ: a record of one is ignored for
 /// the other. Packing decides how many tiles there are, and how full they are. Otherwise the sum of the exponents' distances, or 1 if

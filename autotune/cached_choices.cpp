@@ -1,4 +1,4 @@
-// From the specs of cached kernels to the one that is most like the missing one.
+// Finds the cached kernels that are most like the missing one.
 #include <autotune/cached_choices.h>
 #include <autotune/candidates.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace fa2 {
 namespace {
 
-/// nullopt for the text of a library that knew other fields.
+/// Returns nullopt for the text of a library with other kernels or fields.
 std::optional<KernelConfig> parsed(std::string_view text) {
   try {
     return parse_config(text);
@@ -23,7 +23,7 @@ std::optional<KernelConfig> parsed(std::string_view text) {
   }
 }
 
-/// Distinct, in the specs' order.
+/// Returns distinct configs in the specs' order.
 std::vector<KernelConfig> usable_configs(const std::vector<std::string>& cached, const KernelConfig& chosen,
                                          const PlannedProblem& problem, const Arch& arch) {
   std::string common = render({traits_of(problem), chosen, arch}).spec;
@@ -32,16 +32,17 @@ std::vector<KernelConfig> usable_configs(const std::vector<std::string>& cached,
   for (const std::string_view spec : cached) {
     if (!spec.starts_with(common)) continue;
     const auto config = parsed(spec.substr(common.size()));
-    if (!config || *config == chosen || config->pass != chosen.pass || why_rejected(problem, *config, arch))
+    if (!config || *config == chosen || pass_of(*config) != pass_of(chosen) ||
+        why_rejected(problem, *config, arch))
       continue;
     if (std::ranges::find(configs, *config) == configs.end()) configs.push_back(*config);
   }
   return configs;
 }
 
-/// Heads packed alike come before everything but the main loop: they decide how many tiles there are.
+/// Ranks the kernel first and packed heads second: these decide how many tiles there are.
 auto unlikeness(const KernelConfig& a, const KernelConfig& b) {
-  return std::tuple(a.mainloop != b.mainloop,
+  return std::tuple(a.kernel != b.kernel,
                     std::fabs(std::log2(double(a.packed_heads) / double(b.packed_heads))), distance(a, b));
 }
 

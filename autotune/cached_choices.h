@@ -1,4 +1,4 @@
-// What runs where nothing may be compiled and no cache holds the chosen kernel.
+// Replacements for a chosen kernel that no cache holds, if nothing may be compiled.
 #pragma once
 
 #include <autotune/config_choice.h>
@@ -8,8 +8,8 @@
 
 namespace fa2 {
 
-/// In place of `choice`: those of `alternatives` whose kernels are cached, then the other cached kernels of the
-/// problem's traits that can compute it, those most like `choice` first. `cached`: specs (KernelSource::spec).
+/// Returns the replacements of `choice`: first the members of `alternatives` whose kernels are cached, then other cached kernels of
+/// these traits that can compute the problem, most similar first. `cached`: specs (KernelSource::spec).
 std::vector<ConfigChoice> cached_choices(const ConfigChoice& choice, std::vector<ConfigChoice> alternatives,
                                          const std::vector<std::string>& cached,
                                          const PlannedProblem& problem, const Arch& arch);

@@ -3,6 +3,7 @@
 #include <autotune/heuristic.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
+#include <generator/packed_heads.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,11 +16,11 @@ namespace {
 
 constexpr std::size_t kLikelyCandidates = 24;
 
-/// The best of each, which no neighbour of another is like.
-std::vector<KernelConfig> one_of_each_kind(const std::vector<HeuristicChoice>& choices) {
+/// Returns the best config of each kernel. A search around one does not reach another.
+std::vector<KernelConfig> one_of_each_kernel(const std::vector<HeuristicChoice>& choices) {
   std::vector<KernelConfig> first;
   for (const auto& [config, reason] : choices) {
-    if (std::ranges::find(first, config.mainloop, &KernelConfig::mainloop) == first.end())
+    if (std::ranges::find(first, config.kernel, &KernelConfig::kernel) == first.end())
       first.push_back(config);
   }
   return first;
@@ -28,23 +29,23 @@ std::vector<KernelConfig> one_of_each_kind(const std::vector<HeuristicChoice>& c
 }  // namespace
 
 double distance(const KernelConfig& a, const KernelConfig& b) {
-  constexpr double kOtherKind = 100, kOtherSwitch = 0.25;
+  constexpr double kOtherKernel = 100, kOtherSwitch = 0.25;
   std::vector<std::int32_t> of_b;
   KernelConfig::visit(b, [&](std::string_view, std::int32_t value) { of_b.push_back(value); });
-  double sum = 0;
+  double sum = a.kernel == b.kernel ? 0 : kOtherKernel;
   std::size_t field = 0;
   KernelConfig::visit(a, [&](std::string_view name, std::int32_t x) {
     const std::int32_t y = of_b[field++];
     if (x == y) return;
     const bool are_sizes = x > 0 && y > 0 && name != "schedule";
-    sum += name == "mainloop" ? kOtherKind : are_sizes ? std::fabs(std::log2(double(x) / y)) : kOtherSwitch;
+    sum += are_sizes ? std::fabs(std::log2(double(x) / y)) : kOtherSwitch;
   });
   return sum;
 }
 
 std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch, TuneScope scope,
                                             KernelPass pass) {
-  const std::vector<KernelConfig> first = one_of_each_kind(heuristic_choices(problem, arch, pass));
+  const std::vector<KernelConfig> first = one_of_each_kernel(heuristic_choices(problem, arch, pass));
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch, pass).valid;
   for (KernelConfig& config : candidates) config = with_packed_heads(config, problem);
   std::erase_if(candidates, [&](const KernelConfig& config) {

@@ -1,4 +1,4 @@
-// What a search measures, and in which order.
+// The configs that a search measures, in order.
 #pragma once
 
 #include <core/arch.h>
@@ -10,14 +10,14 @@
 
 namespace fa2 {
 
-/// The heuristic's choice, then the valid configurations in `scope`, those most like it first: of the kernels that compute
-/// `pass`, of which there is one.
+/// Returns the heuristic's choice for `pass`, then the valid configs in `scope`, most similar first. At least one kernel must
+/// compute the pass.
 std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const Arch& arch,
                                             TuneScope scope = TuneScope::likely,
                                             KernelPass pass = KernelPass::forward);
 
-/// How unlike two configurations are, over all fields: octaves where both values are positive, as sizes are, a fixed
-/// step where a switch differs; 0 for equal ones. Those of one kind of kernel are nearer than any of another's.
+/// Returns how different two configs are: the sum of octaves between positive values, and of a fixed step per switch; 0 if they are
+/// equal. Configs of the same kernel are nearer than configs of different kernels.
 double distance(const KernelConfig& a, const KernelConfig& b);
 
 }  // namespace fa2

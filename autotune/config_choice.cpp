@@ -1,11 +1,11 @@
-// The ladder from a pinned configuration down to the heuristic.
+// Chooses a config: pinned, measured, recorded or the heuristic's.
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
-#include <generator/kernels/backward_sm90.h>
+#include <generator/packed_heads.h>
 #include <runtime/log.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::size_t timed(const TuneReport& report) {
       std::ranges::count_if(report.candidates, [](const TuneCandidate& c) { return c.samples > 0; }));
 }
 
-/// Whether the report says which is best: of several that were timed, or the one that could be, with time left for others.
+/// Returns whether the report shows which config is best: several were timed, or only one could be and there was time left.
 bool compares(const TuneReport& report) {
   return timed(report) >= (report.budget_spent ? std::min<std::size_t>(2, report.candidates.size()) : 1);
 }
@@ -109,10 +109,8 @@ std::string summary(const Error& error) {
 }
 
 ConfigChoice conversion_of(const KernelConfig& summing) {
-  const KernelConfig config = summing.mainloop == 90
-                                  ? backward_sm90::convert_config(summing)
-                                  : default_config(80, static_cast<std::int32_t>(KernelPass::dq_convert));
-  return {config, ConfigOrigin::heuristic, "goes with the kernel that sums", std::nullopt};
+  return {kind_of(summing).conversion(summing), ConfigOrigin::heuristic, "goes with the kernel that sums",
+          std::nullopt};
 }
 
 void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted,
@@ -134,7 +132,7 @@ std::vector<PossibleChoice> ConfigChooser::recorded_choices(const PlannedProblem
       if (std::ranges::find(of_record, config) != of_record.end() || why_rejected(p, config, target.arch))
         continue;
       all.push_back({p, follow(found, found.record.bucket, p, target.arch, {})});
-      if (!of_record.empty()) all.back().choice.record.reset();  // once is enough
+      if (!of_record.empty()) all.back().choice.record.reset();  // the record must be listed once
       of_record.push_back(config);
     }
   }
@@ -222,7 +220,7 @@ ConfigChoice ConfigChooser::fixed(const PlannedProblem& problem, const Target& t
   if (pins(pass)) return pinned(problem, target);
   const std::string who = problem.batch_invariant ? "batch_invariant follows" : "bitwise gradients follow";
   ConfigChoice choice = guess(problem, target, pass, who + " no measurement");
-  // Chosen whatever the sizes are: another kernel would have other bits.
+  // The choice must not depend on sizes: another kernel would give other bits.
   if (const auto reason = why_rejected(problem, choice.config, target.arch))
     throw InvalidRequest({{"batch_invariant", "true", "must be false for these sizes: " + *reason}});
   return choice;

@@ -20,11 +20,11 @@
 
 namespace fa2 {
 
-/// Where a kernel will run, as far as choosing goes.
+/// The GPU that a kernel will run on, as the choice depends on it.
 struct Target {
   Arch arch;
-  std::string device;  ///< name of the GPU; empty: not known, as when precompiling
-  int sm_count = 0;    ///< 0: not known
+  std::string device;  ///< name of the GPU; empty if unknown, as when precompiling
+  int sm_count = 0;    ///< 0 if unknown
 };
 Target target_of(const Device& device);
 
@@ -40,76 +40,75 @@ struct ConfigChoice {
   KernelConfig config;
   ConfigOrigin origin = ConfigOrigin::heuristic;
   std::string reason;                  ///< one sentence
-  std::optional<TuningRecord> record;  ///< the one that was followed, if it did not ship with the library
+  std::optional<TuningRecord> record;  ///< the record in use, unless it ships with the library
 };
 
-/// A choice, and a problem that it is made for.
+/// A choice and a problem for which it is made.
 struct PossibleChoice {
   PlannedProblem problem;
   ConfigChoice choice;
 };
 
-/// Measures a problem's candidates on the target: those of one pass.
+/// Measures a problem's candidates of one pass on the target.
 using Search = std::function<TuneReport(const PlannedProblem& problem)>;
 
-/// "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
+/// Returns "measured 412.3 us against 430.1 us for the heuristic, 14 candidates in 2.1 s".
 std::string summary(const TuneReport& report);
 
-/// Returns the record of `store` that `problem` follows on the target; Match::none if there is none. `bucket`: the problem's, of
-/// a pass.
+/// Returns the record of `store` that `problem` uses on the target; Match::none if there is none. `bucket`: the problem's bucket
+/// for a pass.
 Lookup find_record(const TuningStore& store, const PlannedProblem& problem, const Target& target,
                    const Bucket& bucket);
 
-/// Whether another configuration may do: this one's kernel does not compile, or is missing where nothing may
-/// be compiled.
+/// Returns whether another config may replace this one: its kernel does not compile, or is missing and must not be compiled.
 bool is_obstacle(const Error& error);
 
-/// The rule that a refused kernel broke, else the first line of the message.
+/// Returns the rule that a rejected kernel broke, else the first line of the message.
 std::string summary(const Error& error);
 
-/// The kernel of pass dq_convert that goes with one of pass dq_dk_dv.
+/// Returns the config of the kernel that rounds the dQ which a kernel with config `summing` accumulates.
 ConfigChoice conversion_of(const KernelConfig& summing);
 
-/// Once for each kernel that is not what was wanted.
+/// Warns once for each kernel that replaces another.
 void warn_of_alternative(const PlannedProblem& problem, const ConfigChoice& wanted, const ConfigChoice& runs);
 
 /// Thread-safe. One search at a time: two would disturb each other's measurements.
 class ConfigChooser {
  public:
-  /// Both outlive the chooser.
+  /// Both must outlive the chooser.
   ConfigChooser(const ChoiceSettings& settings, TuningStore& store) : settings_(settings), store_(store) {}
 
-  /// Pinned, else by TuneMode: an exact record, a search now (if `search` is given, compiling is allowed and there is more
-  /// than one configuration), the nearest record, another device's, the heuristic. On each of these steps the user's records
-  /// come before those that ship with the library. A search that fails, or that could not compare anything, costs a warning
-  /// and is not repeated for its bucket. All of it of one pass: records and a pinned config of another have no say.
+  /// Returns the config for one pass; records and pins of other passes are ignored. The first of these exists: the pinned config, an
+  /// exact record, a search now, the nearest record, another device's record, the heuristic's config; TuneMode skips some. A search
+  /// needs `search`, permission to compile, and more than one config. The user's records come before shipped ones that match as
+  /// well. A search that fails, or that compares nothing, costs a warning and is not repeated for its bucket.
   /// @throws InvalidRequest if the pinned config cannot compute this problem on this arch, Unavailable unless has_kernel().
   ConfigChoice choose(const PlannedProblem& problem, const Target& target, const Search& search = {},
                       KernelPass pass = KernelPass::forward);
 
-  /// Pinned, else the heuristic's, which goes by what one sequence is and not by how many there are.
+  /// Returns the pinned config, else the heuristic's for one sequence, which ignores how many sequences there are.
   ConfigChoice fixed(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
 
   /// Returns whether the pinned config is of the pass.
   bool pins(KernelPass pass) const { return settings_.pinned && pass_of(*settings_.pinned) == pass; }
 
-  /// Whether some kernel computes the pass. Of dK and dV together none does at wide head dims; none does where one is pinned
-  /// that computes a part of it, nor of pass dq_convert: conversion_of().
+  /// Returns whether some kernel computes the pass. False for dK and dV together at wide head dims, if a pinned kernel computes only
+  /// a part of the pass, and for dq_convert: see conversion_of().
   bool has_kernel(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
 
-  /// Whatever choose() can answer without a search, on any GPU of the target's arch, for problems with the
-  /// traits of this one: each configuration once, and every record of the user's. Of a pinned config that one alone; asked
-  /// for the forward, of whichever pass it is. None unless has_kernel().
+  /// Returns all answers that choose() can give without a search, on any GPU of the target's arch, for problems of these traits:
+  /// each config once, and every record of the user. If a config is pinned, returns it alone, for its own pass and for the forward.
+  /// Empty unless has_kernel().
   /// @throws InvalidRequest if the pinned config cannot compute any of them.
   std::vector<PossibleChoice> every_choice(const PlannedProblem& problem, const Target& target,
                                            KernelPass pass = KernelPass::forward) const;
 
-  /// What serves if the kernel of `choice` cannot be had: nothing in place of a pinned config, else the
-  /// heuristic's choices that are not it.
+  /// Returns the replacements for a `choice` whose kernel is not available: none for a pinned config, else the heuristic's other
+  /// choices.
   static std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,
                                                 const Target& target);
 
-  /// Searches, whatever is recorded, and records the result.
+  /// Searches even if there is a record, and records the result.
   TuneReport tune(const PlannedProblem& problem, const Target& target, const Search& search,
                   KernelPass pass = KernelPass::forward);
 
@@ -131,9 +130,8 @@ class ConfigChooser {
   std::map<std::string, std::string> unmeasurable_;  ///< device and bucket -> why; guarded by measuring_
 };
 
-/// build(choice), else build() of the first of `alternatives()` whose kernel compiles, or is cached where
-/// nothing may be compiled. What could not be built is named in its reason, and warned of. @throws the error of
-/// `choice` if none can be built.
+/// Returns build(choice), else build() of the first of `alternatives()` whose kernel is available. Its reason names the choices
+/// that could not be built, and a warning does. @throws the error of `choice` if none can be built.
 template <class Alternatives, class Build>
 auto build_first(const PlannedProblem& problem, const ConfigChoice& choice, const Alternatives& alternatives,
                  const Build& build) {

@@ -48,7 +48,7 @@ void raise(std::atomic<double>& maximum, double value) {
   while (current < value && !maximum.compare_exchange_weak(current, value)) continue;
 }
 
-/// Discards the entrant if `step` throws.
+/// Calls `step`, and discards the entrant if it throws.
 template <class Step>
 void attempt(Entrant& entrant, const Step& step) {
   try {
@@ -77,7 +77,7 @@ class Race {
  private:
   double elapsed() const { return options_.now_seconds() - start_; }
 
-  /// Whether a step of so many seconds would end after this share of the budget.
+  /// Returns whether a step of so many seconds would end after this share of the budget.
   bool time_is_up(double share, double step_seconds = 0) {
     if (elapsed() + step_seconds < share * options_.budget_seconds) return false;
     budget_spent_ = true;
@@ -96,7 +96,7 @@ class Race {
     });
   }
 
-  /// Interleaved, so that a clock that drifts slows everybody alike.
+  /// Interleaves candidates, so that a drifting clock slows all of them alike.
   void measure() {
     std::mt19937 random(options_.seed);
     sample(0);
@@ -135,7 +135,7 @@ class Race {
     return indices;
   }
 
-  /// Fastest first.
+  /// Returns the racing candidates, fastest first.
   std::vector<std::size_t> ranking() const {
     std::vector<std::size_t> indices = racing();
     std::ranges::stable_sort(indices, {}, [&](std::size_t i) { return entrants_[i].median(); });
@@ -162,7 +162,7 @@ class Race {
     }
   }
 
-  /// Candidate 0 unless a well measured challenger beats it by the margin.
+  /// Returns candidate 0 unless a well measured challenger beats it by the margin.
   const Entrant& winner() const {
     const Entrant& heuristic = entrants_[0];
     const std::vector<std::size_t> order = ranking();
@@ -194,7 +194,7 @@ class Race {
       report.candidates.push_back(
           {entrant.config, entrant.median(), static_cast<int>(entrant.samples.size()), entrant.dropped});
     }
-    // A clock that drifts makes medians of different numbers of samples incomparable.
+    // With a drifting clock, medians of different numbers of samples cannot be compared.
     std::ranges::stable_sort(report.candidates, {}, [](const TuneCandidate& c) {
       const bool stayed = c.dropped.empty();
       return std::tuple(!stayed, stayed ? 0 : -c.samples, c.median_us);

@@ -1,5 +1,6 @@
-// Tuning records as JSON lines, and how a lookup falls back from one to the next.
+// Tuning records as JSON lines, and the lookup of the best match.
 #include <autotune/tuning_store.h>
+#include <core/enum_words.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <generator/embedded.h>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr int kMaxDistance = 3;
 constexpr auto kLockPatience = 2s;
 
@@ -46,8 +47,8 @@ PlannedProblem with_every_size() {
   return problem;
 }
 
-/// A size that the record does not have is an optional one that its problems do not have either, or the default: the
-/// field is younger than the record.
+/// A size that the record lacks is an optional size that its problems lack too, or has its default, because the field was added
+/// after the record.
 Bucket parse_bucket(const json& object) {
   Bucket bucket = bucket_of({});
   object.at("traits").get_to(bucket.traits);
@@ -70,23 +71,27 @@ TuningRecord parse_record(const json& object) {
   record.sm_count = int32_field(object, "sm_count");
   record.bucket = parse_bucket(object.at("bucket"));
   const json& config = object.at("config");
-  if (!config.is_object()) throw CacheError("field \"config\" is no object");
+  const auto kernel = enumerator_of<KernelId>(config.at("kernel").get_ref<const std::string&>());
+  if (!kernel) throw CacheError("field \"kernel\" names no kernel");
+  record.config.kernel = *kernel;
   KernelConfig::visit(record.config, [&](const char* name, std::int32_t& value) {
     if (config.contains(name)) value = int32_field(config, name);
   });
   record.bucket.pass = pass_of(record.config);
-  // Buckets of older records lack the field: the config was measured with the heads that its problem packed.
   const json& bucket = object.at("bucket");
-  record.bucket.packed_heads =
-      bucket.contains("packed_heads") ? int32_field(bucket, "packed_heads") : record.config.packed_heads;
-  record.bucket.tiles_half_octaves = bucket.contains("tiles_half_octaves")
-                                         ? int32_field(bucket, "tiles_half_octaves")
-                                         : tiles_of_sizes(record.bucket);
+  record.bucket.packed_heads = int32_field(bucket, "packed_heads");
+  record.bucket.tiles_half_octaves = int32_field(bucket, "tiles_half_octaves");
   record.us = object.value("us", 0.0);
   record.heuristic_us = object.value("heuristic_us", 0.0);
   record.templates = object.value("templates", "");
   record.date = object.value("date", "");
   return record;
+}
+
+bool is_outdated(const std::string& line) {
+  const json object = json::parse(line, nullptr, false);
+  return object.is_object() && object.contains("format") && object["format"].is_number_integer() &&
+         object["format"] >= 1 && object["format"] < kFormat;
 }
 
 void warn_damaged(const std::string& origin, const std::vector<std::size_t>& lines) {
@@ -100,7 +105,7 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-std::vector<TuningRecord> load(const fs::path& file) {
+ParsedRecords load(const fs::path& file) {
   if (file.empty()) return {};
   try {
     const FileDescriptor opened = open_trusted_file(folder_of(file), file.filename(), O_RDONLY | O_NONBLOCK);
@@ -113,7 +118,7 @@ std::vector<TuningRecord> load(const fs::path& file) {
   }
 }
 
-/// Whether the file ends in the middle of a line, as a writer that was killed leaves it.
+/// Returns whether the file ends in the middle of a line, as a killed writer leaves it.
 bool ends_torn(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
   char last = '\n';
@@ -137,7 +142,7 @@ void append_line(const fs::path& path, const std::string& line) {
 }  // namespace
 
 std::string to_json_line(const TuningRecord& record) {
-  json config = json::object();
+  json config = {{"kernel", to_string(record.config.kernel)}};
   visit_own(record.config, [&](std::string_view name, std::int32_t value) { config[name] = value; });
   json bucket = {{"traits", record.bucket.traits},
                  {"group_log2", record.bucket.group_log2},
@@ -168,8 +173,8 @@ std::optional<TuningRecord> parse_json_line(const std::string& line) {
   }
 }
 
-std::vector<TuningRecord> parse_json_lines(std::string_view text, const std::string& origin) {
-  std::vector<TuningRecord> records;
+ParsedRecords parse_json_lines(std::string_view text, const std::string& origin) {
+  ParsedRecords parsed;
   std::vector<std::size_t> damaged;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -179,20 +184,25 @@ std::vector<TuningRecord> parse_json_lines(std::string_view text, const std::str
     begin = end + 1;
     if (line.empty()) continue;
     if (auto record = parse_json_line(line)) {
-      records.push_back(std::move(*record));
+      parsed.records.push_back(std::move(*record));
+    } else if (is_outdated(line)) {
+      ++parsed.outdated;
     } else {
       damaged.push_back(number);
     }
   }
   warn_damaged(origin, damaged);
-  return records;
+  if (parsed.outdated > 0)
+    info_once("tuning format " + origin,
+              fmt::format("{}: {} tuning records of an older format are not used", origin, parsed.outdated));
+  return parsed;
 }
 
 const std::vector<TuningRecord>& shipped_records() {
   static const auto all = [] {
     std::vector<TuningRecord> records;
     for (const EmbeddedFile& file : embedded_records()) {
-      auto more = parse_json_lines(file.text, std::string(file.name));
+      auto more = parse_json_lines(file.text, std::string(file.name)).records;
       std::move(more.begin(), more.end(), std::back_inserter(records));
     }
     return records;
@@ -205,8 +215,9 @@ TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only, std::ve
   std::reverse(read_only.begin(), read_only.end());
   read_only.push_back(file_);
   for (const fs::path& path : read_only) {
-    std::vector<TuningRecord> records = load(path);
-    std::move(records.begin(), records.end(), std::back_inserter(records_));
+    ParsedRecords parsed = load(path);
+    std::move(parsed.records.begin(), parsed.records.end(), std::back_inserter(records_));
+    outdated_ += parsed.outdated;
   }
 }
 

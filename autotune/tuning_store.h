@@ -18,7 +18,7 @@ struct TuningRecord {
   std::string device;  ///< device name
   std::string arch;    ///< "sm_90a"
   int sm_count = 0;
-  Bucket bucket;  ///< of the config's pass: its line says that once
+  Bucket bucket;  ///< bucket.pass is the pass of `config`, and only `config` is written
   KernelConfig config;
   double us = 0;  ///< median of the winner
   double heuristic_us = 0;
@@ -35,15 +35,19 @@ struct Lookup {
   bool shipped = false;
 };
 
-/// One line of JSON, and back. parse: nullopt for a line that is not a record (damaged, other format
-/// version).
+/// Converts a record to one line of JSON, and back. Returns nullopt for a line that is damaged or has another format.
 std::string to_json_line(const TuningRecord& record);
 std::optional<TuningRecord> parse_json_line(const std::string& line);
 
-/// The records of a text, in its order. Damaged lines are skipped with one warning that names `origin`.
-std::vector<TuningRecord> parse_json_lines(std::string_view text, const std::string& origin);
+struct ParsedRecords {
+  std::vector<TuningRecord> records;  ///< in the text's order
+  std::size_t outdated = 0;           ///< lines of an older format, which are not used
+};
 
-/// Those that ship with the library, parsed once: measured on other machines, for GPUs by their names.
+/// Skips damaged lines with one warning that names `origin`, and lines of an older format with one message at info.
+ParsedRecords parse_json_lines(std::string_view text, const std::string& origin);
+
+/// Returns the records that ship with the library, parsed once. They were measured on other machines; GPU names identify them.
 const std::vector<TuningRecord>& shipped_records();
 
 /// Thread-safe; processes append with O_APPEND under an advisory lock.
@@ -55,24 +59,27 @@ class TuningStore {
                        std::vector<TuningRecord> shipped = {});
 
   /// exact: same device, same bucket. nearest: same device, distance <= 3. other_device: same arch, same
-  /// bucket. A shipped record serves if it matches better than any other does. Records whose config
-  /// `is_valid` refuses are passed over.
+  /// bucket. A shipped record is used if it matches better than all others. Records whose config `is_valid` rejects are
+  /// skipped.
   Lookup find(const std::string& device, const std::string& arch, int sm_count, const Bucket& bucket,
               const std::function<bool(const KernelConfig&)>& is_valid) const;
 
-  /// Every record of these traits and this pass on this arch that may be found, on whatever GPU: the user's, then those
-  /// shipped; as Match::other_device.
+  /// Returns every record of these traits, this pass and this arch, for any GPU, as Match::other_device: the user's, then the
+  /// shipped ones.
   std::vector<Lookup> of_traits(const std::string& traits, KernelPass pass, const std::string& arch) const;
 
-  /// Remembers and appends. A file that cannot be written costs only the persistence, with one warning.
+  /// Adds the record and appends it to the file. If the file cannot be written, warns once and keeps the record in memory.
   void add(const TuningRecord& record);
 
-  /// All but the shipped ones.
+  /// Returns all records but the shipped ones.
   std::vector<TuningRecord> records() const;
   const std::filesystem::path& file() const { return file_; }
+  /// Returns how many lines of the files have an older format.
+  std::size_t outdated() const { return outdated_; }
 
  private:
   std::filesystem::path file_;
+  std::size_t outdated_ = 0;
   const std::vector<TuningRecord> shipped_;
   mutable std::mutex mutex_;
   std::vector<TuningRecord> records_;  ///< later ones win: read-only files, then `file`, then what was added

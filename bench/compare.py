@@ -7,7 +7,7 @@ each counted by its own visible pairs; dropout beside that of PyTorch's backends
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
   python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
   python3 bench/compare.py --train                                    # forward and backward as one
-  python3 bench/compare.py --backward --config pass=2,tile_m=64,tile_n=64   # beside what is chosen
+  python3 bench/compare.py --backward --config kernel=backward_dq_sm80,tile_m=64,tile_n=64   # beside what is chosen
 """
 import argparse
 import json

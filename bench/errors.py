@@ -3,7 +3,7 @@ become peaked. `float32` is the yardstick: scores and softmax in float32, probab
 once. Writes JSON and Markdown.
 
   python3 bench/errors.py --out docs/measurements/errors
-  python3 bench/errors.py --q-scale 12 --config mainloop=80,tile_m=64,tile_n=32,stages=1   # one more kernel, pinned
+  python3 bench/errors.py --q-scale 12 --config kernel=forward_sm80,tile_m=64,tile_n=32,stages=1   # one more kernel, pinned
 """
 import argparse
 import json

@@ -23,8 +23,8 @@ namespace {
 
 /// One config per forward kernel, with the schedule that costs the host most.
 constexpr const char* kConfigs[] = {
-    "mainloop=80,tile_m=128,tile_n=64,warps=4,stages=2",
-    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2"};
+    "kernel=forward_sm80,tile_m=128,tile_n=64,warps=4,stages=2",
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2"};
 
 struct Options {
   int rounds = 41;
@@ -94,19 +94,23 @@ void print_document(const std::vector<Times>& all, const Options& options, const
   Json json = {{"device", gpu.name}, {"driver", driver_version()}, {"version", version()}};
   json["rounds"] = options.rounds;
   for (const Times& t : all) {
-    Json row = {{"mainloop", t.config.mainloop}, {"config", to_string(t.config)}};
+    Json row = {{"kernel", to_string(t.config.kernel)}, {"config", to_string(t.config)}};
     row.update({{"bare_ns", t.bare}, {"run_ns", t.run}, {"attention_ns", t.attention}});
-    json["main_loops"].push_back(row);
+    json["kernels"].push_back(row);
   }
   print_json(json);
 }
 
 void print_table(const std::vector<Times>& all) {
-  Table table({number("main loop"), number("bare launch ns"), number("plan.run ns"), number("over bare"),
-               number("attention ns"), number("over bare")});
+  Table table({{"kernel"},
+               number("bare launch ns"),
+               number("plan.run ns"),
+               number("over bare"),
+               number("attention ns"),
+               number("over bare")});
   const auto text = [](double ns) { return fmt::format("{:.0f}", ns); };
   for (const Times& t : all) {
-    table.add({std::to_string(t.config.mainloop), text(t.bare), text(t.run), text(t.run - t.bare),
+    table.add({std::string(to_string(t.config.kernel)), text(t.bare), text(t.run), text(t.run - t.bare),
                text(t.attention), text(t.attention - t.bare)});
   }
   print(table);
@@ -138,7 +142,8 @@ int main(int argc, char** argv) {
   CLI::App app("Measures the host time of a call whose plan is made, beside that of the bare launch.",
                "fa2_host_overhead");
   app.footer(
-      "A problem of two small tiles, once with each main loop that the GPU runs. Times are medians over\n"
+      "A problem of two small tiles, once with each forward kernel that the GPU runs. Times are medians "
+      "over\n"
       "rounds of 200 calls.\n\n"
       "Example:\n  fa2_host_overhead --rounds 101");
   Options options;

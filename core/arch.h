@@ -22,22 +22,22 @@ struct Arch {
   bool interpreted = false;  ///< no GPU: compiled by the host's compiler for the interpreter
 };
 
-/// Ascending by compute capability.
+/// Returns all GPU architectures, ascending by compute capability.
 std::span<const Arch> known_archs();
 
-/// The interpreter, with the limits of an H100. Not among known_archs().
+/// Returns the interpreter, with the limits of an H100. known_archs() does not list it.
 const Arch& interpreter_arch();
 
-/// nullptr if unknown. "sm_90" finds sm_90a, "interpreter" the interpreter.
+/// Returns nullptr if the name is unknown. "sm_90" finds sm_90a, "interpreter" the interpreter.
 const Arch* find_arch(std::string_view name);
 
-/// The newest known arch whose cubins run on this GPU (same major, not newer); nullptr if there is none.
+/// Returns the newest known arch whose cubins run on this GPU (same major, not newer); nullptr if there is none.
 const Arch* arch_for_device(int major, int minor);
 
-/// "sm_80, sm_86, ..." for error messages.
+/// Returns "sm_80, sm_86, ..." for error messages.
 std::string known_arch_names();
 
-/// Resident blocks per SM by registers (allocated per warp in units of 256), shared memory and threads.
+/// Returns resident blocks per SM, as limited by registers (allocated per warp in units of 256), shared memory and threads.
 int resident_blocks(const Arch& arch, int threads, int registers, int shared_bytes);
 
 }  // namespace fa2

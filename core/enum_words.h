@@ -4,6 +4,7 @@
 #include <fa2/append.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
+#include <fa2/config.h>
 
 #include <array>
 #include <cstddef>
@@ -21,7 +22,7 @@ struct EnumWord {
   std::string_view word;
 };
 
-/// Every enumerator and its word, in the order of their values, which count from 0.
+/// Lists every enumerator and its word, in the order of their values, which count from 0.
 template <class Enum>
 inline constexpr std::nullptr_t kWords = nullptr;
 
@@ -90,7 +91,14 @@ inline constexpr EnumWord<Determinism> kWords<Determinism>[] = {{Determinism::fa
 template <>
 inline constexpr EnumWord<JitMode> kWords<JitMode>[] = {{JitMode::on, "on"}, {JitMode::off, "off"}};
 
-/// Enumerators are numbers 0 .. kEnumerators - 1.
+template <>
+inline constexpr EnumWord<KernelId> kWords<KernelId>[] = {
+#define FA2_WORD(name) {KernelId::name, #name},
+    FA2_KERNELS(FA2_WORD)
+#undef FA2_WORD
+};
+
+/// The number of enumerators, which are 0 .. kEnumerators - 1.
 template <class Enum>
 inline constexpr std::size_t kEnumerators = [] {
   std::size_t next = 0;
@@ -106,7 +114,7 @@ constexpr bool is_enumerator(Enum value) {
   return static_cast<std::size_t>(value) < kEnumerators<Enum>;
 }
 
-/// "invalid" if it is no enumerator.
+/// Returns "invalid" if `value` is no enumerator.
 template <class Enum>
 constexpr std::string_view word_of(Enum value) {
   return is_enumerator(value) ? kWords<Enum>[static_cast<std::size_t>(value)].word : "invalid";
@@ -127,7 +135,7 @@ std::vector<std::string> words_of() {
   return words;
 }
 
-/// "must be none (0), causal_bottom_right (1) or causal_top_left (2)"
+/// Returns "must be none (0), causal_bottom_right (1) or causal_top_left (2)"
 template <class Enum>
 std::string rule_of() {
   std::string rule = "must be ";
@@ -155,7 +163,7 @@ inline constexpr auto kJoinedWords = [] {
   return joined;
 }();
 
-/// "off, stored, search": static text.
+/// Returns "off, stored, search", as static text.
 template <class Enum>
 constexpr std::string_view joined_words() {
   return {kJoinedWords<Enum>.data(), kJoinedWords<Enum>.size()};

@@ -6,14 +6,14 @@
 namespace fa2 {
 namespace {
 
-/// value / 2^shift, to nearest, ties to even. shift in 1..31.
+/// Returns value / 2^shift, rounded to nearest even; shift must be in 1..31.
 std::uint32_t shift_to_nearest_even(std::uint32_t value, std::uint32_t shift) {
   const std::uint32_t quotient = value >> shift;
   const std::uint32_t rest = value & ((1u << shift) - 1), half = 1u << (shift - 1);
   return quotient + (rest > half || (rest == half && (quotient & 1) != 0));
 }
 
-/// `low_bits` of a NaN's payload are dropped; it stays a NaN when nothing else is left of it.
+/// Drops `low_bits` of a NaN's payload. The result stays a NaN even if no other bit is set.
 std::uint16_t narrow_nan(std::uint32_t sign, std::uint32_t magnitude, std::uint32_t infinity,
                          std::uint32_t low_bits) {
   const std::uint32_t payload = (magnitude & 0x7fffff) >> low_bits;

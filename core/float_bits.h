@@ -7,7 +7,7 @@
 
 namespace fa2 {
 
-/// Round to nearest even; NaN and infinities are kept.
+/// Rounds to nearest even; keeps NaN and infinities.
 std::uint16_t to_bits(float value, DType dtype);
 float from_bits(std::uint16_t bits, DType dtype);
 float round_to(float value, DType dtype);

@@ -22,7 +22,7 @@ constexpr GpuName kGpuNames[] = {
     {"gb10", "sm_121"},
 };
 
-/// "rtx4090" of "RTX 4090".
+/// Returns "rtx4090" for "RTX 4090".
 std::string plain(std::string_view name) {
   std::string text;
   for (const char c : name) {

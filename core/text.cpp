@@ -12,7 +12,7 @@ bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
-/// Bytes of the character that `text` starts with; 0 if it is no UTF-8 (Unicode 15, table 3-7).
+/// Returns the bytes of the character that `text` starts with; 0 if they are not UTF-8 (Unicode 15, table 3-7).
 std::size_t utf8_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
@@ -30,7 +30,7 @@ bool is_control(char c) {
   return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
 }
 
-/// Optimal string alignment: the rows of the usual table, the last three of them kept.
+/// Optimal string alignment, with only the last three rows of the table.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
@@ -72,7 +72,7 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   std::string_view best;
   std::size_t least = word.size() / 3 + 1;
   for (const std::string_view candidate : words) {
-    if (word.size() > 2 * candidate.size()) continue;  // too far, and as long as a user likes
+    if (word.size() > 2 * candidate.size()) continue;  // too far; the word may be arbitrarily long
     const std::size_t steps = distance(word, candidate);
     if (steps >= least) continue;
     least = steps;

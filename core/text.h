@@ -1,4 +1,4 @@
-// Other people's text in messages.
+// Text from outside, such as names and values, in messages.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace fa2 {
 
-/// `text` as UTF-8, its first `most` bytes at most: bytes that are no UTF-8, and control characters but newline
-/// and tab, become \xNN; where it is cut, "... (1048576 bytes)" follows.
+/// Returns `text` as UTF-8, cut after `most` bytes with "... (1048576 bytes)". Bytes that are not UTF-8, and control characters
+/// other than newline and tab, become \xNN.
 std::string printable(std::string_view text, std::size_t most);
 
-/// A value that a user gave, in quotes, short enough for a sentence.
+/// Returns a value that a user gave, in quotes, short enough for a sentence.
 std::string in_quotes(std::string_view text);
 
-/// The one of `words` that takes the fewest insertions, deletions, replacements and swaps of neighbours; empty
-/// if that is more than a third of `word`.
+/// Returns the member of `words` that needs the fewest insertions, deletions, replacements and swaps of neighbours to become
+/// `word`; empty if it needs more than a third of the length of `word`.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> words);
 
 }  // namespace fa2

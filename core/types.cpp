@@ -15,6 +15,10 @@ std::string_view to_string(RowAlignment alignment) {
   return word_of(alignment);
 }
 
+std::string_view to_string(KernelId kernel) {
+  return word_of(kernel);
+}
+
 std::string_view to_string(KernelOrigin origin) {
   return word_of(origin);
 }

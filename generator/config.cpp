@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,11 +18,9 @@ namespace fa2 {
 namespace {
 
 std::string known_names() {
-  std::string names;
+  std::string names = "kernel";
   const KernelConfig any;
-  KernelConfig::visit(any, [&](std::string_view name, std::int32_t) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
-  });
+  KernelConfig::visit(any, [&](std::string_view name, std::int32_t) { names.append(", ").append(name); });
   return names;
 }
 
@@ -29,30 +28,43 @@ Violation broken(std::string_view name, std::string_view value, std::string rule
   return {"config field " + in_quotes(name), in_quotes(value), std::move(rule)};
 }
 
-using Given = std::map<std::string_view, std::int32_t>;
+using Given = std::map<std::string_view, std::string_view>;
 
 /// Enters one "name=value" into `given`.
 void parse_item(std::string_view item, Given& given, std::vector<Violation>& violations) {
   const std::size_t equals = std::min(item.find('='), item.size());
   const std::string_view name = item.substr(0, equals);
-  const std::string_view number = item.substr(std::min(equals + 1, item.size()));
-
-  std::int32_t value = 0;
-  const char* end = number.data() + number.size();
-  const auto [stop, error] = std::from_chars(number.data(), end, value);
-  if (error != std::errc() || stop != end) {
-    violations.push_back(broken(name, number, "must be a decimal integer of 32 bits, as in tile_m=128"));
-  }
+  const std::string_view value = item.substr(std::min(equals + 1, item.size()));
   if (!given.emplace(name, value).second)
-    violations.push_back(broken(name, number, "must be given only once"));
+    violations.push_back(broken(name, value, "must be given only once"));
+}
+
+/// Takes the field out of `given`. Returns nullopt if it is not there.
+std::optional<std::string_view> take(Given& given, std::string_view name) {
+  const auto node = given.extract(name);
+  return node.empty() ? std::nullopt : std::optional(node.mapped());
+}
+
+KernelId parse_kernel(std::optional<std::string_view> word, std::vector<Violation>& violations) {
+  if (!word) return KernelConfig{}.kernel;
+  if (const auto kernel = enumerator_of<KernelId>(*word)) return *kernel;
+  violations.push_back(
+      broken("kernel", *word, fmt::format("must be one of the kernels {}", joined_words<KernelId>())));
+  return KernelConfig{}.kernel;
+}
+
+void parse_number(std::string_view name, std::string_view text, std::int32_t& value,
+                  std::vector<Violation>& violations) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end)
+    violations.push_back(broken(name, text, "must be a decimal integer of 32 bits, as in tile_m=128"));
 }
 
 }  // namespace
 
-KernelConfig default_config(std::int32_t mainloop, std::int32_t pass) {
-  const KernelConfig fallback{.mainloop = mainloop, .pass = pass};
-  const KernelKind* kind = find_kind(fallback);
-  return kind == nullptr ? fallback : kind->default_config;
+KernelConfig default_config(KernelId kernel) {
+  return kind_of(kernel).default_config;
 }
 
 bool operator==(const KernelConfig& a, const KernelConfig& b) {
@@ -61,10 +73,9 @@ bool operator==(const KernelConfig& a, const KernelConfig& b) {
 }
 
 std::string to_string(const KernelConfig& config) {
-  std::string text;
-  visit_own(config, [&](std::string_view name, std::int32_t value) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
-  });
+  std::string text = fmt::format("kernel={}", to_string(config.kernel));
+  visit_own(config,
+            [&](std::string_view name, std::int32_t value) { text += fmt::format(",{}={}", name, value); });
   return text;
 }
 
@@ -76,22 +87,12 @@ KernelConfig parse_config(std::string_view text) {
     parse_item(text.substr(begin, end - begin), given, violations);
     begin = end + 1;
   }
-
-  const auto number = [&](std::string_view name, std::int32_t otherwise) {
-    const auto found = given.find(name);
-    return found == given.end() ? otherwise : found->second;
-  };
-  KernelConfig config =
-      default_config(number("mainloop", KernelConfig{}.mainloop), number("pass", KernelConfig{}.pass));
+  KernelConfig config = default_config(parse_kernel(take(given, "kernel"), violations));
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t& value) {
-    const auto found = given.find(name);
-    if (found == given.end()) return;
-    value = found->second;
-    given.erase(found);
+    if (const auto number = take(given, name)) parse_number(name, *number, value, violations);
   });
-  for (const auto& [name, value] : given) {
-    violations.push_back(broken(name, std::to_string(value), "must be one of the tunables " + known_names()));
-  }
+  for (const auto& [name, value] : given)
+    violations.push_back(broken(name, value, fmt::format("must be one of the fields {}", known_names())));
   if (!violations.empty()) throw InvalidRequest(std::move(violations));
   return config;
 }

@@ -1,4 +1,4 @@
-// What the rules of all kinds have in common, and the enumeration of what satisfies them.
+// The rules that all kernels share, and the configs that satisfy them.
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/rules.h>
@@ -13,17 +13,15 @@
 namespace fa2 {
 namespace {
 
-/// Every field by itself.
+/// Checks each field by itself.
 void check_ranges(const KernelKind& kind, const KernelConfig& config, BrokenRules& rules) {
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
-    if (name == "mainloop" || name == "pass") return;
     if (const Tunable* tunable = kind.tunable(name)) {
       rules.expect(value >= tunable->least && value <= tunable->most, "{} = {}, must be {}..{}", name, value,
                    tunable->least, tunable->most);
     } else {
       const std::int32_t neutral = neutral_value(name);
-      rules.expect(value == neutral, "{} = {}, must be {} with main loop {}", name, value, neutral,
-                   config.mainloop);
+      rules.expect(value == neutral, "{} = {}, must be {} for {}", name, value, neutral, kind.name());
     }
   });
 }
@@ -37,7 +35,18 @@ void check_multiples(const KernelKind& kind, const KernelConfig& config, BrokenR
   });
 }
 
-/// What a block takes, where no number is so wild that it cannot be told.
+/// Checks what the kernel computes at all.
+void check_problem(const KernelKind& kind, const KernelSpec& spec, BrokenRules& rules) {
+  const AttentionTraits& t = spec.traits;
+  rules.expect(kind.runs_on(spec.arch), "{} does not run on {}", kind.name(), spec.arch.name);
+  rules.expect(kind.head_dims.contain(t.head_dim), "head_dim = {}, {} for {}", t.head_dim,
+               rule_of(kind.head_dims), kind.name());
+  rules.expect(kind.head_dims.contain(t.head_dim_v), "head_dim_v = {}, {} for {}", t.head_dim_v,
+               rule_of(kind.head_dims), kind.name());
+  kind.supports(t, rules);
+}
+
+/// Checks a block's resources. Fields must be in range, or the estimates overflow.
 void check_resources(const KernelKind& kind, const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   const int threads = kind.threads(c);
@@ -49,17 +58,13 @@ void check_resources(const KernelKind& kind, const KernelSpec& spec, BrokenRules
 }
 
 void check_config(const KernelSpec& spec, BrokenRules& rules) {
-  const KernelKind* kind = find_kind(spec.config);
-  if (kind == nullptr) {
-    const Violation unknown = unknown_kind(spec.config);
-    rules.expect(false, "{} = {}, {}", unknown.field, unknown.value, unknown.rule);
-    return;
-  }
-  check_ranges(*kind, spec.config, rules);
+  const KernelKind& kind = kind_of(spec.config);
+  check_ranges(kind, spec.config, rules);
   const bool is_in_range = rules.empty();
-  check_multiples(*kind, spec.config, rules);
-  kind->check(spec, rules);
-  if (is_in_range) check_resources(*kind, spec, rules);
+  check_multiples(kind, spec.config, rules);
+  check_problem(kind, spec, rules);
+  kind.check(spec, rules);
+  if (is_in_range) check_resources(kind, spec, rules);
 }
 
 void check_heads(const AttentionProblem& problem, const KernelConfig& config, BrokenRules& rules) {
@@ -74,7 +79,7 @@ void check_heads(const AttentionProblem& problem, const KernelConfig& config, Br
                problem.seqlen_q);
 }
 
-/// Kernels that share out keys number the blocks of all tiles in 32 bits.
+/// Split-KV kernels number the KV blocks of all tiles in 32 bits.
 void check_key_blocks(const AttentionProblem& p, const KernelConfig& config, BrokenRules& rules) {
   if (!splits_keys(config) || !rules.empty()) return;
   const auto divided_up = [](std::int64_t count, std::int64_t by) { return (count + by - 1) / by; };
@@ -82,7 +87,7 @@ void check_key_blocks(const AttentionProblem& p, const KernelConfig& config, Bro
                              divided_up(p.seqlen_q * config.packed_heads, config.tile_m);
   const std::int64_t blocks = std::max<std::int64_t>(1, divided_up(p.seqlen_k, config.tile_n));
   rules.expect(tiles <= std::numeric_limits<std::int32_t>::max() / blocks,
-               "keys that are shared out are at most 2^31 blocks, not {} tiles of {}", tiles, blocks);
+               "split KV numbers at most 2^31 KV blocks, not {} tiles of {}", tiles, blocks);
 }
 
 std::optional<std::string> text_of(const BrokenRules& rules) {
@@ -115,7 +120,7 @@ ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch, Kernel
   ConfigSpace space;
   for (const KernelKind* kind : kernel_kinds()) {
     if (kind->pass != pass || !kind->runs_on(arch)) continue;
-    for (const KernelConfig& config : kind->configs(traits, arch)) {
+    for (const KernelConfig& config : kind->every_config(traits, arch)) {
       if (auto reason = why_rejected({traits, config, arch})) {
         space.rejected.push_back({config, std::move(*reason)});
       } else {
@@ -130,7 +135,7 @@ bool can_be_tuned(const AttentionTraits& traits, const Arch& arch, KernelPass pa
   if (pass == KernelPass::dq_convert) return false;
   std::size_t count = 0;
   for (const KernelKind* kind : kernel_kinds()) {
-    if (kind->pass == pass && kind->runs_on(arch)) count += kind->configs(traits, arch).size();
+    if (kind->pass == pass && kind->runs_on(arch)) count += kind->every_config(traits, arch).size();
   }
   return count > 1;
 }

@@ -10,10 +10,10 @@
 
 namespace fa2 {
 
-/// Every rule that this config breaks, with numbers, separated by "; "; nullopt if it can be rendered.
+/// Returns every rule that this config breaks, with numbers, separated by "; "; nullopt if it can be rendered.
 std::optional<std::string> why_rejected(const KernelSpec& spec);
 
-/// The same for one problem: its heads and lengths too. `problem` is valid.
+/// Like why_rejected(spec), and checks heads and lengths too. `problem` must be valid.
 std::optional<std::string> why_rejected(const PlannedProblem& problem, const KernelConfig& config,
                                         const Arch& arch);
 
@@ -27,15 +27,15 @@ struct ConfigSpace {
   std::vector<Rejection> rejected;
 };
 
-/// Every combination of the tunables' values of the kinds that compute `pass`, sorted into valid and rejected.
+/// Returns every config that tuning may try of the kernels that compute `pass`, sorted into valid and rejected.
 ConfigSpace config_space(const AttentionTraits& traits, const Arch& arch,
                          KernelPass pass = KernelPass::forward);
 
-/// Whether there is more than one configuration to try of the kernels that compute `pass`; dq_convert's goes by the kernel that
-/// sums.
+/// Returns whether the kernels that compute `pass` have more than one config to try. False for dq_convert: the kernel that
+/// accumulates dQ determines its config.
 bool can_be_tuned(const AttentionTraits& traits, const Arch& arch, KernelPass pass);
 
-/// Dynamic shared memory of the kernel, bytes per block.
+/// Returns the dynamic shared memory of the kernel in bytes per block.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config);
 
 }  // namespace fa2

@@ -1,4 +1,4 @@
-// Look-up of one embedded template.
+// Finds one embedded template.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/embedded.h>

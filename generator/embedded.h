@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace fa2 {
@@ -11,16 +12,22 @@ struct EmbeddedFile {
   std::string_view text;
 };
 
-/// templates/, sorted by name.
+/// A file as a compiler gets it: a copy of an embedded one, or rendered.
+struct SourceFile {
+  std::string name;  ///< as #include'd: "attention/common/softmax.cuh"
+  std::string text;
+};
+
+/// Returns templates/, sorted by name.
 std::span<const EmbeddedFile> embedded_templates();
 
-/// interpreter/**.cuh, sorted by name: what stands in for templates/ptx when a kernel is interpreted.
+/// Returns interpreter/**.cuh, sorted by name: they replace templates/ptx when a kernel is interpreted.
 std::span<const EmbeddedFile> embedded_twins();
 
-/// autotune/records/, sorted by name: tuning records, one JSON lines file a GPU.
+/// Returns autotune/records/, sorted by name: tuning records, one JSON lines file per GPU.
 std::span<const EmbeddedFile> embedded_records();
 
-/// The text of one template. @throws Error(internal) if there is none of that name.
+/// Returns the text of one template. @throws Error(internal) if no template has that name.
 std::string_view embedded_template(std::string_view name);
 
 }  // namespace fa2

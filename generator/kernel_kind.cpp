@@ -1,45 +1,18 @@
-// The table of kernel kinds; the rows stand with their rules.
+// The table of kernel kinds, which are defined in generator/kernels.
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
-#include <generator/kernels/append.h>
-#include <generator/kernels/backward_sm80.h>
-#include <generator/kernels/backward_sm90.h>
-#include <generator/kernels/backward_sums_sm80.h>
-#include <generator/kernels/dropout_mask.h>
-#include <generator/kernels/forward_sm80.h>
-#include <generator/kernels/forward_sm90.h>
-#include <generator/kernels/forward_split.h>
-#include <generator/kernels/merge.h>
 
 #include <algorithm>
-#include <set>
+#include <cstddef>
+#include <limits>
 #include <templates/attention/common/tile_schedule.cuh>
 
 namespace fa2 {
 namespace {
 
-constexpr const KernelKind* kKinds[] = {
-    &kForwardSm80,     &kForwardSplit,        &kForwardSm90,     &kBackwardDelta,
-    &kBackwardQueries, &kBackwardKeys,        &kBackwardDk,      &kBackwardDv,
-    &kBackwardSinks,   &kBackwardSm90,        &kBackwardConvert, &kOrderedBackwardSm90,
-    &kBackwardSm80,    &kBackwardConvertSm80, &kDropoutMask,     &kMerge,
-    &kAppend};
-
-/// "must be 80 or 90", of `member` of the kinds that `is_meant` is true of.
-template <class Member, class IsMeant>
-std::string rule_of_kinds(const Member& member, const IsMeant& is_meant) {
-  std::set<std::int32_t> numbers;
-  for (const KernelKind* kind : kKinds) {
-    if (is_meant(*kind)) numbers.insert(member(*kind));
-  }
-  std::string rule = "must be ";
-  std::size_t i = 0;
-  for (const std::int32_t number : numbers) {
-    rule += fmt::format("{}{}", i == 0 ? "" : i + 1 < numbers.size() ? ", " : " or ", number);
-    ++i;
-  }
-  return rule;
-}
+#define FA2_ADDRESS(name) &kernels::name,
+constexpr const KernelKind* kKinds[] = {FA2_KERNELS(FA2_ADDRESS)};
+#undef FA2_ADDRESS
 
 }  // namespace
 
@@ -52,37 +25,27 @@ std::span<const KernelKind* const> kernel_kinds() {
   return kKinds;
 }
 
-bool splits_keys(const KernelConfig& config) {
-  return config.schedule == kSplitKeys || config.mainloop == kForwardSplit.mainloop;
+const KernelKind& kind_of(KernelId kernel) {
+  if (is_enumerator(kernel)) return *kKinds[static_cast<std::size_t>(kernel)];
+  throw InvalidRequest({{"kernel", std::to_string(static_cast<std::int32_t>(kernel)), rule_of<KernelId>()}});
 }
 
-const KernelKind* find_kind(const KernelConfig& config) {
+std::string rule_of(const HeadDims& dims) {
+  return fmt::format("must be a multiple of 8 in {}..{}", dims.least, dims.most);
+}
+
+HeadDims head_dims_of(KernelPass pass) {
+  HeadDims all{.least = std::numeric_limits<std::int32_t>::max(), .most = 0};
   for (const KernelKind* kind : kKinds) {
-    if (kind->mainloop == config.mainloop && static_cast<std::int32_t>(kind->pass) == config.pass)
-      return kind;
+    if (kind->pass != pass) continue;
+    all.least = std::min(all.least, kind->head_dims.least);
+    all.most = std::max(all.most, kind->head_dims.most);
   }
-  return nullptr;
+  return all;
 }
 
-std::string known_kinds_rule() {
-  return rule_of_kinds([](const KernelKind& kind) { return kind.mainloop; },
-                       [](const KernelKind&) { return true; });
-}
-
-Violation unknown_kind(const KernelConfig& config) {
-  const auto of_its_main_loop = [&](const KernelKind& kind) { return kind.mainloop == config.mainloop; };
-  if (!std::ranges::any_of(kKinds, of_its_main_loop,
-                           [](const KernelKind* kind) -> const KernelKind& { return *kind; }))
-    return {"mainloop", std::to_string(config.mainloop), known_kinds_rule()};
-  const std::string passes =
-      rule_of_kinds([](const KernelKind& kind) { return static_cast<std::int32_t>(kind.pass); },
-                    [&](const KernelKind& kind) { return of_its_main_loop(kind) && is_chosen(kind.pass); });
-  return {"pass", std::to_string(config.pass), fmt::format("{} with main loop {}", passes, config.mainloop)};
-}
-
-const KernelKind& kind_of(const KernelConfig& config) {
-  if (const KernelKind* kind = find_kind(config)) return *kind;
-  throw InvalidRequest({unknown_kind(config)});
+bool splits_keys(const KernelConfig& config) {
+  return config.schedule == kSplitKeys || config.kernel == KernelId::forward_split;
 }
 
 std::int32_t neutral_value(std::string_view field) {

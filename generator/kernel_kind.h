@@ -1,12 +1,12 @@
-// The kernels there are, one row each. A new one is a row with its rules, in a file of generator/rules, its name in
-// kernel_kind.cpp, and its templates; tunables that no other has are fields of KernelConfig.
+// What the library knows about each kernel: one KernelKind per KernelId, defined in generator/kernels with its rules. A new
+// kernel is such a file, its templates, and its name in FA2_KERNELS; tunables of its own are fields of KernelConfig.
 #pragma once
 
 #include <core/enum_words.h>
 #include <fa2/config.h>
 #include <fa2/errors.h>
+#include <generator/embedded.h>
 #include <generator/kernel_spec.h>
-#include <generator/wgmma_shapes.h>
 
 #include <cstdint>
 #include <iterator>
@@ -21,7 +21,7 @@ class BrokenRules;
 struct Step;
 struct StepRequest;
 
-/// A field of KernelConfig that a kind understands, and the values it may have by itself.
+/// A field of KernelConfig that a kernel reads, and the values that it may have by itself.
 struct Tunable {
   std::string_view name;  ///< as KernelConfig::visit has it
   std::int32_t least = 0;
@@ -29,14 +29,14 @@ struct Tunable {
   std::int32_t multiple_of = 1;
 };
 
-/// A constant of the rendered config.cuh beside traits, config and shared memory.
+/// A constant of the rendered config.cuh.
 struct RenderedConstant {
   std::string_view name;
   std::int32_t value = 0;
 };
 
-/// The values of KernelConfig::pass.
-enum class KernelPass : std::int32_t {
+/// What a kernel computes. Several kernels may compute the same; tuning and pins choose among them.
+enum class KernelPass : std::uint8_t {
   forward,
   delta,
   dq,
@@ -44,9 +44,9 @@ enum class KernelPass : std::int32_t {
   dk,
   dv,
   d_sinks,
-  dq_dk_dv,
-  dq_convert,
-  ordered_dq_dk_dv,
+  dq_dk_dv,          ///< dK and dV; accumulates dQ
+  dq_convert,        ///< rounds the accumulated dQ
+  ordered_dq_dk_dv,  ///< as dq_dk_dv, and accumulates dQ in one order
   dropout_mask,
   merge,
   append
@@ -57,7 +57,7 @@ inline constexpr KernelPass kBackwardPasses[] = {
     KernelPass::dk,       KernelPass::dv,         KernelPass::d_sinks,
     KernelPass::dq_dk_dv, KernelPass::dq_convert, KernelPass::ordered_dq_dk_dv};
 
-/// Whether a kernel adds tiles of keys' shares to dQ, which dq_convert rounds.
+/// Returns whether a kernel of the pass accumulates dQ over key tiles, which dq_convert rounds.
 constexpr bool sums_dq(KernelPass pass) {
   return pass == KernelPass::dq_dk_dv || pass == KernelPass::ordered_dq_dk_dv;
 }
@@ -86,78 +86,125 @@ constexpr bool is_chosen(KernelPass pass) {
   return pass < KernelPass::dq_convert || pass == KernelPass::ordered_dq_dk_dv;
 }
 
-constexpr KernelPass pass_of(const KernelConfig& config) {
-  return static_cast<KernelPass>(config.pass);
-}
+/// Multiples of 8 from `least` to `most`, of Q and K and of V and O.
+struct HeadDims {
+  std::int32_t least = 8;
+  std::int32_t most = 256;
 
-/// Immutable; every row lives as long as the program. `config` below is one of this kind, its fields in the ranges
-/// of `tunables`, except for `check`.
+  constexpr bool contain(std::int32_t dim) const { return dim >= least && dim <= most && dim % 8 == 0; }
+};
+/// Returns "must be a multiple of 8 in 8..256".
+std::string rule_of(const HeadDims& dims);
+
+/// Sizes at which the heuristic of a kernel may change its answer, for problems of the same traits.
+struct HeuristicLimits {
+  std::int64_t packed_rows = 0;            ///< rows of its largest tile, if it packs heads
+  std::vector<std::int64_t> queries = {};  ///< query rows
+  std::vector<std::int64_t> keys = {};     ///< keys of one sequence with one key/value head
+};
+
+/// All that the library knows about a kernel. Immutable; exists as long as the program. `config` below is one of the kernel's,
+/// its fields in the ranges of `tunables`, except for `check`.
 struct KernelKind {
-  std::int32_t mainloop;   ///< KernelConfig::mainloop of its configs
-  KernelPass pass;         ///< KernelConfig::pass of them; no other kind has both
-  std::string_view name;   ///< "forward_sm80"
+  KernelId id;
+  KernelPass pass;
   std::string_view main;   ///< the template that is the translation unit
   std::string_view entry;  ///< extern "C" name in it
   /// Makes the launch of a kernel of this kind: its grid, its parameters and its workspace. The room planning/ defines both
   /// structs and all functions.
   Step (*make_step)(const StepRequest& request);
-  /// Under a causal mask tiles of several heads are interleaved: of as many as have so many bytes that all tiles go over,
-  /// in the forward keys and values (what L2 holds). 0: bytes do not matter.
-  std::int64_t section_bytes;
-  /// All fields but `mainloop` and `pass`, in the order of KernelConfig::visit. Fields left out must be as in KernelConfig{}.
-  std::span<const Tunable> tunables;
-  /// Computes every problem that the kind computes at all; of the backward on wgmma, those of head dims from 72 to 128.
-  KernelConfig default_config;
+  /// Operands of one section of heads under a causal mask, in bytes; 0: any. The tiles of a section's heads are interleaved, and
+  /// L2 must hold what all of them read: in the forward K and V.
+  std::int64_t section_bytes = 0;
+  HeadDims head_dims = {};
+  /// The fields that the kernel reads, in the order of KernelConfig::visit. All others must be as in KernelConfig{}.
+  std::span<const Tunable> tunables = {};
+  /// See default_config().
+  KernelConfig default_config = {};
 
-  bool (*runs_on)(const Arch& arch);
-  /// What fields demand of each other, of the traits and the arch. Any numbers may stand in the config.
-  void (*check)(const KernelSpec& spec, BrokenRules& rules);
-  void (*check_registers)(const KernelSpec& spec, BrokenRules& rules);
-  /// Of a block, the warps that only load among them.
-  int (*threads)(const KernelConfig& config);
-  /// Dynamic shared memory of a block.
-  int (*shared_bytes)(const AttentionTraits& traits, const KernelConfig& config);
-  /// A lower bound of registers per thread: accumulators, scores, and what the loop keeps live.
-  int (*estimated_registers)(const AttentionTraits& traits, const KernelConfig& config);
-  /// What tuning may try, valid or not, in a fixed order.
-  std::vector<KernelConfig> (*configs)(const AttentionTraits& traits, const Arch& arch);
-  std::vector<RenderedConstant> (*constants)(const KernelSpec& spec);
-  std::vector<WgmmaShape> (*wgmma_shapes)(const KernelSpec& spec);
+  bool (*runs_on)(const Arch& arch) = [](const Arch&) { return true; };
+  /// Checks what the kernel computes at all, besides `head_dims`.
+  void (*supports)(const AttentionTraits& traits, BrokenRules& rules) = [](const AttentionTraits&,
+                                                                           BrokenRules&) {};
+  /// Checks what fields demand of each other, the traits and the arch. The config may hold any numbers.
+  void (*check)(const KernelSpec& spec, BrokenRules& rules) = [](const KernelSpec&, BrokenRules&) {};
+  void (*check_registers)(const KernelSpec& spec, BrokenRules& rules) = [](const KernelSpec&, BrokenRules&) {
+  };
+  /// Returns the threads of a block, including warps that only load.
+  int (*threads)(const KernelConfig& config) = [](const KernelConfig& config) { return 32 * config.warps; };
+  /// Returns the dynamic shared memory of a block in bytes.
+  int (*shared_bytes)(const AttentionTraits& traits, const KernelConfig& config) =
+      [](const AttentionTraits&, const KernelConfig&) { return 0; };
+  /// Returns a lower bound of registers per thread: accumulators, scores, and what the loop keeps live.
+  int (*estimated_registers)(const AttentionTraits& traits, const KernelConfig& config) =
+      [](const AttentionTraits&, const KernelConfig&) { return 32; };
+  /// Returns what tuning may try, valid or not, in a fixed order. Null: only `default_config`.
+  std::vector<KernelConfig> (*configs)(const AttentionTraits& traits, const Arch& arch) = nullptr;
+  /// Returns the configs to use where nothing has been measured, best first; they may be invalid. Null: only `default_config`.
+  std::vector<KernelConfig> (*heuristic)(const PlannedProblem& problem, const Arch& arch) = nullptr;
+  /// Returns the limits of `heuristic`. Null: sizes do not matter.
+  HeuristicLimits (*heuristic_limits)(const AttentionTraits& traits, const Arch& arch) = nullptr;
+  /// Returns whether `heuristic` comes before those of kernels that FA2_KERNELS lists later, which otherwise come first.
+  bool (*is_preferred)(const PlannedProblem& problem, const Arch& arch) = [](const PlannedProblem&,
+                                                                             const Arch&) { return false; };
+  /// If sums_dq(pass): returns the config of the kernel that rounds what a kernel with `config` accumulates. Else null.
+  KernelConfig (*conversion)(const KernelConfig& config) = nullptr;
+  /// Returns the constants of config.cuh that are neither traits nor tunables.
+  std::vector<RenderedConstant> (*constants)(const KernelSpec& spec) = [](const KernelSpec&) {
+    return std::vector<RenderedConstant>();
+  };
+  /// Returns what is rendered in place of placeholders in templates/, besides config.cuh.
+  std::vector<SourceFile> (*headers)(const KernelSpec& spec) = [](const KernelSpec&) {
+    return std::vector<SourceFile>();
+  };
   /// Returns whether the kernel reads a trait. All others are neither rendered nor part of the key. Null: it reads every trait.
   bool (*reads)(std::string_view trait) = nullptr;
 
-  /// nullptr if it has no tunable of that name.
+  std::string_view name() const { return word_of(id); }
+  /// Returns configs(), or `default_config` alone.
+  std::vector<KernelConfig> every_config(const AttentionTraits& traits, const Arch& arch) const {
+    return configs == nullptr ? std::vector{default_config} : configs(traits, arch);
+  }
+  /// Returns nullptr if the kernel has no tunable of that name.
   const Tunable* tunable(std::string_view name) const;
 };
 
-/// In a fixed order.
+namespace kernels {
+
+#define FA2_DECLARE(name) extern const KernelKind name;
+FA2_KERNELS(FA2_DECLARE)
+#undef FA2_DECLARE
+
+}  // namespace kernels
+
+/// Returns the kinds of all kernels, in the order of KernelId.
 std::span<const KernelKind* const> kernel_kinds();
 
-/// Whether blocks of a launch share out the keys of tiles, and not tiles alone.
+/// Returns the kernel's kind. @throws InvalidRequest if `kernel` is no enumerator.
+const KernelKind& kind_of(KernelId kernel);
+inline const KernelKind& kind_of(const KernelConfig& config) {
+  return kind_of(config.kernel);
+}
+inline KernelPass pass_of(const KernelConfig& config) {
+  return kind_of(config).pass;
+}
+
+/// Returns the range of head dims over all kernels that compute `pass`.
+HeadDims head_dims_of(KernelPass pass);
+
+/// Returns whether a launch splits the keys of tiles over blocks.
 bool splits_keys(const KernelConfig& config);
 
-/// nullptr if no kind has such configs.
-const KernelKind* find_kind(const KernelConfig& config);
-
-/// Says which numbers KernelConfig::mainloop may have: "must be 80 or 90".
-std::string known_kinds_rule();
-
-/// Returns which field of a config names no kernel that plans choose, and the numbers that do.
-Violation unknown_kind(const KernelConfig& config);
-
-/// @throws InvalidRequest if no kind has such configs.
-const KernelKind& kind_of(const KernelConfig& config);
-
-/// What a config has in a field that its kind does not know.
+/// Returns the value required of a field that the kind ignores.
 std::int32_t neutral_value(std::string_view field);
 
-/// KernelConfig::visit without the fields that say nothing: those unknown to the config's kind, unless they are set
-/// all the same. Texts, records and rendered kernels of a kind stay as they are when another gets a tunable.
+/// Calls field(name, value) for the kernel's own tunables, and for others that are not neutral. So texts, records and rendered
+/// configs of a kernel stay as they are when another kernel gets a tunable.
 template <class Visitor>
 void visit_own(const KernelConfig& config, Visitor&& field) {
-  const KernelKind* kind = find_kind(config);
+  const KernelKind* kind = is_enumerator(config.kernel) ? &kind_of(config) : nullptr;
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t value) {
-    const bool is_known = kind == nullptr || name == "mainloop" || kind->tunable(name) != nullptr;
+    const bool is_known = kind == nullptr || kind->tunable(name) != nullptr;
     if (is_known || value != neutral_value(name)) field(name, value);
   });
 }

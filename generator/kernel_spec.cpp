@@ -11,7 +11,7 @@ void forget(Value& size, const Value& usual) {
   size = usual;
 }
 
-/// That there is one stays.
+/// Keeps whether the size is given.
 template <class Value>
 void forget(std::optional<Value>& size, const std::optional<Value>&) {
   if (size) size = Value{};

@@ -14,15 +14,15 @@
 
 namespace fa2 {
 
-/// A problem, and what its plan may count on: what kernels are chosen, tuned and compiled for. No problem becomes one
-/// without its options: nothing is promised by leaving them out.
+/// A problem and the options of its plan: kernels are chosen, tuned and compiled for both. There is no conversion from
+/// AttentionProblem: every caller must state its options.
 struct PlannedProblem : AttentionProblem, PlanOptions {
   PlannedProblem() = default;
   PlannedProblem(const AttentionProblem& problem, const PlanOptions& options)
       : AttentionProblem(problem), PlanOptions(options) {}
 
-  /// Calls field(name, role, value...) for each field of both. The options follow the mask: names, records and rendered
-  /// kernels have them there.
+  /// Calls field(name, role, value...) for each field of both. The options follow the mask, as in names, records
+  /// and rendered kernels.
   template <class Field, class... Problem>
   static constexpr void visit(Field&& field, Problem&... problems) {
     AttentionProblem::visit(
@@ -43,11 +43,11 @@ struct PlannedProblem : AttentionProblem, PlanOptions {
 
 std::size_t hash_value(const PlannedProblem& problem);
 
-/// The problem's text, and after it the options that are not the usual ones: "... seqlen 4096x4096 element".
+/// Returns the problem's text, followed by the options that are not the defaults: "... seqlen 4096x4096 element".
 std::string to_string(const PlannedProblem& problem);
 
-/// The part that specialises the binary: a normalized problem whose sizes are at their defaults, 0 where an optional one
-/// is given, and its options.
+/// The part of a problem that specialises the binary: normalized, with its options, and with default sizes; an optional size that
+/// is given becomes 0.
 class AttentionTraits : public PlannedProblem {
  public:
   AttentionTraits() = default;
@@ -59,7 +59,7 @@ class AttentionTraits : public PlannedProblem {
 
 AttentionTraits traits_of(const PlannedProblem& problem);
 
-/// Whether queries see different keys: a tile's last or first blocks are not every row's.
+/// Returns whether queries see different keys, so that some rows of a tile do not see its first or last KV blocks.
 bool has_edges(const AttentionProblem& problem);
 
 template <class Value>
@@ -67,12 +67,11 @@ inline constexpr bool kIsOptional = false;
 template <class Value>
 inline constexpr bool kIsOptional<std::optional<Value>> = true;
 
-/// Whether a field is a variant: something that a problem has or has not, with a size or with numbers that are
-/// arguments.
+/// Whether a field is a variant: a problem has it or not, and its size or numbers are no trait.
 template <class Value>
 inline constexpr bool kIsVariant = kIsOptional<Value> || std::is_same_v<Value, bool>;
 
-/// Calls field(name, value...) for each trait of `problems`: of an optional size, whether it is given.
+/// Calls field(name, value...) for each trait of `problems`. The value of an optional size is whether it is given.
 template <class Field, class... Problem>
 constexpr void visit_traits(Field&& field, const Problem&... problems) {
   PlannedProblem::visit(
@@ -86,8 +85,7 @@ constexpr void visit_traits(Field&& field, const Problem&... problems) {
       problems...);
 }
 
-/// "f16_d128_causal_bottom_right", with _v<dim>, _element and _any_order where they differ from the common
-/// case.
+/// Returns "f16_d128_causal_bottom_right", with _v<dim>, _element and _any_order if they are not the defaults.
 std::string to_string(const AttentionTraits& traits);
 
 struct KernelSpec {

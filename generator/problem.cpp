@@ -26,8 +26,8 @@ AttentionProblem AttentionProblem::normalized() const {
   return full;
 }
 
-// In-process only: kernels on disk are named by content hashes, never by this. Products that do not wait for each
-// other, then one mixing of their sum.
+// Only for this process: content hashes name kernels on disk. The products do not wait for each other; one mixing of their sum
+// follows.
 std::size_t hash_value(const AttentionProblem& problem) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15u;
   std::uint64_t hash = 0, factor = 1;

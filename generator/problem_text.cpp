@@ -11,7 +11,7 @@
 namespace fa2 {
 namespace {
 
-/// Empty for a bool: its name says it.
+/// Returns "" for a bool, whose name is enough.
 template <class Value>
 std::string text_of(const Value& value) {
   if constexpr (std::is_same_v<Value, bool>) {
@@ -28,14 +28,14 @@ std::string text_of(const std::optional<Value>& value) {
   return text_of(value.value_or(Value{}));
 }
 
-/// How a sentence says a field: `before`, then the value; `always`, or where the value is not the usual one.
+/// How a sentence contains a field: `before`, then the value; always, or only if the value is not the default.
 struct Phrase {
   std::string_view field;
   std::string_view before;
   bool always = false;
 };
 
-/// Fields that are not listed are " name value", a bool " name".
+/// Other fields are " name value", or " name" for a bool.
 constexpr Phrase kPhrases[] = {
     {"dtype", "", true},          {"head_dim", " d", true}, {"head_dim_v", " v"},
     {"mask", " ", true},          {"row_alignment", " "},   {"batch", " batch ", true},
@@ -53,12 +53,12 @@ std::string said(std::string_view field, const Value& value, const Value& usual)
   return fmt::format(" {}{}{}", field, text.empty() ? "" : " ", text);
 }
 
-/// What goes without saying.
+/// The defaults, which a text leaves out.
 PlannedProblem usual_of(const AttentionProblem& problem) {
   return {{.head_dim_v = problem.head_dim}, {}};
 }
 
-/// Empty for what is not there.
+/// Returns "" for a variant that is absent.
 template <class Value>
 std::string flag_with(std::string_view field, const Value& value) {
   if (value == Value{} && !std::is_enum_v<Value>) return "";
@@ -66,7 +66,7 @@ std::string flag_with(std::string_view field, const Value& value) {
   return flag_of(field) + (text.empty() ? "" : " ") + text;
 }
 
-/// Adds what is said of a variant.
+/// Adds the text of a variant.
 template <class Value>
 void add_variant(std::string& text, std::string_view field, const Value& value) {
   if constexpr (kIsVariant<Value>) text += said(field, value, Value{});

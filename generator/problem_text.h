@@ -8,16 +8,16 @@
 
 namespace fa2 {
 
-/// "window_left 4096 softcap": the optional sizes that a problem has, and what it turns on; empty if nothing.
+/// Returns "window_left 4096 softcap": the optional sizes that are given and the flags that are set.
 std::string variants_of(const AttentionProblem& problem);
-/// "window_left softcap".
+/// Returns "window_left softcap".
 std::string variants_of(const AttentionTraits& traits);
 
-/// The flag that sets a field of a problem: "--head-dim-v" for "head_dim_v".
+/// Returns the flag that sets a field of a problem: "--head-dim-v" for "head_dim_v".
 std::string flag_of(std::string_view field);
 
-/// "--dtype f16 --head-dim 64 --head-dim-v 64 --mask none --alignment bytes16 --softcap": every trait, as
-/// `fa2 precompile` takes it.
+/// Returns every trait as `fa2 precompile` takes it: "--dtype f16 --head-dim 64 --head-dim-v 64 --mask none --alignment bytes16
+/// --softcap".
 std::string flags_of(const AttentionTraits& traits);
 
 }  // namespace fa2

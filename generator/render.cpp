@@ -8,7 +8,9 @@
 #include <generator/problem_text.h>
 #include <generator/template_set.h>
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace fa2 {
 
@@ -38,21 +40,24 @@ std::string trait_line(std::string_view name, const Value& value) {
   return constant_line(std::is_same_v<Value, bool> ? "bool" : "int", name, value);
 }
 
+/// Returns config.cuh: the constants that differ from config_defaults.cuh.
 std::string render_config(const KernelSpec& spec) {
-  const AttentionTraits& t = spec.traits;
   std::string text = fmt::format(
-      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"attention/common/mask.cuh\"\n#include "
-      "\"ptx/keywords.cuh\"\n\n"
-      "namespace fa2 {{\n\nstruct Config {{\n",
+      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"config_defaults.cuh\"\n\n"
+      "namespace fa2 {{\n\nstruct Config : ConfigDefaults {{\n",
       spec_line(spec));
+  const std::string_view defaults = embedded_template(kDefaultsHeader);
+  const auto add = [&](const std::string& line) {
+    if (defaults.find(line) == std::string_view::npos) text += line;
+  };
+  const auto constant = [&](std::string_view name, int value) { add(constant_line("int", name, value)); };
   const KernelKind& kind = kind_of(spec.config);
   const auto trait = [&](const char* name, const auto& value) {
-    if (kind.reads == nullptr || kind.reads(name)) text += trait_line(name, value);
+    if (kind.reads == nullptr || kind.reads(name)) add(trait_line(name, value));
   };
-  visit_traits(trait, t);
-  const auto constant = [&](std::string_view name, int value) { text += constant_line("int", name, value); };
+  visit_traits(trait, spec.traits);
   visit_own(spec.config, constant);
-  constant("shared_bytes", shared_bytes(t, spec.config));
+  constant("shared_bytes", shared_bytes(spec.traits, spec.config));
   for (const auto& [name, value] : kind.constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";
 }
@@ -82,20 +87,19 @@ KernelSpec canonical(KernelSpec spec) {
   return spec;
 }
 
-/// The headers as a compiler gets them: rendered text in the place of the stand-ins, config.cuh first.
-std::vector<SourceFile> headers_of(std::span<const EmbeddedFile> files, std::string config, const Arch& arch,
-                                   std::span<const WgmmaShape> wgmma_shapes) {
-  std::vector<SourceFile> headers = {{std::string(kConfigHeader), std::move(config)}};
+/// Returns the headers as a compiler gets them. config.cuh comes first, and is the first of `rendered`.
+std::vector<SourceFile> headers_of(std::span<const EmbeddedFile> files, std::vector<SourceFile> rendered) {
+  std::vector<SourceFile> headers = {rendered.front()};
   for (const EmbeddedFile& file : files) {
     if (file.name == kConfigHeader) continue;
-    headers.push_back({std::string(file.name), is_stand_in(file.name, arch)
-                                                   ? render_wgmma_shapes(wgmma_shapes)
-                                                   : std::string(file.text)});
+    const auto replacement = std::ranges::find(rendered, file.name, &SourceFile::name);
+    const bool is_replaced = is_placeholder(file) && replacement != rendered.end();
+    headers.push_back({std::string(file.name), is_replaced ? replacement->text : std::string(file.text)});
   }
   return headers;
 }
 
-/// What machine code an interpreted kernel becomes.
+/// The machine code of interpreted kernels.
 #if defined(__x86_64__)
 constexpr std::string_view kHost = "x86_64";
 #elif defined(__aarch64__)
@@ -110,9 +114,25 @@ const std::string& template_digest(const KernelConfig& config, const Arch& arch)
   return template_set(kind_of(config), arch).digest;
 }
 
+std::string render_config_defaults() {
+  std::string text =
+      "// Written by the golden tests: the constants of a kernel without variants, with the tunables of "
+      "KernelConfig{}.\n"
+      "// config.cuh names those that differ.\n"
+      "#pragma once\n\n#include \"attention/common/mask.cuh\"\n#include \"ptx/keywords.cuh\"\n\n"
+      "namespace fa2 {\n\nstruct ConfigDefaults {\n";
+  visit_traits([&](const char* name, const auto& value) { text += trait_line(name, value); },
+               AttentionTraits());
+  constexpr KernelConfig kConfig;
+  KernelConfig::visit(kConfig,
+                      [&](const char* name, int value) { text += constant_line("int", name, value); });
+  return text + "};\n\n}  // namespace fa2\n";
+}
+
 std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
-                                       std::span<const WgmmaShape> wgmma_shapes) {
-  return headers_of(available_headers(arch), std::move(config), arch, wgmma_shapes);
+                                       std::vector<SourceFile> rendered) {
+  rendered.insert(rendered.begin(), {std::string(kConfigHeader), std::move(config)});
+  return headers_of(available_headers(arch), std::move(rendered));
 }
 
 std::vector<std::string> compile_options(const Arch& arch) {
@@ -129,27 +149,26 @@ KernelSource render(const KernelSpec& asked) {
   const KernelSpec spec = canonical(asked);
   const KernelKind& kind = kind_of(spec.config);
   const TemplateSet& templates = template_set(kind, spec.arch);
-  const std::string config = render_config(spec);
+  std::vector<SourceFile> rendered = kind.headers(spec);
+  rendered.insert(rendered.begin(), {std::string(kConfigHeader), render_config(spec)});
   KernelSource source;
   source.spec = spec_line(spec);
   source.precompile_command = precompile_command(spec);
   source.entry = kind.entry;
   source.arch = spec.arch;
   source.options = compile_options(spec.arch);
-  source.key_parts = {{"format", "1"},
+  source.key_parts = {{"format", "2"},
                       {"arch", std::string(spec.arch.name)},
                       {"entry", source.entry},
-                      {"config", content_hash(config)},
                       {"templates", templates.digest},
                       {"options", fmt::format("{}", fmt::join(source.options, " "))}};
-  const std::vector<WgmmaShape> shapes = kind.wgmma_shapes(spec);
-  if (!shapes.empty()) source.key_parts.push_back({"wgmma", content_hash(render_wgmma_shapes(shapes))});
+  for (const SourceFile& file : rendered) source.key_parts.push_back({file.name, content_hash(file.text)});
   if (spec.arch.interpreted) source.key_parts.push_back({"host", std::string(kHost)});
   std::string key_text;
   for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
   source.key = content_hash(key_text);
   source.main = {std::string(templates.main.name), std::string(templates.main.text)};
-  source.headers = headers_of(templates.headers, config, spec.arch, shapes);
+  source.headers = headers_of(templates.headers, std::move(rendered));
   source.threads = kind.threads(spec.config);
   source.shared_bytes = kind.shared_bytes(spec.traits, spec.config);
   return source;

@@ -14,27 +14,28 @@ struct Entries {
   std::int64_t rows = 0;
 };
 
-/// Those of Q and O: one for each of the batch, or one with the rows of all sequences.
+/// Returns the entries of Q and O: one per batch entry, or one with the rows of all sequences.
 constexpr Entries q_entries(const AttentionProblem& p) {
   return p.total_q > 0 ? Entries{1, p.total_q} : Entries{p.batch, p.seqlen_q};
 }
-/// Those of K and V, which may be pages.
+/// Returns the entries of K and V, which may be pages.
 constexpr Entries k_entries(const AttentionProblem& p) {
   if (p.total_k > 0) return {1, p.total_k};
   return p.page_size > 0 ? Entries{p.page_count, p.page_size} : Entries{p.batch, p.seqlen_k};
 }
 
-/// Pages of the longest sequence.
+/// Returns the pages of the longest sequence.
 constexpr std::int64_t pages_of_sequence(const AttentionProblem& p) {
   return p.page_size > 0 ? (p.seqlen_k + p.page_size - 1) / p.page_size : 0;
 }
 
-/// Whether kernels on wgmma gather the rows of pages, as templates/attention/common/key_pages.cuh says.
+/// Returns whether kernels on wgmma gather the rows of pages, see templates/attention/common/key_pages.cuh.
 constexpr bool gathers_keys(std::int32_t page_size) {
   return page_size % 16 != 0;
 }
 
-/// The batched problem that a packed one is judged by before anybody knows its lengths: its sequences have the mean ones.
+/// Returns the batched problem that stands for a packed one as long as its lengths are unknown: all sequences have the mean
+/// lengths.
 constexpr AttentionProblem with_mean_lengths(const AttentionProblem& packed) {
   AttentionProblem p = packed;
   const auto mean = [&](std::int64_t total) { return (total + p.batch - 1) / p.batch; };

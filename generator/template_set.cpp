@@ -11,7 +11,7 @@
 namespace fa2 {
 namespace {
 
-/// One in a comment counts too: that costs a needless file, never a missing one.
+/// Also finds includes in comments: they may add a needless file, but no file is missing.
 std::vector<std::string_view> includes_of(std::string_view text) {
   constexpr std::string_view kInclude = "#include \"";
   std::vector<std::string_view> names;
@@ -22,9 +22,16 @@ std::vector<std::string_view> includes_of(std::string_view text) {
   return names;
 }
 
-/// Unambiguously framed.
+/// Returns the name and text with their length, so that different files never give the same concatenation.
 std::string framed(const EmbeddedFile& file) {
   return fmt::format("{} {}\n{}", file.name, file.text.size(), file.text);
+}
+
+/// Returns "name" of "  static constexpr int name = 1;" or "  using name = Half;", and "" of a line that defines nothing.
+std::string_view name_defined_by(std::string_view line) {
+  const std::size_t end = line.find(" = ");
+  if (end == line.npos || !line.ends_with(';')) return {};
+  return line.substr(line.rfind(' ', end - 1) + 1, end - line.rfind(' ', end - 1) - 1);
 }
 
 TemplateSet made(const KernelKind& kind, const Arch& arch) {
@@ -33,7 +40,11 @@ TemplateSet made(const KernelKind& kind, const Arch& arch) {
   set.headers = included_by(set.main.text, available_headers(arch));
   std::string all = framed(set.main);
   for (const EmbeddedFile& file : set.headers) {
-    if (!is_stand_in(file.name, arch)) all += framed(file);
+    if (file.name == kDefaultsHeader) {
+      all += framed({file.name, named_defaults(file.text, set.headers)});
+    } else if (!is_placeholder(file)) {
+      all += framed(file);
+    }
   }
   set.digest = content_hash(all);
   return set;
@@ -50,7 +61,7 @@ TemplateSets sets_for(const Arch& arch) {
 }  // namespace
 
 const TemplateSet& template_set(const KernelKind& kind, const Arch& arch) {
-  // What is included differs between no two GPUs.
+  // All GPUs include the same files.
   static const TemplateSets on_gpus = sets_for(known_archs().front());
   static const TemplateSets interpreted = sets_for(interpreter_arch());
   return (arch.interpreted ? interpreted : on_gpus).at(&kind);
@@ -66,8 +77,8 @@ std::vector<EmbeddedFile> available_headers(const Arch& arch) {
   return files;
 }
 
-bool is_stand_in(std::string_view name, const Arch& arch) {
-  return name == kConfigHeader || (name == "ptx/wgmma_shapes.cuh" && !arch.interpreted);
+bool is_placeholder(const EmbeddedFile& file) {
+  return file.text.starts_with("// A placeholder ");
 }
 
 std::string path_in_repository(std::string_view name) {
@@ -75,6 +86,22 @@ std::string path_in_repository(std::string_view name) {
   const bool is_twin =
       std::ranges::find(embedded_twins(), name, &EmbeddedFile::name) != embedded_twins().end();
   return fmt::format("{}/{}", is_twin ? "interpreter" : "templates", name);
+}
+
+std::string named_defaults(std::string_view defaults, std::span<const EmbeddedFile> files) {
+  const auto is_named_in = [](std::string_view name) {
+    return [name](const EmbeddedFile& file) {
+      return file.name != kDefaultsHeader && file.name != kConfigHeader &&
+             file.text.find(name) != std::string_view::npos;
+    };
+  };
+  std::string named;
+  for (std::size_t begin = 0, end = 0; begin < defaults.size(); begin = end + 1) {
+    end = std::min(defaults.find('\n', begin), defaults.size());
+    const std::string_view line = defaults.substr(begin, end - begin), name = name_defined_by(line);
+    if (!name.empty() && std::ranges::any_of(files, is_named_in(name))) named.append(line).append("\n");
+  }
+  return named;
 }
 
 std::vector<EmbeddedFile> included_by(std::string_view text, std::span<const EmbeddedFile> files) {

@@ -1,4 +1,4 @@
-// Which embedded files a kernel is made of: those it includes, and no other.
+// The embedded files that a kernel includes.
 #pragma once
 
 #include <core/arch.h>
@@ -13,28 +13,35 @@
 namespace fa2 {
 
 inline constexpr std::string_view kConfigHeader = "config.cuh";
+inline constexpr std::string_view kDefaultsHeader = "config_defaults.cuh";
 
-/// What the kernels of one kind have in common.
+/// The files of one kernel.
 struct TemplateSet {
   EmbeddedFile main;                  ///< the translation unit
-  std::vector<EmbeddedFile> headers;  ///< what it includes, directly or not, stand-ins among them
-  std::string digest;                 ///< over the names and texts of all of these but the stand-ins
+  std::vector<EmbeddedFile> headers;  ///< all direct and indirect includes, and placeholders
+  /// Hash of the names and texts of all these files but placeholders. For config_defaults.cuh it covers named_defaults().
+  std::string digest;
 };
 
-/// Made once. For the interpreter its twins stand in for templates/ptx.
+/// Returns the files of a kernel, computed once. For the interpreter, its emulations replace templates/ptx.
 const TemplateSet& template_set(const KernelKind& kind, const Arch& arch);
 
-/// What any kernel for `arch` may include.
+/// Returns all headers that a kernel for `arch` may include.
 std::vector<EmbeddedFile> available_headers(const Arch& arch);
 
-/// Whether what is embedded of this header only stands in for what is rendered.
-bool is_stand_in(std::string_view name, const Arch& arch);
+/// Returns whether the embedded header is only a placeholder, for editors, of one that is rendered for every kernel. Its first
+/// line says so.
+bool is_placeholder(const EmbeddedFile& file);
 
 /// Returns the path in the repository of a file that an interpreted kernel includes: "templates/attention/common/mask.cuh",
 /// "interpreter/ptx/mma.cuh". A rendered file has its name alone.
 std::string path_in_repository(std::string_view name);
 
-/// Those of `files`, in their order, that the lines `#include "name"` of `text` lead to, directly or not.
+/// Returns the lines of config_defaults.cuh whose constants other files of `files` name. No other line can change a kernel of
+/// these files, so a new constant leaves its key as it is.
+std::string named_defaults(std::string_view defaults, std::span<const EmbeddedFile> files);
+
+/// Returns the members of `files`, in their order, that the lines `#include "name"` of `text` reach, directly or indirectly.
 std::vector<EmbeddedFile> included_by(std::string_view text, std::span<const EmbeddedFile> files);
 
 }  // namespace fa2

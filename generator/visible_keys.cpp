@@ -1,4 +1,4 @@
-// Query i sees the keys from its diagonal - window_left to its diagonal + window_right, of those that there are.
+// Query i sees the existing keys from its diagonal - window_left to its diagonal + window_right.
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
@@ -10,33 +10,33 @@ namespace {
 /// Longer than any sequence.
 constexpr std::int64_t kWidest = std::int64_t{1} << 32;
 
-/// The diagonal of query 0; that of query i lies i keys further.
+/// Returns the diagonal of query 0. The diagonal of query i lies i keys further.
 std::int64_t first_diagonal(const AttentionProblem& p) {
   return p.mask == MaskKind::causal_top_left ? 0 : p.seqlen_k - p.seqlen_q;
 }
 
-/// Keys after the diagonal that a query sees; none without a bound.
+/// Returns how many keys after the diagonal a query sees; nullopt without a bound.
 std::optional<std::int64_t> right_of(const AttentionProblem& p) {
   if (p.mask != MaskKind::none) return 0;
   if (!p.window_right) return std::nullopt;
   return std::min(*p.window_right, kWidest);
 }
 
-/// 1 + 2 + ... + n.
+/// Returns 1 + 2 + ... + n.
 double triangle(double n) {
   return n > 0 ? n * (n + 1) / 2 : 0;
 }
 
-/// The sum of clamp(i + beyond, 0, seqlen_k) over all queries i.
+/// Returns the sum of clamp(i + beyond, 0, seqlen_k) over all queries i.
 double keys_before(const AttentionProblem& p, std::int64_t beyond) {
   const auto queries = static_cast<double>(p.seqlen_q), keys = static_cast<double>(p.seqlen_k);
-  // Further out nothing changes but that digits get lost.
+  // Clamping keeps the result and avoids rounding in double.
   const auto before = static_cast<double>(std::clamp(beyond - 1, -p.seqlen_q, p.seqlen_k));
   const double unbounded = triangle(queries + before) - triangle(before);
   return unbounded - (triangle(queries + before - keys) - triangle(before - keys));
 }
 
-/// Rows of a sequence of these lengths.
+/// Returns the rows of a sequence of these lengths.
 VisibleRows rows_of_sequence(const AttentionProblem& p) {
   const bool top_left = p.mask == MaskKind::causal_top_left;
   VisibleRows rows{0, top_left ? std::min(p.seqlen_k, p.seqlen_q) : p.seqlen_k};
@@ -72,6 +72,11 @@ std::optional<std::int64_t> window_width(const AttentionProblem& p) {
   const auto right = right_of(p);
   if (!p.window_left || !right) return std::nullopt;
   return std::min(*p.window_left, kWidest) + *right + 1;
+}
+
+std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows) {
+  const auto width = window_width(problem);
+  return width ? std::min(rows, 2 * *width) : rows;
 }
 
 }  // namespace fa2

@@ -8,7 +8,7 @@
 
 namespace fa2 {
 
-/// Rows of each entry of K and V (k_entries()), in memory.
+/// A range of rows in each entry of K and V (k_entries()), in memory.
 struct VisibleRows {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -22,12 +22,16 @@ VisibleRows visible_rows(const AttentionProblem& problem);
 /// varlen: for mean lengths.
 std::int64_t visible_keys(const AttentionProblem& problem);
 
-/// Pairs of a query and a key that it sees, of one batch and query head. Exact up to 2^53. With varlen, those of mean
-/// lengths.
+/// Returns the pairs of a query and a key that it sees, for one sequence and query head. Exact up to 2^53. With varlen: for
+/// mean lengths.
 double visible_pairs(const AttentionProblem& problem);
 
-/// The most keys that any query sees where a window bounds them on both sides (a causal mask is such a bound);
-/// none where they grow with the sequence.
+/// Returns the most keys that any query sees if windows or a causal mask bound them on both sides; nullopt if they grow with the
+/// sequence.
 std::optional<std::int64_t> window_width(const AttentionProblem& problem);
+
+/// Returns the sequence length under which the heuristics' tables look up `rows` query rows. How many KV blocks a tile visits
+/// decides, and a window leaves a query as many keys as a causal sequence of twice its width does on average.
+std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows);
 
 }  // namespace fa2

@@ -12,7 +12,7 @@ std::string_view tag_of(WgmmaOperand operand) {
   return operand == WgmmaOperand::k_major ? "Major::k" : "Major::mn";
 }
 
-/// "%4, %5, %6" for (4, 3).
+/// Returns "%4, %5, %6" for (4, 3).
 std::string registers(int first, int count) {
   std::string list;
   for (int i = 0; i < count; ++i) list += fmt::format("{}%{}", i == 0 ? "" : ", ", first + i);
@@ -26,7 +26,7 @@ std::string operands(std::string_view constraint, std::string_view name, int cou
   return list;
 }
 
-/// `reads_d`: D = A B + (accumulate ? D : 0); else D = A B, and the compiler knows that no old D is read.
+/// If reads_d: D = A B + (accumulate ? D : 0). Else D = A B, so that the compiler knows that the old D is not read.
 std::string function_of(const WgmmaShape& shape, bool reads_d) {
   const bool rs = shape.a == WgmmaOperand::registers;
   const int count = shape.n / 2, a_count = rs ? 4 : 1, after = count + a_count + 1;
@@ -80,6 +80,10 @@ std::string render_wgmma_shapes(std::span<const WgmmaShape> shapes) {
     }
   }
   return text + "}  // namespace fa2::ptx\n";
+}
+
+SourceFile wgmma_header(const std::vector<WgmmaShape>& shapes) {
+  return {"ptx/wgmma_shapes.cuh", render_wgmma_shapes(shapes)};
 }
 
 }  // namespace fa2

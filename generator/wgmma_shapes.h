@@ -2,16 +2,18 @@
 #pragma once
 
 #include <fa2/types.h>
+#include <generator/embedded.h>
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace fa2 {
 
 /// Where an operand of wgmma comes from.
 enum class WgmmaOperand : std::uint8_t {
-  k_major,    ///< shared memory, contiguous in the dimension that is summed over
-  mn_major,   ///< shared memory, contiguous in the other one
+  k_major,    ///< shared memory, contiguous in the summed dimension
+  mn_major,   ///< shared memory, contiguous in the other dimension
   registers,  ///< A only
 };
 
@@ -23,8 +25,11 @@ struct WgmmaShape {
   WgmmaOperand b = WgmmaOperand::k_major;
 };
 
-/// The specialisations of ptx/wgmma.cuh's wgmma_ss and wgmma_rs for these shapes; each shape is written once.
+/// Returns specialisations of wgmma_ss and wgmma_rs (ptx/wgmma.cuh) for these shapes, each shape once.
 /// @throws Error(internal) for a shape that no GPU has.
 std::string render_wgmma_shapes(std::span<const WgmmaShape> shapes);
+
+/// Returns the header that replaces the placeholder ptx/wgmma_shapes.cuh.
+SourceFile wgmma_header(const std::vector<WgmmaShape>& shapes);
 
 }  // namespace fa2

@@ -1,6 +1,6 @@
 // The rules, the operands and the kernel of append().
 #include <fmt/format.h>
-#include <generator/kernels/append.h>
+#include <generator/kernel_kind.h>
 #include <operation/rules/validate.h>
 #include <planning/append.h>
 #include <planning/row_kernels.h>
@@ -86,9 +86,8 @@ void check_columns(Violations& found, const AppendProblem& p) {
   const auto expect = [&](bool holds, const char* name, std::int64_t value, const char* rule) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
-  expect(is_head_dim(p.head_dim), "head_dim", p.head_dim, kHeadDimRule);
-  expect(p.head_dim_v == 0 || is_head_dim(p.head_dim_v), "head_dim_v", p.head_dim_v,
-         "must be a multiple of 8 in 8..256, or 0 for head_dim");
+  check_head_dim(found, "head_dim", p.head_dim);
+  if (p.head_dim_v != 0) check_head_dim(found, "head_dim_v", p.head_dim_v, ", or 0 for head_dim");
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");
@@ -211,8 +210,8 @@ KernelSpec append_spec(const AppendProblem& p, OperandList operands, const Arch&
 
 Plan plan_append(const AppendProblem& problem, std::shared_ptr<const Kernel> kernel) {
   Plan plan;
-  plan.add(
-      kAppend.make_step({.problem = problem, .config = kAppend.default_config, .kernel = std::move(kernel)}));
+  plan.add(kernels::append.make_step(
+      {.problem = problem, .config = kernels::append.default_config, .kernel = std::move(kernel)}));
   return plan;
 }
 

@@ -1,6 +1,6 @@
 // The rules, the operands and the kernel of dropout_mask().
 #include <fmt/format.h>
-#include <generator/kernels/dropout_mask.h>
+#include <generator/kernel_kind.h>
 #include <planning/dropout_mask.h>
 #include <planning/step_request.h>
 
@@ -9,7 +9,7 @@
 namespace fa2 {
 
 KernelSpec dropout_mask_spec(const Arch& arch) {
-  return {traits_of(PlannedProblem().normalized()), kDropoutMask.default_config, arch};
+  return {traits_of(PlannedProblem().normalized()), default_config(KernelId::dropout_mask), arch};
 }
 
 std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const DropoutMaskArgs& args) {
@@ -37,8 +37,8 @@ Violations violations_of_dropout_mask(const AttentionProblem& problem, const Dro
 Plan plan_dropout_mask(const AttentionProblem& problem, std::shared_ptr<const Kernel> kernel) {
   Plan plan;
   plan.problem = {problem, {}};
-  plan.add(kDropoutMask.make_step(
-      {.problem = problem, .config = kDropoutMask.default_config, .kernel = std::move(kernel)}));
+  plan.add(kernels::dropout_mask.make_step(
+      {.problem = problem, .config = kernels::dropout_mask.default_config, .kernel = std::move(kernel)}));
   return plan;
 }
 

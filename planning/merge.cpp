@@ -1,6 +1,6 @@
 // The rules, the operands and the kernel of merge().
 #include <fmt/format.h>
-#include <generator/kernels/merge.h>
+#include <generator/kernel_kind.h>
 #include <operation/rules/validate.h>
 #include <planning/merge.h>
 #include <planning/row_kernels.h>
@@ -41,7 +41,7 @@ Violations violations_of(const MergeProblem& p) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
   check_enum(found, "dtype", p.dtype);
-  expect(is_head_dim(p.head_dim), "head_dim", p.head_dim, kHeadDimRule);
+  check_head_dim(found, "head_dim", p.head_dim);
   expect(p.parts >= 1 && p.parts <= kMostParts, "parts", p.parts, "must be 1..65536");
   const auto is_size = [](std::int64_t n) { return n >= 0 && n <= kMostRows; };
   expect(is_size(p.batch), "batch", p.batch, "must be 0..2147483647");
@@ -89,8 +89,8 @@ KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& a
 
 Plan plan_merge(const MergeProblem& problem, std::shared_ptr<const Kernel> kernel) {
   Plan plan;
-  plan.add(
-      kMerge.make_step({.problem = problem, .config = kMerge.default_config, .kernel = std::move(kernel)}));
+  plan.add(kernels::merge.make_step(
+      {.problem = problem, .config = kernels::merge.default_config, .kernel = std::move(kernel)}));
   return plan;
 }
 

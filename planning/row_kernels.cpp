@@ -5,7 +5,7 @@
 namespace fa2 {
 namespace {
 
-RowKernel kernel_of(KernelPass pass, const PlannedProblem& problem, std::int32_t head_dim,
+RowKernel kernel_of(KernelId kernel, const PlannedProblem& problem, std::int32_t head_dim,
                     std::int32_t head_dim_v) {
   AttentionProblem rows;
   rows.dtype = problem.dtype;
@@ -13,17 +13,17 @@ RowKernel kernel_of(KernelPass pass, const PlannedProblem& problem, std::int32_t
   rows.head_dim_v = head_dim_v;
   PlanOptions options = problem;
   if (options.row_alignment == RowAlignment::bytes16_any_order) options.row_alignment = RowAlignment::bytes16;
-  return {{rows.normalized(), options}, default_config(80, static_cast<std::int32_t>(pass))};
+  return {{rows.normalized(), options}, default_config(kernel)};
 }
 
 }  // namespace
 
 RowKernel append_kernel(const PlannedProblem& problem) {
-  return kernel_of(KernelPass::append, problem, problem.head_dim, problem.head_dim_v);
+  return kernel_of(KernelId::append, problem, problem.head_dim, problem.head_dim_v);
 }
 
 RowKernel merge_kernel(const PlannedProblem& problem) {
-  return kernel_of(KernelPass::merge, problem, problem.normalized().head_dim_v, 0);
+  return kernel_of(KernelId::merge, problem, problem.normalized().head_dim_v, 0);
 }
 
 }  // namespace fa2

@@ -27,7 +27,7 @@ constexpr std::time_t kDaySeconds = 24 * 60 * 60;
 constexpr unsigned kStoresPerPrune = 10;
 
 fs::path below_root(const std::string& arch, const std::string& key, const char* extension) {
-  return fs::path("v1") / arch / key.substr(0, 2) / (key + extension);
+  return fs::path(kKernelFolder) / arch / key.substr(0, 2) / (key + extension);
 }
 
 /// Marks a file as used today. Pruning uses modification times, because access times are often not kept.
@@ -61,7 +61,18 @@ std::optional<fs::path> default_cache_dir() {
   return std::nullopt;
 }
 
-DiskCache::DiskCache(fs::path root, Access access) : root_(std::move(root)), access_(access) {}
+DiskCache::DiskCache(fs::path root, Access access) : root_(std::move(root)), access_(access) {
+  if (const auto folder = outdated_folder())
+    info_once(
+        "cache format " + folder->native(),
+        fmt::format("{}: kernels of an older format are not used; remove the folder", folder->native()));
+}
+
+std::optional<fs::path> DiskCache::outdated_folder() const {
+  std::error_code error;
+  const fs::path folder = root_ / "v1";
+  return fs::exists(folder, error) ? std::optional(folder) : std::nullopt;
+}
 
 fs::path DiskCache::path_of(const std::string& arch, const std::string& key) const {
   return root_ / below_root(arch, key, ".fa2k");

@@ -16,6 +16,9 @@ namespace fa2 {
 /// Returns $FA2_CACHE_DIR, else $XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2; nullopt if none is set.
 std::optional<std::filesystem::path> default_cache_dir();
 
+/// The folder of a cache directory that holds kernels of this format.
+inline constexpr const char* kKernelFolder = "v2";
+
 /// One file in a cache directory, as `fa2 cache list|verify` shows it.
 struct CacheEntry {
   std::filesystem::path path;
@@ -27,11 +30,12 @@ struct CacheEntry {
 };
 
 /// One cache directory. Thread-safe; any number of processes may share it.
-/// File: v1/<arch>/<key[0:2]>/<key>.fa2k. docs/rooms/runtime.md describes the byte layout.
+/// File: v2/<arch>/<key[0:2]>/<key>.fa2k. docs/rooms/runtime.md describes the byte layout.
 class DiskCache {
  public:
   enum class Access { read_only, read_write };
 
+  /// Logs at info once if there is an outdated_folder().
   /// The first store() creates a read-write directory, mode 0700. Neither kind uses a folder that other users
   /// could have written (runtime/trust.h); it warns once.
   DiskCache(std::filesystem::path root, Access access);
@@ -50,6 +54,9 @@ class DiskCache {
   const std::filesystem::path& root() const { return root_; }
 
   std::vector<CacheEntry> entries(bool with_code = false) const;
+
+  /// Returns the folder with kernels of an older format, which are not used; nullopt if there is none.
+  std::optional<std::filesystem::path> outdated_folder() const;
 
   /// Removes damaged files, then the least recently used ones until at most `max_bytes` remain. Also removes
   /// temporary files older than an hour, and lock files that no process holds. Returns the number of files

@@ -54,11 +54,11 @@ std::vector<fs::path> list(const fs::path& root, const fs::path& below, Refused&
   return names;
 }
 
-/// Returns every existing file in v1/<arch>/<xx>/ with this extension, in path order and relative to the
+/// Returns every existing file in v2/<arch>/<xx>/ with this extension, in path order and relative to the
 /// root.
 std::vector<FoundFile> find_files(const fs::path& root, const char* extension, Refused& refused) {
   std::vector<FoundFile> files;
-  const fs::path top = "v1";
+  const fs::path top(kKernelFolder);
   for (const fs::path& arch : list(root, top, refused)) {
     for (const fs::path& folder : list(root, top / arch, refused)) {
       for (const fs::path& name : list(root, top / arch / folder, refused)) {

@@ -80,6 +80,18 @@ spdlog::logger* make_logger() {
   return logger;
 }
 
+/// Logs at `level` the first time this process sees `topic`, at debug level afterwards.
+void log_once(spdlog::level::level_enum level, const std::string& topic, const std::string& message) {
+  static std::mutex mutex;
+  static auto& seen = *new std::unordered_set<std::string>;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex);
+    first = seen.insert(topic).second;
+  }
+  log().log(first ? level : spdlog::level::debug, printable(message, kMostMessage));
+}
+
 }  // namespace
 
 spdlog::logger& log() {
@@ -104,14 +116,11 @@ LogLevel log_level() {
 }
 
 void warn_once(const std::string& topic, const std::string& message) {
-  static std::mutex mutex;
-  static auto& seen = *new std::unordered_set<std::string>;
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex);
-    first = seen.insert(topic).second;
-  }
-  log().log(first ? spdlog::level::warn : spdlog::level::debug, printable(message, kMostMessage));
+  log_once(spdlog::level::warn, topic, message);
+}
+
+void info_once(const std::string& topic, const std::string& message) {
+  log_once(spdlog::level::info, topic, message);
 }
 
 }  // namespace fa2

@@ -10,5 +10,7 @@ spdlog::logger& log();
 
 /// Logs at warn level the first time this process sees `topic`, at debug level afterwards.
 void warn_once(const std::string& topic, const std::string& message);
+/// Logs at info level the first time this process sees `topic`, at debug level afterwards.
+void info_once(const std::string& topic, const std::string& message);
 
 }  // namespace fa2

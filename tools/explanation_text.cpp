@@ -1,6 +1,6 @@
 // An explanation as text for people.
 #include <fmt/format.h>
-#include <generator/kernel_kind.h>
+#include <generator/kernel_spec.h>
 #include <tools/explanation_text.h>
 #include <tools/table.h>
 
@@ -48,8 +48,8 @@ std::string to_text(const Explanation& e, std::size_t width) {
   for (std::size_t i = 0; i < e.kernels.size(); ++i) {
     const KernelReport& kernel = e.kernels[i];
     if (e.kernels.size() > 1)
-      lines.emplace_back("launch",
-                         fmt::format("{} of {}: {}", i + 1, e.kernels.size(), kind_of(kernel.config).name));
+      lines.emplace_back(
+          "launch", fmt::format("{} of {}: {}", i + 1, e.kernels.size(), to_string(kernel.config.kernel)));
     add_lines(lines, kernel);
   }
   return text(lines, width);

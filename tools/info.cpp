@@ -68,8 +68,19 @@ Json not_used_parts(const std::vector<CacheEntry>& entries, bool is_read_only) {
   return refused;
 }
 
+/// Returns what a cache directory holds in an older format, which is not used.
+Json outdated_parts(const DiskCache& cache, const TuningStore& store) {
+  Json outdated = Json::array();
+  if (const auto folder = cache.outdated_folder())
+    outdated.push_back(fmt::format("{}: kernels of an older format; remove the folder", folder->string()));
+  if (store.outdated() > 0)
+    outdated.push_back(fmt::format("{} tuning records of an older format", store.outdated()));
+  return outdated;
+}
+
 Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
-  const std::vector<CacheEntry> entries = DiskCache(dir, DiskCache::Access::read_only).entries();
+  const DiskCache cache(dir, DiskCache::Access::read_only);
+  const std::vector<CacheEntry> entries = cache.entries();
   std::uint64_t bytes = 0;
   std::size_t damaged = 0, untrusted = 0;
   for (const CacheEntry& entry : entries) {
@@ -77,15 +88,17 @@ Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
     untrusted += entry.untrusted;
     damaged += !entry.untrusted && !entry.damage.empty();
   }
-  const std::filesystem::path records = tuning_file(dir);
+  const TuningStore records(tuning_file(dir));
+  Json not_used = not_used_parts(entries, is_read_only);
+  for (Json& part : outdated_parts(cache, records)) not_used.push_back(std::move(part));
   return {{"path", dir.string()},
           {"read_only", is_read_only},
           {"entries", entries.size() - untrusted},
           {"damaged", damaged},
-          {"not_used", not_used_parts(entries, is_read_only)},
+          {"not_used", std::move(not_used)},
           {"bytes", bytes},
-          {"tuning_store", records.string()},
-          {"tuning_records", TuningStore(records).records().size()}};
+          {"tuning_store", records.file().string()},
+          {"tuning_records", records.records().size()}};
 }
 
 /// Reads only the variables that name directories, because others may be wrong.

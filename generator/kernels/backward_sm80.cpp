@@ -1,33 +1,30 @@
-// What the backward on mma.sync and cp.async can be asked for.
-#include <generator/kernels/backward_sm80.h>
+// The backward kernels on mma.sync, fed by cp.async, and those that read rows once.
+#include <generator/kernel_kind.h>
+#include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 
 namespace fa2 {
 namespace {
 
-/// What the kernels of the two sides differ in.
+/// The gradients that a kernel computes.
 struct Computed {
   bool dq = false;
   bool dk = false;
   bool dv = false;
 
   bool owns_keys() const { return dk || dv; }
-  bool scores_gradients() const { return dq || dk; }  ///< dS, and so dP and delta
+  bool scores_gradients() const { return dq || dk; }  ///< computes dS from dP and delta
 };
 
 Computed computed_by(const KernelConfig& config) {
-  const auto pass = static_cast<KernelPass>(config.pass);
+  const KernelPass pass = pass_of(config);
   return {.dq = pass == KernelPass::dq,
           .dk = pass == KernelPass::dk_dv || pass == KernelPass::dk,
           .dv = pass == KernelPass::dk_dv || pass == KernelPass::dv};
 }
 
-bool runs_on(const Arch&) {
-  return true;
-}
-
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
-  const int row = (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) * 2;
+  const int row = both_row_bytes(traits);
   const int statistics = computed_by(config).owns_keys() ? 8 : 0;
   return config.tile_m * row + config.stages * config.tile_n * (row + statistics);
 }
@@ -50,16 +47,16 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   mma_rules::check_registers(spec, estimated_registers(spec.traits, spec.config), rules);
 }
 
-/// Every combination of the tunables' values.
-std::vector<KernelConfig> configs(KernelPass pass) {
+/// Returns every combination of the tunables' values.
+template <KernelId id>
+std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   std::vector<KernelConfig> all;
   for (const int tile_m : {64, 128}) {
     for (const int warps : {4, 8}) {
       for (const int tile_n : {16, 32, 64, 128}) {
         for (const int stages : {1, 2, 3}) {
           for (const int ctas_per_sm : {1, 2}) {
-            all.push_back({.mainloop = 80,
-                           .pass = static_cast<std::int32_t>(pass),
+            all.push_back({.kernel = id,
                            .tile_m = tile_m,
                            .tile_n = tile_n,
                            .warps = warps,
@@ -73,15 +70,56 @@ std::vector<KernelConfig> configs(KernelPass pass) {
   return all;
 }
 
-std::vector<RenderedConstant> constants(const KernelSpec& spec) {
-  const Computed computed = computed_by(spec.config);
-  return {
-      {"packed_heads", 1}, {"owns_keys", computed.owns_keys()}, {"computes_ds", computed.scores_gradients()},
-      {"sums_dq", 0},      {"computes_dk", computed.dk},        {"computes_dv", computed.dv}};
+struct Tiles {
+  int tile_m, tile_n, warps, stages;
+};
+
+constexpr Tiles kSmall[] = {{64, 64, 4, 2}, {64, 32, 4, 2}, {64, 32, 4, 1}, {64, 16, 4, 1}};
+constexpr Tiles kLarge[] = {{128, 64, 8, 2}, {128, 32, 8, 2}};
+
+KernelConfig config_of(KernelId kernel, const Tiles& tiles) {
+  return {.kernel = kernel,
+          .tile_m = tiles.tile_m,
+          .tile_n = tiles.tile_n,
+          .warps = tiles.warps,
+          .stages = tiles.stages};
 }
 
-std::vector<WgmmaShape> no_wgmma(const KernelSpec&) {
-  return {};
+/// Returns whether dropout needs more registers than dK and dV leave. Blackwell's kernels need a few more.
+bool leaves_none_for_dropout(const PlannedProblem& problem, const KernelConfig& config, const Arch& arch) {
+  if (!problem.dropout || config.kernel != KernelId::backward_dk_dv_sm80) return false;
+  const int dim = std::max(problem.head_dim, problem.head_dim_v);
+  return (dim > 64 && config.tile_n > 32) ||
+         (dim > 96 && config.tile_n > 16 && arch.compute_capability >= 100);
+}
+
+/// Two small blocks per SM hide each other's barriers: on an H200 2 to 5% faster than one large block with as many warps
+/// (docs/kernel-notes.md). One large block is at least as fast as two single-stage blocks.
+template <KernelId id>
+std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch& arch) {
+  std::vector<KernelConfig> configs;
+  for (const Tiles& tiles : kSmall) {
+    const KernelConfig small = config_of(id, tiles);
+    const SharedMemoryNeed two{arch, shared_bytes(traits_of(problem), small), 2};
+    if (tiles.stages > 1 && two.fits()) configs.push_back(small);
+  }
+  for (const Tiles& tiles : kLarge) configs.push_back(config_of(id, tiles));
+  for (const Tiles& tiles : kSmall) {
+    const KernelConfig small = config_of(id, tiles);
+    if (std::ranges::find(configs, small) == configs.end()) configs.push_back(small);
+  }
+  std::erase_if(configs,
+                [&](const KernelConfig& config) { return leaves_none_for_dropout(problem, config, arch); });
+  return configs;
+}
+
+std::vector<RenderedConstant> constants(const KernelSpec& spec) {
+  const Computed computed = computed_by(spec.config);
+  return {{"owns_keys", computed.owns_keys()},
+          {"computes_ds", computed.scores_gradients()},
+          {"sums_dq", 0},
+          {"computes_dk", computed.dk},
+          {"computes_dv", computed.dv}};
 }
 
 constexpr int kMostWarps = 16;
@@ -94,91 +132,64 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
 constexpr Tunable kTunablesOfDelta[] = {{"tile_m", 16, kMostTile, 16}, {"warps", 1, kMostWarps}};
 constexpr Tunable kTunablesOfSinks[] = {{"warps", 2, kMostWarps, 2}};
 
-/// All but `pass`, `name`, `main`, `entry` and `configs`.
-constexpr KernelKind of_products(KernelPass pass, std::string_view name, std::string_view main,
-                                 std::string_view entry,
-                                 std::vector<KernelConfig> (*configs_of)(const AttentionTraits&,
-                                                                         const Arch&)) {
-  return {.mainloop = 80,
+/// Returns the kind of a kernel that computes gradients from matrix products.
+template <KernelId id>
+constexpr KernelKind of_products(KernelPass pass, std::string_view main, std::string_view entry) {
+  return {.id = id,
           .pass = pass,
-          .name = name,
           .main = main,
           .entry = entry,
           .make_step = backward_sm80_step,
-          .section_bytes = 0,
           .tunables = kTunables,
-          .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(pass), .tile_n = 16},
-          .runs_on = runs_on,
+          .default_config = {.kernel = id, .tile_n = 16},
           .check = check,
           .check_registers = check_registers,
-          .threads = mma_rules::threads,
           .shared_bytes = shared_bytes,
           .estimated_registers = estimated_registers,
-          .configs = configs_of,
-          .constants = constants,
-          .wgmma_shapes = no_wgmma};
+          .configs = configs<id>,
+          .heuristic = heuristic<id>,
+          .constants = constants};
 }
 
-/// Of the kernels that go over rows once: all but what is worth a word of its own.
-template <KernelPass kPass>
-constexpr KernelKind of_rows(std::string_view name, std::string_view main, std::string_view entry) {
-  return {.mainloop = 80,
-          .pass = kPass,
-          .name = name,
+/// Returns the kind of a kernel that reads rows once, without its tunables.
+template <KernelId id>
+constexpr KernelKind of_rows(KernelPass pass, std::string_view main, std::string_view entry) {
+  return {.id = id,
+          .pass = pass,
           .main = main,
           .entry = entry,
           .make_step = backward_sm80_step,
-          .section_bytes = 0,
-          .tunables = {},
-          .default_config = {.mainloop = 80, .pass = static_cast<std::int32_t>(kPass)},
-          .runs_on = runs_on,
-          .check = [](const KernelSpec&, BrokenRules&) {},
-          .check_registers = [](const KernelSpec&, BrokenRules&) {},
-          .threads = mma_rules::threads,
-          .shared_bytes = [](const AttentionTraits&, const KernelConfig&) { return 0; },
-          .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 32; },
-          .configs =
-              [](const AttentionTraits&, const Arch&) {
-                return std::vector{default_config(80, static_cast<std::int32_t>(kPass))};
-              },
-          .constants = constants,
-          .wgmma_shapes = no_wgmma};
+          .default_config = {.kernel = id},
+          .constants = constants};
 }
 
-template <KernelPass kPass>
-std::vector<KernelConfig> configs_of(const AttentionTraits&, const Arch&) {
-  return configs(kPass);
-}
-
-constexpr KernelKind of_keys(KernelPass pass, std::string_view name,
-                             std::vector<KernelConfig> (*configs_of)(const AttentionTraits&, const Arch&)) {
-  return of_products(pass, name, "attention/backward/sm80/keys.cu", "fa2_backward_keys", configs_of);
+template <KernelId id>
+constexpr KernelKind of_keys(KernelPass pass) {
+  return of_products<id>(pass, "attention/backward/sm80/keys.cu", "fa2_backward_keys");
 }
 
 }  // namespace
 
-constexpr KernelKind kBackwardQueries =
-    of_products(KernelPass::dq, "backward_queries_sm80", "attention/backward/sm80/queries.cu",
-                "fa2_backward_queries", configs_of<KernelPass::dq>);
-constexpr KernelKind kBackwardKeys =
-    of_keys(KernelPass::dk_dv, "backward_keys_sm80", configs_of<KernelPass::dk_dv>);
-constexpr KernelKind kBackwardDk = of_keys(KernelPass::dk, "backward_dk_sm80", configs_of<KernelPass::dk>);
-constexpr KernelKind kBackwardDv = of_keys(KernelPass::dv, "backward_dv_sm80", configs_of<KernelPass::dv>);
+constexpr KernelKind kernels::backward_dq_sm80 = of_products<KernelId::backward_dq_sm80>(
+    KernelPass::dq, "attention/backward/sm80/queries.cu", "fa2_backward_queries");
+constexpr KernelKind kernels::backward_dk_dv_sm80 = of_keys<KernelId::backward_dk_dv_sm80>(KernelPass::dk_dv);
+constexpr KernelKind kernels::backward_dk_sm80 = of_keys<KernelId::backward_dk_sm80>(KernelPass::dk);
+constexpr KernelKind kernels::backward_dv_sm80 = of_keys<KernelId::backward_dv_sm80>(KernelPass::dv);
 
-constexpr KernelKind kBackwardDelta = [] {
-  KernelKind kind =
-      of_rows<KernelPass::delta>("backward_delta", "attention/backward/delta.cu", "fa2_backward_delta");
+constexpr KernelKind kernels::backward_delta = [] {
+  KernelKind kind = of_rows<KernelId::backward_delta>(KernelPass::delta, "attention/backward/delta.cu",
+                                                      "fa2_backward_delta");
   kind.tunables = kTunablesOfDelta;
   return kind;
 }();
 
-constexpr KernelKind kBackwardSinks = [] {
-  KernelKind kind =
-      of_rows<KernelPass::d_sinks>("backward_sinks", "attention/backward/sinks.cu", "fa2_backward_sinks");
+constexpr KernelKind kernels::backward_sinks = [] {
+  KernelKind kind = of_rows<KernelId::backward_sinks>(KernelPass::d_sinks, "attention/backward/sinks.cu",
+                                                      "fa2_backward_sinks");
   kind.tunables = kTunablesOfSinks;
   kind.default_config.warps = kMostWarps;
-  kind.check = [](const KernelSpec& spec, BrokenRules& rules) {
-    rules.expect(spec.traits.sinks, "there are no sinks");
+  kind.supports = [](const AttentionTraits& traits, BrokenRules& rules) {
+    rules.expect(traits.sinks, "sinks = false, must be true");
   };
   kind.shared_bytes = [](const AttentionTraits&, const KernelConfig& config) { return 4 * config.warps; };
   return kind;

@@ -1,6 +1,6 @@
-// What the backward of five products on mma.sync and cp.async can be asked for.
-#include <generator/kernels/backward_sm80.h>
-#include <generator/kernels/backward_sums_sm80.h>
+// The fused backward kernel on mma.sync, fed by cp.async, and the kernel that rounds its dQ.
+#include <generator/kernel_kind.h>
+#include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 
 #include <algorithm>
@@ -11,22 +11,18 @@ namespace {
 
 constexpr int kMostWarps = 16;
 
-bool runs_on(const Arch&) {
-  return true;
-}
-
-/// K and V of a block, slots of Q and dO with two floats a query, and two places for dS.
+/// Counts K and V of a block, slots of Q and dO with two floats per query, and two buffers for dS.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
-  const int row = (padded_dim(traits.head_dim) + padded_dim(traits.head_dim_v)) * 2;
-  return c.tile_m * row + c.stages * c.tile_n * (row + 8) + 2 * c.tile_m * c.tile_n * 2;
+  const int row = both_row_bytes(traits), scores = c.tile_m * c.tile_n * element_bytes(traits);
+  return c.tile_m * row + c.stages * c.tile_n * (row + 8) + 2 * scores;
 }
 
-/// m16 tiles of keys that a warp owns dK and dV of, or one of them.
+/// Returns the m16 tiles of keys whose dK and dV, or one of them, a warp owns.
 int m_tiles(const KernelConfig& c) {
   return c.split_gradients == 1 ? c.tile_m / (8 * c.warps) : mma_rules::m_tiles(c);
 }
 
-/// dK and dV beside S and dP, or one of each; dQ takes the registers of scores.
+/// Counts dK, dV, S and dP, or one of each pair. dQ reuses the registers of scores.
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndOperands = 48;
   const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
@@ -34,14 +30,13 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   return m_tiles(c) * columns / 2 + kAddressesAndOperands;
 }
 
-void check_of_both(const KernelSpec& spec, BrokenRules& rules) {
-  rules.expect(!spec.traits.varlen, "main loop 80 sums no dQ of packed sequences yet");
-  rules.expect(!spec.traits.dropout, "main loop 80 sums no dQ with dropout yet");
+void check_traits(const AttentionTraits& traits, BrokenRules& rules) {
+  rules.expect(!traits.varlen, "varlen = true, must be false: dQ of packed sequences is not accumulated yet");
+  rules.expect(!traits.dropout, "dropout = true, must be false: dQ is not accumulated with dropout yet");
 }
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
-  check_of_both(spec, rules);
   if (c.split_gradients == 0) return mma_rules::check_tiles(c, rules);
   rules.expect(c.warps % 2 == 0, "warps = {}, must be even with split_gradients = 1", c.warps);
   rules.expect(c.warps < 2 || c.tile_m % (8 * c.warps) == 0,
@@ -60,8 +55,7 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
       for (const int tile_n : {16, 32, 48, 64, 128}) {
         for (const int stages : {1, 2}) {
           for (const int split_gradients : {0, 1}) {
-            all.push_back({.mainloop = 80,
-                           .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
+            all.push_back({.kernel = KernelId::backward_sm80,
                            .tile_m = tile_m,
                            .tile_n = tile_n,
                            .warps = warps,
@@ -75,17 +69,32 @@ std::vector<KernelConfig> configs(const AttentionTraits&, const Arch&) {
   return all;
 }
 
-/// Whether red adds four floats at once.
+/// Four of eight warps own dV and four dK. Key and query rows are as many as registers hold, with a second stage if it fits.
+std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch& arch) {
+  const int widest = std::max(problem.head_dim, problem.head_dim_v);
+  // Blackwell's kernels need a few registers more.
+  const bool is_full =
+      arch.compute_capability >= 100 && problem.alibi && widest > (problem.window_left ? 64 : 112);
+  const int keys = widest > 128 || is_full ? 64 : 128, queries = widest > 64 || problem.softcap ? 32 : 64;
+  std::vector<KernelConfig> configs;
+  const auto add = [&](int tile_m, int tile_n, int stages) {
+    KernelConfig config = kernels::backward_sm80.default_config;
+    config.tile_m = tile_m, config.tile_n = tile_n, config.stages = stages;
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(config);
+  };
+  add(keys, queries, 2), add(keys, queries, 1);
+  add(64, queries, 2), add(64, queries, 1);
+  add(64, 16, 1);
+  return configs;
+}
+
+/// Returns whether red adds four floats at once.
 RenderedConstant adds_four(const Arch& arch) {
   return {"adds_four", arch.compute_capability >= 90};
 }
 
 std::vector<RenderedConstant> constants(const KernelSpec& spec) {
-  return {{"packed_heads", 1}, {"owns_keys", 1}, {"computes_ds", 1}, {"sums_dq", 1}, adds_four(spec.arch)};
-}
-
-std::vector<WgmmaShape> no_wgmma(const KernelSpec&) {
-  return {};
+  return {{"owns_keys", 1}, {"computes_ds", 1}, {"sums_dq", 1}, adds_four(spec.arch)};
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},       {"tile_n", 16, kMostTile, 16},
@@ -95,68 +104,47 @@ constexpr Tunable kTunablesOfConvert[] = {{"tile_m", 16, kMostTile, 16}, {"warps
 
 }  // namespace
 
-constexpr KernelKind kBackwardSm80 = {
-    .mainloop = 80,
+constexpr KernelKind kernels::backward_sm80 = {
+    .id = KernelId::backward_sm80,
     .pass = KernelPass::dq_dk_dv,
-    .name = "backward_sm80",
     .main = "attention/backward/sm80/kernel.cu",
     .entry = "fa2_backward",
     .make_step = backward_sm80_step,
     .section_bytes = 16 << 20,
     .tunables = kTunables,
-    .default_config = {.mainloop = 80,
-                       .pass = static_cast<std::int32_t>(KernelPass::dq_dk_dv),
-                       .tile_m = 64,
-                       .tile_n = 16,
-                       .warps = 8,
-                       .split_gradients = 1},
-    .runs_on = runs_on,
+    .default_config =
+        {.kernel = KernelId::backward_sm80, .tile_m = 64, .tile_n = 16, .warps = 8, .split_gradients = 1},
+    .supports = check_traits,
     .check = check,
     .check_registers = check_registers,
-    .threads = mma_rules::threads,
     .shared_bytes = shared_bytes,
     .estimated_registers = estimated_registers,
     .configs = configs,
+    .heuristic = heuristic,
+    .conversion = [](const KernelConfig&) { return kernels::backward_convert_sm80.default_config; },
     .constants = constants,
-    .wgmma_shapes = no_wgmma,
 };
 
-constexpr KernelKind kBackwardConvertSm80 = {
-    .mainloop = 80,
+constexpr KernelKind kernels::backward_convert_sm80 = {
+    .id = KernelId::backward_convert_sm80,
     .pass = KernelPass::dq_convert,
-    .name = "backward_convert_sm80",
     .main = "attention/backward/sm80/convert.cu",
     .entry = "fa2_backward_convert",
     .make_step = backward_sm80_step,
-    .section_bytes = 0,
     .tunables = kTunablesOfConvert,
-    .default_config = {.mainloop = 80,
-                       .pass = static_cast<std::int32_t>(KernelPass::dq_convert),
-                       .tile_m = 64,
-                       .warps = 4},
-    .runs_on = runs_on,
+    .default_config = {.kernel = KernelId::backward_convert_sm80, .tile_m = 64, .warps = 4},
+    .supports = check_traits,
     .check =
         [](const KernelSpec& spec, BrokenRules& rules) {
           const KernelConfig& c = spec.config;
-          check_of_both(spec, rules);
           rules.expect(c.tile_m == 16 * c.warps, "tile_m = {}, must be 16 * warps = {}", c.tile_m,
                        16 * c.warps);
         },
-    .check_registers = [](const KernelSpec&, BrokenRules&) {},
-    .threads = mma_rules::threads,
-    .shared_bytes =
-        [](const AttentionTraits& traits, const KernelConfig& config) {
-          return config.tile_m * padded_dim(traits.head_dim) * 2;
-        },
+    .shared_bytes = [](const AttentionTraits& traits,
+                       const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q_k); },
     .estimated_registers = [](const AttentionTraits& traits,
                               const KernelConfig&) { return padded_dim(traits.head_dim) / 2 + 8; },
-    .configs = [](const AttentionTraits&,
-                  const Arch&) { return std::vector{kBackwardConvertSm80.default_config}; },
-    .constants =
-        [](const KernelSpec& spec) {
-          return std::vector<RenderedConstant>{{"packed_heads", 1}, adds_four(spec.arch)};
-        },
-    .wgmma_shapes = no_wgmma,
+    .constants = [](const KernelSpec& spec) { return std::vector<RenderedConstant>{adds_four(spec.arch)}; },
 };
 
 }  // namespace fa2

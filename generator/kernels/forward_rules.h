@@ -1,4 +1,4 @@
-// What the rules of forward kernels that pack heads, and whose rings are as long as they may be, have in common.
+// Rules of forward kernels that pack heads and whose rings fill the shared memory.
 #pragma once
 
 #include <generator/kernel_spec.h>
@@ -17,8 +17,8 @@ inline void check_packed_heads(const KernelSpec& spec, BrokenRules& rules) {
                c.packed_heads);
 }
 
-/// Slots of the ring that fit the shared memory, at most `most`, `config.stages` aside; at least 2.
-/// shared_bytes(traits, config): of a block.
+/// Returns how many slots of the ring fit the shared memory; 2..most. Ignores `config.stages`. shared_bytes(traits, config)
+/// returns the bytes of a block.
 template <class SharedBytes>
 int most_stages(const AttentionTraits& traits, KernelConfig config, const Arch& arch, int most,
                 const SharedBytes& shared_bytes) {

@@ -1,8 +1,10 @@
-// What the main loop on wgmma and TMA can be asked for.
+// The forward kernel on wgmma, fed by TMA.
 #include <generator/kernels/forward_rules.h>
 #include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/launch_steps.h>
 #include <generator/kernels/rules.h>
 #include <generator/sequences.h>
+#include <generator/wgmma_shapes.h>
 
 #include <algorithm>
 #include <templates/attention/common/tile_schedule.cuh>
@@ -12,25 +14,20 @@ namespace fa2 {
 namespace {
 
 using wgmma_rules::aligned;
-using wgmma_rules::runs_on;
 using wgmma_rules::threads;
 using wgmma_rules::warpgroups;
 
 constexpr int kMostStages = 8;
 
-int wider_dim(const AttentionTraits& traits) {
-  return std::max(padded_dim(traits.head_dim), padded_dim(traits.head_dim_v));
-}
-
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
-  const int row = wider_dim(traits) * 2;
+  const int row = std::max(row_bytes(traits, Side::q_k), row_bytes(traits, Side::v_o));
   const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 40 : 0);
   const int parts = c.schedule == kSplitKeys ? 48 : 0;
   return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers +
          parts;
 }
 
-/// Scores, the probabilities of the block before if they are still in use, and the output.
+/// Counts scores, the previous block's probabilities if they are still in use, and the output.
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
   constexpr int kAddressesAndSoftmax = 28;
   const int probabilities = c.overlap ? c.tile_n / 4 : 0;
@@ -39,9 +36,6 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
 
 void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
-  rules.expect(runs_on(spec.arch), "main loop 90 needs an sm_90a GPU, not {}", spec.arch.name);
-  rules.expect(spec.traits.row_alignment == RowAlignment::bytes16,
-               "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
   const std::int64_t rows = std::int64_t{16} * c.warps;
   rules.expect(c.warps % 4 == 0, "warps = {} are no whole warpgroups of 4", c.warps);
   rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
@@ -64,8 +58,7 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
       registers <= shares.consumer,
       "needs about {} registers a thread, a consumer warp has {} with {} blocks of {} threads per SM",
       registers, shares.consumer, c.ctas_per_sm, threads(c));
-  // ptxas wants one instruction's operands to fit what the block is launched with, whatever setmaxnreg gives
-  // later.
+  // ptxas requires that one instruction's operands fit the registers at launch, whatever setmaxnreg adds later.
   constexpr int kBesideAccumulators = 30;
   const int instruction = std::max(c.tile_n, padded_dim(spec.traits.head_dim_v)) / 2 + kBesideAccumulators;
   rules.expect(instruction <= shares.at_launch,
@@ -73,7 +66,7 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
                shares.at_launch);
 }
 
-/// Every combination of the tunables' values, each with as many slots of the ring as fit.
+/// Returns every combination of the tunables' values, each with as many slots of the ring as fit.
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
   const auto add = [&](KernelConfig c) {
@@ -88,7 +81,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
           for (const auto& [overlap, pingpong] : {std::pair{1, 0}, {1, 1}, {0, 0}}) {
             for (const int speculative_max : {0, 1}) {
               if (warps == 4 && (ctas_per_sm == 1 || pingpong == 1)) continue;
-              KernelConfig c{.mainloop = 90,
+              KernelConfig c{.kernel = KernelId::forward_sm90,
                              .tile_m = 16 * warps,
                              .tile_n = tile_n,
                              .warps = warps,
@@ -116,10 +109,11 @@ std::vector<RenderedConstant> constants(const KernelSpec& spec) {
 }
 
 /// S = Q K^T with both in shared memory, and O += P V with P in registers.
-std::vector<WgmmaShape> wgmma_shapes(const KernelSpec& spec) {
+std::vector<SourceFile> headers(const KernelSpec& spec) {
+  using enum WgmmaOperand;
   const AttentionTraits& t = spec.traits;
-  return {{t.dtype, spec.config.tile_n, WgmmaOperand::k_major, WgmmaOperand::k_major},
-          {t.dtype, padded_dim(t.head_dim_v), WgmmaOperand::registers, WgmmaOperand::mn_major}};
+  return {wgmma_header({{t.dtype, spec.config.tile_n, k_major, k_major},
+                        {t.dtype, padded_dim(t.head_dim_v), registers, mn_major}})};
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
@@ -145,7 +139,7 @@ int most_stages(const AttentionTraits& traits, const KernelConfig& config, const
 
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
-  // A producer that looks for its tiles takes more, and one that gathers rows or looks for its share of all tiles most.
+  // A producer that searches for its tiles needs more, and one that gathers rows or searches for its range of KV blocks most.
   const bool looks = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1;
   const bool gathers = gathers_keys(spec.traits.page_size), most = c.schedule == kSplitKeys || gathers;
   const int least = gathers && wgmma_rules::warpgroups(c) == 2 ? 72 : most ? 56 : looks ? 40 : 24;
@@ -154,25 +148,32 @@ wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
 
 }  // namespace forward_sm90
 
-constexpr KernelKind kForwardSm90 = {
-    .mainloop = 90,
+constexpr KernelKind kernels::forward_sm90 = {
+    .id = KernelId::forward_sm90,
     .pass = KernelPass::forward,
-    .name = "forward_sm90",
     .main = "attention/forward/sm90/kernel.cu",
     .entry = "fa2_attention_forward",
     .make_step = forward_sm90_step,
     .section_bytes = 8 << 20,
     .tunables = kTunables,
-    .default_config = {.mainloop = 90, .tile_m = 128, .tile_n = 64, .warps = 8, .stages = 2, .q_buffers = 1},
-    .runs_on = runs_on,
+    .default_config = {.kernel = KernelId::forward_sm90,
+                       .tile_m = 128,
+                       .tile_n = 64,
+                       .warps = 8,
+                       .stages = 2,
+                       .q_buffers = 1},
+    .runs_on = wgmma_rules::runs_on,
+    .supports = wgmma_rules::check_rows,
     .check = check,
     .check_registers = check_registers,
     .threads = threads,
     .shared_bytes = shared_bytes,
     .estimated_registers = estimated_registers,
     .configs = configs,
+    .heuristic = forward_sm90::heuristic,
+    .heuristic_limits = forward_sm90::heuristic_limits,
     .constants = constants,
-    .wgmma_shapes = wgmma_shapes,
+    .headers = headers,
 };
 
 }  // namespace fa2

@@ -6,17 +6,16 @@
 
 namespace fa2 {
 
-extern const KernelKind kForwardSm90;
-
-/// See planning/steps/forward_sm90.cpp.
-Step forward_sm90_step(const StepRequest& request);
-
 namespace forward_sm90 {
 
-/// Slots of the ring that fit the shared memory, `config.stages` aside; at least 2.
+/// Returns how many slots of the ring fit the shared memory; at least 2. Ignores `config.stages`.
 int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch);
 
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec);
+
+/// See KernelKind.
+std::vector<KernelConfig> heuristic(const PlannedProblem& problem, const Arch& arch);
+HeuristicLimits heuristic_limits(const AttentionTraits& traits, const Arch& arch);
 
 }  // namespace forward_sm90
 }  // namespace fa2

@@ -1,7 +1,11 @@
-// What the kernel of few queries can be asked for.
+// The forward kernel for few queries: split KV on mma.sync.
+#include <generator/kernel_kind.h>
 #include <generator/kernels/forward_rules.h>
-#include <generator/kernels/forward_split.h>
+#include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
+#include <generator/kernels/wgmma_rules.h>
+#include <generator/packed_heads.h>
+#include <generator/visible_keys.h>
 
 #include <algorithm>
 #include <templates/attention/common/tile_schedule.cuh>
@@ -11,14 +15,14 @@ namespace {
 
 constexpr int kMostStages = 4;
 
-/// The queries, and for every warp its ring, in whose place its part comes; and a word.
+/// The query tile, per warp a region for its ring and later its partial output, and one word.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
-  const int d = padded_dim(traits.head_dim), dv = padded_dim(traits.head_dim_v);
-  const int ring = config.stages * config.tile_n * (d + dv) * 2, part = config.tile_m * (dv + 4) * 4;
-  return config.tile_m * d * 2 + config.warps * std::max(ring, part) + 16;
+  const int ring = config.stages * config.tile_n * both_row_bytes(traits);
+  const int part = config.tile_m * (padded_dim(traits.head_dim_v) + 4) * 4;
+  return config.tile_m * row_bytes(traits, Side::q_k) + config.warps * std::max(ring, part) + 16;
 }
 
-/// Every warp has all rows of the tile.
+/// Returns the m16 tiles of a warp: each warp has all rows of the tile.
 int m_tiles(const KernelConfig& config) {
   return config.tile_m / 16;
 }
@@ -36,7 +40,7 @@ void check_registers(const KernelSpec& spec, BrokenRules& rules) {
   mma_rules::check_registers(spec, estimated_registers(spec.traits, spec.config), rules);
 }
 
-/// Every combination of the tunables' values, each with as many slots of the rings as fit.
+/// Returns every combination of the tunables' values, each with as many slots of the rings as fit.
 std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arch) {
   std::vector<KernelConfig> all;
   for (const int tile_m : {16, 32}) {
@@ -44,13 +48,13 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
       for (const int tile_n : {16, 32, 64}) {
         for (const int q_in_registers : {0, 1}) {
           for (const int ctas_per_sm : {1, 2, 3, 4}) {
-            KernelConfig c{.mainloop = kForwardSplit.mainloop,
+            KernelConfig c{.kernel = KernelId::forward_split,
                            .tile_m = tile_m,
                            .tile_n = tile_n,
                            .warps = warps,
                            .q_in_registers = q_in_registers,
                            .ctas_per_sm = ctas_per_sm};
-            c.stages = forward_split::most_stages(traits, c, arch);
+            c.stages = forward_rules::most_stages(traits, c, arch, kMostStages, shared_bytes);
             all.push_back(c);
           }
         }
@@ -60,6 +64,66 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
   return all;
 }
 
+constexpr int kMostSplitRows = 32;  // of the largest tile
+
+// Bytes of keys and values (docs/kernel-notes.md). Up to kFew, as many warps as possible read them; above kLittle, startup costs
+// are small against reading.
+constexpr double kFew = 48 << 20, kLittle = 96 << 20;
+
+/// Returns the bytes of the keys and values that some query sees.
+double bytes_read(const PlannedProblem& p) {
+  const double rows =
+      static_cast<double>(p.batch) * static_cast<double>(p.heads_kv) * static_cast<double>(visible_keys(p));
+  return rows * (p.head_dim + p.head_dim_v) * static_cast<double>(size_of(p.dtype));
+}
+
+/// Returns a config with at most `warps` warps, as many as leave room for two slots each.
+KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int tile_m, int tile_n,
+                          int warps) {
+  const bool is_small = std::max(traits.head_dim, traits.head_dim_v) <= 128 && tile_m == 16;
+  KernelConfig c{.kernel = KernelId::forward_split,
+                 .tile_m = tile_m,
+                 .tile_n = tile_n,
+                 .warps = warps,
+                 .stages = 2,
+                 .q_in_registers = is_small && traits.row_alignment != RowAlignment::element};
+  const auto fits = [&] { return SharedMemoryNeed{arch, shared_bytes(traits, c), 1}.fits(); };
+  while (c.warps > 1 && !fits()) c.warps /= 2;
+  c.stages = forward_rules::most_stages(traits, c, arch, kMostStages, shared_bytes);
+  return c;
+}
+
+/// Returns keys of one head that are neither few nor many.
+std::int64_t some_keys(const AttentionTraits& traits) {
+  return static_cast<std::int64_t>((kFew + kLittle) / 2) /
+         (element_bytes(traits) * (traits.head_dim + traits.head_dim_v));
+}
+
+/// Returns none for more rows than the tiles have.
+std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
+  if (p.batch_invariant) return {};
+  const AttentionTraits traits = traits_of(p);
+  // Next to forward_sm90, whose tiles have 64 rows, only for few rows.
+  const int most_rows = wgmma_rules::runs_on(arch) ? 16 : kMostSplitRows;
+  const std::int64_t rows = p.seqlen_q * packed_heads(p, kMostSplitRows);
+  if (rows > most_rows) return {};
+  // Two tiles of 16 rows read keys twice, but registers hold no more of wide rows.
+  const bool is_wide = std::max(traits.head_dim, traits.head_dim_v) > 128;
+  const int tile_m = rows <= 16 || is_wide ? 16 : 32;
+  const KernelConfig many = split_config(traits, arch, tile_m, 16, tile_m == 16 ? 8 : 4);
+  const KernelConfig fewer = split_config(traits, arch, tile_m, 32, 4);
+  KernelConfig safe = split_config(traits, arch, 16, 16, 4);
+  safe.q_in_registers = 0;
+  if (tile_m == 32 || bytes_read(p) <= kFew || fewer.warps < 4) return {many, safe};
+  return {fewer, many, safe};
+}
+
+/// Next to forward_sm90, forward_split is faster if so few keys and values are read that other costs count. Pages are faster by
+/// TMA, however few keys there are.
+bool is_preferred(const PlannedProblem& p, const Arch& arch) {
+  return bytes_read(p) <= kLittle && !(wgmma_rules::runs_on(arch) && p.page_size > 0);
+}
+
 constexpr Tunable kTunables[] = {{"tile_m", 16, 64, 16},   {"tile_n", 16, 128, 16},
                                  {"warps", 1, 16},         {"stages", 2, kMostStages},
                                  {"q_in_registers", 0, 1}, {"ctas_per_sm", 1, kMostBlocks},
@@ -67,36 +131,29 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, 64, 16},   {"tile_n", 16, 128, 1
 
 }  // namespace
 
-namespace forward_split {
-
-int most_stages(const AttentionTraits& traits, const KernelConfig& config, const Arch& arch) {
-  return forward_rules::most_stages(traits, config, arch, kMostStages, shared_bytes);
-}
-
-}  // namespace forward_split
-
-constexpr KernelKind kForwardSplit = {
-    .mainloop = 81,
+constexpr KernelKind kernels::forward_split = {
+    .id = KernelId::forward_split,
     .pass = KernelPass::forward,
-    .name = "forward_split",
     .main = "attention/forward/sm80/split_kernel.cu",
     .entry = "fa2_attention_forward",
     .make_step = forward_split_step,
-    .section_bytes = 0,
     .tunables = kTunables,
-    .default_config = {.mainloop = 81, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2},
-    .runs_on = [](const Arch&) { return true; },
+    .default_config =
+        {.kernel = KernelId::forward_split, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2},
     .check = forward_rules::check_packed_heads,
     .check_registers = check_registers,
-    .threads = mma_rules::threads,
     .shared_bytes = shared_bytes,
     .estimated_registers = estimated_registers,
     .configs = configs,
+    .heuristic = heuristic,
+    .heuristic_limits = [](const AttentionTraits& traits, const Arch&) -> HeuristicLimits {
+      return {.packed_rows = kMostSplitRows + 1, .keys = {some_keys(traits)}};
+    },
+    .is_preferred = is_preferred,
     .constants =
         [](const KernelSpec&) {
           return std::vector<RenderedConstant>{{"schedule", kSplitKeys}};
         },
-    .wgmma_shapes = [](const KernelSpec&) { return std::vector<WgmmaShape>(); },
 };
 
 }  // namespace fa2

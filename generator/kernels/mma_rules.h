@@ -1,4 +1,4 @@
-// What the rules of kernels on mma.sync have in common.
+// Rules of kernels on mma.sync.
 #pragma once
 
 #include <generator/kernel_spec.h>
@@ -9,7 +9,7 @@
 
 namespace fa2::mma_rules {
 
-/// m16 tiles that one warp owns.
+/// Returns the m16 tiles that one warp owns.
 inline int m_tiles(const KernelConfig& config) {
   return config.tile_m / (16 * config.warps);
 }
@@ -25,7 +25,7 @@ inline void check_tiles(const KernelConfig& c, BrokenRules& rules) {
                rows);
 }
 
-/// `registers`: that a thread needs.
+/// Checks that an SM has the registers; `registers`: per thread.
 inline void check_registers(const KernelSpec& spec, int registers, BrokenRules& rules) {
   constexpr int kMaxRegisters = 255;
   const KernelConfig& c = spec.config;

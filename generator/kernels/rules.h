@@ -1,23 +1,43 @@
-// What the rules of all kernel kinds are written with.
+// What the rules of all kernels use.
 #pragma once
 
 #include <core/arch.h>
 #include <fmt/format.h>
+#include <generator/kernel_spec.h>
 
+#include <cstdint>
 #include <string>
 
 namespace fa2 {
 
-/// head_dim as it lies in shared memory and registers: products take 16 columns a step.
+/// Returns the columns of a head dim in shared memory and registers: a product takes 16 per instruction.
 constexpr int padded_dim(int dim) {
   return (dim + 15) / 16 * 16;
 }
 
-/// Beyond what any GPU holds, and far from overflowing the estimates.
+/// Returns the bytes of one element of Q, K, V, O, P and dS.
+constexpr int element_bytes(const AttentionTraits& traits) {
+  return static_cast<int>(size_of(traits.dtype));
+}
+
+/// The tensors with head_dim columns, and those with head_dim_v; a gradient has the columns of its tensor.
+enum class Side : std::uint8_t { q_k, v_o };
+
+/// Returns the bytes of one row in shared memory.
+constexpr int row_bytes(const AttentionTraits& traits, Side side) {
+  return padded_dim(side == Side::q_k ? traits.head_dim : traits.head_dim_v) * element_bytes(traits);
+}
+
+/// Returns the bytes of one row of Q or K and one of V or O.
+constexpr int both_row_bytes(const AttentionTraits& traits) {
+  return row_bytes(traits, Side::q_k) + row_bytes(traits, Side::v_o);
+}
+
+/// More than any GPU holds, and small enough that estimates do not overflow.
 inline constexpr int kMostTile = 1024;
 inline constexpr int kMostBlocks = 8;  ///< per SM
 
-/// Every rule that a config breaks, not the first alone. Texts are made only of broken ones.
+/// Collects every rule that a config breaks. A text is made only for a broken rule.
 class BrokenRules {
  public:
   template <class... Args>
@@ -25,14 +45,14 @@ class BrokenRules {
     if (!holds) text_ += (text_.empty() ? "" : "; ") + fmt::format(rule, args...);
   }
   bool empty() const { return text_.empty(); }
-  /// "stages = 1, must be 2..8; warps = 6 are no whole warpgroups of 4"
+  /// Returns "stages = 1, must be 2..8; warps = 6 are no whole warpgroups of 4"
   const std::string& text() const { return text_; }
 
  private:
   std::string text_;
 };
 
-/// Shared memory of `blocks` blocks that an SM of `arch` holds at once, `bytes` each.
+/// The shared memory of `blocks` resident blocks per SM; bytes per block.
 struct SharedMemoryNeed {
   const Arch& arch;
   int bytes;

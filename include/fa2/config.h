@@ -1,4 +1,4 @@
-// HOW a kernel computes: the tunables. Users need this only to pin a configuration.
+// How a kernel computes: its name and its tunables. Only users who pin a configuration need this.
 #pragma once
 
 #include <fa2/types.h>
@@ -7,45 +7,75 @@
 #include <string>
 #include <string_view>
 
+/// Calls KERNEL(name) for every kernel, in the order of KernelId. A new kernel is one line here, and its own files. Where several
+/// kernels compute a problem, the later one is preferred.
+/// _sm80: mma.sync fed by cp.async, on every GPU. _sm90: wgmma fed by TMA, on Hopper; one warp loads and the others compute.
+// clang-format off
+#define FA2_KERNELS(KERNEL)                                                                            \
+    KERNEL(forward_sm80)                                                                                 \
+    KERNEL(forward_split)         /* few queries, on every GPU: split KV over blocks and warps */        \
+    KERNEL(forward_sm90)                                                                                 \
+    KERNEL(backward_delta)        /* rowsum(dO * O) */                                                   \
+    KERNEL(backward_dq_sm80)                                                                             \
+    KERNEL(backward_dk_dv_sm80)                                                                          \
+    KERNEL(backward_dk_sm80)                                                                             \
+    KERNEL(backward_dv_sm80)                                                                             \
+    KERNEL(backward_sinks)        /* dSinks; a block per head */                                         \
+    KERNEL(backward_sm80)         /* dK and dV; accumulates dQ in float32 */                             \
+    KERNEL(backward_convert_sm80) /* rounds the dQ of backward_sm80 */                                   \
+    KERNEL(backward_sm90)         /* dK and dV; accumulates dQ in float32 */                             \
+    KERNEL(backward_convert_sm90) /* rounds the dQ of backward_sm90 and backward_ordered_sm90 */         \
+    KERNEL(backward_ordered_sm90) /* as backward_sm90; accumulates dQ in one order */                    \
+    KERNEL(dropout_mask)                                                                                 \
+    KERNEL(merge)                                                                                        \
+    KERNEL(append)
+// clang-format on
+
 namespace fa2 {
 
-/// The choices that never change what is computed, nor how exactly, only how fast. The defaults are small: they
-/// can compute every problem on every GPU. One field, one visit line: rendering, key, tuning records and
-/// printing all follow from `visit`.
+/// The name of a kernel; its word in texts, tuning records and pins is the same: "forward_sm90".
+enum class KernelId : std::int32_t {
+#define FA2_ENUMERATOR(name) name,
+  FA2_KERNELS(FA2_ENUMERATOR)
+#undef FA2_ENUMERATOR
+};
+
+FA2_API std::string_view to_string(KernelId);
+
+/// A kernel, and the choices that change neither its results nor their accuracy, only its speed. The defaults are small:
+/// forward_sm80 computes every problem on every GPU with them. One field, one visit line: rendering, key, tuning records and
+/// printing all follow from `visit`. A kernel ignores no field: those that are not its own must have their defaults.
 struct KernelConfig {
-  /// 80: mma.sync fed by cp.async, on every GPU. 90: wgmma fed by TMA, on Hopper; a warp loads and the others
-  /// compute.
-  std::int32_t mainloop = 80;
-  /// What the kernel computes. 0: the forward. Of the backward, 1: delta, 2: dQ, 3: dK and dV, 4: dK, 5: dV, 7: dK, dV and
-  /// sums of dQ, 8: dQ from these; their tiles are named from the side of what they compute: `tile_m` rows of Q or K a
-  /// thread block, `tile_n` of the other a step. 6: dSinks, of whole heads. 9: as 7, in one order. 10: dropout's mask.
-  std::int32_t pass = 0;
-  std::int32_t tile_m = 64;  ///< query rows per thread block
-  std::int32_t tile_n = 32;  ///< keys per step of the main loop
-  std::int32_t warps = 4;    ///< that compute; each owns tile_m / warps query rows (split-Q)
-  /// 80: K/V tiles in flight; 1 = one buffer each for K and V. 90: slots of the ring that K and V share.
+  KernelId kernel = KernelId::forward_sm80;
+  /// Rows per thread block: queries, or keys in a backward kernel that computes dK or dV.
+  std::int32_t tile_m = 64;
+  /// Rows of the other side per iteration: keys, or queries in a backward kernel that computes dK or dV.
+  std::int32_t tile_n = 32;
+  std::int32_t warps = 4;  ///< warps that compute; each owns tile_m / warps rows, except in forward_split
+  /// Buffers of a ring. forward_sm80: tiles of K and V in flight; 1: one buffer each. forward_split: per warp. forward_sm90:
+  /// slots that K and V share. Backward: tiles of the side that the loop reads.
   std::int32_t stages = 1;
-  /// 80 alone. 1: Q is read into registers once, and its shared memory is reused for K and V.
+  /// 1: Q is read into registers once. forward_sm80 then reuses its shared memory for K and V.
   std::int32_t q_in_registers = 0;
   std::int32_t ctas_per_sm = 1;  ///< blocks per SM that the register allocation makes room for
-  // For main loop 90, else as here.
-  std::int32_t q_buffers = 0;  ///< 1 or 2: with 2 the next tile's Q loads while this one's is in use
-  /// Of tiles over blocks. 0: a block for each. Blocks stay and take, 1 (static persistent): every n-th tile,
-  /// 2 (dynamic persistent): the next that is free, 3 (split keys): equal shares of all tiles' keys, whose results are merged.
+  std::int32_t q_buffers = 0;    ///< forward_sm90; 1 or 2: with 2 the next tile's Q loads while one is in use
+  /// forward_sm90: how tiles are assigned to blocks. 0: one block per tile. Otherwise blocks are persistent and take, 1
+  /// (static persistent): every n-th tile, 2 (dynamic persistent): the next free tile, 3 (split KV): equal ranges of all
+  /// tiles' keys, whose partial outputs are merged.
   std::int32_t schedule = 0;
-  std::int32_t overlap = 0;          ///< 1: the next block's scores are computed beside this one's softmax
-  std::int32_t pingpong = 0;         ///< 1: warpgroups take turns, one's softmax beside another's products
-  std::int32_t speculative_max = 0;  ///< 1: the last maximum is subtracted before this block's is known
-  std::int32_t skip_masked = 0;      ///< 1: a warpgroup leaves out blocks that none of its own rows sees
-  /// Query heads of one key/value head whose rows share a tile; a power of two up to 64. For few queries.
+  std::int32_t overlap = 0;  ///< 1: computes the next KV block's scores during this one's softmax
+  /// 1: ping-pong scheduling of warpgroups: one computes its softmax during another's products.
+  std::int32_t pingpong = 0;
+  std::int32_t speculative_max = 0;  ///< 1: subtracts the last maximum before this block's is known
+  std::int32_t skip_masked = 0;      ///< 1: a warpgroup skips KV blocks that none of its own rows sees
+  /// Query heads of one key/value head whose rows share a tile; a power of two; 1..64. For few queries.
   std::int32_t packed_heads = 1;
-  /// Of pass 7 with main loop 80. 1: half of the warps own dV and half dK, of the same keys; else each owns both.
+  /// backward_sm80: 1: half of the warps own dV and half dK, of the same keys; 0: each warp owns both.
   std::int32_t split_gradients = 0;
 
+  /// Calls field(name, value) for every tunable: all fields but `kernel`.
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& field) {
-    field("mainloop", self.mainloop);
-    field("pass", self.pass);
     field("tile_m", self.tile_m);
     field("tile_n", self.tile_n);
     field("warps", self.warps);
@@ -66,16 +96,16 @@ struct KernelConfig {
   friend bool operator!=(const KernelConfig& a, const KernelConfig& b) { return !(a == b); }
 };
 
-/// "mainloop=80,tile_m=128,tile_n=64,warps=4,..." in field order: the tunables of the main loop that it names, others
-/// only where they are not as in KernelConfig{}.
+/// Returns "kernel=forward_sm80,tile_m=128,tile_n=64,warps=4,..." in field order: the kernel's own tunables, and others only
+/// if they differ from KernelConfig{}.
 FA2_API std::string to_string(const KernelConfig&);
 
-/// What pinning a main loop alone comes to: a config that can compute every problem which `mainloop` (80 or 90)
-/// computes at all in this pass. Any other numbers: the defaults above, with them.
-FA2_API KernelConfig default_config(std::int32_t mainloop, std::int32_t pass = 0);
+/// Returns the config of `kernel` that computes every problem which the kernel computes at all; of backward_sm90 and
+/// backward_ordered_sm90, those of head dims from 72 to 128.
+FA2_API KernelConfig default_config(KernelId kernel);
 
-/// The inverse of to_string. Fields left out are those of default_config() for the main loop and the pass that the text
-/// names, else for 80 and the forward. Throws InvalidRequest naming every unknown field, bad number and repeated field.
+/// The inverse of to_string. Fields left out are those of default_config() of the kernel that the text names, else of
+/// forward_sm80. Throws InvalidRequest naming every unknown field or kernel, bad number and repeated field.
 FA2_API KernelConfig parse_config(std::string_view);
 
 }  // namespace fa2

@@ -2,6 +2,7 @@
 #include <core/arch.h>
 #include <core/text.h>
 #include <fmt/format.h>
+#include <generator/kernel_kind.h>
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
 
@@ -88,8 +89,9 @@ void check_grid(Violations& found, std::int64_t batch, const Side& side) {
 
 }  // namespace
 
-bool is_head_dim(std::int32_t dim) {
-  return dim >= 8 && dim <= 256 && dim % 8 == 0;
+void check_head_dim(Violations& found, const char* field, std::int32_t dim, const char* otherwise) {
+  static const HeadDims dims = head_dims_of(KernelPass::forward);
+  if (!dims.contain(dim)) found.push_back({field, fmt::format("{}", dim), rule_of(dims) + otherwise});
 }
 
 std::vector<Violation> violations_of_backward(const AttentionProblem& problem, const Gradients& gradients) {
@@ -110,10 +112,8 @@ std::vector<Violation> violations_of(const AttentionProblem& problem) {
   Violations found;
   check_enum(found, "dtype", p.dtype);
   check_enum(found, "mask", p.mask);
-  check_number(found, "head_dim", p.head_dim, is_head_dim(p.head_dim), kHeadDimRule);
-  const bool own_dim_v = problem.head_dim_v != 0;  // else it is head_dim, already reported
-  check_number(found, "head_dim_v", p.head_dim_v, !own_dim_v || is_head_dim(p.head_dim_v),
-               "must be a multiple of 8 in 8..256, or 0 for head_dim");
+  check_head_dim(found, "head_dim", p.head_dim);
+  if (problem.head_dim_v != 0) check_head_dim(found, "head_dim_v", p.head_dim_v, ", or 0 for head_dim");
   check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");
   check_number(found, "heads_q", p.heads_q, p.heads_q >= 1, "must be at least 1");
   const bool own_heads_kv = problem.heads_kv != 0;

@@ -16,9 +16,8 @@ using Violations = std::vector<Violation>;
 /// Checks dropout's numbers. The operand checks look at the pointer to the state.
 void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout);
 
-/// Whether kernels have it, and the rule in words.
-bool is_head_dim(std::int32_t dim);
-inline constexpr const char* kHeadDimRule = "must be a multiple of 8 in 8..256";
+/// Rejects a head dim that no forward kernel computes. `otherwise` ends the rule: ", or 0 for head_dim".
+void check_head_dim(Violations& found, const char* field, std::int32_t dim, const char* otherwise = "");
 
 template <class Enum>
 void check_enum(Violations& found, const char* field, Enum value) {

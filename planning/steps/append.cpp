@@ -1,5 +1,5 @@
 // The launch of append(): one thread per eight columns of a row.
-#include <generator/kernels/append.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/append.h>
 #include <planning/attention_params.h>
 #include <planning/step_request.h>

@@ -1,6 +1,6 @@
 // The launches of the backward kernels on mma.sync, and what all backward kernels share.
 #include <generator/kernel_kind.h>
-#include <generator/kernels/backward_sm80.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/backward.h>
 #include <planning/steps/backward.h>

@@ -1,5 +1,6 @@
 // The launch of the fused backward kernel on wgmma: tensor maps, and BackwardParams behind them.
 #include <generator/kernels/backward_sm90.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/steps/backward.h>
 #include <planning/tensor_maps.h>
 

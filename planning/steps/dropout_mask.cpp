@@ -1,5 +1,5 @@
 // The launch of dropout_mask(): one thread per eight pairs of a query and a key.
-#include <generator/kernels/dropout_mask.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/dropout_mask.h>
 #include <planning/step_request.h>

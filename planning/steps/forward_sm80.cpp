@@ -1,5 +1,5 @@
 // The launch of the sm80 forward kernel.
-#include <generator/kernels/forward_sm80.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/steps/forward.h>
 

@@ -1,5 +1,6 @@
 // The launch of the sm90 forward kernel: tensor maps, and blocks that stay for several tiles.
 #include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/steps/forward.h>
 #include <planning/tensor_maps.h>

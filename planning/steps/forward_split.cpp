@@ -1,5 +1,5 @@
 // The launch of the split-KV forward kernel for mma.sync.
-#include <generator/kernels/forward_split.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/steps/forward.h>
 

@@ -1,6 +1,6 @@
 // The launch of merge(): one thread per eight columns of a row.
 #include <fa2/merge.h>
-#include <generator/kernels/merge.h>
+#include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>
 #include <planning/step_request.h>
 

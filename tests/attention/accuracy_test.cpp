@@ -23,10 +23,12 @@ namespace {
 const std::vector<std::string> kConfigs = {
     "",
     "tile_m=64,tile_n=32,stages=2",
-    "mainloop=81,tile_m=16,tile_n=32,warps=4,stages=2",
-    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1",
-    "mainloop=90,tile_m=128,tile_n=80,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
-    "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,speculative_max="
+    "kernel=forward_split,tile_m=16,tile_n=32,warps=4,stages=2",
+    "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1",
+    "kernel=forward_sm90,tile_m=128,tile_n=80,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_"
+    "max=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=48,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,"
+    "speculative_max="
     "1"};
 
 struct Peak {
@@ -54,7 +56,8 @@ std::optional<Context> context_for(const std::string& config, const AttentionPro
   ContextOptions options = untuned();
   if (!config.empty()) {
     options.config = parse_config(config);
-    options.config->skip_masked = options.config->mainloop == 90 && problem.mask != MaskKind::none;
+    options.config->skip_masked =
+        options.config->kernel == KernelId::forward_sm90 && problem.mask != MaskKind::none;
     if (why_rejected({problem, {}}, *options.config, device(device_under_test()).arch)) return std::nullopt;
   }
   return std::optional<Context>(std::in_place, options);

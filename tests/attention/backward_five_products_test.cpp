@@ -29,6 +29,7 @@
 #include "../support/captured_log.h"
 #include "../support/config_spread.h"
 #include "../support/gpu_backward.h"
+#include "../support/mma_configs.h"
 
 using namespace fa2;
 using namespace fa2::test;
@@ -37,12 +38,12 @@ namespace {
 
 /// Of this kernel, in any size that it has: half of the warps own dV, half dK.
 KernelConfig split() {
-  return default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+  return default_config(KernelId::backward_sm80);
 }
 
 /// Each warp owns both.
 KernelConfig whole() {
-  return parse_config("pass=7,tile_m=64,tile_n=32,warps=4,stages=2,split_gradients=0");
+  return parse_config("kernel=backward_sm80,tile_m=64,tile_n=32,warps=4,stages=2,split_gradients=0");
 }
 
 /// The gradients' contract, of the kernel that this file is about.
@@ -62,7 +63,7 @@ Expectation gradients_with(const KernelConfig& config) {
 void check_space(const AttentionProblem& problem) {
   std::vector<KernelConfig> all =
       config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
-  std::erase_if(all, [](const KernelConfig& config) { return config.mainloop != 80; });
+  std::erase_if(all, [](const KernelConfig& config) { return config.kernel != KernelId::backward_sm80; });
   GuardedBackward call(problem);
   std::size_t ran = 0;
   for (const KernelConfig& config : spread_over(all)) {
@@ -88,8 +89,7 @@ BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelCo
   plan->scratch = std::make_shared<const ScratchPool>();
   const BackwardScratch scratch = scratch_for(problem, summing);
   for (const KernelPass pass : {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert}) {
-    const KernelConfig config =
-        pass == KernelPass::dq_dk_dv ? summing : default_config(80, static_cast<std::int32_t>(pass));
+    const KernelConfig config = pass == KernelPass::dq_dk_dv ? summing : config_on_every_gpu(pass);
     const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));
     plan->add(backward_step(plan->problem, config,
                             arch.interpreted ? interpreter::load_interpreted_kernel(

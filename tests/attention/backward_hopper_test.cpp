@@ -25,14 +25,14 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
+constexpr KernelId kSumming = KernelId::backward_sm90;
 
 /// The gradients' contract, of the kernel that this file is about.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
   INFO(to_string(call.forward.problem));
   run_and_expect_gradients(context, call);
   const BackwardPlan plan = context.backward_plan(call.forward.problem, device_under_test(), {}, {});
-  CHECK(plan.explain().kernels.at(1).config.pass == kSumming);
+  CHECK(plan.explain().kernels.at(1).config.kernel == kSumming);
 }
 
 Expectation gradients_of_one_kernel(Context& context) {
@@ -256,8 +256,7 @@ TEST_CASE("backward on wgmma: tiles of keys that take turns at dQ give the same 
     }
     const BackwardPlan plan =
         context.backward_plan(problem, device_under_test(), {.determinism = Determinism::bitwise}, {});
-    CHECK(plan.explain().kernels.at(1).config.pass ==
-          static_cast<std::int32_t>(KernelPass::ordered_dq_dk_dv));
+    CHECK(plan.explain().kernels.at(1).config.kernel == KernelId::backward_ordered_sm90);
   }
 }
 

@@ -34,10 +34,10 @@ BackwardPlan plan_of(Context& context, const AttentionProblem& problem, const Gr
   return context.backward_plan(problem, device_under_test(), gradients, {});
 }
 
-/// KernelConfig::pass of each kernel, in order.
-std::vector<int> passes_of(const BackwardPlan& plan) {
-  std::vector<int> passes;
-  for (const KernelReport& kernel : plan.explain().kernels) passes.push_back(kernel.config.pass);
+/// Returns what each kernel computes, in order.
+std::vector<KernelPass> passes_of(const BackwardPlan& plan) {
+  std::vector<KernelPass> passes;
+  for (const KernelReport& kernel : plan.explain().kernels) passes.push_back(pass_of(kernel.config));
   return passes;
 }
 
@@ -52,13 +52,19 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   const ScopedContext current(device_under_test());
   Context context(untuned());
   const AttentionProblem problem = problem_of(64);
-  using Passes = std::vector<int>;
-  CHECK(passes_of(plan_of(context, problem)) == Passes{1, 7, 8});
-  CHECK(passes_of(plan_of(context, problem, kBitwise)) == (is_hopper() ? Passes{1, 9, 8} : Passes{1, 2, 3}));
-  CHECK(passes_of(plan_of(context, problem, {.dk = false, .dv = false})) == Passes{1, 2});
-  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dv = false})) == Passes{1, 4});
-  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false})) == Passes{5});
-  CHECK(passes_of(plan_of(context, problem, {.dk = false})) == Passes{1, 2, 5});
+  using Passes = std::vector<KernelPass>;
+  CHECK(passes_of(plan_of(context, problem)) ==
+        Passes{KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert});
+  CHECK(passes_of(plan_of(context, problem, kBitwise)) ==
+        (is_hopper() ? Passes{KernelPass::delta, KernelPass::ordered_dq_dk_dv, KernelPass::dq_convert}
+                     : Passes{KernelPass::delta, KernelPass::dq, KernelPass::dk_dv}));
+  CHECK(passes_of(plan_of(context, problem, {.dk = false, .dv = false})) ==
+        Passes{KernelPass::delta, KernelPass::dq});
+  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dv = false})) ==
+        Passes{KernelPass::delta, KernelPass::dk});
+  CHECK(passes_of(plan_of(context, problem, {.dq = false, .dk = false})) == Passes{KernelPass::dv});
+  CHECK(passes_of(plan_of(context, problem, {.dk = false})) ==
+        Passes{KernelPass::delta, KernelPass::dq, KernelPass::dv});
   AttentionProblem invariant = problem;
   invariant.batch_invariant = true;
   CHECK(passes_of(plan_of(context, invariant)) == passes_of(plan_of(context, problem, kBitwise)));
@@ -66,14 +72,19 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
                        doctest::Contains("gradients = none, must be at least one of dq, dk, dv and d_sinks"),
                        InvalidRequest);
   CHECK(passes_of(plan_of(context, problem_of(256), kBitwise)) ==
-        (is_hopper() ? Passes{1, 9, 8} : Passes{1, 2, 4, 5}));  // too wide for both at once
+        (is_hopper() ? Passes{KernelPass::delta, KernelPass::ordered_dq_dk_dv, KernelPass::dq_convert}
+                     : Passes{KernelPass::delta, KernelPass::dq, KernelPass::dk,
+                              KernelPass::dv}));  // too wide for both at once
   AttentionProblem with_sinks = problem;
   with_sinks.sinks = true;
   CHECK(passes_of(plan_of(context, with_sinks, kBitwise)) ==
-        (is_hopper() ? Passes{1, 9, 8} : Passes{1, 2, 3}));
-  CHECK(passes_of(plan_of(context, with_sinks, {.d_sinks = true})) == Passes{1, 7, 8, 6});
+        (is_hopper() ? Passes{KernelPass::delta, KernelPass::ordered_dq_dk_dv, KernelPass::dq_convert}
+                     : Passes{KernelPass::delta, KernelPass::dq, KernelPass::dk_dv}));
+  CHECK(passes_of(plan_of(context, with_sinks, {.d_sinks = true})) ==
+        Passes{KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert, KernelPass::d_sinks});
   const Gradients sinks_alone{.dq = false, .dk = false, .dv = false, .d_sinks = true};
-  CHECK(passes_of(plan_of(context, with_sinks, sinks_alone)) == Passes{1, 6});
+  CHECK(passes_of(plan_of(context, with_sinks, sinks_alone)) ==
+        Passes{KernelPass::delta, KernelPass::d_sinks});
   CHECK_THROWS_WITH_AS(plan_of(context, problem, sinks_alone),
                        doctest::Contains("d_sinks = true, must be false, or the problem's sinks true"),
                        InvalidRequest);
@@ -94,23 +105,24 @@ TEST_CASE("backward plan: one kernel sums dQ where nobody minds the order, on wg
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
-  const auto main_loop_of = [&](const AttentionProblem& problem, RowAlignment alignment) {
+  const auto kernel_of = [&](const AttentionProblem& problem, RowAlignment alignment) {
     const BackwardPlan plan = context.backward_plan(problem, device_under_test(), {}, {alignment});
-    CHECK(passes_of(plan) == std::vector{1, 7, 8});
-    CHECK(plan.explain().kernels.at(1).config.mainloop == plan.explain().kernels.at(2).config.mainloop);
-    return plan.explain().kernels.at(1).config.mainloop;
+    CHECK(passes_of(plan) == std::vector{KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert});
+    const KernelConfig config = plan.explain().kernels.at(1).config;
+    CHECK(plan.explain().kernels.at(2).config == kind_of(config).conversion(config));
+    return config.kernel;
   };
-  const int best = is_hopper() ? 90 : 80;
+  const KernelId best = is_hopper() ? KernelId::backward_sm90 : KernelId::backward_sm80;
   AttentionProblem problem = problem_of(72);
   problem.head_dim_v = 40;
-  CHECK(main_loop_of(problem, RowAlignment::bytes16) == best);
-  CHECK(main_loop_of(problem_of(128), RowAlignment::bytes16) == best);
-  CHECK(main_loop_of(problem_of(256), RowAlignment::bytes16) == best);
-  CHECK(main_loop_of(problem_of(128), RowAlignment::element) == 80);
-  CHECK(main_loop_of(problem_of(128), RowAlignment::bytes16_any_order) == 80);
+  CHECK(kernel_of(problem, RowAlignment::bytes16) == best);
+  CHECK(kernel_of(problem_of(128), RowAlignment::bytes16) == best);
+  CHECK(kernel_of(problem_of(256), RowAlignment::bytes16) == best);
+  CHECK(kernel_of(problem_of(128), RowAlignment::element) == KernelId::backward_sm80);
+  CHECK(kernel_of(problem_of(128), RowAlignment::bytes16_any_order) == KernelId::backward_sm80);
   problem = problem_of(64);
   problem.softcap = true;
-  CHECK(main_loop_of(problem, RowAlignment::bytes16) == best);
+  CHECK(kernel_of(problem, RowAlignment::bytes16) == best);
 }
 
 TEST_CASE("backward plan: a side without rows has no kernel") {
@@ -119,13 +131,15 @@ TEST_CASE("backward plan: a side without rows has no kernel") {
   Context context(untuned());
   AttentionProblem problem = problem_of(64);
   problem.seqlen_k = 0;
-  CHECK(passes_of(plan_of(context, problem)) == std::vector{1, 2});
+  CHECK(passes_of(plan_of(context, problem)) == std::vector{KernelPass::delta, KernelPass::dq});
   problem.seqlen_k = 129, problem.seqlen_q = 0;
-  CHECK(passes_of(plan_of(context, problem)) == std::vector{7});
-  CHECK(passes_of(plan_of(context, problem, kBitwise)) == std::vector{is_hopper() ? 9 : 3});
+  CHECK(passes_of(plan_of(context, problem)) == std::vector{KernelPass::dq_dk_dv});
+  CHECK(passes_of(plan_of(context, problem, kBitwise)) ==
+        std::vector{is_hopper() ? KernelPass::ordered_dq_dk_dv : KernelPass::dk_dv});
   CHECK(plan_of(context, problem).workspace_bytes() == 0);
   problem.sinks = true;
-  CHECK(passes_of(plan_of(context, problem, {.d_sinks = true})) == std::vector{7, 6});
+  CHECK(passes_of(plan_of(context, problem, {.d_sinks = true})) ==
+        std::vector{KernelPass::dq_dk_dv, KernelPass::d_sinks});
 }
 
 TEST_CASE("backward plan: works in the workspace that it is given, whatever that holds") {
@@ -187,14 +201,16 @@ TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
   const ScopedContext current(device_under_test());
   const GuardedBackward call(problem_of(72));
   for (const char* config :
-       {"pass=2,stages=1,tile_n=32", "pass=2,stages=3", "pass=2,tile_m=128,warps=4,stages=2",
-        "pass=3,stages=1,tile_n=32", "pass=3,stages=3", "pass=3,tile_m=16,warps=1,tile_n=64"}) {
+       {"kernel=backward_dq_sm80,stages=1,tile_n=32", "kernel=backward_dq_sm80,stages=3",
+        "kernel=backward_dq_sm80,tile_m=128,warps=4,stages=2",
+        "kernel=backward_dk_dv_sm80,stages=1,tile_n=32", "kernel=backward_dk_dv_sm80,stages=3",
+        "kernel=backward_dk_dv_sm80,tile_m=16,warps=1,tile_n=64"}) {
     INFO(config);
     Context context(pinning(parse_config(config)));
     run_and_expect_gradients(context, call);
     const BackwardPlan plan = plan_of(context, call.forward.problem);
-    const auto pass = static_cast<std::size_t>(parse_config(config).pass);
-    const KernelReport& kernel = plan.explain().kernels.at(pass - 1);  // delta, dQ, dK and dV
+    const bool is_dq = parse_config(config).kernel == KernelId::backward_dq_sm80;
+    const KernelReport kernel = plan.explain().kernels.at(is_dq ? 1 : 2);  // delta, dQ, dK and dV
     CHECK(kernel.config == parse_config(config));
     CHECK(kernel.config_origin == ConfigOrigin::pinned);
   }
@@ -203,9 +219,10 @@ TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
 TEST_CASE("backward plan: a pinned kernel that does not fit is an error of plans that would run it alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  Context context(pinning(parse_config("pass=3")));
+  Context context(pinning(parse_config("kernel=backward_dk_dv_sm80")));
   const AttentionProblem wide = problem_of(256);
-  CHECK(passes_of(plan_of(context, wide, {.dk = false, .dv = false})) == std::vector{1, 2});
-  CHECK(passes_of(plan_of(context, wide, {.dq = false, .dk = false})) == std::vector{5});
+  CHECK(passes_of(plan_of(context, wide, {.dk = false, .dv = false})) ==
+        std::vector{KernelPass::delta, KernelPass::dq});
+  CHECK(passes_of(plan_of(context, wide, {.dq = false, .dk = false})) == std::vector{KernelPass::dv});
   CHECK_THROWS_WITH_AS(plan_of(context, wide), doctest::Contains("needs about"), InvalidRequest);
 }

@@ -119,7 +119,7 @@ TEST_CASE("backward sinks: many queries, and the same bits in every run, whateve
 TEST_CASE("backward sinks: a pinned kernel of fewer warps") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  Context context(pinning(parse_config("pass=6,warps=2")));
+  Context context(pinning(parse_config("kernel=backward_sinks,warps=2")));
   const GuardedBackward call = call_of(problem_of(MaskKind::causal_top_left, 300, 40));
   run_and_expect_gradients(context, call);
 }

@@ -192,7 +192,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
 TEST_CASE("backward: the gradients' contract holds for every variant where one kernel on mma.sync does") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  Context context(pinning(default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv))));
+  Context context(pinning(default_config(KernelId::backward_sm80)));
   const std::vector<Case> all = cases();
   const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
   for (std::size_t i = 1; i < all.size(); i += step) {

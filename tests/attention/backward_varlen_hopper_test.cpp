@@ -25,7 +25,7 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr auto kSumming = static_cast<std::int32_t>(KernelPass::dq_dk_dv);
+constexpr KernelId kSumming = KernelId::backward_sm90;
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
 AttentionProblem plain(MaskKind mask, std::int32_t head_dim = 72) {
@@ -39,7 +39,7 @@ BackwardPlan plan_of(Context& context, const GuardedBackward& call) {
 /// The gradients' contract, of the kernel that this file is about.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
   run_and_expect_gradients(context, call);
-  CHECK(plan_of(context, call).explain().kernels.at(1).config.pass == kSumming);
+  CHECK(plan_of(context, call).explain().kernels.at(1).config.kernel == kSumming);
 }
 
 /// What search may try, each pinned.
@@ -150,7 +150,7 @@ TEST_CASE("backward varlen on wgmma: one plan serves any lengths, in a workspace
     call.wanted.d_sinks = true;
     const BackwardPlan plan =
         gpu.context.backward_plan(call.forward.problem, device_under_test(), {.d_sinks = true}, {});
-    CHECK(plan.explain().kernels.at(1).config.pass == kSumming);
+    CHECK(plan.explain().kernels.at(1).config.kernel == kSumming);
     DeviceBuffer workspace(plan.workspace_bytes());
     for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
                                    Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {

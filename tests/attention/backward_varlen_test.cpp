@@ -91,8 +91,10 @@ TEST_CASE("backward varlen: tiles of other sizes, with one slot and three") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
-  for (const char* config : {"pass=2,stages=1,tile_n=32", "pass=2,tile_m=128,warps=4,stages=3",
-                             "pass=3,stages=3,tile_n=32", "pass=3,tile_m=128,warps=8,stages=1,tile_n=16"}) {
+  for (const char* config :
+       {"kernel=backward_dq_sm80,stages=1,tile_n=32", "kernel=backward_dq_sm80,tile_m=128,warps=4,stages=3",
+        "kernel=backward_dk_dv_sm80,stages=3,tile_n=32",
+        "kernel=backward_dk_dv_sm80,tile_m=128,warps=8,stages=1,tile_n=16"}) {
     INFO(config);
     Context context(pinning(parse_config(config)));
     for (const std::size_t mix : {std::size_t{5}, std::size_t{7}}) {

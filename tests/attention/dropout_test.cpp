@@ -62,13 +62,14 @@ Mask mask_of_reference(const AttentionProblem& p, const Dropout& dropout) {
 
 /// One of each kind of kernel and of tiles.
 const std::vector<std::string> kConfigs = {
-    "mainloop=80,tile_m=64,tile_n=32,warps=4,stages=1",
-    "mainloop=80,tile_m=128,tile_n=48,warps=4,stages=2",
-    "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2,q_in_registers=1",
-    "mainloop=81,tile_m=32,tile_n=16,warps=2,stages=3",
-    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
-    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
-    "mainloop=90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
+    "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=1",
+    "kernel=forward_sm80,tile_m=128,tile_n=48,warps=4,stages=2",
+    "kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,q_in_registers=1",
+    "kernel=forward_split,tile_m=32,tile_n=16,warps=2,stages=3",
+    "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_"
+    "max=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
+    "kernel=forward_sm90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
     "speculative_max=1"};
 
 /// Calls body(context) with each configuration that computes `call` on this device.

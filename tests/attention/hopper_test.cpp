@@ -39,7 +39,7 @@ const std::vector<std::string> kConfigs = {
 
 /// Empty if the problem does not fit it.
 std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std::string& text, int packed) {
-  KernelConfig config = parse_config("mainloop=90," + text);
+  KernelConfig config = parse_config("kernel=forward_sm90," + text);
   config.packed_heads = packed;
   config.skip_masked = problem.mask != MaskKind::none;
   if (why_rejected({problem, {}}, config, device(device_under_test()).arch)) return {};
@@ -143,8 +143,8 @@ TEST_CASE("main loop 90 and more tiles than blocks, under every schedule") {
       {.head_dim = 16, .batch = 25, .heads_q = 16, .heads_kv = 4, .seqlen_q = 20, .seqlen_k = 40});
   for (const int schedule : {0, 1, 2}) {
     ContextOptions options = untuned();
-    options.config =
-        parse_config("mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1");
+    options.config = parse_config(
+        "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1");
     options.config->schedule = schedule;
     Context context(options);
     INFO(to_string(*options.config));
@@ -162,7 +162,7 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
     return;
   }
   const ScopedContext current(device_under_test());
-  Context context(pinning(parse_config("mainloop=90," + kConfigs.front())));
+  Context context(pinning(parse_config("kernel=forward_sm90," + kConfigs.front())));
   GuardedCall call(
       {.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 130, .seqlen_k = 40});
   run_and_expect_contract(context, call);
@@ -178,7 +178,7 @@ TEST_CASE("main loop 90 counts tiles in the caller's workspace, and leaves it at
       {.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2, .seqlen_q = 130, .seqlen_k = 40});
   for (const TileSchedule schedule : {kOneTileEach, kStaticPersistent, kDynamicPersistent}) {
     ContextOptions options = untuned();
-    options.config = parse_config("mainloop=90," + kConfigs.front());
+    options.config = parse_config("kernel=forward_sm90," + kConfigs.front());
     options.config->schedule = schedule;
     Context context(options);
     INFO(to_string(*options.config));

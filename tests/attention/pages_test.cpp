@@ -28,14 +28,16 @@ using namespace fa2::test;
 namespace {
 
 const std::vector<std::string> kConfigs90 = {
-    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1",
-    "mainloop=90,tile_m=64,tile_n=48,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
-    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3"};
+    "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_"
+    "max=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=48,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
+    "kernel=forward_sm90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3"};
 // Whose warps gather more rows than they have lanes, and hand on slots at once or up to three later.
 const std::vector<std::string> kGathering90 = {
-    "mainloop=90,tile_m=64,tile_n=144,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
-    "mainloop=90,tile_m=128,tile_n=48,warps=8,stages=6,q_buffers=1,schedule=2,overlap=1",
-    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=3"};
+    "kernel=forward_sm90,tile_m=64,tile_n=144,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=3,overlap="
+    "1",
+    "kernel=forward_sm90,tile_m=128,tile_n=48,warps=8,stages=6,q_buffers=1,schedule=2,overlap=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=3"};
 
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40}, {128, 128}, {64, 32}};
@@ -43,7 +45,7 @@ constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40
 ContextOptions pinned(const std::string& config, const AttentionProblem& problem) {
   ContextOptions options = untuned();
   options.config = parse_config(config);
-  options.config->skip_masked = options.config->mainloop == 90 && has_edges(problem);
+  options.config->skip_masked = options.config->kernel == KernelId::forward_sm90 && has_edges(problem);
   return options;
 }
 
@@ -215,7 +217,7 @@ TEST_CASE("pages: entries of the table beyond a sequence's length are not read")
   const std::vector<std::pair<std::string, int>> cases = {
       {kMmaConfigs[2], 16}, {kConfigs90[1], 16}, {kGathering90[2], 4}, {kGathering90[0], 1}};
   for (const auto& [config, page_size] : cases) {
-    if (config.starts_with("mainloop=90") && cannot_run_sm_90a()) continue;
+    if (config.starts_with("kernel=forward_sm90") && cannot_run_sm_90a()) continue;
     AttentionProblem p = with_pages(grouped(), lengths, Packing::batched, page_size);
     p.seqlen_k = 64;
     GuardedCall call(p);

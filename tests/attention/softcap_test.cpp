@@ -240,10 +240,12 @@ TEST_CASE("softcap: the numerics contract holds for caps and scales of any size"
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const std::vector<std::string> configs = {
-      "mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2", "mainloop=81,tile_m=32,tile_n=16,warps=3,stages=3",
-      "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,"
+      "kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2",
+      "kernel=forward_split,tile_m=32,tile_n=16,warps=3,stages=3",
+      "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,"
+      "speculative_max=1,"
       "skip_masked=1",
-      "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1"};
+      "kernel=forward_sm90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1"};
   for (const AttentionProblem& problem : capped_problems()) {
     GuardedCall call(problem);
     for (const Extreme& extreme : kExtremes) {
@@ -254,7 +256,7 @@ TEST_CASE("softcap: the numerics contract holds for caps and scales of any size"
           reference::attention_fused_baseline(problem, call.q, call.k, call.v, call.rule()), exact);
       for (const std::string& config : configs) {
         const KernelConfig parsed = parse_config(config);
-        if (parsed.mainloop == 90 && cannot_run_sm_90a()) continue;
+        if (parsed.kernel == KernelId::forward_sm90 && cannot_run_sm_90a()) continue;
         INFO(config, ", ", text(extreme));
         Context context(pinning(parsed));
         call.upload();
@@ -271,8 +273,7 @@ TEST_CASE("softcap: the numerics contract holds for caps and scales of any size"
 TEST_CASE("softcap: the gradients' contract holds for caps and scales of any size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  Context best(untuned()),
-      on_mma(pinning(default_config(80, static_cast<std::int32_t>(KernelPass::dq_dk_dv))));
+  Context best(untuned()), on_mma(pinning(default_config(KernelId::backward_sm80)));
   for (const AttentionProblem& problem : capped_problems()) {
     GuardedBackward call(problem);
     for (const Extreme& extreme : kExtremes) {

@@ -24,15 +24,16 @@ using namespace fa2::test;
 namespace {
 
 constexpr const char* kOneWarpgroup =
-    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1";
+    "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1";
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr const char* kTwoWarpgroups =
-    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,speculative_max=1";
+    "kernel=forward_sm90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,speculative_"
+    "max=1";
 
-constexpr const char* kWarps = "mainloop=81,tile_m=16,tile_n=16,warps=4,stages=3";
+constexpr const char* kWarps = "kernel=forward_split,tile_m=16,tile_n=16,warps=4,stages=3";
 
 /// Those that the device under test runs.
-std::vector<const char*> kernels() {
+std::vector<const char*> split_configs() {
   const std::string_view arch = device(device_under_test()).arch.name;
   if (arch != "sm_90a" && arch != "interpreter") return {kWarps};
   return {kOneWarpgroup, kTwoWarpgroups, kWarps};
@@ -40,7 +41,7 @@ std::vector<const char*> kernels() {
 
 /// One after the other.
 const char* kernel(std::size_t number) {
-  const std::vector<const char*> all = kernels();
+  const std::vector<const char*> all = split_configs();
   return all[number % all.size()];
 }
 
@@ -60,7 +61,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, 
   const Device& gpu = device(device_under_test());
   KernelConfig config = parse_config(text);
   config.packed_heads = problem.batch_invariant || problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
-  config.skip_masked = config.mainloop == 90 && has_edges(problem);
+  config.skip_masked = config.kernel == KernelId::forward_sm90 && has_edges(problem);
   Context context(untuned());
   auto plan = std::make_shared<Plan>();
   plan->problem = {problem.normalized(), {}};
@@ -131,7 +132,7 @@ TEST_CASE("split keys: any number of blocks, fewer than tiles and more than bloc
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
   for (const int sm_count : {1, 2, 3, 7, 40}) {
-    for (const char* const config : kernels()) {
+    for (const char* const config : split_configs()) {
       const MaskKind mask = i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none;
       AttentionProblem problem = decode(i % 3 == 0 ? 1 : 5, i % 4 == 3 ? 31 : 333, mask);
       if (i % 5 == 2) problem.seqlen_q = 150;  // tiles that see ever more keys
@@ -151,14 +152,15 @@ TEST_CASE("split keys: more parts of a tile than a warp has lanes") {
   problem.batch = problem.heads_kv = 1;
   problem.heads_q = 4;
   GuardedCall call(problem);
-  for (const char* const config : kernels()) expect_contract_with(plan_of(problem, config, 40), call);
+  for (const char* const config : split_configs()) expect_contract_with(plan_of(problem, config, 40), call);
 }
 
 TEST_CASE("split keys: rows without a key beside others of their tile") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(150, 100, MaskKind::causal_bottom_right));
-  for (const char* const config : kernels()) expect_contract_with(plan_of(call.problem, config, 40), call);
+  for (const char* const config : split_configs())
+    expect_contract_with(plan_of(call.problem, config, 40), call);
 }
 
 // Exponents near 2^20, of which a float has not the sixteenths that parts differ by.
@@ -176,7 +178,8 @@ TEST_CASE("split keys: large scores that differ little from part to part") {
         call.k.at(b, h, j, 0) = 60000.0f, call.k.at(b, h, j, 1) = 0.03125f * static_cast<float>(j / 32);
     }
   }
-  for (const char* const config : kernels()) expect_contract_with(plan_of(call.problem, config, 9), call);
+  for (const char* const config : split_configs())
+    expect_contract_with(plan_of(call.problem, config, 9), call);
 }
 
 TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
@@ -206,7 +209,7 @@ TEST_CASE("split keys: one plan serves any lengths") {
   const ScopedContext current(device_under_test());
   const AttentionProblem problem =
       with_lengths(decode(1, 1), {{1, 1, 1, 1}, {200, 90, 7, 33}}, Packing::batched);
-  for (const char* const config : kernels()) {
+  for (const char* const config : split_configs()) {
     const AttentionPlan plan = plan_of(problem, config, 4);
     GuardedCall call(problem);
     for (const Lengths& lengths :
@@ -225,7 +228,7 @@ TEST_CASE("split keys: the same bits in every run, in memory that the context le
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(3, 500));
   call.args.lse = nullptr;
-  for (const char* const config : kernels()) {
+  for (const char* const config : split_configs()) {
     const AttentionPlan plan = plan_of(call.problem, config, 9);
     plan.run(call.args);
     expect_contract(call);
@@ -244,7 +247,7 @@ TEST_CASE("split keys: NaN of one head stays in its group, and of a key in the r
   GuardedCall call(decode(2, 200, MaskKind::causal_bottom_right));
   for (std::int64_t d = 0; d < call.k.dim; ++d)
     call.k.at(1, 0, 199, d) = std::nanf("");  // of the last query alone
-  for (const char* const config : kernels()) {
+  for (const char* const config : split_configs()) {
     call.upload();
     const AttentionPlan plan = plan_of(call.problem, config, 6);
     plan.run(call.args);
@@ -279,7 +282,7 @@ TEST_CASE("split keys: with fixed borders a sequence has the bits that it has al
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 3, 0, 30, 1, 1}, {1300, 2100, 40, 900, 513, 0});
-  for (const char* const config : kernels()) {
+  for (const char* const config : split_configs()) {
     AttentionProblem problem = decode(1, 1, MaskKind::causal_bottom_right);
     problem.batch_invariant = problem.sinks = true;
     const AttentionProblem p = with_lengths(problem, lengths, Packing::packed);

@@ -80,13 +80,15 @@ AttentionProblem problem_of(DType dtype, MaskKind mask, int dim, int seqlen_q, i
 }
 
 const std::vector<std::string> kConfigs90 = {
-    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,"
+    "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_"
+    "max=1,"
     "skip_masked=1",
-    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,speculative_max=1,"
+    "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,"
+    "speculative_max=1,"
     "skip_masked=1",
-    "mainloop=90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
+    "kernel=forward_sm90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
     "speculative_max=1,skip_masked=1",
-    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1"};
+    "kernel=forward_sm90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1"};
 
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
@@ -181,7 +183,8 @@ TEST_CASE("main loop 90: variants of packed heads") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   const std::string config =
-      "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,overlap=1,"
+      "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,overlap="
+      "1,"
       "packed_heads=4";
   for (const Variant& variant : kVariants) {
     if (variant.dropout) continue;  // which has no packed heads
@@ -275,7 +278,7 @@ TEST_CASE("main loop 90 and more tiles than blocks, with every variant") {
   GuardedCall call(problem);
   for (const std::string schedule : {"0", "1", "2"}) {
     expect_contract_with(
-        call, {"mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1,"
+        call, {"kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=2,overlap=1,"
                "speculative_max=1,skip_masked=1,schedule=" +
                schedule});
   }

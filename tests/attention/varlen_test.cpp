@@ -26,17 +26,19 @@ using namespace fa2::test;
 namespace {
 
 const std::vector<std::string> kConfigs90 = {
-    "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_max=1,"
+    "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_"
+    "max=1,"
     "skip_masked=1",
-    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,speculative_max=1,"
+    "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,"
+    "speculative_max=1,"
     "skip_masked=1",
-    "mainloop=90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
+    "kernel=forward_sm90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
     "speculative_max=1,skip_masked=1",
-    "mainloop=90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1",
-    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=0,overlap=1",
-    "mainloop=90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1,"
+    "kernel=forward_sm90,tile_m=128,tile_n=32,warps=8,stages=2,q_buffers=1,schedule=1,overlap=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=0,overlap=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1,"
     "skip_masked=1",
-    "mainloop=90,tile_m=128,tile_n=16,warps=8,stages=3,q_buffers=2,schedule=3,speculative_max=1"};
+    "kernel=forward_sm90,tile_m=128,tile_n=16,warps=8,stages=3,q_buffers=2,schedule=3,speculative_max=1"};
 
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr std::pair<std::int32_t, std::int32_t> kHeadDims[] = {{64, 64}, {72, 40}, {128, 128}, {64, 32}};
@@ -146,10 +148,10 @@ TEST_CASE("main loop 90: varlen and packed heads") {
     problem.heads_q = 8;
     problem.sinks = mask == MaskKind::causal_bottom_right;
     problem.window_left = mask == MaskKind::none ? std::optional<std::int64_t>(20) : std::nullopt;
-    Context context(
-        pinned("mainloop=90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,"
-               "overlap=1,packed_heads=4",
-               problem));
+    Context context(pinned(
+        "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,"
+        "overlap=1,packed_heads=4",
+        problem));
     for (const Packing packing : kPackings) {
       const GuardedCall call = call_of(problem, few, packing);
       run_and_expect_contract(context, call);

@@ -32,7 +32,7 @@ TEST_CASE("a clocked kernel compiles, and reads both clocks at its start and at 
       problem = problem.normalized();
       const KernelConfig config = heuristic(problem, arch).config;
       const int thread = bench::first_computing_thread(config);
-      CHECK(thread == (config.mainloop == 90 ? 128 : 0));
+      CHECK(thread == (config.kernel == KernelId::forward_sm90 ? 128 : 0));
       const KernelSource source = bench::clocked(render({traits_of(problem), config, arch}), thread, &thread);
       CHECK_NOTHROW(make_nvrtc_compiler()->compile(source));
       const std::string ptx = nvrtc_ptx(source);

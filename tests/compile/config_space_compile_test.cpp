@@ -70,7 +70,7 @@ std::vector<KernelSpec> five_product_specs() {
       const AttentionTraits traits =
           traits_of({{.head_dim = head_dim, .mask = MaskKind::causal_bottom_right}, {}});
       for (const KernelConfig& config : config_space(traits, arch, KernelPass::dq_dk_dv).valid)
-        if (config.mainloop == 80) all.push_back({traits, config, arch});
+        if (config.kernel == KernelId::backward_sm80) all.push_back({traits, config, arch});
     }
   }
   return all;
@@ -85,7 +85,8 @@ class Pairs {
     std::vector<std::uint64_t> values = {number_of("traits", to_string(spec.traits)),
                                          number_of("arch", std::string(spec.arch.name))};
     KernelConfig::visit(spec.config, [&](const std::string& name, int value) {
-      if (name == "stages" && spec.config.mainloop == 90) return;  // as many as fit, which the others decide
+      if (name == "stages" && spec.config.kernel == KernelId::forward_sm90)
+        return;  // as many as fit, which the others decide
       values.push_back(number_of(name, std::to_string(value)));
     });
     Keys keys;
@@ -165,7 +166,7 @@ void check_binary(const KernelSpec& spec, const KernelBinary& binary) {
   CHECK(r.threads == kind.threads(spec.config));
   CHECK(r.dynamic_shared_bytes == kind.shared_bytes(spec.traits, spec.config));
   CHECK(r.static_shared_bytes == 0);
-  if (&kind == &kForwardSm90) {
+  if (kind.id == KernelId::forward_sm90) {
     CHECK(r.registers <= forward_sm90::register_shares(spec).at_launch);
   } else {
     CHECK(r.registers >= kind.estimated_registers(spec.traits, spec.config));

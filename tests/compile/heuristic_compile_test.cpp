@@ -1,6 +1,5 @@
 // Every kernel the heuristic picks for common head dims compiles for every GPU family without spilling a
 // register; with variants for two of them.
-#include <autotune/backward_heuristic.h>
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -109,7 +108,7 @@ std::vector<KernelSource> backward_kernels() {
         if (i % 3 == 0) p.window_left = 1024;
         p.softcap = i % 4 == 1, p.alibi = i % 5 == 2, p.varlen = i % 7 < 3;
         p.sinks = pass == KernelPass::d_sinks;
-        const auto choices = backward_choices(p, pass, arch);
+        const auto choices = heuristic_choices(p, arch, pass);
         if (!choices.empty()) kernels.add(p, choices.front().config, arch);
         ++i;
       }
@@ -123,8 +122,8 @@ std::vector<KernelSource> summing_kernels() {
   Kernels kernels;
   const Arch& hopper = *find_arch("sm_90a");
   const auto add = [&](const PlannedProblem& p) {
-    const KernelConfig config = backward_choices(p, KernelPass::dq_dk_dv, hopper).at(0).config;
-    CHECK(config.mainloop == 90);
+    const KernelConfig config = heuristic_choices(p, hopper, KernelPass::dq_dk_dv).at(0).config;
+    CHECK(config.kernel == KernelId::backward_sm90);
     kernels.add(p, config, hopper);
   };
   const auto add_both = [&](PlannedProblem p) {
@@ -160,7 +159,7 @@ std::vector<KernelSource> conversion_kernels() {
     for (const int head_dim : {40, 64, 80, 96, 128, 192, 256}) {
       PlannedProblem p = square(head_dim, MaskKind::none, 4096);
       p.varlen = arch.compute_capability == 90 && head_dim % 128 == 0;
-      const auto choices = backward_choices(p, KernelPass::dq_dk_dv, arch);
+      const auto choices = heuristic_choices(p, arch, KernelPass::dq_dk_dv);
       kernels.add(p, conversion_of(choices.at(0).config).config, arch);
     }
   }
@@ -180,8 +179,8 @@ std::vector<KernelSource> five_product_kernels() {
   const auto add = [&](PlannedProblem p, const Variants& variants, const Arch& arch) {
     if (variants.window) p.window_left = 1024;
     p.softcap = variants.softcap, p.alibi = variants.alibi;
-    const KernelConfig config = backward_choices(p, KernelPass::dq_dk_dv, arch).at(0).config;
-    CHECK(config.mainloop == 80);
+    const KernelConfig config = heuristic_choices(p, arch, KernelPass::dq_dk_dv).at(0).config;
+    CHECK(config.kernel == KernelId::backward_sm80);
     kernels.add(p, config, arch);
   };
   for (const Combination& c :
@@ -220,8 +219,7 @@ std::vector<KernelSource> dropout_kernels() {
   for (const char* name : kGpus) {
     PlannedProblem any = square(64, MaskKind::none, 0);
     any.dropout = true;
-    kernels.add(any, default_config(80, static_cast<std::int32_t>(KernelPass::dropout_mask)),
-                *find_arch(name));
+    kernels.add(any, default_config(KernelId::dropout_mask), *find_arch(name));
   }
   return std::move(kernels).list();
 }
@@ -246,15 +244,15 @@ std::vector<KernelSource> paged_kernels() {
 
 /// What merges parts of the keys or appends to a cache: of rows that are aligned and that are not, and where there is a value of
 /// another width, of that.
-std::vector<KernelSource> kernels_of_rows(KernelPass pass) {
+std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
   Kernels kernels;
   for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
     for (const int head_dim : {40, 128, 256}) {
       PlannedProblem p = square(head_dim, MaskKind::none, 0);
       p.row_alignment = head_dim == 128 ? RowAlignment::element : RowAlignment::bytes16;
       p.dtype = head_dim == 40 ? DType::bf16 : DType::f16;
-      p.head_dim_v = pass == KernelPass::append && head_dim == 256 ? 64 : head_dim;
-      kernels.add(p, default_config(80, static_cast<std::int32_t>(pass)), *find_arch(name));
+      p.head_dim_v = kernel == KernelId::append && head_dim == 256 ? 64 : head_dim;
+      kernels.add(p, default_config(kernel), *find_arch(name));
     }
   }
   return std::move(kernels).list();
@@ -314,12 +312,12 @@ TEST_CASE("the heuristic's kernels of five products on mma.sync compile without 
 
 TEST_CASE("the kernels that merge parts of the keys compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(kernels_of_rows(KernelPass::merge));
+  check_that_they_compile_without_spills(kernels_of_rows(KernelId::merge));
 }
 
 TEST_CASE("the kernels that append to a cache compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(kernels_of_rows(KernelPass::append));
+  check_that_they_compile_without_spills(kernels_of_rows(KernelId::append));
 }
 
 TEST_CASE("the heuristic's kernels of pages compile without spills") {

@@ -4,6 +4,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
+#include <generator/template_set.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -97,6 +98,15 @@ std::string difference(const std::string& golden, const std::string& rendered) {
   }
 }
 
+/// Compares the file with `rendered`, which FA2_UPDATE_GOLDEN writes first.
+void check_golden(const std::filesystem::path& path, const std::string& rendered) {
+  if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << rendered;
+  const auto golden = read(path);
+  CHECK_MESSAGE(golden.has_value(), path.string(), " cannot be read", kRefresh);
+  const std::string differing = difference(golden.value_or(""), rendered);
+  CHECK_MESSAGE(differing.empty(), path.string(), " ", differing, kRefresh);
+}
+
 bool is_32_hex_digits(const std::string& key) {
   return key.size() == 32 && key.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -124,7 +134,7 @@ std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig 
 
 const AttentionTraits kPlain = traits_of({{.head_dim = 64}, {}});
 constexpr KernelConfig kSmall{.tile_m = 64, .tile_n = 32, .stages = 1};
-constexpr KernelConfig kHopper{.mainloop = 90,
+constexpr KernelConfig kHopper{.kernel = KernelId::forward_sm90,
                                .tile_m = 128,
                                .tile_n = 64,
                                .warps = 8,
@@ -136,17 +146,12 @@ constexpr KernelConfig kHopper{.mainloop = 90,
 }  // namespace
 
 TEST_CASE("golden: the rendered text of every listed spec") {
-  const bool update = std::getenv("FA2_UPDATE_GOLDEN") != nullptr;
-  for (const KernelSpec& spec : golden_specs()) {
-    const std::filesystem::path path = kFolder / file_name(spec);
-    const std::string rendered = golden_text(spec);
-    if (update) std::ofstream(path) << rendered;
-    const auto golden = read(path);
-    CHECK_MESSAGE(golden.has_value(), path.string(), " cannot be read", kRefresh);
-    if (!golden) continue;
-    const std::string differing = difference(*golden, rendered);
-    CHECK_MESSAGE(differing.empty(), path.string(), " ", differing, kRefresh);
-  }
+  for (const KernelSpec& spec : golden_specs()) check_golden(kFolder / file_name(spec), golden_text(spec));
+}
+
+TEST_CASE("golden: the defaults of a kernel's constants") {
+  check_golden(std::filesystem::path(FA2_SOURCE_DIR) / "templates" / kDefaultsHeader,
+               render_config_defaults());
 }
 
 TEST_CASE("golden: every file belongs to one listed spec") {
@@ -173,9 +178,10 @@ TEST_CASE("key: every tunable changes it") {
   AttentionTraits causal = kPlain;
   causal.mask = MaskKind::causal_bottom_right;
   std::set<std::string> keys;
-  std::set<std::string_view> changeable = {"mainloop", "pass"};
+  std::set<std::string_view> changeable;
   for (const KernelConfig& config :
-       {kSmall, kHopper, default_config(80, 2), default_config(80, 3), parse_config("pass=7,tile_m=128")}) {
+       {kSmall, kHopper, default_config(KernelId::backward_dq_sm80),
+        default_config(KernelId::backward_dk_dv_sm80), parse_config("kernel=backward_sm80,tile_m=128")}) {
     CHECK(keys.insert(key_of(causal, config, "sm_90a")).second);
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));

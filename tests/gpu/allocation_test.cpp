@@ -62,12 +62,13 @@ void expect_no_allocation(const std::string& config) {
 
 TEST_CASE("a call of main loop 80 allocates nothing") {
   if (cannot_run()) return;
-  expect_no_allocation("mainloop=80,tile_m=128,tile_n=64,warps=4,stages=2");
+  expect_no_allocation("kernel=forward_sm80,tile_m=128,tile_n=64,warps=4,stages=2");
 }
 
 TEST_CASE("a call of main loop 90 allocates nothing") {
   if (cannot_run_sm_90a()) return;
-  const std::string common = "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,";
+  const std::string common =
+      "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,";
   for (const char* schedule : {"schedule=0", "schedule=1", "schedule=2"})
     expect_no_allocation(common + schedule);
 }

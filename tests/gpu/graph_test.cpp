@@ -41,8 +41,8 @@ AttentionProblem small_problem() {
 /// Whose kernels count tiles.
 ContextOptions counting() {
   ContextOptions options = untuned();
-  options.config =
-      parse_config("mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2");
+  options.config = parse_config(
+      "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2");
   return options;
 }
 

@@ -150,10 +150,11 @@ TEST_CASE("packed tensors of more than 2^31 elements") {
   if (!far) return;
   GuardedCall compact(compact_problem());
   compact.tables.cu_seqlens_q = compact.tables.cu_seqlens_k = {0, kNear, kNear + kFar};
-  expect_contract_far("mainloop=80,tile_m=128,tile_n=64,warps=8,stages=1", compact, *far);
+  expect_contract_far("kernel=forward_sm80,tile_m=128,tile_n=64,warps=8,stages=1", compact, *far);
   if (cannot_run_sm_90a()) return;
   for (const std::string schedule : {"0", "1", "2"})
     expect_contract_far(
-        "mainloop=90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,overlap=1,schedule=" + schedule,
+        "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,overlap=1,schedule=" +
+            schedule,
         compact, *far);
 }

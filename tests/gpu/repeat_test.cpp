@@ -116,7 +116,7 @@ int differing_gradients(const AttentionProblem& problem, Determinism determinism
 TEST_CASE("a thousand launches of main loop 90 with a dynamic schedule give the same bits") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
-  const std::string common = "mainloop=90,schedule=2,overlap=1,q_buffers=2,speculative_max=1,";
+  const std::string common = "kernel=forward_sm90,schedule=2,overlap=1,q_buffers=2,speculative_max=1,";
   const std::string turns = common + "tile_m=192,warps=12,pingpong=1,";
   expect_the_same_bits_with_each_mask(64, common + "tile_m=64,tile_n=64,warps=4,stages=7,ctas_per_sm=3");
   expect_the_same_bits_with_each_mask(64, turns + "tile_n=128,stages=8");
@@ -127,7 +127,7 @@ TEST_CASE("a thousand launches of main loop 80 give the same bits") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right})
-    expect_the_same_bits(ragged(128, mask), "mainloop=80,tile_m=128,tile_n=32,warps=4,stages=2");
+    expect_the_same_bits(ragged(128, mask), "kernel=forward_sm80,tile_m=128,tile_n=32,warps=4,stages=2");
 }
 
 TEST_CASE("a thousand launches of a bitwise backward give the same bits") {

@@ -26,11 +26,12 @@ AttentionProblem plain() {
 
 /// One of each main loop and schedule that this GPU runs.
 std::vector<std::string> configs() {
-  std::vector<std::string> all = {"mainloop=80,tile_m=64,tile_n=64,warps=4,stages=2"};
+  std::vector<std::string> all = {"kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2"};
   if (cannot_run_sm_90a()) return all;
   for (const std::string schedule : {"0", "1", "2"})
-    all.push_back("mainloop=90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,overlap=1,schedule=" +
-                  schedule);
+    all.push_back(
+        "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,overlap=1,schedule=" +
+        schedule);
   return all;
 }
 

@@ -176,7 +176,7 @@ def failure_of(output, status):
         what = re.sub(r" at global address \w+|: q at .*|\btemplates/", "", thrown.group(1).strip())
         return what + (f" ({line.group(1)})" if line else "")
     if logged := re.search(r"logged: ((?:.*\n)+?)(?:\n|Aborting|===)", output):
-        return " ".join(re.sub(r"mainloop=90,\S*", "", logged.group(1)).split())
+        return " ".join(re.sub(r"kernel=\w+_sm90,\S*", "", logged.group(1)).split())
     error = re.search(r"ERROR: (.*)", output)
     return error.group(1) if error else f"ended with status {status}"
 

@@ -17,7 +17,8 @@ namespace fa2::test {
 
 KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
   std::string text;
-  for (const SourceFile& header : device_headers("", arch)) {
+  const std::vector<SourceFile> headers = device_headers("", arch, {wgmma_header(kernel.wgmma_shapes)});
+  for (const SourceFile& header : headers) {
     if (header.name.starts_with("ptx/")) text += fmt::format("#include \"{}\"\n", header.name);
   }
   for (const std::string& header : kernel.headers) text += fmt::format("#include \"{}\"\n", header);
@@ -31,7 +32,7 @@ KernelSource source_of(const SmallKernel& kernel, const Arch& arch) {
   source.entry = "small_kernel";
   source.arch = arch;
   source.main = {"small_kernel.cu", text};
-  source.headers = device_headers("", arch, kernel.wgmma_shapes);
+  source.headers = headers;
   for (const SourceFile& header : source.headers) text += header.text;
   source.key = content_hash(text);
   source.options = compile_options(arch);

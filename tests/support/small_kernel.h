@@ -3,6 +3,7 @@
 
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
+#include <generator/wgmma_shapes.h>
 #include <interpreter/options.h>
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>

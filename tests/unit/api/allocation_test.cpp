@@ -35,12 +35,14 @@ class IdleKernel final : public Kernel {
 
 /// Both main loops, every schedule, packed heads.
 const std::vector<std::string> kConfigs = {
-    "mainloop=80",
-    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=0",
-    "mainloop=90,tile_m=128,tile_n=128,warps=8,stages=2,q_buffers=1,schedule=1",
-    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
-    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,packed_heads=4",
-    "mainloop=90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,packed_heads=4"};
+    "kernel=forward_sm80",
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=0",
+    "kernel=forward_sm90,tile_m=128,tile_n=128,warps=8,stages=2,q_buffers=1,schedule=1",
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,packed_"
+    "heads=4",
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,packed_"
+    "heads=4"};
 
 AttentionProblem grouped(std::int32_t head_dim, MaskKind mask) {
   AttentionProblem p;
@@ -150,8 +152,9 @@ BackwardArgs backward_args_of(const AttentionProblem& problem, const Gradients& 
 }
 
 KernelConfig config_of(KernelPass pass) {
-  const bool is_hopper = pass == KernelPass::dq_dk_dv || pass == KernelPass::dq_convert;
-  return default_config(is_hopper ? 90 : 80, static_cast<std::int32_t>(pass));
+  if (pass == KernelPass::dq_dk_dv) return default_config(KernelId::backward_sm90);
+  if (pass == KernelPass::dq_convert) return default_config(KernelId::backward_convert_sm90);
+  return config_on_every_gpu(pass);
 }
 
 /// On the interpreter, which is current.

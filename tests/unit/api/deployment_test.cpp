@@ -126,7 +126,8 @@ TuningRecord tuned_record(const PlannedProblem& p) {
   record.sm_count = 114;
   record.bucket = bucket_of(p);
   record.config = parse_config(
-      "mainloop=90,tile_m=64,tile_n=96,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=2,packed_heads=8");
+      "kernel=forward_sm90,tile_m=64,tile_n=96,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=2,packed_"
+      "heads=8");
   record.us = 90;
   record.heuristic_us = 100;
   return record;
@@ -268,11 +269,11 @@ TEST_CASE("deployment: without its kernel a problem runs the cached one most lik
     CHECK(e.config_origin == ConfigOrigin::fallback);
     CHECK(to_string(e.config_origin) == "fallback");
     CHECK(e.config_reason.find("cached kernel 1 of 1 that can compute this problem") == 0);
-    CHECK(e.config_reason.find("; instead of mainloop=90,") != std::string::npos);
+    CHECK(e.config_reason.find("; instead of kernel=forward_sm90,") != std::string::npos);
     CHECK(e.config_reason.find("no cache holds this kernel, and FA2_JIT=off") != std::string::npos);
   }
   CHECK(log.lines() == 1);
-  CHECK(log.has("f16_d64_none with mainloop=80,tile_m=64,tile_n=48"));
+  CHECK(log.has("f16_d64_none with kernel=forward_sm80,tile_m=64,tile_n=48"));
 
   // Other traits are another kernel's: the error names the command.
   CHECK_THROWS_AS(context->explain(traits(128), "sm_90a"), Unavailable);

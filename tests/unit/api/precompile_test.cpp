@@ -1,7 +1,6 @@
 // Precompilation with a compiler that only pretends.
 #include <api/precompile.h>
 #include <api/settings.h>
-#include <autotune/backward_heuristic.h>
 #include <autotune/candidates.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -241,29 +240,34 @@ TEST_CASE("shipped configs are precompiled too; their records stay in the librar
 }
 
 TEST_CASE("the backward is precompiled on request: a kernel a pass") {
+  using enum KernelPass;
   Setup setup;
   CHECK(setup.run({problem_of(64, 128)}, {"sm_80"}).size() == 1);
   setup.options.backward = true;
   const auto passes_of = [&](const AttentionProblem& problem, const std::string& arch = "sm_80") {
-    std::set<int> passes;
+    std::set<KernelPass> passes;
     for (const PrecompiledKernel& kernel : setup.run({problem}, {arch})) {
       CHECK(kernel.error.empty());
-      passes.insert(kernel.config.pass);
+      passes.insert(pass_of(kernel.config));
     }
     return passes;
   };
-  CHECK(passes_of(problem_of(64, 128)) == std::set{0, 1, 2, 3, 4, 5, 7, 8});
-  CHECK(passes_of(problem_of(256, 128)) == std::set{0, 1, 2, 4, 5, 7, 8});  // dK and dV apart
-  CHECK(passes_of(problem_of(64, 128), "sm_90a") == std::set{0, 1, 2, 3, 4, 5, 7, 8, 9});
-  CHECK(passes_of(problem_of(256, 128), "sm_90a") == std::set{0, 1, 2, 4, 5, 7, 8, 9});
+  CHECK(passes_of(problem_of(64, 128)) == std::set{forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert});
+  CHECK(passes_of(problem_of(256, 128)) ==
+        std::set{forward, delta, dq, dk, dv, dq_dk_dv, dq_convert});  // dK and dV apart
+  CHECK(passes_of(problem_of(64, 128), "sm_90a") ==
+        std::set{forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert, ordered_dq_dk_dv});
+  CHECK(passes_of(problem_of(256, 128), "sm_90a") ==
+        std::set{forward, delta, dq, dk, dv, dq_dk_dv, dq_convert, ordered_dq_dk_dv});
   AttentionProblem packed = problem_of(64, 128);
   packed.varlen = true;
-  CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5});
+  CHECK(passes_of(packed) == std::set{forward, delta, dq, dk_dv, dk, dv});
   packed.sinks = true;
-  CHECK(passes_of(packed) == std::set{0, 1, 2, 3, 4, 5, 6});
+  CHECK(passes_of(packed) == std::set{forward, delta, dq, dk_dv, dk, dv, d_sinks});
   packed = problem_of(128, 128);
   packed.varlen = true;
-  CHECK(passes_of(packed, "sm_90a") == std::set{0, 1, 2, 3, 4, 5, 7, 8, 9});
+  CHECK(passes_of(packed, "sm_90a") ==
+        std::set{forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert, ordered_dq_dk_dv});
 }
 
 TEST_CASE("recorded configs of the backward are precompiled on request, and their records travel with them") {
@@ -290,7 +294,7 @@ TEST_CASE("a refused kernel of the backward is replaced by the heuristic's next"
   Setup setup;
   setup.options.backward = true;
   const PlannedProblem problem = PlannedProblem(problem_of(64, 128), {}).normalized();
-  const auto choices = backward_choices(problem, KernelPass::dq, *find_arch("sm_80"));
+  const auto choices = heuristic_choices(problem, *find_arch("sm_80"), KernelPass::dq);
   REQUIRE(choices.size() > 1);
   setup.compiler->refuses = to_string(choices[0].config);
   const auto kernels = setup.run({problem}, {"sm_80"});
@@ -303,7 +307,7 @@ TEST_CASE("a kernel that converts sums is precompiled for each that may sum them
   Setup setup;
   setup.options.backward = true;
   const PlannedProblem problem = PlannedProblem(problem_of(64, 128), {}).normalized();
-  const auto choices = backward_choices(problem, KernelPass::dq_dk_dv, *find_arch("sm_90a"));
+  const auto choices = heuristic_choices(problem, *find_arch("sm_90a"), KernelPass::dq_dk_dv);
   REQUIRE_FALSE(choices.empty());
   const auto kernels = setup.run({problem}, {"sm_90a"});
   const auto is_made = [&](const KernelConfig& config) {
@@ -349,7 +353,7 @@ std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, Ker
   std::set<std::string> keys;
   for (const PrecompiledKernel& kernel : kernels) {
     CHECK(kernel.error.empty());
-    if (kernel.config.pass == static_cast<std::int32_t>(pass)) keys.insert(kernel.key);
+    if (pass_of(kernel.config) == pass) keys.insert(kernel.key);
   }
   return keys;
 }

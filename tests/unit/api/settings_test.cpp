@@ -140,36 +140,28 @@ TEST_CASE("directories that are not there are doubted, and named by what named t
   CHECK(by_options.doubts[1].field.find("FA2_CACHE_DIR") != std::string::npos);
 }
 
-TEST_CASE("settings: what converts sums goes with the kernel that sums, which can be pinned") {
-  ContextOptions options;
-  options.config = parse_config("mainloop=90,pass=8,tile_m=80");
-  CHECK_THROWS_WITH_AS(
-      settings_of(options, table({})),
-      doctest::Contains("must not be of pass 8, which converts the sums of pass 7 in their tiles: "
-                        "pin that one, tile_n = 80"),
-      InvalidRequest);
-  options.config = parse_config("mainloop=90,pass=7,tile_n=80");
-  CHECK(settings_of(options, table({})).pinned == options.config);
-}
-
-TEST_CASE("settings: a config of a kernel that no plan chooses is an error, not ignored") {
+TEST_CASE("settings: a kernel that no plan chooses must not be pinned: the pin would be ignored") {
   const auto message = [](const std::string& config) {
     const auto found = violations({}, table({{"FA2_CONFIG", config}}));
     return found.size() == 1 ? to_string(found[0]) : std::to_string(found.size()) + " violations";
   };
-  CHECK(message("pass=99") ==
-        "FA2_CONFIG: pass = 99, must be 0, 1, 2, 3, 4, 5, 6 or 7 with main loop 80: leave "
-        "it out for the default");
-  for (const char* none : {"pass=-1", "pass=10", "pass=11", "pass=12", "mainloop=81,pass=7"}) {
+  CHECK(message("kernel=merge") ==
+        "FA2_CONFIG: kernel = merge, must be one of forward_sm80, forward_split, forward_sm90, "
+        "backward_delta, backward_dq_sm80, backward_dk_dv_sm80, backward_dk_sm80, backward_dv_sm80, "
+        "backward_sinks, backward_sm80, backward_sm90, backward_ordered_sm90: other kernels have no config "
+        "to choose");
+  for (const char* none : {"backward_convert_sm80", "backward_convert_sm90", "dropout_mask", "append"}) {
     CAPTURE(none);
-    CHECK(message(none).find("FA2_CONFIG: pass = ") == 0);
+    CHECK(message(std::string("kernel=") + none).find("FA2_CONFIG: kernel = ") == 0);
   }
-  CHECK(message("mainloop=70") ==
-        "FA2_CONFIG: mainloop = 70, must be 80, 81 or 90: leave it out for the default");
+  CHECK(message("kernel=forward_sm70").find("config field \"kernel\" = \"forward_sm70\", must be one of") !=
+        std::string::npos);
   ContextOptions options;
-  options.config = KernelConfig{.pass = 99};
+  options.config = KernelConfig{.kernel = static_cast<KernelId>(99)};
   const auto found = violations(options, table({}));
   REQUIRE(found.size() == 1);
-  CHECK(found[0].field == "ContextOptions::config: pass");
-  CHECK(message("pass=3") == "0 violations");
+  CHECK(found[0].field == "ContextOptions::config: kernel");
+  CHECK(found[0].value == "99");
+  for (const char* pinnable : {"kernel=backward_dk_dv_sm80", "kernel=backward_sm90,tile_n=80"})
+    CHECK(message(pinnable) == "0 violations");
 }

@@ -1,7 +1,7 @@
 // The configurations of a backward: for every problem and GPU there is, for its passes alone.
-#include <autotune/backward_heuristic.h>
 #include <autotune/cached_choices.h>
 #include <autotune/config_choice.h>
+#include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/config_space.h>
@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "../support/mma_configs.h"
+
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
@@ -33,7 +36,7 @@ std::vector<Arch> archs() {
 
 /// CHECKs each choice, and that there are some; but of dK and dV together.
 void check_choices(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
-  const std::vector<HeuristicChoice> choices = backward_choices(problem, pass, arch);
+  const std::vector<HeuristicChoice> choices = heuristic_choices(problem, arch, pass);
   const std::string text = to_string(problem) + ", pass " + std::to_string(static_cast<int>(pass)) + " on " +
                            std::string(arch.name);
   CHECK_MESSAGE((!choices.empty() || pass == KernelPass::dk_dv), text);
@@ -41,7 +44,7 @@ void check_choices(const PlannedProblem& problem, KernelPass pass, const Arch& a
     const KernelConfig& config = choices[i].config;
     const std::string broken = why_rejected(problem, config, arch).value_or("");
     CHECK_MESSAGE(broken.empty(), text, ": ", broken);
-    CHECK_MESSAGE(config.pass == static_cast<std::int32_t>(pass), text);
+    CHECK_MESSAGE(pass_of(config) == pass, text);
     CHECK_FALSE(choices[i].reason.empty());
     const auto is_same = [&](const HeuristicChoice& other) { return other.config == config; };
     CHECK_MESSAGE(std::ranges::count_if(choices, is_same) == 1, text, ": twice ", to_string(config));
@@ -49,7 +52,7 @@ void check_choices(const PlannedProblem& problem, KernelPass pass, const Arch& a
 }
 
 bool keys_fit(int head_dim, const Arch& arch) {
-  return !backward_choices(problem_of(head_dim, head_dim), KernelPass::dk_dv, arch).empty();
+  return !heuristic_choices(problem_of(head_dim, head_dim), arch, KernelPass::dk_dv).empty();
 }
 
 Target some_gpu() {
@@ -58,12 +61,12 @@ Target some_gpu() {
 
 /// What is chosen first.
 KernelConfig guess(KernelPass pass) {
-  return backward_choices(problem_of(64, 64), pass, some_gpu().arch).at(0).config;
+  return heuristic_choices(problem_of(64, 64), some_gpu().arch, pass).at(0).config;
 }
 
 /// Valid, and of no heuristic.
 KernelConfig another(KernelPass pass) {
-  return default_config(80, static_cast<std::int32_t>(pass));
+  return config_on_every_gpu(pass);
 }
 
 std::string spec_of(const KernelConfig& config) {
@@ -121,7 +124,7 @@ TEST_CASE("backward heuristic: sinks have a gradient where there are some") {
   PlannedProblem p = problem_of(64, 64);
   for (const Arch& arch : archs()) {
     p.sinks = false;
-    CHECK(backward_choices(p, KernelPass::d_sinks, arch).empty());
+    CHECK(heuristic_choices(p, arch, KernelPass::d_sinks).empty());
     p.sinks = true;
     check_choices(p, KernelPass::d_sinks, arch);
   }
@@ -133,8 +136,8 @@ TEST_CASE("backward heuristic: packed sequences have the kernels of batched ones
     PlannedProblem packed = batched;
     packed.varlen = true, packed.total_q = packed.total_k = 1000;
     for (const KernelPass pass : kPasses) {
-      const auto expected = backward_choices(batched, pass, some_gpu().arch),
-                 choices = backward_choices(packed, pass, some_gpu().arch);
+      const auto expected = heuristic_choices(batched, some_gpu().arch, pass),
+                 choices = heuristic_choices(packed, some_gpu().arch, pass);
       REQUIRE(choices.size() == expected.size());
       for (std::size_t i = 0; i < choices.size(); ++i) CHECK(choices[i].config == expected[i].config);
     }

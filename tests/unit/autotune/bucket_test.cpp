@@ -214,15 +214,4 @@ TEST_CASE("a bucket keeps apart what an SM has more of: tiles, to half an octave
   packed.varlen = true;
   packed.total_q = packed.total_k = 2048;
   CHECK(bucket_of(packed).tiles_half_octaves == 0);
-  CHECK(tiles_of_sizes(bucket_of(packed)) == 0);
-}
-
-TEST_CASE("the sizes of a bucket of powers of two tell its tiles, which older records lack") {
-  for (const std::int64_t length : {1, 16, 64, 256, 4096}) {
-    for (const std::int64_t heads : {1, 8, 32}) {
-      const Bucket bucket = bucket_of(problem(4, heads, 1, length, 4096));
-      CAPTURE(to_string(bucket));
-      CHECK(tiles_of_sizes(bucket) == bucket.tiles_half_octaves);
-    }
-  }
 }

@@ -2,6 +2,8 @@
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
+#include <generator/packed_heads.h>
+#include <generator/visible_keys.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -47,8 +49,8 @@ std::vector<KernelConfig> choices_of(const AttentionProblem& p, const char* arch
   return configs;
 }
 
-std::vector<KernelConfig> of_main_loop(int mainloop, std::vector<KernelConfig> configs) {
-  std::erase_if(configs, [&](const KernelConfig& c) { return c.mainloop != mainloop; });
+std::vector<KernelConfig> of_kernel(KernelId kernel, std::vector<KernelConfig> configs) {
+  std::erase_if(configs, [&](const KernelConfig& c) { return c.kernel != kernel; });
   return configs;
 }
 
@@ -181,20 +183,22 @@ TEST_CASE(
     p.seqlen_q = queries, p.seqlen_k = keys;
     return heuristic({p, {}}, *find_arch(arch)).config;
   };
-  for (const std::int64_t keys : {1, 8192, 16384}) CHECK(config_of("sm_90a", 1, keys).mainloop == 81);
-  CHECK(config_of("sm_90a", 1, 65536).mainloop == 90);
+  for (const std::int64_t keys : {1, 8192, 16384})
+    CHECK(config_of("sm_90a", 1, keys).kernel == KernelId::forward_split);
+  CHECK(config_of("sm_90a", 1, 65536).kernel == KernelId::forward_sm90);
   CHECK(config_of("sm_90a", 1, 8192).warps == 8);
   CHECK(config_of("sm_90a", 1, 16384).warps == 4);
-  CHECK(config_of("sm_90a", 9, 8192).mainloop == 90);  // 36 rows
+  CHECK(config_of("sm_90a", 9, 8192).kernel == KernelId::forward_sm90);  // 36 rows
   for (const char* const arch : {"sm_80", "sm_89", "sm_120"}) {
     CAPTURE(arch);
-    for (const std::int64_t keys : {1, 8192, 1 << 20}) CHECK(config_of(arch, 1, keys).mainloop == 81);
+    for (const std::int64_t keys : {1, 8192, 1 << 20})
+      CHECK(config_of(arch, 1, keys).kernel == KernelId::forward_split);
     CHECK(config_of(arch, 4, 8192).tile_m == 16);
     CHECK(config_of(arch, 8, 8192).tile_m == 32);
-    CHECK(config_of(arch, 33, 8192).mainloop == 80);
+    CHECK(config_of(arch, 33, 8192).kernel == KernelId::forward_sm80);
   }
   p.batch_invariant = true;  // many queries in one tile of few rows would be slow
-  CHECK(config_of("sm_80", 1, 8192).mainloop == 80);
+  CHECK(config_of("sm_80", 1, 8192).kernel == KernelId::forward_sm80);
 }
 
 TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean length") {
@@ -253,13 +257,13 @@ TEST_CASE("heuristic: pages of any size are judged as the same keys in one piece
       CAPTURE(arch);
       // On Hopper TMA comes first where keys are pages, however few (docs/measurements/2026-11-23-h200-few-queries).
       std::vector<KernelConfig> expected = choices_of(whole, arch);
-      if (kind_of(expected[0]).mainloop == 81 && std::string(arch) == "sm_90a")
+      if (expected[0].kernel == KernelId::forward_split && std::string(arch) == "sm_90a")
         std::stable_partition(expected.begin(), expected.end(),
-                              [](const KernelConfig& c) { return c.mainloop == 90; });
+                              [](const KernelConfig& c) { return c.kernel == KernelId::forward_sm90; });
       const std::vector<KernelConfig> choices = choices_of(paged, arch);
       CHECK(choices.at(0) == expected.at(0));
-      CHECK(of_main_loop(81, choices) == of_main_loop(81, expected));
-      split += choices[0].mainloop == 90 && splits_keys(choices[0]);
+      CHECK(of_kernel(KernelId::forward_split, choices) == of_kernel(KernelId::forward_split, expected));
+      split += choices[0].kernel == KernelId::forward_sm90 && splits_keys(choices[0]);
     }
   }
   CHECK(split > 50);  // or else this would say little
@@ -303,7 +307,7 @@ TEST_CASE("heuristic: dropout packs no heads") {
   CHECK(heuristic(p, arch).config.packed_heads == 8);
   p.dropout = true;
   CHECK(heuristic(p, arch).config.packed_heads == 1);
-  const KernelConfig packing{.mainloop = 90,
+  const KernelConfig packing{.kernel = KernelId::forward_sm90,
                              .tile_m = 64,
                              .tile_n = 32,
                              .warps = 4,

@@ -5,6 +5,7 @@
 #include <bench/problem_pairs.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
+#include <generator/packed_heads.h>
 
 #include <algorithm>
 #include <random>
@@ -135,25 +136,4 @@ TEST_CASE("packed heads: a pinned config keeps its own") {
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   CHECK(chooser.choose(decoding(32, 4), kHopper).config == *settings.pinned);
-}
-
-TEST_CASE(
-    "packed heads: a record whose bucket is older than they are serves problems that pack as its config") {
-  const PlannedProblem p = decoding(32, 4);
-  std::string line = to_json_line(record_of(p, heuristic(p, kHopper.arch).config));
-  const std::string field = "\"packed_heads\":8,";
-  const std::size_t in_bucket = line.find(field);
-  REQUIRE(in_bucket != std::string::npos);
-  line.erase(in_bucket, field.size());
-  REQUIRE(line.find("\"packed_heads\":8") != std::string::npos);  // the config's
-  const auto old = parse_json_line(line);
-  REQUIRE(old.has_value());
-  CHECK(old->bucket == bucket_of(p));
-
-  TuningStore store("");
-  const ChoiceSettings settings = with_stored_records();
-  ConfigChooser chooser(settings, store);
-  store.add(*old);
-  CHECK(chooser.choose(p, kHopper).origin == ConfigOrigin::tuned_exact);
-  CHECK(chooser.choose(decoding(28, 4), kHopper).origin == ConfigOrigin::heuristic);
 }

@@ -6,6 +6,7 @@
 #include <tests/support/temporary_directory.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -62,7 +63,7 @@ TEST_CASE("a record survives the round trip on one line") {
   CHECK(back->templates == "abc");
   CHECK(back->date == "2025-01-02T03:04:05Z");
   CHECK(nlohmann::json::parse(line)["config"]["tile_m"] == 64);
-  CHECK(nlohmann::json::parse(line)["format"] == 1);
+  CHECK(nlohmann::json::parse(line)["format"] == 2);
 }
 
 TEST_CASE("a record of a problem with windows survives it too, with the sizes that its problem has") {
@@ -100,7 +101,7 @@ TEST_CASE("a record of sequences with lengths of their own survives it with thei
 TEST_CASE("unknown fields are ignored, missing config fields take their defaults") {
   auto object = nlohmann::json::parse(to_json_line(record()));
   object["invented"] = {1, 2};
-  object["config"] = {{"tile_n", 32}, {"invented", 7}};
+  object["config"] = {{"kernel", "forward_sm80"}, {"tile_n", 32}, {"invented", 7}};
   const auto back = parse_json_line(object.dump());
   REQUIRE(back.has_value());
   KernelConfig expected;
@@ -123,9 +124,12 @@ TEST_CASE("lines that are no records are refused") {
     object[nlohmann::json::json_pointer(pointer)] = value;
     return parse_json_line(object.dump()).has_value();
   };
-  CHECK(changed("/format", 1));
-  CHECK_FALSE(changed("/format", 2));
-  CHECK_FALSE(changed("/format", "1"));
+  CHECK(changed("/format", 2));
+  CHECK_FALSE(changed("/format", 1));
+  CHECK_FALSE(changed("/format", 3));
+  CHECK_FALSE(changed("/format", "2"));
+  CHECK_FALSE(changed("/config/kernel", "forward_sm70"));
+  CHECK_FALSE(changed("/config/kernel", 90));
   CHECK_FALSE(changed("/device", 1));
   CHECK_FALSE(changed("/config", "tile_m=64"));
   CHECK_FALSE(changed("/config/tile_m", 1.5));
@@ -251,14 +255,34 @@ TEST_CASE("a shipped record serves where it matches better than any of the user'
   check(find(TuningStore("", {}, {exact, near}), 12, "GPU A", not_16), Match::nearest, 32, true);
 }
 
+TEST_CASE("records of an older format are not used: one message says how many, and none is damaged") {
+  const CapturedLog log;
+  fa2::log().set_level(spdlog::level::info);
+  const std::string old = R"({"format":1,"config":{"mainloop":90,"pass":7}})";
+  const std::string text = old + "\n" + to_json_line(record("GPU A", 12, 16)) + "\n" + old + "\n";
+  for (int i = 0; i < 2; ++i) {
+    const ParsedRecords parsed = parse_json_lines(text, "old text");
+    CHECK(parsed.records.size() == 1);
+    CHECK(parsed.outdated == 2);
+  }
+  CHECK(log.text() == "old text: 2 tuning records of an older format are not used\n");
+
+  TemporaryDirectory dir;
+  const std::filesystem::path file = dir / "tuning.jsonl";
+  std::ofstream(file) << text;
+  CHECK(TuningStore(file).outdated() == 2);
+}
+
 TEST_CASE("a text of records is read in order, its damage reported by line") {
   const CapturedLog log;
-  const auto records = parse_json_lines(
-      to_json_line(record("GPU A", 12, 16)) + "\nbad\n" + to_json_line(record("GPU A", 12, 32)), "some text");
+  const auto records = parse_json_lines(to_json_line(record("GPU A", 12, 16)) + "\nbad\n" +
+                                            to_json_line(record("GPU A", 12, 32)),
+                                        "some text")
+                           .records;
   REQUIRE(records.size() == 2);
   CHECK(records[1].config.tile_m == 32);
   CHECK(log.has("some text:2: not a tuning record"));
-  CHECK(parse_json_lines("", "nothing").empty());
+  CHECK(parse_json_lines("", "nothing").records.empty());
   CHECK(log.lines() == 1);
 }
 
@@ -266,12 +290,12 @@ TEST_CASE("damaged lines are skipped with one warning that names file and line")
   const TemporaryDirectory directory;
   const CapturedLog log;
   const fs::path file = directory / "tuning.jsonl";
-  write_text(file, to_json_line(record("GPU A", 12, 16)) + "\n\ngarbage\n{\"format\":2}\n" +
+  write_text(file, to_json_line(record("GPU A", 12, 16)) + "\n\ngarbage\n{\"format\":3}\n" +
                        to_json_line(record("GPU A", 13, 32)) + "\n");
   CHECK(TuningStore(file).records().size() == 2);
   CHECK(TuningStore(file).records().size() == 2);
   CHECK(log.lines() == 1);
-  CHECK(log.has(file.native() + ":3: not a tuning record of format 1 (2 such lines); skipped"));
+  CHECK(log.has(file.native() + ":3: not a tuning record of format 2 (2 such lines); skipped"));
 }
 
 TEST_CASE("a line torn by a killed writer costs only itself") {
@@ -340,15 +364,14 @@ TEST_CASE("threads and processes append whole lines") {
 
 TEST_CASE("a record of a backward's pass: its config says which, in a file and back") {
   TuningRecord forward = record(), dq = record();
-  dq.config.pass = static_cast<std::int32_t>(KernelPass::dq);
+  dq.config.kernel = KernelId::backward_dq_sm80;
   dq.bucket.pass = KernelPass::dq;
   dq.us = 70;
   const auto back = parse_json_line(to_json_line(dq));
   REQUIRE(back.has_value());
   CHECK(back->bucket == dq.bucket);
   CHECK(back->config == dq.config);
-  // What a library that knew no backward wrote is a forward's.
-  CHECK(to_json_line(forward).find("pass") == std::string::npos);
+  CHECK(to_json_line(dq).find("\"kernel\":\"backward_dq_sm80\"") != std::string::npos);
   CHECK(parse_json_line(to_json_line(forward))->bucket.pass == KernelPass::forward);
 
   TemporaryDirectory dir;

@@ -1,6 +1,6 @@
 // What the backward on wgmma computes, what it takes of an SM and of the workspace, and where plans choose it.
-#include <autotune/backward_heuristic.h>
 #include <autotune/config_choice.h>
+#include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
@@ -29,20 +29,20 @@ AttentionTraits traits(int head_dim, int head_dim_v, RowAlignment alignment = Ro
 
 /// The rule that `config` breaks; empty if it is valid.
 std::string broken(const std::string& config, const AttentionTraits& of, const Arch& arch = hopper()) {
-  return why_rejected({of, parse_config("mainloop=90," + config), arch}).value_or("");
+  return why_rejected({of, parse_config(config), arch}).value_or("");
 }
 std::string broken(const std::string& config, int head_dim) {
   return broken(config, traits(head_dim, head_dim));
 }
 
 int shared(const std::string& config, int head_dim, int head_dim_v) {
-  return shared_bytes(traits(head_dim, head_dim_v), parse_config("mainloop=90,pass=7," + config));
+  return shared_bytes(traits(head_dim, head_dim_v), parse_config("kernel=backward_sm90," + config));
 }
 
 std::vector<KernelConfig> valid_configs(int head_dim, int head_dim_v) {
   std::vector<KernelConfig> valid =
       config_space(traits(head_dim, head_dim_v), hopper(), KernelPass::dq_dk_dv).valid;
-  std::erase_if(valid, [](const KernelConfig& config) { return config.mainloop != 90; });
+  std::erase_if(valid, [](const KernelConfig& config) { return config.kernel != KernelId::backward_sm90; });
   return valid;
 }
 
@@ -59,14 +59,14 @@ PlannedProblem problem_of(int head_dim, int head_dim_v, RowAlignment alignment =
 }
 
 bool is_computed(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
-  return !backward_choices(problem, pass, arch).empty();
+  return !heuristic_choices(problem, arch, pass).empty();
 }
 
 /// Whether there is no other choice.
 bool sums_on_wgmma(const PlannedProblem& problem, const Arch& arch) {
-  const auto choices = backward_choices(problem, KernelPass::dq_dk_dv, arch);
+  const auto choices = heuristic_choices(problem, arch, KernelPass::dq_dk_dv);
   return !choices.empty() && std::ranges::all_of(choices, [](const HeuristicChoice& choice) {
-    return choice.config.mainloop == 90;
+    return choice.config.kernel == KernelId::backward_sm90;
   });
 }
 
@@ -91,86 +91,93 @@ std::vector<KernelPass> passes_beside(const std::string& pinned) {
 }  // namespace
 
 TEST_CASE("backward on wgmma: Hopper's, and its rules") {
-  CHECK(broken("pass=7", 128) == "");
-  CHECK(broken("pass=7", traits(128, 128), *find_arch("interpreter")) == "");
+  CHECK(broken("kernel=backward_sm90", 128) == "");
+  CHECK(broken("kernel=backward_sm90", traits(128, 128), *find_arch("interpreter")) == "");
   for (const char* name : {"sm_80", "sm_100", "sm_120"})
-    CHECK(broken("pass=7", traits(128, 128), *find_arch(name))
-              .starts_with("main loop 90 needs an sm_90a GPU, not " + std::string(name)));
-  CHECK(broken("pass=7,warps=6,tile_m=96", 128).find("warps = 6 are no whole warpgroups of 4") !=
-        std::string::npos);
-  CHECK(broken("pass=7,tile_m=96", 128) == "tile_m = 96, must be 16 * warps = 128, or 64 with warps = 8");
-  CHECK(broken("pass=7,tile_m=64", 128) == "");
-  CHECK(broken("pass=7,tile_m=64,tile_n=128", 64) == "");
-  CHECK(broken("pass=7,pingpong=1,stages=1", 128).starts_with("pingpong = 1 needs stages = 2"));
+    CHECK(broken("kernel=backward_sm90", traits(128, 128), *find_arch(name))
+              .starts_with("backward_sm90 does not run on " + std::string(name)));
+  CHECK(
+      broken("kernel=backward_sm90,warps=6,tile_m=96", 128).find("warps = 6 are no whole warpgroups of 4") !=
+      std::string::npos);
+  CHECK(broken("kernel=backward_sm90,tile_m=96", 128) ==
+        "tile_m = 96, must be 16 * warps = 128, or 64 with warps = 8");
+  CHECK(broken("kernel=backward_sm90,tile_m=64", 128) == "");
+  CHECK(broken("kernel=backward_sm90,tile_m=64,tile_n=128", 64) == "");
+  CHECK(broken("kernel=backward_sm90,pingpong=1,stages=1", 128).starts_with("pingpong = 1 needs stages = 2"));
   AttentionTraits softcap = traits(64, 64);
   softcap.softcap = true;
-  CHECK(broken("pass=7,tile_n=128", softcap).starts_with("128 queries a step leave no registers"));
-  CHECK(broken("pass=7,tile_m=64,tile_n=128", softcap) == "");
+  CHECK(broken("kernel=backward_sm90,tile_n=128", softcap)
+            .starts_with("128 queries a step leave no registers"));
+  CHECK(broken("kernel=backward_sm90,tile_m=64,tile_n=128", softcap) == "");
   AttentionTraits dropout = traits(64, 64);
   dropout.dropout = true;
-  CHECK(broken("pass=7,tile_n=128", dropout) ==
+  CHECK(broken("kernel=backward_sm90,tile_n=128", dropout) ==
         "the numbers of dropout find registers with head dims from 120 on, both");
-  CHECK(broken("pass=7,tile_m=64,tile_n=128", dropout) == "");
+  CHECK(broken("kernel=backward_sm90,tile_m=64,tile_n=128", dropout) == "");
   dropout = traits(128, 128);
   dropout.dropout = true;
-  CHECK(broken("pass=7", dropout) == "");
+  CHECK(broken("kernel=backward_sm90", dropout) == "");
   dropout.alibi = true;
-  CHECK(broken("pass=7", dropout).starts_with("windows, softcap and ALiBi leave no registers"));
-  CHECK(broken("pass=7,tile_m=64", dropout) == "");
-  CHECK(broken("pass=7,tile_m=64,pingpong=1", 128)
+  CHECK(broken("kernel=backward_sm90", dropout).starts_with("windows, softcap and ALiBi leave no registers"));
+  CHECK(broken("kernel=backward_sm90,tile_m=64", dropout) == "");
+  CHECK(broken("kernel=backward_sm90,tile_m=64,pingpong=1", 128)
             .starts_with("pingpong needs two warpgroups that do the same"));
-  CHECK(broken("pass=7,warps=4,tile_m=64", 128) == "warps = 4, must be 8 with head dims above 64");
-  CHECK(broken("pass=7,stages=5", 128).starts_with("stages = 5, must be 1..4"));
-  CHECK(broken("pass=7,ctas_per_sm=2", 128).starts_with("ctas_per_sm = 2, must be 1..1"));
-  CHECK(broken("pass=7,tile_n=72", 128).starts_with("tile_n = 72 is no multiple of 16"));
-  CHECK(broken("pass=7,overlap=1", 128) == "overlap = 1, must be 0 with main loop 90");
+  CHECK(broken("kernel=backward_sm90,warps=4,tile_m=64", 128) ==
+        "warps = 4, must be 8 with head dims above 64");
+  CHECK(broken("kernel=backward_sm90,stages=5", 128).starts_with("stages = 5, must be 1..4"));
+  CHECK(broken("kernel=backward_sm90,ctas_per_sm=2", 128).starts_with("ctas_per_sm = 2, must be 1..1"));
+  CHECK(broken("kernel=backward_sm90,tile_n=72", 128).starts_with("tile_n = 72 is no multiple of 16"));
+  CHECK(broken("kernel=backward_sm90,overlap=1", 128) == "overlap = 1, must be 0 for backward_sm90");
 }
 
 TEST_CASE("backward on wgmma: rows that TMA can load, narrow ones batched alone, and wide ones split") {
   for (const auto& [d, dv] : {std::pair{136, 128}, std::pair{128, 136}}) {
-    CHECK(broken("pass=7", traits(d, dv)).starts_with("head dims above 128 need tile_m = 64 with warps = 8"));
-    CHECK(broken("pass=7,tile_m=64", traits(d, dv)) == "");
+    CHECK(broken("kernel=backward_sm90", traits(d, dv))
+              .starts_with("head dims above 128 need tile_m = 64 with warps = 8"));
+    CHECK(broken("kernel=backward_sm90,tile_m=64", traits(d, dv)) == "");
   }
   for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
-    CHECK(broken("pass=7", traits(128, 128, alignment)) ==
-          "main loop 90 loads by TMA: rows must be 16-byte aligned and ascend");
+    CHECK(broken("kernel=backward_sm90", traits(128, 128, alignment)) ==
+          "row_alignment = " + std::string(to_string(alignment)) + ", must be bytes16: TMA loads the rows");
   AttentionTraits packed = traits(128, 128);
   packed.varlen = true;
-  CHECK(broken("pass=7", packed) == "");
-  CHECK(broken("pass=8", packed) == "");
+  CHECK(broken("kernel=backward_sm90", packed) == "");
+  CHECK(broken("kernel=backward_convert_sm90", packed) == "");
   packed = traits(64, 64);
   packed.varlen = true;
-  CHECK(broken("pass=7,tile_n=128", packed) == "128 queries a step leave no registers for packed sequences");
-  CHECK(broken("pass=7,tile_m=64,tile_n=128", packed) == "");
+  CHECK(broken("kernel=backward_sm90,tile_n=128", packed) ==
+        "128 queries a step leave no registers for packed sequences");
+  CHECK(broken("kernel=backward_sm90,tile_m=64,tile_n=128", packed) == "");
 }
 
 TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their transpose") {
   for (const int head_dim : {8, 40, 64}) {
-    CHECK(broken("pass=7,tile_n=128", head_dim) == "");
-    CHECK(broken("pass=7,tile_n=64", head_dim) ==
+    CHECK(broken("kernel=backward_sm90,tile_n=128", head_dim) == "");
+    CHECK(broken("kernel=backward_sm90,tile_n=64", head_dim) ==
           "64 queries, must be 16 * warps = 128 with head dims up to 64");
-    CHECK(broken("pass=8,tile_m=64", head_dim) ==
+    CHECK(broken("kernel=backward_convert_sm90,tile_m=64", head_dim) ==
           "64 queries, must be 16 * warps = 128 with head dims up to 64");
   }
   for (const int head_dim : {72, 96, 128}) {
-    CHECK(broken("pass=7,tile_n=64", head_dim) == "");
-    CHECK(broken("pass=8,tile_m=48", head_dim) == "");
-    CHECK(broken("pass=8,warps=4", head_dim) == "warps = 4, must be 8 with head dims above 64");
+    CHECK(broken("kernel=backward_sm90,tile_n=64", head_dim) == "");
+    CHECK(broken("kernel=backward_convert_sm90,tile_m=48", head_dim) == "");
+    CHECK(broken("kernel=backward_convert_sm90,warps=4", head_dim) ==
+          "warps = 4, must be 8 with head dims above 64");
   }
 }
 
 TEST_CASE("backward on wgmma: what a transposed product reads behind the keys is shared memory") {
   // 64 * 2 bytes a column that keys have not, of 48; V of a warpgroup's 64 keys and of another's.
-  CHECK(broken("pass=7", traits(72, 8)) == "head_dim_v = 8 is too small beside head_dim = 72");
-  CHECK(broken("pass=7", traits(72, 24)) == "");
-  CHECK(broken("pass=7", traits(120, 8)) == "");
-  CHECK(broken("pass=7,tile_n=128", traits(64, 8)) == "");
+  CHECK(broken("kernel=backward_sm90", traits(72, 8)) == "head_dim_v = 8 is too small beside head_dim = 72");
+  CHECK(broken("kernel=backward_sm90", traits(72, 24)) == "");
+  CHECK(broken("kernel=backward_sm90", traits(120, 8)) == "");
+  CHECK(broken("kernel=backward_sm90,tile_n=128", traits(64, 8)) == "");
 }
 
 TEST_CASE("backward on wgmma: what a block takes of an SM is refused where it does not fit") {
-  CHECK(broken("pass=7,tile_n=128", 128).find("registers a thread, a consumer warp has 240") !=
+  CHECK(broken("kernel=backward_sm90,tile_n=128", 128).find("registers a thread, a consumer warp has 240") !=
         std::string::npos);
-  CHECK(broken("pass=7,tile_n=80,stages=4", 128).find("bytes of shared memory, sm_90a has") !=
+  CHECK(broken("kernel=backward_sm90,tile_n=80,stages=4", 128).find("bytes of shared memory, sm_90a has") !=
         std::string::npos);
 }
 
@@ -183,7 +190,7 @@ TEST_CASE("backward on wgmma: shared memory of hand-computed cases") {
   // 80 columns for 72 and 48 for 40; 48 queries of 80 columns are 7680 bytes, of 48 columns 4608, both rounded up.
   CHECK(shared("tile_n=48,stages=3", 72, 40) ==
         128 * (80 + 48) * 2 + 3 * (8192 + 5120 + 8 * 48) + 2 * 48 * 128 * 2 + 8 * 18);
-  CHECK(shared_bytes(traits(72, 40), parse_config("mainloop=90,pass=8,tile_m=48")) == 48 * 80 * 2);
+  CHECK(shared_bytes(traits(72, 40), parse_config("kernel=backward_convert_sm90,tile_m=48")) == 48 * 80 * 2);
 }
 
 TEST_CASE("backward on wgmma: sums are converted in the tiles that they were made in") {
@@ -191,8 +198,8 @@ TEST_CASE("backward on wgmma: sums are converted in the tiles that they were mad
     const std::vector<KernelConfig> configs = valid_configs(head_dim, head_dim);
     CHECK_FALSE(configs.empty());
     for (const KernelConfig& config : configs) {
-      const KernelConfig convert = backward_sm90::convert_config(config);
-      CHECK(convert.pass == static_cast<std::int32_t>(KernelPass::dq_convert));
+      const KernelConfig convert = kind_of(config).conversion(config);
+      CHECK(convert.kernel == KernelId::backward_convert_sm90);
       CHECK(convert.tile_m == config.tile_n);
       CHECK(why_rejected({traits(head_dim, head_dim), convert, hopper()}).value_or("") == "");
       CHECK(conversion_of(config).config == convert);
@@ -225,7 +232,7 @@ TEST_CASE("backward on wgmma: scratch is delta, offsets and float32 sums of whol
 TEST_CASE("backward on wgmma: each packed sequence has tiles of its own in the scratch") {
   PlannedProblem p = problem_of(128, 128);
   p.varlen = true;
-  const KernelConfig config = default_config(90, 7);  // tiles of 64
+  const KernelConfig config = default_config(KernelId::backward_sm90);  // tiles of 64
   CHECK(scratch_for(p, config).statistic_rows == 1024);
   CHECK(scratch_for(p, config).bytes(p) == 4 * 2 * 12 * 1024 * (3 + 128));
   p.batch = 5, p.total_q = 1000;
@@ -241,7 +248,7 @@ TEST_CASE("backward on wgmma: scratch without rows is none, and that of delta al
   CHECK(scratch_for(p).bytes(p) == 4 * 2 * 12 * 1000);
   p.seqlen_q = 0;
   CHECK(scratch_for(p).bytes(p) == 0);
-  CHECK(scratch_for(p, default_config(90, 7)).bytes(p) == 0);
+  CHECK(scratch_for(p, default_config(KernelId::backward_sm90)).bytes(p) == 0);
 }
 
 TEST_CASE("backward on wgmma: the heuristic chooses it for every head dim, on Hopper and the interpreter") {
@@ -266,9 +273,9 @@ TEST_CASE("backward on wgmma: warpgroups own a gradient each where registers do 
       p.*variant = true;
       INFO(to_string(p));
       for (const KernelPass pass : {KernelPass::dq_dk_dv, KernelPass::ordered_dq_dk_dv}) {
-        const auto choices = backward_choices(p, pass, hopper());
+        const auto choices = heuristic_choices(p, hopper(), pass);
         REQUIRE_FALSE(choices.empty());
-        CHECK(choices[0].config.mainloop == 90);
+        CHECK(pass_of(choices[0].config) == pass);
         CHECK(choices.back().config.tile_m == 64);
         if (head_dim <= 64) CHECK(choices.size() == 1);
       }
@@ -281,11 +288,11 @@ TEST_CASE("backward on wgmma: a pinned kernel of a part keeps it from running, i
   const std::vector<KernelPass> all = {delta, dq, dk_dv, dk, dv, dq_dk_dv};
   const std::vector<KernelPass> without = {delta, dq, dk_dv, dk, dv};
   const std::vector<KernelPass> halves = {delta, dq, dk, dv};
-  CHECK(passes_beside("mainloop=80") == all);
-  CHECK(passes_beside("pass=1") == all);
-  CHECK(passes_beside("pass=2") == without);
-  CHECK(passes_beside("pass=3") == without);
-  CHECK(passes_beside("pass=4") == halves);
-  CHECK(passes_beside("pass=5") == halves);
-  CHECK(passes_beside("mainloop=90,pass=7,stages=1") == all);
+  CHECK(passes_beside("kernel=forward_sm80") == all);
+  CHECK(passes_beside("kernel=backward_delta") == all);
+  CHECK(passes_beside("kernel=backward_dq_sm80") == without);
+  CHECK(passes_beside("kernel=backward_dk_dv_sm80") == without);
+  CHECK(passes_beside("kernel=backward_dk_sm80") == halves);
+  CHECK(passes_beside("kernel=backward_dv_sm80") == halves);
+  CHECK(passes_beside("kernel=backward_sm90,stages=1") == all);
 }

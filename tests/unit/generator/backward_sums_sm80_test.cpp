@@ -1,7 +1,7 @@
 // What the backward of five products on mma.sync computes, what it takes of an SM and of the workspace, and where plans choose
 // it.
-#include <autotune/backward_heuristic.h>
 #include <autotune/config_choice.h>
+#include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
@@ -23,14 +23,14 @@ AttentionTraits traits(int head_dim, int head_dim_v) {
 
 /// The rule that `config` breaks; empty if it is valid.
 std::string broken(const std::string& config, const AttentionTraits& of, const char* arch = "sm_80") {
-  return why_rejected({of, parse_config("pass=7," + config), *find_arch(arch)}).value_or("");
+  return why_rejected({of, parse_config("kernel=backward_sm80," + config), *find_arch(arch)}).value_or("");
 }
 std::string broken(const std::string& config, int head_dim, const char* arch = "sm_80") {
   return broken(config, traits(head_dim, head_dim), arch);
 }
 
 int shared(const std::string& config, int head_dim, int head_dim_v) {
-  return shared_bytes(traits(head_dim, head_dim_v), parse_config("pass=7," + config));
+  return shared_bytes(traits(head_dim, head_dim_v), parse_config("kernel=backward_sm80," + config));
 }
 
 PlannedProblem problem_of(int head_dim, RowAlignment alignment = RowAlignment::bytes16) {
@@ -47,7 +47,7 @@ PlannedProblem problem_of(int head_dim, RowAlignment alignment = RowAlignment::b
 
 /// The first choice.
 KernelConfig guess(const PlannedProblem& problem, const char* arch) {
-  const auto choices = backward_choices(problem, KernelPass::dq_dk_dv, *find_arch(arch));
+  const auto choices = heuristic_choices(problem, *find_arch(arch), KernelPass::dq_dk_dv);
   REQUIRE_FALSE(choices.empty());
   return choices[0].config;
 }
@@ -69,14 +69,15 @@ TEST_CASE("backward of five products: its rules") {
   CHECK(broken("tile_m=40,warps=5", 64) == "warps = 5, must be even with split_gradients = 1");
   CHECK(broken("split_gradients=2", 64).starts_with("split_gradients = 2, must be 0..1"));
   CHECK(broken("tile_n=40", 64) == "tile_n = 40 is no multiple of 16");
-  CHECK(broken("pingpong=1", 64) == "pingpong = 1, must be 0 with main loop 80");
+  CHECK(broken("pingpong=1", 64) == "pingpong = 1, must be 0 for backward_sm80");
   AttentionTraits packed = traits(128, 128);
   packed.varlen = true;
-  CHECK(broken("stages=1", packed) == "main loop 80 sums no dQ of packed sequences yet");
-  CHECK(why_rejected({packed, default_config(80, 8), *find_arch("sm_80")}) ==
-        "main loop 80 sums no dQ of packed sequences yet");
-  CHECK(why_rejected({traits(64, 64), parse_config("pass=8,tile_m=128"), *find_arch("sm_80")}) ==
-        "tile_m = 128, must be 16 * warps = 64");
+  CHECK(broken("stages=1", packed) ==
+        "varlen = true, must be false: dQ of packed sequences is not accumulated yet");
+  CHECK(why_rejected({packed, default_config(KernelId::backward_convert_sm80), *find_arch("sm_80")}) ==
+        "varlen = true, must be false: dQ of packed sequences is not accumulated yet");
+  CHECK(why_rejected({traits(64, 64), parse_config("kernel=backward_convert_sm80,tile_m=128"),
+                      *find_arch("sm_80")}) == "tile_m = 128, must be 16 * warps = 64");
 }
 
 TEST_CASE("backward of five products: what a block takes of an SM is refused where it does not fit") {
@@ -96,14 +97,16 @@ TEST_CASE("backward of five products: shared memory of hand-computed cases") {
   // 80 columns for 72 and 48 for 40.
   CHECK(shared("tile_m=64,tile_n=32,stages=1", 72, 40) ==
         64 * (80 + 48) * 2 + (32 * (80 + 48) * 2 + 8 * 32) + 2 * 64 * 32 * 2);
-  CHECK(shared_bytes(traits(72, 40), default_config(80, 8)) == 64 * 80 * 2);
+  CHECK(shared_bytes(traits(72, 40), default_config(KernelId::backward_convert_sm80)) == 64 * 80 * 2);
 }
 
 TEST_CASE("backward of five products: the default computes every head dim on every GPU") {
   for (const Arch& arch : known_archs()) {
     for (int dim = 8; dim <= 256; dim += 8) {
-      CHECK(why_rejected({traits(dim, dim), default_config(80, 7), arch}).value_or("") == "");
-      CHECK(why_rejected({traits(dim, dim), default_config(80, 8), arch}).value_or("") == "");
+      CHECK(why_rejected({traits(dim, dim), default_config(KernelId::backward_sm80), arch}).value_or("") ==
+            "");
+      CHECK(why_rejected({traits(dim, dim), default_config(KernelId::backward_convert_sm80), arch})
+                .value_or("") == "");
     }
   }
 }
@@ -114,45 +117,47 @@ TEST_CASE(
   for (int dim = 8; dim <= 256; dim += 8) {
     for (const Arch& arch : known_archs()) {
       const KernelConfig config = guess(problem_of(dim), std::string(arch.name).c_str());
-      CHECK(config.mainloop == (arch.compute_capability == 90 ? 90 : 80));
+      CHECK((config.kernel == KernelId::backward_sm90) == (arch.compute_capability == 90));
       CHECK(why_rejected(problem_of(dim), config, arch).value_or("") == "");
     }
     for (const RowAlignment alignment : {RowAlignment::element, RowAlignment::bytes16_any_order})
-      CHECK(guess(problem_of(dim, alignment), "sm_90a").mainloop == 80);
+      CHECK(guess(problem_of(dim, alignment), "sm_90a").kernel == KernelId::backward_sm80);
   }
   PlannedProblem packed = problem_of(64);
   packed.varlen = true;
-  CHECK(backward_choices(packed, KernelPass::dq_dk_dv, *find_arch("sm_80")).empty());
+  CHECK(heuristic_choices(packed, *find_arch("sm_80"), KernelPass::dq_dk_dv).empty());
 }
 
 TEST_CASE("backward of five products: a second stage where it fits, and fewer keys where registers are few") {
   CHECK(guess(problem_of(64), "sm_80") ==
-        parse_config("pass=7,tile_m=128,tile_n=64,warps=8,stages=2,split_gradients=1"));
+        parse_config("kernel=backward_sm80,tile_m=128,tile_n=64,warps=8,stages=2,split_gradients=1"));
   CHECK(guess(problem_of(128), "sm_80") ==
-        parse_config("pass=7,tile_m=128,tile_n=32,warps=8,stages=2,split_gradients=1"));
+        parse_config("kernel=backward_sm80,tile_m=128,tile_n=32,warps=8,stages=2,split_gradients=1"));
   CHECK(guess(problem_of(128), "sm_86") ==
-        parse_config("pass=7,tile_m=128,tile_n=32,warps=8,stages=1,split_gradients=1"));
+        parse_config("kernel=backward_sm80,tile_m=128,tile_n=32,warps=8,stages=1,split_gradients=1"));
   CHECK(guess(problem_of(256), "sm_80") ==
-        parse_config("pass=7,tile_m=64,tile_n=32,warps=8,stages=2,split_gradients=1"));
+        parse_config("kernel=backward_sm80,tile_m=64,tile_n=32,warps=8,stages=2,split_gradients=1"));
   CHECK(guess(problem_of(256), "sm_86") ==
-        parse_config("pass=7,tile_m=64,tile_n=16,warps=8,stages=1,split_gradients=1"));
+        parse_config("kernel=backward_sm80,tile_m=64,tile_n=16,warps=8,stages=1,split_gradients=1"));
 }
 
 TEST_CASE(
     "backward of five products: red adds four floats where a GPU can, and the conversion reads as it wrote") {
-  for (const KernelConfig& config : {default_config(80, 7), default_config(80, 8)}) {
+  for (const KernelConfig& config :
+       {default_config(KernelId::backward_sm80), default_config(KernelId::backward_convert_sm80)}) {
     CHECK(constants_of(config, "sm_89").find("int adds_four = 0;") != std::string::npos);
     CHECK(constants_of(config, "sm_90a").find("int adds_four = 1;") != std::string::npos);
     CHECK(constants_of(config, "sm_120").find("int adds_four = 1;") != std::string::npos);
   }
-  CHECK(conversion_of(default_config(80, 7)).config == default_config(80, 8));
+  CHECK(conversion_of(default_config(KernelId::backward_sm80)).config ==
+        default_config(KernelId::backward_convert_sm80));
 }
 
 TEST_CASE(
     "backward of five products: a block a tile of keys, sums of whole tiles of queries, heads that L2 "
     "holds") {
   const PlannedProblem p = problem_of(64);
-  const KernelConfig config = parse_config("pass=7,tile_m=128,tile_n=48,split_gradients=1");
+  const KernelConfig config = parse_config("kernel=backward_sm80,tile_m=128,tile_n=48,split_gradients=1");
   const BackwardScratch scratch = scratch_for(p, config);
   CHECK(scratch.statistic_rows == 1008);
   CHECK(scratch.sum_cols == 64);
@@ -168,7 +173,7 @@ TEST_CASE(
   longer.seqlen_q = longer.seqlen_k = 8192;
   CHECK(backward_step(longer, config, nullptr, scratch).constants.as<BackwardParams>().kv_heads_per_section ==
         1);
-  const Step conversion = backward_step(p, default_config(80, 8), nullptr, scratch);
+  const Step conversion = backward_step(p, default_config(KernelId::backward_convert_sm80), nullptr, scratch);
   CHECK(conversion.shape.grid == 16 * 24);  // tiles of 1000 queries, heads
   CHECK(conversion.scratch.access == Access::read);
 }

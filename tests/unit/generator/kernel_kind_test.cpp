@@ -51,37 +51,25 @@ std::vector<std::string_view> fields() {
 
 }  // namespace
 
-TEST_CASE("kernel kinds: names and ids are distinct, and a config finds its own") {
-  std::set<std::string_view> names;
-  for (const KernelKind* kind : kernel_kinds()) {
-    CHECK(names.insert(kind->name).second);
-    CHECK(kind->default_config.mainloop == kind->mainloop);
-    CHECK(&kind_of(kind->default_config) == kind);
-    CHECK(bool{kind->make_step != nullptr});
+TEST_CASE("kernel kinds: each kernel has its own, whose default config is the kernel's") {
+  CHECK(kernel_kinds().size() == kEnumerators<KernelId>);
+  for (std::size_t i = 0; i < kernel_kinds().size(); ++i) {
+    const KernelKind& kind = *kernel_kinds()[i];
+    CHECK(kind.id == static_cast<KernelId>(i));
+    CHECK(kind.default_config.kernel == kind.id);
+    CHECK(&kind_of(kind.default_config) == &kind);
+    CHECK((kind.conversion != nullptr) == sums_dq(kind.pass));
+    CHECK(bool{kind.make_step != nullptr});
   }
 }
 
-TEST_CASE("kernel kinds: a main loop that is none is an error that names those there are") {
-  CHECK(find_kind({.mainloop = 70}) == nullptr);
-  CHECK(known_kinds_rule() == "must be 80, 81 or 90");
+TEST_CASE("kernel kinds: a number that names no kernel is an error that lists the kernels") {
   try {
-    kind_of({.mainloop = 70});
-    FAIL("there is a main loop 70");
+    kind_of(static_cast<KernelId>(99));
+    FAIL("there is a kernel 99");
   } catch (const InvalidRequest& error) {
     REQUIRE(error.violations().size() == 1);
-    CHECK(to_string(error.violations()[0]) == "mainloop = 70, must be 80, 81 or 90");
-  }
-}
-
-TEST_CASE("kernel kinds: a pass that a main loop does not have is an error that names those it has") {
-  CHECK(find_kind({.mainloop = 90, .pass = 99}) == nullptr);
-  try {
-    kind_of({.mainloop = 80, .pass = 99});
-    FAIL("there is a pass 99");
-  } catch (const InvalidRequest& error) {
-    REQUIRE(error.violations().size() == 1);
-    CHECK(to_string(error.violations()[0]) ==
-          "pass = 99, must be 0, 1, 2, 3, 4, 5, 6 or 7 with main loop 80");
+    CHECK(to_string(error.violations()[0]).starts_with("kernel = 99, must be forward_sm80 (0), "));
   }
 }
 
@@ -103,7 +91,6 @@ TEST_CASE("kernel kinds: tunables are fields of the config, in its order") {
 TEST_CASE("kernel kinds: each field has its range, and what a kind does not know stays as it is") {
   for (const KernelKind* kind : kernel_kinds()) {
     for (const std::string_view field : fields()) {
-      if (field == "mainloop") continue;
       CAPTURE(std::string(field));
       const std::string name(field);
       if (const Tunable* tunable = kind->tunable(field)) {
@@ -112,7 +99,7 @@ TEST_CASE("kernel kinds: each field has its range, and what a kind does not know
         for (const std::int32_t value : {tunable->least - 1, tunable->most + 1})
           CHECK(broken_with(*kind, field, value).find(name + " = " + std::to_string(value) + range) == 0);
       } else {
-        const std::string rule = " with main loop " + std::to_string(kind->mainloop);
+        const std::string rule = " for " + std::string(kind->name());
         CHECK(broken_with(*kind, field, 99).find(name + " = 99, must be ") == 0);
         CHECK(broken_with(*kind, field, 99).find(rule) != std::string::npos);
       }
@@ -124,26 +111,39 @@ TEST_CASE("kernel kinds: the default computes, and everything that tuning may tr
   for (const KernelKind* kind : kernel_kinds()) {
     const Arch& arch = arch_of(*kind);
     CHECK(why_rejected({traits(*kind), kind->default_config, arch}).value_or("") == "");
-    for (const KernelConfig& config : kind->configs(traits(*kind), arch)) {
+    for (const KernelConfig& config : kind->every_config(traits(*kind), arch)) {
       CHECK(&kind_of(config) == kind);
       const std::string broken = why_rejected({traits(*kind), config, arch}).value_or("");
-      CHECK_MESSAGE(broken.find(" with main loop ") == std::string::npos, broken);
+      CHECK_MESSAGE(broken.find(" for " + std::string(kind->name())) == std::string::npos, broken);
       CHECK_MESSAGE(broken.find("..") == std::string::npos, broken);
     }
   }
 }
 
-TEST_CASE("kernel kinds: a kernel is rendered with its own tunables, so that another's leave its key") {
+TEST_CASE("kernel kinds: config.cuh names the tunables that are not neutral, and no other") {
   for (const KernelKind* kind : kernel_kinds()) {
     const KernelSpec spec{traits(*kind), kind->default_config, arch_of(*kind)};
     const std::string text = render(spec).headers.front().text;
     const std::vector<RenderedConstant> constants = kind->constants(spec);
-    for (const std::string_view field : fields()) {
-      CAPTURE(std::string(field));
+    KernelConfig::visit(spec.config, [&](const std::string& field, std::int32_t value) {
+      CAPTURE(field);
       const bool is_constant = std::ranges::count(constants, field, &RenderedConstant::name) == 1;
-      const bool names_kind = field == "mainloop" || (field == "pass" && kind->pass != KernelPass::forward);
-      const bool is_own = names_kind || kind->tunable(field) != nullptr || is_constant;
-      CHECK((text.find("int " + std::string(field) + " = ") != std::string::npos) == is_own);
-    }
+      const bool is_named = value != neutral_value(field) || is_constant;
+      CHECK((text.find("int " + field + " = ") != std::string::npos) == is_named);
+    });
   }
+}
+
+TEST_CASE("kernel kinds: each has its own head dims, and a problem may have those of any forward kernel") {
+  for (const KernelKind* kind : kernel_kinds()) {
+    PlannedProblem p{{.head_dim = kind->head_dims.most + 8, .sinks = true}, {}};
+    p.dropout = kind->pass == KernelPass::dropout_mask;
+    const std::string broken =
+        why_rejected({traits_of(p), kind->default_config, arch_of(*kind)}).value_or("");
+    CHECK(broken.find(rule_of(kind->head_dims) + " for " + std::string(kind->name())) != std::string::npos);
+  }
+  const HeadDims forward = head_dims_of(KernelPass::forward);
+  CHECK(forward.least == 8);
+  CHECK(forward.most == 256);
+  CHECK(rule_of(forward) == "must be a multiple of 8 in 8..256");
 }

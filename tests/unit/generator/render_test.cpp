@@ -5,11 +5,8 @@
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/embedded.h>
+#include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
-#include <generator/kernels/append.h>
-#include <generator/kernels/dropout_mask.h>
-#include <generator/kernels/forward_sm80.h>
-#include <generator/kernels/merge.h>
 #include <generator/template_set.h>
 #include <tests/support/cache_fixtures.h>
 
@@ -24,7 +21,7 @@ using namespace fa2;
 
 namespace {
 
-/// The spec that the stand-in templates/config.cuh shows.
+/// The spec that the placeholder templates/config.cuh shows.
 KernelSpec shown_spec() {
   return {traits_of({{.head_dim = 128, .mask = MaskKind::causal_bottom_right}, {}}),
           parse_config("tile_m=128,tile_n=64,warps=4,stages=2"), *find_arch("sm_80")};
@@ -38,8 +35,8 @@ std::vector<KernelSpec> every_kind() {
     specs.back().arch = *find_arch(arch);
     if (specs.back().arch.compute_capability != 90) continue;
     specs.push_back(specs.back());
-    specs.back().config =
-        parse_config("mainloop=90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,schedule=2,overlap=1");
+    specs.back().config = parse_config(
+        "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=2,q_buffers=1,schedule=2,overlap=1");
   }
   return specs;
 }
@@ -117,10 +114,15 @@ TEST_CASE("key: of the templates it covers those that the kernel includes, and n
     std::string covered =
         fmt::format("{} {}\n{}", source.main.name, source.main.text.size(), source.main.text);
     for (const SourceFile& header : source.headers) {
-      if (is_stand_in(header.name, spec.arch)) continue;
-      covered += fmt::format("{} {}\n{}", header.name, header.text.size(), header.text);
+      std::string text = header.text;
+      if (header.name == kDefaultsHeader) {
+        text = named_defaults(text, template_set(kind_of(spec.config), spec.arch).headers);
+      } else if (text.starts_with("// Rendered by fa2")) {
+        continue;  // a part of the key by itself
+      }
+      covered += fmt::format("{} {}\n{}", header.name, text.size(), text);
       const bool of_hopper = header.name.find("sm90") != std::string::npos || header.name == "ptx/tma.cuh";
-      CHECK_MESSAGE((!of_hopper || spec.config.mainloop == 90), header.name);
+      CHECK_MESSAGE((!of_hopper || spec.config.kernel == KernelId::forward_sm90), header.name);
     }
     CHECK(value_of(source, "templates") == content_hash(covered));
     CHECK(value_of(source, "templates") == template_digest(spec.config, spec.arch));
@@ -128,6 +130,18 @@ TEST_CASE("key: of the templates it covers those that the kernel includes, and n
   }
   CHECK(digests.size() ==
         4);  // two main loops, each for GPUs and for the interpreter: sm_80 and sm_90a share
+}
+
+TEST_CASE("named_defaults: a constant that no file names is not among them") {
+  const std::string_view defaults =
+      "struct ConfigDefaults {\n  using Element = Half;\n  static constexpr bool softcap = false;\n"
+      "  static constexpr int new_variant = 0;\n};\n";
+  const EmbeddedFile files[] = {{kDefaultsHeader, defaults},
+                                {"a.cuh", "if (Config::softcap) {}\n"},
+                                {"b.cuh", "typename Config::Element e;\n"}};
+  CHECK(named_defaults(defaults, files) ==
+        "  using Element = Half;\n  static constexpr bool softcap = false;\n");
+  CHECK(named_defaults(defaults, {}).empty());
 }
 
 TEST_CASE("included_by follows includes through files, in the files' order, each once") {
@@ -207,7 +221,7 @@ TEST_CASE("render: threads, shared memory and arch are those of the spec, the en
   CHECK(source.main.text.find(source.entry) != std::string::npos);
 }
 
-TEST_CASE("render: the stand-in config.cuh shows what is rendered for its spec") {
+TEST_CASE("render: the placeholder config.cuh shows what is rendered for its spec") {
   const KernelSource source = render(shown_spec());
   REQUIRE(source.headers.front().name == "config.cuh");
   CHECK(without_first_line(source.headers.front().text) ==

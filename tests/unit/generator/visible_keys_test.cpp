@@ -193,7 +193,7 @@ TEST_CASE("visible keys: a search makes a problem smaller by its pairs, not by i
 TEST_CASE("visible keys: the tensor maps of K and V begin with the first") {
   const ScopedContext current(kInterpreterDevice);
   KernelConfig config;
-  config.mainloop = 90;
+  config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
   config.tile_n = 32;
   AttentionProblem p{.head_dim = 64, .batch = 2, .heads_q = 4, .heads_kv = 2};
@@ -232,7 +232,7 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first") {
 TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all sequences") {
   const ScopedContext current(kInterpreterDevice);
   KernelConfig config;
-  config.mainloop = 90;
+  config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
   config.tile_n = 32;
   AttentionProblem p{.head_dim = 64, .window_left = 3, .varlen = true, .batch = 5, .heads_q = 4};

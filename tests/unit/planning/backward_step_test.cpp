@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "../support/mma_configs.h"
+
 using namespace fa2;
 using namespace fa2::test;
 
@@ -22,7 +24,7 @@ constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq, KernelPass:
                                   KernelPass::dk,    KernelPass::dv, KernelPass::d_sinks};
 
 KernelConfig config_of(KernelPass pass, int tile_m = 64) {
-  KernelConfig config = default_config(80, static_cast<std::int32_t>(pass));
+  KernelConfig config = config_on_every_gpu(pass);
   config.tile_m = tile_m;
   return config;
 }
@@ -58,15 +60,14 @@ BackwardParams filled(const Step& step, const AttentionProblem& p, const Backwar
 }
 
 struct Launch {
-  std::int32_t pass = 0;
+  KernelPass pass{};
   const float* delta = nullptr;
   std::vector<MemoryRange> ranges;
 };
 
 class RecordingKernel final : public Kernel {
  public:
-  RecordingKernel(KernelPass pass, std::vector<Launch>& launches)
-      : pass_(static_cast<std::int32_t>(pass)), launches_(launches) {}
+  RecordingKernel(KernelPass pass, std::vector<Launch>& launches) : pass_(pass), launches_(launches) {}
 
   void launch(const LaunchShape&, const void* params, std::size_t params_size, Stream,
               const LaunchMemory* memory) const override {
@@ -77,7 +78,7 @@ class RecordingKernel final : public Kernel {
   }
 
  private:
-  std::int32_t pass_;
+  KernelPass pass_;
   std::vector<Launch>& launches_;
 };
 

@@ -24,12 +24,12 @@ constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq_dk_dv, Kerne
 
 /// Tiles of 64 queries.
 KernelConfig summing() {
-  return default_config(90, static_cast<std::int32_t>(KernelPass::dq_dk_dv));
+  return default_config(KernelId::backward_sm90);
 }
 
 KernelConfig config_of(KernelPass pass) {
-  if (pass == KernelPass::delta) return default_config(80, static_cast<std::int32_t>(pass));
-  return pass == KernelPass::dq_dk_dv ? summing() : backward_sm90::convert_config(summing());
+  if (pass == KernelPass::delta) return default_config(KernelId::backward_delta);
+  return pass == KernelPass::dq_dk_dv ? summing() : kind_of(summing()).conversion(summing());
 }
 
 Step step_of(const AttentionProblem& p, KernelPass pass, std::shared_ptr<const Kernel> kernel = nullptr) {
@@ -138,8 +138,7 @@ TEST_CASE("backward sums: delta's blocks fill up the last tile, and every step k
     CHECK(constants_of(step).attention.seqlen_q == 65);
   }
   // Delta alone has its rows one after the other.
-  const Step alone = backward_step(p, default_config(80, static_cast<std::int32_t>(KernelPass::dq)), nullptr,
-                                   scratch_for(p));
+  const Step alone = backward_step(p, default_config(KernelId::backward_dq_sm80), nullptr, scratch_for(p));
   CHECK(constants_of(alone).statistic_rows == 65);
   CHECK(constants_of(alone).statistic_count == 0);
 }

@@ -73,7 +73,7 @@ TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
 
 TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
   KernelConfig config;
-  config.mainloop = 90;
+  config.kernel = KernelId::forward_sm90;
   config.tile_m = 128;
   config.ctas_per_sm = 2;
   AttentionProblem p = causal_gqa();
@@ -97,7 +97,8 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
 }
 
 TEST_CASE("main loop 90: split keys take every block that fits, and room for two parts of each") {
-  KernelConfig config = parse_config("mainloop=90,tile_m=64,tile_n=64,warps=4,ctas_per_sm=2,schedule=3");
+  KernelConfig config =
+      parse_config("kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,ctas_per_sm=2,schedule=3");
   config.packed_heads = 4;
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 3;
@@ -119,7 +120,7 @@ TEST_CASE("main loop 90: split keys take every block that fits, and room for two
 
 TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has") {
   const KernelConfig config =
-      parse_config("mainloop=81,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1,packed_heads=4");
+      parse_config("kernel=forward_split,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1,packed_heads=4");
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 3;
   const Step step = step_of(p, config);
@@ -136,7 +137,7 @@ TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has"
 
 TEST_CASE("packed heads count as one, with more rows") {
   KernelConfig config;
-  config.mainloop = 90;
+  config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 33;
@@ -170,7 +171,7 @@ TEST_CASE("packed sequences: as many tiles as there can be, whatever their lengt
   p.total_k = 1 << 20;
   CHECK(grid_of(p, config) == 64 * 32);
 
-  config.mainloop = 90;
+  config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
   config.packed_heads = 4;
   p.seqlen_q = 1000;

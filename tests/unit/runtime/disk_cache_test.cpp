@@ -44,6 +44,16 @@ bool is_locked(const fs::path& path) {
 
 }  // namespace
 
+TEST_CASE_FIXTURE(Fixture, "kernels of an older format are not used, and one message names their folder") {
+  CHECK_FALSE(cache.outdated_folder().has_value());
+  fs::create_directories(cache.root() / "v1" / "sm_80");
+  fa2::log().set_level(spdlog::level::info);
+  for (int i = 0; i < 2; ++i) CHECK(DiskCache(cache.root(), kReadWrite).outdated_folder().has_value());
+  CHECK(cache.entries().empty());
+  CHECK(log.text() ==
+        (cache.root() / "v1").native() + ": kernels of an older format are not used; remove the folder\n");
+}
+
 TEST_CASE_FIXTURE(Fixture, "what is stored is loaded, from private files") {
   CHECK_FALSE(cache.load("sm_80", kKey).has_value());
   CHECK_FALSE(fs::exists(cache.root()));  // looking creates nothing
@@ -52,7 +62,7 @@ TEST_CASE_FIXTURE(Fixture, "what is stored is loaded, from private files") {
   const auto binary = cache.load("sm_80", kKey);
   REQUIRE(binary.has_value());
   CHECK(binary->code == small_binary().code);
-  CHECK(path == cache.root() / "v1" / "sm_80" / "01" / (kKey + ".fa2k"));
+  CHECK(path == cache.root() / "v2" / "sm_80" / "01" / (kKey + ".fa2k"));
   CHECK(mode_of(path) == 0600);
   CHECK(mode_of(path.parent_path()) == 0700);
   CHECK(mode_of(cache.root()) == 0700);

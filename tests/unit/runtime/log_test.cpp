@@ -185,7 +185,7 @@ TEST_CASE("log: in C a callback with its data, levels checked") {
 
 TEST_CASE("log: the line of a plan names each kernel, who chose it, why, and where it came from") {
   fa2::KernelReport tuned;
-  tuned.config = fa2::parse_config("mainloop=80,tile_m=64");
+  tuned.config = fa2::parse_config("kernel=forward_sm80,tile_m=64");
   tuned.config_origin = fa2::ConfigOrigin::tuned_nearest;
   tuned.config_reason = "measured 4 us\nof a neighbour";
   tuned.origin = fa2::KernelOrigin::disk_cache;
@@ -196,10 +196,10 @@ TEST_CASE("log: the line of a plan names each kernel, who chose it, why, and whe
   plan.kernels = {tuned};
   const std::string line = fa2::plan_line("plan", plan);
   CHECK(line.starts_with("plan of \"" + fa2::to_string(fa2::PlannedProblem(plan.problem, {})) +
-                         "\" on some GPU (sm_80): forward_sm80 mainloop=80,tile_m=64,"));
+                         "\" on some GPU (sm_80): forward_sm80 kernel=forward_sm80,tile_m=64,"));
   CHECK(line.ends_with(", tuned_nearest (measured 4 us of a neighbour), disk_cache"));
   fa2::KernelReport& delta = plan.kernels.emplace_back();
-  delta.config = fa2::parse_config("mainloop=80,pass=1");
+  delta.config = fa2::parse_config("kernel=backward_delta");
   delta.config_reason = "no other";
   delta.origin = fa2::KernelOrigin::compiled;
   CHECK(fa2::plan_line("backward plan", plan).ends_with(", heuristic (no other), compiled"));

@@ -85,7 +85,7 @@ TEST_CASE_FIXTURE(Fixture, "what a group or everybody may write is not used, whe
 }
 
 TEST_CASE_FIXTURE(Fixture, "one warning for a folder, however many kernels are asked for and stored") {
-  fs::permissions(root / "v1", fs::perms(0777));
+  fs::permissions(root / "v2", fs::perms(0777));
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(own.load("sm_80", kKey));
     CHECK_FALSE(own.store(small_binary()));
@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(Fixture, "one warning for a folder, however many kernels are a
   }
   CHECK(log.lines() == 1);
   CHECK(log.has("cache directory " + root.native() + " is not used: every user may write to " +
-                (root / "v1").native()));
+                (root / "v2").native()));
   CHECK(log.has("FA2_CACHE_TRUST=1"));
 }
 
@@ -204,8 +204,8 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture,
                   "a kernel says which directory was not trusted, and so does the error without a compiler") {
-  fs::permissions(root / "v1", fs::perms(0775));
-  const std::string why = "its group may write to " + (root / "v1").native();
+  fs::permissions(root / "v2", fs::perms(0775));
+  const std::string why = "its group may write to " + (root / "v2").native();
   KernelCache compiling(std::make_shared<FakeCompiler>(), {pack}, nullptr, JitMode::on);
   const CachedKernel kernel = compiling.get(source());
   CHECK(kernel.origin == KernelOrigin::compiled);

@@ -69,7 +69,7 @@ TEST_CASE("environment: a place that cannot serve is named with its variable") {
 
 TEST_CASE("environment: a misspelt name is warned of, and the run goes on") {
   const TemporaryDirectory dir;
-  const std::string line = "FA2_CONFGI=mainloop=90 FA2_CACHE_DIR=" + (dir / "cache").string() +
+  const std::string line = "FA2_CONFGI=kernel=forward_sm90 FA2_CACHE_DIR=" + (dir / "cache").string() +
                            " " FA2_COMMAND " dump --source --arch sm_80 >" + (dir / "out").string() + " 2>" +
                            (dir / "err").string();
   CHECK(std::system(line.c_str()) == 0);

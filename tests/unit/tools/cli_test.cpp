@@ -287,10 +287,19 @@ TEST_CASE("cli: what FA2_JIT=off misses, the command in its message builds, for 
   CHECK(fa2::test::mode_of(found.at("path").get<std::string>()) == 0644);
 }
 
+TEST_CASE("cli: info says what a cache holds in an older format") {
+  const Command fa2;
+  std::filesystem::create_directories(fa2.file("cache") / "v1");
+  std::ofstream(fa2.file("cache") / "tuning.jsonl") << "{\"format\":1}\n";
+  const std::string out = fa2.run("info").out;
+  CHECK(out.find("v1: kernels of an older format; remove the folder") != std::string::npos);
+  CHECK(out.find("not used: 1 tuning records of an older format") != std::string::npos);
+}
+
 TEST_CASE("cli: cache, info and explain say what others could have written, and what mends it") {
   using fa2::DiskCache;
   const Command fa2;
-  const std::filesystem::path pack = fa2.file("pack"), folder = pack / "v1" / "sm_80";
+  const std::filesystem::path pack = fa2.file("pack"), folder = pack / "v2" / "sm_80";
   const std::string dir = fa2.option("--dir", "pack"), path = "FA2_CACHE_PATH=" + pack.string();
   fa2::KernelBinary interpreted = fa2::test::small_binary();
   interpreted.arch = fa2::interpreter_arch().name;

@@ -28,7 +28,7 @@ TEST_CASE("record file: sorted as one reads, by device, whatever the order of ad
   const TuningRecord wide = record("f16_d128_none"), longer = record("f16_d64_none", 11),
                      bf16 = record("bf16_d256_none");
   TuningRecord dq = record("bf16_d256_none");
-  dq.config.pass = static_cast<std::int32_t>(KernelPass::dq);
+  dq.config.kernel = KernelId::backward_dq_sm80;
   dq.bucket.pass = KernelPass::dq;
   for (const TuningRecord& each : {other_gpu, wide, dq, longer, more_heads, bf16, record()})
     add_record(dir / "r", each);

@@ -1,0 +1,41 @@
+// Written by the golden tests: the constants of a kernel without variants, with the tunables of KernelConfig{}.
+// config.cuh names those that differ.
+#pragma once
+
+#include "attention/common/mask.cuh"
+#include "ptx/keywords.cuh"
+
+namespace fa2 {
+
+struct ConfigDefaults {
+  using Element = Half;
+  static constexpr int head_dim = 0;
+  static constexpr int head_dim_v = 0;
+  static constexpr MaskKind mask = MaskKind::none;
+  static constexpr bool rows_are_16_byte_aligned = true;
+  static constexpr bool window_left = false;
+  static constexpr bool window_right = false;
+  static constexpr bool softcap = false;
+  static constexpr bool alibi = false;
+  static constexpr bool sinks = false;
+  static constexpr bool dropout = false;
+  static constexpr bool varlen = false;
+  static constexpr int page_size = 0;
+  static constexpr bool batch_invariant = false;
+  static constexpr int tile_m = 64;
+  static constexpr int tile_n = 32;
+  static constexpr int warps = 4;
+  static constexpr int stages = 1;
+  static constexpr int q_in_registers = 0;
+  static constexpr int ctas_per_sm = 1;
+  static constexpr int q_buffers = 0;
+  static constexpr int schedule = 0;
+  static constexpr int overlap = 0;
+  static constexpr int pingpong = 0;
+  static constexpr int speculative_max = 0;
+  static constexpr int skip_masked = 0;
+  static constexpr int packed_heads = 1;
+  static constexpr int split_gradients = 0;
+};
+
+}  // namespace fa2
