@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/validate.h>
+#include <planning/backward.h>
+#include <planning/forward.h>
 #include <runtime/device.h>
 #include <runtime/fill.h>
 
