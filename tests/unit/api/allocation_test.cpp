@@ -10,6 +10,7 @@
 #include <runtime/device.h>
 #include <tests/support/allocations.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/mma_configs.h>
 #include <tests/support/temporary_directory.h>
 
 #include <algorithm>

@@ -6,12 +6,11 @@
 #include <fa2/errors.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
+#include <tests/support/mma_configs.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
-
-#include "../support/mma_configs.h"
 
 using namespace fa2;
 using namespace fa2::test;

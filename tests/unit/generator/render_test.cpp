@@ -187,17 +187,17 @@ TEST_CASE("render: a trait that a kernel does not read leaves its source and its
   const auto rendered = [](const AttentionProblem& problem, const KernelKind& kind) {
     return render({traits_of({problem.normalized(), {}}), kind.default_config, *find_arch("sm_80")});
   };
-  for (const KernelKind* kind : {&kAppend, &kMerge, &kDropoutMask}) {
-    CAPTURE(kind->name);
+  for (const KernelKind* kind : {&kernels::append, &kernels::merge, &kernels::dropout_mask}) {
+    CAPTURE(kind->name());
     const KernelSource source = rendered(plain, *kind);
     CHECK(rendered(with_variants, *kind).key == source.key);
     CHECK(rendered(with_variants, *kind).spec == source.spec);
     CHECK(source.headers.at(0).text.find("softcap") == std::string::npos);
-    const bool reads_dtype = kind != &kDropoutMask;
+    const bool reads_dtype = kind != &kernels::dropout_mask;
     CHECK((rendered({.dtype = DType::bf16, .head_dim = 64}, *kind).key != source.key) == reads_dtype);
     CHECK((rendered({.head_dim = 72}, *kind).key != source.key) == reads_dtype);
   }
-  CHECK(rendered(with_variants, kForwardSm80).key != rendered(plain, kForwardSm80).key);
+  CHECK(rendered(with_variants, kernels::forward_sm80).key != rendered(plain, kernels::forward_sm80).key);
 }
 
 TEST_CASE("render: the same spec gives the same bytes") {

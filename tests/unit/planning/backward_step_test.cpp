@@ -4,6 +4,7 @@
 #include <planning/backward.h>
 #include <runtime/device.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/mma_configs.h>
 
 #include <cstring>
 #include <limits>
@@ -12,8 +13,6 @@
 #include <templates/attention/common/params.cuh>
 #include <utility>
 #include <vector>
-
-#include "../support/mma_configs.h"
 
 using namespace fa2;
 using namespace fa2::test;
