@@ -78,7 +78,7 @@ std::vector<EmbeddedFile> available_headers(const Arch& arch) {
 }
 
 bool is_placeholder(const EmbeddedFile& file) {
-  return file.text.starts_with("// A placeholder ");
+  return file.name == kConfigHeader || file.text.find("#define FA2_PLACEHOLDER") != std::string_view::npos;
 }
 
 std::string path_in_repository(std::string_view name) {

@@ -29,8 +29,8 @@ const TemplateSet& template_set(const KernelKind& kind, const Arch& arch);
 /// Returns all headers that a kernel for `arch` may include.
 std::vector<EmbeddedFile> available_headers(const Arch& arch);
 
-/// Returns whether the embedded header is only a placeholder, for editors, of one that is rendered for every kernel. Its first
-/// line says so.
+/// Returns whether the embedded header is only a placeholder, for editors, of one that is rendered for every kernel:
+/// config.cuh, and headers that define FA2_PLACEHOLDER.
 bool is_placeholder(const EmbeddedFile& file);
 
 /// Returns the path in the repository of a file that an interpreted kernel includes: "templates/attention/common/mask.cuh",

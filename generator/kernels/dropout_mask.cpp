@@ -1,7 +1,6 @@
 // The kernel that writes a dropout mask.
 #include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
-#include <generator/kernels/rules.h>
 
 namespace fa2 {
 namespace {
@@ -18,8 +17,11 @@ constexpr KernelKind kernels::dropout_mask = {
     .make_step = dropout_mask_step,
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::dropout_mask},
-    .supports = [](const AttentionTraits& traits,
-                   BrokenRules& rules) { rules.expect(traits.dropout, "dropout = false, must be true"); },
+    .constants =
+        [](const KernelSpec&) {
+          return std::vector<RenderedConstant>{{"dropout", 1}};
+        },
+    .reads = [](std::string_view) { return false; },
 };
 
 }  // namespace fa2

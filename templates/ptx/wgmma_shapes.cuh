@@ -1,5 +1,6 @@
 // A placeholder for editors and clang-format. The generator renders this file for each kernel.
 #pragma once
+#define FA2_PLACEHOLDER  // how the generator knows this file
 
 #include "ptx/wgmma.cuh"
 

@@ -356,9 +356,9 @@ TEST_CASE("cli: without a compiler, precompile reports each kernel that failed")
 TEST_CASE("cli: explain and dump for an arch") {
   const Command fa2;
   const std::string problem = " --arch sm_80 --head-dim 16 --json";
-  const Json source = fa2.run("dump --source" + problem, "FA2_CONFIG=tile_m=64").json();
+  const Json source = fa2.run("dump --source" + problem, "FA2_CONFIG=tile_m=128").json();
   CHECK(source.at("source")[0].at("name") == "config.cuh");
-  CHECK(source.at("source")[0].at("text").get<std::string>().find("tile_m = 64") != std::string::npos);
+  CHECK(source.at("source")[0].at("text").get<std::string>().find("tile_m = 128") != std::string::npos);
   CHECK(fa2.run("dump --source --arch sm_80").out.find("// ==== config.cuh\n") == 0);
 
   const Result strict = fa2.run("explain" + problem, "FA2_JIT=off");
