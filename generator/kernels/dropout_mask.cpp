@@ -15,6 +15,7 @@ constexpr KernelKind kernels::dropout_mask = {
     .main = "attention/rows/dropout_mask.cu",
     .entry = "fa2_dropout_mask",
     .make_step = dropout_mask_step,
+    .head_dims = {.least = 0},  // it reads none
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::dropout_mask},
     .constants =
