@@ -102,7 +102,8 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const AttentionTraits traits = traits_of(p);
   std::vector<KernelConfig> configs =
       line_for(table_of(traits, arch), table_length(p, with_mean_lengths(p).seqlen_q));
-  std::ranges::stable_partition(configs, [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
+  std::stable_partition(configs.begin(), configs.end(),
+                        [&](const KernelConfig& c) { return two_fit(traits, c, arch); });
   return configs;
 }
 
