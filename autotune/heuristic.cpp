@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <ranges>
 #include <vector>
 
 namespace fa2 {
@@ -36,9 +35,9 @@ PlannedProblem judged_problem(const PlannedProblem& problem) {
 /// Calls f(kind) for each kernel that computes `pass` on `arch`, in the order of FA2_KERNELS reversed.
 template <class Function>
 void for_each_kernel(KernelPass pass, const Arch& arch, const Function& f) {
-  for (const KernelKind* kind : kernel_kinds() | std::views::reverse) {
-    if (kind->pass == pass && kind->runs_on(arch)) f(*kind);
-  }
+  const auto kinds = kernel_kinds();
+  for (auto kind = kinds.rbegin(); kind != kinds.rend(); ++kind)
+    if ((*kind)->pass == pass && (*kind)->runs_on(arch)) f(**kind);
 }
 
 /// Returns the valid configs of one kernel, best first.
