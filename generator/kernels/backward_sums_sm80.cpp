@@ -39,9 +39,10 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   const KernelConfig& c = spec.config;
   if (c.split_gradients == 0) return mma_rules::check_tiles(c, rules);
   rules.expect(c.warps % 2 == 0, "warps = {}, must be even with split_gradients = 1", c.warps);
-  rules.expect(c.warps < 2 || c.tile_m % (8 * c.warps) == 0,
+  const std::int64_t rows = std::int64_t{8} * c.warps;
+  rules.expect(c.warps < 2 || c.tile_m % rows == 0,
                "tile_m = {} is no multiple of 8 * warps = {}: every two warps own whole mma tiles", c.tile_m,
-               8 * c.warps);
+               rows);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -137,8 +138,8 @@ constexpr KernelKind kernels::backward_convert_sm80 = {
     .check =
         [](const KernelSpec& spec, BrokenRules& rules) {
           const KernelConfig& c = spec.config;
-          rules.expect(c.tile_m == 16 * c.warps, "tile_m = {}, must be 16 * warps = {}", c.tile_m,
-                       16 * c.warps);
+          const std::int64_t rows = std::int64_t{16} * c.warps;
+          rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
         },
     .shared_bytes = [](const AttentionTraits& traits,
                        const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q_k); },
