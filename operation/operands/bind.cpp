@@ -89,7 +89,7 @@ void Binding::check_given() {
 
 void Binding::check_relations(std::size_t i) {
   const Tensor& row = table_.tensors[i];
-  const auto complain = [&](const char* value, const char* rule, std::int8_t other) {
+  const auto complain = [&](const char* value, const char* rule, std::int16_t other) {
     const std::string_view name = table_.tensors[static_cast<std::size_t>(other)].name();
     found_.push_back({std::string(row.name()), value, fmt::format("must be {} {}", rule, name)});
   };
@@ -158,7 +158,7 @@ void Binding::check_element(std::size_t row) {
   const std::int32_t dtype = tensor(row).dtype;
   if (!takes(described.element, dtype))
     return add(row, "dtype", dtype_word(dtype), rule_of(described.element));
-  const std::int8_t like = described.like;
+  const std::int16_t like = described.like;
   if (like >= 0 && is_given(static_cast<std::size_t>(like))) {
     const std::int32_t wanted = tensor(static_cast<std::size_t>(like)).dtype;
     if (dtype != wanted)

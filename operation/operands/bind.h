@@ -108,7 +108,7 @@ template <const TensorTable& kTable, std::size_t kIndex>
 void Binding::fill_tensor(void* args) const {
   constexpr const Tensor& row = kTable.tensors[kIndex];
   if (row.field == kNowhere) return;
-  constexpr std::int8_t needed = kTable.size_index(row.text.used_if);
+  constexpr std::int16_t needed = kTable.size_index(row.text.used_if);
   const bool given = is_given(kIndex) && (needed < 0 || sizes_[needed < 0 ? 0 : needed] > 0);
   const fa2_array* const t = given ? tensors_[kIndex] : nullptr;
   if constexpr (row.second_form != kNowhere)
@@ -117,7 +117,7 @@ void Binding::fill_tensor(void* args) const {
   if constexpr (row.layout == StrideRule::strided) {
     if (!given) return;
     const auto stride_of = [&](Axis axis) {
-      const std::int8_t at = forms_[kIndex]->axes[static_cast<std::size_t>(axis)];
+      const std::int16_t at = forms_[kIndex]->axes[static_cast<std::size_t>(axis)];
       return at < 0 ? std::int64_t{0} : t->strides[at];
     };
     put(args, row.field,

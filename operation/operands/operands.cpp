@@ -50,7 +50,7 @@ void set_extents(Operand& operand, const Sizes& sizes) {
     const std::int64_t size = extent.size < 0 ? 0 : sizes[static_cast<std::size_t>(extent.size)];
     std::size_t dimension = 3;
     for (const Axis axis : {Axis::entry, Axis::head, Axis::row})
-      if (form.axes[static_cast<std::size_t>(axis)] == static_cast<std::int8_t>(i))
+      if (form.axes[static_cast<std::size_t>(axis)] == static_cast<std::int16_t>(i))
         dimension = static_cast<std::size_t>(axis) - static_cast<std::size_t>(Axis::entry);
     operand.extents[dimension] = (size + extent.plus) / extent.over;
   }
@@ -60,7 +60,7 @@ void set_extents(Operand& operand, const Sizes& sizes) {
 template <std::size_t kIndex, std::size_t kForm = 0>
 void choose_extents(Operand& operand, const AttentionProblem& p, const Sizes& sizes, bool is_second_form) {
   constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
-  constexpr std::int8_t condition = tensor.forms[kForm].if_given;
+  constexpr std::int16_t condition = tensor.forms[kForm].if_given;
   if constexpr (kForm + 1 == tensor.form_count) {
     set_extents<kIndex, kForm>(operand, sizes);
   } else if constexpr (condition < 0) {

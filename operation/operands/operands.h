@@ -20,7 +20,7 @@ inline constexpr std::size_t kForwardTensors = kAttentionTable.tensors.size();
 
 /// Returns the index, among a call's operands, of the tensor whose member has this name. Does not compile if there is none.
 constexpr std::uint8_t operand_index(std::string_view name) {
-  const std::int8_t index = kBackwardTable.tensor_index(name);
+  const std::int16_t index = kBackwardTable.tensor_index(name);
   if (index < 0) throw "no tensor has this name";
   const auto tensor = static_cast<std::size_t>(index);
   return static_cast<std::uint8_t>(tensor < kForwardTensors ? tensor : tensor + 1);

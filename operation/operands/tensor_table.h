@@ -23,22 +23,22 @@ enum class StrideRule : std::uint8_t { strided, rows, contiguous };
 
 /// One extent of a shape: (size + plus) / over, where `size` is the index of a size; `plus` alone if `size` is negative.
 struct Extent {
-  std::int8_t size = -1, plus = 0, over = 1;
+  std::int16_t size = -1, plus = 0, over = 1;
 };
 
 /// One form of a tensor's shape. It applies if tensor `if_given` is given and size `if_known` is known; negative: no condition.
 struct Form {
   std::array<Extent, kMostDimensions> extents{};
-  std::array<std::int8_t, 4> axes{-1, -1, -1,
-                                  -1};  ///< dimensions of Axis::part, entry, head and row; -1: none
-  std::int8_t rank = 0, if_given = -1, if_known = -1;
+  std::array<std::int16_t, 4> axes{-1, -1, -1,
+                                   -1};  ///< dimensions of Axis::part, entry, head and row; -1: none
+  std::int16_t rank = 0, if_given = -1, if_known = -1;
   bool ends_in_column = false;  ///< whether the last dimension is Axis::column
 };
 
 /// One tensor of an operation.
 struct Tensor {
   std::array<Form, 3> forms{};
-  std::int8_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
+  std::int16_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
   Element element = Element::half;
   StrideRule layout = StrideRule::contiguous;
   bool is_optional = false;
@@ -95,15 +95,15 @@ struct TensorTable {
   std::uint32_t related = 0;   ///< tensors with `with` or `without`; one bit per index
 
   /// Returns the index of a size; -1 if there is none.
-  constexpr std::int8_t size_index(std::string_view name) const {
+  constexpr std::int16_t size_index(std::string_view name) const {
     for (std::size_t i = 0; i < sizes.count; ++i)
-      if (sizes[i].name == name) return static_cast<std::int8_t>(i);
+      if (sizes[i].name == name) return static_cast<std::int16_t>(i);
     return -1;
   }
   /// Returns the index of the tensor whose member has this name; -1 if there is none.
-  constexpr std::int8_t tensor_index(std::string_view name) const {
+  constexpr std::int16_t tensor_index(std::string_view name) const {
     for (std::size_t i = 0; i < tensors.count; ++i)
-      if (tensors[i].text.name == name) return static_cast<std::int8_t>(i);
+      if (tensors[i].text.name == name) return static_cast<std::int16_t>(i);
     return -1;
   }
   /// Returns the tensor whose member has this name. Does not compile if there is none.
@@ -129,9 +129,9 @@ constexpr std::string_view take_until(std::string_view& text, std::string_view m
   return trimmed(taken);
 }
 
-constexpr std::int8_t digit_of(std::string_view text) {
+constexpr std::int16_t digit_of(std::string_view text) {
   if (text.size() != 1 || text[0] < '1' || text[0] > '9') throw "a number must have one digit";
-  return static_cast<std::int8_t>(text[0] - '0');
+  return static_cast<std::int16_t>(text[0] - '0');
 }
 
 constexpr Extent extent_of(std::string_view text, const TensorTable& table) {
@@ -231,8 +231,8 @@ constexpr void add_flags(TensorTable& table) {
   }
 }
 
-constexpr std::int8_t related_index(const char* name, const TensorTable& table) {
-  const std::int8_t index = table.tensor_index(name);
+constexpr std::int16_t related_index(const char* name, const TensorTable& table) {
+  const std::int16_t index = table.tensor_index(name);
   if (*name != 0 && index < 0) throw "no tensor has this name";
   return index;
 }
