@@ -23,7 +23,7 @@ bool is_transposed(const AttentionTraits& traits) {
 
 /// Returns whether one warpgroup owns dV and another dK.
 bool splits_gradients(const KernelConfig& config) {
-  return config.tile_m == 8 * config.warps;
+  return config.tile_m == std::int64_t{8} * config.warps;
 }
 
 bool orders_sums(const KernelConfig& config) {
@@ -54,11 +54,12 @@ int estimated_registers(const AttentionTraits& traits, const KernelConfig& c) {
 /// Checks the query rows per iteration whose dQ the warps accumulate.
 void check_sums(const KernelSpec& spec, int queries, BrokenRules& rules) {
   const int warps = spec.config.warps;
+  const std::int64_t rows = std::int64_t{16} * warps;
   if (is_transposed(spec.traits)) {
     rules.expect(warps == 8, "warps = {}, must be 8 with head dims above 64", warps);
   } else {
-    rules.expect(queries == 16 * warps, "{} queries, must be 16 * warps = {} with head dims up to 64",
-                 queries, 16 * warps);
+    rules.expect(queries == rows, "{} queries, must be 16 * warps = {} with head dims up to 64", queries,
+                 rows);
   }
 }
 
