@@ -35,7 +35,7 @@ class Options(NamedTuple):
 
 
 #: Where the tensors begin.
-FIRST_TENSOR = tuple(Options.__annotations__.values()).index("Any")
+FIRST_TENSOR = Options._fields.index("alibi_slopes")
 
 # What is read in every call.
 SOFTMAX_SCALE = Options._fields.index("softmax_scale")
