@@ -1,4 +1,5 @@
-// The backward of packed sequences on wgmma: sequences share tiles of no tensor, no statistics and no sums.
+// The backward of packed sequences on wgmma: sequences share no tile of a tensor, no LSE or delta, and no dQ
+// accumulator.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -36,13 +37,13 @@ BackwardPlan plan_of(Context& context, const GuardedBackward& call) {
   return context.backward_plan(call.forward.problem, device_under_test(), {}, {});
 }
 
-/// The gradients' contract, of the kernel that this file is about.
+/// CHECKs the gradients' contract for this file's kernel.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
   run_and_expect_gradients(context, call);
   CHECK(plan_of(context, call).explain().kernels.at(1).config.kernel == kSumming);
 }
 
-/// What search may try, each pinned.
+/// CHECKs every config that a search may try, each pinned.
 void check_space(const AttentionProblem& problem, const Lengths& lengths) {
   const Arch& arch = device(device_under_test()).arch;
   std::size_t i = 0, ran = 0;
@@ -103,7 +104,7 @@ TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around
   }
 }
 
-TEST_CASE("backward varlen on wgmma: dK and dV of a sequence have the bits of it alone") {
+TEST_CASE("backward varlen on wgmma: dK and dV of a sequence have the same bits as alone") {
   if (cannot_run_sm_90a()) return;
   Hopper gpu;
   std::size_t i = 0;
@@ -140,7 +141,7 @@ TEST_CASE("backward varlen on wgmma: a sequence of NaN leaves the gradients of o
   }
 }
 
-TEST_CASE("backward varlen on wgmma: one plan serves any lengths, in a workspace that holds anything") {
+TEST_CASE("backward varlen on wgmma: one plan serves any lengths, whatever its workspace holds") {
   if (cannot_run_sm_90a()) return;
   Hopper gpu;
   for (const Packing packing : {Packing::roomy, Packing::batched}) {

@@ -1,4 +1,4 @@
-// The layout of tiles in shared memory: no page width, tile size or operand meets a bank conflict.
+// The layout of tiles in shared memory: no head dim, tile size or operand has bank conflicts.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -12,7 +12,7 @@
 using namespace fa2;
 using namespace fa2::test;
 
-TEST_CASE("kernels for aligned rows meet no bank conflict") {
+TEST_CASE("kernels for aligned rows have no bank conflicts") {
   if (cannot_run()) return;
   if (device_under_test() != kInterpreterDevice) {
     MESSAGE("skipped: only the interpreter counts bank conflicts");

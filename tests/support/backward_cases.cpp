@@ -1,4 +1,4 @@
-// Calls at the edges of float32.
+// Calls at the limits of float32.
 #include "backward_cases.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Backward requests, which nobody follows, and what they are called in tests.
+// Backward requests with pointers that are never dereferenced, and the text of their operand uses.
 #pragma once
 
 #include <fa2/backward.h>
@@ -22,7 +22,8 @@ inline AttentionProblem causal_gqa() {
   return p.normalized();
 }
 
-/// Contiguous (batch, seqlen, heads, dim) tensors, each in 16 GB of its own; all gradients, and that of LSE.
+/// Returns contiguous (batch, seqlen, heads, dim) tensors, each in its own 16 GB; with all gradients, and
+/// that of LSE.
 inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   const auto at = [](std::uintptr_t place) { return reinterpret_cast<void*>(place << 34); };
   const auto floats = [&](std::uintptr_t place) { return static_cast<float*>(at(place)); };
@@ -38,7 +39,7 @@ inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   return args;
 }
 
-/// "NAME:ACCESS".
+/// Returns "NAME:ACCESS".
 inline std::string use_text(std::string_view name, Access access) {
   constexpr const char* kAccesses[] = {"read", "write", "read_write"};
   return std::string(name) + ":" + kAccesses[static_cast<std::size_t>(access)];

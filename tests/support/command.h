@@ -1,4 +1,4 @@
-// The fa2 command, run as a user runs it. For suites that have it: FA2_COMMAND is its path.
+// The fa2 command, run as a user runs it. The suite must define FA2_COMMAND, its path.
 #pragma once
 
 #include <runtime/env.h>
@@ -22,7 +22,7 @@ namespace fa2::test {
 
 using Json = nlohmann::json;
 
-/// What a run of the command left.
+/// The results of a run of the command.
 struct Result {
   int status = -1;
   std::string out;
@@ -32,7 +32,7 @@ struct Result {
   bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-/// The fa2 command as a user runs it: without a GPU, whatever the machine has, and with a cache and settings of its own.
+/// Runs the fa2 command without a GPU, even if the machine has one, and with its own cache and settings.
 class Command {
  public:
   Result run(const std::string& arguments, const std::string& variables = {}) const {
@@ -58,7 +58,7 @@ class Command {
       values.push_back(std::sin(static_cast<float>(name[0] + name.size()) + 1.7f * static_cast<float>(i)));
     tools::write_npy(file(name), {shape, values});
   }
-  /// " FLAG PATH" of a file of its own.
+  /// Returns " FLAG PATH" for a file in the command's folder.
   std::string option(const std::string& flag, const std::string& name) const {
     return " " + flag + " " + file(name).string();
   }

@@ -1,4 +1,4 @@
-// Whether a test can run on the device of its suite.
+// Decides whether a test can run on the device of its suite.
 #include "device_under_test.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Requests whose rules are tested, and what is found wrong with them.
+// Requests whose rules are tested, and the violations that are found.
 #pragma once
 
 #include <fa2/args.h>
@@ -10,7 +10,7 @@
 
 namespace fa2::test {
 
-/// An address: nothing here is ever dereferenced.
+/// Returns an address that no test dereferences.
 inline void* at(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);
 }
@@ -20,7 +20,8 @@ inline AttentionArgs arguments(const AttentionProblem& p) {
                    reinterpret_cast<float*>(at(0x5000000)));
 }
 
-/// "field: value" of each violation, joined by newlines; rules are checked apart where the text matters.
+/// Returns "field: value" of each violation, one per line. Tests check a rule's text separately if it
+/// matters.
 inline std::string fields(const std::vector<Violation>& violations) {
   std::string text;
   for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + v.field + ": " + v.value;

@@ -1,4 +1,4 @@
-// A tuning record by what tests vary in it.
+// Makes a tuning record from the values that tests vary.
 #pragma once
 
 #include <autotune/tuning_store.h>
@@ -7,7 +7,8 @@
 
 namespace fa2::test {
 
-/// Of the default configuration on a GPU that there is not, 64 heads and as many queries as keys.
+/// Returns a record of the default config, on a GPU that does not exist, for 64 heads and as many queries as
+/// keys.
 inline TuningRecord record(const std::string& traits = "f16_d64_none", int seqlen_log2 = 10, double us = 90) {
   return {.device = "GPU A",
           .arch = "sm_80",

@@ -1,4 +1,4 @@
-// What is said once of a backward's operand holds everywhere: these cases go over the list.
+// What is defined once per backward operand holds everywhere: these cases iterate the list.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <operation/operands/operands.h>
@@ -17,7 +17,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// With every tensor that a batched problem can have.
+/// Returns a problem with every tensor that a batched problem can have.
 AttentionProblem problem() {
   AttentionProblem p;
   p.head_dim = 64;
@@ -35,7 +35,7 @@ const void* at(std::uintptr_t address) {
   return reinterpret_cast<const void*>(address);
 }
 
-/// Each in 16 MB of its own.
+/// Returns the operands, each in its own 16 MB.
 BackwardOperands operands() {
   constexpr std::size_t kWorkspace = 512;
   BackwardOperands all = backward_operands_of(problem(), backward_arguments(problem()), kWorkspace);
@@ -43,7 +43,7 @@ BackwardOperands operands() {
   return all;
 }
 
-/// Those that a batched problem has, by their indices.
+/// Returns the indices of the operands that a batched problem has.
 std::vector<std::size_t> present() {
   std::vector<std::size_t> list;
   for (std::size_t i = 0; i < kBackwardOperandCount; ++i) {
@@ -52,7 +52,7 @@ std::vector<std::size_t> present() {
   return list;
 }
 
-/// "FIELD = VALUE, RULE" lines.
+/// Returns the violations as "FIELD = VALUE, RULE" lines.
 std::string broken(const BackwardOperands& all, RowAlignment alignment = RowAlignment::bytes16) {
   const PlannedProblem p(problem(), {alignment});
   const auto is_given = [&](Role role) { return all[role].data != nullptr; };
@@ -65,21 +65,21 @@ std::string broken(const BackwardOperands& all, RowAlignment alignment = RowAlig
   return text;
 }
 
-/// With operand `i` moved.
+/// Returns the violations with operand `i` moved to `data`.
 std::string broken_with(std::size_t i, const void* data, RowAlignment alignment = RowAlignment::bytes16) {
   BackwardOperands all = operands();
   all.list[i].data = data;
   return broken(all, alignment);
 }
 
-/// Whether the first line is of a field of operand `i`.
+/// Returns whether the first line is about a field of operand `i`.
 bool names(const std::string& text, std::size_t i) {
   return text.rfind(std::string(operands().list[i].name), 0) == 0;
 }
 
 }  // namespace
 
-TEST_CASE("backward operands: one a role, each with a name of its own") {
+TEST_CASE("backward operands: one per role, each with its own name") {
   std::set<std::string_view> found;
   for (const Operand& t : operands()) {
     CHECK(!t.name.empty());
@@ -93,7 +93,7 @@ TEST_CASE("backward operands: one a role, each with a name of its own") {
   CHECK(broken(all).empty());
 }
 
-TEST_CASE("backward operands: gradients are shaped like what they are of, and may be left out") {
+TEST_CASE("backward operands: gradients have the shapes of their tensors, and are optional") {
   const BackwardOperands all = operands();
   for (const auto& [gradient, of] : {std::pair{Role::d_o, Role::o},
                                      {Role::d_lse, Role::lse},
@@ -124,7 +124,7 @@ TEST_CASE("backward operands: gradients are shaped like what they are of, and ma
   CHECK(backward_operands_of(sinkless, {})[Role::d_sinks].is_absent());
 }
 
-TEST_CASE("backward operands: what the forward left is read, and its LSE must be there") {
+TEST_CASE("backward operands: the forward's outputs are read, and its LSE is required") {
   const BackwardOperands all = operands();
   std::string written;
   for (const std::size_t i : present()) {
@@ -155,7 +155,7 @@ TEST_CASE("backward operands: each has the strides that the call gives it") {
   CHECK(all[Role::dv].data == args.dv);
 }
 
-TEST_CASE("backward operands: each is asked for its pointer, alignment and place") {
+TEST_CASE("backward operands: the pointer, alignment and address of each are checked") {
   for (const std::size_t i : present()) {
     const Operand t = operands().list[i];
     INFO(t.name);
@@ -171,7 +171,7 @@ TEST_CASE("backward operands: each is asked for its pointer, alignment and place
   }
 }
 
-TEST_CASE("backward operands: whatever is written shares no byte with another") {
+TEST_CASE("backward operands: a written operand shares no byte with another") {
   const BackwardOperands all = operands();
   for (const std::size_t i : present()) {
     for (const std::size_t j : present()) {
@@ -183,13 +183,13 @@ TEST_CASE("backward operands: whatever is written shares no byte with another") 
       const std::size_t alignment = 256, size = (size_in_bytes(b) + alignment - 1) / alignment * alignment;
       CHECK(broken_with(i, at(b.address() + size)).empty());
       if (text.empty()) continue;
-      CHECK(text.find('\n') == text.size() - 1);  // told once
+      CHECK(text.find('\n') == text.size() - 1);  // reported once
       CHECK((names(text, i) || names(text, j)));
     }
   }
 }
 
-TEST_CASE("backward operands: the rows of each written one lie apart") {
+TEST_CASE("backward operands: the rows of each written one do not overlap") {
   for (const std::size_t i : present()) {
     BackwardOperands all = operands();
     Operand& t = all.list[i];
@@ -200,7 +200,7 @@ TEST_CASE("backward operands: the rows of each written one lie apart") {
   }
 }
 
-TEST_CASE("backward operands: each is asked where it lives, unless nobody touches it") {
+TEST_CASE("backward operands: each must be on the device, unless it is never accessed") {
   static std::uintptr_t elsewhere = 0;
   const auto facts = [](const void* pointer) -> PointerFacts {
     return {PointerKind::device, reinterpret_cast<std::uintptr_t>(pointer) == elsewhere ? 1 : 0};

@@ -1,4 +1,4 @@
-// What is said once of an operand holds everywhere: these cases go over the list.
+// What is defined once per operand holds everywhere: these cases iterate the list.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <operation/operands/operands.h>
@@ -26,7 +26,7 @@ AttentionProblem problem() {
   p.alibi = p.sinks = p.dropout = p.varlen = true;
   p.total_q = 60;
   p.total_k = 100;
-  p.page_size = 8;  // no problem has both; operands are listed all the same
+  p.page_size = 8;  // no valid problem has both; the list has them all the same
   p.page_count = 5;
   return p;
 }
@@ -35,7 +35,7 @@ const void* at(std::uintptr_t address) {
   return reinterpret_cast<const void*>(address);
 }
 
-/// Contiguous tensors, each in 16 MB of its own.
+/// Returns contiguous tensors, each in its own 16 MB.
 Operands operands() {
   constexpr std::size_t kWorkspace = 512;
   Operands all = operands_of(problem(), bshd_args(problem(), nullptr, nullptr, nullptr, nullptr), kWorkspace);
@@ -43,7 +43,7 @@ Operands operands() {
   return all;
 }
 
-/// "FIELD = VALUE, RULE" lines.
+/// Returns the violations as "FIELD = VALUE, RULE" lines.
 std::string broken(const Operands& all, RowAlignment alignment = RowAlignment::bytes16) {
   const PlannedProblem p(problem(), {alignment});
   std::string text;
@@ -51,14 +51,14 @@ std::string broken(const Operands& all, RowAlignment alignment = RowAlignment::b
   return text;
 }
 
-/// With operand `i` moved.
+/// Returns the violations with operand `i` moved to `data`.
 std::string broken_with(std::size_t i, const void* data, RowAlignment alignment = RowAlignment::bytes16) {
   Operands all = operands();
   all.list[i].data = data;
   return broken(all, alignment);
 }
 
-/// Whether the first line is of a field of operand `i`.
+/// Returns whether the first line is about a field of operand `i`.
 bool names(const std::string& text, std::size_t i) {
   return text.rfind(std::string(operands().list[i].name), 0) == 0;
 }
@@ -69,7 +69,7 @@ std::size_t last_8_bytes_of_memory() {
 
 }  // namespace
 
-TEST_CASE("operands: one a role, each with a name, elements and bytes") {
+TEST_CASE("operands: one per role, each with a name, elements and bytes") {
   std::set<std::string_view> found;
   for (const Operand& t : operands()) {
     INFO(t.name);
@@ -97,7 +97,7 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
   CHECK(broken(all).empty());
 }
 
-TEST_CASE("operands: of a batched side there are no borders, and of equal lengths no tables at all") {
+TEST_CASE("operands: a batched side has no borders, and equal lengths have no tables") {
   AttentionProblem p = problem();
   p.total_q = 0;
   Operands all = operands_of(p, {});
@@ -124,7 +124,7 @@ TEST_CASE("operands: of a batched side there are no borders, and of equal length
     CHECK(size_in_bytes(all[role]) == 0);
 }
 
-TEST_CASE("operands: a dense one spans its elements, strided or not") {
+TEST_CASE("operands: a dense one spans its elements, with any strides") {
   for (const Operand& t : operands()) {
     INFO(t.name);
     const ByteRange range = range_of(t);
@@ -133,7 +133,7 @@ TEST_CASE("operands: a dense one spans its elements, strided or not") {
   }
 }
 
-TEST_CASE("operands: each is asked for its pointer, alignment and place") {
+TEST_CASE("operands: the pointer, alignment and address of each are checked") {
   for (std::size_t i = 0; i < kOperandCount; ++i) {
     const Operand t = operands().list[i];
     INFO(t.name);
@@ -150,7 +150,7 @@ TEST_CASE("operands: each is asked for its pointer, alignment and place") {
   }
 }
 
-TEST_CASE("operands: whatever is written shares no byte with another") {
+TEST_CASE("operands: a written operand shares no byte with another") {
   const Operands all = operands();
   for (std::size_t i = 0; i < kOperandCount; ++i) {
     for (std::size_t j = 0; j < kOperandCount; ++j) {
@@ -162,13 +162,13 @@ TEST_CASE("operands: whatever is written shares no byte with another") {
       const std::size_t alignment = 256, size = (size_in_bytes(b) + alignment - 1) / alignment * alignment;
       CHECK(broken_with(i, at(b.address() + size)).empty());
       if (text.empty()) continue;
-      CHECK(text.find('\n') == text.size() - 1);  // told once
+      CHECK(text.find('\n') == text.size() - 1);  // reported once
       CHECK((names(text, i) || names(text, j)));
     }
   }
 }
 
-TEST_CASE("operands: the rows of each written one lie apart") {
+TEST_CASE("operands: the rows of each written one do not overlap") {
   for (std::size_t i = 0; i < kOperandCount; ++i) {
     Operands all = operands();
     Operand& t = all.list[i];
@@ -179,7 +179,7 @@ TEST_CASE("operands: the rows of each written one lie apart") {
   }
 }
 
-TEST_CASE("operands: each is asked where it lives, unless nobody touches it") {
+TEST_CASE("operands: each must be on the device, unless it is never accessed") {
   static std::uintptr_t elsewhere = 0;
   const auto facts = [](const void* pointer) -> PointerFacts {
     return {PointerKind::device, reinterpret_cast<std::uintptr_t>(pointer) == elsewhere ? 1 : 0};

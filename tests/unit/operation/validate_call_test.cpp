@@ -1,4 +1,4 @@
-// A problem and its arguments, judged together.
+// A problem and its arguments, checked together.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 
@@ -29,14 +29,14 @@ std::string text_of(const std::vector<Violation>& violations) {
 
 }  // namespace
 
-TEST_CASE("validate: a wrong problem and wrong arguments are told of together") {
+TEST_CASE("validate: one error lists what is wrong with the problem and with the arguments") {
   AttentionProblem p = problem();
   AttentionArgs a = arguments(p);
   CHECK(violations_of_call(p, a).empty());
   CHECK_NOTHROW(require_valid_problem_of(p, a));
   a.k = nullptr;
   a.softmax_scale = INFINITY;
-  CHECK_NOTHROW(require_valid_problem_of(p, a));  // for its plan to tell
+  CHECK_NOTHROW(require_valid_problem_of(p, a));  // its plan reports this
   p.dtype = static_cast<DType>(9);
   p.head_dim = 7;
   const std::string text = text_of(violations_of_call(p, a));
@@ -47,7 +47,7 @@ TEST_CASE("validate: a wrong problem and wrong arguments are told of together") 
   CHECK_THROWS_WITH_AS(require_valid_problem_of(p, a), doctest::Contains("k = null"), InvalidRequest);
 }
 
-TEST_CASE("validate: of extents with which nothing can be computed the scalars are judged at least") {
+TEST_CASE("validate: if extents make computing impossible, scalars are checked all the same") {
   using Limits = std::numeric_limits<std::int64_t>;
   for (const std::int64_t extent : {Limits::min(), std::int64_t{-1}, Limits::max()}) {
     AttentionProblem p = problem();

@@ -1,4 +1,4 @@
-// The launches of a backward that sums dQ over tiles of keys: one kernel between delta and the conversion.
+// The launches of a fused backward: delta, the kernel that accumulates dQ, the conversion.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <generator/kernels/backward_sm90.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert};
 
-/// Tiles of 64 queries.
+/// Returns a config with tiles of 64 queries.
 KernelConfig summing() {
   return default_config(KernelId::backward_sm90);
 }
@@ -49,7 +49,7 @@ std::string uses_of(KernelPass pass) {
   return text;
 }
 
-/// On the interpreter.
+/// Returns the filled parameters, on the interpreter.
 BackwardParamsSm90 filled(const AttentionProblem& p, const BackwardArgs& args) {
   const ScopedContext current(kInterpreterDevice);
   const Step step = step_of(p, KernelPass::dq_dk_dv);
@@ -67,7 +67,7 @@ InterpretedTensorMap described(const TensorMap& map) {
   return inside;
 }
 
-/// CHECKs where a map begins, and what its copies move.
+/// CHECKs where a map begins, and the box that its copies move.
 void check_map(const TensorMap& map, const void* data, std::int64_t rows, std::int32_t box_rows) {
   const InterpretedTensorMap inside = described(map);
   CHECK(inside.data == data);
@@ -82,7 +82,7 @@ struct Launch {
   std::string ranges;
 };
 
-/// "NAME:ACCESS" of each.
+/// Returns "NAME:ACCESS" of each range.
 std::string text_of(const std::vector<MemoryRange>& ranges) {
   std::string text;
   for (const MemoryRange& range : ranges)
@@ -110,7 +110,7 @@ class RecordingKernel final : public Kernel {
 
 }  // namespace
 
-TEST_CASE("backward sums: a block a tile of keys, then one a tile of queries") {
+TEST_CASE("fused backward steps: one block per key tile, then one per query tile") {
   const AttentionProblem p = causal_gqa();
   CHECK(step_of(p, KernelPass::dq_dk_dv).shape.grid == 32 * 16);    // tiles of 4000 keys, heads of K and V
   CHECK(step_of(p, KernelPass::dq_convert).shape.grid == 16 * 64);  // tiles of 1000 queries, heads
@@ -121,12 +121,14 @@ TEST_CASE("backward sums: a block a tile of keys, then one a tile of queries") {
   CHECK_FALSE(has_tiles(none, KernelPass::dq_dk_dv));
   none = p;
   none.seqlen_q = 0;
-  CHECK(has_tiles(none, KernelPass::dq_dk_dv));  // dK and dV are 0, which somebody must write
+  CHECK(has_tiles(none, KernelPass::dq_dk_dv));  // a kernel must write dK = 0 and dV = 0
   CHECK_FALSE(has_tiles(none, KernelPass::dq_convert));
   CHECK(step_of(none, KernelPass::dq_dk_dv).shape.grid == 32 * 16);
 }
 
-TEST_CASE("backward sums: delta's blocks fill up the last tile, and every step knows where the sums lie") {
+TEST_CASE(
+    "fused backward steps: delta's blocks fill the last tile, and every step knows the accumulators' "
+    "address") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 65;  // 128 rows in tiles of 64
   const std::int64_t tile = config_of(KernelPass::delta).tile_m;
@@ -137,13 +139,13 @@ TEST_CASE("backward sums: delta's blocks fill up the last tile, and every step k
     CHECK(constants_of(step).statistic_count == 2 * 32 * 128);
     CHECK(constants_of(step).attention.seqlen_q == 65);
   }
-  // Delta alone has its rows one after the other.
+  // Without the fused kernel, delta's rows are contiguous.
   const Step alone = backward_step(p, default_config(KernelId::backward_dq_sm80), nullptr, scratch_for(p));
   CHECK(constants_of(alone).statistic_rows == 65);
   CHECK(constants_of(alone).statistic_count == 0);
 }
 
-TEST_CASE("backward sums: each step uses what it reads, and writes its own gradients alone") {
+TEST_CASE("fused backward steps: each uses only what it reads, and writes only its own gradients") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
   CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
   CHECK(uses_of(KernelPass::dq_dk_dv) == tables +
@@ -152,7 +154,7 @@ TEST_CASE("backward sums: each step uses what it reads, and writes its own gradi
   CHECK(uses_of(KernelPass::dq_convert) == tables + "dq:write");
 }
 
-TEST_CASE("backward sums: one step writes the scratch, one adds to it, one reads it") {
+TEST_CASE("fused backward steps: one step writes the scratch, one adds to it, one reads it") {
   const AttentionProblem p = causal_gqa();
   for (const KernelPass pass : kPasses) {
     const WorkspacePart part = step_of(p, pass).scratch;
@@ -164,7 +166,7 @@ TEST_CASE("backward sums: one step writes the scratch, one adds to it, one reads
   CHECK(step_of(p, KernelPass::dq_convert).scratch.access == Access::read);
 }
 
-TEST_CASE("backward sums: parameters carry the call's pointers, strides and scalars beside the maps") {
+TEST_CASE("fused backward steps: parameters carry pointers, strides and scalars in addition to the maps") {
   const AttentionProblem p = causal_gqa();
   BackwardArgs args = backward_arguments(p);
   args.forward.softmax_scale = -0.5f;
@@ -178,7 +180,7 @@ TEST_CASE("backward sums: parameters carry the call's pointers, strides and scal
   CHECK(params.backward.kv_head_count == 16);
 }
 
-TEST_CASE("backward sums: maps are of a step's queries and of a warpgroup's keys") {
+TEST_CASE("fused backward steps: the boxes of maps are a stage's queries and a warpgroup's keys") {
   const AttentionProblem p = causal_gqa();
   const BackwardArgs args = backward_arguments(p);
   const BackwardParamsSm90 params = filled(p, args);
@@ -190,7 +192,7 @@ TEST_CASE("backward sums: maps are of a step's queries and of a warpgroup's keys
   check_map(params.dv, args.dv, 4000, 64);
 }
 
-TEST_CASE("backward sums: without queries what may be null is not described") {
+TEST_CASE("fused backward steps: without queries, operands that may be null have no map") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 0;
   BackwardArgs args = backward_arguments(p);
@@ -199,7 +201,7 @@ TEST_CASE("backward sums: without queries what may be null is not described") {
   check_map(params.dk, args.dk, 4000, 64);
 }
 
-TEST_CASE("backward sums: the steps of a plan work in one scratch, in order") {
+TEST_CASE("fused backward steps: the steps of a plan share one scratch, in order") {
   const AttentionProblem p = causal_gqa();
   const ScopedContext current(kInterpreterDevice);
   std::vector<Launch> launches;

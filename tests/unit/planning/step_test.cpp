@@ -48,7 +48,7 @@ AttentionProblem problem() {
   return p.normalized();
 }
 
-/// Addresses far apart; nobody follows them.
+/// Returns pointers far apart, which no test dereferences.
 AttentionArgs args_with_lse() {
   const auto at = [](std::uintptr_t gigabytes) { return reinterpret_cast<void*>(gigabytes << 30); };
   return bshd_args(problem(), at(1), at(2), at(3), at(4), static_cast<float*>(at(5)));
@@ -58,7 +58,7 @@ Step forward(const std::string& name, std::vector<Launch>& launches) {
   return forward_step(problem(), {}, std::make_shared<RecordingKernel>(name, launches), 4);
 }
 
-/// "NAME:ACCESS" of each.
+/// Returns "NAME:ACCESS" of each range.
 std::string text_of(const std::vector<MemoryRange>& ranges) {
   constexpr const char* kAccesses[] = {"read", "write", "read_write"};
   std::string text;
@@ -78,7 +78,7 @@ AttentionPlan plan_of(std::vector<Step> steps) {
 
 }  // namespace
 
-TEST_CASE("steps: a forward touches every operand there is") {
+TEST_CASE("steps: a forward uses every operand that is given") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({forward("forward", launches)});
   AttentionArgs args = args_with_lse();
@@ -93,7 +93,7 @@ TEST_CASE("steps: a forward touches every operand there is") {
   CHECK(lse.bytes == 2 * 16 * sizeof(float));
 }
 
-TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
+TEST_CASE("steps: each is launched in turn, with only the operands that it uses") {
   std::vector<Launch> launches;
   Step second = forward("second", launches);
   second.shape.grid = 7;
@@ -110,7 +110,8 @@ TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
   CHECK(text_of(launches[1].ranges) == "lse:read o:read_write");
 }
 
-/// Returns a step with `bytes` of counters, which `counters` provides to calls without a workspace. Its parameter points there.
+/// Returns a step with `bytes` of counters, whose parameter points to them. `counters` provides them to calls
+/// without a workspace.
 Step working_in(std::size_t bytes, std::vector<Launch>& launches,
                 std::shared_ptr<LaunchCounters> counters = nullptr) {
   Step step = forward("working", launches);
@@ -130,7 +131,7 @@ const std::byte* pointer_in(const Launch& launch) {
   return pointer;
 }
 
-TEST_CASE("steps: each has counters of its own in the workspace") {
+TEST_CASE("steps: each has its own counters in the workspace") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({working_in(4, launches), working_in(0, launches),
                                       working_in(1000, launches), working_in(256, launches)});
@@ -153,7 +154,7 @@ TEST_CASE("steps: each has counters of its own in the workspace") {
   }
 }
 
-TEST_CASE("steps: without a workspace the context's words are taken, with one they are not") {
+TEST_CASE("steps: without a workspace the context provides the counters, with one it does not") {
   const ScopedContext current(kInterpreterDevice);
   std::vector<Launch> launches;
   const auto counters = std::make_shared<LaunchCounters>();
@@ -174,7 +175,7 @@ TEST_CASE("steps: without a workspace the context's words are taken, with one th
   CHECK(launches[1].ranges.back().bytes == sizeof *first);
 }
 
-TEST_CASE("steps: scratch lies behind the counters of a workspace, and is the stream's memory without one") {
+TEST_CASE("steps: scratch lies behind the counters of a workspace; without one, it is the stream's memory") {
   const ScopedContext current(kInterpreterDevice);
   struct Pointers {
     const std::byte *counters, *scratch;
@@ -209,7 +210,7 @@ TEST_CASE("steps: scratch lies behind the counters of a workspace, and is the st
   CHECK(text_of(launches[1].ranges) == "o:write workspace:read_write workspace:read_write");
 }
 
-TEST_CASE("steps: a wrong workspace is refused by a plan that works in one, and not looked at by others") {
+TEST_CASE("steps: a plan that needs a workspace rejects a wrong one, others ignore it") {
   std::vector<Launch> launches;
   AttentionArgs args = args_with_lse();
   const AttentionPlan none = plan_of({forward("forward", launches)}),
@@ -231,7 +232,7 @@ TEST_CASE("steps: a wrong workspace is refused by a plan that works in one, and 
   CHECK(launches.size() == 1);
 }
 
-TEST_CASE("steps: arguments that are wrong launch none of them") {
+TEST_CASE("steps: with wrong arguments none is launched") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({forward("first", launches), forward("second", launches)});
   CHECK_THROWS_AS(plan.run(AttentionArgs{}), InvalidRequest);
@@ -249,7 +250,7 @@ TEST_CASE("steps: arguments of another operation are an error, not read as the s
   CHECK(launches.empty());
 }
 
-TEST_CASE("steps: a plan without any still judges its arguments") {
+TEST_CASE("steps: a plan without steps still checks its arguments") {
   auto plan = std::make_shared<Plan>();
   plan->problem = {problem(), {}};
   plan->problem.seqlen_q = 0;
