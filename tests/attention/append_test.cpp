@@ -308,10 +308,7 @@ TEST_CASE("append: a pack has the kernel for every call of its dtype and head di
   Context(untuned()).precompile({{.head_dim = 24}}, {std::string(device(device_under_test()).arch.name)},
                                 options);
 
-  // Like the context's own cache: interpreted kernels of a pack are not trusted.
-  ContextOptions serving = untuned(pack.path());
-  serving.jit = JitMode::off;
-  Context context(serving);
+  Context context(serving(pack.path()));
   AppendProblem p = small_problem();
   p.head_dim = p.rotary_dim = 24, p.head_dim_v = 0;
   for (const int shift : {0, 1}) {

@@ -182,10 +182,7 @@ TEST_CASE("backward plan: a pack has every kernel that it may need") {
            {problem}, {std::string(device(device_under_test()).arch.name)}, options))
     CHECK_MESSAGE(kernel.error.empty(), kernel.error);
 
-  // Like the context's own cache: interpreted kernels of a pack are not trusted.
-  ContextOptions serving = untuned(pack.path());
-  serving.jit = JitMode::off;
-  Context context(serving);
+  Context context(serving(pack.path()));
   for (const Wanted wanted : {Wanted{}, Wanted{.dk = false}, Wanted{.dv = false}}) {
     for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
       GuardedBackward call(problem);

@@ -4,6 +4,7 @@
 #include <fa2/backward.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
+#include <tests/support/backward_cases.h>
 
 #include <algorithm>
 #include <array>
@@ -167,15 +168,8 @@ TEST_CASE("backward varlen: without keys dQ is 0; without queries dK and dV are 
 TEST_CASE("backward varlen: a sequence of NaN leaves the gradients of others finite and right") {
   if (cannot_run()) return;
   Gpu gpu;
-  for (const std::size_t b : {0, 1, 2}) {
-    GuardedBackward call =
-        backward_of(plain(MaskKind::none), Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
-    const reference::Sequence sequence = call.forward.sequences()[b];
-    for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
-    for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
-    call.upload();
-    run_and_expect_gradients(gpu.context, call);
-  }
+  expect_nan_of_one_sequence(
+      [&](const GuardedBackward& call) { run_and_expect_gradients(gpu.context, call); }, 64);
 }
 
 TEST_CASE("backward varlen: one plan serves any lengths, whatever its workspace holds") {
@@ -184,19 +178,7 @@ TEST_CASE("backward varlen: one plan serves any lengths, whatever its workspace 
   GuardedBackward call =
       backward_of(plain(MaskKind::causal_bottom_right), Lengths({50, 65, 1, 20}), Packing::roomy);
   const BackwardPlan plan = gpu.context.backward_plan(call.forward.problem, device_under_test(), {}, {});
-  DeviceBuffer workspace(plan.workspace_bytes());
-  for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
-                                 Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {
-    call.randomize(11);
-    set_lengths(call.forward, lengths, Packing::roomy);
-    poison_unseen(call);
-    call.upload();
-    workspace.fill(0xff);
-    BackwardArgs args = call.args();
-    args.workspace = workspace.data();
-    plan.run(args);
-    expect_gradients(call);
-  }
+  expect_any_lengths(plan, call, Packing::roomy);
 }
 
 TEST_CASE("backward varlen: a sequence longer than seqlen is cut") {

@@ -13,11 +13,7 @@ using namespace fa2;
 using namespace fa2::test;
 
 TEST_CASE("kernels for aligned rows have no bank conflicts") {
-  if (cannot_run()) return;
-  if (device_under_test() != kInterpreterDevice) {
-    MESSAGE("skipped: only the interpreter counts bank conflicts");
-    return;
-  }
+  if (cannot_run() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   std::vector<AttentionProblem> problems;

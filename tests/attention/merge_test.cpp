@@ -253,10 +253,7 @@ TEST_CASE("merge: a pack has the kernel for every call of its dtype and head dim
   Context(untuned()).precompile({{.head_dim = 16, .head_dim_v = 24}},
                                 {std::string(device(device_under_test()).arch.name)}, options);
 
-  // Like the context's own cache: interpreted kernels of a pack are not trusted.
-  ContextOptions serving = untuned(pack.path());
-  serving.jit = JitMode::off;
-  Context context(serving);
+  Context context(serving(pack.path()));
   for (const bool float32 : {false, true}) {
     for (const int shift : {0, 1})
       expect_merged(context, random_case({.float32_parts = float32, .head_dim = 24, .parts = 3, .seqlen = 5}),

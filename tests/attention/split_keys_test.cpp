@@ -278,7 +278,7 @@ TEST_CASE("split KV: with fixed split boundaries, any number of blocks") {
   }
 }
 
-// On other numbers of blocks, with no or other sequences, and with a longer longest sequence.
+// The number of blocks, the other sequences and the longest length all change; the bits must not.
 TEST_CASE("split KV: with fixed split boundaries a sequence has the bits that it has alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

@@ -63,7 +63,7 @@ std::vector<KernelSpec> all_specs() {
 }
 
 /// Returns the valid configs of the fused backward on mma.sync.
-std::vector<KernelSpec> five_product_specs() {
+std::vector<KernelSpec> fused_backward_specs() {
   std::vector<KernelSpec> all;
   for (const std::string_view family : {"sm_80", "sm_90a", "sm_120"}) {
     const Arch& arch = *find_arch(family);
@@ -233,5 +233,5 @@ TEST_CASE(
     "a spread over the configurations of the fused backward on mma.sync compiles or is refused for "
     "spilling") {
   if (fa2::test::nvrtc_missing()) return;
-  check_each_family(pairwise(five_product_specs()));
+  check_each_family(pairwise(fused_backward_specs()));
 }

@@ -172,7 +172,7 @@ std::vector<KernelSource> conversion_kernels() {
 /// Returns the fused backward's first choice on mma.sync, in which any two choices of the rest meet. For
 /// Blackwell, whose kernels take a few more registers, also the widest tiles with the variants that take the
 /// most registers.
-std::vector<KernelSource> five_product_kernels() {
+std::vector<KernelSource> fused_mma_kernels() {
   constexpr int kHeadDims[] = {40, 64, 80, 96, 128, 192, 256};
   struct Variants {
     bool window = false, softcap = false, alibi = false;
@@ -312,7 +312,7 @@ TEST_CASE("the heuristic's kernels that convert dQ accumulators compile without 
 
 TEST_CASE("the heuristic's fused backward kernels on mma.sync compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(five_product_kernels());
+  check_that_they_compile_without_spills(fused_mma_kernels());
 }
 
 TEST_CASE("the merge kernels compile without spills") {

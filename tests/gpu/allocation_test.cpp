@@ -14,17 +14,6 @@ using namespace fa2::test;
 
 namespace {
 
-AttentionProblem small_problem() {
-  AttentionProblem p;
-  p.mask = MaskKind::causal_bottom_right;
-  p.head_dim = 64;
-  p.heads_q = 4;
-  p.heads_kv = 2;
-  p.seqlen_q = 97;
-  p.seqlen_k = 130;
-  return p.normalized();
-}
-
 /// Returns the allocations of the second `call` on a thread without a CUDA context. There, every call makes
 /// one current.
 template <class Call>
@@ -41,7 +30,7 @@ void expect_no_allocation(const std::string& config) {
   const ScopedContext current(0);
   Context context(pinning(parse_config(config)));
   INFO(config);
-  GuardedCall call(small_problem());
+  GuardedCall call(grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 97, 130));
   const AttentionPlan plan = context.plan(call.problem);
   const OwnedStream stream;
   const auto run = [&] { plan.run(call.args, stream.get()); };

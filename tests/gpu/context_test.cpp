@@ -22,7 +22,7 @@ using namespace fa2::test;
 namespace {
 
 AttentionProblem small_problem() {
-  return {.head_dim = 64, .heads_q = 4, .heads_kv = 2, .seqlen_q = 97, .seqlen_k = 130};
+  return grouped_problem(DType::f16, MaskKind::none, 64, 97, 130);
 }
 
 /// Returns problems with five different kernels.

@@ -30,13 +30,7 @@ namespace {
 constexpr std::uint32_t kCounters = 4;
 
 AttentionProblem small_problem() {
-  return {.head_dim = 64,
-          .mask = MaskKind::causal_bottom_right,
-          .batch = 2,
-          .heads_q = 4,
-          .heads_kv = 2,
-          .seqlen_q = 130,
-          .seqlen_k = 200};
+  return grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 130, 200);
 }
 
 /// Returns options for kernels that count tiles.

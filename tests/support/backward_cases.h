@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "gpu_backward.h"
+#include "varlen.h"
 
 namespace fa2::test {
 
@@ -25,5 +26,11 @@ void expect_any_scale_and_size(const Expectation& expect, int head_dim);
 /// CHECKs that NaN in dO of query 150 reaches its dQ and the dK and dV of its keys, but no key tile from
 /// `first_hidden` on, which the query does not see.
 void expect_nan_of_one_query(Context& context, std::int64_t first_hidden);
+
+/// CHECKs packed sequences, of which one consists of NaN.
+void expect_nan_of_one_sequence(const Expectation& expect, int head_dim);
+
+/// CHECKs that the plan of `call`, whose batch is 4, serves several lengths in a workspace that holds NaN.
+void expect_any_lengths(const BackwardPlan& plan, GuardedBackward& call, Packing packing);
 
 }  // namespace fa2::test

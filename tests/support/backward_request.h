@@ -1,16 +1,13 @@
-// Backward requests with pointers that are never dereferenced, and the text of their operand uses.
+// Backward requests with pointers that are never dereferenced.
 #pragma once
 
 #include <fa2/backward.h>
-#include <operation/operands/operands.h>
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 namespace fa2::test {
 
-inline AttentionProblem causal_gqa() {
+inline AttentionProblem causal_gqa(std::int64_t seqlen_k = 4000) {
   AttentionProblem p;
   p.mask = MaskKind::causal_bottom_right;
   p.head_dim = 128;
@@ -18,7 +15,7 @@ inline AttentionProblem causal_gqa() {
   p.heads_q = 32;
   p.heads_kv = 8;
   p.seqlen_q = 1000;
-  p.seqlen_k = 4000;
+  p.seqlen_k = seqlen_k;
   return p.normalized();
 }
 
@@ -37,12 +34,6 @@ inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   if (problem.sinks) args.forward.sinks = floats(12);
   if (problem.softcap) args.forward.softcap = 30;
   return args;
-}
-
-/// Returns "NAME:ACCESS".
-inline std::string use_text(std::string_view name, Access access) {
-  constexpr const char* kAccesses[] = {"read", "write", "read_write"};
-  return std::string(name) + ":" + kAccesses[static_cast<std::size_t>(access)];
 }
 
 }  // namespace fa2::test

@@ -1,6 +1,7 @@
 // The fa2 command, run as a user runs it. The suite must define FA2_COMMAND, its path.
 #pragma once
 
+#include <doctest/doctest.h>
 #include <runtime/env.h>
 #include <sys/wait.h>
 
@@ -66,6 +67,17 @@ class Command {
  private:
   TemporaryDirectory dir_;
 };
+
+/// CHECKs that the command fails with `text` on stderr; after wrong usage, status 2, also that stdout is empty.
+inline void expect_error(const Command& command, const std::string& arguments, int status,
+                         const std::string& text, const std::string& variables = {}) {
+  const Result result = command.run(arguments, variables);
+  CAPTURE(arguments);
+  CAPTURE(result.err);
+  CHECK(result.status == status);
+  if (status == 2) CHECK(result.out.empty());
+  CHECK(result.says(text));
+}
 
 }  // namespace fa2::test
 

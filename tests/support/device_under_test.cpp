@@ -37,4 +37,10 @@ bool cannot_run_sm_90a() {
   return true;
 }
 
+bool cannot_count_bank_conflicts() {
+  if (device_under_test() == kInterpreterDevice) return false;
+  MESSAGE("skipped: only the interpreter counts bank conflicts");
+  return true;
+}
+
 }  // namespace fa2::test

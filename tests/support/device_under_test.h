@@ -15,4 +15,7 @@ bool cannot_run();
 /// Like cannot_run(), for kernels of sm_90a, which the interpreter also runs.
 bool cannot_run_sm_90a();
 
+/// Returns whether the device under test does not count bank conflicts, and says so.
+bool cannot_count_bank_conflicts();
+
 }  // namespace fa2::test

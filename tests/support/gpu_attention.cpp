@@ -47,6 +47,12 @@ ContextOptions pinning(const KernelConfig& config) {
   return options;
 }
 
+ContextOptions serving(const std::filesystem::path& pack) {
+  ContextOptions options = untuned(pack);
+  options.jit = JitMode::off;
+  return options;
+}
+
 void precompile(Context& context, const std::vector<AttentionProblem>& problems,
                 const std::vector<PlanOptions>& plans) {
   const std::string arch(device(current_device()).arch.name);

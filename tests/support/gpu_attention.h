@@ -27,6 +27,10 @@ ContextOptions untuned();
 /// Returns untuned() with a pinned config.
 ContextOptions pinning(const KernelConfig& config);
 
+/// Returns options under which only kernels of `pack` run. It is the context's own cache, because interpreted kernels
+/// of read-only packs are not trusted.
+ContextOptions serving(const std::filesystem::path& pack);
+
 /// Compiles the heuristic's kernels of all problems on every core, because calls would compile them one by
 /// one.
 void precompile(Context& context, const std::vector<AttentionProblem>& problems,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace fa2::test {
@@ -26,6 +27,26 @@ inline std::string fields(const std::vector<Violation>& violations) {
   std::string text;
   for (const Violation& v : violations) text += (text.empty() ? "" : "\n") + v.field + ": " + v.value;
   return text;
+}
+
+/// Returns "FIELD = VALUE, RULE" lines.
+inline std::string lines(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& v : violations) text += to_string(v) + "\n";
+  return text;
+}
+
+/// Returns the fields that are wrong after change(problem), or after change(problem, args).
+template <class Problem, class Args, class Change>
+std::string broken(Problem problem, Args (*args_of)(const Problem&), const Change& change) {
+  if constexpr (std::is_invocable_v<Change, Problem&>) {
+    change(problem);
+    return fields(violations_of(problem));
+  } else {
+    Args args = args_of(problem);
+    change(problem, args);
+    return fields(violations_of(problem, args));
+  }
 }
 
 }  // namespace fa2::test

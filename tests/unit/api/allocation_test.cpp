@@ -10,11 +10,11 @@
 #include <runtime/device.h>
 #include <tests/support/allocations.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
 #include <tests/support/mma_configs.h>
 #include <tests/support/temporary_directory.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <new>
 #include <string>
@@ -25,14 +25,6 @@ using namespace fa2;
 using namespace fa2::test;
 
 namespace {
-
-class IdleKernel final : public Kernel {
- public:
-  void launch(const LaunchShape&, const void*, std::size_t, Stream, const LaunchMemory*) const override {
-    ++launches;
-  }
-  mutable std::atomic<int> launches = 0;
-};
 
 /// forward_sm80, and forward_sm90 with every schedule and with packed heads.
 const std::vector<std::string> kConfigs = {

@@ -282,8 +282,7 @@ TEST_CASE("deployment: without its kernel a problem runs the most similar cached
   CHECK_THROWS_AS(context->explain(traits(64), "sm_80"), Unavailable);
 }
 
-TEST_CASE(
-    "deployment: a pack's replacement of a refused kernel runs as it would where the kernel was refused") {
+TEST_CASE("deployment: a pack holds the replacement of a refused kernel, which runs") {
   const TemporaryDirectory dir;
   const CapturedLog log;
   const auto rows = make_pack(dir / "pack", {traits(64)}, "packed_heads=4");

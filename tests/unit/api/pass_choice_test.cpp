@@ -13,6 +13,7 @@
 #include <tests/support/captured_log.h>
 #include <tests/support/fake_compiler.h>
 #include <tests/support/temporary_directory.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <memory>
@@ -26,15 +27,6 @@ namespace {
 
 constexpr Gradients kBitwise{.determinism = Determinism::bitwise};
 
-PlannedProblem some_problem() {
-  return PlannedProblem({.head_dim = 64, .batch = 4, .heads_q = 16, .seqlen_q = 1024, .seqlen_k = 1024}, {})
-      .normalized();
-}
-
-Target some_gpu() {
-  return {*find_arch("sm_80"), "Some GPU", 108};
-}
-
 KernelConfig guess(KernelPass pass) {
   return heuristic_choices(some_problem(), some_gpu().arch, pass).at(0).config;
 }
@@ -45,15 +37,7 @@ KernelConfig another(KernelPass pass) {
 }
 
 TuningRecord record(const std::string& device, const PlannedProblem& problem, KernelPass pass) {
-  return {.device = device,
-          .arch = "sm_80",
-          .sm_count = 108,
-          .bucket = bucket_of(problem, pass),
-          .config = another(pass),
-          .us = 90,
-          .heuristic_us = 100,
-          .templates = template_digest(another(pass), some_gpu().arch),
-          .date = "2026-01-01"};
+  return record_of({some_gpu().arch, device, 108}, bucket_of(problem, pass), another(pass));
 }
 
 /// Returns a search that finds another(pass), 20 % faster.

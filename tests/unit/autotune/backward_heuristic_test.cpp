@@ -7,6 +7,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <tests/support/mma_configs.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <string>
@@ -52,10 +53,6 @@ void check_choices(const PlannedProblem& problem, KernelPass pass, const Arch& a
 
 bool keys_fit(int head_dim, const Arch& arch) {
   return !heuristic_choices(problem_of(head_dim, head_dim), arch, KernelPass::dk_dv).empty();
-}
-
-Target some_gpu() {
-  return {*find_arch("sm_80"), "Some GPU", 108};
 }
 
 /// Returns the first choice.
@@ -191,7 +188,7 @@ TEST_CASE("a pinned config of the forward leaves the backward to the heuristic")
   }
 }
 
-TEST_CASE("a cached kernel never replaces the kernel of another pass") {
+TEST_CASE("a pinned config of the backward must be able to compute the problem") {
   ChoiceSettings settings;
   settings.pinned = another(KernelPass::dq);
   settings.pinned->tile_m = 40;
@@ -203,7 +200,7 @@ TEST_CASE("a cached kernel never replaces the kernel of another pass") {
   CHECK(chooser.choose(problem_of(64, 64), some_gpu(), {}, KernelPass::dk).config == guess(KernelPass::dk));
 }
 
-TEST_CASE("cached kernels of one pass never serve in place of another's") {
+TEST_CASE("a cached kernel never replaces the kernel of another pass") {
   const KernelConfig forward, other_forward{.tile_m = 128, .warps = 8};
   std::vector<std::string> backward;
   for (const KernelPass pass : kPasses) backward.push_back(spec_of(another(pass)));

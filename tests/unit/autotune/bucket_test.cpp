@@ -1,6 +1,7 @@
 // Buckets: rounding, extremes, distances.
 #include <autotune/bucket.h>
 #include <doctest/doctest.h>
+#include <tests/support/tuning_record.h>
 
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string>
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
@@ -29,14 +31,6 @@ int log2_of(const Bucket& bucket, std::string_view size) {
     if (has.name == size) return has.log2;
   }
   return -1;
-}
-
-/// Returns whether problem_of() returns a problem of the bucket, apart from its number of tiles, which it
-/// does not preserve.
-bool is_found_again(const Bucket& bucket, const PlannedProblem& traits) {
-  Bucket found = bucket_of(problem_of(bucket, traits), bucket.pass);
-  found.tiles_half_octaves = bucket.tiles_half_octaves;
-  return found == bucket;
 }
 
 }  // namespace

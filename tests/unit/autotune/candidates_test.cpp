@@ -5,6 +5,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/packed_heads.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,19 +16,7 @@
 #include <vector>
 
 using namespace fa2;
-
-namespace {
-
-PlannedProblem some_problem(int head_dim) {
-  PlannedProblem p;
-  p.head_dim = head_dim;
-  p.heads_q = 16;
-  p.batch = 4;
-  p.seqlen_q = p.seqlen_k = 1024;
-  return p.normalized();
-}
-
-}  // namespace
+using namespace fa2::test;
 
 TEST_CASE("distance: every tunable counts; doubling a size counts as one octave") {
   const KernelConfig config = default_config(KernelId::forward_sm90);

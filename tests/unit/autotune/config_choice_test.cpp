@@ -7,6 +7,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <runtime/parallel.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,19 +16,7 @@
 namespace {
 
 using namespace fa2;
-
-PlannedProblem some_problem() {
-  PlannedProblem p;
-  p.head_dim = 64;
-  p.heads_q = 16;
-  p.batch = 4;
-  p.seqlen_q = p.seqlen_k = 1024;
-  return p.normalized();
-}
-
-Target some_gpu() {
-  return {*find_arch("sm_80"), "Some GPU", 108};
-}
+using namespace fa2::test;
 
 /// Returns a valid config that the heuristic does not choose.
 KernelConfig another_config() {
@@ -35,9 +24,7 @@ KernelConfig another_config() {
 }
 
 TuningRecord record(const std::string& device, const PlannedProblem& problem) {
-  return {device,           "sm_80", 108, bucket_of(problem),
-          another_config(), 90,      100, template_digest(another_config(), some_gpu().arch),
-          "2026-01-01"};
+  return record_of({some_gpu().arch, device, 108}, bucket_of(problem), another_config());
 }
 
 /// A search that always finds another_config(), 20 % faster.

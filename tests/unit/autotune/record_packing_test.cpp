@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/packed_heads.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <random>
@@ -16,6 +17,7 @@
 namespace {
 
 using namespace fa2;
+using namespace fa2::test;
 
 const Target kHopper{*find_arch("sm_90a"), "GPU A", 132};
 
@@ -47,14 +49,6 @@ ChoiceSettings with_stored_records() {
 KernelConfig unpacked(KernelConfig config) {
   config.packed_heads = 1;
   return config;
-}
-
-/// Returns whether problem_of() returns a problem of the bucket, apart from its number of tiles, which it
-/// does not preserve.
-bool is_found_again(const Bucket& bucket, const PlannedProblem& traits) {
-  Bucket found = bucket_of(problem_of(bucket, traits), bucket.pass);
-  found.tiles_half_octaves = bucket.tiles_half_octaves;
-  return found == bucket;
 }
 
 }  // namespace

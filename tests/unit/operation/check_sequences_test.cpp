@@ -4,6 +4,7 @@
 #include <operation/rules/check_sequences.h>
 #include <planning/forward.h>
 #include <runtime/device.h>
+#include <tests/support/fake_kernels.h>
 #include <tests/support/request.h>
 
 #include <cstdint>
@@ -23,31 +24,16 @@ using Table = std::vector<std::int32_t>;
 constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
 
-/// Returns the violations as "FIELD = VALUE, RULE" lines.
-std::string text_of(const std::vector<Violation>& violations) {
-  std::string text;
-  for (const Violation& v : violations) text += to_string(v) + "\n";
-  return text;
-}
-
 /// Checks tables of packed queries: at most 10 in a sequence, 30 in all.
 std::string packed(const Table& cu_seqlens, const Table& seqused = {}) {
-  return text_of(
+  return lines(
       violations_of({.name = "q", .total = 30, .longest = 10, .cu_seqlens = cu_seqlens, .seqused = seqused}));
 }
 
 /// Checks a table of batched keys: at most 10 in a sequence.
 std::string batched(const Table& seqused) {
-  return text_of(violations_of({.name = "k", .longest = 10, .seqused = seqused}));
+  return lines(violations_of({.name = "k", .longest = 10, .seqused = seqused}));
 }
-
-class IdleKernel final : public Kernel {
- public:
-  void launch(const LaunchShape&, const void*, std::size_t, Stream, const LaunchMemory*) const override {
-    ++launches;
-  }
-  mutable int launches = 0;
-};
 
 AttentionProblem problem() {
   return AttentionProblem{.head_dim = 64,

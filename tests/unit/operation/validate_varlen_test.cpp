@@ -46,16 +46,8 @@ A call(const P& p) {
 }
 
 template <class Change>
-std::string broken(Change change) {
-  P p = problem();
-  if constexpr (std::is_invocable_v<Change, P&>) {
-    change(p);
-    return fields(violations_of(p));
-  } else {
-    A a = call(p);
-    change(p, a);
-    return fields(violations_of(p, a));
-  }
+std::string broken(const Change& change) {
+  return test::broken(problem(), call, change);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <planning/backward.h>
 #include <runtime/device.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
 #include <tests/support/mma_configs.h>
 
 #include <cstring>
@@ -58,28 +59,12 @@ BackwardParams filled(const Step& step, const AttentionProblem& p, const Backwar
   return buffer.as<BackwardParams>();
 }
 
-struct Launch {
-  KernelPass pass{};
-  const float* delta = nullptr;
-  std::vector<MemoryRange> ranges;
-};
-
-class RecordingKernel final : public Kernel {
- public:
-  RecordingKernel(KernelPass pass, std::vector<Launch>& launches) : pass_(pass), launches_(launches) {}
-
-  void launch(const LaunchShape&, const void* params, std::size_t params_size, Stream,
-              const LaunchMemory* memory) const override {
-    BackwardParams sent;
-    REQUIRE(params_size == sizeof sent);
-    std::memcpy(&sent, params, sizeof sent);
-    launches_.push_back({pass_, sent.delta, memory->ranges()});
-  }
-
- private:
-  KernelPass pass_;
-  std::vector<Launch>& launches_;
-};
+const float* delta_of(const Launch& launch) {
+  BackwardParams params;
+  REQUIRE(launch.params.size() == sizeof params);
+  std::memcpy(&params, launch.params.data(), sizeof params);
+  return params.delta;
+}
 
 /// Returns a plan for the interpreter.
 BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gradients,
@@ -91,16 +76,8 @@ BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gra
   const ScopedContext current(kInterpreterDevice);
   plan->scratch = std::make_shared<const ScratchPool>();
   for (const KernelPass pass : passes)
-    plan->add(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>(pass, launches)));
+    plan->add(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>("", launches)));
   return BackwardPlan(std::move(plan));
-}
-
-/// Returns "NAME:ACCESS" of each range, followed by "!" if no earlier launch has filled it.
-std::string text_of(const std::vector<MemoryRange>& ranges) {
-  std::string text;
-  for (const MemoryRange& range : ranges)
-    text += (text.empty() ? "" : " ") + use_text(range.name, range.access) + (range.initialised ? "" : "!");
-  return text;
 }
 
 }  // namespace
@@ -293,17 +270,18 @@ TEST_CASE("backward steps: all steps of a plan share one scratch, in order; dV a
   plan.run(args);
   REQUIRE(launches.size() == 4);
   const std::string inputs = "q:read k:read v:read lse:read d_o:read ";
-  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write!");
-  CHECK(text_of(launches[1].ranges) == inputs + "dq:write! workspace:read!");
-  CHECK(text_of(launches[2].ranges) == inputs + "dk:write! workspace:read!");
-  CHECK(text_of(launches[3].ranges) == inputs + "dv:write!");
+  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write");
+  CHECK(text_of(launches[1].ranges) == inputs + "dq:write workspace:read");
+  CHECK(text_of(launches[2].ranges) == inputs + "dk:write workspace:read");
+  CHECK(text_of(launches[3].ranges) == inputs + "dv:write");
   for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(launches[i].delta == args.workspace);
+    CHECK(delta_of(launches[i]) == args.workspace);
     const MemoryRange& scratch = launches[i].ranges.back();
+    CHECK_FALSE(scratch.initialised);
     CHECK(static_cast<const void*>(scratch.begin) == args.workspace);
     CHECK(scratch.bytes == scratch_for(causal_gqa()).bytes(causal_gqa()));
   }
-  CHECK(launches[3].delta == nullptr);
+  CHECK(delta_of(launches[3]) == nullptr);
 }
 
 TEST_CASE("backward steps: without a workspace, all steps of a run share memory of the stream") {
@@ -314,10 +292,10 @@ TEST_CASE("backward steps: without a workspace, all steps of a run share memory 
   args.dk = args.dv = nullptr;
   plan.run(args);
   REQUIRE(launches.size() == 2);
-  CHECK(launches[0].delta != nullptr);
-  CHECK(reinterpret_cast<std::uintptr_t>(launches[0].delta) % 256 == 0);
-  CHECK(launches[1].delta == launches[0].delta);
-  CHECK(text_of(launches[1].ranges).ends_with("workspace:read!"));
+  CHECK(delta_of(launches[0]) != nullptr);
+  CHECK(reinterpret_cast<std::uintptr_t>(delta_of(launches[0])) % 256 == 0);
+  CHECK(delta_of(launches[1]) == delta_of(launches[0]));
+  CHECK(text_of(launches[1].ranges).ends_with("workspace:read"));
 }
 
 TEST_CASE("backward steps: with wrong arguments none is launched") {

@@ -6,6 +6,7 @@
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
 
 #include <cstddef>
 #include <cstring>
@@ -76,37 +77,13 @@ void check_map(const TensorMap& map, const void* data, std::int64_t rows, std::i
   CHECK(inside.swizzle == Swizzle::span128);
 }
 
-struct Launch {
-  std::size_t params_bytes = 0;
-  const float* delta = nullptr;
-  std::string ranges;
-};
-
-/// Returns "NAME:ACCESS" of each range.
-std::string text_of(const std::vector<MemoryRange>& ranges) {
-  std::string text;
-  for (const MemoryRange& range : ranges)
-    text += (text.empty() ? "" : " ") + use_text(range.name, range.access);
-  return text;
+const float* delta_of(const Launch& launch) {
+  const bool is_fused = launch.params.size() == sizeof(BackwardParamsSm90);
+  BackwardParams params;
+  std::memcpy(&params, launch.params.data() + (is_fused ? offsetof(BackwardParamsSm90, backward) : 0),
+              sizeof params);
+  return params.delta;
 }
-
-class RecordingKernel final : public Kernel {
- public:
-  RecordingKernel(KernelPass pass, std::vector<Launch>& launches) : pass_(pass), launches_(launches) {}
-
-  void launch(const LaunchShape&, const void* params, std::size_t bytes, Stream,
-              const LaunchMemory* memory) const override {
-    const auto* begin = static_cast<const std::byte*>(params);
-    if (pass_ == KernelPass::dq_dk_dv) begin += offsetof(BackwardParamsSm90, backward);
-    BackwardParams sent;
-    std::memcpy(&sent, begin, sizeof sent);
-    launches_.push_back({bytes, sent.delta, text_of(memory->ranges())});
-  }
-
- private:
-  KernelPass pass_;
-  std::vector<Launch>& launches_;
-};
 
 }  // namespace
 
@@ -210,18 +187,18 @@ TEST_CASE("fused backward steps: the steps of a plan share one scratch, in order
   made->device = kInterpreterDevice;
   made->scratch = std::make_shared<const ScratchPool>();
   for (const KernelPass pass : kPasses)
-    made->add(step_of(p, pass, std::make_shared<RecordingKernel>(pass, launches)));
+    made->add(step_of(p, pass, std::make_shared<RecordingKernel>("", launches)));
   const BackwardPlan plan(std::move(made));
   BackwardArgs args = backward_arguments(p);
   args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
   plan.run(args);
   REQUIRE(launches.size() == 3);
-  for (const Launch& launch : launches) CHECK(launch.delta == args.workspace);
-  CHECK(launches[0].params_bytes == sizeof(BackwardParams));
-  CHECK(launches[1].params_bytes == sizeof(BackwardParamsSm90));
-  CHECK(launches[2].params_bytes == sizeof(BackwardParams));
-  CHECK(launches[0].ranges == "o:read d_o:read d_lse:read lse:read workspace:write");
-  CHECK(launches[1].ranges ==
+  for (const Launch& launch : launches) CHECK(delta_of(launch) == args.workspace);
+  CHECK(launches[0].params.size() == sizeof(BackwardParams));
+  CHECK(launches[1].params.size() == sizeof(BackwardParamsSm90));
+  CHECK(launches[2].params.size() == sizeof(BackwardParams));
+  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write");
+  CHECK(text_of(launches[1].ranges) ==
         "q:read k:read v:read lse:read d_o:read dk:write dv:write workspace:read_write");
-  CHECK(launches[2].ranges == "dq:write workspace:read");
+  CHECK(text_of(launches[2].ranges) == "dq:write workspace:read");
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <planning/attention_params.h>
 #include <planning/forward.h>
+#include <tests/support/backward_request.h>
 
 #include <cfloat>
 #include <cmath>
@@ -12,18 +13,7 @@
 namespace {
 
 using namespace fa2;
-
-AttentionProblem causal_gqa() {
-  AttentionProblem p;
-  p.mask = MaskKind::causal_bottom_right;
-  p.head_dim = 128;
-  p.batch = 2;
-  p.heads_q = 32;
-  p.heads_kv = 8;
-  p.seqlen_q = 1000;
-  p.seqlen_k = 4096;
-  return p.normalized();
-}
+using namespace fa2::test;
 
 Step step_of(const AttentionProblem& p, const KernelConfig& config = {}, int sm_count = 132) {
   return forward_step(p, config, nullptr, sm_count);
@@ -38,7 +28,7 @@ std::uint32_t grid_of(const AttentionProblem& p, const KernelConfig& config, int
 TEST_CASE("one block for each query tile of each head") {
   KernelConfig config;
   config.tile_m = 128;
-  const Step step = step_of(causal_gqa(), config);
+  const Step step = step_of(causal_gqa(4096), config);
   const AttentionParams& params = step.constants.as<AttentionParams>();
   CHECK(step.shape.grid == 512);
   CHECK(params.q_tiles == 8);
@@ -49,14 +39,14 @@ TEST_CASE("one block for each query tile of each head") {
 }
 
 TEST_CASE("an empty key sequence changes nothing about the launch") {
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_k = 0;
   CHECK(grid_of(p, {}) == 1024);
   CHECK(heads_per_section(p, {}) == 64);
 }
 
 TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   CHECK(heads_per_section(p, {}) == 64);
   p.batch *= 3;  // 192 heads
   CHECK(heads_per_section(p, {}) == 64);
@@ -76,7 +66,7 @@ TEST_CASE("forward_sm90: persistent blocks, and sections that L2 holds") {
   config.kernel = KernelId::forward_sm90;
   config.tile_m = 128;
   config.ctas_per_sm = 2;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   CHECK(grid_of(p, config) == 512);  // one tile per block
   CHECK(step_of(p, config).counters.bytes == 0);
   for (const TileSchedule schedule : {kStaticPersistent, kDynamicPersistent}) {
@@ -100,7 +90,7 @@ TEST_CASE("forward_sm90: split KV launches every block that fits, with room for 
   KernelConfig config =
       parse_config("kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,ctas_per_sm=2,schedule=3");
   config.packed_heads = 4;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 3;
   Step step = step_of(p, config);
   CHECK(step.shape.grid == 264);  // however few tiles there are
@@ -121,7 +111,7 @@ TEST_CASE("forward_sm90: split KV launches every block that fits, with room for 
 TEST_CASE("forward_split: a block stores one partial output, however many warps it has") {
   const KernelConfig config =
       parse_config("kernel=forward_split,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1,packed_heads=4");
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 3;
   const Step step = step_of(p, config);
   CHECK(step.shape.grid == 132);
@@ -139,7 +129,7 @@ TEST_CASE("packed heads count as one head with more rows") {
   KernelConfig config;
   config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 33;
   config.packed_heads = 2;
   AttentionParams params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
@@ -157,7 +147,7 @@ TEST_CASE("packed heads count as one head with more rows") {
 TEST_CASE("packed sequences: as many tiles as are possible, whatever their lengths") {
   KernelConfig config;
   config.tile_m = 128;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.varlen = true;
   p.batch = 64;
   CHECK(grid_of(p, config) == 64 * 32 * 8);  // batched: each may be the longest
@@ -184,7 +174,7 @@ TEST_CASE("packed sequences: as many tiles as are possible, whatever their lengt
 }
 
 TEST_CASE("with varlen a section holds heads of one sequence") {
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   CHECK(heads_per_section(p, {}) == 64);
   p.varlen = true;
   CHECK(heads_per_section(p, {}) == 32);
@@ -196,7 +186,7 @@ TEST_CASE("with varlen a section holds heads of one sequence") {
 
 TEST_CASE("parameters carry the tables of sequences, and the rows of an entry") {
   static const std::int32_t tables[4] = {};
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.varlen = true;
   p.total_k = 5000;
   AttentionArgs args;
@@ -232,7 +222,7 @@ TEST_CASE("the scale in powers of two is normal and finite") {
 }
 
 TEST_CASE("parameters carry the call's pointers, strides and scalars") {
-  const AttentionProblem p = causal_gqa();
+  const AttentionProblem p = causal_gqa(4096);
   const Step step = step_of(p);
   float lse = 0;
   AttentionArgs args;

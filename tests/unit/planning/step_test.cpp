@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <planning/forward.h>
 #include <runtime/device.h>
+#include <tests/support/fake_kernels.h>
 
 #include <cmath>
 #include <cstring>
@@ -12,32 +13,9 @@
 #include <vector>
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
-
-struct Launch {
-  std::string kernel;
-  std::uint32_t grid = 0;
-  std::size_t params_size = 0;
-  std::vector<MemoryRange> ranges;
-  std::vector<std::byte> params;
-};
-
-class RecordingKernel final : public Kernel {
- public:
-  RecordingKernel(std::string name, std::vector<Launch>& launches)
-      : name_(std::move(name)), launches_(launches) {}
-
-  void launch(const LaunchShape& shape, const void* params, std::size_t params_size, Stream,
-              const LaunchMemory* memory) const override {
-    const auto* const bytes = static_cast<const std::byte*>(params);
-    launches_.push_back({name_, shape.grid, params_size, memory->ranges(), {bytes, bytes + params_size}});
-  }
-
- private:
-  std::string name_;
-  std::vector<Launch>& launches_;
-};
 
 AttentionProblem problem() {
   AttentionProblem p;
@@ -56,16 +34,6 @@ AttentionArgs args_with_lse() {
 
 Step forward(const std::string& name, std::vector<Launch>& launches) {
   return forward_step(problem(), {}, std::make_shared<RecordingKernel>(name, launches), 4);
-}
-
-/// Returns "NAME:ACCESS" of each range.
-std::string text_of(const std::vector<MemoryRange>& ranges) {
-  constexpr const char* kAccesses[] = {"read", "write", "read_write"};
-  std::string text;
-  for (const MemoryRange& range : ranges)
-    text += (text.empty() ? "" : " ") + std::string(range.name) + ":" +
-            kAccesses[static_cast<std::size_t>(range.access)];
-  return text;
 }
 
 AttentionPlan plan_of(std::vector<Step> steps) {
@@ -106,7 +74,7 @@ TEST_CASE("steps: each is launched in turn, with only the operands that it uses"
   CHECK(launches[0].kernel == "first");
   CHECK(launches[1].kernel == "second");
   CHECK(launches[1].grid == 7);
-  CHECK(launches[1].params_size == sizeof(float*));
+  CHECK(launches[1].params.size() == sizeof(float*));
   CHECK(text_of(launches[1].ranges) == "lse:read o:read_write");
 }
 

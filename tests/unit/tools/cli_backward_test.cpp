@@ -104,12 +104,7 @@ TEST_CASE("cli backward: run says which flags exclude each other") {
                     dq = fa2.option("--dq", "dq"), lse = fa2.option("--lse", "lse"),
                     o = fa2.option("--o", "o");
   const auto refuses = [&](const std::string& words, const std::string& text) {
-    CAPTURE(words);
-    const Result result = fa2.run(run + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(result.out.empty());
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 2, text);
   };
   refuses("", "--out is required");
   refuses(out + d_o, "--do requires --backward");

@@ -49,10 +49,7 @@ TEST_CASE("cli pages: run says what is wrong with a table before it looks for a 
   const Command fa2;
   const std::string run = run_of(fa2);
   const auto says = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run(run + words, "FA2_JIT=off");
-    CAPTURE(result.err);
-    CHECK(result.status == 1);
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 1, text, "FA2_JIT=off");
   };
   says(fa2.option("--page-table", "pages"), "page_table[1][2] = 77, must be in 0..5: a page of K and V");
   says(fa2.option("--page-table", "lengths"), "lengths");
@@ -108,10 +105,7 @@ TEST_CASE(
        {"--decode", "--seqlen-q", "--page-size", "--heads-kv", "fa2 bench --decode\n"})
     CHECK(help.find(word) != std::string::npos);
   const auto refuses = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run("bench " + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(result.says(text));
+    expect_error(fa2, "bench " + words, 2, text);
   };
   refuses("--page-size 16", "--page-size requires --seqlen-q");
   refuses("--seqlen-q 1", "--seqlen-q requires --lengths");

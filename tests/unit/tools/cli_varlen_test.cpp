@@ -98,10 +98,7 @@ TEST_CASE("cli varlen: run says what is wrong with tables and their tensors") {
   const Command fa2;
   const std::string run = run_of(fa2);
   const auto says = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run(run + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 1);
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 1, text);
   };
   says("", "q: shape = (11, 4, 16) of rank 3, must have rank 4");
   says(fa2.option("--cu-seqlens-q", "none"), fa2.file("none").string() + ": No such file");
@@ -126,10 +123,7 @@ TEST_CASE("cli varlen: run checks the contents of tables before it looks for a k
   write_table(fa2, "uq", {4, 0, 6});
   write_table(fa2, "wrong", {0, 3, 2, 14});
   const auto says = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run(run + words, "FA2_JIT=off");
-    CAPTURE(result.err);
-    CHECK(result.status == 1);
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 1, text, "FA2_JIT=off");
   };
   says(tables_of(fa2), "FA2_JIT");  // valid ones
   const std::string wrong_k = fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "wrong") +
@@ -146,10 +140,7 @@ TEST_CASE("cli varlen: bench takes lengths, and says what is wrong with them") {
   for (const std::string word : {"--lengths", "--lengths-k", "--batch", "lognormal:512 --batch 64"})
     CHECK(help.find(word) != std::string::npos);
   const auto refuses = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run("bench " + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(result.says(text));
+    expect_error(fa2, "bench " + words, 2, text);
   };
   refuses("--lengths normal:4", "\"normal:4\", must be one of equal:N");
   refuses("--lengths 1,2 --batch 3", "2 lengths, must be 3");

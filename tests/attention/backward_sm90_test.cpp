@@ -262,11 +262,7 @@ TEST_CASE("backward on wgmma: key tiles that add to dQ in order give the same bi
 }
 
 TEST_CASE("backward on wgmma: no bank conflicts") {
-  if (cannot_run_sm_90a()) return;
-  if (device_under_test() != kInterpreterDevice) {
-    MESSAGE("skipped: only the interpreter counts bank conflicts");
-    return;
-  }
+  if (cannot_run_sm_90a() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {

@@ -260,11 +260,7 @@ TEST_CASE("fused backward on mma.sync: large and negative scales, and gradients 
 }
 
 TEST_CASE("fused backward on mma.sync: no bank conflicts") {
-  if (cannot_run()) return;
-  if (device_under_test() != kInterpreterDevice) {
-    MESSAGE("skipped: only the interpreter counts bank conflicts");
-    return;
-  }
+  if (cannot_run() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {
     AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, 130, 100);
