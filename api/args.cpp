@@ -7,7 +7,8 @@
 namespace fa2 {
 namespace {
 
-/// Returns a * b * c, saturated: validation then rejects the tensor, where a wrapped product could pass.
+/// Returns a * b * c, or the largest integer if it overflows. Validation rejects the latter; a wrapped
+/// product could pass.
 std::int64_t product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
   std::int64_t ab = 0, abc = 0;
   if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) {

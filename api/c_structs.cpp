@@ -1,5 +1,5 @@
 // Reads callers' structs, which may be of another version.
-#include <api/c_fields.h>
+#include <api/c_read_struct.h>
 #include <api/c_structs.h>
 #include <api/settings.h>
 #include <core/arch.h>
@@ -177,7 +177,7 @@ std::vector<AttentionProblem> problems_of(const fa2_problem* problems, std::size
   std::vector<AttentionProblem> converted;
   if (count == 0 || !is_given(problems, "problems", found)) return converted;
   const std::size_t stride = problems->struct_size;
-  if (!has_sound_size<fa2_problem>(stride, "problems", found)) return converted;
+  if (!has_known_size<fa2_problem>(stride, "problems", found)) return converted;
   converted.assign(count, kUnread);
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(problems);
   for (std::size_t i = 0; i < count; ++i) {

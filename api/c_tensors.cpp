@@ -1,6 +1,6 @@
 // Implements fa2/c_tensors.h: the binding of each operation, with the fields that follow from no shape.
-#include <api/c_fields.h>
 #include <api/c_guard.h>
+#include <api/c_read_struct.h>
 #include <api/c_structs.h>
 #include <fa2/c_tensors.h>
 #include <operation/operands/bind.h>
@@ -22,7 +22,7 @@ template <class Struct>
 bool is_whole(const Struct* pointer, const char* name, Found& found) {
   if (pointer != nullptr && pointer->struct_size == sizeof(Struct)) return true;
   if (!is_given(pointer, name, found)) return false;
-  if (!has_sound_size<Struct>(pointer->struct_size, name, found)) return false;
+  if (!has_known_size<Struct>(pointer->struct_size, name, found)) return false;
   if (pointer->struct_size >= sizeof(Struct)) return true;
   found.push_back({name, fmt::format("a struct with struct_size {}", pointer->struct_size),
                    fmt::format("must have at least {}", sizeof(Struct))});

@@ -56,7 +56,7 @@ struct BackwardKeyHash {
   }
 };
 
-/// The counters of launches that have so many words each, on a device.
+/// The key of the launch counters with `words` words per launch on a device.
 struct CountersKey {
   int device = 0;
   std::uint32_t words = 1;
@@ -98,8 +98,8 @@ struct Context::Impl {
 
   /// Returns the kernel, loaded now or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
-  /// Like load_kernel(), for an operation whose plans are not memoised: `name` is "merge". @throws Unavailable if `stream`
-  /// captures and the kernel is not loaded yet.
+  /// Like load_kernel(), for an operation whose plans are not memoised, such as merge(); `name` is its name.
+  /// @throws Unavailable if `stream` captures and the kernel is not loaded yet.
   LoadedKernel load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
                               Stream stream);
 
@@ -111,8 +111,8 @@ struct Context::Impl {
   KernelCache kernels;
   TuningStore records;
   ConfigChooser chooser;
-  /// Plans. The memo forgets those unused for long, because serving meets ever new lengths. A forgotten plan is made again,
-  /// but its kernels stay loaded.
+  /// Plans. The memo drops plans that were not used for long, because a server sees new lengths all the time.
+  /// A dropped plan is made again, but its kernels stay loaded.
   Memo<PlanKey, AttentionPlan, PlanKeyHash> plans{4096};
   Memo<BackwardKey, BackwardPlan, BackwardKeyHash> backward_plans{4096};
   /// Kernels by spec and device. Never forgotten: there are few, and loading is expensive.
@@ -127,7 +127,8 @@ struct Context::Impl {
   Planner planner_on(const Device& gpu, const PlannedProblem& problem);
   /// Completes a plan for the GPU: the check of its tables, and memory for calls without a workspace. Logs the plan as `what`.
   std::shared_ptr<const Plan> completed(Plan plan, const Device& gpu, std::string_view what);
-  /// Returns what may run in place of `choice`; if nothing may be compiled, what the caches hold.
+  /// Returns the choices that may run instead of `choice`. If nothing may be compiled, these are cached
+  /// kernels.
   std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,
                                          const Target& target) const;
 };

@@ -20,7 +20,7 @@ struct KernelRequest {
 };
 
 struct KernelRequests {
-  /// Distinct kernels, ordered by arch, then problem, then plan, where the first of them needs the kernel.
+  /// Distinct kernels, in the order in which archs, then problems, then plans first need them.
   std::vector<KernelRequest> kernels;
   std::vector<TuningRecord> records;  ///< the tuning records from which the configs came
 };

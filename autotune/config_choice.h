@@ -116,7 +116,7 @@ class ConfigChooser {
   static ConfigChoice guess(const PlannedProblem& problem, const Target& target, KernelPass pass,
                             const std::string& because);
   ConfigChoice pinned(const PlannedProblem& problem, const Target& target) const;
-  /// Returns what records can answer for problems of these traits.
+  /// Returns the choices that records could make for problems of these traits.
   std::vector<PossibleChoice> recorded_choices(const PlannedProblem& problem, const Target& target,
                                                KernelPass pass) const;
   std::optional<ConfigChoice> measure(const PlannedProblem& problem, const Target& target,

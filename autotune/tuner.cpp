@@ -77,7 +77,7 @@ class Race {
  private:
   double elapsed() const { return options_.now_seconds() - start_; }
 
-  /// Returns whether a step of so many seconds would end after this share of the budget.
+  /// Returns whether a step of `step_seconds` would end after this share of the budget.
   bool time_is_up(double share, double step_seconds = 0) {
     if (elapsed() + step_seconds < share * options_.budget_seconds) return false;
     budget_spent_ = true;

@@ -58,9 +58,9 @@ class TuningStore {
   explicit TuningStore(std::filesystem::path file, std::vector<std::filesystem::path> read_only = {},
                        std::vector<TuningRecord> shipped = {});
 
-  /// exact: same device, same bucket. nearest: same device, distance <= 3. other_device: same arch, same
-  /// bucket. A shipped record is used if it matches better than all others. Records whose config `is_valid` rejects are
-  /// skipped.
+  /// Looks a record up. exact: same device, same bucket. nearest: same device, distance <= 3. other_device:
+  /// same arch, same bucket. A shipped record is used if it matches better than all others. Records whose
+  /// config `is_valid` rejects are skipped.
   Lookup find(const std::string& device, const std::string& arch, int sm_count, const Bucket& bucket,
               const std::function<bool(const KernelConfig&)>& is_valid) const;
 

@@ -1,12 +1,13 @@
-"""The gradients of Q, K and V, for bench/compare.py --backward and --train: fa2's and those of PyTorch's backends, whose backward
-operators are called as autograd calls them, with what their own forwards saved. d_o is N(0,1)."""
+"""Times the gradients of Q, K and V for bench/compare.py --backward and --train, by fa2 and by PyTorch's backends.
+PyTorch's backward operators are called as autograd calls them, with the tensors that their own forwards saved. d_o is
+N(0,1)."""
 import math
 
 import variants
 
 
 def flash(q, k, v, d_o, causal, dropout):
-    """The forward, and the backward that takes what it leaves."""
+    """Returns the forward, and the backward that takes the forward's results."""
     import torch
 
     aten = torch.ops.aten
@@ -31,7 +32,8 @@ def cudnn(q, k, v, d_o, causal, dropout):
 
 
 class Maths:
-    """Gradients by autograd through plain maths, and errors against those in float32, of the first and the last key/value head."""
+    """Computes gradients by autograd through plain maths, and errors against float32, for the first and the last
+    key/value head."""
 
     def __init__(self, pt, q, k, v, d_o, variant):
         import torch
@@ -41,7 +43,7 @@ class Maths:
         self.expected = {at: self.gradients(*at, torch.float32) for at in {(0, 0), (pt["batch"] - 1, pt["heads_kv"] - 1)}}
 
     def gradients(self, b, head, dtype):
-        """(dq, dk, dv) of a key/value head and of the query heads that read it."""
+        """Returns (dq, dk, dv) of a key/value head and of the query heads that read it."""
         import torch
 
         leaf = lambda t: t.detach().to(dtype).requires_grad_()  # noqa: E731
@@ -56,7 +58,8 @@ class Maths:
         return torch.stack(dq), keys.grad, values.grad
 
     def worst(self, of):
-        """The largest errors of dq, dk and dv; NaN where an element is. `of`: (batch, head) -> their gradients."""
+        """Returns the largest errors of dq, dk and dv; NaN if an element is NaN. `of` maps (batch, head) to their
+        gradients."""
         import torch
 
         errors = [[(g.float() - e).abs().max().item() for g, e in zip(of(*at), expected)] for at, expected in self.expected.items()]
@@ -70,9 +73,9 @@ class Maths:
 
 
 class Backward:
-    """What compare.Forward is to the forward."""
+    """A backward at one point, with the same methods as compare.Forward."""
 
-    title, forwards = "Backward", 2.5  # the operations in those of a forward: five products in place of two
+    title, forwards = "Backward", 2.5  # a backward's operations relative to a forward's: five products instead of two
 
     def __init__(self, pt, q, k, v, variant, a):
         import torch
@@ -85,7 +88,7 @@ class Backward:
             try:
                 run = self.timed(*system(q, k, v, self.d_o, pt["causal"], variant.dropout))
                 gradients = run()
-                if not variant.dropout:  # whose masks nobody knows
+                if not variant.dropout:  # a peer's mask is not known
                     self.errors[name] = self.maths.errors(*gradients)
                 self.systems[name] = run
             except RuntimeError as error:  # a backend may refuse a shape in its own way
@@ -93,7 +96,7 @@ class Backward:
         self.yardsticks = list(self.errors.values()) or [self.maths.errors_in_16_bits()]
 
     def timed(self, forward, backward):
-        """What is timed of the two, the second taking what the first leaves."""
+        """Returns the function to time: the backward alone, after one run of the forward."""
         left = forward() or ()
         return lambda: backward(*left)
 
@@ -117,7 +120,8 @@ class Backward:
         return backward
 
     def check(self, name):
-        """Each gradient's error may be three times the smallest of the peers', without any of plain 16-bit maths."""
+        """Checks that each gradient's error is at most three times the smallest of the peers', or if there is none, of
+        plain 16-bit maths."""
         self.errors[name] = self.maths.errors(*self.gradients)
         for gradient, error, *others in zip(("dq", "dk", "dv"), self.errors[name], *self.yardsticks):
             limit = 3 * min(e for e in others if e == e)

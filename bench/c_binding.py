@@ -17,7 +17,7 @@ def dtype_of(tensor):
 
 
 def tensor_of(tensor):
-    """Of a (batch, heads, rows, dim) tensor."""
+    """Converts a (batch, heads, rows, dim) tensor."""
     return Tensor(tensor.data_ptr(), (C.c_int64 * 3)(*tensor.stride()[:3]))
 
 
@@ -79,7 +79,7 @@ class Library:
         return args
 
     def dropout_mask(self, q, k, variant):
-        """uint8 (batch, heads_q, seqlen_q, seqlen_k): 1 where the variant's dropout keeps a probability."""
+        """Returns uint8 (batch, heads_q, seqlen_q, seqlen_k): 1 if the variant's dropout keeps the probability."""
         import torch
 
         problem, args = self.problem(q, k, k, False, variant), self.args(q, k, k, q, variant=variant)
@@ -97,7 +97,7 @@ class Library:
         return explanation
 
     def launcher(self, run, plan, args, keep):
-        """A function that launches on PyTorch's current stream, and keeps what the arguments point to."""
+        """Returns a function that launches on PyTorch's current stream. It keeps alive what the arguments point to."""
         import torch
 
         def launch(keep=keep):
@@ -107,8 +107,9 @@ class Library:
         return launch
 
     def append(self, q, k_new, v_new, k, v, seqlens, cos, sin, table=None):
-        """A function that appends k_new and v_new to the caches k and v, or with `table` to their pages, behind `seqlens` rows, and turns K and
-        q, in place, by halves. Of (batch, heads, rows, dim) tensors; `cos` and `sin` are float32 (positions, dim / 2)."""
+        """Returns a function that appends k_new and v_new behind the first `seqlens` rows of the caches k and v, or of
+        their pages if there is a table. It rotates K and q in place, by halves. Tensors are (batch, heads, rows, dim);
+        `cos` and `sin` are float32 (positions, dim / 2)."""
         problem = AppendProblem.new()
         problem.dtype, problem.head_dim, problem.rotary_dim = dtype_of(q), q.shape[3], q.shape[3]
         problem.float32_tables, problem.table_rows = 1, cos.shape[0]
@@ -126,9 +127,10 @@ class Library:
         return self.launcher(run, None, args, (q, k_new, v_new, k, v, seqlens, cos, sin, table))
 
     def plan(self, q, k, v, o, causal, lse=None, variant=None, packed=None, used=None, pages=None):
-        """Returns (run, explanation). `variant`: variants.Variants. `packed`: of (1, heads, total, dim) tensors, has
-        `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, how many keys each sequence has. `pages`:
-        (pages of K, pages of V, table), read in place of k and v, whose shapes still say how long sequences are. The plan has a workspace of its own."""
+        """Returns (run, explanation). `variant`: variants.Variants. `packed`: tensors are (1, heads, total, dim), and
+        packed has `lengths` and `cu_seqlens`, an int32 tensor. `used`: an int32 tensor, the keys of each sequence.
+        `pages`: (pages of K, pages of V, table), which are read instead of k and v; the shapes of these give the
+        sequence lengths. The plan has its own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()
@@ -149,8 +151,8 @@ class Library:
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
     def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None, packed=None):
-        """Returns (run, explanation). `o`, `lse`: the forward's. `gradients`: dq, dk and dv, or None in place of those that
-        nobody wants. The plan has a workspace of its own."""
+        """Returns (run, explanation). `o` and `lse` are the forward's. `gradients`: dq, dk and dv, or None for each
+        that is not wanted. The plan has its own workspace."""
         import torch
 
         problem, plan, size = self.problem(q, k, v, causal, variant, packed), C.c_void_p(), C.c_size_t()

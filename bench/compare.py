@@ -1,13 +1,14 @@
-"""Times fa2 beside every attention backend PyTorch offers: same tensors, one process, CUDA graphs of short bursts, an order
-shuffled every round, medians of CUDA events. Refuses to time a wrong result. A variant is timed beside plain attention ("plain"),
-each counted by its own visible pairs; dropout beside that of PyTorch's backends too. Writes JSON and Markdown.
+"""Times fa2 and every attention backend of PyTorch: same tensors, one process, CUDA graphs of short bursts, an order
+that is shuffled every round, medians of CUDA events. Refuses to time a wrong result. With a variant, also times plain
+attention ("plain"), each counted by its own visible pairs; dropout is also compared with PyTorch's backends. Writes
+JSON and Markdown.
 
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
   python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
   python3 bench/compare.py --train                                    # forward and backward as one
-  python3 bench/compare.py --backward --config kernel=backward_dq_sm80,tile_m=64,tile_n=64   # beside what is chosen
+  python3 bench/compare.py --backward --config kernel=backward_dq_sm80,tile_m=64,tile_n=64   # in addition to the chosen one
 """
 import argparse
 import json
@@ -79,7 +80,7 @@ def tensors(pt, dtype):
 
 
 def torch_systems(pt, q, k, v, with_flex, variant):
-    """name -> function, for every backend that PyTorch has; of variants all have dropout alone, FlexAttention has the others."""
+    """Returns name -> function for PyTorch's backends. With variants other than dropout, only FlexAttention remains."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -106,7 +107,7 @@ def torch_systems(pt, q, k, v, with_flex, variant):
 
 
 def error_against_float32(pt, q, k, v, o, variant):
-    """max |o - reference| over the first and last batch and head, in float32 math."""
+    """Returns max |o - reference| over the first and last batch and head, in float32 maths."""
     import torch
 
     worst = 0.0
@@ -120,7 +121,7 @@ def error_against_float32(pt, q, k, v, o, variant):
 
 
 def capture(run, burst_ms):
-    """A CUDA graph of a burst of launches, and how many."""
+    """Returns a CUDA graph of a burst of launches, and their number."""
     import torch
 
     start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
@@ -145,7 +146,7 @@ def reason_of(error):
 
 
 def measure(systems, a, rng):
-    """name -> sorted milliseconds per launch; a system that raises is dropped with its reason."""
+    """Returns name -> sorted milliseconds per launch, and name -> reason for every system that raised an exception."""
     import torch
 
     bursts, dropped = {}, {}
@@ -159,7 +160,7 @@ def measure(systems, a, rng):
 
 
 def time_bursts(bursts, rounds, rng):
-    """name -> sorted milliseconds per launch, of name -> (a graph, how many launches it has)."""
+    """Returns name -> sorted milliseconds per launch. `bursts`: name -> (graph, number of its launches)."""
     import torch
 
     times = {name: [] for name in bursts}
@@ -178,7 +179,7 @@ def time_bursts(bursts, rounds, rng):
 
 
 class Forward:
-    """What is computed and checked at a point, and by whom else."""
+    """A forward at one point: its inputs, its check, and the systems that it is compared with."""
 
     title, forwards = "Forward", 1
 
@@ -188,7 +189,7 @@ class Forward:
         self.errors, self.refusals = {}, {}
 
     def peers(self, library):
-        """name -> function."""
+        """Returns name -> function."""
         systems = torch_systems(self.pt, *self.inputs, self.with_flex, self.variant)
         if self.variant.any():
             systems["plain"], _ = self.plan(library, variants.Variants())
@@ -201,14 +202,14 @@ class Forward:
         return library.plan(*self.inputs, self.o, self.pt["causal"], variant=variant or self.variant)
 
     def check(self, name):
-        """Of the last plan, which has run."""
+        """Checks the output of the last plan, which must have run."""
         self.errors[name] = error_against_float32(self.pt, *self.inputs, self.o, self.variant)
         if not self.errors[name] <= self.limit:
             raise SystemExit(f"{name} is wrong at {self.pt}: error {self.errors[name]}, limit {self.limit}; nothing is timed")
 
 
 class Train(backward.Backward):
-    """A forward and the backward of what it leaves, as one."""
+    """A forward and its backward, timed together."""
 
     title, forwards = "Forward + backward", 1 + backward.Backward.forwards
 
@@ -223,7 +224,7 @@ class Train(backward.Backward):
         return dict(kernels=forward["kernels"] + backward["kernels"])
 
     def check(self, name):
-        """Errors of O come after those of the gradients."""
+        """Appends the error of O to those of the gradients."""
         super().check(name)
         self.forward.o = self.o
         self.forward.check(name)
@@ -235,7 +236,7 @@ def task_of(a):
 
 
 def checked_systems(libraries, task):
-    """name -> function, of right results alone, and the kernels of "fa2"."""
+    """Returns name -> function, only for correct results, and the kernels of "fa2"."""
     systems = {}
     for name, library in libraries.items():
         try:
@@ -264,7 +265,7 @@ def measure_point(libraries, pt, a, rng):
         variant.kept = libraries["fa2"].dropout_mask(q, k, variant)
     task = task_of(a)(pt, q, k, v, variant, a)
     systems, kernels = checked_systems(libraries, task)
-    variant.kept = None  # gigabytes
+    variant.kept = None  # frees gigabytes
     times, dropped = measure({**systems, **task.peers(libraries["fa2"])}, a, rng)
     dropped.update({name: reason_of(error) for name, error in task.refusals.items()})
     flops = lambda of: task.forwards * 4 * pt["batch"] * pt["heads_q"] * pt["d"] * of.pairs(pt["seqlen"], pt["causal"])  # noqa: E731
@@ -282,7 +283,7 @@ def geometric_mean(values):
 
 
 def summary(rows):
-    """Per head dim and over all: the geometric mean and the worst point of fa2 over each peer."""
+    """Returns lines with the geometric mean and the worst point of fa2 over each peer, per head dim and over all."""
     lines = []
     for d in sorted({r["d"] for r in rows}) + ["all"]:
         for peer in names_of(rows)[1:]:
@@ -334,7 +335,7 @@ def machine_facts(library, a):
 
 
 def write(out, facts, rows, text):
-    """OUT.json of the rows, and OUT.md of the text."""
+    """Writes the rows to OUT.json and the text to OUT.md."""
     with open(out + ".json", "w") as f:
         json.dump(dict(facts=facts, rows=rows), f, indent=1)
     with open(out + ".md", "w") as f:

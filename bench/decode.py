@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times attention of one or a few queries over long caches, beside PyTorch's cuDNN and FLASH: one process, CUDA graphs whose launches
-go over more memory than L2 holds, an order shuffled every round, medians. "floor" is the time of reading K and V once, by a kernel that
-does nothing else. Refuses to time a wrong result. Writes JSON and Markdown.
+"""Times attention of one or a few queries over long caches, by fa2 and by PyTorch's cuDNN and FLASH: one process, CUDA
+graphs whose launches read more memory than L2 holds, an order that is shuffled every round, medians. "floor" is the
+time in which a kernel that does nothing else reads K and V once. Refuses to time a wrong result. Writes JSON and
+Markdown.
 
   python3 bench/decode.py --out docs/measurements/decode                  # the standard cases
   python3 bench/decode.py --case 1:32/8:8192 --case 16:32/8:8192:4        # batch : query heads / key heads : keys [: queries]
-  python3 bench/decode.py --case lognormal:64:32/8:4096                   # lengths of a mean of 4096, on the device
-  python3 bench/decode.py --case 64:32/8:4096:1:used:page16               # in pages of 16 keys, which lie in random order
+  python3 bench/decode.py --case lognormal:64:32/8:4096                   # lengths with a mean of 4096, known only to the device
+  python3 bench/decode.py --case 64:32/8:4096:1:used:page16               # pages of 16 keys, in random order
 """
 import argparse
 import math
@@ -42,7 +43,7 @@ def parse_args():
 
 
 class Case:
-    """The tensors of a case, in as many copies as it takes to be cold."""
+    """The tensors of a case, in enough copies that none of them is in L2."""
 
     def __init__(self, text, d, dtype):
         import torch
@@ -65,7 +66,7 @@ class Case:
         self.pages = [self.paged(*copy[1:]) for copy in self.copies] if self.page_size else [None] * copies
 
     def paged(self, *tensors):
-        """(pages of K, pages of V, table) of the same keys and values, in random order."""
+        """Returns (pages of K, pages of V, table) with the same keys and values, in random order."""
         import torch
 
         columns = -(-self.longest // self.page_size)
@@ -82,7 +83,7 @@ class Case:
         return self.used is None
 
     def error(self, o):
-        """max |o - reference| of the first copy, in float32 math, of the first and the last sequence."""
+        """Returns max |o - reference| over the first and the last sequence of the first copy, in float32 maths."""
         worst = 0.0
         q, k, v = self.copies[0]
         for b in {0, self.batch - 1}:
@@ -94,7 +95,7 @@ class Case:
 
 
 def in_turn(launches):
-    """A function that launches the next of them."""
+    """Returns a function that runs the next launch each time it is called."""
     place = [0]
 
     def run():
@@ -105,7 +106,7 @@ def in_turn(launches):
 
 
 def of_fa2(library, case):
-    """(a launch a copy, the first copy's output, explanation)."""
+    """Returns (one launch per copy, the first copy's output, explanation)."""
     import torch
 
     launches = []
@@ -120,7 +121,7 @@ def of_fa2(library, case):
 
 
 def of_appending(library, case, launches):
-    """Each after the last key and value of every sequence were appended, and turned as the queries were."""
+    """Returns launches that first append the last key and value of every sequence, and rotate them and the queries."""
     import torch
 
     d, before = case.d, case.used - 1
@@ -149,7 +150,7 @@ def of_torch(backend, case):
 
 
 def floor_of(case):
-    """Kernels that read K and V of a copy, by Triton."""
+    """Returns one Triton kernel per copy that reads K and V."""
     import torch
     import triton
     import triton.language as tl
@@ -163,16 +164,16 @@ def floor_of(case):
         tl.store(out + tl.program_id(0), tl.sum(total, 0))
 
     out = torch.empty(4096, device="cuda")
-    n = case.bytes // 8  # as float32, of each
+    n = case.bytes // 8  # float32 words in each of K and V
     flat = lambda t: t.transpose(1, 2).reshape(-1).view(torch.float32)  # noqa: E731
     return [lambda k=flat(k), v=flat(v): read[(132 * 4,)](k, v, out, n, BLOCK=4096, num_warps=8) for _, k, v in case.copies]
 
 
 def capture(launches, burst_ms):
-    """A CUDA graph that goes over all copies, some times, and how many launches it has."""
+    """Returns a CUDA graph that goes over all copies several times, and the number of its launches."""
     import torch
 
-    graph, _ = compare.capture(in_turn(launches), 0)  # warm
+    graph, _ = compare.capture(in_turn(launches), 0)  # warms up
     start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
     start.record()
     graph.replay()

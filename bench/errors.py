@@ -1,6 +1,6 @@
-"""Errors of fa2 and of every attention backend PyTorch offers against float64, on the same inputs: rms and largest, as scores
-become peaked. `float32` is the yardstick: scores and softmax in float32, probabilities rounded once to 16 bits, output rounded
-once. Writes JSON and Markdown.
+"""Measures errors of fa2 and of every attention backend of PyTorch against float64, on the same inputs: rms and
+largest, for more and more peaked scores. The system `float32` is the standard: scores and softmax in float32,
+probabilities rounded once to 16 bits, output rounded once. Writes JSON and Markdown.
 
   python3 bench/errors.py --out docs/measurements/errors
   python3 bench/errors.py --q-scale 12 --config kernel=forward_sm80,tile_m=64,tile_n=32,stages=1   # one more kernel, pinned
@@ -51,7 +51,7 @@ def float64(pt, q, k, v):
 
 
 def float32(pt, q, k, v):
-    """The products are taken in float64, so that only what is named above is rounded."""
+    """Computes the products in float64, so that only scores, softmax, probabilities and output are rounded."""
     import torch
 
     s = scores_of(pt, q.double(), k.double()).float()
@@ -61,7 +61,7 @@ def float32(pt, q, k, v):
 
 
 def outputs(pt, q, k, v, libraries):
-    """Yields (system, output); a system that refuses the problem is left out."""
+    """Yields (system, output). Leaves out a system that rejects the problem."""
     import torch
 
     yield "float32", float32(pt, q, k, v)
@@ -79,7 +79,7 @@ def outputs(pt, q, k, v, libraries):
 
 
 def measure(pt, dtype, q_scale, seeds, libraries):
-    """system -> mean square and largest error."""
+    """Returns system -> (mean square error, largest error)."""
     import torch
 
     squares, largest = {}, {}
@@ -96,7 +96,8 @@ def measure(pt, dtype, q_scale, seeds, libraries):
 
 
 def table(rows, peer):
-    """Per dtype and factor: each system's errors over the peer's, as geometric means over head dims and masks."""
+    """Returns each system's errors divided by the peer's, per dtype and factor, as geometric means over head dims and
+    masks."""
     names = [n for n in rows[0]["errors"] if all(n in r["errors"] for r in rows)]
     text = [f"Over {peer}'s, geometric means over head dims and masks: rms (largest).", "",
             "| dtype, q x | " + " | ".join(names) + " |", "|" + "---|" * (len(names) + 1)]

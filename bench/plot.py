@@ -1,7 +1,7 @@
-"""Draws what bench/compare.py measured: one SVG of small multiples, a row per mask and a column per head dim.
+"""Draws the JSON of bench/compare.py as one SVG of small panels: a row per mask, a column per head dim.
 
   python3 bench/plot.py docs/measurements/2026-11-23-h200-serving/forward.json --out forward.svg
-  python3 bench/plot.py forward.json with_flex.json    # systems that only a later file has come from there
+  python3 bench/plot.py forward.json with_flex.json    # takes systems that the first file lacks from later ones
   python3 bench/plot.py forward.json --markdown        # the same as a table, on stdout
 """
 import argparse
@@ -9,7 +9,7 @@ import json
 import math
 from html import escape
 
-SYSTEMS = {  # name in the JSON: what it is called, colour
+SYSTEMS = {  # name in the JSON -> label, colour
     "fa2": ("fa2", "#d9480f"),
     "CUDNN": ("cuDNN", "#2b8a3e"),
     "FLASH": ("FlashAttention-2", "#1864ab"),
@@ -17,7 +17,7 @@ SYSTEMS = {  # name in the JSON: what it is called, colour
     "EFFICIENT": ("memory-efficient", "#868e96"),
 }
 MASKS = {False: "full", True: "causal"}
-WIDTH, HEIGHT, GAP, ROW_GAP = 270, 170, 22, 60  # of a panel, and between two
+WIDTH, HEIGHT, GAP, ROW_GAP = 270, 170, 22, 60  # size of a panel, and gaps between panels
 LEFT, TOP, RIGHT, BOTTOM = 62, 104, 24, 52
 STYLE = """
   text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; font-size: 12px; fill: #495057 }
@@ -114,7 +114,7 @@ def markdown(rows):
 
 
 def merged(paths):
-    """The first file's document; systems that it lacks from the later ones, at the points it has."""
+    """Returns the first file's document, with systems that it lacks from later files, at the points that it has."""
     documents = [json.load(open(path)) for path in paths]
     point = lambda r: (r["d"], r["causal"], r["seqlen"])  # noqa: E731
     rows = {point(r): r for r in documents[0]["rows"]}

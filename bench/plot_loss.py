@@ -1,4 +1,4 @@
-"""Draws what examples/train wrote: both losses over the steps, and how far apart they are, as one SVG.
+"""Draws the JSON of examples/train as one SVG: both losses over the steps, and their distance.
 
   build/examples/fa2_train --text README.md docs/*.md --json loss.json
   python3 bench/plot_loss.py loss.json --out loss.svg
@@ -15,7 +15,7 @@ LOSS_HEIGHT, GAP, DIFFERENCE_HEIGHT, BOTTOM = 220, 44, 110, 52
 
 
 class Panel:
-    """A box of the picture with an axis of its own; both share the steps."""
+    """A box of the picture with its own axis of values. All boxes share the steps."""
 
     def __init__(self, top, height, low, high, steps):
         self.top, self.height, self.low, self.high, self.steps = top, height, low, high, steps

@@ -25,7 +25,7 @@ class ProblemPairs {
  public:
   explicit ProblemPairs(std::uint64_t seed) : random_(seed) {}
 
-  /// Returns the next pair of the next kind.
+  /// Returns a pair of problems. The kinds take turns.
   ProblemPair next() {
     constexpr std::array<std::string_view, 4> kKinds = {"decode", "chunk", "prefill", "forward"};
     const std::string_view kind = kKinds[drawn_++ % kKinds.size()];

@@ -1,5 +1,6 @@
-"""Measures the host's cost of fa2.attention and PyTorch's SDPA in microseconds, without and with gradients, and the first call of a
-process. Tensors are small, so that the host never waits for the GPU. Usage: python bench/python_host.py [--json]"""
+"""Measures the host time of fa2.attention and of PyTorch's SDPA in microseconds, with and without gradients, and the
+first call of a process. Tensors are small, so that the host never waits for the GPU. Usage: python bench/python_host.py
+[--json]"""
 
 import argparse
 import json

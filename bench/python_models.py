@@ -1,7 +1,8 @@
-"""Whole models of transformers with fa2 and with PyTorch's attention: a Llama-like forward of 4,096 tokens over every backend of
-sdpa, and tokens a second of generate() with padding, over sdpa and, where it is installed, FlashAttention-2. Random weights.
+"""Measures whole models of transformers with fa2 and with PyTorch's attention. One is a Llama-like forward of 4,096
+tokens, over every backend of sdpa. The other is generate() with padding, in tokens per second, over sdpa and, if
+installed, FlashAttention-2. Weights are random.
 
-Medians over rounds, in each of which all have their turn, in an order that is shuffled.
+Medians over rounds. In each round, every system runs once, in a shuffled order.
 Usage: python bench/python_models.py [--rounds 9] [--new-tokens 64] [--json]"""
 
 import argparse
@@ -17,7 +18,7 @@ BATCH = 16
 
 
 def llama(torch):
-    """8 layers of Llama 3 8B: 32 heads of 128, 8 of keys and values."""
+    """Returns 8 layers of Llama 3 8B: 32 query heads of 128, 8 key/value heads."""
     import transformers
 
     config = transformers.LlamaConfig(
@@ -40,7 +41,7 @@ def llama(torch):
 
 
 def backends(torch):
-    """By name: the attn_implementation, and the context of a call."""
+    """Returns name -> (attn_implementation, context in which to call)."""
     import fa2.transformers
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -57,7 +58,7 @@ def backends(torch):
 
 
 def rounds_of(torch, model, contestants, call, rounds, calls=1):
-    """Seconds of a call by name; a contestant that raises is left out, and its error printed."""
+    """Returns name -> median seconds per call. Prints the error of a contestant that raises one, and leaves it out."""
     times = {}
     for name, (implementation, context) in contestants.items():
         model.set_attn_implementation(implementation)
@@ -82,7 +83,8 @@ def rounds_of(torch, model, contestants, call, rounds, calls=1):
 
 
 def padded_prompts(torch, longest):
-    """Tokens and which of them count: from a 16th of the longest to the longest, padded on the left."""
+    """Returns tokens, and a mask of those that count. Lengths go from a 16th of the longest to the longest, padded on
+    the left."""
     prompts = torch.randint(1, 32000, (BATCH, longest), device="cuda")
     counts = torch.ones_like(prompts)
     for row in range(BATCH):
@@ -98,7 +100,7 @@ def measure(rounds, new_tokens):
     result = {}
     with torch.no_grad():
         forward = functools.partial(model.model, input_ids=tokens, use_cache=False)
-        seconds = rounds_of(torch, model, contestants, forward, 3 * rounds, calls=3)  # these are near each other
+        seconds = rounds_of(torch, model, contestants, forward, 3 * rounds, calls=3)  # these results are close to each other
         result["forward of 1 x 4096 tokens, ms"] = {name: 1e3 * time for name, time in seconds.items()}
 
         for longest, cache in ((1024, "dynamic"), (1024, "static"), (4096, "dynamic")):

@@ -32,7 +32,7 @@ struct Options {
   bool dry_run = false, json = false;
 };
 
-/// The second problem of a pair, with the record of the first and with its own.
+/// The second problem of a pair: its time with the first problem's record, and with its own.
 struct Point {
   ProblemPair pair;
   KernelReport recorded, searched;

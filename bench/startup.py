@@ -1,5 +1,6 @@
-"""What starting costs: compiles the heuristic's kernels one by one on one thread, then loads each from the disk cache in a
-fresh process (onto the GPU, if there is one), and weighs the library. Writes JSON and Markdown.
+"""Measures the cost of starting: compiles the heuristic's kernels one by one on one thread, then loads each from the
+disk cache in a fresh process (onto the GPU, if there is one). Also measures the library's size. Writes JSON and
+Markdown.
 
   python3 bench/startup.py --out docs/measurements/startup
 """

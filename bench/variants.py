@@ -1,4 +1,5 @@
-"""What a benchmark adds to plain attention: windows, softcap, ALiBi, sinks, dropout; as fa2, FlexAttention and float32 maths take them."""
+"""The variants that a benchmark adds to plain attention: windows, softcap, ALiBi, sinks, dropout; for fa2,
+FlexAttention and float32 maths."""
 import math
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -21,7 +22,7 @@ class Variants:
     slopes: Any = None  # float32 (heads) on the GPU, or None
     sinks: Any = None
     dropout: float = 0.0
-    kept: Any = None  # fa2's mask, uint8 (batch, heads, queries, keys), as long as results are checked
+    kept: Any = None  # fa2's mask, uint8 (batch, heads, queries, keys); only during the check of results
 
     @classmethod
     def of(cls, a, heads):
@@ -35,7 +36,7 @@ class Variants:
         return self.dropout != 0 or self.is_unknown_to_peers()
 
     def is_unknown_to_peers(self):
-        """Whether PyTorch's backends but FlexAttention cannot compute it."""
+        """Returns whether FlexAttention is the only backend of PyTorch that can compute the variant."""
         return self.scores_change() or self.has_window() or self.sinks is not None
 
     def has_window(self):
@@ -45,7 +46,7 @@ class Variants:
         return self.softcap != 0 or self.slopes is not None
 
     def visible(self, i, j, causal):
-        """Whether queries i see keys j, of sequences of one length; tensors that broadcast."""
+        """Returns whether queries i see keys j, for equally long sequences. i and j are tensors that broadcast."""
         seen = (j <= i) if causal else (j > -1)
         if self.window_left is not None:
             seen = seen & (j >= i - self.window_left)
@@ -54,7 +55,7 @@ class Variants:
         return seen
 
     def modified(self, score, head, i, j):
-        """What becomes of scaled scores."""
+        """Returns scaled scores after softcap and ALiBi."""
         if self.softcap != 0:
             score = self.softcap * (score / self.softcap).tanh()
         if self.slopes is not None:
@@ -62,7 +63,7 @@ class Variants:
         return score
 
     def pairs(self, seqlen, causal):
-        """Visible pairs of a query and a key; half of the square if causal alone."""
+        """Returns the visible pairs of query and key; half of the square if only causal."""
         if not self.has_window():
             return seqlen**2 * (0.5 if causal else 1)
         right = 0 if causal else seqlen if self.window_right is None else self.window_right
@@ -70,7 +71,8 @@ class Variants:
         return sum(min(seqlen, i + right + 1) - max(0, i - left) for i in range(seqlen))
 
     def flex(self, q, k, v, causal, grouped):
-        """FlexAttention, compiled for these tensors. A sink takes its share of the output by the log-sum-exp."""
+        """Returns a function that runs FlexAttention, compiled for these tensors. A sink scales the output by its share
+        of the sum."""
         import torch
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -79,7 +81,7 @@ class Variants:
             mask = create_block_mask(lambda b, h, i, j: self.visible(i, j, causal), None, None, seqlen, seqlen, device="cuda")
         if self.scores_change():
             score_mod = lambda s, b, h, i, j: self.modified(s, h, i, j)  # noqa: E731
-        torch._dynamo.reset()  # a kernel for this very shape
+        torch._dynamo.reset()  # compiles a kernel for exactly this shape
         compiled = torch.compile(flex_attention, dynamic=False)
 
         def run():
@@ -91,7 +93,8 @@ class Variants:
         return run
 
     def probabilities(self, scores, batch, head, rows, causal):
-        """Of scaled scores (rows, keys) of one head, those that dropout keeps scaled; `rows`: a slice of the queries."""
+        """Returns the probabilities for one head's scaled scores (rows, keys), after dropout. `rows` is a slice of the
+        queries."""
         import torch
 
         seqlen = scores.shape[1]

@@ -1,6 +1,7 @@
-"""Times packed sequences beside batched ones of equal lengths, FlexAttention with a document mask and PyTorch's varlen_attn: one
-process, CUDA graphs of short bursts, an order shuffled every round, medians. TFLOP/s over the pairs that the sequences see.
-"batched" has as many sequences, each of the mean length. Refuses to time a wrong result. Writes JSON and Markdown.
+"""Times packed sequences, batched ones of equal lengths, FlexAttention with a document mask and PyTorch's varlen_attn:
+one process, CUDA graphs of short bursts, an order that is shuffled every round, medians. TFLOP/s count the pairs that
+the sequences see. "batched" has as many sequences, each of the mean length. Refuses to time a wrong result. Writes JSON
+and Markdown.
 
   python3 bench/varlen.py --out docs/measurements/varlen               # the standard mixes
   python3 bench/varlen.py --mix 512x128 --mix lognormal:64:32768:1 --causal yes --peers
@@ -54,7 +55,7 @@ def lengths_of(mix):
 
 
 class Packed:
-    """Sequences of `heads` heads, one after the other, as (1, heads, total, dim) views of (total, heads, dim)."""
+    """Packed sequences of `heads` heads, as (1, heads, total, dim) views of (total, heads, dim)."""
 
     def __init__(self, lengths, heads, d):
         import torch
@@ -71,7 +72,8 @@ class Packed:
         return sum(n * (n + 1) / 2 if causal else n * n for n in self.lengths)
 
     def error(self, o, causal):
-        """max |o - reference| over the longest and the last sequence's last rows and a head each, in float32 math."""
+        """Returns max |o - reference| over the last rows of the longest and of the last sequence, one head each, in
+        float32 maths."""
         import torch
 
         worst = 0.0
@@ -88,8 +90,8 @@ class Packed:
 
 
     def gradient_error(self, d_o, gradients, causal):
-        """The largest error of a gradient, of its largest element, over the longest and the last sequence and a head each, in
-        float32 math."""
+        """Returns the largest error of a gradient relative to its largest element, over the longest and the last
+        sequence, one head each, in float32 maths."""
         import torch
 
         worst = 0.0
@@ -106,7 +108,7 @@ class Packed:
 
 
 def backward_plan(library, q, k, v, causal, packed=None):
-    """(run, explanation, error) of the gradients, error: a function."""
+    """Returns (run, explanation, error) of the gradients. error() computes their error."""
     import torch
 
     o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
@@ -118,7 +120,7 @@ def backward_plan(library, q, k, v, causal, packed=None):
 
 
 def forward_plan(library, q, k, v, causal, packed=None):
-    """The same of the forward."""
+    """Like backward_plan(), for the forward."""
     import torch
 
     o = torch.full_like(q, math.nan)
@@ -127,7 +129,7 @@ def forward_plan(library, q, k, v, causal, packed=None):
 
 
 def peers(packed, causal):
-    """name -> function, of what PyTorch has for packed sequences."""
+    """Returns name -> function for PyTorch's attention of packed sequences."""
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -148,7 +150,7 @@ def peers(packed, causal):
     def varlen():
         try:
             return varlen_attn(q, k, v, packed.cu_seqlens, packed.cu_seqlens, longest, longest, window_size=window)
-        except TypeError:  # of PyTorch 2.10
+        except TypeError:  # PyTorch 2.10 raises this
             return varlen_attn(q, k, v, packed.cu_seqlens, packed.cu_seqlens, longest, longest, is_causal=causal)
 
     return {**systems, "VARLEN": varlen}

@@ -12,7 +12,7 @@ namespace fa2 {
 inline constexpr int kMostPackedRows = 192;
 inline constexpr int kMostPackedHeads = 64;
 
-/// Returns how many query heads of one key/value head to pack into a tile of `tile_m` rows: as many as fill it. 1 if the queries
+/// Returns how many query heads of one key/value head to pack into a tile of `tile_m` rows, so that they fill it. 1 if the queries
 /// of one head fill it, or if heads do not share keys. A power of two that divides the group.
 int packed_heads(const AttentionProblem& problem, int tile_m);
 

@@ -35,7 +35,7 @@ struct Phrase {
   bool always = false;
 };
 
-/// Other fields are " name value", or " name" for a bool.
+/// Fields with a short form. The others are written as " name value", or " name" for a bool.
 constexpr Phrase kPhrases[] = {
     {"dtype", "", true},          {"head_dim", " d", true}, {"head_dim_v", " v"},
     {"mask", " ", true},          {"row_alignment", " "},   {"batch", " batch ", true},

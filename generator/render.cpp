@@ -108,6 +108,21 @@ constexpr std::string_view kHost = "aarch64";
 #error "the interpreter's objects need a name for this host's machine code"
 #endif
 
+/// Sets the key of the compiled kernel in caches: a hash of everything that its binary depends on.
+void set_cache_key(KernelSource& source, const std::string& template_digest,
+                   const std::vector<SourceFile>& rendered) {
+  source.key_parts = {{"format", "2"},
+                      {"arch", std::string(source.arch.name)},
+                      {"entry", source.entry},
+                      {"templates", template_digest},
+                      {"options", fmt::format("{}", fmt::join(source.options, " "))}};
+  for (const SourceFile& file : rendered) source.key_parts.push_back({file.name, content_hash(file.text)});
+  if (source.arch.interpreted) source.key_parts.push_back({"host", std::string(kHost)});
+  std::string text;
+  for (const KeyPart& part : source.key_parts) text += fmt::format("{}={}\n", part.name, part.value);
+  source.key = content_hash(text);
+}
+
 }  // namespace
 
 const std::string& template_digest(const KernelConfig& config, const Arch& arch) {
@@ -157,16 +172,7 @@ KernelSource render(const KernelSpec& asked) {
   source.entry = kind.entry;
   source.arch = spec.arch;
   source.options = compile_options(spec.arch);
-  source.key_parts = {{"format", "2"},
-                      {"arch", std::string(spec.arch.name)},
-                      {"entry", source.entry},
-                      {"templates", templates.digest},
-                      {"options", fmt::format("{}", fmt::join(source.options, " "))}};
-  for (const SourceFile& file : rendered) source.key_parts.push_back({file.name, content_hash(file.text)});
-  if (spec.arch.interpreted) source.key_parts.push_back({"host", std::string(kHost)});
-  std::string key_text;
-  for (const KeyPart& part : source.key_parts) key_text += fmt::format("{}={}\n", part.name, part.value);
-  source.key = content_hash(key_text);
+  set_cache_key(source, templates.digest, rendered);
   source.main = {std::string(templates.main.name), std::string(templates.main.text)};
   source.headers = headers_of(templates.headers, std::move(rendered));
   source.threads = kind.threads(spec.config);

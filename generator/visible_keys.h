@@ -30,8 +30,9 @@ double visible_pairs(const AttentionProblem& problem);
 /// sequence.
 std::optional<std::int64_t> window_width(const AttentionProblem& problem);
 
-/// Returns the sequence length under which the heuristics' tables look up `rows` query rows. How many KV blocks a tile visits
-/// decides, and a window leaves a query as many keys as a causal sequence of twice its width does on average.
+/// Returns the sequence length under which the heuristics' tables look up `rows` query rows. It
+/// stands for the number of KV blocks that a tile visits. Under a window a query sees as many keys as, on average, in a causal
+/// sequence of twice the window's width.
 std::int64_t table_length(const AttentionProblem& problem, std::int64_t rows);
 
 }  // namespace fa2

@@ -17,7 +17,7 @@ class OperandLayout {
         swizzle_(static_cast<Swizzle>(descriptor >> 62)),
         k_major_(k_major) {}
 
-  /// Returns whether the unused bits are 0, and the base offset, which only misaligned patterns need.
+  /// Returns whether the unused bits and the base offset are 0. Only misaligned patterns need a base offset.
   static bool is_plain(std::uint64_t descriptor) { return (descriptor & 0x3fff'c000'c000'c000) == 0; }
 
   /// Calls visit(address, mn, k) for every 16 bytes of rows (or columns) [first, end) of the operand: 8

@@ -37,7 +37,7 @@ Violations violations_of(const AppendProblem& problem, const AppendArgs& args, O
 /// Returns the tensors, then the tables. The problem must be valid and not empty. If Q is rotated in place, q_out stands for both.
 std::vector<Operand> operands_of(const AppendProblem& problem, const AppendArgs& args);
 
-/// Returns the fastest kernel for such operands.
+/// Returns the fastest kernel that can process the operands.
 KernelSpec append_spec(const AppendProblem& problem, OperandList operands, const Arch& arch);
 
 /// Returns the plan. The problem must be valid and not empty.

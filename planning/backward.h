@@ -28,8 +28,9 @@ Step backward_step(const AttentionProblem& problem, const KernelConfig& config,
 Gradients kept_by(const AttentionProblem& problem, Gradients gradients);
 
 /// Which kernels compute all three gradients.
-///   fused: one computes dQ, dK and dV, and accumulates dQ over key tiles; where there is none, as separate.
-///   separate: dQ on the one hand, dK and dV on the other. No kernel accumulates dQ.
+/// fused: one kernel computes dQ, dK and dV, and accumulates dQ over key tiles. If there is none, like
+/// separate.
+/// separate: one or more kernels for dQ, and others for dK and dV. None accumulates dQ.
 enum class BackwardKernels : std::uint8_t { fused, separate };
 
 /// Returns the passes of a backward's plan in launch order.

@@ -23,7 +23,7 @@ Violations violations_of(const MergeArgs& args, OperandList operands);
 /// Returns the partial outputs, O, the partial LSEs and LSE. The problem must be valid and not empty.
 std::vector<Operand> operands_of(const MergeProblem& problem, const MergeArgs& args);
 
-/// Returns the fastest kernel for such operands.
+/// Returns the fastest kernel that can process the operands.
 KernelSpec merge_spec(const MergeProblem& problem, OperandList operands, const Arch& arch);
 
 /// Returns the plan. The problem must be valid and not empty.

@@ -16,7 +16,7 @@ namespace fa2 {
 /// use it then.
 struct Plan {
   PlannedProblem
-      problem;  ///< normalized; its defaults for append() and merge(), whose steps hold what they need
+      problem;          ///< normalized; defaults for append() and merge(), whose steps hold their own problem
   Gradients gradients;  ///< of a backward
   int device = 0;
   std::vector<Step> steps;  ///< in launch order; empty: there is nothing to compute

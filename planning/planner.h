@@ -14,7 +14,7 @@
 
 namespace fa2 {
 
-/// A kernel, and what every plan that launches it reports of it.
+/// A kernel, and its part of the report of every plan that launches it.
 struct LoadedKernel {
   std::shared_ptr<const Kernel> kernel;  ///< null if it was only compiled, for explain()
   KernelReport report;                   ///< a Planner adds the config and its origin
@@ -28,9 +28,9 @@ struct Planner {
   ConfigChooser& chooser;
   /// Loads the kernel of a spec, or for explain() compiles it.
   std::function<LoadedKernel(const KernelSpec&)> get;
-  /// Returns what may run in place of a choice whose kernel does not compile or is missing.
+  /// Returns the choices that may replace one whose kernel does not compile or is missing.
   std::function<std::vector<ConfigChoice>(const ConfigChoice&)> alternatives;
-  /// Returns how a pass is measured; an empty Search where nothing is.
+  /// Returns the function that measures a pass; an empty one if the plan must not measure it.
   std::function<Search(KernelPass)> search = [](KernelPass) { return Search(); };
 
   /// Returns the kernel of exactly this choice.

@@ -6,7 +6,8 @@
 namespace fa2 {
 namespace {
 
-/// Returns where a part lies in memory from `begin` on; null if the step does not need it, or without such memory.
+/// Returns the part's address in memory that begins at `begin`; null if the part is empty or there is no such
+/// memory.
 std::byte* address_of(const WorkspacePart& part, std::byte* begin) {
   return part.bytes == 0 || begin == nullptr ? nullptr : begin + part.begin;
 }

@@ -110,7 +110,7 @@ struct Allowance {
   std::size_t elements;  ///< number of elements to compare
 };
 
-/// Returns the verdict. Its message lacks the first word.
+/// Returns the verdict. The caller must put the tensor's name before its message.
 Verdict compare(const Tensor& out, const Tensor& ref, const Tensor& baseline, const Allowance& allowance) {
   Verdict verdict;
   if (!same_shape(out, ref)) {

@@ -1,4 +1,4 @@
-// The dropout mask on the CPU, independent of the kernels: it looks up each probability's number on its own.
+// The dropout mask on the CPU, independent of the kernels: it computes the random number of each probability by itself.
 #pragma once
 
 #include <fa2/args.h>

@@ -158,7 +158,7 @@ std::string too_much_shared(const KernelSource& source, std::int32_t static_byte
 }
 
 /// Returns the resource rule that a kernel violates, as a sentence; empty for a good kernel.
-std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
+std::string broken_resource_rule(const KernelSource& source, const PtxasReport& report) {
   const KernelResources& r = report.resources;
   if (r.spill_store_bytes != 0 || r.spill_load_bytes != 0 || r.stack_bytes != 0) {
     return fmt::format(
@@ -175,7 +175,7 @@ std::string broken_rule(const KernelSource& source, const PtxasReport& report) {
   return {};
 }
 
-/// Version of broken_rule() and refuse_uniform_moves(). Every change of these rules must raise it, so that
+/// Version of broken_resource_rule() and refuse_uniform_moves(). Every change of these rules must raise it, so that
 /// kernels that the old rules refused are compiled again.
 constexpr int kRulesVersion = 1;
 
@@ -222,7 +222,7 @@ class NvrtcCompiler final : public Compiler {
                        fmt::join(source.options, " ")),
            log);
     }
-    const std::string broken = broken_rule(source, report);
+    const std::string broken = broken_resource_rule(source, report);
     if (!broken.empty()) refuse(source, broken, log);
 
     KernelBinary binary;

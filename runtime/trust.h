@@ -1,4 +1,4 @@
-// The trust of caches in files: code that they read runs with this user's rights (SECURITY.md).
+// Which cache files may be trusted: code in them runs with this user's rights (SECURITY.md).
 #pragma once
 
 #include <runtime/file.h>

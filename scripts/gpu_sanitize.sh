@@ -2,7 +2,7 @@
 # Runs GPU tests under compute-sanitizer's four tools. Usage: gpu_sanitize.sh path/to/fa2_gpu_tests ['test case,pattern*,...']
 set -uo pipefail
 tests=$1
-cases=${2:-'any layout*,rows that*,every configuration computes bf16*,every configuration computes misaligned*,scales*,with one key*,without a key*,main loop 90 and more tiles*,main loop 90 and scores*'}
+cases=${2:-'any layout*,every configuration computes bf16*,every configuration computes misaligned*,scales*,with one key*,without a key*,forward_sm90 and more tiles*,forward_sm90 and scores*'}
 failed=0
 for tool in memcheck racecheck initcheck synccheck; do
   log=$(mktemp)

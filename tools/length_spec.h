@@ -19,8 +19,8 @@ class LengthSpec {
   /// Returns the number of lengths in a list; nullopt if any number can be drawn.
   std::optional<std::int64_t> count() const;
   double mean() const;
-  /// Returns `count` lengths, the same in every run; those of a list are fixed. Log-normal ones add up to
-  /// count * mean.
+  /// Returns `count` lengths, the same in every run. A list gives its own. Log-normal ones add up to count *
+  /// mean.
   std::vector<std::int32_t> lengths(std::int64_t count) const;
 
  private:

@@ -34,7 +34,7 @@ struct PrecompileFlags {
   bool backward = false, append = false, merge = false;
   bool dry_run = false;
   std::string hf;     ///< a config.json or its folder; empty: flags select the kernels
-  Lines taken_of_hf;  ///< what was read from it
+  Lines taken_of_hf;  ///< the values that were read from `hf`
 
   std::vector<std::string> arch_names() const {
     std::vector<std::string> names;

@@ -60,14 +60,14 @@ struct ProblemOptions {
   PlannedProblem problem() const;
 };
 
-/// Returns what help says of a field of a problem or of plan options: its row's phrase.
+/// Returns the help phrase of a field of a problem or of plan options, from its row.
 std::string description_of(std::string_view field);
 
-/// Adds an option for each variant of `problem` that `verb` has none for yet: `--window-left N`, and a flag where the
-/// numbers are arguments, `--softcap`.
+/// Adds an option for each variant of `problem` that `verb` lacks: `--window-left N`, or a flag such as
+/// `--softcap` if the numbers are arguments.
 void add_variants(CLI::App& verb, AttentionProblem& problem);
 
-/// Adds an option for each field of `problem` that specialises a kernel and that `verb` has none for yet.
+/// Adds an option for each field of `problem` that specialises a kernel and that `verb` lacks.
 void add_missing_traits(CLI::App& verb, AttentionProblem& problem);
 
 /// Every combination of head dimension, mask, length and element type; FlashAttention's matrix by default.

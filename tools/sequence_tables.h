@@ -36,8 +36,7 @@ struct SequenceTables {
 void set_lengths(AttentionProblem& problem, const SequenceTables& tables, std::int64_t rows_q,
                  std::int64_t rows_k);
 
-/// Checks tables like FA2_CHECK=1 checks those of a call. `problem` must be valid, with lengths from
-/// set_lengths().
+/// Checks tables as FA2_CHECK=1 checks a call's. `problem` must be valid, with lengths from set_lengths().
 /// @throws InvalidRequest listing what is wrong with them.
 void require_sound(const SequenceTables& tables, const AttentionProblem& problem);
 

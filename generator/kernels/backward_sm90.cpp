@@ -13,7 +13,7 @@ namespace {
 
 using wgmma_rules::aligned;
 
-constexpr int kMostDim = 128;  // head dims whose dK and dV one warpgroup can own
+constexpr int kMostDim = 128;  // the largest head dim with which one warpgroup can own dK and dV
 constexpr int kMostStages = 4;
 
 /// Returns whether the kernel accumulates the transpose of dQ.

@@ -77,7 +77,7 @@ double bytes_read(const PlannedProblem& p) {
   return rows * (p.head_dim + p.head_dim_v) * static_cast<double>(size_of(p.dtype));
 }
 
-/// Returns a config with at most `warps` warps, as many as leave room for two slots each.
+/// Returns a config with at most `warps` warps, so few that each has room for two stages.
 KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int tile_m, int tile_n,
                           int warps) {
   const bool is_small = std::max(traits.head_dim, traits.head_dim_v) <= 128 && tile_m == 16;
@@ -99,7 +99,7 @@ std::int64_t some_keys(const AttentionTraits& traits) {
          (element_bytes(traits) * (traits.head_dim + traits.head_dim_v));
 }
 
-/// Returns none for more rows than the tiles have.
+/// Returns nothing if a tile cannot hold all query rows.
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (p.batch_invariant) return {};
   const AttentionTraits traits = traits_of(p);

@@ -14,7 +14,8 @@ namespace fa2 {
 inline constexpr std::int64_t kMostQueries =
     std::numeric_limits<std::int32_t>::max() - 1023;  ///< of any problem
 
-/// One line: what runs for at most so many queries of square sequences (table_length()), best first, valid or not.
+/// One line of a table: the configs for problems with at most `most_queries` queries (see table_length()),
+/// best first, valid or not.
 struct HeuristicRange {
   std::int64_t most_queries;
   std::vector<KernelConfig> best_first;

@@ -16,11 +16,11 @@ extern "C" {
 #endif
 
 /* Returns an owner of `bytes` bytes on `device` for work on `stream`, at *data, a multiple of 256. The first `zeros` of
- * them must be 0 for that work. NULL: there is no memory, and the call that wanted it is FA2_UNAVAILABLE. fa2 may hold
+ * them must be 0 for that work. NULL: there is no memory, and the call returns FA2_UNAVAILABLE. fa2 may hold
  * no lock while it calls. */
 typedef void* (*fa2_allocate)(int32_t device, void* stream, size_t bytes, size_t zeros, void** data);
 
-/* Takes back what fa2_allocate returned. Work that was given to its stream may still use the memory. */
+/* Releases an owner that fa2_allocate returned. Work already on its stream may still use the memory. */
 typedef void (*fa2_release)(void* owner);
 
 typedef struct fa2_launch {

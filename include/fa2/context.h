@@ -77,7 +77,7 @@ struct ContextOptions {
   std::optional<JitMode> jit;                                ///< FA2_JIT
 };
 
-/// Hears of each kernel when precompile() has finished it: from any thread, one call at a time.
+/// precompile() calls it for each kernel that it has finished: on any thread, one call at a time.
 class FA2_API PrecompileObserver {
  public:
   virtual ~PrecompileObserver() = default;

@@ -51,10 +51,10 @@ struct AttentionProblem {
   /// Rows per page; any number > 0; 0: not paged. K and V are then (page_count, page_size, heads_kv, dim), and
   /// AttentionArgs::page_table lists each sequence's pages. Needs varlen; total_k must be 0. AttentionArgs::seqused_k has lengths.
   std::int32_t page_size = 0;
-  /// O and LSE of a sequence have the bits that they have if it is alone, whatever the batch, its order and its longest sequence.
-  /// For this, split boundaries are fixed, one config serves every size, and tuning records are ignored. It costs time, most for
-  /// long prompts. If false, bits depend on the batch. Every run gives the same bits in either case. Gradients are those of
-  /// Determinism::bitwise. Dropout masks still depend on the batch index.
+  /// O and LSE of a sequence have the same bits as in a batch of that sequence alone, whatever the batch, its order and its
+  /// longest sequence. For this, split boundaries are fixed, one config serves every size, and tuning records are ignored. It
+  /// costs time, most for long prompts. If false, bits depend on the batch. Every run gives the same bits in either case.
+  /// Gradients are those of Determinism::bitwise. Dropout masks still depend on the batch index.
   bool batch_invariant = false;
 
   std::int64_t batch = 1;     ///< sequences; >= 0

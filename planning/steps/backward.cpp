@@ -14,8 +14,8 @@ namespace fa2 {
 namespace backward_steps {
 namespace {
 
-/// Returns how many key/value heads have interleaved tiles: as many as L2 holds the queries, dO and dQ accumulators of. Kernels
-/// without section_bytes wait for memory anyway, and take as many heads as the forward.
+/// Returns how many key/value heads have interleaved tiles. L2 must hold their queries, dO and dQ
+/// accumulators. Kernels without section_bytes wait for memory anyway, and take as many heads as the forward.
 int kv_heads_per_section(const AttentionProblem& p, const KernelConfig& config,
                          const AttentionParams& attention) {
   const int most = std::max(1, attention.heads_per_section / attention.queries_per_kv);

@@ -24,7 +24,8 @@ std::vector<OperandUse> every_operand(const AttentionProblem& problem) {
   return uses;
 }
 
-/// Returns the scratch of all partial outputs: per block two, or those of two tiles (templates/attention/forward/split_keys.cuh).
+/// Returns the bytes of all partial outputs: two per block, or with batch_invariant those of two tiles
+/// (templates/attention/forward/split_keys.cuh).
 std::size_t bytes_of_partial_outputs(const AttentionProblem& problem, const WorkShares& shares) {
   const std::size_t floats_per_row = static_cast<std::size_t>(padded_dim(problem.head_dim_v)) + 4;
   const std::size_t per_block = problem.batch_invariant ? 2 * kMostParts : 2;

@@ -15,8 +15,9 @@ Step of_tiles(const StepRequest& request);
 /// Returns the number of blocks that the device runs at once.
 std::uint32_t resident_blocks(const StepRequest& request);
 
-/// Turns `step` into a split-KV launch: its grid, its counters, and scratch for partial outputs. Returns the kernel's
-/// WorkShares, which must stand at `offset` of its parameters. `teams`: those parts of a block that store partial outputs.
+/// Turns `step` into a split-KV launch: its grid, its counters, and scratch for partial outputs. Returns the
+/// kernel's WorkShares, which must lie at `offset` of its parameters. `teams` is the number of partial
+/// outputs per block.
 WorkShares split_keys(const StepRequest& request, int teams, std::size_t offset, Step& step);
 
 }  // namespace fa2::forward_steps

@@ -27,8 +27,9 @@ class GpuTrial final : public Trial {
 
   void prepare(std::size_t index) override;
 
-  /// The first call for a candidate compares its outputs with those of the first candidate that was measured: 0, unless that
-  /// failed. A candidate that differs is a bug: it is discarded, with an error in the log.
+  /// The first call for a candidate compares its outputs with those of the first candidate that was measured.
+  /// That is candidate 0, unless it failed. A candidate that differs is a bug: it is discarded, with an error
+  /// in the log.
   double measure_us(std::size_t index) override;
 
  private:

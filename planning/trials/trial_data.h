@@ -22,9 +22,10 @@ struct TrialLimits {
 /// normalized.
 AttentionProblem within(const TrialLimits& limits, AttentionProblem problem);
 
-/// Returns lengths in place of those that only the device knows; the same lengths for the same arguments. They add up to `total`
-/// rows, or to as many as fit. If `total` suffices, one is `longest`; none is longer; the others are log-normally distributed. For
-/// a batched side, `total` = 0, all are `longest`.
+/// Returns lengths to measure with, for lengths that only the device knows; the same for the same arguments.
+/// They add up to `total` rows, or to as many as fit. None is longer than `longest`, and one has this length
+/// if `total` suffices. The others are log-normally distributed. For a batched side, `total` = 0, all are
+/// `longest`.
 std::vector<std::int64_t> mix_of(std::int64_t batch, std::int64_t total, std::int64_t longest);
 
 /// Returns cu_seqlens: where packed sequences of these lengths begin, and where the last ends.

@@ -31,7 +31,7 @@ void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std
   }
 }
 
-/// Returns the LSE of a row of normally distributed scores, as many as a query sees on average.
+/// Returns the LSE of a row of normally distributed scores; there is one score per key that a query sees on average.
 float typical_lse(const AttentionProblem& p) {
   const double keys = pairs_of_mix(p) / std::max(1.0, double(p.batch) * double(p.seqlen_q));
   return static_cast<float>(std::log(std::max(1.0, keys)) + 0.5);

@@ -1,4 +1,4 @@
-"""What every backend hands to fa2._core beside q, k, v, out and lse."""
+"""The options that every backend passes to fa2._core in addition to q, k, v, out and lse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MASKS = {False: 0, True: 1, "bottom_right": 1, "top_left": 2}
 
 
 class Options(NamedTuple):
-    """Numbers, then tensors, in the order that python/src and torch.ops.fa2 have too."""
+    """Numbers, then tensors, in the same order as in python/src and torch.ops.fa2."""
 
     # written: option fields
     mask: int
@@ -51,5 +51,5 @@ def replaced(options: tuple[Any, ...], **values: Any) -> Options:
 
 
 def rows_may_be_unused(cu_seqlens: Any, seqused: Any) -> bool:
-    """Whether rows may belong to no sequence: nothing is written there."""
+    """Returns whether rows may belong to no sequence. Kernels do not write such rows."""
     return cu_seqlens is not None or seqused is not None

@@ -38,7 +38,7 @@ def _get_block_size_n(device: Any, head_dim: int, is_dropout: bool, is_causal: b
 
 
 def _compute(q: _Tensor, k: _Tensor, v: _Tensor, options: tuple[Any, ...], return_softmax: bool) -> Forward:
-    """Returns what a forward does. With dropout, its state is drawn here."""
+    """Computes a forward. With dropout, draws the state here."""
     state = draw_state(q) if options[DROPOUT_P] else q.new_zeros(2, dtype=torch.int64)
     found = Options(*options)._replace(dropout_state=state if options[DROPOUT_P] else None)
     with torch.no_grad():

@@ -137,9 +137,9 @@ def _lines_of(text: str) -> list[str]:
 
 
 def _named(text: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Returns the library's mistakes with what only Python knows: the names of tensors, of devices and of dtypes.
+    """Returns the library's mistakes, with names that only Python knows: of tensors, devices and dtypes.
 
-    What the library finds in an output that the call has made is left out: its cause stands beside it.
+    Leaves out mistakes about an output that the call has made itself, because the list already names their cause.
     """
     for name, value in arguments.items():
         if text == f"tensor = {_hooks.complaint(value)}":
@@ -158,7 +158,7 @@ def _named(text: str, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _hints(text: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Returns what to do about mistakes that the library has found."""
+    """Returns advice on mistakes that the library has found."""
     hints = []
     if "must be a multiple of 8" in text and "head_dim" in text:
         hints.append("head_dim: fa2.pad_head_dim() fills up q, k and v with zeros")
@@ -185,7 +185,8 @@ def error_of(
     check: Callable[[dict[str, str]], object] | None = None,
     optional: Collection[str] = (),
 ) -> BaseException:
-    """Returns the error to raise in place of `cause`: with all mistakes of the arguments, or `cause` if there are none.
+    """Returns the error to raise instead of `cause`: one with all mistakes of the arguments, or `cause` if there are
+    none.
 
     check: binds the tensors without a launch, which raises what the library finds; called with the mistakes by names.
     """
@@ -212,7 +213,7 @@ def error_of(
 
 
 def explained(function: _Function) -> _Function:
-    """Makes a function raise error_of() what it raises."""
+    """Returns a function that raises error_of() any exception of `function`."""
     signature = inspect.signature(function)
     optional = [name for name, parameter in signature.parameters.items() if parameter.default is None]
 

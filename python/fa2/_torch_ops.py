@@ -45,7 +45,7 @@ _library: Any = None
 
 
 def _forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
-    # Inductor's CUDA graphs warm up in memory of theirs, and count what is left there.
+    # Inductor's CUDA graphs warm up in a pool of their own, and count the memory that remains allocated in it.
     return run_forward(q, k, v, None, True, Options(*rest[:-1]), keeps=False)
 
 
@@ -54,7 +54,7 @@ def _fake_forward(q: Any, k: Any, v: Any, *rest: Any) -> Any:
 
 
 def _present(q: Any, made: Any) -> Any:
-    """An operator returns tensors: an empty one for what was not wanted."""
+    """Replaces None by an empty tensor, because an operator must return tensors."""
     return tuple(q.new_empty(0) if x is None else x for x in made)
 
 
@@ -90,7 +90,7 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
 
 
 def register() -> None:
-    """Once a process."""
+    """Registers the operators. Must be called once per process."""
     global _library
     _library = torch.library.Library("fa2", "DEF")  # type: ignore[no-untyped-call, unused-ignore]
     tags = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)

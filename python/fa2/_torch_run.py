@@ -13,12 +13,12 @@ contiguous = _hooks.contiguous
 
 
 def new_out(q: torch.Tensor, v: torch.Tensor, options: Any) -> Any:
-    """Returns an output as the extension makes it."""
+    """Returns a new output; its rows are 0 if they may belong to no sequence."""
     return _hooks.new_out(q, v.shape[-1], rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]))
 
 
 def new_lse(q: torch.Tensor, options: Any) -> Any:
-    """Returns an LSE as the extension makes it."""
+    """Returns a new LSE; its rows are 0 if they may belong to no sequence."""
     return _hooks.new_lse(q, rows_may_be_unused(options[CU_SEQLENS_Q], options[SEQUSED_Q]))
 
 
@@ -31,7 +31,7 @@ def run_forward(
 
 
 def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, Any, Any, Any]:
-    """Returns memory for the gradients of q, k, v and sinks; None for what is not wanted."""
+    """Returns memory for the gradients of q, k, v and sinks; None for each that is not wanted."""
     zero_q = rows_may_be_unused(options.cu_seqlens_q, options.seqused_q)
     zero_k = rows_may_be_unused(options.cu_seqlens_k, options.seqused_k)
     return (
@@ -55,7 +55,8 @@ def run_backward(
     options: Options,
     made: tuple[Any, Any, Any, Any] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Returns the gradients of q, k, v and sinks: new ones, or `made`, whose Nones are not wanted."""
+    """Returns the gradients of q, k, v and sinks: new ones, or `made`, in which None means that a gradient is not
+    wanted."""
     if d_out is None:
         d_out = torch.zeros_like(out)
     if d_lse is not None:

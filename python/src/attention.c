@@ -22,7 +22,7 @@ static PyObject* read_output(PyObject* made, Call* call, int number) {
   return made;
 }
 
-/* Makes what the caller has not given: out, and the LSE if it is wanted. */
+/* Makes the outputs that the caller has not given: out, and the LSE if it is wanted. */
 static int make_outputs(PyObject* const* operands, bool wants_lse, Call* call, PyObject** out,
                         PyObject** lse) {
   PyObject* const q = operands[FA2_Q];
@@ -75,7 +75,7 @@ static int launch_forward(Call* call, PyObject* const* operands, bool keeps) {
   return status == FA2_OK ? 0 : (raise_status(status), -1);
 }
 
-/* Warns of a call that looks like (batch, heads, seqlen, head_dim), which is sound, and wrong, as (batch, seqlen, heads, ..). */
+/* Warns if q looks like (batch, heads, seqlen, head_dim): read as (batch, seqlen, heads, head_dim) it would be valid but wrong. */
 static int warn_of_exchanged_heads(const fa2_problem* p) {
   if (p->varlen || p->heads_q <= 256 || p->heads_q <= p->seqlen_q) return 0;
   return PyErr_WarnFormat(
@@ -86,7 +86,7 @@ static int warn_of_exchanged_heads(const fa2_problem* p) {
       (long long)p->heads_q);
 }
 
-/* Returns what forward() does, and takes the references to both outputs. */
+/* Returns the result of forward(): out, or (out, lse). Takes the references to both. */
 static PyObject* outputs(PyObject* out, PyObject* lse) {
   if (lse == NULL) return out;
   PyObject* both = PyTuple_Pack(2, out, lse);
@@ -120,7 +120,7 @@ PyObject* forward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   return NULL;
 }
 
-/* check(q, k, v, out or None, options): raises what the tensors of forward() have wrong, and launches nothing. */
+/* check(q, k, v, out or None, options): raises the errors of forward()'s tensors, and launches nothing. */
 PyObject* check(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;

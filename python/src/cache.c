@@ -23,7 +23,7 @@ static fa2_status launch_dropout_mask(void* data) {
   return fa2_dropout_mask(NULL, call->problem, call->args, call->mask, call->stream);
 }
 
-/* Launches what was bound with this status, on the current stream of `like`. Returns None or raises. */
+/* Launches a call whose binding returned `bound`, on the current stream of `like`. Returns None or raises. */
 static PyObject* launch(fa2_status bound, fa2_status (*body)(void*), RowCall* call, int32_t device,
                         PyObject* like) {
   if (bound != FA2_OK) return raise_status(bound);

@@ -39,7 +39,7 @@ typedef struct {
 /* Reads the first `count` tensors of fa2/c_tensors.h, and the options that follow them. release() must follow, also an error. */
 int read_call(PyObject* const* operands, int count, Call* call);
 void release(Call* call);
-/* Completes the problem and the arguments by what the library finds in the tensors. */
+/* Completes the problem and the arguments from the tensors. */
 int bind_forward(Call* call);
 int bind_backward(Call* call, fa2_backward_args* args);
 

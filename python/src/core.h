@@ -25,12 +25,12 @@ int read_tensor(PyObject* object, fa2_array* tensor);
 int read_tensors(PyObject* const* objects, int count, fa2_array* tensors, const fa2_array** given);
 /* Returns whether the object's type has the DLPack exchange API, as PyTorch's tensors have from 2.10 on. */
 bool has_exchange_api(PyObject* object);
-/* Finds the current stream of `device`, on which the tensor `object` lies. Host memory has none: NULL. */
+/* Finds the current stream of `device`, on which the tensor `object` lies; NULL for host memory. */
 int current_stream(PyObject* object, int32_t device, void** stream);
 
-/* ---- hooks.c: what fa2._hooks makes; each returns a new reference ---- */
+/* ---- hooks.c: functions of fa2._hooks; each returns a new reference ---- */
 
-/* Returns what fa2._hooks.describe() says of a tensor without the exchange API. */
+/* Returns the result of fa2._hooks.describe(), for a tensor without the exchange API. */
 PyObject* describe(PyObject* tensor);
 /* Returns the current stream of a device as an int. */
 PyObject* find_stream(int32_t device);

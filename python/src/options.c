@@ -1,7 +1,7 @@
 /* Reads the numbers among the options of a call. */
 #include "call.h"
 
-/* Python's -1 is no bound. The library rejects what is below. */
+/* Python's -1 means no bound. The library rejects smaller numbers. */
 static int read_bound(PyObject* option, const char* name, int32_t* has_bound, int64_t* bound) {
   if (read_int(option, name, bound) < 0) return -1;
   *has_bound = *bound != -1;

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-os.environ.setdefault("FA2_TUNE", "stored")  # what is measured is the next run's to differ
+os.environ.setdefault("FA2_TUNE", "stored")  # other values of FA2_TUNE measure, and measured configs may differ from run to run
 os.environ.setdefault("FA2_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"fa2-python-tests-{os.getuid()}"))
 
 

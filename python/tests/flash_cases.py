@@ -1,4 +1,4 @@
-"""Problems for the interface of flash_attn: a few for the interpreter, any number, drawn in strata, for a GPU."""
+"""Problems for flash_attn's interface: a few for the interpreter; for a GPU any number, sampled in strata."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _HEAD_DIMS = (32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256)
 
 
 def draw(number: int, seed: int) -> Case:
-    """Returns case `number` of a seed: strata in turn, in an order that the seed shuffles, the rest at random."""
+    """Returns case `number` of a seed. The strata take turns in an order that the seed shuffles; the rest is random."""
     order = list(_STRATA)
     random.Random(seed).shuffle(order)
     layout, varlen, mask, variant, dtype = order[number % len(order)]
@@ -80,7 +80,8 @@ def draw(number: int, seed: int) -> Case:
         heads_kv=heads if layout == "qkvpacked" else pick.choice((6, 2, 1)),
         head_dim=pick.choice(_HEAD_DIMS),
         causal="causal" in mask,
-        # Where all rows see one key, dq and dk cancel to 0 but for the rounding of out, in flash_attn too.
+        # If each row sees only one key, dq and dk cancel to rounding errors, in flash_attn too. So windows have 8 keys
+        # or more.
         window=(pick.randrange(8, seqlen_k), pick.randrange(8, seqlen_k)) if "local" in mask else (-1, -1),
         softcap=50.0 if variant == "softcap" else 0.0,
         alibi="alibi" in variant,

@@ -14,7 +14,8 @@ import torch
 def hidden_keys(
     rows: torch.Tensor, columns: torch.Tensor, causal: bool, window: tuple[int, int], seqlen_q: int, seqlen_k: int
 ) -> torch.Tensor:
-    """Returns the visible keys, bool (batch, 1, seqlen_q, seqlen_k), of sequences with `rows` queries and `columns` keys each, both (batch)."""
+    """Returns the visible keys, bool (batch, 1, seqlen_q, seqlen_k). `rows` and `columns`, (batch), count each
+    sequence's queries and keys."""
     i = torch.arange(seqlen_q, device=rows.device)[None, :, None]
     j = torch.arange(seqlen_k, device=rows.device)[None, None]
     n, m = rows[:, None, None], columns[:, None, None]
@@ -51,9 +52,9 @@ def attention(
     keep: Any = None,
     low_precision: bool = False,
 ) -> tuple[Any, Any]:
-    """Returns (out, probabilities before dropout) in q's dtype; q (batch, seqlen_q, heads, dim), k and v the same way.
+    """Returns (out, probabilities before dropout) in q's dtype. q, k and v are (batch, seqlen, heads, dim).
 
-    low_precision: computed in q's dtype, scaling k instead of q, as a model without fused attention might.
+    low_precision: computes in q's dtype and scales k instead of q, as a model without fused attention might.
     """
     dtype = q.dtype
     batch, seqlen_q, seqlen_k = q.shape[0], q.shape[1], k.shape[1]

@@ -1,8 +1,8 @@
 """Random calls, most of them wrong: python fuzz_calls.py FIRST_SEED CALLS
 
-Each is either refused by an error of fa2's, with no byte changed, or writes nothing but its outputs; a call that nothing was
-done to has the values of a reference. Arrays end at pages that fault. Before each call its seed is printed, which the last
-line of a process that was killed is then.
+fa2 must either reject a call with one of its errors and change no byte, or write nothing but its outputs. A call that
+was not spoilt must match a reference. Arrays end at pages that fault. Each call's seed is printed first, so the last
+line of a killed process names the call that killed it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 class Maker:
-    """Arrays of one call, each in a memory of its own."""
+    """Makes the arrays of one call, each in its own memory."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
@@ -71,7 +71,7 @@ def close(found: Any, wanted: Any) -> None:
 
 
 def attention(make: Maker) -> Call:
-    """Makes a dense, packed or paged call. Traits are few, because each set of them compiles a kernel."""
+    """Makes a dense, packed or paged call. There are few combinations of traits, because each compiles a kernel."""
     draw = make.draw
     kind = draw.choice(("dense", "packed", "paged"))
     batch, heads_kv, dim_v = draw.randint(1, 3), draw.choice((1, 2)), draw.choice((8, 16))
@@ -200,7 +200,7 @@ def merge(make: Maker) -> Call:
 
 
 def reshaped(make: Maker, array: Any) -> Any:
-    """Returns an array with another extent, rank or dtype."""
+    """Returns an array with a different extent, rank or dtype."""
     draw = make.draw
     shape, dtype = list(array.shape), array.dtype
     kind = draw.choice(("extent", "extent", "extent", "rank", "dtype", "all"))

@@ -1,4 +1,4 @@
-"""Arrays that end where memory ends: whatever lies behind them faults, and whatever lies before them is watched."""
+"""Arrays that end at the end of mapped memory: an access behind them faults, and Watch finds writes before them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Memory:
-    """Bytes between two pages that nobody may touch. An array of it ends at the second page."""
+    """Bytes between two inaccessible pages. Its arrays end at the second page."""
 
     def __init__(self, pages: int) -> None:
         self._map = mmap.mmap(-1, (pages + 2) * _PAGE)
@@ -26,8 +26,8 @@ class Memory:
         self.bytes = whole[_PAGE:-_PAGE]
 
     def array(self, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...], gap: int, seed: int) -> Any:
-        """Uninitialised bytes of `seed`; dimensions lie in memory as `order` says, the outermost first, and `gap` elements
-        lie between two of the outermost."""
+        """Returns an array of random bytes. `order` lists its dimensions as they lie in memory, outermost first. `gap`
+        elements lie between neighbours along the outermost."""
         self.bytes[:] = np.random.default_rng(seed).integers(1, 255, self.bytes.size, np.uint8)
         itemsize = np.dtype(dtype).itemsize
         strides = [0] * len(shape)
@@ -46,13 +46,13 @@ class Memory:
 
 
 class Watch:
-    """Remembers what memories hold, to find out what a call has written."""
+    """Remembers the contents of memories, to find what a call has written."""
 
     def __init__(self, memories: list[Memory]) -> None:
         self._before = [(memory, memory.bytes.copy()) for memory in memories]
 
     def require(self, written: list[Any]) -> None:
-        """Raises unless nothing but the elements of the arrays `written` has changed."""
+        """Raises if anything but the elements of the arrays `written` has changed."""
         for memory, before in self._before:
             after = memory.bytes.copy()
             changed = np.flatnonzero(before != after)
@@ -63,7 +63,7 @@ class Watch:
 
 
 def _offsets(array: Any, memory: Memory) -> Any:
-    """Returns the offset in `memory` of each byte of the array's elements; none if it lies elsewhere."""
+    """Returns the offset in `memory` of each byte of the array's elements; empty if the array lies elsewhere."""
     first = array.ctypes.data - memory.bytes.ctypes.data
     if array.size == 0 or not 0 <= first < memory.bytes.size:
         return np.empty(0, np.int64)

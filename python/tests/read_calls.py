@@ -1,9 +1,9 @@
-"""Prints calls.json anew: which keywords vLLM's and SGLang's backends hand to the functions that fa2 puts there.
+"""Prints calls.json: the keywords that vLLM's and SGLang's backends pass to the functions that fa2 replaces.
 
     python read_calls.py vllm 0.33.0 SITE/vllm/v1/attention/backends/flash_attn.py SITE/vllm/v1/worker/cp_utils.py \\
         -- sglang 0.5.23 SITE/sglang/srt/layers/attention/flashattention_backend.py > calls.json
 
-SITE is where wheels were unpacked; nothing of them runs.
+SITE is the folder of the unpacked wheels. This program only parses them and runs none of their code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FUNCTIONS = {
 
 
 def keywords(call: ast.Call, more: list[str]) -> str:
-    """Returns the keywords of one call; for `**kwargs` everything that the module may have put there."""
+    """Returns the keywords of one call; for `**kwargs`, every key that the module may have stored there."""
     names = [keyword.arg for keyword in call.keywords]
     return ", ".join(sorted({name for given in names for name in ([given] if given else more)}))
 

@@ -1,4 +1,4 @@
-"""Makes a batch as servers have it, with packed queries and keys in scattered pages, and its attention in float64."""
+"""Makes a batch like a server's, with packed queries and with keys in scattered pages, and its attention in float64."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def int32(values: Any) -> Any:
 
 
 def cache_of(batch: Batch) -> Any:
-    """Returns vLLM's tensor, (pages, HEADS_KV, PAGE, 2 HEAD_DIM), of which batch.k and batch.v are views."""
+    """Returns the cache as vLLM stores it, (pages, HEADS_KV, PAGE, 2 HEAD_DIM). batch.k and batch.v are views of it."""
     return batch.k._base
 
 
@@ -55,7 +55,7 @@ def make(lengths: tuple[tuple[int, int], ...] = LENGTHS, seed: int = 0) -> Batch
 
 
 def expect(batch: Batch, out: Any, lse: Any = None, **options: Any) -> None:
-    """Holds out (total, HEADS, HEAD_DIM) and lse (HEADS, total) to reference.attention() of each sequence."""
+    """Compares out (total, HEADS, HEAD_DIM) and lse (HEADS, total) with reference.attention() of each sequence."""
     borders = batch.cu_seqlens_q.tolist()
     for b, (begin, end) in enumerate(zip(borders, borders[1:])):
         wanted, wanted_lse = reference.attention(batch.q[begin:end], batch.keys[b], batch.values[b], **options)
@@ -71,6 +71,6 @@ def recorded(library: str) -> list[tuple[str, list[str]]]:
 
 
 def unknown(function: Any, given: list[str]) -> set[str]:
-    """Returns the keywords of `given` that the function does not have. Raises if it needs others."""
+    """Returns the keywords in `given` that the function does not take. Raises if the function requires others."""
     bound = inspect.signature(function).bind(**dict.fromkeys(given))
     return {name for kind in ("others", "options") for name in bound.arguments.get(kind, {})}

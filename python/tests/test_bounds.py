@@ -1,4 +1,4 @@
-"""No call reads or writes beyond its tensors, or takes an array for something that it is not."""
+"""No call reads or writes outside its tensors, or misreads an object that is no array as one."""
 
 from __future__ import annotations
 

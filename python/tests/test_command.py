@@ -1,4 +1,4 @@
-"""The command, as `python -m fa2` and as the script `fa2`, and NVRTC where pip has put it."""
+"""The command, run as `python -m fa2` and as the script `fa2`; and NVRTC installed by pip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NVRTC = fa2.machine()["nvrtc"]
 
 
 def run(*arguments: str, **variables: str) -> str:
-    """Returns what the command prints. The command's own message fails the test."""
+    """Returns the command's output. If the command fails, the test fails with its message."""
     command = [sys.executable, "-m", "fa2", *arguments]
     found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
     assert found.returncode == 0, found.stderr
@@ -35,7 +35,7 @@ VERBS = ["info", "doctor", "bench", "precompile", "explain", "tune", "cache"]
 
 
 def assert_fits(text: str) -> None:
-    """Checks that lines have at most 80 columns, except those of a single word: a path."""
+    """Checks that lines have at most 80 columns. A line of a single word, such as a path, may be longer."""
     assert text and not [line for line in text.splitlines() if len(line) > 80 and len(line.split()) > 1]
 
 

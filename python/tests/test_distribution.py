@@ -1,4 +1,4 @@
-"""The distribution as PyPI and users see it: its name, its description, its command."""
+"""The distribution on PyPI: its name, its description, its command."""
 
 from __future__ import annotations
 

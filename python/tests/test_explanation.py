@@ -1,4 +1,4 @@
-"""explain() returns a dict for programs, which prints as text for people."""
+"""explain() returns a dict for programs that prints as text for people."""
 
 from __future__ import annotations
 

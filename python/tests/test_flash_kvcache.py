@@ -38,7 +38,7 @@ def angles(device: str, rotary_dim: int = 32) -> tuple[Any, Any]:
 
 
 def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool) -> None:
-    """Checks the result by FlashAttention's criterion against each sequence's own keys and values."""
+    """Checks the result by FlashAttention's criterion, with each sequence's own keys and values."""
     for b in range(q.shape[0]):
         operands = q[b : b + 1], keys[b][None], values[b][None]
         exact, _ = flash_reference.attention(*operands, causal=causal)
@@ -48,7 +48,7 @@ def expect(out: Any, q: Any, keys: list[Any], values: list[Any], causal: bool) -
 
 
 def paged(cache: Any, page: int) -> tuple[Any, Any]:
-    """Returns the first two entries of a cache in scattered pages, and their table, a part of a wider one."""
+    """Returns the cache's first two entries in scattered pages, and their table, which is a slice of a wider one."""
     pages = cache[:2].reshape(-1, page, *cache.shape[2:])
     order = torch.randperm(len(pages), generator=torch.Generator().manual_seed(page)).to(cache.device)
     table = torch.empty_like(order)

@@ -27,7 +27,7 @@ def check(found: Any, exact: Any, low: Any, factor: float, what: str, atol: floa
 
 
 def lengths(case: Case, device: str, of: int) -> Any:
-    """Returns lengths (batch) from 1 to `of`; one of them is `of`."""
+    """Returns lengths (batch) from 1 to `of`. At least one is `of`."""
     found = torch.randint(max(1, of // 2), of + 1, (case.batch,), device=device)
     found[0] = of
     return found
@@ -71,9 +71,9 @@ def call(case: Case, q: Any, k: Any, v: Any, rows: Any, columns: Any, slopes: An
 
 
 def check_dropout(case: Case, s: Any, hidden: Any, probabilities: Any) -> None:
-    """Signs at the rate that was asked for, and magnitudes that are the probabilities but for a factor of a row."""
+    """Checks the rate of negative signs, and that magnitudes are the probabilities up to one factor per row."""
     visible = (~hidden).expand(s.shape)
-    dropped = float(torch.signbit(s)[visible].float().mean())  # of -0.0 too
+    dropped = float(torch.signbit(s)[visible].float().mean())  # counts -0.0 as well
     assert abs(dropped - case.dropout_p) < 0.01 + 4 * (0.15 / int(visible.sum())) ** 0.5
     exact, low = probabilities
     found = s.float().abs().masked_fill(hidden, 0)

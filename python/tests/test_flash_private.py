@@ -42,7 +42,7 @@ def test_the_private_pair_is_the_public_function() -> None:
     torch.testing.assert_close(sums[..., :33], (d_out.float() * out.float()).sum(-1).transpose(1, 2))
     some = torch.empty_like(k)
     flash._flash_attn_backward(d_out, q, k, v, out, lse, None, some, None, *tail, rng_state=state)
-    torch.testing.assert_close(some, gradients[1], atol=2e-2, rtol=2e-2)  # by another kernel
+    torch.testing.assert_close(some, gradients[1], atol=2e-2, rtol=2e-2)  # another kernel computed these
     with pytest.raises(fa2.InvalidRequest, match="rng_state"):
         flash._flash_attn_backward(d_out, q, k, v, out, lse, *made, *tail)
 
@@ -137,7 +137,7 @@ def test_a_single_key_has_gradients_that_cancel(dropout_p: float) -> None:
     tensors = tuple(x.requires_grad_() for x in (q, k, v))
     out = flash.flash_attn_func(*tensors, dropout_p)
     dq, dk, dv = torch.autograd.grad(out.float().square().sum(), tensors)
-    rounding = 0.0 if dropout_p == 0 else 0.5  # out is a multiple of v then, rounded
+    rounding = 0.0 if dropout_p == 0 else 0.5  # with dropout, out is a multiple of v, rounded
     assert dq.abs().max() <= 1e-4 + rounding and dk.abs().max() <= 1e-4 + rounding
     assert torch.isfinite(dv).all() and dv.abs().max() > 0
 

@@ -58,7 +58,7 @@ def test_graphs_capture_and_replay(seqlen_q: int) -> None:
     for _ in range(3):
         q.normal_()
         graph.replay()
-        fa2.attention(*qkv(seqlen_q=seqlen_q))  # eager calls between replays share nothing with them
+        fa2.attention(*qkv(seqlen_q=seqlen_q))  # eager calls between replays share no memory with them
         assert torch.equal(out, fa2.attention(q, k, v))
 
 

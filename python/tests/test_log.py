@@ -1,4 +1,5 @@
-"""fa2's log in Python's logging. Each case is a process of its own: what is logged once, and how logging is set up, is the process's."""
+"""fa2's log in Python's logging. Each case runs in its own process, because logging is set up, and some messages are
+logged, once per process."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-# A directory that does not exist is a warning; a compiler that does not exist ends the call.
+# A missing directory is only a warning; a missing compiler ends the call.
 MAKE = """
 import fa2
 def make():
@@ -21,7 +22,7 @@ WARNING = 'FA2_CACHE_PATH = "/nowhere", must name directories that are there; th
 
 
 def run(program: str, **variables: str) -> tuple[str, str]:
-    """What it prints on stdout and stderr."""
+    """Returns what the program prints on stdout and on stderr."""
     environment = {key: value for key, value in os.environ.items() if key != "FA2_LOG"}
     environment.update({"FA2_CACHE_PATH": "/nowhere", "FA2_NVRTC": "/none.so", **variables})
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120)
@@ -70,7 +71,7 @@ def test_a_plan_is_a_line_at_debug_level() -> None:
     out, _ = run(CONFIGURED + "logging.getLogger('fa2').setLevel('DEBUG')\n" + PLAN, **interpreter)
     assert len([line for line in out.splitlines() if line.startswith("DEBUG|fa2|MainThread|plan of ")]) == 1
     assert "plan of" not in run(CONFIGURED + PLAN, **interpreter)[0]
-    # FA2_LOG is the level of a logger that has none, with or without handlers.
+    # FA2_LOG sets the level of a logger that has none, with or without handlers.
     assert "DEBUG|fa2|MainThread|plan of " in run(CONFIGURED + PLAN, FA2_LOG="debug", **interpreter)[0]
     assert "fa2 DEBUG: plan of " in run(PLAN, FA2_LOG="debug", **interpreter)[1]
     assert run(MAKE + "make()", FA2_LOG="off") == ("", "")

@@ -183,7 +183,7 @@ def test_precompile_lists_its_mistakes() -> None:
             "page_size = 'a', must be an integer: 0 for no pages",
         ],
     )
-    # One value is as good as a list: a str is not taken for its letters.
+    # A single str is accepted in place of a list, and not split into its letters.
     expect(lines_of(fa2.precompile, "sm_8", head_dims=64), ['archs[0] = "sm_8", must be one of sm_80'])
 
 

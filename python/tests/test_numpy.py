@@ -1,4 +1,4 @@
-"""The API on numpy arrays: numerics against float64, layouts, and what is refused."""
+"""The API on numpy arrays: numerics against float64, layouts, and rejected calls."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_packed_sequences_are_each_their_own() -> None:
 def test_pages_are_the_keys_they_hold() -> None:
     q, k, v = qkv(seqlen_q=3, seqlen_k=32)
     wide = np.int32([[5, 0, 3, 6, -1, -1], [1, 4, 7, 2, -1, -1]])
-    table = wide[:, :4]  # rows may lie apart
+    table = wide[:, :4]  # rows need not be adjacent
     k_pages, v_pages = np.zeros((8, 8, 2, 64), np.float16), np.zeros((8, 8, 2, 64), np.float16)
     for pages, rows in ((k_pages, k), (v_pages, v)):
         pages[table.ravel()] = rows.reshape(8, 8, 2, 64)

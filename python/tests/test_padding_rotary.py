@@ -1,4 +1,4 @@
-"""fa2.bert_padding and fa2.rotary, which are operators of PyTorch."""
+"""fa2.bert_padding and fa2.rotary, which PyTorch's operators compute."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_module_keeps_its_tables() -> None:
     scaled = rotary.RotaryEmbedding(8, scale_base=512)(qkv.clone())
     plain = rotary.RotaryEmbedding(8)(qkv.clone())
     products = [torch.einsum("bihd,bjhd->bhij", *x[:, :, :2].unbind(2)).diagonal(0, -2, -1) for x in (scaled, plain)]
-    torch.testing.assert_close(*products)  # xPos leaves a row's product with itself alone
+    torch.testing.assert_close(*products)  # xPos keeps the product of a row with itself
     with pytest.raises(ValueError, match="max_seqlen"):
         module(qkv, seqlen_offset=torch.tensor([1]))
 

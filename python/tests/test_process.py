@@ -1,4 +1,4 @@
-"""What fa2 shares with the process around it: Ctrl-C and subinterpreters."""
+"""How fa2 behaves in its host process: Ctrl-C and subinterpreters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import os, signal, sys, threading, numpy, fa2
 def ones(rows, heads=1):
     return numpy.ones((1, rows, heads, 64), numpy.float16)
 def interrupt_in(seconds):
-    threading.Timer(seconds, lambda: os.killpg(os.getpgrp(), signal.SIGINT)).start()  # as a terminal does
+    threading.Timer(seconds, lambda: os.killpg(os.getpgrp(), signal.SIGINT)).start()  # the way a terminal does it
 """
 
 
 def run(program: str, before: str = "", **variables: str) -> str:
-    """Returns what the program prints, in a session of its own. Killed after 100 s: what must be interrupted takes far longer."""
+    """Runs the program in its own session and returns what it prints. Kills it after 100 s; the interrupted work takes
+    far longer."""
     command = [sys.executable, "-c", before + START + program]
     found = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **variables}, start_new_session=True, timeout=100

@@ -1,4 +1,4 @@
-"""The README's lines of Python, run as they stand."""
+"""Runs the Python code of the README unchanged."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def make_leaf(*shape: int, dtype: Any) -> Any:
 
 
 def expected(x: Any, cos: Any, sin: Any, interleaved: bool, offsets: Any) -> Any:
-    """x (batch, seqlen, heads, head_dim), turned by products of complex numbers in float32; differentiable."""
+    """Returns x (batch, seqlen, heads, head_dim), rotated by complex products in float32. Differentiable."""
     starts = offsets[:, None] if isinstance(offsets, torch.Tensor) else torch.full((len(x), 1), offsets)
     places = starts + torch.arange(x.shape[1])
     angles = torch.complex(cos[places].float(), sin[places].float())[:, :, None]
@@ -39,7 +39,8 @@ def expected(x: Any, cos: Any, sin: Any, interleaved: bool, offsets: Any) -> Any
 
 
 def assert_turned(x: Any, out: Any, right: Any, copy: Any) -> None:
-    """out is right and in x's memory, and so is its gradient; the gradient that comes in keeps its values."""
+    """Checks that out is right and lies in x's memory, that x's gradient is right, and that the incoming gradient is
+    unchanged."""
     assert out.data_ptr() == x.data_ptr() and torch.equal(out.detach(), x.detach())
     close = dict(rtol=1e-3, atol=1e-5 if x.dtype == torch.float32 else 2 * torch.finfo(x.dtype).eps)
     torch.testing.assert_close(out, right, **close)
@@ -133,7 +134,7 @@ def test_the_gradient_has_a_gradient() -> None:
     weight = torch.randn(out.shape, requires_grad=True)
     (first,) = torch.autograd.grad(out, x, weight, create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum(), weight)
-    torch.testing.assert_close(second, 2 * weight)  # turning keeps lengths
+    torch.testing.assert_close(second, 2 * weight)  # rotation keeps lengths
 
 
 def test_the_module_turns_leaves() -> None:

@@ -1,4 +1,4 @@
-"""PyTorch's FlashAttention operators by fa2: called on CPU tensors, and on a GPU activated."""
+"""PyTorch's FlashAttention operators, computed by fa2: called directly on CPU tensors, and activated on a GPU."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_forward_and_backward(is_causal: bool) -> None:
 
 
 def test_causal_operators_end_at_the_last_key() -> None:
-    """As torch.nn.attention.bias.causal_lower_right() expects of them."""
+    """Causal operators align the mask bottom right, as torch.nn.attention.bias.causal_lower_right() expects."""
     q, k, v = (x.detach() for x in qkv(5, 12))
     seen = torch.ones(5, 12, dtype=torch.bool).tril(12 - 5)
     close(sdpa._sdpa_forward(q, k, v, 0.0, True)[0], expected(q, k, v, seen))
@@ -90,7 +90,8 @@ def test_dropout_of_both_directions_is_one() -> None:
     d_out = torch.randn(q.shape).to(q.dtype)
     *_, dv = sdpa._sdpa_backward(d_out, q, k, v, *made[:2], *made[2:6], 0.5, False, *made[6:8])
     ours, theirs = made[0].float() * d_out.float(), dv.float() * v.float()
-    # out is linear in v: the sums are equal but for rounding. Of unlike masks they differ by the root of how many are added.
+    # out is linear in v, so both sums agree up to rounding. Different masks would make them differ by the root of the
+    # number of terms.
     assert abs(float(ours.sum() - theirs.sum())) < 2e-3 * float(ours.abs().sum())
 
 
@@ -123,7 +124,7 @@ def active() -> Any:
 
 @pytest.fixture
 def launches(monkeypatch: Any) -> Any:
-    """Counts what reaches fa2."""
+    """Counts the calls that reach fa2."""
     seen: list[int] = []
 
     def counting(*arguments: Any, **named: Any) -> Any:

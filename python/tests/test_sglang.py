@@ -1,4 +1,4 @@
-"""fa2 as SGLang's attention: the functions against float64, and the backend in the real SGLang where that is installed."""
+"""fa2 as SGLang's attention: its functions against float64, and its backend in the real SGLang if that is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SINKS = torch.tensor([0.5, -1.0, 2.0, 0.0])
 
 
 def call(batch: serving.Batch, **options: Any) -> Any:
-    """As SGLang's backend calls for a layer of a decoder."""
+    """Calls fa2 as SGLang's backend does for a decoder layer."""
     given: dict[str, Any] = dict(
         q=batch.q,
         k_cache=batch.k,
@@ -45,9 +45,9 @@ def call(batch: serving.Batch, **options: Any) -> Any:
 
 @pytest.mark.parametrize("name, given", serving.recorded("sglang"))
 def test_takes_what_sglang_hands_over(name: str, given: list[str]) -> None:
-    """But for FlashAttention-4's and multi-head latent attention's own."""
+    """fa2's functions take every recorded keyword, except those that only FlashAttention-4 and MLA use."""
     left = serving.unknown(getattr(fa2.sglang, name), given)
-    if name == "flash_attn_with_kvcache":  # which hands on what it does not know
+    if name == "flash_attn_with_kvcache":  # it passes unknown keywords on
         left -= set(inspect.signature(fa2.sglang.flash_attn_varlen_func).parameters)
     assert left <= {"aux_tensors", "mask_mod", "qv", "rel_bias", "rel_bias_prep_cache", "score_mod"}
 
@@ -72,7 +72,7 @@ def test_prefill_and_decode_in_one_batch(options: Any, meant: Any) -> None:
 
 
 def test_tables_are_a_graphs_of_the_longest_context() -> None:
-    """Decoding: pages of one row, whose table is part of a wider one."""
+    """Decoding: pages hold one row each, and the table is a slice of a wider one."""
     batch = serving.make(((1, 33), (1, 1), (1, 50)))
     rows = (batch.page_table[:, :, None] * serving.PAGE + torch.arange(serving.PAGE)).flatten(1).int()
     wide = torch.cat((rows, torch.zeros_like(rows)), 1)[:, : rows.shape[1] + 5]
@@ -81,7 +81,8 @@ def test_tables_are_a_graphs_of_the_longest_context() -> None:
 
 
 def test_parts_of_the_keys_are_merged() -> None:
-    """As for trees of drafts: what was verified, and a page for each token of the tree."""
+    """Speculative trees: attention to the verified keys and to each tree token's own keys, one page per key, is
+    merged."""
     batch = serving.make(((5, 37), (5, 45)))
     counts = batch.cu_seqlens_q.diff()
     first = call(batch, cache_seqlens=batch.seqused_k - counts, causal=False, return_softmax_lse=True)
@@ -110,7 +111,7 @@ def test_what_is_not_computed_is_told() -> None:
 
 
 def test_register(monkeypatch: Any) -> None:
-    """In SGLang's registry, as far as register() goes."""
+    """register() adds the backend to SGLang's registry."""
     registry, arguments = types.ModuleType("registry"), types.ModuleType("arguments")
     backends: dict[str, Any] = {"fa3": None}
     choices = ["fa3"]
@@ -143,7 +144,7 @@ class FlashAttentionBackend:
 
 @pytest.fixture(params=["of its shape", "installed"])
 def backend(request: Any, monkeypatch: Any) -> Any:
-    """fa2.sglang.backend.Backend over SGLang's own class, or over one that calls as that does."""
+    """Returns fa2.sglang.backend.Backend over SGLang's own class, or over a class that makes the same calls."""
     name = "sglang.srt.layers.attention.flashattention_backend"
     if request.param == "installed":
         pytest.importorskip("sglang", reason="sglang is not installed")

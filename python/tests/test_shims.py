@@ -1,4 +1,4 @@
-"""The distributions that have flash_attn's names, from the source tree: beside the real ones they refuse."""
+"""The distributions that carry flash_attn's names, from the source tree. They refuse to load next to the real ones."""
 
 from __future__ import annotations
 

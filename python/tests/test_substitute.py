@@ -1,4 +1,4 @@
-"""Another library's classes with functions of fa2's: in a module made up here."""
+"""Replaces functions that another library's classes use. The library is a module made up here."""
 
 from __future__ import annotations
 

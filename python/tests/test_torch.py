@@ -1,4 +1,4 @@
-"""PyTorch's CPU tensors: gradients, operators, compilation, modes. The interpreter computes."""
+"""CPU tensors of PyTorch: gradients, operators, compilation, modes. The interpreter computes them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_views_keep_their_order_in_memory() -> None:
     out = fa2.attention(q, q, q)
     assert out.stride() == q.stride()
     assert torch.equal(out, fa2.attention(*(q.contiguous() for _ in range(3))))
-    out.sum().backward()  # whose gradient has strides of 0
+    out.sum().backward()  # its gradient has strides of 0
     assert worst(q.grad, torch.autograd.grad(materialised(q, q, q)[0].sum(), q)[0]) < 2e-2
 
 

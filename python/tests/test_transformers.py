@@ -1,6 +1,6 @@
-"""Models of Hugging Face transformers with fa2, beside their eager attention in float32 and in the same dtype.
+"""Hugging Face transformers models with fa2, compared with their eager attention in float32 and in the same dtype.
 
-Small on the interpreter; the same with longer sequences and wider heads on a GPU: `pytest -m gpu`.
+The models are small on the interpreter. On a GPU (`pytest -m gpu`) sequences are longer and heads wider.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def config_of(family: str, head_dim: int) -> Any:
         scale = {"query_pre_attn_scalar": head_dim, "attn_logit_softcapping": 5.0}
         return transformers.Gemma2Config(**decoder, **scale, sliding_window=8, layer_types=layers)
     if family == "gpt_oss":
-        experts = {"num_local_experts": 2, "num_experts_per_tok": 2}  # no choice to be made
+        experts = {"num_local_experts": 2, "num_experts_per_tok": 2}  # the router has no choice
         return transformers.GptOssConfig(**decoder, **experts, sliding_window=8, layer_types=layers)
     if family == "bert":
         return transformers.BertConfig(**sizes)
@@ -58,7 +58,7 @@ DECODERS = ["llama", "qwen3", "mistral", "gemma2", "gpt_oss"]
 
 
 class Models:
-    """One set of weights: in float32 and DTYPE with eager attention, and in DTYPE with fa2."""
+    """One set of weights in three models: eager in float32, eager in DTYPE, fa2 in DTYPE."""
 
     def __init__(self, family: str, device: str) -> None:
         torch.manual_seed(1)
@@ -73,7 +73,7 @@ class Models:
         self.length = 200 if device == "cuda" else 20
 
     def batch(self, padding: str = "none") -> tuple[Any, Any]:
-        """Tokens of three sequences and which of them count."""
+        """Returns tokens of three sequences, and a mask of the tokens that count."""
         tokens = torch.randint(1, 96, (3, self.length), generator=torch.Generator().manual_seed(2))
         counts = torch.ones_like(tokens)
         for row, missing in enumerate((5, 0, 11)):
@@ -102,7 +102,7 @@ def device(request: Any) -> Any:
 
 
 def check(exact: Any, eager: Any, found: Any, factor: float = 3.0) -> None:
-    """fa2's error is at most `factor` times that of eager attention in the same dtype."""
+    """Checks that fa2's error is at most `factor` times that of eager attention in the same dtype."""
     assert torch.isfinite(found).all()
     exact = exact.detach().double()
     allowed = float((eager.detach().double() - exact).abs().max())
@@ -111,7 +111,7 @@ def check(exact: Any, eager: Any, found: Any, factor: float = 3.0) -> None:
 
 
 def outputs(model: Any, tokens: Any, counts: Any, **options: Any) -> Any:
-    """Of all tokens that count: (tokens, columns)."""
+    """Returns the outputs of all tokens that count, (tokens, columns)."""
     positions = (counts.cumsum(-1) - 1).clamp(min=0)
     if model.config.model_type != "bert":
         options.update(position_ids=positions, use_cache=False)
@@ -157,7 +157,7 @@ def _last_logits(model: Any, tokens: Any, counts: Any) -> Any:
 
 
 def packed(device: str) -> dict[str, Any]:
-    """Two rows of three sequences each, as their positions say."""
+    """Returns two rows of three sequences each, which their positions delimit."""
     lengths = ((5, 9, 6), (11, 8, 1))
     positions = [torch.cat([torch.arange(n) for n in row]) for row in lengths]
     tokens = torch.randint(1, 96, (2, 20), generator=torch.Generator().manual_seed(3))
@@ -182,7 +182,7 @@ def test_packed_by_cu_seq_lens(device: str) -> None:
 
 
 def gradients(model: Any, padding: str, models: Models, checkpointing: bool = False) -> dict[str, Any]:
-    """Of the parameters of attention, by name, after one training step's backward."""
+    """Returns the gradients of attention's parameters, by name, after one backward."""
     model = copy.deepcopy(model).train()
     if checkpointing:
         model.gradient_checkpointing_enable()
@@ -254,7 +254,7 @@ def test_masks_of_four_dimensions(device: str) -> None:
     models = models_of("llama", device)
     tokens, _ = models.batch()
     seen = torch.ones(models.length, models.length, dtype=torch.bool, device=device).tril()
-    seen[:, :4] = True  # a prefix without direction
+    seen[:, :4] = True  # a bidirectional prefix
     results = []
     for model in models:
         lowest = torch.finfo(model.dtype).min

@@ -1,4 +1,4 @@
-"""Type checkers report wrong calls, and nothing else, from the hints of the package."""
+"""With the package's hints, type checkers report wrong calls and nothing else."""
 
 from __future__ import annotations
 

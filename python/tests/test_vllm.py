@@ -1,4 +1,4 @@
-"""fa2 as vLLM's attention: the function against float64, and the backend in the real vLLM where that is installed."""
+"""fa2 as vLLM's attention: its function against float64, and its backend in the real vLLM if that is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SINKS = torch.tensor([0.5, -1.0, 2.0, 0.0])
 
 
 def call(batch: serving.Batch, **options: Any) -> Any:
-    """As vLLM's backend calls for a layer of a decoder."""
+    """Calls fa2 as vLLM's backend does for a decoder layer."""
     given: dict[str, Any] = dict(
         q=batch.q,
         k=batch.k,
@@ -78,7 +78,7 @@ def test_prefill_and_decode_in_one_batch(options: Any, meant: Any) -> None:
 
 
 def test_rows_beyond_the_last_sequence_are_left_alone() -> None:
-    """Graphs have them: queries are padded, and sequences without queries and keys."""
+    """CUDA graphs pad the queries, and add sequences without queries and keys."""
     batch = serving.make()
     q = torch.cat((batch.q, torch.zeros_like(batch.q[:4])))
     borders = torch.cat((batch.cu_seqlens_q, batch.cu_seqlens_q[-1:].expand(2)))
@@ -90,7 +90,8 @@ def test_rows_beyond_the_last_sequence_are_left_alone() -> None:
 
 
 def test_parts_of_the_keys_are_merged() -> None:
-    """As for cascades and decode context parallelism: a part that all see, and each sequence's own."""
+    """Cascade attention and decode context parallelism: attention to a shared prefix and to each sequence's own keys is
+    merged."""
     batch = serving.make(((5, 48), (1, 33), (3, 35)))
     borders, shared = batch.cu_seqlens_q, 32
     first = call(batch, causal=False, seqused_k=torch.full((3,), shared).int(), return_softmax_lse=True)
@@ -118,7 +119,7 @@ REGISTRY = "vllm.v1.attention.backends.registry"
 
 
 class Registry(types.ModuleType):
-    """vLLM's registry, as far as register() goes."""
+    """A stand-in for vLLM's registry, as far as register() uses it."""
 
     def __init__(self, path: str | None = None) -> None:
         super().__init__(REGISTRY)
@@ -137,7 +138,7 @@ class Registry(types.ModuleType):
 
 
 def install(monkeypatch: Any, module: str, content: Any) -> None:
-    """Makes a vLLM of this module alone."""
+    """Installs a fake vLLM that has only this module."""
     for name in ("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, module, content)
@@ -185,7 +186,7 @@ class FlashAttentionBackend:
 
 
 def test_forward_reaches_fa2(monkeypatch: Any) -> None:
-    """In classes that call as vLLM's do."""
+    """The backend calls fa2 from classes that make vLLM's calls."""
     module = types.ModuleType("vllm.v1.attention.backends.flash_attn")
     exec(SHAPE, vars(module))
     install(monkeypatch, "vllm.v1.attention.backend", attention := types.ModuleType("vllm.v1.attention.backend"))
@@ -207,7 +208,7 @@ def test_forward_reaches_fa2(monkeypatch: Any) -> None:
 
 @pytest.fixture
 def backend() -> Any:
-    """fa2.vllm.backend.Backend as vLLM finds it."""
+    """Returns fa2.vllm.backend.Backend, found the way vLLM finds it."""
     pytest.importorskip("vllm", reason="vllm is not installed")
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 

@@ -1,4 +1,5 @@
-"""Calls that type checkers must report, each in its line, and calls that they must accept. Read by test_types.py, never run."""
+"""Calls that type checkers must report, one per line, and calls that they must accept. test_types.py reads this file;
+nothing runs it."""
 
 import fa2
 import numpy as np

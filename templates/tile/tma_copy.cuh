@@ -23,8 +23,8 @@ struct TensorRows {
 template <int kCols, int kPackedHeads = 1>
 struct TensorShape {};
 
-/// A tensor whose rows end with a sequence. `row` counts towards the end of the map, and `begin` is the
-/// tensor's row there. TMA sees two dimensions of rows.
+/// A tensor in which loads must end with a sequence although other rows follow. The map has two dimensions of
+/// rows, and their sum is a row of the tensor: `row`, whose dimension ends with the sequence, and `begin`.
 template <int kCols>
 struct RaggedShape {};
 

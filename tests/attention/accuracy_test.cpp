@@ -1,5 +1,5 @@
-// As exact as a fused kernel can be, also where one or a few keys dominate a row: errors against the fused
-// baseline's.
+// Kernels are as exact as a fused kernel can be, even if one or a few keys dominate a row. Errors are
+// compared with those of the fused baseline.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
@@ -18,8 +18,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// The heuristic's choice, and every main loop: main loop 90 with a maximum that is looked for and one that
-/// is guessed.
+/// The heuristic's choice, then each kernel; forward_sm90 with an exact and with a speculative maximum.
 const std::vector<std::string> kConfigs = {
     "",
     "tile_m=64,tile_n=32,stages=2",
@@ -32,8 +31,8 @@ const std::vector<std::string> kConfigs = {
     "1"};
 
 struct Peak {
-  float q_scale;    ///< of N(0, 1) queries
-  float first_key;  ///< every row's score of key 0, which kernels come to last; 0: as drawn
+  float q_scale;    ///< scale of N(0, 1) queries
+  float first_key;  ///< score of key 0 in every row; kernels visit key 0 last; 0: random
 };
 
 GuardedCall peaked(DType dtype, MaskKind mask, int dim, const Peak& peak) {
@@ -51,7 +50,7 @@ GuardedCall peaked(DType dtype, MaskKind mask, int dim, const Peak& peak) {
   return call;
 }
 
-/// Empty where the device has no such main loop.
+/// Returns nothing if the device cannot run the config's kernel.
 std::optional<Context> context_for(const std::string& config, const AttentionProblem& problem) {
   ContextOptions options = untuned();
   if (!config.empty()) {

@@ -1,4 +1,5 @@
-// append(): every new row goes where its tables say, turned by its position's angles, and nothing else is written.
+// append(): every new row is stored where the tables say, rotated for its position, and nothing else is
+// written.
 #include <doctest/doctest.h>
 #include <fa2/append.h>
 #include <fa2/attention.h>
@@ -36,7 +37,7 @@ void run_and_expect(Context& context, const AppendCall& call) {
   CHECK_MESSAGE(wrong.empty(), wrong);
 }
 
-/// A page table of so many rows and columns, whose pages lie in any order.
+/// Returns a page table of `sequences` rows and `columns` columns with pages in random order.
 std::vector<std::vector<std::int32_t>> shuffled_pages(std::int64_t sequences, std::int64_t columns) {
   std::vector<std::int32_t> pages(static_cast<std::size_t>(sequences * columns));
   std::iota(pages.begin(), pages.end(), 0);
@@ -46,7 +47,7 @@ std::vector<std::vector<std::int32_t>> shuffled_pages(std::int64_t sequences, st
   return table;
 }
 
-/// Numbers that no kernel may look at, in the place of pages that the call does not write.
+/// Replaces the entries of pages that the call does not write by numbers of no page. No kernel may read them.
 void spoil_unwritten_pages(const AppendProblem& p, AppendTables& tables) {
   for (std::size_t b = 0; b < tables.page_table.size(); ++b) {
     const std::int64_t begin = tables.seqlens[b], end = begin + p.seqlen_new;
@@ -57,7 +58,7 @@ void spoil_unwritten_pages(const AppendProblem& p, AppendTables& tables) {
   }
 }
 
-/// The kernel without the checks of its tables.
+/// Launches the kernel without checking the tables first.
 void launch_unchecked(const AppendCall& call) {
   const Device& gpu = device(device_under_test());
   const std::vector<Operand> operands = operands_of(call.problem, call.args);
@@ -77,7 +78,7 @@ void launch_unchecked_and_expect(const AppendProblem& problem, const AppendTable
   CHECK_MESSAGE(wrong.empty(), wrong);
 }
 
-/// Three sequences of a cache of 12 rows.
+/// Returns three sequences over a cache of 12 rows.
 AppendProblem small_problem() {
   return {.head_dim = 16,
           .rotary_dim = 16,
@@ -92,7 +93,7 @@ AppendProblem small_problem() {
 
 }  // namespace
 
-TEST_CASE("append: both styles of rotation, of some columns and of all, with tables of either type") {
+TEST_CASE("append: both styles of rotation, over some columns and over all, with tables of either type") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -141,7 +142,7 @@ TEST_CASE("append: without rotation K and V are copied bit for bit") {
   }
 }
 
-TEST_CASE("append: pages of any size, either layout, at every border") {
+TEST_CASE("append: pages of any size, in either layout, at every page boundary") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -155,7 +156,7 @@ TEST_CASE("append: pages of any size, either layout, at every border") {
                       .table_rows = 3 * page + 4};
       p.batch = 6, p.heads_kv = 2, p.page_size = page, p.max_pages = page == 1 ? 7 : page == 7 ? 4 : 3;
       p.cache_entries = p.batch * p.max_pages;
-      p.seqlen_new = page == 7 ? 9 : 2;  // more than a page's rows, too
+      p.seqlen_new = page == 7 ? 9 : 2;  // more than a page holds
       AppendTables tables{.seqlens = {0, page - 1, page, page + 1, 2 * page - 1, page - 2},
                           .page_table = shuffled_pages(p.batch, p.max_pages)};
       tables.seqlens[5] = std::max(tables.seqlens[5], 0);
@@ -167,7 +168,7 @@ TEST_CASE("append: pages of any size, either layout, at every border") {
   }
 }
 
-TEST_CASE("append: the cache's entries in any order, and positions of their own") {
+TEST_CASE("append: cache entries in any order, with left padding") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -203,7 +204,8 @@ TEST_CASE("append: packed rows, with empty sequences and rows of no sequence") {
   run_and_expect(context, AppendCall(p, tables));
 }
 
-TEST_CASE("append: Q at the positions of its rows, or all of it at the first, in place and elsewhere") {
+TEST_CASE(
+    "append: Q rotated at the positions of its rows or at the first new position, in place and elsewhere") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -220,7 +222,7 @@ TEST_CASE("append: Q at the positions of its rows, or all of it at the first, in
   }
 }
 
-TEST_CASE("append: rows without a place stay away, whatever the tables hold") {
+TEST_CASE("append: rows whose table entry names no place are not stored, whatever the tables hold") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AppendProblem p = small_problem();
@@ -243,7 +245,7 @@ TEST_CASE("append: rows without a place stay away, whatever the tables hold") {
                                        .cu_seqlens_q = {-1, 1, 5, 5, 5, kMost, kMost}});
 }
 
-TEST_CASE("append: what is wrong in its tables is told before anything is written") {
+TEST_CASE("append: errors in the tables are reported before anything is written") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const bool is_gpu = device_under_test() != kInterpreterDevice;
@@ -295,7 +297,7 @@ TEST_CASE("append: a cache beyond 2^31 elements") {
   CHECK(written == of_v);
 }
 
-TEST_CASE("append: a pack has the kernel of every call of its dtype and head dims") {
+TEST_CASE("append: a pack has the kernel for every call of its dtype and head dims") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const TemporaryDirectory pack;
@@ -306,10 +308,7 @@ TEST_CASE("append: a pack has the kernel of every call of its dtype and head dim
   Context(untuned()).precompile({{.head_dim = 24}}, {std::string(device(device_under_test()).arch.name)},
                                 options);
 
-  // As the context's own cache: interpreted kernels of another's are not trusted.
-  ContextOptions serving = untuned(pack.path());
-  serving.jit = JitMode::off;
-  Context context(serving);
+  Context context(serving(pack.path()));
   AppendProblem p = small_problem();
   p.head_dim = p.rotary_dim = 24, p.head_dim_v = 0;
   for (const int shift : {0, 1}) {

@@ -1,4 +1,4 @@
-// Plans of attention_backward(): their kernels, their workspace, and configurations that nobody guesses.
+// Plans of attention_backward(): their kernels, their workspace, and configs that the heuristic never picks.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -34,7 +34,7 @@ BackwardPlan plan_of(Context& context, const AttentionProblem& problem, const Gr
   return context.backward_plan(problem, device_under_test(), gradients, {});
 }
 
-/// Returns what each kernel computes, in order.
+/// Returns each kernel's pass, in launch order.
 std::vector<KernelPass> passes_of(const BackwardPlan& plan) {
   std::vector<KernelPass> passes;
   for (const KernelReport& kernel : plan.explain().kernels) passes.push_back(pass_of(kernel.config));
@@ -47,7 +47,7 @@ bool is_hopper() {
 
 }  // namespace
 
-TEST_CASE("backward plan: explains each of its kernels, in the order of their launches") {
+TEST_CASE("backward plan: explains each of its kernels, in launch order") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -74,7 +74,7 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   CHECK(passes_of(plan_of(context, problem_of(256), kBitwise)) ==
         (is_hopper() ? Passes{KernelPass::delta, KernelPass::ordered_dq_dk_dv, KernelPass::dq_convert}
                      : Passes{KernelPass::delta, KernelPass::dq, KernelPass::dk,
-                              KernelPass::dv}));  // too wide for both at once
+                              KernelPass::dv}));  // too wide for dK and dV in one kernel
   AttentionProblem with_sinks = problem;
   with_sinks.sinks = true;
   CHECK(passes_of(plan_of(context, with_sinks, kBitwise)) ==
@@ -101,7 +101,8 @@ TEST_CASE("backward plan: explains each of its kernels, in the order of their la
   }
 }
 
-TEST_CASE("backward plan: one kernel sums dQ where nobody minds the order, on wgmma where TMA can load") {
+TEST_CASE(
+    "backward plan: one kernel accumulates dQ unless the order must be fixed, on wgmma if TMA can load") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -142,7 +143,7 @@ TEST_CASE("backward plan: a side without rows has no kernel") {
         std::vector{KernelPass::dq_dk_dv, KernelPass::d_sinks});
 }
 
-TEST_CASE("backward plan: works in the workspace that it is given, whatever that holds") {
+TEST_CASE("backward plan: works in the workspace that it is given, whatever its contents") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -181,10 +182,7 @@ TEST_CASE("backward plan: a pack has every kernel that it may need") {
            {problem}, {std::string(device(device_under_test()).arch.name)}, options))
     CHECK_MESSAGE(kernel.error.empty(), kernel.error);
 
-  // As the context's own cache: interpreted kernels of another's are not trusted.
-  ContextOptions serving = untuned(pack.path());
-  serving.jit = JitMode::off;
-  Context context(serving);
+  Context context(serving(pack.path()));
   for (const Wanted wanted : {Wanted{}, Wanted{.dk = false}, Wanted{.dv = false}}) {
     for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
       GuardedBackward call(problem);
@@ -216,7 +214,7 @@ TEST_CASE("backward plan: pinned tiles with one slot, two and three") {
   }
 }
 
-TEST_CASE("backward plan: a pinned kernel that does not fit is an error of plans that would run it alone") {
+TEST_CASE("backward plan: a pinned kernel that does not fit is an error of the plans that need it") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(parse_config("kernel=backward_dk_dv_sm80")));

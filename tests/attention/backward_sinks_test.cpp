@@ -23,7 +23,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 constexpr Wanted kSinksAlone{.dq = false, .dk = false, .dv = false, .d_sinks = true};
 
-/// Batch 2, heads 4 over 2.
+/// Returns a problem with batch 2 and 4 query heads over 2 key/value heads.
 AttentionProblem problem_of(MaskKind mask, int seqlen_q, int seqlen_k) {
   return {.head_dim = 64,
           .mask = mask,
@@ -35,7 +35,7 @@ AttentionProblem problem_of(MaskKind mask, int seqlen_q, int seqlen_k) {
           .seqlen_k = seqlen_k};
 }
 
-/// With dLSE, and nothing but dSinks wanted.
+/// Returns a call with dLSE that asks only for dSinks.
 GuardedBackward call_of(const AttentionProblem& problem) {
   GuardedBackward call(problem);
   call.give_d_lse();
@@ -56,7 +56,7 @@ struct Gpu {
 
 }  // namespace
 
-TEST_CASE("backward sinks: their gradient is right with every variant, alone and beside others") {
+TEST_CASE("backward sinks: their gradient is right with every variant, alone and with other gradients") {
   if (cannot_run()) return;
   Gpu gpu;
   std::size_t i = 0;
@@ -75,7 +75,9 @@ TEST_CASE("backward sinks: their gradient is right with every variant, alone and
   }
 }
 
-TEST_CASE("backward sinks: rows without a key have all of their probability, and heads without a sink none") {
+TEST_CASE(
+    "backward sinks: in a row without a key the sink has probability 1; a head without a sink has gradient "
+    "0") {
   if (cannot_run()) return;
   Gpu gpu;
   GuardedBackward call = call_of(problem_of(MaskKind::causal_bottom_right, 200, 75));
@@ -90,7 +92,7 @@ TEST_CASE("backward sinks: rows without a key have all of their probability, and
   }
 }
 
-TEST_CASE("backward sinks: without keys there is dLSE's, and without queries nothing") {
+TEST_CASE("backward sinks: without keys the gradient comes from dLSE, without queries it is 0") {
   if (cannot_run()) return;
   Gpu gpu;
   const GuardedBackward keyless = call_of(problem_of(MaskKind::none, 70, 0));
@@ -99,7 +101,7 @@ TEST_CASE("backward sinks: without keys there is dLSE's, and without queries not
   CHECK(gpu.d_sinks(call_of(problem_of(MaskKind::none, 0, 70))) == std::vector<float>(4));
 }
 
-// 2500 queries are more than a turn of each of 16 warps.
+// 2500 queries are more than one iteration of 16 warps.
 TEST_CASE("backward sinks: many queries, and the same bits in every run, whatever else is computed") {
   if (cannot_run()) return;
   Gpu gpu;
@@ -116,7 +118,7 @@ TEST_CASE("backward sinks: many queries, and the same bits in every run, whateve
   CHECK(gpu.d_sinks(call) == once);
 }
 
-TEST_CASE("backward sinks: a pinned kernel of fewer warps") {
+TEST_CASE("backward sinks: a pinned kernel with fewer warps") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(parse_config("kernel=backward_sinks,warps=2")));
@@ -124,7 +126,7 @@ TEST_CASE("backward sinks: a pinned kernel of fewer warps") {
   run_and_expect_gradients(context, call);
 }
 
-TEST_CASE("backward sinks: summed over the rows of sequences, and no others") {
+TEST_CASE("backward sinks: sums over the rows of sequences, and no others") {
   if (cannot_run()) return;
   Gpu gpu;
   std::size_t i = 0;

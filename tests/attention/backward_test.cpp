@@ -62,10 +62,10 @@ struct Case {
   const Arrangement& arrangement;
   bool has_d_lse;
   Wanted wanted;
-  float q_scale;  ///< of N(0, 1) queries
+  float q_scale;  ///< scale of N(0, 1) queries
 };
 
-/// Any two choices meet in one of them.
+/// Returns cases in which any two choices meet.
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const Combination& c :
@@ -87,7 +87,7 @@ std::vector<Case> cases() {
   return list;
 }
 
-/// Those whose gradients one kernel can compute, on Hopper.
+/// Returns the cases whose gradients one kernel can compute on Hopper.
 std::vector<Case> cases_of_one_kernel() {
   std::vector<Case> list;
   for (const Case& c : cases()) {
@@ -97,10 +97,10 @@ std::vector<Case> cases_of_one_kernel() {
   return list;
 }
 
-/// The caller must upload it.
+/// Returns a call, which the caller must upload.
 GuardedBackward call_of(const Case& c) {
   GuardedBackward call(c.problem, c.arrangement.of(c.problem));
-  if (c.problem.softcap) call.forward.args.softcap = 1.5f;  // its slope matters
+  if (c.problem.softcap) call.forward.args.softcap = 1.5f;  // a cap with a slope that matters
   for (float& x : call.forward.q.values) x = round_to(x * c.q_scale, c.problem.dtype);
   if (c.has_d_lse) call.give_d_lse();
   return call;
@@ -115,7 +115,7 @@ std::string text(const Case& c) {
   return all;
 }
 
-/// Batch 2, heads 4 over 2.
+/// Keeps a context for problems with batch 2 and 4 query heads over 2 key/value heads.
 struct Gpu {
   const ScopedContext current{device_under_test()};
   Context context{untuned()};
@@ -129,7 +129,8 @@ bool are_zero(const reference::Tensor& gradient, std::int64_t begin, std::int64_
   return all;
 }
 
-/// The values of some heads, counted through the batch. No gradient here is NaN.
+/// Returns the values of `count` heads from `first` on, numbered across the batch. CHECKs that no gradient is
+/// NaN.
 std::vector<float> heads(const reference::Tensor& t, std::int64_t first, std::int64_t count) {
   const auto begin = t.values.begin() + first * t.rows * t.dim;
   return {begin, begin + count * t.rows * t.dim};
@@ -139,7 +140,7 @@ reference::Tensor entry_of(const reference::Tensor& t, std::int64_t batch) {
   return {1, t.heads, t.rows, t.dim, heads(t, batch * t.heads, t.heads)};
 }
 
-/// One entry of a call's batch as a call of its own.
+/// Returns one batch entry as a call of its own.
 GuardedBackward alone(const GuardedBackward& all, std::int64_t batch) {
   AttentionProblem problem = all.forward.problem;
   problem.batch = 1;
@@ -159,7 +160,7 @@ GuardedBackward alone(const GuardedBackward& all, std::int64_t batch) {
 
 }  // namespace
 
-TEST_CASE("backward: the gradients' contract holds for every variant with every other") {
+TEST_CASE("backward: the gradients' contract holds for every pair of variants") {
   if (cannot_run()) return;
   Gpu gpu;
   const std::vector<Case> all = cases();
@@ -175,7 +176,8 @@ TEST_CASE("backward: the gradients' contract holds for every variant with every 
   }
 }
 
-TEST_CASE("backward: the gradients' contract holds for every variant where one kernel computes all of them") {
+TEST_CASE(
+    "backward: the gradients' contract holds for every pair of variants if one kernel computes all of them") {
   if (cannot_run()) return;
   Gpu gpu;
   const std::vector<Case> all = cases_of_one_kernel();
@@ -189,7 +191,8 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
   }
 }
 
-TEST_CASE("backward: the gradients' contract holds for every variant where one kernel on mma.sync does") {
+TEST_CASE(
+    "backward: the gradients' contract holds for every pair of variants if one kernel on mma.sync does") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(default_config(KernelId::backward_sm80)));
@@ -197,7 +200,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
   const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
   for (std::size_t i = 1; i < all.size(); i += step) {
     Case c = all[i];
-    c.problem.dropout = false;  // which it does not compute
+    c.problem.dropout = false;  // this kernel has no dropout
     INFO(text(c));
     GuardedBackward call = call_of(c);
     call.upload();
@@ -205,7 +208,7 @@ TEST_CASE("backward: the gradients' contract holds for every variant where one k
   }
 }
 
-TEST_CASE("backward: rows without a key have 0, whichever infinity their LSE is") {
+TEST_CASE("backward: rows without a key have gradient 0, for either infinity of their LSE") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
@@ -221,7 +224,7 @@ TEST_CASE("backward: rows without a key have 0, whichever infinity their LSE is"
   }
 }
 
-TEST_CASE("backward: without keys dQ is 0, and without queries dK and dV are") {
+TEST_CASE("backward: without keys dQ is 0; without queries dK and dV are 0") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const auto& [sq, sk] : {std::pair{70, 0}, std::pair{0, 70}}) {
@@ -233,13 +236,13 @@ TEST_CASE("backward: without keys dQ is 0, and without queries dK and dV are") {
   }
 }
 
-TEST_CASE("backward: keys that no query may see have 0, and what they hold does not matter") {
+TEST_CASE("backward: keys that no query sees have gradient 0, whatever they hold") {
   if (cannot_run()) return;
   Gpu gpu;
   struct Hidden {
     MaskKind mask;
     Window window;
-    std::int64_t begin, end;  ///< keys that some of 40 queries sees, of 200
+    std::int64_t begin, end;  ///< of 200 keys, those that some of the 40 queries sees
   };
   for (const Hidden& c : {Hidden{MaskKind::causal_top_left, {}, 0, 40},
                           Hidden{MaskKind::causal_bottom_right, {.left = 30}, 130, 200},
@@ -327,7 +330,7 @@ TEST_CASE("backward: bitwise gradients have the same bits in every run") {
   }
 }
 
-TEST_CASE("backward: an entry alone has the bits that it has in its batch where they are bitwise") {
+TEST_CASE("backward: bitwise gradients of an entry have the same bits alone and in a batch") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const MaskKind mask : kMasks) {
@@ -348,7 +351,7 @@ TEST_CASE("backward: an entry alone has the bits that it has in its batch where 
   }
 }
 
-TEST_CASE("backward: the forward's own O and LSE serve as well as the reference's") {
+TEST_CASE("backward: the forward's own O and LSE are as good as the reference's") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {

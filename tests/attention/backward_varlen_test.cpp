@@ -1,9 +1,10 @@
-// The backward of sequences with lengths of their own, packed and batched.
+// The backward of sequences with their own lengths, packed and batched.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
+#include <tests/support/backward_cases.h>
 
 #include <algorithm>
 #include <array>
@@ -38,7 +39,7 @@ constexpr Wanted kWanted[] = {{},
                               {.dq = false, .dk = false, .dv = true},
                               {}};
 
-/// All that specialises a kernel; no sizes.
+/// Returns a problem with the traits of `c`, without sizes.
 AttentionProblem problem_of(const Combination& c) {
   AttentionProblem p{.head_dim = kHeadDims[c[0]][0], .head_dim_v = kHeadDims[c[0]][1], .mask = kMasks[c[1]]};
   p.window_left = kWindows[c[2]].left, p.window_right = kWindows[c[2]].right;
@@ -62,7 +63,7 @@ struct Gpu {
 
 }  // namespace
 
-TEST_CASE("backward varlen: the gradients' contract holds for every variant with every other") {
+TEST_CASE("backward varlen: the gradients' contract holds for every pair of variants") {
   if (cannot_run()) return;
   Gpu gpu;
   const std::vector<Combination> all =
@@ -77,7 +78,7 @@ TEST_CASE("backward varlen: the gradients' contract holds for every variant with
       const std::size_t mix = i % length_mixes().size();
       GuardedBackward call = backward_of(problem, length_mixes()[mix], kPackings[i % 4], kLayouts[i / 4 % 2]);
       vary_numbers(call.forward, i);
-      if (problem.softcap) call.forward.args.softcap = 1.5f;  // its slope matters
+      if (problem.softcap) call.forward.args.softcap = 1.5f;  // a cap with a slope that matters
       if (i % 3 == 0) call.d_lse.clear();
       call.wanted = kWanted[i % std::size(kWanted)];
       call.upload();
@@ -87,7 +88,7 @@ TEST_CASE("backward varlen: the gradients' contract holds for every variant with
   }
 }
 
-TEST_CASE("backward varlen: tiles of other sizes, with one slot and three") {
+TEST_CASE("backward varlen: tiles of other sizes, with one stage and with three") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
@@ -106,7 +107,7 @@ TEST_CASE("backward varlen: tiles of other sizes, with one slot and three") {
   }
 }
 
-TEST_CASE("backward varlen: rows that are aligned to one element only") {
+TEST_CASE("backward varlen: rows aligned only to one element") {
   if (cannot_run()) return;
   Gpu gpu;
   AttentionProblem problem = plain(MaskKind::causal_bottom_right);
@@ -117,18 +118,18 @@ TEST_CASE("backward varlen: rows that are aligned to one element only") {
   }
 }
 
-TEST_CASE("backward varlen: each sequence has the bits of the batched backward of it alone") {
+TEST_CASE("backward varlen: each sequence has the bits of a batched backward of it alone") {
   if (cannot_run()) return;
   Gpu gpu;
   std::size_t i = 0;
   for (const MaskKind mask : kMasks) {
     AttentionProblem problem = plain(mask);
-    problem.head_dim = 128;  // where Hopper's kernel serves both
+    problem.head_dim = 128;  // Hopper's fused kernel serves both
     problem.alibi = i == 0;
     if (i == 1) problem.window_left = 30;
     GuardedBackward call = backward_of(problem, length_mixes()[i == 0 ? 5 : 6 + i], kPackings[i]);
     if (i == 0) {
-      call.forward.problem.batch_invariant = true;  // which promises the same
+      call.forward.problem.batch_invariant = true;  // the batched problem must make the same promise
     } else {
       call.determinism = Determinism::bitwise;
     }
@@ -148,7 +149,7 @@ TEST_CASE("backward varlen: each sequence has the bits of the batched backward o
   }
 }
 
-TEST_CASE("backward varlen: without keys dQ is 0, and without queries dK and dV are") {
+TEST_CASE("backward varlen: without keys dQ is 0; without queries dK and dV are 0") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const Packing packing : kPackings) {
@@ -167,39 +168,20 @@ TEST_CASE("backward varlen: without keys dQ is 0, and without queries dK and dV 
 TEST_CASE("backward varlen: a sequence of NaN leaves the gradients of others finite and right") {
   if (cannot_run()) return;
   Gpu gpu;
-  for (const std::size_t b : {0, 1, 2}) {
-    GuardedBackward call =
-        backward_of(plain(MaskKind::none), Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
-    const reference::Sequence sequence = call.forward.sequences()[b];
-    for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
-    for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
-    call.upload();
-    run_and_expect_gradients(gpu.context, call);
-  }
+  expect_nan_of_one_sequence(
+      [&](const GuardedBackward& call) { run_and_expect_gradients(gpu.context, call); }, 64);
 }
 
-TEST_CASE("backward varlen: one plan serves any lengths, in a workspace that holds anything") {
+TEST_CASE("backward varlen: one plan serves any lengths, whatever its workspace holds") {
   if (cannot_run()) return;
   Gpu gpu;
   GuardedBackward call =
       backward_of(plain(MaskKind::causal_bottom_right), Lengths({50, 65, 1, 20}), Packing::roomy);
   const BackwardPlan plan = gpu.context.backward_plan(call.forward.problem, device_under_test(), {}, {});
-  DeviceBuffer workspace(plan.workspace_bytes());
-  for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
-                                 Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {
-    call.randomize(11);
-    set_lengths(call.forward, lengths, Packing::roomy);
-    poison_unseen(call);
-    call.upload();
-    workspace.fill(0xff);
-    BackwardArgs args = call.args();
-    args.workspace = workspace.data();
-    plan.run(args);
-    expect_gradients(call);
-  }
+  expect_any_lengths(plan, call, Packing::roomy);
 }
 
-TEST_CASE("backward varlen: a sequence longer than the longest is cut") {
+TEST_CASE("backward varlen: a sequence longer than seqlen is cut") {
   if (cannot_run()) return;
   if (device_under_test() == kInterpreterDevice) {
     MESSAGE("skipped: the interpreter refuses such tables before the launch");

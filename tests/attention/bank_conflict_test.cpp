@@ -1,4 +1,4 @@
-// The layout of tiles in shared memory: no page width, tile size or operand meets a bank conflict.
+// The layout of tiles in shared memory: no head dim, tile size or operand has bank conflicts.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -12,12 +12,8 @@
 using namespace fa2;
 using namespace fa2::test;
 
-TEST_CASE("kernels for aligned rows meet no bank conflict") {
-  if (cannot_run()) return;
-  if (device_under_test() != kInterpreterDevice) {
-    MESSAGE("skipped: only the interpreter counts bank conflicts");
-    return;
-  }
+TEST_CASE("kernels for aligned rows have no bank conflicts") {
+  if (cannot_run() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   std::vector<AttentionProblem> problems;

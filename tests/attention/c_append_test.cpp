@@ -1,4 +1,4 @@
-// fa2_append() does what append() does, and says what is wrong with a call.
+// fa2_append() does what append() does, and reports every mistake of a call.
 #include <doctest/doctest.h>
 #include <fa2/c_append.h>
 #include <runtime/device.h>
@@ -88,7 +88,7 @@ TEST_CASE("c append: into entries and into pages, with Q and without") {
                   {.seqlens = {3, 6}, .cu_seqlens_new = {0, 2, 5}, .page_table = {{4, 1, 0}, {2, 5, 3}}});
 }
 
-TEST_CASE("c append: all that is wrong with a call is in one message") {
+TEST_CASE("c append: one message lists all mistakes of a call") {
   CHECK(fa2_append(nullptr, nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("problem = NULL"));
   CHECK(says("args = NULL"));

@@ -1,4 +1,4 @@
-// The backward through the C interface has the C++ one's bits.
+// The backward through the C interface has the same bits as through the C++ interface.
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
 #include <fa2/c_backward.h>
@@ -23,7 +23,7 @@ fa2_tensor tensor(const void* data, const TensorStrides& strides) {
   return {const_cast<void*>(data), {strides.batch, strides.head, strides.row}};
 }
 
-/// What `args` hold of a problem without variants.
+/// The C arguments of a problem without variants.
 struct CCall {
   explicit CCall(const BackwardArgs& from) {
     forward.q = tensor(from.forward.q, from.forward.q_strides);
@@ -74,7 +74,7 @@ std::size_t workspace_bytes(const CPlan& plan) {
   return bytes;
 }
 
-/// The tensors' bits, one after the other.
+/// Returns the bits of all gradients, one after the other.
 std::vector<std::uint16_t> bits(const GuardedBackward& call) {
   std::vector<std::uint16_t> all;
   for (const reference::Tensor& gradient : {call.dq(), call.dk(), call.dv()}) {
@@ -106,7 +106,7 @@ struct Problem {
 
 }  // namespace
 
-TEST_CASE("c backward: calls and plans have the bits of the C++ ones") {
+TEST_CASE("c backward: calls and plans have the same bits as in C++") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Problem problem;
@@ -132,7 +132,7 @@ TEST_CASE("c backward: calls and plans have the bits of the C++ ones") {
   CHECK(bits(call) == expected);
 }
 
-TEST_CASE("c backward: a plan of some gradients, with a workspace") {
+TEST_CASE("c backward: a plan for some of the gradients, with a workspace") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Problem problem;

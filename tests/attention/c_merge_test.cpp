@@ -1,4 +1,4 @@
-// fa2_merge() has the bits of merge(), and says what is wrong with a call.
+// fa2_merge() has the same bits as merge(), and reports every mistake of a call.
 #include <doctest/doctest.h>
 #include <fa2/c_merge.h>
 #include <fa2/merge.h>
@@ -25,7 +25,7 @@ fa2_merge_problem some_problem() {
   return problem;
 }
 
-/// Memory of a call, its inputs random.
+/// The memory of a call with random inputs.
 struct Memory {
   static constexpr std::size_t kAllRows = kBatch * kHeads * kRows;
 
@@ -53,7 +53,7 @@ struct Memory {
     return args;
   }
 
-  /// O's bits, then LSE's.
+  /// Returns O's bits, then LSE's.
   std::vector<std::uint16_t> results() const {
     std::vector<std::uint16_t> all = downloaded<std::uint16_t>(o);
     const auto sums = downloaded<std::uint16_t>(lse);
@@ -90,7 +90,7 @@ TEST_CASE("c merge: has the bits of merge()") {
   CHECK(in_c.results() == in_cpp.results());
 }
 
-TEST_CASE("c merge: all that is wrong with a call is in one message") {
+TEST_CASE("c merge: one message lists all mistakes of a call") {
   fa2_merge_problem problem = some_problem();
   fa2_merge_args args = FA2_MERGE_ARGS_INIT;
   CHECK(fa2_merge(nullptr, nullptr, nullptr, nullptr) == FA2_INVALID_REQUEST);

@@ -1,4 +1,4 @@
-// Pages in C: the bits of the same call in C++.
+// Paged KV in C has the same bits as in C++.
 #include <doctest/doctest.h>
 #include <fa2/c_api.h>
 #include <runtime/device.h>
@@ -76,7 +76,7 @@ TEST_CASE("c pages: the bits of C++") {
   GuardedCall call(problem());
   set_lengths(call, kLengths, Packing::batched);
   const auto stride = static_cast<std::size_t>(call.args.page_table_stride);
-  call.tables.page_table.assign(3 * stride, 99);  // of no page
+  call.tables.page_table.assign(3 * stride, 99);  // entries beyond a sequence name no page
   call.tables.page_table[0] = 3, call.tables.page_table[1] = 5, call.tables.page_table[2] = 0;
   call.tables.page_table[2 * stride] = 2;
   call.upload();
@@ -91,7 +91,7 @@ TEST_CASE("c pages: the bits of C++") {
   CHECK(bits_of(call.o(), call.problem.dtype) == expected);
 }
 
-TEST_CASE("c pages: all that is wrong with a problem is in one message") {
+TEST_CASE("c pages: one message lists all mistakes of a problem") {
   fa2_problem wrong = c_problem();
   wrong.page_count = 0;
   wrong.total_k = 5;

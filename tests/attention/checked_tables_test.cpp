@@ -1,4 +1,4 @@
-// FA2_CHECK=1, and the interpreter without it: what tables of sequences hold is judged before a launch.
+// The tables of sequences are checked before a launch: on a GPU with FA2_CHECK=1, on the interpreter always.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -22,12 +22,12 @@ namespace {
 constexpr AttentionProblem kProblem{
     .head_dim = 64, .varlen = true, .batch = 3, .seqlen_q = 20, .seqlen_k = 30};
 
-/// How many rows of each batched sequence count.
+/// Holds the used length of each batched sequence.
 class UsedTable {
  public:
   const std::int32_t* data() const { return static_cast<const std::int32_t*>(table_.data()); }
   void set(const std::vector<std::int32_t>& used) { table_.upload(used.data(), table_.size()); }
-  /// To -1, once `stream` comes to it.
+  /// Sets every length to -1 in stream order.
   void break_all(Stream stream) { table_.fill(0xff, stream); }
 
  private:
@@ -43,7 +43,7 @@ struct UsedRows : UsedTable {
   GuardedCall call{kProblem};
 };
 
-/// Contexts that are made while it lives read tables before each launch; the interpreter's do anyway.
+/// While it lives, new contexts read tables before each launch. The interpreter always does.
 class ScopedCheck {
  public:
   ScopedCheck() {
@@ -66,7 +66,7 @@ void expect_refused(Context& context, const UsedRows& rows, const char* message,
 
 }  // namespace
 
-TEST_CASE("checked tables: what is wrong in them is told before anything is written") {
+TEST_CASE("checked tables: errors are reported before anything is written") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const ScopedCheck check;
@@ -82,7 +82,7 @@ TEST_CASE("checked tables: what is wrong in them is told before anything is writ
   stream.synchronize();
 }
 
-TEST_CASE("checked tables: a backward tells what is wrong in them before anything is written") {
+TEST_CASE("checked tables: a backward reports errors before anything is written") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const ScopedCheck check;

@@ -1,4 +1,4 @@
-// Every configuration that a search may try, pinned, against the numerics contract.
+// Every config that a search may try, pinned, under the numerics contract.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -35,7 +35,7 @@ PlannedProblem problem_of(DType dtype, int dim, int dim_v, RowAlignment alignmen
           {alignment}};
 }
 
-/// Compiles them into the tests' cache, on every core. Refusals are kept there too.
+/// Compiles the kernels into the tests' cache on every core. The cache keeps refusals too.
 void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits& traits, const Arch& arch) {
   const auto user = std::make_shared<DiskCache>(untuned().cache_dir.value(), DiskCache::Access::read_write);
   KernelCache cache(arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler(), {}, user,
@@ -49,7 +49,7 @@ void compile_all(const std::vector<KernelConfig>& configs, const AttentionTraits
   });
 }
 
-/// Whether it ran; a kernel that would spill does not.
+/// Returns whether the kernel ran. A kernel that would spill does not.
 bool run_pinned(const KernelConfig& config, GuardedCall& call, const PlanOptions& plan) {
   ContextOptions options = pinning(config);
   options.jit = JitMode::off;  // everything has been compiled

@@ -1,5 +1,4 @@
-// attention() on a GPU against the numerics contract: dtypes, head dims, masks, ragged lengths, grouped
-// heads.
+// attention() under the numerics contract: dtypes, head dims, masks, ragged lengths, grouped heads.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -20,7 +19,7 @@ struct Case {
   float scale;
 };
 
-/// The interpreter computes half of them: head dims and masks alternate between the dtypes.
+/// Returns the cases. On the interpreter only half of them: head dims and masks alternate between the dtypes.
 std::vector<Case> cases() {
   const bool halved = device_under_test() == kInterpreterDevice;
   const std::vector<std::pair<int, int>> lengths = {{1, 129}, {127, 113}, {65, 64}, {251, 333}, {64, 0}};

@@ -1,4 +1,4 @@
-// Dropout: the mask by itself, and that every kernel has the same one, in every call that says the same numbers.
+// Dropout: the mask itself, and that every kernel and every call uses the same one for the same numbers.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -30,7 +30,8 @@ struct Gpu {
   const ScopedContext current{device_under_test()};
   Context context{untuned()};
 
-  /// `state`: what the device reads, if not empty.
+  /// Returns the mask that dropout_mask() writes. If `state` is not empty, the device reads seed and offset
+  /// from it.
   Mask mask(const AttentionProblem& problem, Dropout dropout, const State& state = {}) {
     DeviceBuffer bytes(
         static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seqlen_q * problem.seqlen_k));
@@ -60,7 +61,7 @@ Mask mask_of_reference(const AttentionProblem& p, const Dropout& dropout) {
   return all;
 }
 
-/// One of each kind of kernel and of tiles.
+/// Covers each kernel and several tile shapes.
 const std::vector<std::string> kConfigs = {
     "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=1",
     "kernel=forward_sm80,tile_m=128,tile_n=48,warps=4,stages=2",
@@ -72,7 +73,7 @@ const std::vector<std::string> kConfigs = {
     "kernel=forward_sm90,tile_m=192,tile_n=48,warps=12,stages=3,q_buffers=2,schedule=2,overlap=1,pingpong=1,"
     "speculative_max=1"};
 
-/// Calls body(context) with each configuration that computes `call` on this device.
+/// Calls body(context) with each config that can compute `call` on this device.
 template <class Body>
 void with_each_config(const GuardedCall& call, const Body& body) {
   int ran = 0;
@@ -88,7 +89,8 @@ void with_each_config(const GuardedCall& call, const Body& body) {
   CHECK(ran >= 3);
 }
 
-/// V has a 1 in column j % dim of key j: with as many keys as columns O shows each probability.
+/// Sets V to 1 in column j % dim of key j and to 0 elsewhere. If there are as many keys as columns, O shows
+/// each probability.
 void show_probabilities(GuardedCall& call) {
   call.v = constant_tensor({call.v.batch, call.v.heads, call.v.rows, call.v.dim}, 0);
   for (std::int64_t head = 0; head < call.v.batch * call.v.heads; ++head) {
@@ -98,14 +100,14 @@ void show_probabilities(GuardedCall& call) {
   call.upload();
 }
 
-/// What O that shows probabilities says of the mask.
+/// Returns the mask that O shows after show_probabilities().
 Mask shown(const GuardedCall& call) {
   Mask mask;
   for (const float p : call.o().values) mask.push_back(p != 0);
   return mask;
 }
 
-/// Of a sample of bits, by how many standard deviations its mean is off.
+/// Returns by how many standard deviations the mean of a sample of bits is off.
 double deviations(double sum, double count, double mean, double variance) {
   return std::abs(sum - count * mean) / std::sqrt(count * variance);
 }
@@ -116,7 +118,7 @@ void run(Context& context, const GuardedBackward& call) {
 
 }  // namespace
 
-TEST_CASE("dropout: the mask is the reference's, whatever its shape") {
+TEST_CASE("dropout: the mask is the reference's, for every shape") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const auto& [sq, sk] : {std::pair{1, 1}, {16, 16}, {33, 50}, {7, 129}, {100, 31}}) {
@@ -129,7 +131,7 @@ TEST_CASE("dropout: the mask is the reference's, whatever its shape") {
   }
 }
 
-TEST_CASE("dropout: seed and offset in memory are as those in arguments, and each makes another mask") {
+TEST_CASE("dropout: seed and offset in memory act as those in arguments, and each makes a different mask") {
   if (cannot_run()) return;
   Gpu gpu;
   const AttentionProblem problem = dropping(grouped_problem(DType::f16, MaskKind::none, 64, 40, 60));
@@ -143,8 +145,8 @@ TEST_CASE("dropout: seed and offset in memory are as those in arguments, and eac
     CHECK_FALSE((gpu.mask(problem, {0.5f, other_seed, other_offset}) == mask));
 }
 
-// A sample of 2^20 bits; neighbours of every kind are independent.
-TEST_CASE("dropout: so many are dropped as asked, and independently of their neighbours") {
+// A sample of 2^20 bits. Neighbours of every kind must be independent.
+TEST_CASE("dropout: the requested share is dropped, independently of neighbours") {
   if (cannot_run()) return;
   Gpu gpu;
   const std::int64_t rows = 512, heads = 4;
@@ -156,7 +158,7 @@ TEST_CASE("dropout: so many are dropped as asked, and independently of their nei
     double sum = 0;
     for (std::int64_t i = 0; i < heads * rows * rows; ++i) sum += dropped(i);
     CHECK(deviations(sum, double(heads * rows * rows), p, p * (1 - p)) < 5);
-    // Next key, next query, the other number of a word, the other query of a call, the next head.
+    // Next key; next query; the key with the same word; the query with the same Philox call; next head.
     for (const std::int64_t step : {std::int64_t{1}, rows, std::int64_t{8}, 8 * rows, rows * rows}) {
       double both = 0;
       const std::int64_t count = heads * rows * rows - step;
@@ -167,7 +169,7 @@ TEST_CASE("dropout: so many are dropped as asked, and independently of their nei
   }
 }
 
-TEST_CASE("dropout: every configuration of the forward has the mask that dropout_mask() writes") {
+TEST_CASE("dropout: every configuration of the forward uses the mask that dropout_mask() writes") {
   if (cannot_run()) return;
   Gpu gpu;
   AttentionProblem problem = dropping(grouped_problem(DType::f16, MaskKind::none, 128, 70, 128));
@@ -181,7 +183,7 @@ TEST_CASE("dropout: every configuration of the forward has the mask that dropout
   });
 }
 
-TEST_CASE("dropout: the forward reads seed and offset from memory, in every launch anew") {
+TEST_CASE("dropout: the forward reads seed and offset from memory in every launch") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(dropping(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 90, 130)));
@@ -194,7 +196,7 @@ TEST_CASE("dropout: the forward reads seed and offset from memory, in every laun
   });
 }
 
-TEST_CASE("dropout: a probability of 0 leaves the bits of attention without it") {
+TEST_CASE("dropout: probability 0 keeps the bits of attention without dropout") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const AttentionProblem plain = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 90, 130);
@@ -222,7 +224,7 @@ TEST_CASE("dropout: probabilities near 0 and near 1") {
   }
 }
 
-TEST_CASE("dropout: packed sequences have masks of their own") {
+TEST_CASE("dropout: packed sequences have their own masks") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem =
@@ -280,10 +282,10 @@ TEST_CASE("dropout: a Hopper GPU computes all gradients with one kernel") {
   }
 }
 
-TEST_CASE("dropout: a probability of 0 leaves the bits of gradients without it") {
+TEST_CASE("dropout: probability 0 keeps the bits of gradients without dropout") {
   if (cannot_run()) return;
   Gpu gpu;
-  // At this head dim Hopper's kernel computes both.
+  // At this head dim Hopper's fused kernel computes both.
   const AttentionProblem plain = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 128, 77, 129);
   GuardedBackward without(plain), call(dropping(plain));
   without.determinism = call.determinism = Determinism::bitwise;

@@ -1,4 +1,4 @@
-// Extreme scales and inputs, rows and problems without keys or queries, and repeatability, on a GPU.
+// Extreme scales and inputs, rows and problems without keys or queries, and repeatability.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -23,8 +23,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr DType kDTypes[] = {DType::f16, DType::bf16};
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
-/// Batch 2, heads 4 over 2.
-/// The same lengths and head dim for every dtype and mask.
+/// Returns problems of every dtype and mask, with batch 2 and 4 query heads over 2 key/value heads.
 std::vector<AttentionProblem> variants(int dim, int seqlen_q, int seqlen_k) {
   std::vector<AttentionProblem> list;
   for (const DType dtype : kDTypes) {
@@ -59,8 +58,7 @@ TEST_CASE("scales that are zero, negative or tiny") {
   }
 }
 
-// Without a mask every row sees many keys: log-sum-exps are then large too, and their relative error means
-// something.
+// Without a mask every row sees many keys. Then LSEs are large too, and their relative error is meaningful.
 TEST_CASE("scores up to 10^4 in magnitude") {
   if (cannot_run()) return;
   Gpu gpu;
@@ -75,7 +73,7 @@ TEST_CASE("scores up to 10^4 in magnitude") {
         INFO("scale ", scale);
         run_and_expect_contract(gpu.context, call);
       }
-      // The same from huge inputs: powers of two stay exact.
+      // The same scores from huge inputs: multiplying by a power of two is exact.
       multiply(call.q, 16);
       multiply(call.k, 8);
       call.args.softmax_scale = huge / 128;
@@ -111,8 +109,8 @@ TEST_CASE("scores of any finite magnitude") {
   }
 }
 
-// The first key, which every kernel comes to last, is the one.
-TEST_CASE("one key's large scores in every other row") {
+// Key 0 has the large scores, because every kernel visits it last.
+TEST_CASE("one key with large scores in every second row") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
@@ -130,7 +128,7 @@ TEST_CASE("one key's large scores in every other row") {
   }
 }
 
-TEST_CASE("values near the largest bfloat16 do not overflow on the way") {
+TEST_CASE("values near the largest bfloat16 do not overflow") {
   if (cannot_run()) return;
   Gpu gpu;
   GuardedCall call(grouped_problem(DType::bf16, MaskKind::none, 64, 70, 400));
@@ -195,7 +193,7 @@ TEST_CASE("without a key O is 0 and LSE the infinity asked for") {
         call.args.empty_row_lse = convention;
         call.upload();
         run_and_expect_contract(gpu.context, call);
-        // Row 0 sees no key where there are none, and above the bottom-right diagonal.
+        // Row 0 sees no key if there are none, or if it lies above the bottom-right diagonal.
         if (has_keys && problem.mask != MaskKind::causal_bottom_right) continue;
         CHECK(call.o().at(1, 3, 0, 5) == 0.0f);
         CHECK(call.lse().front() == infinity);
@@ -204,7 +202,7 @@ TEST_CASE("without a key O is 0 and LSE the infinity asked for") {
   }
 }
 
-TEST_CASE("keys that no query may see do not matter, whatever they hold") {
+TEST_CASE("keys that no query sees do not matter, whatever they hold") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
@@ -220,7 +218,7 @@ TEST_CASE("keys that no query may see do not matter, whatever they hold") {
   }
 }
 
-TEST_CASE("NaN and infinities in a query poison its row alone") {
+TEST_CASE("NaN and infinities in a query affect only its own row") {
   if (cannot_run()) return;
   Gpu gpu;
   for (const DType dtype : kDTypes) {
@@ -229,7 +227,7 @@ TEST_CASE("NaN and infinities in a query poison its row alone") {
       call.q.at(1, 2, 65, 11) = poison;
       call.upload();
       INFO("poison ", poison);
-      run_and_expect_contract(gpu.context, call);  // judges the rows with a finite reference
+      run_and_expect_contract(gpu.context, call);  // compares only rows with a finite reference
       const reference::Tensor o = call.o();
       for (std::int64_t d = 0; d < 64; ++d) CHECK(std::isnan(o.at(1, 2, 65, d)));
       CHECK(std::isfinite(o.at(1, 2, 64, 0)));

@@ -1,5 +1,5 @@
-// Rows that lie more than 2^31 elements apart, on the interpreter: of the memory between them nothing is ever
-// touched, so that it costs nothing. (gpu/large_offset_test.cpp does it for every tensor on a GPU.)
+// Rows that lie more than 2^31 elements apart, on the interpreter: memory that nothing touches costs nothing
+// there. gpu/large_offset_test.cpp tests every tensor on a GPU.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -21,7 +21,7 @@ bool cannot_spread() {
   return true;
 }
 
-/// A tensor with these strides, in memory that is not touched elsewhere.
+/// Copies a tensor to memory with these strides, and touches nothing between its rows.
 DeviceBuffer spread(const reference::Tensor& tensor, const TensorStrides& strides) {
   const Layout layout{{tensor.batch, tensor.heads, tensor.rows, tensor.dim}, strides, 0, kFar + (1 << 25)};
   DeviceBuffer far_apart(static_cast<std::size_t>(layout.total) * 2);

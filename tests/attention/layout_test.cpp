@@ -1,5 +1,4 @@
-// Memory layouts on a GPU: any strides and alignment, and nothing read or written outside of the tensors'
-// elements.
+// Memory layouts: any strides and alignment. Nothing outside of the tensors' elements is read or written.
 #include <api/context.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -18,12 +17,12 @@ using namespace fa2::test;
 
 namespace {
 
-/// One third of packed (batch, seqlen, 3, heads, dim).
+/// Returns the layout of one third of a packed (batch, seqlen, 3, heads, dim).
 Layout packed_qkv(const Shape& s) {
   return guarded(s, {s.rows * 3 * s.heads * s.dim, s.dim, 3 * s.heads * s.dim});
 }
 
-/// Gaps after every row, head and batch.
+/// Returns a layout with a gap after every row, head and batch.
 Layout padded(const Shape& s, std::int64_t gap) {
   const std::int64_t row = s.dim + gap, head = (s.rows + 5) * row;
   return guarded(s, {s.heads * head + gap, head, row});
@@ -42,11 +41,11 @@ Layout reversed_rows(const Shape& s) {
   return guarded(s, {s.heads * s.rows * s.dim, s.rows * s.dim, -s.dim});
 }
 
-/// One head for all heads and batches.
+/// Returns a layout in which all heads and batches share one head.
 Layout broadcast_heads(const Shape& s) {
   return guarded(s, {0, 0, s.dim});
 }
-/// One row for all rows of a head.
+/// Returns a layout in which all rows of a head share one row.
 Layout broadcast_rows(const Shape& s) {
   return guarded(s, {s.heads * s.dim, s.dim, 0});
 }
@@ -80,7 +79,7 @@ Layouts layouts_of(const AttentionProblem& problem, const Kind& kind) {
           test::layouts_of(problem, kind.v).v, test::layouts_of(problem, kind.o).o};
 }
 
-/// Dtypes, head dims and masks, with five pairs of lengths in turn.
+/// Returns problems of several dtypes, head dims and masks. Five pairs of lengths take turns.
 std::vector<AttentionProblem> problems() {
   const std::vector<std::pair<int, int>> lengths = {{77, 93}, {129, 65}, {100, 257}, {1, 200}, {67, 66}};
   const std::vector<std::pair<int, int>> head_dims = {{64, 64}, {72, 40}, {128, 128}, {256, 256}};
@@ -106,12 +105,12 @@ std::vector<AttentionProblem> problems() {
 
 }  // namespace
 
-TEST_CASE("any layout gives the right output and leaves what lies around it alone") {
+TEST_CASE("any layout gives the right output and leaves the memory around it alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   precompile(context, problems(), {{RowAlignment::bytes16}, {kElement}, {kAnyOrder}});
-  // The interpreter takes every third problem of each kind, another third each time.
+  // The interpreter runs every third problem of each kind, and begins each kind with another one.
   const std::size_t step = device_under_test() == kInterpreterDevice ? 3 : 1;
   for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
     for (std::size_t i = kind % step; i < problems().size(); i += step) {
@@ -122,7 +121,7 @@ TEST_CASE("any layout gives the right output and leaves what lies around it alon
   }
 }
 
-TEST_CASE("what the fast kernels cannot load takes another kernel, which says why") {
+TEST_CASE("if the fast kernels cannot load a call, another kernel runs and says why") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const AttentionProblem problem = problems().front();
@@ -141,7 +140,7 @@ TEST_CASE("what the fast kernels cannot load takes another kernel, which says wh
   }
 }
 
-TEST_CASE("a plan refuses rows that are not what it was made for") {
+TEST_CASE("a plan refuses rows that break its guarantees") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -188,7 +187,7 @@ TEST_CASE("NaN in another head's keys and values stays there") {
       call.upload();
       context.attention(call.problem, call.args);
       const reference::Tensor o = call.o();
-      // Query heads 2 and 3 of batch 0 read the poisoned key/value head; nobody else does.
+      // Query heads 2 and 3 of batch 0 read the poisoned key/value head; no other head does.
       const std::int64_t last = call.problem.seqlen_q - 1;
       CHECK(std::isnan(o.at(0, 2, last, 0)));
       CHECK(std::isnan(o.at(0, 3, last, 0)));
@@ -240,5 +239,5 @@ TEST_CASE("Q, K, V and O are slices of one packed buffer") {
   const reference::Verdict verdict = reference::check(p, q, k, v, 0.125, o, nullptr);
   CHECK_MESSAGE(verdict.ok, verdict.message);
   scatter(o, output, p.dtype, image);
-  CHECK((after == image));  // the inputs are as they were
+  CHECK((after == image));  // the inputs have not changed
 }

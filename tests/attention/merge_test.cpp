@@ -1,4 +1,5 @@
-// merge(): attention over parts of the keys is attention over all of them, and the weights of parts are right.
+// merge(): merging attention over slices of the keys gives attention over all of them, and partial outputs
+// are weighted correctly.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/merge.h>
@@ -25,10 +26,10 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// Parts and what they are merged to, contiguous (part, batch, head, row, head_dim).
+/// Partial outputs and the merged output, contiguous (part, batch, head, row, head_dim).
 struct Case {
   MergeProblem problem;
-  std::vector<float> parts;  ///< as the device has them
+  std::vector<float> parts;  ///< rounded as the device has them
   std::vector<float> lse;
 
   std::int64_t rows() const { return problem.batch * problem.heads * problem.seqlen; }
@@ -70,7 +71,7 @@ std::vector<double> expected_row(Case& it, std::int64_t row, double& lse) {
   return merged;
 }
 
-/// The device's image of float32 values.
+/// Returns the bytes of `values` on the device.
 std::vector<std::byte> image_of(const std::vector<float>& values, DType dtype, bool is_float32) {
   std::vector<std::byte> image(values.size() * (is_float32 ? 4 : 2));
   if (is_float32) {
@@ -100,7 +101,7 @@ std::vector<float> values_of(const DeviceBuffer& buffer, std::size_t first, cons
   return {tensor.values.begin(), tensor.values.end()};
 }
 
-/// Merges, and compares with float64. `shift`: elements before O and the parts, so that rows are not aligned.
+/// Merges, and compares with float64. `shift` elements before O and the partial outputs make rows misaligned.
 void expect_merged(Context& context, Case it, int shift = 0) {
   const MergeProblem& p = it.problem;
   const std::size_t in_bytes = p.float32_parts ? 4 : 2, out_bytes = p.float32_output ? 4 : 2;
@@ -181,7 +182,7 @@ TEST_CASE("merge: attention over slices of the keys is attention over all of the
   }
 }
 
-TEST_CASE("merge: every type of parts and of O, any head dim, rows that are aligned and that are not") {
+TEST_CASE("merge: every type of partial outputs and of O, any head dim, aligned and misaligned rows") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -211,7 +212,8 @@ TEST_CASE("merge: every type of parts and of O, any head dim, rows that are alig
   }
 }
 
-TEST_CASE("merge: parts without a key do not matter, whatever they hold, and a row without any is 0") {
+TEST_CASE(
+    "merge: partial outputs without a key do not matter, whatever they hold; a row without any key is 0") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -240,7 +242,7 @@ TEST_CASE("merge: scores of any size") {
   expect_merged(context, it);
 }
 
-TEST_CASE("merge: a pack has the kernel of every call of its dtype and head dim") {
+TEST_CASE("merge: a pack has the kernel for every call of its dtype and head dim") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const TemporaryDirectory pack;
@@ -251,10 +253,7 @@ TEST_CASE("merge: a pack has the kernel of every call of its dtype and head dim"
   Context(untuned()).precompile({{.head_dim = 16, .head_dim_v = 24}},
                                 {std::string(device(device_under_test()).arch.name)}, options);
 
-  // As the context's own cache: interpreted kernels of another's are not trusted.
-  ContextOptions serving = untuned(pack.path());
-  serving.jit = JitMode::off;
-  Context context(serving);
+  Context context(serving(pack.path()));
   for (const bool float32 : {false, true}) {
     for (const int shift : {0, 1})
       expect_merged(context, random_case({.float32_parts = float32, .head_dim = 24, .parts = 3, .seqlen = 5}),

@@ -1,4 +1,4 @@
-// Keys and values in pages, of any size, in any order, on both main loops.
+// Paged KV: pages of any size, in any order, with every forward kernel.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -32,7 +32,8 @@ const std::vector<std::string> kConfigs90 = {
     "max=1",
     "kernel=forward_sm90,tile_m=64,tile_n=48,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
     "kernel=forward_sm90,tile_m=128,tile_n=32,warps=8,stages=3,q_buffers=2,schedule=3"};
-// Whose warps gather more rows than they have lanes, and hand on slots at once or up to three later.
+// Warps of these configs gather more rows than they have lanes, and release stages at once or up to three
+// blocks later.
 const std::vector<std::string> kGathering90 = {
     "kernel=forward_sm90,tile_m=64,tile_n=144,warps=4,stages=2,ctas_per_sm=2,q_buffers=1,schedule=3,overlap="
     "1",
@@ -49,12 +50,12 @@ ContextOptions pinned(const std::string& config, const AttentionProblem& problem
   return options;
 }
 
-/// Entries of the table that sequence `b` has.
+/// Returns the number of table entries of sequence `b`.
 std::int64_t pages_of(const AttentionProblem& p, const Lengths& lengths, std::size_t b) {
   return (lengths.k[b] + p.page_size - 1) / p.page_size;
 }
 
-/// Pages of a row of the table, and those of a cache that has a few more than there are in use.
+/// Returns the problem with paged K and V. The cache has a few more pages than are in use.
 AttentionProblem with_pages(AttentionProblem problem, const Lengths& lengths, Packing packing,
                             int page_size) {
   problem = with_lengths(problem, lengths, packing);
@@ -64,7 +65,7 @@ AttentionProblem with_pages(AttentionProblem problem, const Lengths& lengths, Pa
   return problem;
 }
 
-/// A table of pages in random order, each in use once, and numbers of no page in entries that nobody may read.
+/// Makes a table that uses each page once, in random order. Entries that no kernel may read name no page.
 void set_pages(GuardedCall& call, const Lengths& lengths, unsigned seed) {
   const AttentionProblem& p = call.problem;
   std::vector<std::int32_t> pages(static_cast<std::size_t>(p.page_count));
@@ -80,7 +81,8 @@ void set_pages(GuardedCall& call, const Lengths& lengths, unsigned seed) {
   }
 }
 
-/// NaN in rows of pages that no query of their sequence sees, and in pages of no sequence. To be uploaded.
+/// Fills with NaN the rows of pages that no query of their sequence sees, and pages of no sequence. The
+/// caller must upload the call.
 void poison_pages(GuardedCall& call) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   const std::vector<reference::Sequence> sequences = call.sequences();
@@ -115,7 +117,8 @@ GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Pac
   return call;
 }
 
-/// Pairs of all that specialises a kernel, page sizes among it, on mixes of lengths; Q packed and not.
+/// CHECKs the contract for pairs of all traits, among them page sizes, on several mixes of lengths, with Q
+/// packed and batched.
 void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes) {
   constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {4, 1}, {2, 2}};
   std::size_t i = 0;
@@ -148,25 +151,25 @@ const Lengths kDecoding({1, 1, 1, 1, 1}, {0, 1, 63, 130, 64});
 
 }  // namespace
 
-TEST_CASE("pages: any size, with every variant, on main loops 80 and 81") {
+TEST_CASE("pages: any size, with every variant, on mma.sync") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kMmaConfigs, {1, 7, 16, 64, 256});
 }
 
-TEST_CASE("pages: those that TMA takes, with every variant, on main loop 90") {
+TEST_CASE("pages: sizes that TMA can load, with every variant, with forward_sm90") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kConfigs90, {16, 48, 64, 256});
 }
 
-TEST_CASE("pages: those that TMA cannot take, with every variant, on main loop 90") {
+TEST_CASE("pages: sizes that TMA cannot load, with every variant, with forward_sm90") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kGathering90, {1, 2, 7, 8, 100});
 }
 
-TEST_CASE("pages: rows that are aligned to one element") {
+TEST_CASE("pages: rows aligned only to one element") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16, misaligned);
@@ -174,7 +177,7 @@ TEST_CASE("pages: rows that are aligned to one element") {
   run_and_expect_contract(context, call);
 }
 
-TEST_CASE("pages: sequences that share their beginning, and one page over and over") {
+TEST_CASE("pages: sequences that share their first pages, and one page used many times") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({3, 1, 2}, {100, 90, 64});
@@ -209,7 +212,7 @@ TEST_CASE("pages: one plan serves any table and any lengths") {
   }
 }
 
-// The table ends with the last sequence's last page: the interpreter tells of a load behind it.
+// The table ends with the last sequence's last page, so the interpreter reports a load behind it.
 TEST_CASE("pages: entries of the table beyond a sequence's length are not read") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
@@ -230,7 +233,7 @@ TEST_CASE("pages: entries of the table beyond a sequence's length are not read")
   }
 }
 
-TEST_CASE("pages: the bits of the same keys one after the other") {
+TEST_CASE("pages: the same bits as contiguous keys") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall paged = call_of(grouped(), kDecoding, Packing::batched, 16);
@@ -255,7 +258,8 @@ TEST_CASE("pages: the bits of the same keys one after the other") {
   CHECK(bits_of(paged.o(), paged.problem.dtype) == bits_of(plain.o(), plain.problem.dtype));
 }
 
-TEST_CASE("pages: a number of no page is told before anything is computed, where nobody reads it is not") {
+TEST_CASE(
+    "pages: a table entry that names no page is an error before the launch, unless no kernel reads it") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const ScopedEnvironment checked("FA2_CHECK", "1");
@@ -263,7 +267,7 @@ TEST_CASE("pages: a number of no page is told before anything is computed, where
   for (const std::int32_t page : {-1, 1000, std::numeric_limits<std::int32_t>::max()}) {
     GuardedCall call = call_of(grouped(), kDecoding, Packing::batched, 16);
     const auto row = static_cast<std::size_t>(call.args.page_table_stride) * 3;
-    call.tables.page_table[row + 9] = page;  // of keys 144.. of a sequence of 130
+    call.tables.page_table[row + 9] = page;  // of keys 144 and later, in a sequence of 130
     call.upload();
     run_and_expect_contract(context, call);
     call.tables.page_table[row + 8] = page;

@@ -1,4 +1,4 @@
-// Each new plan is a line of the log at debug level.
+// Each new plan is one line of the log at debug level.
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
 #include <fa2/log.h>
@@ -13,7 +13,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// Returns the lines that begin with `start`, of those logged while `body` runs.
+/// Returns the lines logged while `body` runs that begin with `start`.
 template <class Body>
 std::vector<std::string> logged(const std::string& start, const Body& body) {
   const LogLevel level = log_level();
@@ -30,7 +30,7 @@ std::vector<std::string> logged(const std::string& start, const Body& body) {
 
 }  // namespace
 
-TEST_CASE("a plan is one line of the log, with each kernel, who chose it and why; a known plan is none") {
+TEST_CASE("a new plan logs one line with each kernel, who chose it and why; a known plan logs none") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());

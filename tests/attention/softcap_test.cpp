@@ -1,4 +1,4 @@
-// Caps and scales of any size: the kernels' arithmetic of a cap, and attention with it.
+// Softcaps and scales of any size: the kernels' softcap arithmetic, and attention with it.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/kernel_kind.h>
@@ -28,13 +28,13 @@ struct Numbers {
   float scale;
 };
 
-/// A kernel's results for one score before the scale.
+/// A kernel's results for one score before scaling.
 struct Capped {
-  float alone;       ///< capped in a tile of equal scores
-  float derivative;  ///< there
-  float beside;      ///< capped in a tile with a score of kOutlier
-  float guessed;     ///< the exponent, base 2, straight from the score
-  float is_right;    ///< whether the guess counts: 0 or 1
+  float alone;       ///< capped score in a tile of equal scores
+  float derivative;  ///< derivative of the cap there
+  float beside;      ///< capped score in a tile with another score of kOutlier
+  float guessed;     ///< speculative exponent, base 2, computed from the score itself
+  float is_right;    ///< 1 if the speculative exponent is valid, else 0
 };
 
 constexpr float kOutlier = -1e8f;
@@ -48,7 +48,7 @@ struct CappingParams {
   float outlier = kOutlier;
 };
 
-/// One warp for each pair of a call and a score.
+/// Returns a kernel with one warp for each pair of a call and a score.
 SmallKernel capping_kernel() {
   return {.body = R"(
   for (int i = warp_index(); i < p.call_count * p.score_count; i += 4) {
@@ -90,7 +90,7 @@ AttentionParams params_of(const Numbers& numbers) {
   return params;
 }
 
-/// Returns the results of all scores of the first call, then of the second, and so on.
+/// Returns the results for all scores of the first call, then of the second, and so on.
 std::vector<Capped> capped(const std::vector<AttentionParams>& calls, const std::vector<float>& scores) {
   const ScopedContext current(device_under_test());
   const auto kernel = build(capping_kernel());
@@ -108,7 +108,7 @@ std::vector<Capped> capped(const std::vector<AttentionParams>& calls, const std:
   return out;
 }
 
-/// Factors of 2.3 from `first` to `last`.
+/// Returns numbers from `first` to `last` in steps of a factor of 2.3.
 std::vector<float> grid(float first, float last) {
   std::vector<float> values;
   for (double x = double{first}; x <= double{last} * 1.001; x *= 2.3) values.push_back(static_cast<float>(x));
@@ -131,10 +131,11 @@ std::vector<float> all_scores() {
   return scores;
 }
 
-/// Returns the error that an exponent, base 2, may have in a tile whose largest score is `largest`. In the series: 5e-7 by the
-/// fit and five roundings, 3e-7 together, or 2e-7 where the series takes a cap for a smaller one. Beyond the series: tanh has an
-/// error of 6e-7 by the documented errors of ex2.approx and rcp.approx, and is at least 0.24, hence 2.5e-6. A cap up to
-/// 512 shows the 6e-7 in small scores too. Exponents below 1e-9 may be flushed to 0.
+/// Returns the error that an exponent, base 2, may have in a tile with largest score `largest`. Within the
+/// series: 5e-7 by the fit, 3e-7 by five roundings, and 2e-7 if the series is that of a smaller cap. Beyond
+/// the series: tanh has an error of 6e-7 by the documented errors of ex2.approx and rcp.approx, and is at
+/// least 0.24, hence 2.5e-6. With a cap up to 512, the 6e-7 show in small scores too. Exponents below 1e-9
+/// may be flushed to 0.
 double allowed_error(const AttentionParams& call, const Numbers& numbers, double exact, float largest) {
   const bool in_series = largest <= call.softcap.series_end;
   const double absolute =
@@ -154,7 +155,7 @@ void expect_capped(const AttentionParams& call, const Numbers& numbers, float sc
   if (!is_right(double{y.beside} * unit, -kOutlier)) FAIL_CHECK("beside: " << double{y.beside} * unit);
   if (!(std::fabs(double{y.derivative} - (1 - tanh * tanh)) <= 2e-6))
     FAIL_CHECK("derivative: " << y.derivative << " instead of " << 1 - tanh * tanh);
-  // A term has 24 bits, so a guess knows the end of the series to some 30%.
+  // A term has 24 bits, so a warp knows the end of the series only to about 30%.
   const bool must_be_right = std::fabs(score) <= 0.7f * call.softcap.series_end;
   if (must_be_right && y.is_right == 0) FAIL_CHECK("a guess is refused");
   if (y.is_right != 0 && !is_right(double{y.guessed}, 0)) FAIL_CHECK("guessed: " << y.guessed);
@@ -163,8 +164,8 @@ void expect_capped(const AttentionParams& call, const Numbers& numbers, float sc
 struct Extreme {
   float cap;
   std::optional<float> scale;
-  float q_scale;   ///< of N(0, 1) queries
-  float outliers;  ///< the same of every eighth query
+  float q_scale;   ///< scale of N(0, 1) queries
+  float outliers;  ///< scale of every eighth query
 };
 
 const std::vector<Extreme> kExtremes = {{1e10f, {}, 4, 4},
@@ -177,7 +178,7 @@ const std::vector<Extreme> kExtremes = {{1e10f, {}, 4, 4},
                                         {1e5f, {}, 1, 4096},
                                         {1e10f, 0.125f, 1, 4096}};
 
-/// The cap alone, and beside other variants.
+/// Returns problems with the softcap alone, and with other variants.
 std::vector<AttentionProblem> capped_problems() {
   AttentionProblem alone = grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 100, 200);
   alone.softcap = true;
@@ -211,7 +212,7 @@ std::string text(const Extreme& extreme) {
 
 }  // namespace
 
-TEST_CASE("softcap: value, derivative and guessed exponent of any score, cap and scale") {
+TEST_CASE("softcap: value, derivative and speculative exponent of any score, cap and scale") {
   if (cannot_run()) return;
   const std::vector<Numbers> numbers = all_numbers();
   const std::vector<float> scores = all_scores();
@@ -224,7 +225,7 @@ TEST_CASE("softcap: value, derivative and guessed exponent of any score, cap and
   }
 }
 
-TEST_CASE("softcap: usual caps and scales have a series, up to a quarter of the cap") {
+TEST_CASE("softcap: usual caps and scales use a series, up to a quarter of the cap") {
   for (const float scale : {0.0625f, -0.0883883f, 0.125f, 1.0f}) {
     for (const float cap : {5.0f, 30.0f, 50.0f, 100.0f, 500.0f}) {
       const SoftcapParams params = params_of({cap, scale}).softcap;
@@ -235,7 +236,7 @@ TEST_CASE("softcap: usual caps and scales have a series, up to a quarter of the 
   }
 }
 
-// Also in units of the fused baseline's errors: the contract alone would hide errors of small scores behind those of outliers.
+// Also in units of the fused baseline's errors, because outliers loosen the contract for small scores.
 TEST_CASE("softcap: the numerics contract holds for caps and scales of any size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
@@ -269,7 +270,7 @@ TEST_CASE("softcap: the numerics contract holds for caps and scales of any size"
   }
 }
 
-// Outliers have a dO of 0, so that they loosen no limit.
+// Outliers have a dO of 0, so that they do not loosen any limit.
 TEST_CASE("softcap: the gradients' contract holds for caps and scales of any size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

@@ -1,5 +1,5 @@
-// Keys that are shared out evenly over the blocks of a launch: any number of these, parts of any size, merged by whoever ends
-// last.
+// Split KV: the keys are shared evenly among any number of blocks, splits have any size, and the last block
+// to finish merges them.
 #include <api/context.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
@@ -32,20 +32,20 @@ constexpr const char* kTwoWarpgroups =
 
 constexpr const char* kWarps = "kernel=forward_split,tile_m=16,tile_n=16,warps=4,stages=3";
 
-/// Those that the device under test runs.
+/// Returns the configs that the device under test can run.
 std::vector<const char*> split_configs() {
   const std::string_view arch = device(device_under_test()).arch.name;
   if (arch != "sm_90a" && arch != "interpreter") return {kWarps};
   return {kOneWarpgroup, kTwoWarpgroups, kWarps};
 }
 
-/// One after the other.
+/// Returns the config `number`, modulo their count.
 const char* kernel(std::size_t number) {
   const std::vector<const char*> all = split_configs();
   return all[number % all.size()];
 }
 
-/// Groups of four query heads.
+/// Returns a decode problem with groups of four query heads.
 AttentionProblem decode(std::int64_t queries, std::int64_t keys, MaskKind mask = MaskKind::none) {
   return {.head_dim = 64,
           .mask = mask,
@@ -56,7 +56,7 @@ AttentionProblem decode(std::int64_t queries, std::int64_t keys, MaskKind mask =
           .seqlen_k = keys};
 }
 
-/// With as many blocks as a GPU of `sm_count` SMs runs at once.
+/// Returns a plan with as many blocks as a GPU of `sm_count` SMs runs at once.
 AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, int sm_count) {
   const Device& gpu = device(device_under_test());
   KernelConfig config = parse_config(text);
@@ -75,7 +75,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, 
   return AttentionPlan(std::move(plan));
 }
 
-/// Zeros where launches count, anything where they leave parts.
+/// A workspace with zeros in the counters and garbage in the partial outputs.
 class Workspace {
  public:
   explicit Workspace(const AttentionPlan& plan)
@@ -97,7 +97,7 @@ class Workspace {
   DeviceBuffer memory_;
 };
 
-/// Twice: the second launch counts in what the first has left.
+/// Runs the plan twice: the second launch uses the counters as the first has left them.
 void expect_contract_with(const AttentionPlan& plan, GuardedCall& call) {
   const Workspace workspace(plan);
   call.args.workspace = workspace.data();
@@ -110,7 +110,7 @@ void expect_contract_with(const AttentionPlan& plan, GuardedCall& call) {
   call.args.workspace = nullptr;
 }
 
-/// O and LSE of sequence `b` alone, on a GPU of `sm_count` SMs, are those that `call` has left.
+/// CHECKs that sequence `b` alone, on a GPU of `sm_count` SMs, has the O and LSE that `call` has for it.
 void expect_bits_alone(const GuardedCall& call, std::size_t b, const char* config, int sm_count) {
   const reference::Sequence sequence = call.sequences()[b];
   GuardedCall alone(reference::problem_of(call.problem, sequence));
@@ -127,7 +127,7 @@ void expect_bits_alone(const GuardedCall& call, std::size_t b, const char* confi
 
 }  // namespace
 
-TEST_CASE("split keys: any number of blocks, fewer than tiles and more than blocks of keys") {
+TEST_CASE("split KV: any number of blocks, fewer than tiles and more than KV blocks") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
@@ -135,7 +135,7 @@ TEST_CASE("split keys: any number of blocks, fewer than tiles and more than bloc
     for (const char* const config : split_configs()) {
       const MaskKind mask = i % 2 == 0 ? MaskKind::causal_bottom_right : MaskKind::none;
       AttentionProblem problem = decode(i % 3 == 0 ? 1 : 5, i % 4 == 3 ? 31 : 333, mask);
-      if (i % 5 == 2) problem.seqlen_q = 150;  // tiles that see ever more keys
+      if (i % 5 == 2) problem.seqlen_q = 150;  // tiles that see more and more keys
       if (i % 5 == 3) problem.window_left = 100;
       INFO(config, ", ", sm_count, " SMs");
       GuardedCall call(problem);
@@ -145,7 +145,7 @@ TEST_CASE("split keys: any number of blocks, fewer than tiles and more than bloc
   }
 }
 
-TEST_CASE("split keys: more parts of a tile than a warp has lanes") {
+TEST_CASE("split KV: more splits of a tile than a warp has lanes") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = decode(2, 2300, MaskKind::causal_bottom_right);
@@ -155,7 +155,7 @@ TEST_CASE("split keys: more parts of a tile than a warp has lanes") {
   for (const char* const config : split_configs()) expect_contract_with(plan_of(problem, config, 40), call);
 }
 
-TEST_CASE("split keys: rows without a key beside others of their tile") {
+TEST_CASE("split KV: rows without a key in a tile with other rows") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(150, 100, MaskKind::causal_bottom_right));
@@ -163,8 +163,8 @@ TEST_CASE("split keys: rows without a key beside others of their tile") {
     expect_contract_with(plan_of(call.problem, config, 40), call);
 }
 
-// Exponents near 2^20, of which a float has not the sixteenths that parts differ by.
-TEST_CASE("split keys: large scores that differ little from part to part") {
+// Exponents near 2^20: a float there cannot hold the sixteenths by which splits differ.
+TEST_CASE("split KV: large scores that differ little from split to split") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(1, 333));
@@ -182,7 +182,7 @@ TEST_CASE("split keys: large scores that differ little from part to part") {
     expect_contract_with(plan_of(call.problem, config, 9), call);
 }
 
-TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
+TEST_CASE("split KV: sequences of any lengths, whatever lies around them") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
@@ -190,7 +190,7 @@ TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
     AttentionProblem problem = decode(1, 1, i % 2 == 0 ? MaskKind::none : MaskKind::causal_bottom_right);
     problem.softcap = i % 3 == 1;
     problem.alibi = i % 3 == 2;
-    problem.sinks = i % 4 != 0;  // which join once, however many parts there are
+    problem.sinks = i % 4 != 0;  // a sink counts once, however many splits there are
     const Packing packing = kPackings[i % 4];
     const AttentionProblem p = with_lengths(problem, lengths, packing);
     INFO("mix ", i, " of ", to_string(p));
@@ -204,7 +204,7 @@ TEST_CASE("split keys: sequences of any lengths, whatever lies around them") {
   }
 }
 
-TEST_CASE("split keys: one plan serves any lengths") {
+TEST_CASE("split KV: one plan serves any lengths") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const AttentionProblem problem =
@@ -223,7 +223,7 @@ TEST_CASE("split keys: one plan serves any lengths") {
   }
 }
 
-TEST_CASE("split keys: the same bits in every run, in memory that the context lends") {
+TEST_CASE("split KV: the same bits in every run, in memory that the context provides") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(3, 500));
@@ -241,12 +241,13 @@ TEST_CASE("split keys: the same bits in every run, in memory that the context le
   }
 }
 
-TEST_CASE("split keys: NaN of one head stays in its group, and of a key in the rows that see it") {
+TEST_CASE(
+    "split KV: NaN in one head stays in its group, and in a key it stays in the rows that see the key") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(decode(2, 200, MaskKind::causal_bottom_right));
   for (std::int64_t d = 0; d < call.k.dim; ++d)
-    call.k.at(1, 0, 199, d) = std::nanf("");  // of the last query alone
+    call.k.at(1, 0, 199, d) = std::nanf("");  // only the last query sees it
   for (const char* const config : split_configs()) {
     call.upload();
     const AttentionPlan plan = plan_of(call.problem, config, 6);
@@ -258,7 +259,7 @@ TEST_CASE("split keys: NaN of one head stays in its group, and of a key in the r
   }
 }
 
-TEST_CASE("split keys: with fixed borders, any number of blocks") {
+TEST_CASE("split KV: with fixed split boundaries, any number of blocks") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   std::size_t i = 0;
@@ -277,8 +278,8 @@ TEST_CASE("split keys: with fixed borders, any number of blocks") {
   }
 }
 
-// On other numbers of blocks, beside none or others, where the longest sequence is longer.
-TEST_CASE("split keys: with fixed borders a sequence has the bits that it has alone") {
+// The number of blocks, the other sequences and the longest length all change; the bits must not.
+TEST_CASE("split KV: with fixed split boundaries a sequence has the bits that it has alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   const Lengths lengths({1, 3, 0, 30, 1, 1}, {1300, 2100, 40, 900, 513, 0});

@@ -1,4 +1,4 @@
-// Windows, softcap, ALiBi, sinks and dropout: alone, in pairs and all together, on both main loops.
+// Windows, softcap, ALiBi, sinks and dropout: alone, in pairs and all together, with every forward kernel.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/config_space.h>
@@ -28,13 +28,13 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// What a problem has beside its mask.
+/// The variants of a problem, in addition to its mask.
 struct Variant {
   std::optional<std::int64_t> window_left = {}, window_right = {};
   bool softcap = false, alibi = false, sinks = false, dropout = false;
 };
 
-/// Each alone, each pair, and all of them.
+/// Each variant alone, each pair, and all of them.
 const std::vector<Variant> kVariants = {
     {.window_left = 20},
     {.softcap = true},
@@ -92,7 +92,7 @@ const std::vector<std::string> kConfigs90 = {
 
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
-/// Runs a call with each configuration that computes it on this device.
+/// Runs a call with each config that can compute it on this device.
 void expect_contract_with(GuardedCall& call, const std::vector<std::string>& configs) {
   int ran = 0;
   for (const std::string& config : configs) {
@@ -111,7 +111,7 @@ void expect_contract_with(GuardedCall& call, const std::vector<std::string>& con
   CHECK(ran >= 1);
 }
 
-/// Adds the errors of the O that a kernel has written.
+/// Adds the errors of O, which a kernel has written.
 void add_errors(const GuardedCall& call, ErrorRatios& ratios) {
   const reference::ScoreRule rule = call.rule();
   const reference::Tensor exact = reference::attention_f64(call.problem, call.q, call.k, call.v, rule).o;
@@ -120,8 +120,9 @@ void add_errors(const GuardedCall& call, ErrorRatios& ratios) {
                  reference::attention_fused_baseline(call.problem, call.q, call.k, call.v, rule), exact));
 }
 
-/// Every variant, with masks (on the interpreter two of three), dtypes, head dims, lengths and configurations that differ from one
-/// to the next. Each runs with N(0, 1) queries, and with larger ones, so that few keys dominate a row.
+/// CHECKs every variant. Masks (on the interpreter two of three), dtypes, head dims, lengths and configs
+/// change from one to the next. Each runs with N(0, 1) queries and with larger ones, with which few keys
+/// dominate a row.
 void expect_contracts(const std::vector<std::string>& configs) {
   const std::array<std::pair<int, int>, 5> lengths = {{{131, 197}, {97, 97}, {200, 61}, {1, 150}, {70, 300}}};
   const std::array<int, 4> head_dims = {64, 40, 128, 16};
@@ -152,7 +153,7 @@ void expect_contracts(const std::vector<std::string>& configs) {
   }
 }
 
-/// NaN in the keys and values [begin, end).
+/// Sets the keys and values [begin, end) to NaN.
 void poison(GuardedCall& call, std::int64_t begin, std::int64_t end) {
   for (reference::Tensor* tensor : {&call.k, &call.v}) {
     for (std::int64_t b = 0; b < tensor->batch; ++b) {
@@ -167,19 +168,19 @@ void poison(GuardedCall& call, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
-TEST_CASE("variants keep the numerics contract on main loops 80 and 81") {
+TEST_CASE("variants keep the numerics contract on mma.sync") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kMmaConfigs);
 }
 
-TEST_CASE("main loop 90: variants keep the numerics contract") {
+TEST_CASE("forward_sm90: variants keep the numerics contract") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kConfigs90);
 }
 
-TEST_CASE("main loop 90: variants of packed heads") {
+TEST_CASE("forward_sm90: variants with packed heads") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   const std::string config =
@@ -187,7 +188,7 @@ TEST_CASE("main loop 90: variants of packed heads") {
       "1,"
       "packed_heads=4";
   for (const Variant& variant : kVariants) {
-    if (variant.dropout) continue;  // which has no packed heads
+    if (variant.dropout) continue;  // dropout does not support packed heads
     AttentionProblem problem =
         with(variant, problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 9, 130));
     problem.heads_q = 8;
@@ -196,7 +197,7 @@ TEST_CASE("main loop 90: variants of packed heads") {
   }
 }
 
-TEST_CASE("variants of rows that are aligned to one element only") {
+TEST_CASE("variants with rows aligned only to one element") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const Variant& variant : kVariants) {
@@ -206,14 +207,14 @@ TEST_CASE("variants of rows that are aligned to one element only") {
   }
 }
 
-// The keys that a window leaves to nobody may be a cache's that was given back.
+// Keys that lie outside of every window may be freed memory of a cache.
 TEST_CASE("NaN outside of every query's window does not reach an output") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   struct Case {
     MaskKind mask;
     std::optional<std::int64_t> left, right;
-    std::int64_t begin, end;  ///< keys that some of the last 40 queries of 40 sees, of 200
+    std::int64_t begin, end;  ///< of 200 keys, those that some of the 40 queries, the last ones, sees
   };
   for (const Case& c :
        {Case{MaskKind::causal_bottom_right, 30, {}, 130, 200}, Case{MaskKind::none, 5, 3, 155, 200},
@@ -230,7 +231,7 @@ TEST_CASE("NaN outside of every query's window does not reach an output") {
   }
 }
 
-TEST_CASE("windows of any width: no key, one key, all of them, and beyond the sequence") {
+TEST_CASE("windows of any width: no key, one key, all keys, and beyond the sequence") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   constexpr std::int64_t kHuge = std::numeric_limits<std::int32_t>::max();
@@ -246,7 +247,7 @@ TEST_CASE("windows of any width: no key, one key, all of them, and beyond the se
   }
 }
 
-// The kernel has a series for scores below a quarter of the cap, and another way for those beyond.
+// The kernel uses a series for scores below a quarter of the cap, and another formula above.
 TEST_CASE("softcaps above every score, among them, and below nearly all") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
@@ -269,8 +270,9 @@ TEST_CASE("softcaps above every score, among them, and below nearly all") {
   }
 }
 
-// As many as of plain attention: half as many again as two blocks an SM of an H100 or H200 are.
-TEST_CASE("main loop 90 and more tiles than blocks, with every variant") {
+// There are 1.5 times as many tiles as an H100 or H200 runs blocks, at two blocks per SM, as in the test of
+// plain attention.
+TEST_CASE("forward_sm90 and more tiles than blocks, with every variant") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = with(kVariants.back(), problem_of(DType::f16, MaskKind::none, 16, 20, 90));
@@ -284,11 +286,11 @@ TEST_CASE("main loop 90 and more tiles than blocks, with every variant") {
   }
 }
 
-TEST_CASE("sinks that dominate, that are nothing, and rows that have nothing else") {
+TEST_CASE("sinks that dominate, that do not count, and rows that have nothing else") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem =
-      problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 120, 60);  // rows without keys
+      problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 120, 60);  // some rows have no keys
   problem.sinks = true;
   GuardedCall call(problem);
   call.sinks = {-kInfinity, 30.0f, -30.0f, 500.0f};
@@ -299,7 +301,7 @@ TEST_CASE("sinks that dominate, that are nothing, and rows that have nothing els
   }
 }
 
-TEST_CASE("ALiBi slopes of each batch, and of either sign") {
+TEST_CASE("ALiBi slopes per batch entry, and of either sign") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = problem_of(DType::bf16, MaskKind::none, 64, 100, 140);

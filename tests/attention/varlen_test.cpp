@@ -1,4 +1,4 @@
-// Sequences with lengths of their own, packed and batched, on both main loops.
+// Sequences with their own lengths, packed and batched, with every forward kernel.
 #include "../support/varlen.h"
 
 #include <doctest/doctest.h>
@@ -49,7 +49,7 @@ struct Window {
 };
 const Window kWindows[] = {{}, {20, {}}, {33, 7}};
 
-/// All that specialises a kernel; only plain heads and no sizes.
+/// Returns a problem with the traits of `c`: no grouped heads, no sizes.
 AttentionProblem problem_of(const Combination& c) {
   const auto& [dim, dim_v] = kHeadDims[c[1]];
   AttentionProblem p{.head_dim = dim, .head_dim_v = dim_v, .mask = kMasks[c[2]]};
@@ -66,7 +66,7 @@ AttentionProblem plain(MaskKind mask) {
   return {.head_dim = 64, .mask = mask, .heads_q = 2, .heads_kv = 1};
 }
 
-/// A context whose plans have this configuration, as far as the problem allows.
+/// Returns options for a context whose plans use this config if the problem allows it.
 ContextOptions pinned(const std::string& config, const AttentionProblem& problem) {
   ContextOptions options = untuned();
   options.config = parse_config(config);
@@ -84,7 +84,7 @@ GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Pac
   return call;
 }
 
-/// Each kernel that the pairs ask for, on two mixes of lengths and as many packings.
+/// CHECKs each kernel that the pairs ask for, on two mixes of lengths and two packings.
 void expect_contracts(const std::vector<std::string>& configs) {
   std::size_t i = 0;
   for (const Combination& c :
@@ -104,7 +104,7 @@ void expect_contracts(const std::vector<std::string>& configs) {
   }
 }
 
-/// O and LSE of sequence `b` alone in a batch are those that `call` has left.
+/// CHECKs that sequence `b` alone in a batch has the O and LSE that `call` has for it.
 void expect_batched_bits(Context& context, const GuardedCall& call, std::size_t b) {
   const reference::Sequence sequence = call.sequences()[b];
   GuardedCall alone(reference::problem_of(call.problem, sequence));
@@ -119,7 +119,8 @@ void expect_batched_bits(Context& context, const GuardedCall& call, std::size_t 
   CHECK(alone.lse() == reference::rows_of(lse, sequence.q).values);
 }
 
-/// One of main loop 80; of 90, which one warpgroup computes and several do, whose blocks stay and do not.
+/// Returns configs of forward_sm80 and forward_sm90; the latter with one warpgroup and several, persistent
+/// and not.
 std::vector<std::string> configs_of_both() {
   if (cannot_run_sm_90a()) return {kMmaConfigs[1]};
   return {kMmaConfigs[1], kConfigs90[0], kConfigs90[3], kConfigs90[4]};
@@ -127,19 +128,19 @@ std::vector<std::string> configs_of_both() {
 
 }  // namespace
 
-TEST_CASE("varlen keeps the numerics contract on main loops 80 and 81") {
+TEST_CASE("varlen keeps the numerics contract on mma.sync") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kMmaConfigs);
 }
 
-TEST_CASE("main loop 90: varlen keeps the numerics contract") {
+TEST_CASE("forward_sm90: varlen keeps the numerics contract") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   expect_contracts(kConfigs90);
 }
 
-TEST_CASE("main loop 90: varlen and packed heads") {
+TEST_CASE("forward_sm90: varlen and packed heads") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   const Lengths few({1, 9, 0, 17, 3}, {130, 40, 7, 0, 64});
@@ -159,7 +160,7 @@ TEST_CASE("main loop 90: varlen and packed heads") {
   }
 }
 
-TEST_CASE("varlen: rows that are aligned to one element only") {
+TEST_CASE("varlen: rows aligned only to one element") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = plain(MaskKind::causal_bottom_right);
@@ -171,7 +172,7 @@ TEST_CASE("varlen: rows that are aligned to one element only") {
   }
 }
 
-// Tiles, blocks of keys and the order in which they come are those of the sequence alone.
+// A sequence has the tiles, the KV blocks and their order that it has alone.
 TEST_CASE("varlen computes the bits of batched attention of each sequence") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
@@ -192,9 +193,7 @@ TEST_CASE("varlen computes the bits of batched attention of each sequence") {
   }
 }
 
-TEST_CASE(
-    "varlen: batch_invariant gives each sequence the bits that it has alone, with the kernel that is "
-    "chosen") {
+TEST_CASE("varlen: with batch_invariant the chosen kernel gives each sequence the bits that it has alone") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = plain(MaskKind::causal_bottom_right);
@@ -251,7 +250,7 @@ TEST_CASE("varlen: one plan serves any lengths") {
   }
 }
 
-TEST_CASE("varlen: a sequence longer than the longest is cut") {
+TEST_CASE("varlen: a sequence longer than seqlen is cut") {
   if (cannot_run()) return;
   if (device_under_test() == kInterpreterDevice) {
     MESSAGE("skipped: the interpreter refuses such tables before the launch");

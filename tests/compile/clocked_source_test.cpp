@@ -1,4 +1,4 @@
-// The clock readings that a benchmark puts into a kernel compile, and cost it no spilled register.
+// The clock readings that a benchmark adds to a kernel compile, and cause no register to spill.
 #include <autotune/heuristic.h>
 #include <bench/clocked_source.h>
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// What the configuration space calls valid compiles for every GPU family, or is refused for spilling: nothing
-// else happens.
+// Every config that the config space calls valid compiles for every GPU family or is refused for spilling;
+// nothing else happens.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/config_space.h>
@@ -29,8 +29,8 @@ namespace {
 
 constexpr std::string_view kFamilies[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
 
-/// Head dims from the smallest to the largest, padded and unequal ones too, with every dtype, mask and
-/// alignment.
+/// Returns problems with head dims from the smallest to the largest, padded and unequal ones among them, and
+/// with every dtype, mask and alignment.
 std::vector<PlannedProblem> problems() {
   using enum MaskKind;
   constexpr PlanOptions kElement{RowAlignment::element};
@@ -47,7 +47,8 @@ std::vector<PlannedProblem> problems() {
           {{.dtype = DType::bf16, .head_dim = 256}, kElement}};
 }
 
-/// The valid configurations of all problems for all families: some twelve thousand, which take hours.
+/// Returns the valid configs of all problems for all families: some twelve thousand, which take hours to
+/// compile.
 std::vector<KernelSpec> all_specs() {
   std::vector<KernelSpec> all;
   for (const std::string_view family : kFamilies) {
@@ -61,8 +62,8 @@ std::vector<KernelSpec> all_specs() {
   return all;
 }
 
-/// Those of five products on mma.sync.
-std::vector<KernelSpec> five_product_specs() {
+/// Returns the valid configs of the fused backward on mma.sync.
+std::vector<KernelSpec> fused_backward_specs() {
   std::vector<KernelSpec> all;
   for (const std::string_view family : {"sm_80", "sm_90a", "sm_120"}) {
     const Arch& arch = *find_arch(family);
@@ -76,7 +77,7 @@ std::vector<KernelSpec> five_product_specs() {
   return all;
 }
 
-/// The pairs of values that a spec has: of two tunables, of one and the problem or the GPU, of these two.
+/// The pairs of values in a spec. The values are its tunables, its traits and its arch.
 class Pairs {
  public:
   using Keys = std::vector<std::uint64_t>;
@@ -86,7 +87,7 @@ class Pairs {
                                          number_of("arch", std::string(spec.arch.name))};
     KernelConfig::visit(spec.config, [&](const std::string& name, int value) {
       if (name == "stages" && spec.config.kernel == KernelId::forward_sm90)
-        return;  // as many as fit, which the others decide
+        return;  // the other fields decide how many stages fit
       values.push_back(number_of(name, std::to_string(value)));
     });
     Keys keys;
@@ -104,7 +105,8 @@ class Pairs {
   std::map<std::pair<std::string, std::string>, std::uint64_t> numbers_;
 };
 
-/// So many that every pair of values that occurs is in one of them. Those are taken first that bring many new pairs.
+/// Returns enough specs that every existing pair of values occurs in one. Takes specs first that add many new
+/// pairs.
 std::vector<KernelSpec> pairwise(const std::vector<KernelSpec>& all) {
   Pairs pairs;
   std::vector<std::pair<const KernelSpec*, Pairs::Keys>> rest;
@@ -150,7 +152,8 @@ std::vector<Outcome> compile_all(const std::vector<KernelSpec>& specs) {
   return outcomes;
 }
 
-/// The compiler refuses serialised warpgroup MMAs as well; only spills are expected.
+/// Returns whether spilling is the reason. The compiler also refuses serialised wgmmas, which no test here
+/// expects.
 bool spills(const std::string& refusal) {
   return refusal.find("of spill stores") != std::string::npos &&
          refusal.find(" 0 of spill stores, 0 of spill loads") == std::string::npos;
@@ -175,7 +178,7 @@ void check_binary(const KernelSpec& spec, const KernelBinary& binary) {
         spec.config.ctas_per_sm);
 }
 
-/// Compiles each and checks what came of it; at least one must be usable.
+/// Compiles every spec and checks the outcome; at least one must be usable.
 void check_compilation(const std::vector<KernelSpec>& specs) {
   const std::vector<Outcome> outcomes = compile_all(specs);
   std::size_t compiled = 0, refused = 0;
@@ -194,7 +197,7 @@ void check_compilation(const std::vector<KernelSpec>& specs) {
   MESSAGE(specs.front().arch.name << ": " << compiled << " compiled, " << refused << " refused for spilling");
 }
 
-/// The same, GPU family by GPU family.
+/// Calls check_compilation() once per GPU family.
 void check_each_family(const std::vector<KernelSpec>& chosen) {
   for (const std::string_view family : kFamilies) {
     std::vector<KernelSpec> specs;
@@ -206,7 +209,7 @@ void check_each_family(const std::vector<KernelSpec>& chosen) {
 
 }  // namespace
 
-TEST_CASE("the spread over the configuration space leaves out no pair of values") {
+TEST_CASE("the spread over the configuration space covers every pair of values") {
   const std::vector<KernelSpec> all = all_specs(), chosen = pairwise(all);
   Pairs pairs;
   std::unordered_set<std::uint64_t> compiled;
@@ -227,8 +230,8 @@ TEST_CASE("a spread over the configuration space compiles for every GPU family o
 }
 
 TEST_CASE(
-    "a spread over the configuration space of five products on mma.sync compiles or is refused for "
+    "a spread over the configurations of the fused backward on mma.sync compiles or is refused for "
     "spilling") {
   if (fa2::test::nvrtc_missing()) return;
-  check_each_family(pairwise(five_product_specs()));
+  check_each_family(pairwise(fused_backward_specs()));
 }

@@ -1,5 +1,5 @@
-// Every kernel the heuristic picks for common head dims compiles for every GPU family without spilling a
-// register; with variants for two of them.
+// Every kernel that the heuristic picks for common head dims compiles for every GPU family without spills;
+// with variants for two families.
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kArchs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right};
 
-/// Distinct, by key.
+/// A set of kernels, distinct by key.
 class Kernels {
  public:
   void add(const PlannedProblem& problem, const Arch& arch) {
@@ -52,7 +52,7 @@ class Kernels {
   std::map<std::string, KernelSource> by_key_;
 };
 
-/// Of so many heads that tiles are not few.
+/// Returns a problem with enough heads that there are many tiles.
 PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
   PlannedProblem p;
   p.heads_q = p.heads_kv = 16;
@@ -62,7 +62,8 @@ PlannedProblem square(int head_dim, MaskKind mask, int seqlen) {
   return p;
 }
 
-/// For every GPU and head dim short sequences with one mask and long ones with the other, which differs from one to the next.
+/// Returns kernels for every GPU and head dim: short sequences with one mask and long ones with the other.
+/// The masks swap from one to the next.
 std::vector<KernelSource> heuristic_kernels() {
   Kernels kernels;
   bool is_causal = true;
@@ -76,7 +77,8 @@ std::vector<KernelSource> heuristic_kernels() {
   return std::move(kernels).list();
 }
 
-/// Each variant alone and all together, with masks and lengths that differ from one to the next.
+/// Returns kernels with each variant alone and with all of them. Masks and lengths change from one to the
+/// next.
 std::vector<KernelSource> variant_kernels() {
   Kernels kernels;
   int i = 0;
@@ -95,7 +97,7 @@ std::vector<KernelSource> variant_kernels() {
   return std::move(kernels).list();
 }
 
-/// Each pass of the backward, with masks, variants and GPUs that differ from one to the next.
+/// Returns a kernel for each pass of the backward. Masks, variants and GPUs change from one to the next.
 std::vector<KernelSource> backward_kernels() {
   Kernels kernels;
   int i = 0;
@@ -117,7 +119,7 @@ std::vector<KernelSource> backward_kernels() {
   return std::move(kernels).list();
 }
 
-/// The backward on wgmma: the first choice, with each mask, and with variants; batched and packed.
+/// Returns the fused backward's first choice on wgmma, with each mask and with variants, batched and packed.
 std::vector<KernelSource> summing_kernels() {
   Kernels kernels;
   const Arch& hopper = *find_arch("sm_90a");
@@ -151,7 +153,8 @@ std::vector<KernelSource> summing_kernels() {
   return std::move(kernels).list();
 }
 
-/// What converts the sums, of either main loop, whatever masks and variants are.
+/// Returns the kernels that convert dQ accumulators of either fused backward. They do not depend on mask and
+/// variants.
 std::vector<KernelSource> conversion_kernels() {
   Kernels kernels;
   for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
@@ -166,9 +169,10 @@ std::vector<KernelSource> conversion_kernels() {
   return std::move(kernels).list();
 }
 
-/// The backward of five products on mma.sync: the first choice, any two choices of the rest together; and on Blackwell, whose
-/// kernels take a few registers more, the widest tiles with what takes the most.
-std::vector<KernelSource> five_product_kernels() {
+/// Returns the fused backward's first choice on mma.sync, in which any two choices of the rest meet. For
+/// Blackwell, whose kernels take a few more registers, also the widest tiles with the variants that take the
+/// most registers.
+std::vector<KernelSource> fused_mma_kernels() {
   constexpr int kHeadDims[] = {40, 64, 80, 96, 128, 192, 256};
   struct Variants {
     bool window = false, softcap = false, alibi = false;
@@ -188,7 +192,8 @@ std::vector<KernelSource> five_product_kernels() {
     const Arch& arch = *find_arch(kArchs[c[0]]);
     PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[3]], 4096);
     p.dtype = c[4] == 0 ? DType::f16 : DType::bf16;
-    const bool is_element = c[5] == 1 || arch.compute_capability == 90;  // wgmma's where TMA can load
+    const bool is_element =
+        c[5] == 1 || arch.compute_capability == 90;  // with aligned rows sm_90a would choose wgmma
     p.row_alignment = is_element ? RowAlignment::element : RowAlignment::bytes16;
     add(p, kVariants[c[2]], arch);
   }
@@ -197,8 +202,8 @@ std::vector<KernelSource> five_product_kernels() {
   return std::move(kernels).list();
 }
 
-/// Each pass that drops probabilities for each of these GPUs and head dims, any two choices of the rest together; and the mask. Of the
-/// GPUs whose kernels are on mma.sync Blackwell's take the most registers.
+/// Returns a kernel of each pass with dropout, for each of these GPUs and head dims, in which any two choices
+/// of the rest meet; and the mask kernel. Blackwell's kernels take the most registers of all on mma.sync.
 std::vector<KernelSource> dropout_kernels() {
   using enum KernelPass;
   constexpr const char* kGpus[] = {"sm_90a", "sm_100"};
@@ -224,7 +229,7 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
-/// Of pages, for decoding, for prompts and for either alike: any two choices together.
+/// Returns kernels with paged KV for decode, for prefill and batch-invariant, in which any two choices meet.
 std::vector<KernelSource> paged_kernels() {
   constexpr std::pair<const char*, int> kPages[] = {{"sm_80", 1},   {"sm_90a", 1},  {"sm_90a", 7},
                                                     {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
@@ -242,8 +247,8 @@ std::vector<KernelSource> paged_kernels() {
   return std::move(kernels).list();
 }
 
-/// What merges parts of the keys or appends to a cache: of rows that are aligned and that are not, and where there is a value of
-/// another width, of that.
+/// Returns the variants of the append or the merge kernel: aligned and misaligned rows, and for append also
+/// head_dim_v != head_dim.
 std::vector<KernelSource> kernels_of_rows(KernelId kernel) {
   Kernels kernels;
   for (const char* name : {"sm_80", "sm_90a", "sm_120"}) {
@@ -295,32 +300,32 @@ TEST_CASE("the heuristic's kernels of the backward compile without spills") {
   check_that_they_compile_without_spills(backward_kernels());
 }
 
-TEST_CASE("the heuristic's kernels that sum dQ compile without spills and with wgmmas side by side") {
+TEST_CASE("the heuristic's fused backward kernels compile without spills and without serialised wgmmas") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(summing_kernels());
 }
 
-TEST_CASE("the heuristic's kernels that convert summed dQ compile without spills") {
+TEST_CASE("the heuristic's kernels that convert dQ accumulators compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(conversion_kernels());
 }
 
-TEST_CASE("the heuristic's kernels of five products on mma.sync compile without spills") {
+TEST_CASE("the heuristic's fused backward kernels on mma.sync compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
-  check_that_they_compile_without_spills(five_product_kernels());
+  check_that_they_compile_without_spills(fused_mma_kernels());
 }
 
-TEST_CASE("the kernels that merge parts of the keys compile without spills") {
+TEST_CASE("the merge kernels compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(kernels_of_rows(KernelId::merge));
 }
 
-TEST_CASE("the kernels that append to a cache compile without spills") {
+TEST_CASE("the append kernels compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(kernels_of_rows(KernelId::append));
 }
 
-TEST_CASE("the heuristic's kernels of pages compile without spills") {
+TEST_CASE("the heuristic's kernels with paged KV compile without spills") {
   if (fa2::test::nvrtc_missing()) return;
   check_that_they_compile_without_spills(paged_kernels());
 }

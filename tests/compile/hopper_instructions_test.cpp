@@ -1,5 +1,5 @@
-// The sm_90a instructions of templates/ptx compile with NVRTC, and ptxas leaves them as they are: no spills,
-// no warpgroup MMA that is serialised (the compiler refuses both).
+// The sm_90a instructions of templates/ptx compile with NVRTC without spills and without serialised wgmmas;
+// the compiler refuses both.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/compiler.h>
@@ -28,7 +28,8 @@ std::string error_of(const SmallKernel& kernel) {
   }
 }
 
-/// All accumulators of one width, in flight over both kinds of A.
+/// Returns a kernel that keeps all accumulators of one width in flight, with A in shared memory and in
+/// registers.
 SmallKernel kernel_of_width(int n) {
   const DType element = n % 16 == 0 ? DType::f16 : DType::bf16;
   const std::string types = (n % 16 == 0 ? "<Half, " : "<BFloat16, ") + std::to_string(n);
@@ -58,7 +59,7 @@ TEST_CASE("a warp-specialised pipeline compiles without spills and without seria
   CHECK(error_of(pipelined_kernel()) == "");
 }
 
-TEST_CASE("what the pipeline does not use compiles too") {
+TEST_CASE("instructions that the pipeline does not use compile too") {
   if (nvrtc_missing()) return;
   CHECK(error_of({R"(
     bar_arrive(3, 64);

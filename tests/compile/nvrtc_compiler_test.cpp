@@ -1,4 +1,4 @@
-// The NVRTC compiler on small kernels: what it accepts, what it refuses, and what its errors carry. Needs no
+// The NVRTC compiler on small kernels: what it accepts, what it refuses, and what its errors say. Needs no
 // GPU.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -62,7 +62,7 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-/// Kept sources go to a directory of the test's own.
+/// A directory for the sources that this test keeps.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -179,14 +179,14 @@ extern "C" __global__ void small(float* data) { data[0] = pick(data, static_cast
   CHECK(std::string(error->what()).find("128 bytes of stack") != std::string::npos);
 }
 
-TEST_CASE("who refuses is named with the versions of NVRTC and of the rules") {
+TEST_CASE("a refusal names the versions of NVRTC and of the rules") {
   if (fa2::test::nvrtc_missing()) return;
   const fa2::NvrtcVersion nvrtc = fa2::nvrtc_version();
   CHECK(fa2::make_nvrtc_compiler()->judge(*fa2::find_arch("sm_80")) ==
         fmt::format("nvrtc {}.{}, rules 1", nvrtc.major, nvrtc.minor));
 }
 
-TEST_CASE("too much shared memory is refused, before compiling where that can be known") {
+TEST_CASE("too much shared memory is refused, if possible before compiling") {
   const TemporaryDirectory folder;
   auto large = source("sm_86", "this is never compiled");
   large.shared_bytes = large.arch.shared_per_block + 1;
@@ -227,7 +227,8 @@ small(float* data, unsigned long long a, unsigned long long b) {
   CHECK(std::string(error->what()).find("(C75") != std::string::npos);
 }
 
-/// `count` MMAs in a row, each with a descriptor of its own that every lane reads from memory.
+/// Returns a kernel with `count` MMAs in a row, each with its own descriptor, which every lane reads from
+/// memory.
 std::string mmas_with_loaded_descriptors(int count) {
   std::string text = R"(
 extern "C" __global__ void __launch_bounds__(128) small(float* data, const unsigned long long* descriptors) {
@@ -271,7 +272,7 @@ TEST_CASE("options and names that give no usable cubin are refused") {
   CHECK(std::string(refusal(unknown).value().what()).find("--gpu-architecture") != std::string::npos);
 }
 
-TEST_CASE("eight threads at once make the bytes that one makes") {
+TEST_CASE("eight threads at once compile the same bytes as one") {
   if (fa2::test::nvrtc_missing()) return;
   const auto compiler = fa2::make_nvrtc_compiler();
   const auto expected = compiler->compile(source("sm_80")).code;
@@ -282,7 +283,7 @@ TEST_CASE("eight threads at once make the bytes that one makes") {
   for (const auto& code : made) CHECK((code == expected));
 }
 
-TEST_CASE("NVRTC is looked for where the documentation says") {
+TEST_CASE("NVRTC is searched for in the documented places") {
   const auto saved = [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
@@ -308,7 +309,7 @@ TEST_CASE("NVRTC is looked for where the documentation says") {
   restore("CUDA_PATH", path);
 }
 
-TEST_CASE("a missing or foreign NVRTC says what was tried and what to install") {
+TEST_CASE("the error for a missing or foreign NVRTC says what was tried and what to install") {
   const auto failure = [](const std::string& candidate) -> std::string {
     try {
       fa2::Nvrtc opened({candidate});

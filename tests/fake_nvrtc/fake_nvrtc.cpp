@@ -1,5 +1,5 @@
-// An NVRTC that takes no time: whatever the program, it becomes the same kernel without instructions. It reports version 0.0 and, like
-// every version before 12.9, rejects --no-cache.
+// An NVRTC that takes no time: it turns every program into the same kernel without instructions. It reports
+// version 0.0 and rejects --no-cache, as every version before 12.9 does.
 #include <nvrtc.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ constexpr char kLog[] =
     "ptxas info    : Used 100 registers\n";
 constexpr char kCubin[64] =
     "\x7f"
-    "ELF";  // a header of no sections
+    "ELF";  // an ELF header without sections
 int program;
 
 }  // namespace

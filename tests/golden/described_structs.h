@@ -1,4 +1,4 @@
-// Public structs as lists of C fields, for writers.
+// Public structs as lists of C fields, from which the files for other languages are written.
 #pragma once
 
 #include <core/enum_words.h>
@@ -23,18 +23,18 @@ struct CField {
 struct DescribedStruct {
   std::string name, c_name;
   std::vector<Member> members;
-  std::vector<std::string> defaults;  ///< of the members
-  std::vector<CField> fields;         ///< in memory's order
+  std::vector<std::string> defaults;  ///< defaults of the members
+  std::vector<CField> fields;         ///< in memory order
 };
 
-/// "dropout_seed" for "dropout.seed".
+/// Returns "dropout_seed" for "dropout.seed".
 inline std::string c_name_of(const char* name) {
   std::string made = name;
   std::replace(made.begin(), made.end(), '.', '_');
   return made;
 }
 
-/// "0: f16, 1: bf16"
+/// Returns the words of an enumeration, as in "0: f16, 1: bf16".
 template <class Enum>
 std::string values_text() {
   std::string text;
@@ -47,7 +47,7 @@ inline std::string values_text<Determinism>() {
   return "FA2_FASTEST or FA2_BITWISE";
 }
 
-/// "(heads_q); float32; optional with varlen"
+/// Returns a tensor's description, as in "(heads_q); float32; optional with varlen".
 inline std::string tensor_text(const RowText& text, Element element) {
   constexpr const char* kElements[] = {"", "; or float32", "; float32", "; int32", "; int64", "; uint8"};
   std::string made = text.shape;
@@ -122,7 +122,7 @@ inline std::vector<DescribedStruct> described_structs() {
           described<MergeArgs>("MergeArgs", "fa2_merge_args")};
 }
 
-/// "FA2_PROBLEM_INIT" for "fa2_problem".
+/// Returns "FA2_PROBLEM_INIT" for "fa2_problem".
 inline std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });

@@ -1,4 +1,5 @@
-// What a new member of a call takes: a member and a row in a public header. Everything that is written follows.
+// A new member of a call needs only a member and a row in a public header. All written files follow from
+// them.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -19,7 +20,7 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// A copy of a public header, with lines put before others.
+/// A copy of a public header into which lines can be inserted.
 class Header {
  public:
   Header(const std::filesystem::path& folder, const std::string& name)
@@ -40,7 +41,7 @@ class Header {
   std::string text_;
 };
 
-/// A score variant with a number per head, and an optional table with an entry per sequence.
+/// Adds a score variant with a number per head, and an optional table with an entry per sequence.
 void add_members(const std::filesystem::path& folder) {
   Header problem(folder, "problem.h");
   problem.put("bool tilt = false;\n", "bool sinks = false;");
@@ -66,7 +67,7 @@ int main() {
 
 }  // namespace
 
-TEST_CASE("new row: a number per head and a table take two headers by hand, and are written everywhere") {
+TEST_CASE("new row: a number per head and a table take two edited headers, and reach every written file") {
   const fa2::test::TemporaryDirectory scratch;
   std::filesystem::create_directories(scratch / "fa2");
   add_members(scratch / "fa2");

@@ -1,4 +1,4 @@
-// What is rendered for a fixed list of specs, against text files, and what a kernel's key depends on.
+// Compares the rendered text of a fixed list of specs with files, and tests what a kernel's key depends on.
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
@@ -28,7 +28,7 @@ KernelSpec pinned(const AttentionProblem& problem, std::string_view arch, std::s
   return {traits_of({problem, options}), parse_config(config), *find_arch(arch)};
 }
 
-/// With the heuristic's configuration for 4096 queries and keys of 16 heads.
+/// Returns a spec with the heuristic's config for 4096 queries and keys of 16 heads.
 KernelSpec guessed(AttentionProblem problem, std::string_view arch, const PlanOptions& options = {}) {
   problem.seqlen_q = problem.seqlen_k = 4096;
   problem.heads_q = problem.heads_kv = 16;
@@ -36,7 +36,7 @@ KernelSpec guessed(AttentionProblem problem, std::string_view arch, const PlanOp
   return {traits_of(planned), heuristic(planned, *find_arch(arch)).config, *find_arch(arch)};
 }
 
-/// Traits and arch together are distinct: they name the files.
+/// Returns the specs. Their file names are made of traits and arch, which must therefore differ.
 std::vector<KernelSpec> golden_specs() {
   using enum DType;
   using enum MaskKind;
@@ -57,8 +57,8 @@ std::vector<KernelSpec> golden_specs() {
   };
 }
 
-/// What a golden file holds. Nothing in it depends on the templates' text, so that changing a template
-/// changes no file.
+/// Returns the content of a golden file. It does not depend on the templates' text, so editing a template
+/// changes no golden file.
 std::string golden_text(const KernelSpec& spec) {
   const KernelSource source = render(spec);
   std::ostringstream text;
@@ -84,7 +84,7 @@ std::optional<std::string> read(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// The first line that differs; empty if none does.
+/// Returns the first line that differs; empty if none does.
 std::string difference(const std::string& golden, const std::string& rendered) {
   std::istringstream golden_lines(golden), rendered_lines(rendered);
   for (int number = 1;; ++number) {
@@ -98,7 +98,7 @@ std::string difference(const std::string& golden, const std::string& rendered) {
   }
 }
 
-/// Compares the file with `rendered`, which FA2_UPDATE_GOLDEN writes first.
+/// Compares the file with `rendered`. With FA2_UPDATE_GOLDEN it first writes the file.
 void check_golden(const std::filesystem::path& path, const std::string& rendered) {
   if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << rendered;
   const auto golden = read(path);
@@ -116,7 +116,7 @@ std::string key_of(const AttentionTraits& traits, const KernelConfig& config = {
   return render({traits, config, *find_arch(arch)}).key;
 }
 
-/// `config` with one field changed to another value that still can be rendered.
+/// Returns `config` with one field changed to another value that can be rendered; nothing if there is none.
 std::optional<KernelConfig> changed(const AttentionTraits& traits, KernelConfig config, std::string_view name,
                                     std::string_view arch) {
   std::optional<KernelConfig> result;
@@ -154,7 +154,7 @@ TEST_CASE("golden: the defaults of a kernel's constants") {
                render_config_defaults());
 }
 
-TEST_CASE("golden: every file belongs to one listed spec") {
+TEST_CASE("golden: every file belongs to a listed spec") {
   std::set<std::string> listed;
   for (const KernelSpec& spec : golden_specs()) CHECK(listed.insert(file_name(spec)).second);
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
@@ -186,7 +186,7 @@ TEST_CASE("key: every tunable changes it") {
     for (const Tunable& tunable : kind_of(config).tunables) {
       CAPTURE(std::string(tunable.name));
       const auto other = changed(causal, config, tunable.name, "sm_90a");
-      if (!other) continue;  // not alone, with this kind
+      if (!other) continue;  // this kind cannot change it alone
       CHECK(keys.insert(key_of(causal, *other, "sm_90a")).second);
       changeable.insert(tunable.name);
     }

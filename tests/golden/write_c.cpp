@@ -1,4 +1,4 @@
-// include/fa2/c_call.h and bench/c_structs.py.
+// Writes include/fa2/c_call.h and bench/c_structs.py.
 #include <algorithm>
 #include <string_view>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kWidth = 110;
 
-/// `text` as comment lines of at most kWidth columns.
+/// Returns `text` as comment lines of at most kWidth columns.
 std::string comment_lines(const std::string& text, const std::string& indent) {
   std::string lines, line = indent + "/*";
   for (std::size_t at = 0; at < text.size();) {
@@ -39,7 +39,8 @@ std::string struct_text(const DescribedStruct& described) {
                             initial);
 }
 
-/// FA2_GRAD_Q for dq, whose bit among gradients is FA2_DQ.
+/// Returns the enumerator of a tensor. A gradient that is a tensor is FA2_GRAD_Q, because FA2_DQ is its bit
+/// in a set of gradients.
 std::string enumerator_of(const Tensor& tensor, const std::string& prefix) {
   std::string name(tensor.name());
   if (tensor.is_elsewhere && tensor.is_written) name = "grad_" + name.substr(name.find_first_not_of("d_"));
@@ -100,7 +101,7 @@ std::string ctypes_of(const std::string& type) {
   return type.back() == '*' ? "C.c_void_p" : "C.c_" + type.substr(0, type.size() - 2);
 }
 
-/// "BackwardArgs" for "fa2_backward_args".
+/// Returns "BackwardArgs" for "fa2_backward_args".
 std::string class_name(const std::string& c_name) {
   std::string name;
   for (std::size_t i = 3; i < c_name.size(); ++i)

@@ -1,4 +1,4 @@
-// Blocks of hand-written files that hold the order of Python's options, and of a problem's fields.
+// Writes the blocks of hand-written files that list Python's options and a problem's fields in order.
 #include <string_view>
 
 #include "described_structs.h"
@@ -36,7 +36,7 @@ void add_numbers(std::vector<Option>& options) {
   });
 }
 
-/// Numbers, then the tensors that the problem need not take.
+/// Returns the numbers, then the tensors that are not required.
 std::vector<Option> options() {
   std::vector<Option> made;
   add_numbers<AttentionProblem>(made);
@@ -46,7 +46,7 @@ std::vector<Option> options() {
   return made;
 }
 
-/// A line for each option.
+/// Returns one line per option.
 template <class Line>
 std::vector<std::string> lines_of(const Line& line) {
   std::vector<std::string> lines;
@@ -58,7 +58,7 @@ std::vector<std::string> enumerators() {
   std::vector<std::string> lines;
   for (const Option& option : options()) {
     lines.push_back(upper(option.name) + ",");
-    if (option.is_tensor) break;  // the others follow as fa2/c_call.h numbers them
+    if (option.is_tensor) break;  // fa2/c_call.h numbers the other tensors in the same order
   }
   return lines;
 }

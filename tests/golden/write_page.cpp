@@ -1,11 +1,11 @@
-// docs/call.md
+// Writes docs/call.md.
 #include "described_structs.h"
 #include "written_files.h"
 
 namespace fa2::test {
 namespace {
 
-/// Of a Markdown table.
+/// Returns the text of a cell of a Markdown table.
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, "\\");
   return text;

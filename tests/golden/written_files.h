@@ -1,4 +1,4 @@
-// The files that rows of public structs are written to, for other languages and for readers.
+// Files that are written from the rows of public structs, for other languages and for readers.
 #pragma once
 
 #include <string>
@@ -6,15 +6,15 @@
 
 namespace fa2::test {
 
-/// Lines of a hand-written file, between the lines with "written: NAME" and "end of NAME".
+/// A block of a hand-written file, between the lines "written: NAME" and "end of NAME".
 struct WrittenBlock {
   std::string path, name;
-  std::vector<std::string> lines;  ///< without indent, which is that of the first mark
+  std::vector<std::string> lines;  ///< without indent; the first mark's is added
 };
 
 std::vector<WrittenBlock> written_blocks();
 
-/// Returns the file's text with the block as it must be; "" without its marks.
+/// Returns the file's text with the block replaced; "" if the file lacks the marks.
 std::string with_block(const std::string& text, const WrittenBlock& block);
 
 std::string c_header();       ///< include/fa2/c_call.h

@@ -1,4 +1,4 @@
-// Files that rows of public structs are written to. FA2_UPDATE_GOLDEN=1 writes them.
+// Compares files with what the rows of public structs say. FA2_UPDATE_GOLDEN=1 writes them.
 #include "written_files.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// Holds the file to `expected`, or writes it.
+/// Compares the file with `expected`, or writes it.
 void check(const std::string& path, const std::string& expected) {
   if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr)
     std::ofstream(std::filesystem::path(FA2_SOURCE_DIR) / path) << expected;
@@ -28,13 +28,13 @@ void check(const std::string& path, const std::string& expected) {
 
 }  // namespace
 
-TEST_CASE("written files: as the rows of public structs say") {
+TEST_CASE("written files: agree with the rows of public structs") {
   check("include/fa2/c_call.h", c_header());
   check("bench/c_structs.py", ctypes_module());
   check("docs/call.md", document());
 }
 
-TEST_CASE("written files: blocks between marks of hand-written files") {
+TEST_CASE("written files: marked blocks of hand-written files agree with the rows") {
   for (const WrittenBlock& block : written_blocks()) {
     CAPTURE(block.path);
     CAPTURE(block.name);

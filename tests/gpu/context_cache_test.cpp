@@ -1,4 +1,4 @@
-// What a Context on a GPU keeps on disk: damaged kernels, FA2_JIT=off, tuning records.
+// The files that a Context on a GPU keeps: damaged kernels, FA2_JIT=off, tuning records.
 #include <api/settings.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -22,7 +22,7 @@ using namespace fa2::test;
 namespace {
 
 AttentionProblem small_problem() {
-  return {.head_dim = 64, .heads_q = 4, .heads_kv = 2, .seqlen_q = 97, .seqlen_k = 130};
+  return grouped_problem(DType::f16, MaskKind::none, 64, 97, 130);
 }
 
 KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
@@ -31,7 +31,7 @@ KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
 
 }  // namespace
 
-TEST_CASE("a damaged kernel file is compiled anew and replaced") {
+TEST_CASE("a damaged kernel file is recompiled and replaced") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
@@ -68,7 +68,7 @@ TEST_CASE("without a JIT only cached kernels run") {
     CHECK(call.is_untouched());
     Context compiling(untuned(cache.path()));
     compiling.plan(small_problem());
-    run_and_expect_contract(context, call);  // the same context, once the kernel is there
+    run_and_expect_contract(context, call);  // the same context, after the kernel was cached
   }
   Context context(options);
   call.upload();
@@ -76,7 +76,7 @@ TEST_CASE("without a JIT only cached kernels run") {
   CHECK(origin_of(context, small_problem()) == KernelOrigin::disk_cache);
 }
 
-TEST_CASE("what tune() finds is recorded, and used by the next context") {
+TEST_CASE("tune() records the config that it finds, and the next context uses it") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
@@ -104,7 +104,7 @@ TEST_CASE("what tune() finds is recorded, and used by the next context") {
   run_and_expect_contract(context, GuardedCall(problem));
 }
 
-TEST_CASE("what tune_backward() finds is recorded for each pass, and used by the next context") {
+TEST_CASE("tune_backward() records each pass's config, and the next context uses them") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
@@ -119,7 +119,7 @@ TEST_CASE("what tune_backward() finds is recorded for each pass, and used by the
     Context context(options);
     reports = context.tune_backward(problem, 0, {});
   }
-  CHECK_FALSE(reports.empty());  // one kernel computes dQ, dK and dV where it can
+  CHECK_FALSE(reports.empty());  // if possible, one kernel computes dQ, dK and dV
   for (const TuneReport& report : reports) {
     CHECK(report.best_us > 0);
     CHECK(report.candidates.size() > 1);
@@ -140,13 +140,13 @@ TEST_CASE("what tune_backward() finds is recorded for each pass, and used by the
   run_and_expect_gradients(context, GuardedBackward(problem));
 }
 
-TEST_CASE("a first backward searches each of its kernels once, where no record says what to run") {
+TEST_CASE("a first backward without records searches each of its kernels once") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
   ContextOptions options = untuned(cache.path());
   options.tune = TuneMode::search;
-  options.tune_budget_ms = 6000;  // a few kernels compile in it
+  options.tune_budget_ms = 6000;  // enough to compile a few kernels
   Context context(options);
   const auto origins = [&](const AttentionProblem& problem) {
     std::vector<ConfigOrigin> all;
@@ -155,7 +155,7 @@ TEST_CASE("a first backward searches each of its kernels once, where no record s
     return all;
   };
   AttentionProblem longer = small_problem();
-  longer.seqlen_q += 1;  // of the same bucket
+  longer.seqlen_q += 1;  // in the same bucket
   const auto first = origins(small_problem()), second = origins(longer);
   CHECK(std::ranges::count(first, ConfigOrigin::tuned_now) >= 1);
   CHECK(std::ranges::count(second, ConfigOrigin::tuned_exact) ==

@@ -1,4 +1,4 @@
-// A Context on a GPU: threads, graph capture, refused arguments.
+// A Context on a GPU: threads, graph capture, rejected arguments.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -22,10 +22,10 @@ using namespace fa2::test;
 namespace {
 
 AttentionProblem small_problem() {
-  return {.head_dim = 64, .heads_q = 4, .heads_kv = 2, .seqlen_q = 97, .seqlen_k = 130};
+  return grouped_problem(DType::f16, MaskKind::none, 64, 97, 130);
 }
 
-/// Five kernels.
+/// Returns problems with five different kernels.
 std::vector<AttentionProblem> problems() {
   using enum MaskKind;
   return {
@@ -54,7 +54,8 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// `calls` attention calls of all problems in turn, on a stream of its own. What went wrong.
+/// Runs `calls` attention calls, which go through all problems in turn, on a new stream. Returns what went
+/// wrong.
 std::vector<std::string> call_in_turn(Context& context, std::size_t first, std::size_t calls) {
   const ScopedContext current(0);
   const OwnedStream stream;
@@ -78,7 +79,7 @@ KernelOrigin origin_of(Context& context, const AttentionProblem& problem) {
 
 }  // namespace
 
-TEST_CASE("eight threads share a cold context: right everywhere, each kernel compiled once") {
+TEST_CASE("eight threads share a cold context: results are right, and each kernel is compiled once") {
   if (cannot_run()) return;
   constexpr std::size_t kThreads = 8, kCalls = 20;
   const ScopedContext current(0);
@@ -88,7 +89,7 @@ TEST_CASE("eight threads share a cold context: right everywhere, each kernel com
   {
     Context context(untuned(cache.path()));
     const CapturedLog log_lines;
-    log().set_level(spdlog::level::debug);  // every compilation
+    log().set_level(spdlog::level::debug);  // at this level every compilation is logged
     std::latch together(kThreads);
     for_each_index(kThreads, kThreads, [&](std::size_t i) {
       together.arrive_and_wait();
@@ -110,7 +111,7 @@ TEST_CASE("eight threads share a cold context: right everywhere, each kernel com
   }
 }
 
-TEST_CASE("a planned problem is captured and replayed; one without a plan is refused and harms nothing") {
+TEST_CASE("a planned problem is captured and replayed; one without a plan is rejected without harm") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;

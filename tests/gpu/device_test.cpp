@@ -29,7 +29,8 @@ struct Params {
   std::uint32_t offset;
 };
 
-/// out[block * 64 + thread] = offset + block * 64 + thread, through 64 KB of dynamic shared memory.
+/// Returns a kernel that sets out[i] = offset + i for i = block * 64 + thread, through 64 KB of dynamic
+/// shared memory.
 fa2::KernelBinary counting_kernel(const fa2::Arch& arch) {
   fa2::KernelSource source;
   source.key = "0123456789abcdef0123456789abcdef";
@@ -103,7 +104,7 @@ TEST_CASE("a device has a name, SMs, memory and an arch of its major version") {
   CHECK_THROWS_AS(fa2::device(fa2::device_count()), fa2::Unavailable);
 }
 
-TEST_CASE("a scope makes the primary context current, and only where none of the device is") {
+TEST_CASE("a scope makes the primary context current, unless a context of the device is current already") {
   if (no_gpu()) return;
   std::thread([] {
     CHECK(current_context() == nullptr);
@@ -185,13 +186,13 @@ TEST_CASE("a kernel launches on a stream, timed by events") {
   timer.start(stream.get());
   Params params{static_cast<std::uint32_t*>(out.data()), 100};
   kernel->launch({3}, &params, sizeof(params), stream.get(), nullptr);
-  params.offset = 0;  // the launch has copied it
+  params.offset = 0;  // the launch has copied the parameters
   timer.stop(stream.get());
   CHECK(timer.elapsed_ms() > 0);
   CHECK(downloaded(out) == counted(100, 64 * 3));
 }
 
-TEST_CASE("a kernel is captured, and capturing is seen, also on the default stream beside it") {
+TEST_CASE("a kernel is captured, and the capture is detected, also from the default stream") {
   if (no_gpu()) return;
   const auto kernel = load_counting_kernel();
   if (kernel == nullptr) return;
@@ -220,7 +221,7 @@ TEST_CASE("a kernel is captured, and capturing is seen, also on the default stre
   fa2::check(fa2::driver().stream_destroy(stream), "cuStreamDestroy");
 }
 
-TEST_CASE("code that cannot be loaded is a CudaError that names the kernel") {
+TEST_CASE("code that cannot be loaded gives a CudaError that names the kernel") {
   if (no_gpu()) return;
   fa2::KernelBinary binary;
   binary.spec = "garbage kernel";

@@ -1,4 +1,5 @@
-// What graphs hold while they are there: counters of the context, which come back, or the caller's workspace.
+// Graphs hold counters of the context and return them when they are destroyed; with the caller's workspace
+// they hold none.
 #include <api/context.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -29,16 +30,10 @@ namespace {
 constexpr std::uint32_t kCounters = 4;
 
 AttentionProblem small_problem() {
-  return {.head_dim = 64,
-          .mask = MaskKind::causal_bottom_right,
-          .batch = 2,
-          .heads_q = 4,
-          .heads_kv = 2,
-          .seqlen_q = 130,
-          .seqlen_k = 200};
+  return grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 130, 200);
 }
 
-/// Whose kernels count tiles.
+/// Returns options for kernels that count tiles.
 ContextOptions counting() {
   ContextOptions options = untuned();
   options.config = parse_config(
@@ -46,13 +41,14 @@ ContextOptions counting() {
   return options;
 }
 
-/// Gives the context's graphs kCounters to hold.
+/// Gives the context kCounters counter slots for graphs.
 std::shared_ptr<LaunchCounters> few_counters(Context& context) {
   return context.impl().counters.get(
       {0, 1}, [] { return std::make_shared<LaunchCounters>(CounterSizes{.for_graphs = kCounters}); });
 }
 
-/// CUDA destroys what a graph held on a thread of its own, soon after the graph.
+/// Waits until the condition holds. After a graph's destruction, CUDA destroys the objects that it held on a
+/// thread of its own.
 bool soon(const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!condition()) {
@@ -62,7 +58,7 @@ bool soon(const std::function<bool()>& condition) {
   return true;
 }
 
-/// How many could be lent now.
+/// Returns how many counter slots are free.
 std::size_t free_counters(LaunchCounters& counters) {
   std::vector<std::shared_ptr<std::uint32_t>> lent;
   try {
@@ -79,7 +75,7 @@ bool is_zero(const void* device_memory, std::size_t size) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-/// Launches twice, with other inputs each time.
+/// Launches the graph twice, with different inputs, and CHECKs the results.
 void expect_contract_of(const CapturedGraph& graph, const OwnedStream& stream,
                         const std::vector<GuardedCall*>& calls) {
   for (const unsigned seed : {100u, 200u}) {
@@ -104,7 +100,7 @@ TEST_CASE("a graph keeps an object until it and its executable are destroyed and
   graph->begin();
   CHECK(capturing_graph(stream.get()) != nullptr);
   keep_with(capturing_graph(stream.get()), object);
-  memory.fill(7, stream.get());  // a graph of something
+  memory.fill(7, stream.get());  // the graph must not be empty
   graph->end();
   CHECK(capturing_graph(stream.get()) == nullptr);
   CHECK(object.use_count() == 2);
@@ -117,7 +113,7 @@ TEST_CASE("a graph keeps an object until it and its executable are destroyed and
   stream.synchronize();
 }
 
-TEST_CASE("a capture that is given up lets go of its object") {
+TEST_CASE("a capture that is abandoned releases its object") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const OwnedStream stream;
@@ -131,7 +127,7 @@ TEST_CASE("a capture that is given up lets go of its object") {
   CHECK(soon([&] { return object.use_count() == 1; }));
 }
 
-TEST_CASE("graphs come and go more often than there are counters") {
+TEST_CASE("graphs are created and destroyed more often than there are counters") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(0);
   Context context(counting());
@@ -148,14 +144,15 @@ TEST_CASE("graphs come and go more often than there are counters") {
     context.attention(second.problem, second.args, stream.get());
     graph.end();
     expect_contract_of(graph, stream, {&first, &second});
-    graph.launch();  // and is destroyed while it runs
+    graph.launch();  // the graph is destroyed while it runs
   }
   stream.synchronize();
   CHECK(soon([&] { return free_counters(*counters) == kCounters; }));
   CHECK(is_zero(counters->memory().begin, counters->memory().bytes));
 }
 
-TEST_CASE("graphs that hold every counter: an error, until one goes; a workspace needs none") {
+TEST_CASE(
+    "if graphs hold every counter, a capture fails until one is destroyed; with a workspace it needs none") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(0);
   Context context(counting());
@@ -189,19 +186,19 @@ TEST_CASE("graphs that hold every counter: an error, until one goes; a workspace
     CHECK(is_zero(workspace.data(), workspace.size()));
   }
   call.upload();
-  plan.run(call.args, stream.get());  // what is not captured needs none of them
+  plan.run(call.args, stream.get());  // an ordinary launch needs none of them
   stream.synchronize();
   expect_contract(call);
 
   holder->destroy_capture();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK(free_counters(*counters) == 0);  // its executable holds them
+  CHECK(free_counters(*counters) == 0);  // the graph's executable holds them
   expect_contract_of(*holder, stream, {&call, &other});
   holder.reset();
   CHECK(soon([&] { return free_counters(*counters) == kCounters; }));
 }
 
-TEST_CASE("a graph goes after its plan and context, and harms nothing") {
+TEST_CASE("a graph is destroyed after its plan and context, without harm") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(0);
   const OwnedStream stream;
@@ -219,7 +216,7 @@ TEST_CASE("a graph goes after its plan and context, and harms nothing") {
   }
   CHECK(counters.expired());
   graph.reset();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for CUDA's thread
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let CUDA's thread run
   GuardedCall call(small_problem());
   Context context(counting());
   run_and_expect_contract(context, call);
@@ -234,7 +231,7 @@ TEST_CASE("a captured graph reads dropout's seed and offset in each launch") {
   GuardedCall call(problem);
   call.dropout_state = {1, 1};
   call.upload();
-  run_and_expect_contract(context, call);  // there is a plan
+  run_and_expect_contract(context, call);  // makes the plan
   const OwnedStream stream;
   CapturedGraph graph(stream.get());
   graph.begin();

@@ -1,4 +1,4 @@
-// Tensors whose elements lie more than 2^31 elements apart, on a GPU with 4 GiB to spare.
+// Tensors with elements more than 2^31 elements apart, on a GPU with 4 GiB of free memory.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -17,14 +17,14 @@ using namespace fa2::test;
 namespace {
 
 constexpr std::int64_t kFar = std::int64_t{1} << 31;
-constexpr std::int64_t kRoom = std::int64_t{1} << 20;  ///< for everything but the far stride
+constexpr std::int64_t kRoom = std::int64_t{1} << 20;  ///< elements for all but the far stride
 
 enum class Dimension { batch, head, row };
 constexpr Dimension kDimensions[] = {Dimension::batch, Dimension::head, Dimension::row};
 constexpr const char* kNames[] = {"batch", "head", "row"};
 
-/// The last index of `far` lies beyond 2^31 elements; the other dimensions are packed. `shift`: 0 for rows
-/// aligned to 16 bytes, 1 for misaligned ones.
+/// Returns a layout in which the last index of `far` lies beyond 2^31 elements and the other dimensions are
+/// packed. `shift` is 0 for rows aligned to 16 bytes, 1 for misaligned ones.
 Layout far_apart(const Shape& s, Dimension far, std::int64_t shift) {
   const auto distance = [&](std::int64_t extent) { return kFar / (extent - 1) / 8 * 8 + 64 + shift; };
   TensorStrides strides;
@@ -38,7 +38,7 @@ std::size_t bytes(std::int64_t elements) {
   return static_cast<std::size_t>(elements) * sizeof(std::uint16_t);
 }
 
-/// One row after the other: an image of 4 GiB on the host would take longer.
+/// Uploads row by row: a 4 GiB image on the host would take longer.
 void send_rows(const reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer) {
   const std::vector<std::uint16_t> bits = bits_of(tensor, dtype);
   std::int64_t row = 0;
@@ -58,7 +58,7 @@ reference::Tensor received_rows(const DeviceBuffer& buffer, const Layout& layout
   return tensor;
 }
 
-/// Memory for one tensor, or nothing and the reason.
+/// Returns memory for one tensor; if there is too little, says so and returns nothing.
 std::optional<DeviceBuffer> large_buffer() {
   try {
     return DeviceBuffer(bytes(kFar + kRoom));
@@ -68,7 +68,7 @@ std::optional<DeviceBuffer> large_buffer() {
   }
 }
 
-/// NaN lies wherever the tensor does not: an offset that wraps around is seen.
+/// CHECKs a call with one far input. NaN around its elements reveals an offset that wraps around.
 void check_far_input(Context& context, GuardedCall& call, const reference::Tensor& tensor,
                      const void*& argument, TensorStrides& strides, const Layout& layout,
                      DeviceBuffer& buffer) {

@@ -1,4 +1,4 @@
-// Packed tensors of more than 2^31 elements, on a GPU with 17 GiB to spare.
+// Packed tensors of more than 2^31 elements, on a GPU with 17 GiB of free memory.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t kHeads = 8, kDim = 128;
 constexpr std::int64_t kFarRow =
-    (std::int64_t{1} << 31) / (kHeads * kDim);  ///< whose elements lie beyond 2^31
-/// A sequence at either end; the first has all rows up to the second, of which kNear count.
+    (std::int64_t{1} << 31) / (kHeads * kDim);  ///< elements of this row and later ones lie beyond 2^31
+/// Two sequences. The first reaches up to the second, far behind, but only its first kNear rows count.
 constexpr std::int32_t kNear = 131, kFar = 197;
 constexpr std::int32_t kBorders[] = {0, kFarRow + 5, kFarRow + 5 + kFar};
 constexpr std::int64_t kTotal = kBorders[2] + 3;
@@ -29,7 +29,7 @@ constexpr std::size_t bytes_of_rows(std::int64_t rows) {
   return static_cast<std::size_t>(rows * kHeads * kDim) * sizeof(std::uint16_t);
 }
 
-/// The same sequences without the rows between them.
+/// Returns the same sequences without the rows between them.
 AttentionProblem compact_problem() {
   AttentionProblem p{.dtype = DType::bf16, .head_dim = kDim, .mask = MaskKind::causal_bottom_right};
   p.varlen = true;
@@ -40,12 +40,12 @@ AttentionProblem compact_problem() {
   return p;
 }
 
-/// (total, heads, dim) and nothing around it.
+/// Returns the layout of a contiguous (total, heads, dim).
 Layout packed(const Shape& s) {
   return {s, TensorStrides::bshd(s.rows, s.heads, s.dim), 0, s.rows * s.heads * s.dim};
 }
 
-/// Q, K, V and O of kTotal rows, NaN but for the sequences.
+/// Q, K, V and O of kTotal rows. Rows of no sequence are NaN.
 class FarTensors {
  public:
   void send(const GuardedCall& compact) {
@@ -93,7 +93,7 @@ class FarTensors {
     return values;
   }
 
-  /// Rows beside the sequences' that are no longer NaN.
+  /// Returns whether the rows next to the sequences are still NaN.
   bool is_clean() const {
     std::vector<std::uint32_t> words(bytes_of_rows(3) / sizeof(std::uint32_t));
     for (const std::int64_t row :
@@ -114,7 +114,7 @@ class FarTensors {
   DeviceBuffer borders_{sizeof kBorders}, used_{sizeof kUsed};
 };
 
-/// Or nothing and the reason.
+/// Returns the tensors; if there is too little memory, says so and returns nothing.
 std::optional<FarTensors> far_tensors() {
   try {
     return FarTensors();

@@ -1,4 +1,4 @@
-// The same launch gives the same bits, every time.
+// Repeating a launch gives the same bits every time.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kLaunches = 1000;
 
-/// Ragged, and more tiles than a GPU holds blocks at a time: which block gets which one differs from launch
-/// to launch where the schedule is dynamic.
+/// Returns a ragged problem with more tiles than a GPU holds blocks. With a dynamic schedule, tiles go to
+/// other blocks in every launch.
 AttentionProblem ragged(int head_dim, MaskKind mask) {
   return AttentionProblem{.dtype = DType::bf16,
                           .head_dim = head_dim,
@@ -32,7 +32,7 @@ AttentionProblem ragged(int head_dim, MaskKind mask) {
       .normalized();
 }
 
-/// One launch's O and log-sum-exp, end to end.
+/// Returns one launch's O and LSE, end to end.
 std::vector<std::byte> output_of(Context& context, const GuardedCall& call, DeviceBuffer& o,
                                  DeviceBuffer& lse) {
   o.fill(0xff);
@@ -66,7 +66,7 @@ void expect_the_same_bits_with_each_mask(int head_dim, const std::string& config
   expect_the_same_bits(ragged(head_dim, MaskKind::causal_bottom_right), config + ",skip_masked=1");
 }
 
-/// Memory for the gradients of a call, contiguous.
+/// Contiguous memory for the gradients of a call.
 struct GradientBuffers {
   explicit GradientBuffers(const AttentionProblem& p)
       : dq(bytes_of(p.heads_q * p.seqlen_q * p.head_dim, p)),
@@ -82,7 +82,7 @@ struct GradientBuffers {
     args.dk = dk.data(), args.dk_strides = strides.k_strides;
     args.dv = dv.data(), args.dv_strides = strides.v_strides;
   }
-  /// What one call leaves, end to end.
+  /// Returns the gradients of one call, end to end.
   std::vector<std::byte> after(Context& context, const AttentionProblem& problem, const BackwardArgs& args) {
     for (DeviceBuffer* buffer : {&dq, &dk, &dv}) buffer->fill(0xff);
     context.attention_backward(problem, args);
@@ -96,7 +96,7 @@ struct GradientBuffers {
   DeviceBuffer dq, dk, dv;
 };
 
-/// How many of kLaunches are not as the first.
+/// Returns how many of kLaunches differ from the first.
 int differing_gradients(const AttentionProblem& problem, Determinism determinism) {
   Context context(untuned());
   GuardedBackward call(problem);
@@ -113,7 +113,7 @@ int differing_gradients(const AttentionProblem& problem, Determinism determinism
 
 }  // namespace
 
-TEST_CASE("a thousand launches of main loop 90 with a dynamic schedule give the same bits") {
+TEST_CASE("a thousand launches of forward_sm90 with a dynamic schedule give the same bits") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   const std::string common = "kernel=forward_sm90,schedule=2,overlap=1,q_buffers=2,speculative_max=1,";
@@ -123,7 +123,7 @@ TEST_CASE("a thousand launches of main loop 90 with a dynamic schedule give the 
   expect_the_same_bits_with_each_mask(128, turns + "tile_n=80,stages=6");
 }
 
-TEST_CASE("a thousand launches of main loop 80 give the same bits") {
+TEST_CASE("a thousand launches of forward_sm80 give the same bits") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right})

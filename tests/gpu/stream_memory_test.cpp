@@ -1,4 +1,4 @@
-// Scratch memory in stream order on a GPU: streams side by side, graphs, and what the pool keeps.
+// Stream-ordered scratch memory on a GPU: concurrent streams, graphs, and how much the pool keeps.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
@@ -37,7 +37,7 @@ CUdeviceptr address(const void* data) {
   return reinterpret_cast<CUdeviceptr>(data);
 }
 
-/// Takes kBytes, fills them with `value`, copies them to `out` and gives them back, all on `stream`.
+/// Takes kBytes, fills them with `value`, copies them to `out` and returns them, all on `stream`.
 void pass_through(const ScratchPool& pool, std::uint8_t value, const DeviceBuffer& out, Stream stream) {
   const StreamMemory scratch = pool.take(kBytes, stream);
   const CUdeviceptr at = address(scratch.data());
@@ -51,7 +51,7 @@ bool holds(const DeviceBuffer& buffer, std::uint8_t value) {
   return bytes == std::vector<std::uint8_t>(bytes.size(), value);
 }
 
-/// Of the device's memory, that a pool has.
+/// Returns the bytes of device memory that a pool holds.
 std::uint64_t reserved_by(const ScratchPool& pool) {
   const auto get =
       reinterpret_cast<PFN_cuMemPoolGetAttribute_v11020>(driver_function("cuMemPoolGetAttribute", 11020));
@@ -62,7 +62,7 @@ std::uint64_t reserved_by(const ScratchPool& pool) {
 
 }  // namespace
 
-TEST_CASE("stream memory: two streams have memory of their own at the same time") {
+TEST_CASE("stream memory: two streams at the same time use different memory") {
   if (no_pools()) return;
   const ScopedContext current(0);
   const ScratchPool pool;
@@ -82,7 +82,7 @@ TEST_CASE("stream memory: two streams have memory of their own at the same time"
   CHECK((a + kBytes <= b || b + kBytes <= a));
 }
 
-TEST_CASE("stream memory: any size is aligned; none is null, too much an error") {
+TEST_CASE("stream memory: any size is aligned; none is null, too much is an error") {
   if (no_pools()) return;
   const ScopedContext current(0);
   const ScratchPool pool;
@@ -98,7 +98,7 @@ TEST_CASE("stream memory: any size is aligned; none is null, too much an error")
   CHECK_THROWS_AS(pool.take(std::size_t{1} << 60, stream.get()), CudaError);
 }
 
-TEST_CASE("stream memory: a pool keeps what it got when streams are synchronised, and needs no more") {
+TEST_CASE("stream memory: a pool keeps its memory when streams are synchronised, and needs no more") {
   if (no_pools()) return;
   const ScopedContext current(0);
   const ScratchPool pool;
@@ -116,7 +116,7 @@ TEST_CASE("stream memory: a pool keeps what it got when streams are synchronised
   stream.synchronize();
 }
 
-TEST_CASE("stream memory: a graph has it in each launch, after its pool is gone") {
+TEST_CASE("stream memory: a graph has its memory in each launch, even after its pool is destroyed") {
   if (no_pools()) return;
   const ScopedContext current(0);
   const CapturedLog log;
@@ -125,7 +125,7 @@ TEST_CASE("stream memory: a graph has it in each launch, after its pool is gone"
   CapturedGraph graph(stream.get());
   graph.begin();
   {
-    const ScratchPool pool;  // made and destroyed while the stream captures
+    const ScratchPool pool;  // created and destroyed during the capture
     pass_through(pool, 7, out, stream.get());
   }
   graph.end();
@@ -158,7 +158,7 @@ TEST_CASE("stream memory: graphs and streams share a pool") {
   CHECK(holds(out[1], 3));
 }
 
-TEST_CASE("stream memory: it may come back after its pool is gone") {
+TEST_CASE("stream memory: memory may be returned after its pool is destroyed") {
   if (no_pools()) return;
   const ScopedContext current(0);
   const CapturedLog log;

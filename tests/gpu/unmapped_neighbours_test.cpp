@@ -1,4 +1,5 @@
-// Tensors that end where a page does, with no memory on either side: a kernel that asks for more than its tensors faults.
+// Tensors that end at a page boundary, with unmapped memory on either side: a kernel that reads or writes
+// beyond its tensors faults.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -21,11 +22,12 @@ constexpr std::size_t kPage = std::size_t{2} << 20;
 
 enum Tensor { kQ, kK, kV, kO, kDO, kDQ, kDK, kDV, kTensors };
 
-/// Of as many queries as keys and heads of each, contiguous (batch, seqlen, heads, dim) or (total, heads, dim). A tensor
-/// is whole pages.
+/// A call with as many queries as keys, and as many heads of each. Tensors are contiguous (batch, seqlen,
+/// heads, dim) or (total, heads, dim), and whole pages.
 class Call {
  public:
-  /// `lengths`: of packed sequences, or none. `is_alone`: what lies beside a tensor is given back to the GPU.
+  /// `lengths` are those of packed sequences; empty if batched. With `is_alone`, the memory next to the
+  /// tensors is freed.
   Call(const AttentionProblem& problem, const std::vector<std::int32_t>& lengths, bool is_alone)
       : problem_(problem), lse_(statistics() * sizeof(float)), borders_((lengths.size() + 1) * 4) {
     std::vector<DeviceBuffer> neighbours;
@@ -42,7 +44,8 @@ class Call {
     if (!is_alone) kept_ = std::move(neighbours);
   }
 
-  /// The bits of O, dK and dV: every run and every place has the same. dQ is summed in any order.
+  /// Returns the bits of O, dK and dV, which are the same in every run and at every address. The order of
+  /// dQ's sums is not fixed.
   std::vector<std::uint16_t> run(Context& context) {
     BackwardArgs args;
     args.forward =

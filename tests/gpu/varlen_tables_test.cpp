@@ -1,4 +1,4 @@
-// Lengths that only the GPU knows: bad ones, other ones in one captured graph, and many.
+// Lengths that only the GPU knows: invalid ones, different ones in one captured graph, and many.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <runtime/device.h>
@@ -24,7 +24,7 @@ AttentionProblem plain() {
   return {.head_dim = 64, .mask = MaskKind::causal_bottom_right, .heads_q = 4, .heads_kv = 2};
 }
 
-/// One of each main loop and schedule that this GPU runs.
+/// Returns a config for each forward kernel and schedule that this GPU runs.
 std::vector<std::string> configs() {
   std::vector<std::string> all = {"kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2"};
   if (cannot_run_sm_90a()) return all;
@@ -43,7 +43,7 @@ GuardedCall call_of(const Lengths& lengths, Packing packing) {
   return call;
 }
 
-/// Descending, negative, beyond the end, longer than the longest, and all of these.
+/// Borders or lengths that descend, are negative, lie beyond the end, exceed the longest, and all of these.
 const std::vector<SequenceTables> kBadTables = {
     {.cu_seqlens_q = {100, 60, 20, 0}, .cu_seqlens_k = {100, 60, 20, 0}, .seqused_q = {}, .seqused_k = {}},
     {.cu_seqlens_q = {-50, -20, 30, 60}, .cu_seqlens_k = {-9, 30, -60, 90}, .seqused_q = {}, .seqused_k = {}},
@@ -63,7 +63,7 @@ const std::vector<SequenceTables> kBadTables = {
 
 }  // namespace
 
-TEST_CASE("bad tables of lengths write rows of sequences, cut at the tensor's end, and nothing else") {
+TEST_CASE("invalid tables of lengths: only rows of sequences within the tensor are written") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const Lengths good({30, 50, 20});
@@ -83,7 +83,7 @@ TEST_CASE("bad tables of lengths write rows of sequences, cut at the tensor's en
   }
 }
 
-TEST_CASE("bad tables of lengths write gradients of sequences' rows, and nothing else") {
+TEST_CASE("invalid tables of lengths: only gradients of sequences' rows are written") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const Lengths good({30, 50, 20});

@@ -1,4 +1,4 @@
-// Kernels from an array to an array, on the device under test.
+// Kernels that map an array to an array, on the device under test.
 #pragma once
 
 #include <runtime/device.h>
@@ -28,8 +28,8 @@ inline constexpr const char* kTypeName<std::uint16_t> = "u16";
 template <>
 inline constexpr const char* kTypeName<std::uint32_t> = "u32";
 
-/// What one block leaves in `out_count` elements p.out; p.in and p.count are those of `in`. The kernel
-/// touches them as plain C++ does, so as to try nothing but what its test is about.
+/// Returns the `out_count` elements of p.out that one block writes. p.in and p.count describe `in`. The
+/// kernel uses plain C++ accesses, so that a test covers only its own instruction.
 template <class Out, class In>
 std::vector<Out> run_over(const std::vector<In>& in, std::size_t out_count, const std::string& body,
                           int threads = 32, int shared_bytes = 1024) {
@@ -47,7 +47,7 @@ std::vector<Out> run_over(const std::vector<In>& in, std::size_t out_count, cons
   return out;
 }
 
-/// `expression` of each x of `in`, and of its index i.
+/// Returns `expression` of each element x of `in` and its index i.
 template <class Out, class In>
 std::vector<Out> map(const std::vector<In>& in, const std::string& expression) {
   return run_over<Out>(in, in.size(),

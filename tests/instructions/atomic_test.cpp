@@ -1,4 +1,4 @@
-// Atomics of global memory on the device under test, with many blocks at once.
+// Atomics on global memory on the device under test, with many blocks at once.
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 
@@ -54,7 +54,7 @@ struct Memory {
 
 }  // namespace
 
-TEST_CASE("atom.add hands every thread another ticket") {
+TEST_CASE("atom.add gives every thread a different ticket") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());
   Memory memory;
@@ -65,7 +65,7 @@ TEST_CASE("atom.add hands every thread another ticket") {
   for (std::size_t i = 0; i < tickets.size(); ++i) CHECK(tickets[i] == static_cast<float>(3 * i));
 }
 
-TEST_CASE("atom.inc starts again past its limit") {
+TEST_CASE("atom.inc wraps to 0 at its limit") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());
   Memory memory;
@@ -76,8 +76,8 @@ TEST_CASE("atom.inc starts again past its limit") {
   for (std::size_t i = 0; i < tickets.size(); ++i) CHECK(tickets[i] == static_cast<float>(i / 4));
 }
 
-// The last to come sees what all others have stored.
-TEST_CASE("atom.acq_rel.inc orders what was stored before it") {
+// The last thread to arrive sees what all others have stored.
+TEST_CASE("atom.acq_rel.inc orders earlier stores") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());
   Memory memory;

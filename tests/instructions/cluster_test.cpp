@@ -1,4 +1,4 @@
-// Clusters on the device under test: which block of which cluster each block is.
+// Clusters on the device under test: each block's rank and cluster size.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
@@ -14,7 +14,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// Of each block: its rank, and how many blocks the cluster has.
+/// Writes each block's rank, and the number of blocks in its cluster.
 const SmallKernel kWritesPlace = {
     "if (thread_index() == 0) {\n"
     "  st_global_f32(p.places + 2 * block_index(), static_cast<float>(block_rank_in_cluster()));\n"

@@ -1,4 +1,4 @@
-// Asynchronous copies: their data, zeros in place of it, and groups that complete in order.
+// Asynchronous copies: their data, zero fill, and groups that complete in order.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// 1, 2, 3 ...
+/// Returns 1, 2, 3, ...
 std::vector<std::uint32_t> numbers(std::size_t count) {
   std::vector<std::uint32_t> list(count);
   std::iota(list.begin(), list.end(), 1u);
@@ -23,7 +23,7 @@ std::vector<std::uint32_t> numbers(std::size_t count) {
 const std::string kBegin =
     "const int t = thread_index();\n"
     "const SharedAddress s = dynamic_shared();\n";
-/// Each thread writes out the 16 bytes that thread t ^ 33 has copied.
+/// Each thread stores the 16 bytes that thread t ^ 33 has copied.
 const std::string kEnd =
     "cp_async_wait_group<0>();\nbar_sync();\n"
     "const Vector16 v = ld_shared_v4(s + 16 * (t ^ 33));\n"
@@ -31,7 +31,7 @@ const std::string kEnd =
 
 }  // namespace
 
-TEST_CASE("cp.async brings 16 bytes to every thread of the block") {
+TEST_CASE("cp.async copies 16 bytes for every thread of the block") {
   if (cannot_run()) return;
   const auto in = numbers(64 * 4);
   const auto out = run_over<std::uint32_t>(
@@ -40,7 +40,7 @@ TEST_CASE("cp.async brings 16 bytes to every thread of the block") {
   for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == in[i ^ (33 * 4)]);
 }
 
-TEST_CASE("cp.async that reads nothing writes zeros, whatever was there") {
+TEST_CASE("cp.async with zero fill writes zeros and reads nothing") {
   if (cannot_run()) return;
   const auto in = numbers(64 * 4);
   const auto out = run_over<std::uint32_t>(
@@ -56,7 +56,7 @@ TEST_CASE("cp.async that reads nothing writes zeros, whatever was there") {
   }
 }
 
-TEST_CASE("cp.async brings 4 bytes, or zeros and reads nothing, whatever was there") {
+TEST_CASE("cp.async copies 4 bytes, or writes zeros and reads nothing") {
   if (cannot_run()) return;
   const auto in = numbers(64);
   const auto out = run_over<std::uint32_t>(
@@ -94,7 +94,7 @@ TEST_CASE("waiting for all groups but one completes the older ones") {
   CHECK(out == in);
 }
 
-TEST_CASE("a group without copies counts, and a wait with nothing committed returns") {
+TEST_CASE("an empty group counts, and a wait without committed groups returns") {
   if (cannot_run()) return;
   const auto in = numbers(64 * 4);
   const auto out = run_over<std::uint32_t>(

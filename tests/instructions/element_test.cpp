@@ -20,7 +20,7 @@ namespace {
 constexpr float kMax = std::numeric_limits<float>::max();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// The nearest bits to x, to even on a tie, by bisection of all values.
+/// Returns the bits of the value nearest to x, even on a tie, by bisection over all values.
 std::uint16_t nearest(float x, const ElementFormat& type) {
   if (std::isnan(x)) return 0x7fff;
   const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
@@ -30,7 +30,7 @@ std::uint16_t nearest(float x, const ElementFormat& type) {
     const auto middle = static_cast<std::uint16_t>((below + above) / 2);
     (value_of(middle, type) <= magnitude ? below : above) = middle;
   }
-  // Infinity stands where the next value would.
+  // Infinity counts as the value after the largest.
   const double low = value_of(below, type);
   const double step =
       below == 0 ? value_of(1, type) : low - value_of(static_cast<std::uint16_t>(below - 1), type);
@@ -40,7 +40,7 @@ std::uint16_t nearest(float x, const ElementFormat& type) {
   return static_cast<std::uint16_t>(sign | (up ? above : below));
 }
 
-/// Each value, what lies halfway to the next, and the floats beside that; of both signs.
+/// Returns each value, its midpoint to the next, and the floats next to that, with both signs.
 std::vector<float> values_and_ties(const ElementFormat& type) {
   std::vector<float> list;
   for (int bits = 0; bits + 1 < infinity_bits(type); ++bits) {
@@ -76,7 +76,7 @@ std::vector<float> extremes(const ElementFormat& type) {
 }
 
 void expect_nearest(const std::vector<float>& in, const ElementFormat& type) {
-  // Each value in the low half, its neighbour in the high one.
+  // Each value is in the low half, its neighbour in the high half.
   const std::string convert = std::string("cvt_rn_x2<") + type.name + ">";
   const auto packed = map<std::uint32_t>(in, convert + "(x, p.in[i ^ 1])");
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -100,7 +100,7 @@ TEST_CASE("cvt.rn at the ends of the range, and of NaN, which becomes 0x7fff") {
   for (const ElementFormat& type : kElementFormats) expect_nearest(extremes(type), type);
 }
 
-TEST_CASE("every 16-bit value that is not NaN comes back from cvt.rn") {
+TEST_CASE("every 16-bit value that is not NaN survives conversion to float and cvt.rn") {
   if (cannot_run()) return;
   for (const ElementFormat& type : kElementFormats) {
     std::vector<float> values;
@@ -115,7 +115,7 @@ TEST_CASE("every 16-bit value that is not NaN comes back from cvt.rn") {
   }
 }
 
-TEST_CASE("every 16-bit value becomes its float, of either half of a pair") {
+TEST_CASE("every 16-bit value becomes its float, in either half of a pair") {
   if (cannot_run()) return;
   for (const ElementFormat& type : kElementFormats) {
     std::vector<std::uint32_t> pairs;
@@ -139,12 +139,12 @@ TEST_CASE("every 16-bit value becomes its float, of either half of a pair") {
   }
 }
 
-TEST_CASE("every finite 16-bit value passes through mma with the identity unchanged") {
+TEST_CASE("every finite 16-bit value times the identity by mma is unchanged") {
   if (cannot_run()) return;
   for (const ElementFormat& type : kElementFormats) {
-    std::vector<std::uint32_t> pairs;  // of neighbours: bits 2i and 2i + 1
+    std::vector<std::uint32_t> pairs;  // pairs of neighbours, with bits 2i and 2i + 1
     for (std::uint32_t bits = 0; bits < 65536; bits += 2) pairs.push_back(bits | (bits + 1) << 16);
-    // B is the 8x8 identity over zeros: lane (g, q) holds rows 2q and 2q+1 of column g.
+    // B is the 8x8 identity above zeros: lane (g, q) holds rows 2q and 2q+1 of column g.
     const std::uint32_t one = nearest(1.0f, type);
     const std::string body =
         "const int lane = lane_index();\n"

@@ -1,4 +1,4 @@
-// The values of float16 and bfloat16 by their definition, in double.
+// The values of float16 and bfloat16 by definition, in double.
 #pragma once
 
 #include <cmath>
@@ -8,14 +8,14 @@
 namespace fa2::test {
 
 struct ElementFormat {
-  const char* name;  ///< in device code
+  const char* name;  ///< type name in device code
   int exponent_bits;
   int mantissa_bits;
 };
 
 constexpr ElementFormat kElementFormats[] = {{"Half", 5, 10}, {"BFloat16", 8, 7}};
 
-/// The bits of infinity; below them lie the finite values, in ascending order.
+/// Returns the bits of infinity. Smaller bits are the finite values, in ascending order.
 constexpr std::uint16_t infinity_bits(const ElementFormat& type) {
   return static_cast<std::uint16_t>(((1 << type.exponent_bits) - 1) << type.mantissa_bits);
 }

@@ -24,8 +24,8 @@ constexpr const char* kParams = "u32* flag; float* sum;";
 
 }  // namespace
 
-// 1 and 2^-24 are lost in each other in one order of three, so that the sum tells in which order blocks came.
-TEST_CASE("blocks that await their turn add in their order") {
+// The sum of 1 and two 2^-24 depends on the order, so it tells the order in which blocks added.
+TEST_CASE("blocks that wait for their turn add in order") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());
   DeviceBuffer flag(sizeof(std::uint32_t)), sum(kThreads * sizeof(float));

@@ -1,4 +1,4 @@
-// ldmatrix: which element of which row each lane receives.
+// ldmatrix: the element that each lane receives.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@ using namespace fa2::test;
 
 namespace {
 
-constexpr std::uint32_t kRows = 64;  ///< of 16 bytes in shared memory; element i holds i
+constexpr std::uint32_t kRows = 64;  ///< rows of 16 bytes in shared memory; element i holds i
 
-/// Lane l gives row rows[l]; four words a lane.
+/// Returns four words per lane. Lane l gives the address of row rows[l].
 std::vector<std::uint32_t> load(const std::vector<std::uint32_t>& rows, const std::string& instruction) {
   return run_over<std::uint32_t>(rows, 32 * 4,
                                  "const int lane = lane_index();\n"
@@ -30,7 +30,7 @@ std::vector<std::uint32_t> load(const std::vector<std::uint32_t>& rows, const st
                                      "for (int i = 0; i < 4; ++i) p.out[4 * lane + i] = m[i];");
 }
 
-/// In order, backwards, any order, and one row for all.
+/// Returns rows in order, reversed, permuted, and one row for all lanes.
 std::vector<std::vector<std::uint32_t>> row_lists() {
   std::vector<std::uint32_t> all(kRows);
   std::iota(all.begin(), all.end(), 0u);

@@ -1,4 +1,4 @@
-// Special functions within their documented errors, and at the ends of their ranges.
+// Special functions: their documented errors, and the ends of their ranges.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ const std::vector<float> kSpecials = {0.0f,
                                       -0x1p127f,
                                       std::nextafter(0x1p126f, kMax)};
 
-/// The special values, any bits, and numbers up to 150 in magnitude.
+/// Returns the special values, random bits, and numbers up to 150 in magnitude.
 std::vector<float> inputs() {
   std::vector<float> list = kSpecials;
   std::mt19937 random(5);
@@ -64,13 +64,13 @@ float flushed(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
 }
 
-/// The same bits, or both NaN.
+/// Returns whether both have the same bits or both are NaN.
 bool same(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-/// Within `error` of an exact result that is finite, unless rounding decides whether it overflows or is
-/// flushed.
+/// Returns whether y is within `error` of a finite exact result. If rounding decides about overflow or
+/// flushing, either outcome counts.
 bool close(float y, double exact, double error) {
   const double magnitude = std::fabs(exact);
   if (magnitude > kMax && magnitude < kMax * (1 + kError)) return y == kInfinity || y == kMax;
@@ -80,7 +80,7 @@ bool close(float y, double exact, double error) {
   return std::fabs(static_cast<double>(y) - exact) <= error;
 }
 
-/// CHECKs expected(x, y) for each y = expression of x.
+/// CHECKs expected(x, y) for each input x and y = expression of x.
 template <class Expected>
 void expect(const std::string& expression, const Expected& expected) {
   const std::vector<float> in = inputs();
@@ -153,11 +153,11 @@ TEST_CASE("fma.rn.ftz is correctly rounded") {
   expect_with("1e-40f", [](float, float) { return 1e-40f; });
   expect_with("infinity()", [](float, float) { return kInfinity; });
   expect_with("a", [](float a, float) { return a; });
-  // What is left is the rounding error of the product.
+  // The result is the rounding error of the product.
   expect_with("-(a * b)", [](float a, float b) { return -(a * b); });
 }
 
-TEST_CASE("max.ftz takes the number beside a NaN, and +0 before -0") {
+TEST_CASE("max.ftz returns the number if one side is NaN, and +0 rather than -0") {
   if (cannot_run()) return;
   expect_of_pairs("max_f32(a, b)", [](float a, float b) {
     a = flushed(a), b = flushed(b);
@@ -167,7 +167,7 @@ TEST_CASE("max.ftz takes the number beside a NaN, and +0 before -0") {
   });
 }
 
-TEST_CASE("min.ftz takes the number beside a NaN, and -0 before +0") {
+TEST_CASE("min.ftz returns the number if one side is NaN, and -0 rather than +0") {
   if (cannot_run()) return;
   expect_of_pairs("min_f32(a, b)", [](float a, float b) {
     a = flushed(a), b = flushed(b);
@@ -182,7 +182,7 @@ TEST_CASE("infinity") {
   CHECK(map<float>(std::vector<float>{0.0f}, "infinity()") == std::vector<float>{kInfinity});
 }
 
-TEST_CASE("max.NaN: a NaN wins, on either side") {
+TEST_CASE("max.NaN returns NaN if either side is NaN") {
   if (cannot_run()) return;
   const auto in = inputs();
   const auto left = map<float>(in, "max_or_nan_f32(x, 0.0f)"),
@@ -196,7 +196,7 @@ TEST_CASE("max.NaN: a NaN wins, on either side") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("mul.wide.u32 has all 64 bits, and abs.f32 every bit but the sign") {
+TEST_CASE("mul.wide.u32 has all 64 bits, and abs.f32 keeps every bit but the sign") {
   if (cannot_run()) return;
   std::vector<std::uint32_t> in = {0, 1, 0xffffffff, 0x80000000, 0x10000};
   std::mt19937 random(6);

@@ -17,7 +17,7 @@ struct OutParams {
 };
 constexpr const char* kOutParams = "float* out;";
 
-/// What a kernel whose one parameter is `float* out` writes there.
+/// Returns what a kernel with the single parameter `float* out` writes there.
 std::vector<float> output_of(const SmallKernel& kernel, int count) {
   const ScopedContext context(device_under_test());
   DeviceBuffer out(static_cast<std::size_t>(count) * sizeof(float));
@@ -30,7 +30,7 @@ std::vector<float> output_of(const SmallKernel& kernel, int count) {
 
 }  // namespace
 
-TEST_CASE("a ring of mbarriers hands items from one warp to two others, phase after phase") {
+TEST_CASE("a ring of mbarriers passes items from one warp to two others, phase after phase") {
   if (cannot_run_sm_90a()) return;
   const SmallKernel kernel{R"(
     const SharedAddress full = dynamic_shared(), empty = full + 24, slots = full + 128;
@@ -73,7 +73,7 @@ TEST_CASE("named barriers let two warps take turns") {
     const int me = warp_index(), lane = lane_index();
     if (me == 0) {
       st_shared_u32(dynamic_shared() + 4 * lane, 1);
-      bar_arrive(1, 64);  // lets itself in first
+      bar_arrive(1, 64);  // gives itself the first turn
     }
     for (int turn = 0; turn < 5; ++turn) {
       bar_sync(1 + me, 64);
@@ -108,7 +108,7 @@ TEST_CASE("one lane of a warp is elected, the same every time") {
   }
 }
 
-TEST_CASE("shfl.sync.idx and the warp's and warpgroup's numbers") {
+TEST_CASE("shfl.sync.idx, and the indices of warps and warpgroups") {
   if (cannot_run_sm_90a()) return;
   const SmallKernel kernel{R"(
     st_global_f32(p.out + thread_index(),

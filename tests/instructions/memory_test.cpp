@@ -1,4 +1,4 @@
-// Loads of several words: which stands where, bit for bit.
+// Loads and stores of several words: the order of the words, bit for bit.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// The bits of floats of every kind: each sign and exponent, NaNs with payloads, subnormals.
+/// Returns the bits of floats of every kind: each sign and exponent, NaNs with payloads, subnormals.
 std::vector<std::uint32_t> words() {
   std::vector<std::uint32_t> list;
   for (std::uint32_t high = 0; high < 512; ++high) list.push_back(high << 23 | (high * 2654435761u >> 9));
@@ -21,7 +21,7 @@ std::vector<std::uint32_t> words() {
 
 }  // namespace
 
-TEST_CASE("ld.global.v4 brings four words in order") {
+TEST_CASE("ld.global.v4 loads four words in order") {
   if (cannot_run()) return;
   const auto in = words();
   CHECK(run_over<std::uint32_t>(in, in.size(),
@@ -30,7 +30,7 @@ TEST_CASE("ld.global.v4 brings four words in order") {
                                 "  for (int j = 0; j < 4; ++j) p.out[i + j] = v.word[j];\n}") == in);
 }
 
-TEST_CASE("ld.global.v4.f32 brings four floats in order, whatever they are") {
+TEST_CASE("ld.global.v4.f32 loads four floats in order, whatever their bits") {
   if (cannot_run()) return;
   const auto in = words();
   CHECK(run_over<std::uint32_t>(in, in.size(),
@@ -40,7 +40,7 @@ TEST_CASE("ld.global.v4.f32 brings four floats in order, whatever they are") {
                                 "  for (int j = 0; j < 4; ++j) p.out[i + j] = bits_of(value[j]);\n}") == in);
 }
 
-TEST_CASE("ld.global.v2 and st.global.v2 bring two words in order") {
+TEST_CASE("ld.global.v2 and st.global.v2 keep two words in order") {
   if (cannot_run()) return;
   const auto in = words();
   CHECK(run_over<std::uint32_t>(in, in.size(),
@@ -52,7 +52,7 @@ TEST_CASE("ld.global.v2 and st.global.v2 bring two words in order") {
                                 "  st_global_v2(p.out + i, Vector8{p.in[i], p.in[i + 1]});\n}") == in);
 }
 
-TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
+TEST_CASE("ld.shared.v2.f32 loads two floats in order, whatever their bits") {
   if (cannot_run()) return;
   const auto in = words();
   const auto out = run_over<std::uint32_t>(
@@ -68,7 +68,7 @@ TEST_CASE("ld.shared.v2.f32 brings two floats in order, whatever they are") {
   CHECK(out == in);
 }
 
-TEST_CASE("st.global.u8 stores the lowest byte, and no other") {
+TEST_CASE("st.global.u8 stores only the lowest byte") {
   if (cannot_run()) return;
   const auto in = words();
   const auto out = run_over<std::uint32_t>(

@@ -1,4 +1,4 @@
-// mma.m16n8k16: where each lane's operands lie, exact products, float32 sums.
+// mma.m16n8k16: the elements that each lane holds, exact products, float32 sums.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Bits of 16-bit elements, and a float32 accumulator.
+/// A and B as bits of 16-bit elements, and a float32 accumulator.
 struct Operands {
   std::array<std::array<std::uint16_t, 16>, 16> a = {};
   std::array<std::array<std::uint16_t, 8>, 16> b = {};
@@ -31,7 +31,7 @@ struct Operands {
 };
 using Product = std::array<std::array<float, 8>, 16>;
 
-/// The bits of a value that the type holds exactly.
+/// Returns the bits of a value that the type represents exactly.
 std::uint16_t bits_of(double value, const ElementFormat& type) {
   if (std::isnan(value)) return 0x7fff;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
@@ -41,7 +41,7 @@ std::uint16_t bits_of(double value, const ElementFormat& type) {
   throw Error(ErrorCode::internal, fmt::format("{} is no {}", value, type.name));
 }
 
-/// The places of the PTX ISA: lane l has group l / 4 and place l % 4.
+/// Multiplies with fragments as the PTX ISA lays them out: lane l has group l / 4 and position l % 4.
 Product multiply(const Operands& m, const ElementFormat& type) {
   std::vector<std::uint32_t> words;
   const auto pair = [](std::uint32_t low, std::uint32_t high) { return low | high << 16; };
@@ -74,7 +74,7 @@ Product multiply(const Operands& m, const ElementFormat& type) {
   return product;
 }
 
-/// Operands of `next()` rounded towards zero to what the type holds.
+/// Returns operands made of `next()`, rounded towards zero to the type.
 Operands operands_of(const ElementFormat& type, const std::function<double()>& next) {
   const auto fill = [&](auto& matrix) {
     for (auto& row : matrix) {
@@ -98,7 +98,7 @@ Operands operands_of(const ElementFormat& type, const std::function<double()>& n
   return m;
 }
 
-/// CHECKs each element against the sum in double, give or take `error` times the sum of magnitudes.
+/// CHECKs each element against the sum in double, within `error` times the sum of magnitudes.
 void expect_product(const Operands& m, const ElementFormat& type, double error) {
   const Product d = multiply(m, type);
   for (std::size_t row = 0; row < 16; ++row) {
@@ -116,7 +116,7 @@ void expect_product(const Operands& m, const ElementFormat& type, double error) 
   }
 }
 
-/// D(0, 0) of a row 0 of A, a column 0 of B, both zero after the given values, and C(0, 0).
+/// Returns D(0, 0) for row 0 of A, column 0 of B and C(0, 0). Missing values are 0.
 float dot(const ElementFormat& type, const std::vector<double>& a, const std::vector<double>& b,
           float c = 0) {
   Operands m;

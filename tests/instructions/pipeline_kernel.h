@@ -1,13 +1,13 @@
-// A kernel in which all of Hopper's instructions work together.
+// A kernel that uses all of Hopper's instructions together.
 #pragma once
 
 #include "../support/small_kernel.h"
 
 namespace fa2::test {
 
-/// O = 2^(Q K^T) V, attention's skeleton, for `tiles` x `blocks` tiles of 128 x 128 and head dim 128, by one
-/// block: a producer warp, two consumer warpgroups, S and O in flight at once, a store through shared memory,
-/// a dynamic scheduler.
+/// Returns a kernel that computes O = 2^(Q K^T) V, the skeleton of attention, for `tiles` x `blocks` tiles of
+/// 128 x 128 and head dim 128. One block has a producer warp and two consumer warpgroups, S and O in flight
+/// at once, a store through shared memory, and a dynamic scheduler.
 inline SmallKernel pipelined_kernel() {
   const std::string body = R"(
   const SharedAddress q_tile = dynamic_shared(), slots = q_tile + 32768, bars = slots + 4 * 32768;

@@ -37,7 +37,7 @@ TensorMap map_of(const DeviceBuffer& buffer, int rows, int box_rows, int box_pag
   return encode_tensor_map(spec);
 }
 
-/// Small enough that every sum is exact in float16.
+/// Returns values so small that every sum is exact in float16.
 std::vector<float> values(int rows, int step) {
   std::vector<float> list;
   for (int i = 0; i < rows * kDim; ++i) list.push_back(static_cast<float>((i * step + i / 7) % 3 - 1));
@@ -54,7 +54,7 @@ DeviceBuffer uploaded(const std::vector<float>& list) {
 
 }  // namespace
 
-TEST_CASE("a warp-specialised pipeline computes what a loop on the host does") {
+TEST_CASE("a warp-specialised pipeline computes the same as a loop on the host") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext context(device_under_test());
   std::vector<float> q(kRows * kDim);

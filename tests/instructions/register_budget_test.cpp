@@ -1,4 +1,4 @@
-// setmaxnreg on the device under test: a kernel whose warpgroups trade registers computes what it should.
+// setmaxnreg on the device under test: a kernel whose warpgroups exchange registers computes correctly.
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 
@@ -16,7 +16,7 @@ TEST_CASE("one warpgroup gives registers to two others") {
   struct Params {
     float* out;
   };
-  // 168 registers a thread at launch. The consumers hold 150 values at once.
+  // 168 registers per thread at launch. The consumers hold 150 values at once.
   const auto kernel = build({R"(
     if (warpgroup_index() == 0) {
       setmaxnreg_dec<24>();

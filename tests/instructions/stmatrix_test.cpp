@@ -1,4 +1,4 @@
-// stmatrix on the device under test, against the positions the PTX ISA gives.
+// stmatrix on the device under test: elements go where the PTX ISA says.
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 

@@ -1,4 +1,4 @@
-// TMA on the device under test: what a box of a tensor looks like in shared memory, and how it comes back.
+// TMA on the device under test: the layout of a box in shared memory, and how it is stored back.
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Five = std::array<int, 5>;
 
-/// A tensor of 16-bit elements, rows padded, and a box of it.
+/// A tensor of 16-bit elements with padded rows, and a box of it.
 struct Box {
   std::string name;
   Swizzle swizzle;
@@ -31,7 +31,7 @@ struct Box {
   static constexpr int kRowElements = 48;
   int elements() const { return std::accumulate(box.begin(), box.end(), 1, std::multiplies<>()); }
   int bytes() const { return 2 * elements(); }
-  Five strides() const {  // elements
+  Five strides() const {  // in elements
     Five stride = {1, kRowElements, 0, 0, 0};
     for (std::size_t i = 2; i < 5; ++i) stride[i] = stride[i - 1] * size[i - 1];
     return stride;
@@ -46,7 +46,8 @@ struct Box {
     return encode_tensor_map(spec);
   }
 
-  /// Calls visit(place in shared memory, index in the tensor or -1) for every element, places in elements.
+  /// Calls visit(offset in shared memory, index in the tensor or -1 outside) for every element; both count
+  /// elements.
   template <class Visit>
   void for_each(const Visit& visit) const {
     for (int i = 0; i < elements(); ++i) {
@@ -62,7 +63,8 @@ struct Box {
     }
   }
 
-  /// Bits 4..6 of the byte's address are XORed with bits 7..9, as many as the swizzle has.
+  /// Returns the swizzled offset of an element. The swizzle XORs bits 4..6 of the byte address with bits
+  /// 7..9, as many as it has.
   int place(int element) const {
     const int mask = swizzle == Swizzle::span128  ? 7
                      : swizzle == Swizzle::span64 ? 3
@@ -121,7 +123,7 @@ TmaParams params_of(const Box& box, void* tensor, void* data) {
 
 }  // namespace
 
-TEST_CASE("a tensor load brings any box, swizzled, with zeros outside of the tensor") {
+TEST_CASE("a tensor load reads any box, swizzled, with zeros outside of the tensor") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext context(device_under_test());
   const auto kernel = build({R"(
@@ -153,7 +155,7 @@ TEST_CASE("a tensor load brings any box, swizzled, with zeros outside of the ten
   }
 }
 
-TEST_CASE("a tensor store writes what of the box lies inside of the tensor, and nothing else") {
+TEST_CASE("a tensor store writes the part of the box inside the tensor, and nothing else") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext context(device_under_test());
   const auto kernel = build({R"(
@@ -188,7 +190,7 @@ TEST_CASE("bulk loads of plain bytes, and bulk stores that add float32") {
     const float* in;
     float* out;
   };
-  // Two blocks add the same 256 floats, each in two groups.
+  // Two blocks add the same 256 floats, in two groups each.
   const auto kernel = build({R"(
     const SharedAddress tile = dynamic_shared(), loaded = tile + 1024;
     if (thread_index() == 0) {
@@ -220,7 +222,7 @@ TEST_CASE("bulk loads of plain bytes, and bulk stores that add float32") {
   for (int i = 0; i < 256; ++i) CHECK(out[static_cast<std::size_t>(i)] == 2.5f * static_cast<float>(i));
 }
 
-TEST_CASE("a tensor map lists everything that TMA cannot do") {
+TEST_CASE("a tensor map's error lists everything that TMA cannot do") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext context(device_under_test());
   const DeviceBuffer buffer(4096);
@@ -245,6 +247,6 @@ TEST_CASE("a tensor map lists everything that TMA cannot do") {
   spec.dimensions[0] = {40, 0, 12};
   CHECK_THROWS_AS(encode_tensor_map(spec), InvalidRequest);
   spec.dimensions[0].box = 24;
-  spec.dimensions[3].stride = 7;  // of no meaning
+  spec.dimensions[3].stride = 7;  // has no meaning
   CHECK_NOTHROW(encode_tensor_map(spec));
 }

@@ -79,7 +79,7 @@ TEST_CASE("special registers") {
   }
 }
 
-TEST_CASE("bar.sync shows each thread what the others stored, turn after turn") {
+TEST_CASE("bar.sync shows each thread the others' stores, iteration after iteration") {
   if (cannot_run()) return;
   const auto out =
       run_over<std::uint32_t>(std::vector<std::uint32_t>(1), 128,
@@ -94,7 +94,7 @@ TEST_CASE("bar.sync shows each thread what the others stored, turn after turn") 
   for (std::uint32_t t = 0; t < 128; ++t) CHECK(out[t] == (t + 5) % 128);
 }
 
-TEST_CASE("bar.warp.sync shows each lane what the others stored") {
+TEST_CASE("bar.warp.sync shows each lane the others' stores") {
   if (cannot_run()) return;
   const auto out =
       run_over<std::uint32_t>(std::vector<std::uint32_t>(1), 64,

@@ -1,5 +1,4 @@
-// How the operands of wgmma lie in shared memory, written down a second time for the tests: element by
-// element.
+// The layout of wgmma's operands in shared memory, written a second time for the tests, element by element.
 #pragma once
 
 #include <generator/wgmma_shapes.h>
@@ -8,7 +7,7 @@
 
 namespace fa2::test {
 
-/// `rows` (m or n) x `k` 16-bit elements from a multiple of 1024 bytes on.
+/// An operand of `rows` (m or n) x `k` 16-bit elements, at a multiple of 1024 bytes.
 struct OperandPlacement {
   int rows;
   int k;
@@ -18,8 +17,8 @@ struct OperandPlacement {
   bool k_major() const { return major == WgmmaOperand::k_major; }
   int span() const { return span_of(swizzle); }  ///< bytes; 16 without swizzle
 
-  /// Of one element, in bytes. Swizzled: tiles of whole spans, one row of a tile for each m, n (or k). Else:
-  /// blocks of 8 x 16 bytes, first along m or n, then along k.
+  /// Returns the offset of one element in bytes. With a swizzle: tiles of one span's width, with one row for
+  /// each m or n (or k). Without: blocks of 8 x 16 bytes, first along m or n, then along k.
   int byte_of(int mn, int kk) const {
     const int row = k_major() ? mn : kk, column = 2 * (k_major() ? kk : mn);
     if (swizzle == Swizzle::none) {
@@ -35,12 +34,12 @@ struct OperandPlacement {
     return k_major() ? 16 : tile_bytes();
   }
   int stride_bytes() const { return swizzle == Swizzle::none ? 128 : 8 * span(); }
-  /// From the start to where step `k / 16` starts.
+  /// Returns the offset of step `kk / 16` in bytes.
   int step_bytes(int kk) const {
     if (swizzle == Swizzle::none) return kk / 8 * leading_bytes();
     return k_major() ? 2 * kk / span() * tile_bytes() + 2 * kk % span() : kk * span();
   }
-  /// From the start to row (or column) `mn`, a multiple of 64.
+  /// Returns the offset of row (or column) `mn`, a multiple of 64, in bytes.
   int row_bytes(int mn) const {
     if (swizzle == Swizzle::none) return mn / 8 * 128;
     return k_major() ? mn * span() : 2 * mn / span() * tile_bytes();

@@ -1,4 +1,4 @@
-// wgmma on the device under test against a product on the host: every shape, operand and layout.
+// wgmma on the device under test, compared with a product on the host: every shape, operand and layout.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <reference/attention_reference.h>
@@ -43,7 +43,7 @@ struct Case {
 };
 
 struct Params {
-  const void* a;  ///< as it lies in shared memory
+  const void* a;  ///< bytes as in shared memory
   const void* b;
   const void* a_rows;  ///< row-major
   float* out;
@@ -61,7 +61,8 @@ std::string descriptor(const OperandPlacement& operand, std::string_view start) 
                      operand.leading_bytes(), operand.stride_bytes());
 }
 
-/// D = A B over four steps, and then once more step 0: added, or alone if p.accumulate is 0.
+/// Returns a kernel that computes D = A B in four steps, then step 0 again: added if p.accumulate is 1, else
+/// alone.
 SmallKernel kernel_of(const Case& c) {
   const auto major = [](WgmmaOperand o) { return o == WgmmaOperand::k_major ? "Major::k" : "Major::mn"; };
   std::string call =
@@ -138,7 +139,7 @@ DeviceBuffer placed(const OperandPlacement& operand, const std::vector<int>& val
   return buffer;
 }
 
-/// How many of the elements are wrong.
+/// Returns how many elements are wrong.
 int run(const Case& c, const Kernel& kernel, bool accumulate) {
   const std::vector<int> a = small_integers(kM * kK, 1), b = small_integers(c.shape.n * kK, 2);
   const DeviceBuffer a_placed = placed(c.a(), a, c.shape.element, c.a_bytes());
@@ -171,7 +172,7 @@ int run(const Case& c, const Kernel& kernel, bool accumulate) {
   return wrong;
 }
 
-/// Compiles them side by side.
+/// Compiles the cases in parallel and runs them.
 void check_all(const std::vector<Case>& cases) {
   std::vector<std::shared_ptr<const Kernel>> kernels(cases.size());
   for_each_index(cases.size(), 4, [&](std::size_t i) { kernels[i] = build(kernel_of(cases[i])); });
@@ -192,7 +193,7 @@ TEST_CASE("wgmma computes every width") {
   if (cannot_run_sm_90a()) return;
   std::vector<Case> cases;
   for (int n = 8; n <= 256; n += 8) {
-    // Any width on the interpreter; on a GPU a spread.
+    // The interpreter computes every width, a GPU a spread of them.
     if (device_under_test() != kInterpreterDevice && n != 8 && n != 24 && n != 80 && n != 128 && n != 176 &&
         n != 256)
       continue;

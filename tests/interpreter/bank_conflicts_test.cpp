@@ -1,4 +1,4 @@
-// Bank conflicts are counted line by line, and reported at the log's info level.
+// Bank conflicts are counted per source line, and logged at level info.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// What a launch of two blocks reports.
+/// Returns the report of a launch of two blocks.
 std::string report_of(const std::string& body, int threads = 32) {
   BrokenKernel kernel{"", body, {}, threads};
   kernel.shared_bytes = 16384;
@@ -21,7 +21,7 @@ std::string report_of(const std::string& body, int threads = 32) {
   return captured.text();
 }
 
-/// The line for line 1 of the body.
+/// Returns the report's line for line 1 of the body.
 std::string conflicts(int wavefronts, int least) {
   return fmt::format("bank conflicts of small kernel at body:1: {} wavefronts, {} would suffice\n",
                      wavefronts, least);
@@ -37,7 +37,7 @@ TEST_CASE("bank conflicts of plain accesses") {
   CHECK(report_of("st_shared_u32(s + 132 * t, 1);") == "");
   CHECK(report_of("st_shared_v4(s + 64 * t, Vector16{});") == conflicts(2 * 16, 2 * 4));
   CHECK(report_of("st_shared_v4(s + 16 * t, Vector16{});") == "");
-  // Eight lanes at a time: two of them in each bank, whatever the next eight do.
+  // Eight lanes access at a time, two in each bank. The next eight do not matter.
   CHECK(report_of("st_shared_v4(s + 128 * (t / 4) + 64 * (t / 8 % 2) + 16 * (t % 4), Vector16{});") ==
         conflicts(2 * 8, 2 * 4));
   CHECK(report_of("for (int i = 0; i < 3; ++i) st_shared_u32(s + 128 * (t % 32) + 4096 * (t / 32), 1);",
@@ -52,7 +52,7 @@ TEST_CASE("lanes that load the same word share a wavefront") {
 
 TEST_CASE("bank conflicts of ldmatrix") {
   const std::string fill = "\nfor (int i = 0; i < 8; ++i) st_shared_v4(s + 16 * (t + 32 * i), Vector16{});\n";
-  // Eight rows of 128 bytes a block; a swizzle spreads their chunks over all banks.
+  // Each block is eight rows of 128 bytes; a swizzle spreads its chunks over all banks.
   const auto load = [&](const std::string& address) {
     return fill + "bar_warp_sync();\nu32 m[4];\n#line 1\nldmatrix_x4(m, " + address + ");";
   };

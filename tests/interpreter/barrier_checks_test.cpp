@@ -1,4 +1,4 @@
-// All threads of a block come to each barrier.
+// All threads of a block must reach each barrier.
 #include <doctest/doctest.h>
 
 #include "broken_kernel.h"
@@ -6,7 +6,7 @@
 using namespace fa2;
 using namespace fa2::test;
 
-TEST_CASE("deadlocks: who waits where, and how many have come") {
+TEST_CASE("deadlocks: the message says which threads wait where, and how many have arrived") {
   expect_caught({
       {"a warp that does not come",
        "if (mended || t < 32)\n  bar_sync();",

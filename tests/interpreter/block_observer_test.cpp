@@ -1,4 +1,4 @@
-// How far a launch has come.
+// An observer follows the progress of a launch.
 #include <doctest/doctest.h>
 #include <interpreter/block_observer.h>
 #include <interpreter/interpreted_kernel.h>
@@ -11,7 +11,7 @@
 using namespace fa2;
 using namespace fa2::test;
 
-TEST_CASE("an observer is told of every block of its thread's launches") {
+TEST_CASE("an observer is notified of every block of its thread's launches") {
   const auto kernel = build({""}, interpreter::Options{});
   std::vector<std::pair<std::size_t, std::size_t>> told;
   {

@@ -1,4 +1,4 @@
-// Compiles a table's kernels on every core, then runs them one by one.
+// Compiles all kernels of a table in parallel, then runs them one by one.
 #include "broken_kernel.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 namespace fa2::test {
 namespace {
 
-/// An input, an output, and the launch that knows both.
+/// An input and an output, and the launch memory that lists both.
 struct Launch {
   const ScopedContext current{kInterpreterDevice};
   DeviceBuffer input{kBufferBytes}, output{kBufferBytes};
@@ -32,7 +32,7 @@ struct Launch {
     return fault_of(kernel, params, buffers, blocks);
   }
 
-  /// With addresses for {input+2} and the like.
+  /// Returns `word` with addresses in place of {input+2} and the like.
   std::string expand(std::string word) const {
     for (const auto& [name, buffer] : {std::pair("{input", &input), std::pair("{output", &output)}) {
       for (auto from = word.find(name); from != std::string::npos; from = word.find(name)) {
@@ -64,7 +64,7 @@ std::vector<interpreter::Options> checked_options() {
 }
 
 SmallKernel small_kernel(const BrokenKernel& kernel) {
-  // On one line, so that the body's first line keeps its number.
+  // On one line, so that the body keeps its line numbers.
   const std::string names =
       "const bool mended = p.mended; const int t = thread_index(); const SharedAddress s = "
       "dynamic_shared(); ";

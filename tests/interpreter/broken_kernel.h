@@ -1,4 +1,4 @@
-// Kernels that break one rule of the machine, and keep all of them once mended.
+// Kernels that break one rule of the machine; their mended form keeps every rule.
 #pragma once
 
 #include <interpreter/options.h>
@@ -11,10 +11,10 @@
 
 namespace fa2::test {
 
-/// Of the input and of the output: no multiple of 16.
+/// Bytes of the input and of the output; no multiple of 16.
 constexpr int kBufferBytes = 1032;
 
-/// The parameters of a BrokenKernel: bytes 0, 1, 2 ... of an input, and an output.
+/// The parameters of a BrokenKernel: an input with bytes 0, 1, 2, ..., and an output.
 struct BrokenParams {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -23,24 +23,25 @@ struct BrokenParams {
 
 struct BrokenKernel {
   const char* name;
-  /// In its reach: `mended`, thread `t`, the start `s` of shared memory, the bytes p.input and p.output.
+  /// May use `mended`, thread `t`, the start `s` of shared memory, and the bytes p.input and p.output.
   std::string body;
-  /// Parts of the fault's message, whatever the order of the warps; {input+2} and {output-1} stand for
-  /// addresses.
+  /// Parts of the fault's message that do not depend on the order of warps. {input+2} and {output-1} are
+  /// replaced by addresses.
   std::vector<std::string> words;
   int threads = 32;
   int shared_bytes = 1024;
   int blocks = 1;
 };
 
-/// Every Options with checks that a rule must be caught under: early and late, with seeds 0 and 1.
+/// Returns every Options with checks under which a broken rule must be caught: early and late, with seeds 0
+/// and 1.
 std::vector<interpreter::Options> checked_options();
 
-/// Its parameters are BrokenParams.
+/// Returns a kernel whose parameters are BrokenParams.
 SmallKernel small_kernel(const BrokenKernel& kernel);
 
-/// CHECKs under every checked_options() that each kernel is stopped with a message of its words and its name,
-/// and that the same loaded kernel runs to its end once mended.
+/// CHECKs, under every checked_options(), that each kernel stops with a message that contains its words and
+/// its name, and that the same loaded kernel runs to its end when mended.
 void expect_caught(const std::vector<BrokenKernel>& kernels);
 
 }  // namespace fa2::test

@@ -1,4 +1,4 @@
-// All lanes of a warp come to the same warp-wide instruction.
+// All lanes of a warp must reach the same warp-wide instruction.
 #include <doctest/doctest.h>
 
 #include "broken_kernel.h"
@@ -8,7 +8,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// What a warp says of which only the first half has come to `instruction` at body:2.
+/// Returns the message about a warp of which only the first half has reached `instruction` at body:2.
 std::vector<std::string> half_waits_in(const std::string& instruction) {
   return {"deadlock: every thread waits",
           "16 of 32 threads (thread 0 the first): waits in " + instruction + " at body:2",
@@ -17,7 +17,7 @@ std::vector<std::string> half_waits_in(const std::string& instruction) {
 
 }  // namespace
 
-TEST_CASE("warp-wide instructions that not all lanes come to") {
+TEST_CASE("warp-wide instructions that not all lanes reach") {
   expect_caught({
       {"shuffle", "if (mended || t < 16)\n  shfl_bfly(1.0f, 1);", half_waits_in("shfl.sync.bfly")},
       {"the warp's number, which is a shuffle", "if (mended || t < 16)\n  warp_index();",
@@ -41,7 +41,7 @@ TEST_CASE("warp-wide instructions that not all lanes come to") {
   });
 }
 
-TEST_CASE("lanes of a warp that come to different instructions") {
+TEST_CASE("lanes of a warp that reach different instructions") {
   expect_caught({
       {"a shuffle and a vote",
        "if (mended || t < 16)\n  shfl_bfly(1.0f, 1);\nelse\n  vote_any(true);",

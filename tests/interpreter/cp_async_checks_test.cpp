@@ -1,5 +1,5 @@
-// What an asynchronous copy writes belongs to nobody until it was waited for, and then to who waited, until a
-// barrier.
+// The destination of an asynchronous copy may not be touched before a wait. Then only the waiting thread may
+// touch it, until a barrier.
 #include <doctest/doctest.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/device.h>
@@ -124,7 +124,7 @@ TEST_CASE("asynchronous copies that are never waited for, or read too much") {
   });
 }
 
-TEST_CASE("without checks a load before its wait finds the data early, and NaN late") {
+TEST_CASE("without checks a load before its wait finds the data if copies complete early, and NaN if late") {
   const ScopedContext current(kInterpreterDevice);
   DeviceBuffer input(32 * 16), output(32 * 16);
   const std::vector<std::uint32_t> data(32 * 4, 0x3f803f80);

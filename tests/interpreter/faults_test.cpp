@@ -1,4 +1,4 @@
-// How a launch ends that breaks a rule: with one fault, and nothing else harmed.
+// A launch that breaks a rule ends with one fault, and harms nothing else.
 #include <doctest/doctest.h>
 #include <interpreter/host_compiler.h>
 #include <interpreter/interpreted_kernel.h>
@@ -29,7 +29,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("of many faults the lowest block's is reported, once") {
+TEST_CASE("among many faults, the lowest block's is reported, once") {
   const auto kernel = build_body("if (block_index() >= 3) st_shared_u32(s + 2, 1);\nbar_sync();");
   for (int i = 0; i < 50; ++i) {
     const std::string fault = fault_of(*kernel, BrokenParams{}, {}, 64);
@@ -76,7 +76,7 @@ TEST_CASE("a fault names the template in the repository, not a copy that is gone
   CHECK(fault_of(*kernel, BrokenParams{}).ends_with(", at templates/attention/broken.cuh:4"));
 }
 
-TEST_CASE("kernels fault at the same time on several host threads") {
+TEST_CASE("kernels on several host threads fault at the same time") {
   const auto kernel = build_body("bar_sync();\nif (!mended) ld_shared_u32(s + 4 * t);\nbar_sync();");
   for_each_index(16, 4, [&](std::size_t i) {
     const std::string fault = fault_of(*kernel, i % 2 == 0 ? BrokenParams{} : mended(), {}, 4);
@@ -85,12 +85,12 @@ TEST_CASE("kernels fault at the same time on several host threads") {
   });
 }
 
-TEST_CASE("without checks what a GPU might let pass does not stop a kernel") {
+TEST_CASE("without checks, accesses that a GPU might let pass do not stop a kernel") {
   const std::string bodies[] = {
       "st_shared_u32(s, 1);\nld_shared_u32(s);",                                // races
       "ld_shared_u32(s + 4 * t);",                                              // never written
       "cp_async_16(s, p.input);\ncp_async_commit_group();\nld_shared_u32(s);",  // in flight, never waited for
-      "p.output != nullptr ? st_global_u16(const_cast<unsigned char*>(p.input), 1) : void();"};  // an input
+      "p.output != nullptr ? st_global_u16(const_cast<unsigned char*>(p.input), 1) : void();"};  // stores to an input
   std::uint64_t memory[2] = {};
   auto* const bytes = reinterpret_cast<std::byte*>(memory);
   for (const std::string& body : bodies) {
@@ -100,7 +100,7 @@ TEST_CASE("without checks what a GPU might let pass does not stop a kernel") {
   }
 }
 
-TEST_CASE("without checks the block's own shared memory and its deadlocks still stop a kernel") {
+TEST_CASE("without checks, accesses outside of shared memory and deadlocks still stop a kernel") {
   const interpreter::Options unchecked{false, false, 0};
   CHECK(fault_of(*build_body("st_shared_u32(s + 1024, 1);", unchecked), BrokenParams{})
             .find("outside the block") != std::string::npos);

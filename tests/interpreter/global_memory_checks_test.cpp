@@ -1,4 +1,4 @@
-// A kernel may load what a launch's buffers hold, and store to its outputs.
+// A kernel may load what the launch's buffers hold, and store to its outputs.
 #include <doctest/doctest.h>
 
 #include "broken_kernel.h"
@@ -75,7 +75,7 @@ TEST_CASE("stores to an input, and loads of an output that nothing wrote") {
   });
 }
 
-TEST_CASE("a launch without buffers may touch no global memory") {
+TEST_CASE("a launch without buffers may not access global memory") {
   const BrokenKernel kernel{"", "if (!mended) ld_global_u16(p.input);", {}};
   const auto loaded = build(small_kernel(kernel), interpreter::Options{});
   const auto launch_with = [&](const BrokenParams& params) {

@@ -1,4 +1,4 @@
-// Compiles all kernels side by side, then runs them in every way.
+// Compiles all kernels in parallel, then runs each under all options.
 #include "hopper_case.h"
 
 #include <doctest/doctest.h>

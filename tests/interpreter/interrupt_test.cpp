@@ -1,4 +1,5 @@
-// The program's function ends a launch: between blocks, inside a long one, and while blocks wait for one another.
+// The program's interrupt function ends a launch: between blocks, inside a long one, and while blocks wait
+// for each other.
 #include <doctest/doctest.h>
 #include <fa2/c_machine.h>
 #include <interpreter/interpreted_kernel.h>
@@ -13,7 +14,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// Wants an interrupt while it lives.
+/// While it lives, the interrupt function requests an interrupt.
 class Interrupting {
  public:
   Interrupting() {
@@ -30,7 +31,7 @@ class Interrupting {
   int asked_ = 0;
 };
 
-/// Asked once, an interrupt ends the launch; the kernel runs afterwards as if nothing had been.
+/// CHECKs that one request ends the launch, and that the next launch is not affected.
 void check_interrupted(const SmallKernel& body, int blocks) {
   const auto kernel = build(body, interpreter::Options{});
   {
@@ -47,11 +48,11 @@ TEST_CASE("an interrupt ends a launch of many blocks") {
   check_interrupted({"bar_warp_sync();"}, 1 << 20);
 }
 
-TEST_CASE("an interrupt ends a block that takes long, and the blocks beside it") {
+TEST_CASE("an interrupt ends a long block, and the blocks that run next to it") {
   check_interrupted({"for (int i = 0; i < 1 << 22; ++i) bar_warp_sync();"}, 8);
 }
 
-TEST_CASE("an interrupt ends blocks that wait for one that takes long") {
+TEST_CASE("an interrupt ends blocks that wait for a long one") {
   DeviceBuffer flag(sizeof(std::uint32_t));
   flag.fill(0);
   struct Params {
@@ -69,7 +70,7 @@ TEST_CASE("an interrupt ends blocks that wait for one that takes long") {
       Interrupted);
 }
 
-TEST_CASE("a function that wants nothing changes nothing") {
+TEST_CASE("a function that requests no interrupt changes nothing") {
   REQUIRE(fa2_set_interrupt([](void*) -> std::int32_t { return 0; }, nullptr) == FA2_OK);
   launch(*build({"for (int i = 0; i < 1 << 12; ++i) bar_warp_sync();"}, interpreter::Options{}), NoParams{},
          {}, 100);

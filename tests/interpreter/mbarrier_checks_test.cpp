@@ -1,4 +1,4 @@
-// What the interpreter holds mbarriers and named barriers to.
+// The interpreter's checks of mbarriers and named barriers.
 #include <doctest/doctest.h>
 
 #include "hopper_case.h"

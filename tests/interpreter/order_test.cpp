@@ -19,7 +19,7 @@ constexpr int kBlocks = 3;
 using Order = std::vector<int>;
 
 struct Params {
-  int* order;  ///< a block's kWarps warps as they came, and how many have come
+  int* order;  ///< a block's kWarps warps in the order in which they ran, then how many have run
 };
 
 std::vector<Order> orders(std::uint32_t seed) {
@@ -38,7 +38,7 @@ std::vector<Order> orders(std::uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("warps run in ascending order, or in one that the seed draws for each block") {
+TEST_CASE("warps run in ascending order, or in an order that the seed determines for each block") {
   Order ascending(kWarps);
   std::iota(ascending.begin(), ascending.end(), 0);
   CHECK(orders(0) == std::vector<Order>(kBlocks, ascending));

@@ -1,4 +1,4 @@
-// What the steps of a plan may do with operands, and what they know of one another's writes.
+// What the steps of a plan may do with operands, and which of each other's writes they may read.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <interpreter/interpreted_kernel.h>
@@ -25,10 +25,10 @@ const AttentionProblem kProblem =
 struct Params {
   float* lse;
   void* o;
-  int rows;  ///< that the first step writes
+  int rows;  ///< rows that the first step writes
 };
 
-/// A kernel of one warp, a lane a row, and what it says that it uses.
+/// A kernel of one warp with a row per lane, and the operand uses that it declares.
 struct Part {
   std::string body;
   std::vector<OperandUse> uses;
@@ -45,13 +45,13 @@ KernelBinary compiled(const Part& part) {
   return compile_for_interpreter({part.body, "float* lse; unsigned char* o; int rows;"});
 }
 
-/// The scale stands for `rows`.
+/// softmax_scale carries `rows`.
 void fill(const Step&, const Call& call, ParamsBuffer& params) {
   const AttentionArgs& args = call.args.as<AttentionArgs>();
   params.emplace(Params{args.lse, args.o, static_cast<int>(*args.softmax_scale)});
 }
 
-/// Two steps, and memory of their own.
+/// A plan of two steps, and memory for it.
 class TwoSteps {
  public:
   TwoSteps(const Part& first, const Part& second)
@@ -74,7 +74,7 @@ class TwoSteps {
     plan_ = AttentionPlan(std::move(plan));
   }
 
-  /// The message that a run ends with; empty if it ends well.
+  /// Returns the message that a run fails with; empty if it succeeds.
   std::string fault_of(int rows) const {
     AttentionArgs args = bshd_args(kProblem, inputs_.data(), inputs_.data(), inputs_.data(), o_.data(),
                                    static_cast<float*>(lse_.data()));
@@ -95,7 +95,7 @@ class TwoSteps {
   std::optional<AttentionPlan> plan_;
 };
 
-/// CHECKs that a run is stopped where the first step writes `broken` rows, and ends well where it writes all.
+/// CHECKs that a run fails if the first step writes `broken` rows, and succeeds if it writes all.
 void expect_stopped(const Part& second, int broken, const std::vector<std::string>& words) {
   TwoSteps steps(kWritesLse, second);
   for (const interpreter::Options& options : checked_options()) {
@@ -113,19 +113,19 @@ bool says(const std::string& fault, const char* part) {
 
 }  // namespace
 
-TEST_CASE("a step reads what the one before has written, and nothing else") {
+TEST_CASE("a step may read only what the step before has written") {
   expect_stopped({kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}}, kRows - 1,
                  {"load of 4 bytes at global address", "in lse, which nothing has written",
                   "kernel small kernel, block 0, thread 31"});
 }
 
-TEST_CASE("a step adds to what the one before has written, and to nothing else") {
+TEST_CASE("a step may add only to what the step before has written") {
   expect_stopped({kAddToLse, {{Role::lse, Access::read_write}}}, 5,
                  {"atomic of 4 bytes at global address", "in lse, which nothing has initialised",
                   "kernel small kernel, block 0, thread 5"});
 }
 
-TEST_CASE("what one run has written the next run does not find") {
+TEST_CASE("a run does not see what an earlier run has written") {
   const TwoSteps steps(kWritesLse, {kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}});
   for (int i = 0; i < 2; ++i) {
     CHECK(steps.fault_of(kRows) == "");
@@ -133,7 +133,7 @@ TEST_CASE("what one run has written the next run does not find") {
   }
 }
 
-TEST_CASE("a step is held to what it says that it uses") {
+TEST_CASE("a step may use only the operands that it declares") {
   const auto fault_of = [](const std::string& body, const std::vector<OperandUse>& uses) {
     return TwoSteps(kWritesLse, {body, uses}).fault_of(kRows);
   };

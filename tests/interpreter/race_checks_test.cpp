@@ -1,5 +1,5 @@
-// Two threads that touch the same shared bytes, one of them storing, need a barrier between them. Each kernel
-// is such that every order of its warps and lanes stops at the same line.
+// Two threads that access the same shared bytes, one of them storing, need a barrier between them. Each
+// kernel stops at the same line in every order of its warps and lanes.
 #include <doctest/doctest.h>
 
 #include "broken_kernel.h"

@@ -1,4 +1,4 @@
-// A thread may touch its block's shared memory, and load what somebody wrote there.
+// A thread may access its block's shared memory, and load only bytes that were written.
 #include <doctest/doctest.h>
 
 #include "broken_kernel.h"

@@ -1,4 +1,4 @@
-// What the interpreter holds bulk copies to.
+// The interpreter's checks of bulk copies.
 #include <doctest/doctest.h>
 
 #include "hopper_case.h"
@@ -21,13 +21,13 @@ const std::string kStore =
     "bulk_commit_group();\n}\n";
 const std::string kStored = "if (thread_index() == 0) bulk_wait_group_read<0>();\n";
 
-/// Four float32, once thread 0 may.
+/// Returns code in which thread 0 adds four float32.
 std::string add_to(const std::string& destination) {
   return "if (thread_index() == 0) {\n bulk_reduce_add_f32(" + destination +
          ", dynamic_shared(), 16);\n bulk_commit_group();\n bulk_wait_group<0>();\n}";
 }
 
-/// What a load that was not waited for says, landed or not.
+/// The message about a load that was not waited for: it has landed, or it is in flight.
 const std::vector<std::string> kNotWaited = {
     "by TMA for the mbarrier at 9216 with no barrier between them",
     "to which an asynchronous copy of TMA for the mbarrier at 9216 is in flight"};
@@ -64,7 +64,7 @@ TEST_CASE("bulk loads: before they have landed") {
   });
 }
 
-TEST_CASE("bulk loads: what they may touch") {
+TEST_CASE("bulk loads: permitted addresses") {
   check_cases({
       {"an mbarrier that copies have not been shown",
        "if (thread_index() == 0) {\n mbarrier_init(dynamic_shared() + 8192, 1);\n "

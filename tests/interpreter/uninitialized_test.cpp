@@ -1,4 +1,4 @@
-// What a kernel keeps to itself and never wrote must not look like zero.
+// Memory that a kernel never wrote must not look like zero.
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 
@@ -30,6 +30,6 @@ TEST_CASE("an accumulator that was not cleared is NaN, in every block") {
     buffer.download(out.data(), buffer.size());
     const auto nans = std::count_if(out.begin(), out.end(), [](float x) { return std::isnan(x); });
     if (clears > 0) CHECK(nans == 0);
-    if (clears == 0) CHECK(nans >= 48);  // the others: what calls before the kernel's left there
+    if (clears == 0) CHECK(nans >= 48);  // other bytes hold what earlier calls left there
   }
 }

@@ -1,4 +1,4 @@
-// What the interpreter holds wgmma to.
+// The interpreter's checks of wgmma.
 #include <doctest/doctest.h>
 #include <interpreter/options.h>
 #include <runtime/device.h>
@@ -16,7 +16,7 @@ namespace {
 const std::string kTypes =
     "const auto tile = matrix_descriptor<Swizzle::span128>(dynamic_shared(), 16, 1024); float d[16] = {}; "
     "u32 a[4] = {};\n";
-/// 64 rows of 128 bytes: A, and B of 32 columns.
+/// Writes 64 rows of 128 bytes, which serve as A and as B of 32 columns.
 const std::string kWrite =
     "for (int i = 0; i < 16; ++i) st_shared_u32(dynamic_shared() + 4 * thread_index() + 512 * i, 0);\n";
 const std::string kShow = "fence_proxy_async_shared();\nbar_sync();\n";
@@ -109,7 +109,7 @@ TEST_CASE("wgmma: registers in flight") {
   });
 }
 
-TEST_CASE("wgmma: warps that work together") {
+TEST_CASE("wgmma: warps of a warpgroup") {
   check_cases({
       warpgroup("lanes with different descriptors",
                 kReady + kFence +

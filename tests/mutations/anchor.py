@@ -33,7 +33,7 @@ def end_of_definition(words, name):
         i = after_pair(words, i)
         if i == len(words) or words[i] not in ("{", ":", "->", "const", "noexcept", "override", "final"):
             return None
-    is_list = False  # of a constructor's members, each with brackets
+    is_list = False  # a constructor's list of members, each with brackets
     while i < len(words) and words[i] not in (";", ")", "=", "?"):
         if words[i] == "{" and not (is_list and (words[i - 1].isidentifier() or words[i - 1] == ">")):
             return after_pair(words, i)

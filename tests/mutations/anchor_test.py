@@ -1,4 +1,4 @@
-"""What anchors of planted bugs survive, and what they refuse."""
+"""Which edits the anchors of planted bugs survive, and which they reject."""
 import anchor
 
 CODE = """

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Whether the tests notice the bugs that authors of attention kernels make. Plants one bug at a time in a scratch copy of the tree,
-and runs the cases of tests/attention on the interpreter until one fails: first with asynchronous copies that complete early, then
-late and with another order of warps. Without a bug all cases must pass; if numbers are given, those that failed must. A bug whose
-code is not found is an error. Exit status 1 if fewer than --at-least are caught.
+"""Plants bugs that authors of attention kernels make, one at a time, in a scratch copy of the tree, and checks that a
+test notices each. Runs the cases of tests/attention on the interpreter until one fails: first with asynchronous copies
+that complete early, then late and with another order of warps. Without a bug all cases must pass; if numbers are given,
+only the cases that failed must. A bug whose code is not found is an error. Exit status 1 if fewer than --at-least are
+caught.
 
   python3 tests/mutations/mutate.py                              all bugs: an hour on 4 cores
   python3 tests/mutations/mutate.py --scratch /tmp/mutate 3 17   two of them in seconds, once DIR has the build of the first time
   python3 tests/mutations/mutate.py --checks-off --markdown FILE   which bugs only a check of the machine catches, as a table
 
-The bugs stand in the files beside this one, a file a folder of templates: {file: [(scope, bug, old, new, first)]}. `scope` is the
-function or struct that holds the tokens `old`, and `new` replaces them. Test cases whose names begin with `first` run first.
+The bugs stand in the files next to this one, one file per folder of templates: {file: [(scope, bug, old, new, first)]}.
+`scope` is the function or struct that holds the tokens `old`, and `new` replaces them. Test cases whose names begin
+with `first` run first.
 """
 import argparse
 from collections import namedtuple
@@ -30,8 +32,8 @@ import anchor
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 TARGET = "fa2_interpreter_tests"
 TESTS = "-sf=*tests/attention/*"
-LONGEST = 1800  # seconds that a test may take whose time is not known
-# What a failure says, and which check it thus came from. The first that matches counts.
+LONGEST = 1800  # seconds allowed for a test whose duration is not known
+# Patterns of failures, and the check that each pattern belongs to. The first match counts.
 CHECKS = [
     ("race", "race:"),
     ("proxy fence", "no fence.proxy.async"),
@@ -54,7 +56,7 @@ CHECKS = [
 MACHINE_CHECKS = [name for name, _ in CHECKS[:12]]
 
 Mutation = namedtuple("Mutation", "path bug scope old new first")
-FOLDERS = {  # of the files beside this one
+FOLDERS = {  # of the files next to this one
     "tile": "templates/tile",
     "attention_common": "templates/attention/common",
     "forward": "templates/attention/forward",
@@ -71,8 +73,8 @@ MUTATIONS = [Mutation(f"{folder}/{file}", bug, scope, old, new, "".join(first))
              for file, bugs in importlib.import_module(module).BUGS.items()
              for scope, bug, old, new, *first in bugs]
 
-# `when`: the first mode in which a test fails: early, late, or never. `checks_off`: the same where the machine checks nothing,
-# so that only a wrong output can fail a test; empty if that was not asked for.
+# `when`: the first mode in which a test fails: early, late, or never. `checks_off`: the same without the machine's
+# checks, where only a wrong output can fail a test; empty without --checks-off.
 Result = namedtuple("Result", "number path bug check when test message seconds checks_off")
 
 
@@ -112,7 +114,7 @@ def mutated(mutation):
 
 
 class Scratch:
-    """A copy of the tree with a build of its own. One mutation at a time."""
+    """A copy of the tree with its own build. Holds one mutation at a time."""
 
     def __init__(self, directory):
         self.tree = os.path.join(directory, "tree")
@@ -125,7 +127,7 @@ class Scratch:
         for name in filter(None, names):
             if os.path.isfile(source := os.path.join(TREE, name)):
                 os.makedirs(os.path.dirname(copy := os.path.join(self.tree, name)), exist_ok=True)
-                shutil.copy2(source, copy)  # with its time: an earlier build knows what has changed
+                shutil.copy2(source, copy)  # keeps the time, so that an earlier build knows what has changed
         if os.path.isdir(dependencies := os.path.join(TREE, ".deps")):
             os.symlink(dependencies, os.path.join(self.tree, ".deps"))
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
@@ -138,7 +140,7 @@ class Scratch:
         with open(path) as original:
             kept = original.read()
         try:
-            with open(path, "w") as out:  # also where nothing changes: a bug from last time must not stay
+            with open(path, "w") as out:  # also if nothing changes: the last bug must not stay
                 out.write(kept if text is None else text)
             run("ninja", "-C", self.build, TARGET)
             return shutil.copy2(os.path.join(self.build, "tests", TARGET), os.path.join(self.binaries, str(name)))
@@ -148,13 +150,13 @@ class Scratch:
 
 
 def kernels_of(executable):
-    """The cache that its runs share."""
+    """Returns the kernel cache that all runs of the executable share."""
     return executable + ".kernels"
 
 
 def run_test(executable, test, mode, limit):
     """Runs one test case. Returns what failed first (None if nothing did) and the seconds."""
-    # A comma separates names: any one character instead.
+    # doctest takes a comma as a separator, so a ? stands for it.
     command = [executable, "--no-colors", "--abort-after=1", TESTS, "-tc=" + test.replace(",", "?")]
     environment = dict(os.environ, FA2_INTERPRETER=mode, FA2_LOG="warn", TEST_KERNEL_CACHE=kernels_of(executable))
     start = time.monotonic()
@@ -168,7 +170,7 @@ def run_test(executable, test, mode, limit):
 
 
 def failure_of(output, status):
-    """The first failure in what doctest printed: an exception and its place in the kernel, or what was logged."""
+    """Returns the first failure in doctest's output: an exception and its place in the kernel, or the log."""
     if "source and log kept in" in output:
         raise SystemExit("a kernel does not compile: mend the mutation\n" + output)
     if thrown := re.search(r"THREW exception: (.*)\n(.*)", output):
@@ -186,7 +188,7 @@ def check_of(failure):
 
 
 def first_failure(executable, tests, mode):
-    """(test, failure) of the first test case that fails in this mode, or None."""
+    """Returns (test, failure) of the first test case that fails in this mode, or None."""
     for test, seconds in tests:
         failure, _ = run_test(executable, test, mode, LONGEST if seconds is None else 60 + 20 * seconds)
         if failure:
@@ -207,7 +209,7 @@ def seconds_without_mutation(executable, test, mode):
 
 
 def baseline(executable, modes, pool):
-    """The test cases with their seconds, cheapest first. All must pass."""
+    """Returns the test cases with their seconds, fastest first. All must pass."""
     seconds = {}
     tests = tests_of(executable)
     for mode in modes:
@@ -217,7 +219,7 @@ def baseline(executable, modes, pool):
 
 
 def first_mode(executable, tests, modes):
-    """(early, late or never; test; failure) of the first mode in which a test fails."""
+    """Returns (early, late or never; test; failure) of the first mode in which a test fails."""
     for mode in modes:
         if found := first_failure(executable, tests, mode):
             return (mode.split(",")[0], *found)
@@ -225,9 +227,10 @@ def first_mode(executable, tests, modes):
 
 
 def judge(number, mutation, executable, unmutated, tests, modes, checks_off):
-    """`unmutated`: the executable without a bug, unless its tests are known to pass."""
+    """Returns the Result of planting `mutation`. `unmutated` is the executable without a bug, or None if its tests are
+    known to pass."""
     start = time.monotonic()
-    tests = sorted(tests, key=lambda test: not test[0].startswith(mutation.first))  # else the cheapest first, as they come
+    tests = sorted(tests, key=lambda test: not test[0].startswith(mutation.first))  # then fastest first, as sorted before
     when, test, message = first_mode(executable, tests, modes)
     if unmutated and test:
         seconds_without_mutation(unmutated, test, next(mode for mode in modes if mode.startswith(when)))

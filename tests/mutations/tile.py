@@ -37,13 +37,13 @@ BUGS = {
     ],
     "tma_copy.cuh": [
         ("box_at", "packed heads: TMA coordinate of the row, not of its query", "at.row / kPackedHeads", "at.row",
-         "main loop 90"),
+         "forward_sm90"),
         ("clear_rows_outside", "cleared rows are not seen by wgmma", "ptx::fence_proxy_async_shared();", "", "varlen"),
     ],
     "swizzled_tile.cuh": [
         ("permutation", "narrow swizzles by the row, not by the rows of 128 bytes", "row / kRowsOfPattern % (span / 16)",
-         "row % (span / 16)", "main loop 90"),
+         "row % (span / 16)", "forward_sm90"),
         ("by_rows", "V's matrix descriptor: leading and stride offset swapped", "(base, group_bytes, 8 * span)",
-         "(base, 8 * span, group_bytes)", "main loop 90"),
+         "(base, 8 * span, group_bytes)", "forward_sm90"),
     ],
 }

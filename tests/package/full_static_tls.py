@@ -1,5 +1,5 @@
-"""Loads a library into a process that has loaded so much, as one with PyTorch has, that no room is left for thread-local storage of the
-initial-exec model. Usage: full_static_tls.py LIBRARY WORK_DIR"""
+"""Loads a library into a process without room for thread-local storage of the initial-exec model. A process that has
+loaded PyTorch can be like that. Usage: full_static_tls.py LIBRARY WORK_DIR"""
 import ctypes
 import os
 import shutil
@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 library, work = sys.argv[1:]
-ctypes.CDLL("libstdc++.so.6")  # whose own storage is then allocated when it is first used
+ctypes.CDLL("libstdc++.so.6")  # allocates its own storage on first use, which must come before
 
 
 def fill(size):
-    """Loads copies of a library with so many bytes of such storage, until one finds no room."""
+    """Loads copies of a library with `size` bytes of such storage, until one finds no room."""
     source, first = os.path.join(work, "filler.cpp"), os.path.join(work, f"filler{size}.so")
     with open(source, "w") as file:
         file.write(f'extern "C" {{ __thread char block[{size}] __attribute__((tls_model("initial-exec"))); char* use() {{ return block; }} }}\n')

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles each public header on its own, without a warning: those of C++ as C++17 and C++20, those of C as C99 and C++17.
+# Compiles each public header alone and without warnings: C++ headers as C++17 and C++20, C headers as C99 and C++17.
 # Usage: headers.sh SOURCE_DIR
 set -euo pipefail
 include=$1/include

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The library as its users meet it: installed and found, or added as a subdirectory. Usage: run.sh SOURCE_DIR BUILD_DIR
+# Tests the library as users meet it: installed and found, or added as a subdirectory. Usage: run.sh SOURCE_DIR
+# BUILD_DIR
 set -euo pipefail
 source_dir=$1 build_dir=$2
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
@@ -7,7 +8,7 @@ consumer=$source_dir/tests/package/consumer.cpp
 
 fail() { echo "package: $1" >&2; exit 1; }
 
-# 1. What the shared library asks of a machine, and what it shows.
+# 1. The shared library's dependencies and exported symbols.
 library=$build_dir/libfa2.so
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 if grep -E 'cuda|nvrtc|spdlog|fmt' <<<"$needed"; then fail "libfa2.so must not need the libraries above"; fi
@@ -33,7 +34,7 @@ for carried in fmt spdlog nlohmann-json xxHash Boost.Context CLI11; do
   grep -q "^$carried " "$source_dir/NOTICE" || fail "NOTICE must name $carried, which binaries contain"
 done
 
-# docs/cpp.md: before 1.0 the SONAME has the minor version, from then on the major one alone.
+# docs/cpp.md: before 1.0 the SONAME has the minor version, afterwards only the major one.
 version=$(sed -n 's/^#define FA2_VERSION_[A-Z]* //p' "$source_dir/include/fa2/version.h" | paste -sd.)
 [ "$(cached CMAKE_PROJECT_VERSION)" = "$version" ] || fail "CMake's version is $(cached CMAKE_PROJECT_VERSION), must be $version"
 grep -q "^version = \"$version\"" "$source_dir/pyproject.toml" || fail "pyproject.toml must have version $version"
@@ -41,7 +42,7 @@ case $version in 0.*) expected=libfa2.so.${version%.*} ;; *) expected=libfa2.so.
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 [ "$soname" = "$expected" ] || fail "the SONAME of version $version is $soname, must be $expected"
 
-# 2. The public headers; find_package after an install, in C++17; pkg-config after the install has moved.
+# 2. The public headers; find_package after an install, in C++17; pkg-config after the install was moved.
 bash "$source_dir/tests/package/headers.sh" "$source_dir"
 bash "$source_dir/tests/package/documents.sh" "$source_dir"
 cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
@@ -62,8 +63,8 @@ else
   echo "package: fa2.pc is not checked: pkg-config is not installed"
 fi
 
-# 3. add_subdirectory, at -O0, which the parent says and is obeyed. One room, with what is embedded, is compiled: the
-# other rooms are compiled by the same lines, and a whole library more would take two minutes.
+# 3. add_subdirectory at -O0, which the parent sets and fa2 respects. Only one room and the embedded files are compiled:
+# the other rooms have the same rules, and a second whole library would take two minutes.
 commands() { sed -n 's/^ *"command": "\(.*\)",*$/\1/p' "$1/compile_commands.json"; }
 configure() { cmake -S "$work/sub" -B "$1" -DFA2_SOURCE="$source_dir" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${@:2}" >/dev/null; }
 mkdir "$work/sub"
@@ -72,8 +73,8 @@ configure "$work/sub/build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_BUILD_
 if commands "$work/sub/build" | grep -E -- ' -O2 |_FORTIFY_SOURCE'; then fail "add_subdirectory overrides its parent's -O0"; fi
 cmake --build "$work/sub/build" -j"$(nproc)" --target fa2_generator >/dev/null
 
-# 4. FetchContent. Where the parent has no build type, fa2 is optimised, and the parent is left as it is. The library alone is
-# compiled, and nothing installed.
+# 4. FetchContent. If the parent sets no build type, fa2 is optimised and the parent stays as it is. Only the library is
+# compiled, and nothing is installed.
 configure "$work/sub/untyped" -DFETCH=ON
 own=$(commands "$work/sub/untyped" | grep -F " $work/sub/consumer.cpp") fa2=$(commands "$work/sub/untyped" | grep -vF " $work/sub/consumer.cpp")
 [ -n "$fa2" ] || fail "there is no list of the subdirectory's commands"

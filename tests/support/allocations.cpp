@@ -1,5 +1,5 @@
-// Every replaceable form of operator new and delete: under AddressSanitizer one that was left out would be
-// freed by another's partner.
+// Replaces every form of operator new and delete. AddressSanitizer would report a form that is left out,
+// because new and delete would not match.
 #include "allocations.h"
 
 #include <doctest/doctest.h>

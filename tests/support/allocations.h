@@ -1,17 +1,17 @@
-// Counts what a piece of code allocates: allocations.cpp replaces the global operator new.
+// Counts the allocations of a piece of code: allocations.cpp replaces the global operator new.
 #pragma once
 
 #include <cstddef>
 
 namespace fa2::test {
 
-/// Whether nothing is counted, since ThreadSanitizer has an operator new of its own; says so.
+/// Returns whether counting is impossible, because ThreadSanitizer brings its own operator new. Says so.
 bool cannot_count_allocations();
 
-/// Calls of any operator new by this thread so far.
+/// Returns how often this thread has called any operator new so far.
 std::size_t allocations_so_far();
 
-/// Those of `call`.
+/// Returns the allocations of `call`.
 template <class Call>
 std::size_t allocations_of(const Call& call) {
   const std::size_t before = allocations_so_far();

@@ -1,4 +1,4 @@
-// Images of memory, before and after.
+// Builds images of memory: as it is before a call, and as it must be afterwards.
 #include "append_call.h"
 
 #include <core/float_bits.h>
@@ -24,12 +24,12 @@ std::int64_t offset_of(const Layout& layout, std::int64_t entry, std::int64_t he
   return layout.first + entry * s.batch + head * s.head + row * s.row;
 }
 
-/// (entry, row, head, column) tensors as models have them.
+/// Returns the layout of an (entry, row, head, column) tensor.
 Layout layout_of(std::int64_t entries, std::int64_t heads, std::int64_t rows, std::int64_t dim, int shift) {
   return guarded({entries, heads, rows, dim}, TensorStrides::bshd(rows, heads, dim), shift);
 }
 
-/// Rows of `moved` alone, NaN elsewhere.
+/// Returns an image that has only the rows of `moved`, and NaN elsewhere.
 std::vector<std::uint16_t> image_of(const Layout& layout, const std::vector<reference::MovedRow>& moved,
                                     DType dtype, unsigned seed) {
   const reference::Tensor tensor = random_tensor(layout.shape, dtype, seed);
@@ -59,11 +59,11 @@ std::int64_t value_dim(const AppendProblem& p) {
 
 struct AppendCall::Expected {
   Image bits;
-  std::vector<double> number;  ///< NaN where the bits count
+  std::vector<double> number;  ///< NaN if the bits must match
 
   explicit Expected(const Image& before) : bits(before), number(before.size(), kNaN) {}
 
-  /// The first element that is not as expected; empty if all are.
+  /// Describes the first element that is not as expected; empty if all are.
   std::string difference(const char* name, const DeviceBuffer& memory, DType dtype) const {
     const auto after = downloaded<std::uint16_t>(memory);
     const double unit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;

@@ -1,4 +1,4 @@
-// A call of append() with memory of its own, and what must be in it afterwards.
+// A call of append() with its own memory, and the expected contents of this memory.
 #pragma once
 
 #include <fa2/append.h>
@@ -13,32 +13,34 @@
 
 namespace fa2::test {
 
-/// How the tensors of a call lie.
+/// How a call's tensors lie in memory.
 struct AppendMemory {
   bool heads_first = false;    ///< the cache is (entry, head, row, column); else (entry, row, head, column)
-  bool shared_buffer = false;  ///< each entry of K's is followed by that of V's
-  int shift = 0;               ///< elements before each tensor: rows of 1 are aligned to one element alone
-  bool in_place = false;       ///< Q turns where it is
+  bool shared_buffer = false;  ///< each entry of K is followed by the same entry of V
+  int shift = 0;               ///< elements before each tensor; with 1, rows are aligned to one element only
+  bool in_place = false;       ///< Q is rotated in place
 };
 
-/// NaN lies wherever nothing may be read: around the tensors, in rows of no sequence, in angles of no row, in Q's output; a
-/// pattern in the cache. Tables have wrong numbers where none may be read.
+/// Memory that the kernel may not read holds NaN: around the tensors, in rows of no sequence, in unused
+/// rotary angles, in Q's output. The cache holds a pattern. Table entries that the kernel may not read are
+/// invalid.
 class AppendCall {
  public:
-  /// `tables`: with whole rows of the page table.
+  /// `tables` must have whole rows of the page table.
   AppendCall(const AppendProblem& problem, const AppendTables& tables, const AppendMemory& memory = {});
 
   AppendProblem problem;
   AppendArgs args;
 
-  /// What is not as the reference has it, bit for bit but for columns that turn; empty if all is. Those are rounded once.
+  /// Returns the difference from the reference; empty if there is none. Rotated columns may differ by one
+  /// rounding; all others must have the same bits.
   std::string wrong() const;
-  /// Whether nothing was written.
+  /// Returns whether nothing was written.
   bool is_untouched() const;
 
  private:
   using Image = std::vector<std::uint16_t>;
-  /// The columns that an image's rows have after the call.
+  /// The expected columns of an image's rows after the call.
   struct Expected;
 
   void make_layouts(const AppendMemory& memory);
@@ -52,7 +54,7 @@ class AppendCall {
   std::vector<reference::MovedRow> appended_, queries_;
   Layout k_new_, v_new_, k_cache_, v_cache_, q_, q_out_;
   Image k_image_, v_image_, cache_image_, q_image_, q_out_image_;
-  std::vector<float> cos_values_, sin_values_;  ///< (table_rows, rotary_dim / 2), as the device has them
+  std::vector<float> cos_values_, sin_values_;  ///< (table_rows, rotary_dim / 2), as on the device
   DeviceBuffer k_{0}, v_{0}, cache_{0}, q_memory_{0}, q_out_memory_{0}, cos_{0}, sin_{0}, numbers_{0};
 };
 

@@ -1,9 +1,10 @@
-// Calls at the edges of float32.
+// Calls at the limits of float32.
 #include "backward_cases.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 
 namespace fa2::test {
 
@@ -54,6 +55,34 @@ void expect_nan_of_one_query(Context& context, std::int64_t first_hidden) {
   CHECK(std::isnan(dv.at(1, 1, 100, 3)));
   CHECK(std::isfinite(dv.at(1, 1, 100, 4)));
   for (const reference::Tensor& gradient : {dk, dv}) CHECK(are_finite(gradient, first_hidden, 300));
+}
+
+void expect_nan_of_one_sequence(const Expectation& expect, int head_dim) {
+  for (const std::size_t b : {0, 1, 2}) {
+    GuardedBackward call = backward_of({.head_dim = head_dim, .heads_q = 2, .heads_kv = 1},
+                                       Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
+    const reference::Sequence sequence = call.forward.sequences()[b];
+    for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
+    for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
+    call.upload();
+    expect(call);
+  }
+}
+
+void expect_any_lengths(const BackwardPlan& plan, GuardedBackward& call, Packing packing) {
+  DeviceBuffer workspace(plan.workspace_bytes());
+  for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
+                                 Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {
+    call.randomize(11);
+    set_lengths(call.forward, lengths, packing);
+    poison_unseen(call);
+    call.upload();
+    workspace.fill(0xff);
+    BackwardArgs args = call.args();
+    args.workspace = workspace.data();
+    plan.run(args);
+    expect_gradients(call);
+  }
 }
 
 }  // namespace fa2::test

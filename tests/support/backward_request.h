@@ -1,16 +1,13 @@
-// Backward requests, which nobody follows, and what they are called in tests.
+// Backward requests with pointers that are never dereferenced.
 #pragma once
 
 #include <fa2/backward.h>
-#include <operation/operands/operands.h>
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 namespace fa2::test {
 
-inline AttentionProblem causal_gqa() {
+inline AttentionProblem causal_gqa(std::int64_t seqlen_k = 4000) {
   AttentionProblem p;
   p.mask = MaskKind::causal_bottom_right;
   p.head_dim = 128;
@@ -18,11 +15,12 @@ inline AttentionProblem causal_gqa() {
   p.heads_q = 32;
   p.heads_kv = 8;
   p.seqlen_q = 1000;
-  p.seqlen_k = 4000;
+  p.seqlen_k = seqlen_k;
   return p.normalized();
 }
 
-/// Contiguous (batch, seqlen, heads, dim) tensors, each in 16 GB of its own; all gradients, and that of LSE.
+/// Returns contiguous (batch, seqlen, heads, dim) tensors, each in its own 16 GB; with all gradients, and
+/// that of LSE.
 inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   const auto at = [](std::uintptr_t place) { return reinterpret_cast<void*>(place << 34); };
   const auto floats = [&](std::uintptr_t place) { return static_cast<float*>(at(place)); };
@@ -36,12 +34,6 @@ inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   if (problem.sinks) args.forward.sinks = floats(12);
   if (problem.softcap) args.forward.softcap = 30;
   return args;
-}
-
-/// "NAME:ACCESS".
-inline std::string use_text(std::string_view name, Access access) {
-  constexpr const char* kAccesses[] = {"read", "write", "read_write"};
-  return std::string(name) + ":" + kAccesses[static_cast<std::size_t>(access)];
 }
 
 }  // namespace fa2::test

@@ -1,4 +1,5 @@
-// What tests of the C interface share: a context in a directory of its own, a small problem, the last message.
+// Shared by the tests of the C interface: a context with its own directory, a small problem, the last
+// message.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,7 +12,7 @@
 
 namespace fa2::test {
 
-/// A context that neither compiles nor searches, and sees no cache but its own.
+/// A context that neither compiles nor searches, and uses only its own cache.
 class CContext {
  public:
   CContext() {
@@ -41,7 +42,7 @@ inline fa2_problem small_problem() {
   return problem;
 }
 
-/// Whether the last message has `part`.
+/// Returns whether the last message contains `part`.
 inline bool says(const char* part) {
   return std::strstr(fa2_last_error(), part) != nullptr;
 }

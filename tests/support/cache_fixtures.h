@@ -55,7 +55,7 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Makes a file look last used `seconds` ago.
+/// Makes a file look as if it was last used `seconds` ago.
 inline void age(const std::filesystem::path& path, std::time_t seconds) {
   const timespec then{std::time(nullptr) - seconds, 0};
   const timespec times[2] = {then, then};
@@ -99,8 +99,8 @@ class ScopedEnvironment {
   bool was_set_ = false;
 };
 
-/// Runs `body` in a child process, whose exit status is what it returns; 99 if it throws. A child that hangs
-/// is ended after a minute.
+/// Runs `body` in a child process. The exit status is what body returns, or 99 if it throws. A child that
+/// hangs is killed after a minute.
 template <class Body>
 pid_t fork_child(Body&& body) {
   const pid_t child = ::fork();
@@ -115,14 +115,14 @@ pid_t fork_child(Body&& body) {
   ::_exit(status);
 }
 
-/// The exit status of a child, or minus the signal that ended it.
+/// Returns the exit status of a child, or minus the number of the signal that killed it.
 inline int wait_for(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// Single bytes between processes: send() never blocks here, receive() waits.
+/// Sends single bytes between processes: send() never blocks here, receive() waits.
 class Pipe {
  public:
   Pipe() {

@@ -1,4 +1,4 @@
-// Graphs by functions of the driver that only tests need.
+// Calls the driver's graph functions that only tests need.
 #include "captured_graph.h"
 
 #include <runtime/driver.h>
@@ -20,7 +20,7 @@ CUresult end_capture(Stream stream, CUgraph* graph) {
 }  // namespace
 
 CapturedGraph::~CapturedGraph() {
-  if (capturing_) end_capture(stream_, &graph_);  // a test has failed
+  if (capturing_) end_capture(stream_, &graph_);  // a test failed during the capture
   if (executable_ != nullptr) loaded<PFN_cuGraphExecDestroy_v10000>("cuGraphExecDestroy", 10000)(executable_);
   destroy_capture();
 }

@@ -1,4 +1,4 @@
-// A CUDA graph of what a stream is given.
+// A CUDA graph, captured from a stream.
 #pragma once
 
 #include <fa2/types.h>
@@ -8,8 +8,8 @@ struct CUgraphExec_st;
 
 namespace fa2::test {
 
-/// Captures between begin() and end(), in that mode in which calls that wait or allocate fail on every thread; then
-/// launches, again and again. Destroyed without waiting for its launches.
+/// Captures between begin() and end(), in the mode in which calls that wait or allocate fail on every thread.
+/// May be launched many times. The destructor does not wait for launches.
 class CapturedGraph {
  public:
   explicit CapturedGraph(Stream stream) : stream_(stream) {}
@@ -20,7 +20,7 @@ class CapturedGraph {
   void begin();
   void end();
   void launch() const;
-  /// Destroys what was captured; what is launched stays.
+  /// Destroys the captured graph; its executable stays.
   void destroy_capture();
 
  private:

@@ -1,4 +1,4 @@
-// What the library logs while a test looks.
+// The messages that the library logs during a test.
 #pragma once
 
 #include <runtime/log.h>
@@ -12,7 +12,8 @@
 
 namespace fa2::test {
 
-/// Collects warnings and worse, one line each, instead of printing them. Not while other threads log.
+/// Collects messages at level warning and above, one line each, instead of printing them. No other thread may
+/// log meanwhile.
 class CapturedLog {
  public:
   CapturedLog() : saved_(log().sinks()), saved_level_(log().level()) {

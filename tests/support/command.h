@@ -1,6 +1,7 @@
-// The fa2 command, run as a user runs it. For suites that have it: FA2_COMMAND is its path.
+// The fa2 command, run as a user runs it. The suite must define FA2_COMMAND, its path.
 #pragma once
 
+#include <doctest/doctest.h>
 #include <runtime/env.h>
 #include <sys/wait.h>
 
@@ -22,7 +23,7 @@ namespace fa2::test {
 
 using Json = nlohmann::json;
 
-/// What a run of the command left.
+/// The results of a run of the command.
 struct Result {
   int status = -1;
   std::string out;
@@ -32,7 +33,7 @@ struct Result {
   bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-/// The fa2 command as a user runs it: without a GPU, whatever the machine has, and with a cache and settings of its own.
+/// Runs the fa2 command without a GPU, even if the machine has one, and with its own cache and settings.
 class Command {
  public:
   Result run(const std::string& arguments, const std::string& variables = {}) const {
@@ -58,7 +59,7 @@ class Command {
       values.push_back(std::sin(static_cast<float>(name[0] + name.size()) + 1.7f * static_cast<float>(i)));
     tools::write_npy(file(name), {shape, values});
   }
-  /// " FLAG PATH" of a file of its own.
+  /// Returns " FLAG PATH" for a file in the command's folder.
   std::string option(const std::string& flag, const std::string& name) const {
     return " " + flag + " " + file(name).string();
   }
@@ -66,6 +67,17 @@ class Command {
  private:
   TemporaryDirectory dir_;
 };
+
+/// CHECKs that the command fails with `text` on stderr; after wrong usage, status 2, also that stdout is empty.
+inline void expect_error(const Command& command, const std::string& arguments, int status,
+                         const std::string& text, const std::string& variables = {}) {
+  const Result result = command.run(arguments, variables);
+  CAPTURE(arguments);
+  CAPTURE(result.err);
+  CHECK(result.status == status);
+  if (status == 2) CHECK(result.out.empty());
+  CHECK(result.says(text));
+}
 
 }  // namespace fa2::test
 

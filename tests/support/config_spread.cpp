@@ -1,4 +1,4 @@
-// A stride through the space, and what it missed.
+// Takes configs at an even stride, then adds the values that these lack.
 #include "config_spread.h"
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 namespace fa2::test {
 namespace {
 
-/// Adds configurations until every value that a tunable has in `all` is in one of `chosen`: those first that bring many.
+/// Adds configs until every value of a tunable in `all` occurs in `chosen`. Prefers configs that add many
+/// values.
 void add_missing_values(const std::vector<KernelConfig>& all, std::vector<KernelConfig>& chosen) {
   std::set<std::pair<std::string, int>> seen;
   const auto note = [&](const KernelConfig& config) {

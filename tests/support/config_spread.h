@@ -1,4 +1,4 @@
-// What tests try of a space of configurations.
+// The configs that a test tries.
 #pragma once
 
 #include <fa2/config.h>
@@ -7,8 +7,9 @@
 
 namespace fa2::test {
 
-/// All of a small space: a GPU's tests compile some hundred configurations a minute and core, the interpreter's one a second. Of
-/// a large one a few, evenly spread, and so many more that every value of every tunable is there.
+/// Returns a small space whole: a GPU's tests compile some hundred configs per minute and core, the
+/// interpreter's one per second. From a large space it returns an even spread, and enough others that every
+/// value of every tunable occurs.
 std::vector<KernelConfig> spread_over(const std::vector<KernelConfig>& all);
 
 }  // namespace fa2::test

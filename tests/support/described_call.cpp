@@ -42,7 +42,7 @@ void give_dense_tensors(DescribedCall& call) {
   call.give(FA2_ALIBI_SLOPES, FA2_FLOAT32, {kHeads});
 }
 
-/// Shaped like what they are gradients of.
+/// Gives the gradients, which have the shapes of their tensors.
 void give_gradients(DescribedCall& call) {
   const std::array<int, 2> pairs[] = {{FA2_D_OUT, FA2_OUT}, {FA2_D_LSE, FA2_LSE},
                                       {FA2_GRAD_Q, FA2_Q},  {FA2_GRAD_K, FA2_K},

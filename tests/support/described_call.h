@@ -1,4 +1,4 @@
-// Calls of the C interface by tensors that have shapes, for tests: valid ones, to be spoilt.
+// Valid calls of the C interface, with tensors described by shape, for tests to spoil.
 #pragma once
 
 #include <fa2/c_tensors.h>
@@ -15,10 +15,11 @@ namespace fa2::test {
 
 using Extents = std::vector<std::int64_t>;
 
-/// Contiguous, at an address of its own that is a multiple of 256, on the interpreter's device.
+/// Returns a contiguous tensor on the interpreter's device. Every address is different, and a multiple of
+/// 256.
 fa2_array described(std::int32_t dtype, const Extents& shape);
 
-/// An operation's tensors by their numbers, and what a binding of them writes.
+/// The tensors of an operation, by number, and the structs that a binding writes.
 struct DescribedCall {
   enum Operation { attention, backward, append, merge, dropout_mask };
 
@@ -26,9 +27,9 @@ struct DescribedCall {
   Operation operation = attention;
   std::array<fa2_array, FA2_BACKWARD_TENSORS> tensors{};
   std::array<bool, FA2_BACKWARD_TENSORS> is_given{};
-  /// Tensors that are written.
+  /// Tensors that the operation writes.
   std::vector<int> outputs;
-  /// (tensor, dimension) whose extent no other tensor has: any is right.
+  /// (tensor, dimension) pairs whose extent is free, because no other tensor has it.
   std::vector<std::array<int, 2>> free_extents;
 
   fa2_problem problem = FA2_PROBLEM_INIT;
@@ -49,30 +50,30 @@ struct DescribedCall {
   bool is_free(int tensor, int dimension) const;
 
   fa2_status bind();
-  /// The bytes of all structs that a binding may write.
+  /// Returns the bytes of all structs that a binding may write.
   std::string written() const;
 };
 
-/// f16, two sequences: q has 4 heads of 16 columns, k and v 2 heads of 16 and 8.
+/// Returns an f16 call with two sequences: q has 4 heads of 16 columns, k and v have 2 heads of 16 and 8.
 DescribedCall dense_attention();
-/// Packed q, with lse and every table; packed k and v.
+/// Returns a call with packed q, k and v, lse and every table.
 DescribedCall packed_attention();
-/// Batched q, k and v in pages.
+/// Returns a call with batched q, and k and v in pages.
 DescribedCall paged_attention();
 DescribedCall dense_backward();
 DescribedCall packed_backward();
-/// Batched, with rotary tables and q.
+/// Returns a batched call with rotary tables and q.
 DescribedCall dense_append();
-/// Packed new rows and q, into pages.
+/// Returns a call with packed new rows and q, into pages.
 DescribedCall packed_append();
 DescribedCall batched_merge();
 DescribedCall packed_merge();
 DescribedCall described_dropout_mask();
 
-/// All of these.
+/// Returns all of these calls.
 std::vector<DescribedCall> described_calls();
 
-/// The message of a call that `change` spoils.
+/// Returns the message about a call that `change` has spoilt.
 std::string complaint(DescribedCall call, const std::function<void(DescribedCall&)>& change);
 
 bool has(const std::string& text, const std::string& part);

@@ -1,4 +1,4 @@
-// Whether a test can run on the device of its suite.
+// Decides whether a test can run on the device of its suite.
 #include "device_under_test.h"
 
 #include <doctest/doctest.h>
@@ -34,6 +34,12 @@ bool cannot_run_sm_90a() {
   const Arch& arch = device(device_under_test()).arch;
   if (arch.interpreted || arch.name == "sm_90a") return false;
   MESSAGE("skipped: needs an sm_90a GPU, this one is " << std::string(arch.name));
+  return true;
+}
+
+bool cannot_count_bank_conflicts() {
+  if (device_under_test() == kInterpreterDevice) return false;
+  MESSAGE("skipped: only the interpreter counts bank conflicts");
   return true;
 }
 

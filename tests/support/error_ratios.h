@@ -1,4 +1,4 @@
-// How exact outputs are beside what a fused kernel cannot avoid, over many cases.
+// How exact outputs are compared with the fused baseline, over many cases.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -8,8 +8,8 @@
 
 namespace fa2::test {
 
-/// Geometric means of a kernel's errors over the fused baseline's. If the baseline is exact, as with one key a row, the kernel
-/// must be exact too, and the case does not count.
+/// Geometric means of a kernel's errors divided by the fused baseline's. If the baseline is exact, for
+/// example with one key per row, the kernel must be exact too, and the case does not count.
 class ErrorRatios {
  public:
   void add(const reference::Errors& errors, const reference::Errors& baseline) {
@@ -23,7 +23,7 @@ class ErrorRatios {
   }
   int count() const { return count_; }
 
-  /// CHECKs the contract of peaked rows; at least one case must count.
+  /// CHECKs the contract of peaked rows. At least one case must count.
   void expect_contract() const {
     CHECK(std::exp(rms_ / count_) <= 1.10);
     CHECK(std::exp(largest_ / count_) <= 1.5);

@@ -1,4 +1,4 @@
-// A compiler that only pretends.
+// A compiler that compiles nothing.
 #pragma once
 
 #include <fa2/errors.h>
@@ -37,11 +37,11 @@ class FakeCompiler final : public Compiler {
     return name;
   }
 
-  std::string name = "pretender 1.0";  ///< empty: there is none
+  std::string name = "pretender 1.0";  ///< empty: there is no compiler
   std::atomic<int> compiled = 0;
   std::function<void()> before;  ///< may throw
-  std::string fails_on;          ///< a part of the spec of what does not compile
-  std::string refuses;           ///< of what spills
+  std::string fails_on;          ///< part of a spec; these kernels do not compile
+  std::string refuses;           ///< part of a spec; these kernels spill
 };
 
 }  // namespace fa2::test

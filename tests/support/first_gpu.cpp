@@ -1,4 +1,5 @@
-// The device of every suite that does not define its own: this library's members give way to a suite's objects.
+// The default of device_under_test(). A suite that defines its own replaces it, because objects take
+// precedence over a library.
 #include "device_under_test.h"
 
 int fa2::test::device_under_test() {

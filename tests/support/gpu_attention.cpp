@@ -1,4 +1,4 @@
-// Guarded attention calls for the GPU tests.
+// Guarded attention calls.
 #include "gpu_attention.h"
 
 #include <doctest/doctest.h>
@@ -44,6 +44,12 @@ ContextOptions untuned() {
 ContextOptions pinning(const KernelConfig& config) {
   ContextOptions options = untuned();
   options.config = config;
+  return options;
+}
+
+ContextOptions serving(const std::filesystem::path& pack) {
+  ContextOptions options = untuned(pack);
+  options.jit = JitMode::off;
   return options;
 }
 
@@ -200,7 +206,7 @@ void GuardedCall::upload() {
   lse_.upload(blank_lse().data(), lse_.size());
 }
 
-/// A table has the same address in every call of one problem.
+/// A table keeps its address in every call of one problem.
 void GuardedCall::upload_tables() {
   const std::size_t entries = index(problem.batch + 1);
   std::size_t next = 0;

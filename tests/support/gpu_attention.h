@@ -1,5 +1,5 @@
-// What the GPU tests share: strided tensors on host and GPU with guarded surroundings, and attention calls
-// that are judged by the numerics contract.
+// Strided tensors on host and device with guarded surroundings, and attention calls that are checked by the
+// numerics contract.
 #pragma once
 
 #include <fa2/attention.h>
@@ -17,21 +17,26 @@
 
 namespace fa2::test {
 
-/// Without tuning; kernels go to `cache_dir`.
+/// Returns options without tuning. Kernels go to `cache_dir`.
 ContextOptions untuned(const std::filesystem::path& cache_dir);
 
-/// The same with the cache that every test shares: TEST_KERNEL_CACHE names one that outlasts the process, as
-/// scripts/run_tests.sh does, so that its runs compile a kernel once.
+/// Returns options without tuning, with the cache that all tests share. TEST_KERNEL_CACHE may name a cache
+/// that outlasts the process; scripts/run_tests.sh sets it, so that its runs compile a kernel once.
 ContextOptions untuned();
 
-/// The same with a kernel's configuration pinned.
+/// Returns untuned() with a pinned config.
 ContextOptions pinning(const KernelConfig& config);
 
-/// Compiles the heuristic's kernels of all problems on every core, ahead of their calls one by one.
+/// Returns options under which only kernels of `pack` run. It is the context's own cache, because interpreted kernels
+/// of read-only packs are not trusted.
+ContextOptions serving(const std::filesystem::path& pack);
+
+/// Compiles the heuristic's kernels of all problems on every core, because calls would compile them one by
+/// one.
 void precompile(Context& context, const std::vector<AttentionProblem>& problems,
                 const std::vector<PlanOptions>& plans = std::vector<PlanOptions>(1));
 
-/// Two sequences of 4 query heads in groups of 2.
+/// Returns a problem of two sequences with 4 query heads in groups of 2.
 inline AttentionProblem grouped_problem(DType dtype, MaskKind mask, int dim, int seqlen_q, int seqlen_k) {
   return {.dtype = dtype,
           .head_dim = dim,
@@ -47,10 +52,10 @@ struct Shape {
   std::int64_t batch = 0, heads = 0, rows = 0, dim = 0;
 };
 
-/// What memory is filled with: NaN in either dtype where nothing may be read, a pattern where nothing may be written.
+/// The fill of memory: NaN in either dtype where nothing may be read, a pattern where nothing may be written.
 constexpr std::uint16_t kNaNBits = 0xffff, kPatternBits = 0xa5a5;
 
-/// Where the elements of a tensor lie in an allocation. Numbers of elements.
+/// Where the elements of a tensor lie in an allocation. Everything counts elements.
 struct Layout {
   Shape shape;
   TensorStrides strides;
@@ -58,12 +63,13 @@ struct Layout {
   std::int64_t total = 0;  ///< size of the allocation
 };
 
-/// A layout of any strides between two guards of kGuard elements; `shift` elements after the first guard.
+/// guarded() returns a layout with any strides between two guards of kGuard elements, `shift` elements after
+/// the first guard.
 constexpr std::int64_t kGuard = 64;
 Layout guarded(const Shape& shape, const TensorStrides& strides, std::int64_t shift = 0);
 Layout guarded_bshd(const Shape& shape);
 Layout guarded_bhsd(const Shape& shape);
-/// (batch, seqlen, heads, dim) with rows that are aligned to one element alone.
+/// Returns the layout of (batch, seqlen, heads, dim) with rows that are aligned to one element only.
 Layout misaligned(const Shape& shape);
 
 /// Calls body(batch, head, row, offset of the row's first element).
@@ -78,19 +84,20 @@ void for_each_row(const Layout& layout, const Body& body) {
   }
 }
 
-/// Writes a tensor's elements into the image of an allocation, and reads them.
+/// scatter() writes a tensor's elements into the image of an allocation; gather() reads them.
 void scatter(const reference::Tensor& tensor, const Layout& layout, DType dtype,
              std::vector<std::uint16_t>& image);
 reference::Tensor gather(const std::vector<std::uint16_t>& image, const Layout& layout, DType dtype);
 
-/// Memory of the default device for a layout's elements, and the address of one of them.
+/// Memory on the current device for a layout's elements, and the address of one of them.
 DeviceBuffer buffer_for(const Layout& layout);
 std::uint16_t* element(const DeviceBuffer& buffer, std::int64_t offset);
 
-/// Sends a tensor, NaN around its elements. It becomes what the memory holds: elements may share memory.
+/// Uploads a tensor, with NaN around its elements. If elements share memory, `tensor` becomes what the memory
+/// holds.
 void send(reference::Tensor& tensor, const Layout& layout, DType dtype, DeviceBuffer& buffer);
 
-/// What a buffer holds.
+/// Returns the contents of a buffer.
 template <class Word>
 std::vector<Word> downloaded(const DeviceBuffer& buffer) {
   std::vector<Word> image(buffer.size() / sizeof(Word));
@@ -98,30 +105,30 @@ std::vector<Word> downloaded(const DeviceBuffer& buffer) {
   return image;
 }
 
-/// Normally distributed, rounded to dtype; the same for the same seed.
+/// Returns normally distributed values, rounded to dtype. The seed determines them.
 reference::Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed);
-/// Every element the same.
+/// Returns a tensor whose elements are all `value`.
 reference::Tensor constant_tensor(const Shape& shape, float value);
 
-/// The bits of each value.
+/// Returns the bits of each value.
 std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype);
 
 struct Layouts {
   Layout q, k, v, o;
 };
 using MakeLayout = Layout (*)(const Shape&);
-/// All four tensors of a problem laid out alike.
+/// Returns the same kind of layout for all four tensors of a problem.
 Layouts layouts_of(const AttentionProblem& problem, MakeLayout make);
 
-/// Those that AttentionArgs has, on the host; empty: a null pointer.
+/// The tables of AttentionArgs, on the host. An empty one becomes a null pointer.
 struct SequenceTables {
   std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
   std::vector<std::int32_t> page_table =
-      {};  ///< a row of pages_of_sequence() and one entry more for each of the batch
+      {};  ///< rows of pages_of_sequence() entries, and one more per sequence
 };
 
-/// One attention call with memory of its own. NaN lies around the elements of Q, K and V, a pattern around
-/// those of O and LSE, and in their rows of no sequence; NaN in O and LSE themselves.
+/// One attention call with its own memory. NaN lies around the elements of Q, K and V. A pattern lies around
+/// the elements of O and LSE, and in their rows of no sequence. O and LSE themselves begin as NaN.
 class GuardedCall {
  public:
   explicit GuardedCall(const AttentionProblem& problem);  ///< contiguous (batch, heads, seqlen, dim)
@@ -129,40 +136,40 @@ class GuardedCall {
 
   AttentionProblem problem;  ///< normalized
   reference::Tensor q, k, v;
-  std::vector<float> slopes;  ///< of a problem with ALiBi: of every head, or of every batch and head
-  std::vector<float> sinks;   ///< of one with sinks: of every head
-  /// Of one with dropout: what the device reads, a seed and an offset; empty: args have them.
+  std::vector<float> slopes;  ///< with ALiBi: one per head, or one per batch entry and head
+  std::vector<float> sinks;   ///< with sinks: one per head
+  /// With dropout: the seed and offset that the device reads; empty: args have them.
   std::vector<std::uint64_t> dropout_state;
-  SequenceTables tables;  ///< of one with varlen; at first packed sequences have no rows
+  SequenceTables tables;  ///< with varlen; packed sequences begin without rows
   AttentionArgs
       args;  ///< pointers and strides of the tensors; the default scale, a softcap of 5, dropout of 0.3
 
-  /// Other random inputs, uploaded.
+  /// Draws other random inputs and uploads them.
   void randomize(unsigned seed);
 
-  /// Sends the inputs and resets O and LSE. Where elements share memory (strides of 0), q, k and v become
-  /// what is there.
+  /// Uploads the inputs and resets O and LSE. If elements share memory (strides of 0), q, k and v become what
+  /// the memory holds.
   void upload();
 
   std::vector<reference::Sequence> sequences() const;
 
-  /// The scale, and the numbers and tables that are on the host.
+  /// Returns the scale, and the numbers and tables on the host.
   reference::ScoreRule rule() const;
 
-  /// The numerics contract, nothing written outside of O and LSE, and no LSE if none was asked for. Reads
-  /// through the default stream: synchronise others first.
+  /// Checks the numerics contract, that nothing outside of O and LSE was written, and that LSE was written
+  /// only if requested. Reads on the default stream: other streams must be synchronised first.
   reference::Verdict check() const;
 
-  /// What was written where nothing may be, rows of no sequence included; empty if nothing was.
+  /// Describes what was written in forbidden places, rows of no sequence included; empty if nothing was.
   std::string stray_writes() const;
 
   reference::Tensor o() const;
   std::vector<float> lse() const;
-  /// Whether O and LSE are bit for bit what upload() left.
+  /// Returns whether O and LSE are bit for bit as upload() left them.
   bool is_untouched() const;
 
  private:
-  /// Calls body(index of its first element in O's memory, index in LSE's) for every row that is written.
+  /// Calls body(index of the first element in O's memory, index in LSE's) for every row that is written.
   template <class Body>
   void for_each_output(const Body& body) const;
   void upload_tables();
@@ -179,7 +186,7 @@ class GuardedCall {
 
 /// CHECKs call.check().
 void expect_contract(const GuardedCall& call);
-/// The same after context.attention() on the default stream.
+/// Runs context.attention() on the default stream, then CHECKs call.check().
 void run_and_expect_contract(Context& context, const GuardedCall& call);
 
 }  // namespace fa2::test

@@ -24,7 +24,7 @@ std::vector<double> doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-/// NaN before and behind.
+/// Uploads the values with NaN before and behind them.
 void send_guarded(const std::vector<float>& values, DeviceBuffer& buffer) {
   std::vector<float> image(buffer.size() / sizeof(float), std::nanf(""));
   std::copy(values.begin(), values.end(), image.begin() + kGuard);
@@ -110,7 +110,7 @@ void GuardedBackward::upload() {
     gradients_[i].upload(blank(i).data(), gradients_[i].size());
 }
 
-/// Those of the forward.
+/// Computes O and LSE of the forward by the reference and uploads them.
 void GuardedBackward::upload_outputs() {
   reference::Result outputs = reference::attention_f64(forward.problem, forward.q, forward.k, forward.v,
                                                        forward.rule(), forward.args.empty_row_lse);
@@ -155,7 +155,8 @@ std::string GuardedBackward::complaints() const {
   return all.empty() ? "" : to_string(in.problem) + all;
 }
 
-/// Of each head: what five standard deviations of O's rounding make of its sum, which no backward can avoid, and float32.
+/// Returns an error limit of dSinks per head: five standard deviations of the error that O's rounding causes
+/// in its sum, which no backward can avoid, and float32's.
 std::vector<double> sinks_limits(const GuardedBackward& call) {
   const GuardedCall& in = call.forward;
   const reference::Result result =

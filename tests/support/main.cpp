@@ -1,4 +1,5 @@
-// The main function of every doctest binary, which tells cases that could not run from those that passed.
+// The main function of every doctest binary. It distinguishes cases that could not run from those that
+// passed.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -7,8 +8,8 @@
 
 namespace {
 
-/// A message "skipped: <why>" is how a case says that this machine cannot run it; doctest has it passed. Ends the run
-/// with "skipped here: N", for scripts/run_tests.sh.
+/// Counts cases that log "skipped: <why>" because this machine cannot run them; for doctest they have passed.
+/// Prints "skipped here: N" at the end, for scripts/run_tests.sh.
 class SkippedCases : public doctest::IReporter {
  public:
   explicit SkippedCases(const doctest::ContextOptions& options) : options_(options) {}
@@ -31,7 +32,7 @@ class SkippedCases : public doctest::IReporter {
   void subcase_start(const doctest::SubcaseSignature&) override {}
   void subcase_end() override {}
   void log_assert(const doctest::AssertData&) override {}
-  void test_case_skipped(const doctest::TestCaseData&) override {}  // by a filter
+  void test_case_skipped(const doctest::TestCaseData&) override {}  // skipped by a filter
 
  private:
   const doctest::ContextOptions& options_;

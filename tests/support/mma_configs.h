@@ -1,4 +1,4 @@
-// Configurations of the kernels on mma.sync.
+// Configs of the kernels on mma.sync.
 #pragma once
 
 #include <core/arch.h>
@@ -10,8 +10,8 @@
 
 namespace fa2::test {
 
-/// forward_sm80 and forward_split, for tests of every variant, length or page. Seven, because the other choices that change
-/// from case to case have other counts.
+/// forward_sm80 and forward_split, for tests of every variant, length or page size. There are seven, because
+/// the other choices that change from case to case have other counts.
 inline const std::vector<std::string> kMmaConfigs = {
     "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=1",
     "kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2",

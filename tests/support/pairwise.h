@@ -1,4 +1,4 @@
-// Few combinations in which every two choices meet.
+// Small sets of combinations in which every two choices meet.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace fa2::test {
 
-/// A choice for each factor.
+/// One choice per factor.
 using Combination = std::vector<std::size_t>;
 
-/// Combinations of factors[0], factors[1] ... choices, always the same ones: for any two factors every pair of their
-/// choices is in one. Greedy, so that few more are needed than the two largest factors ask for.
+/// Returns combinations of factors[0], factors[1], ... choices, always the same ones. For any two factors,
+/// every pair of choices occurs. Greedy, so there are few more than the two largest factors require.
 inline std::vector<Combination> pairwise(const std::vector<std::size_t>& factors) {
   struct Pair {
     std::size_t factor, choice, other_factor, other_choice;
@@ -35,7 +35,7 @@ inline std::vector<Combination> pairwise(const std::vector<std::size_t>& factors
       if (c[f] != kOpen) continue;
       std::size_t best = 0, most = 0;
       for (std::size_t i = 0; i < factors[f]; ++i) {
-        c[f] = (i + all.size()) % factors[f];  // a tie: another one each time
+        c[f] = (i + all.size()) % factors[f];  // so that another choice wins a tie each time
         std::size_t met = 1;
         for (const Pair& p : missing) met += (p.factor == f || p.other_factor == f) && holds(c, p);
         if (met > most) most = met, best = c[f];

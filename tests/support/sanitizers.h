@@ -1,4 +1,4 @@
-// The sanitizers that this file is compiled with.
+// The sanitizers that a file is compiled with.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@
 
 namespace fa2::test {
 
-/// Returns whether the test that calls this must skip what the interpreter runs, and says so.
+/// Returns whether the calling test must skip work on the interpreter, and says so.
 inline bool cannot_interpret() {
   if (!FA2_SANITIZES_ADDRESSES && !FA2_SANITIZES_THREADS) return false;
   MESSAGE("skipped: sanitizers do not follow the interpreter from stack to stack");

@@ -1,4 +1,4 @@
-// Kernels of a few lines over the instructions of templates/ptx, to prove one rule of the machine at a time.
+// Kernels of a few lines that use the instructions of templates/ptx, each to test one rule of the machine.
 #pragma once
 
 #include <fa2/errors.h>
@@ -18,36 +18,37 @@
 namespace fa2::test {
 
 struct SmallKernel {
-  /// Of the kernel function; its parameter is `p`. All of fa2 and fa2::ptx is in reach. Its first line is
-  /// line 1 of the file "body".
+  /// The body of the kernel function, whose parameter is `p`. It may use all of fa2 and fa2::ptx. Its first
+  /// line is line 1 of the file "body".
   std::string body;
-  std::string params = "int unused;";  ///< the members of p
+  std::string params = "int unused;";  ///< members of p
   int threads = 32;
   int shared_bytes = 1024;
   std::vector<WgmmaShape> wgmma_shapes = {};
-  std::vector<std::string> headers = {};  ///< from templates/, to include after those of templates/ptx
+  std::vector<std::string> headers =
+      {};  ///< headers of templates/ to include in addition to those of templates/ptx
 };
 
-/// With every header of templates/ptx included. For any arch.
+/// Returns the source for any arch, with every header of templates/ptx included.
 KernelSource source_of(const SmallKernel& kernel, const Arch& arch);
 
-/// Compiled and loaded for the device under test.
+/// Compiles and loads the kernel for the device under test.
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel);
 
-/// By the host's compiler. From any thread.
+/// Compiles with the host's compiler. May be called from any thread.
 KernelBinary compile_for_interpreter(const SmallKernel& kernel);
 
-/// Compiled for the interpreter, whatever the device under test is.
+/// Compiles and loads the kernel for the interpreter, whatever the device under test.
 std::shared_ptr<const Kernel> build(const SmallKernel& kernel, const interpreter::Options& options);
 
-/// The buffers of a launch, as the interpreter is told of them.
+/// The buffers of a launch, as the interpreter expects them.
 struct Buffers final : LaunchMemory {
   std::vector<MemoryRange> list;
   std::vector<MemoryRange> ranges() const override { return list; }
 
   Buffers& input(const DeviceBuffer& buffer) { return add("input", buffer, Access::read); }
   Buffers& output(const DeviceBuffer& buffer) { return add("output", buffer, Access::write); }
-  /// Written before the launch, and by it.
+  /// Adds a buffer that was written before the launch and that the launch may write.
   Buffers& in_out(const DeviceBuffer& buffer) { return add("in_out", buffer, Access::read_write); }
   Buffers& add(std::string_view name, const DeviceBuffer& buffer, Access access);
 };
@@ -56,7 +57,7 @@ struct NoParams {
   int unused = 0;
 };
 
-/// Runs `blocks` blocks, `cluster` of them a cluster, on the default stream. @throws KernelFault.
+/// Runs `blocks` blocks, in clusters of `cluster`, on the default stream. @throws KernelFault.
 template <class Params = NoParams>
 void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {}, int blocks = 1,
             int cluster = 1) {
@@ -65,7 +66,7 @@ void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buff
   kernel.launch(shape, &params, sizeof params, nullptr, &buffers);
 }
 
-/// The message of the fault that a launch ends with; empty if it ends well.
+/// Returns the message of the fault that a launch ends with; empty if it succeeds.
 template <class Params = NoParams>
 std::string fault_of(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {},
                      int blocks = 1) {

@@ -1,4 +1,4 @@
-// A fresh directory for one test, removed with everything in it.
+// A new directory for one test, removed with everything in it.
 #pragma once
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Tables of lengths, and NaN where nobody may look.
+// Makes tables of lengths, and puts NaN where nothing may be read.
 #include "varlen.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ std::int64_t longest(const std::vector<std::int32_t>& lengths) {
   return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
 }
 
-/// Rows of sequence `b` beyond those that count.
+/// Returns how many rows of sequence `b` do not count.
 std::int32_t room(Packing packing, std::size_t b) {
   return packing == Packing::roomy ? static_cast<std::int32_t>(b % 3) : 0;
 }
@@ -25,7 +25,7 @@ std::vector<std::int32_t> borders(const std::vector<std::int32_t>& lengths, Pack
   return all;
 }
 
-/// 1 .. 9 and again, of more sequences than a warp has lanes.
+/// Returns 1, ..., 9, 1, ... for more sequences than a warp has lanes.
 std::vector<std::int32_t> many(std::int32_t first) {
   std::vector<std::int32_t> lengths;
   for (std::int32_t b = 0; b < 34; ++b) lengths.push_back((first + 5 * b) % 9 + 1);
@@ -36,7 +36,7 @@ bool is_in(const reference::SequenceRows& rows, std::int64_t entry, std::int64_t
   return entry == rows.entry && r >= rows.begin && r < rows.begin + rows.count;
 }
 
-/// NaN where `seen(entry, row)` is false.
+/// Sets every element to NaN for which seen(entry, row) is false.
 template <class Seen>
 void poison_rows(reference::Tensor& tensor, const Seen& seen) {
   for (std::int64_t entry = 0; entry < tensor.batch; ++entry) {
@@ -46,7 +46,7 @@ void poison_rows(reference::Tensor& tensor, const Seen& seen) {
   }
 }
 
-/// Of a tensor that is shaped like Q or O.
+/// Sets rows of no sequence to NaN, in a tensor shaped like Q or O.
 void poison_queries(reference::Tensor& tensor, const std::vector<reference::Sequence>& sequences) {
   poison_rows(tensor, [&](std::int64_t entry, std::int64_t r) {
     return std::ranges::any_of(sequences, [&](const auto& s) { return is_in(s.q, entry, r); });

@@ -1,4 +1,4 @@
-// Calls of sequences with lengths of their own.
+// Calls of sequences that have their own lengths.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace fa2::test {
 
-/// Queries and keys of each sequence.
+/// The numbers of queries and keys of each sequence.
 struct Lengths {
   std::vector<std::int32_t> q, k;
 
@@ -19,41 +19,42 @@ struct Lengths {
       : q(std::move(queries)), k(std::move(keys)) {}
 };
 
-/// Which sides lie one sequence after the other, and where there are rows of no sequence.
+/// Which sides are packed, and where there are rows of no sequence.
 enum class Packing : std::uint8_t {
-  packed,   ///< both; before the first sequence and after the last
-  roomy,    ///< both, some longer than what of them counts: seqused
-  queries,  ///< Q and O; K and V are batched, with seqused_k
-  batched,  ///< none: seqused of both
+  packed,   ///< both sides; unused rows before the first sequence and after the last
+  roomy,    ///< both sides; some sequences have more rows than seqused counts
+  queries,  ///< only Q and O; K and V are batched, with seqused_k
+  batched,  ///< no side; seqused of both
 };
 constexpr Packing kPackings[] = {Packing::packed, Packing::roomy, Packing::queries, Packing::batched};
 
-/// `problem` with the batch and sizes for these lengths, and varlen.
+/// Returns `problem` with varlen, and with the batch and sizes for these lengths.
 AttentionProblem with_lengths(AttentionProblem problem, const Lengths& lengths, Packing packing);
 
-/// Tables of these lengths, to be uploaded, for a call that has room for them.
+/// Sets tables for these lengths in a call with room for them. The caller must upload the call.
 void set_lengths(GuardedCall& call, const Lengths& lengths, Packing packing);
 
-/// Around tiles of 64, one long among short ones, more than a warp has lanes, empty ones, as many queries as keys and not.
+/// Returns mixes of lengths: around tiles of 64, one long among short ones, more than a warp has lanes, empty
+/// ones, equal and unequal numbers of queries and keys.
 const std::vector<Lengths>& length_mixes();
 
-/// Numbers of the variants, other ones for other `i`. To be uploaded.
+/// Sets the numbers of the variants, different ones for different `i`. The caller must upload the call.
 void vary_numbers(GuardedCall& call, std::size_t i);
 
-/// NaN in every row that no query looks at: those of no sequence, and keys and values that no query of their own
-/// sequence sees. To be uploaded.
+/// Sets every row that no query reads to NaN: rows of no sequence, and keys and values that no query of their
+/// sequence sees. The caller must upload the call.
 void poison_unseen(GuardedCall& call);
-/// Of a backward's dO and dLSE too: those of no sequence.
+/// Also sets the rows of no sequence in dO and dLSE to NaN.
 void poison_unseen(GuardedBackward& call);
 
-/// A backward with dLSE, NaN in what no query looks at, uploaded.
+/// Returns an uploaded backward with dLSE. Rows that no query reads are NaN.
 GuardedBackward backward_of(const AttentionProblem& problem, const Lengths& lengths, Packing packing,
                             MakeLayout layout = guarded_bshd);
 
-/// Sequence `b` of it as a batch of its own.
+/// Returns sequence `b` of `all` as a batch of its own.
 GuardedBackward alone(const GuardedBackward& all, std::size_t b);
 
-/// NaN in these rows of every head.
+/// Sets these rows of every head to NaN.
 void poison(reference::Tensor& tensor, const reference::SequenceRows& rows);
 
 }  // namespace fa2::test

@@ -1,4 +1,4 @@
-// fa2/c_launch.h: what is refused, and on which device functions run. Launches are tested by Python's suites.
+// fa2/c_launch.h: rejected launches, and the device that functions run on. Python's suites test launches.
 #include <doctest/doctest.h>
 #include <fa2/c_launch.h>
 #include <runtime/device.h>
@@ -22,7 +22,7 @@ bool has(const std::string& text, const char* part) {
 
 }  // namespace
 
-TEST_CASE("c launch: a launch that is not given or not set") {
+TEST_CASE("c launch: a launch that is missing or not initialised") {
   CHECK(has(complaint_of(nullptr), "launch = NULL"));
   fa2_launch launch = FA2_LAUNCH_INIT;
   launch.struct_size = 8;
@@ -37,7 +37,7 @@ TEST_CASE("c launch: a launch that is not given or not set") {
   CHECK(fa2_launch_backward(&problem, &backward, &launch) == FA2_INVALID_REQUEST);
 }
 
-TEST_CASE("c launch: a body runs on the device that is named, and its status comes back") {
+TEST_CASE("c launch: a body runs on the named device, and its status is returned") {
   const auto note = [](void* data) -> fa2_status {
     *static_cast<int*>(data) = current_device();
     return FA2_CACHE;

@@ -1,4 +1,4 @@
-// Everything that is wrong with a command is one message.
+// One message lists everything that is wrong with a command.
 #include <doctest/doctest.h>
 #include <tests/support/command.h>
 #include <tools/mistakes.h>
@@ -27,7 +27,7 @@ void check_lists(const Command& fa2, const std::string& arguments, int status,
 
 }  // namespace
 
-TEST_CASE("cli mistakes: flags that are unknown, missing, wrong or exclude each other are one message") {
+TEST_CASE("cli mistakes: one message lists flags that are unknown, missing, wrong or exclude each other") {
   const Command fa2;
   check_lists(fa2, "run --q q.npy --k k.npy --layout sbhd --dtype f8 --causal --mask none --seed 1 --scael 1",
               2,
@@ -38,7 +38,7 @@ TEST_CASE("cli mistakes: flags that are unknown, missing, wrong or exclude each 
                "--jobs: Value -1 not in range", "--causal: maybe not in"});
 }
 
-TEST_CASE("cli mistakes: fa2 precompile lists every value that no kernel has") {
+TEST_CASE("cli mistakes: fa2 precompile lists every value that no kernel supports") {
   const Command fa2;
   check_lists(
       fa2, "precompile --arch v100,sm_80,k80 --head-dim 7,64,300 --dry-run", 2,
@@ -73,7 +73,7 @@ TEST_CASE("cli mistakes") {
 }
 #endif
 
-TEST_CASE("mistakes: one is thrown as it came, several as one list without repetitions") {
+TEST_CASE("mistakes: one is thrown unchanged, several as one list without repetitions") {
   fa2::tools::Mistakes mistakes;
   CHECK_NOTHROW(mistakes.require_none());
   mistakes.attempt([] { throw fa2::CacheError("a"); });

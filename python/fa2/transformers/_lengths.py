@@ -57,7 +57,8 @@ class Lengths:
         return cls(rows[0][:-1], rows[1][:-1], rows[2], rows[3])
 
     def borders(self, apart: int) -> torch.Tensor:
-        """Returns where sequences begin, in rows, if entries are `apart` rows apart. The first layer that asks computes it."""
+        """Returns the row at which each sequence begins, if the entries of a batch are `apart` rows apart. The first
+        layer to call it computes it."""
         assert self.start is not None and self.entry is not None
         if self._borders is None or self._borders[0] != apart:
             self._borders = apart, torch.add(self.start, self.entry, alpha=apart)
@@ -94,7 +95,7 @@ def _traced_parts_of(
     may_be_packed: bool,
     others: dict[str, Any],
 ) -> set[str]:
-    """Returns _parts_of() as far as torch.compile shows it: variables that functions captured are hidden."""
+    """Like _parts_of(), for tracing by torch.compile, which hides the variables that functions have captured."""
     if others.get("use_vmap"):
         return {"a function of the model"}
     if local_size is not None and local_size == getattr(config, "attention_chunk_size", None):

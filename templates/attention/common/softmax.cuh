@@ -230,8 +230,8 @@ struct OnlineSoftmax {
   /// did.
   template <int kN>
   FA2_DEVICE bool raise_maximum(const AccumulatorTile<kM, kN>& scores) {
-    constexpr float kLargestExponent = 2048.0f;  // rounding it changes a probability by less than rounding to
-                                                 // float16
+    // Rounding a larger exponent would change a probability by more than rounding to float16 does.
+    constexpr float kLargestExponent = 2048.0f;
     float highest[kM][2];
     bool heavy = false;
     for_each_row([&](int m, int half) {

@@ -1,5 +1,5 @@
-// A call in steady use allocates nothing, whichever main loop it runs. Kernels do nothing here: launching is
-// the driver's business on a GPU, and interpreting one is no part of the promise.
+// After its first run, a call allocates no memory, with any forward kernel. Kernels do nothing here: on a GPU
+// launching is the driver's business, and interpreting makes no such promise.
 #include <api/context.h>
 #include <api/plan.h>
 #include <doctest/doctest.h>
@@ -10,11 +10,11 @@
 #include <runtime/device.h>
 #include <tests/support/allocations.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
 #include <tests/support/mma_configs.h>
 #include <tests/support/temporary_directory.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <new>
 #include <string>
@@ -26,15 +26,7 @@ using namespace fa2::test;
 
 namespace {
 
-class IdleKernel final : public Kernel {
- public:
-  void launch(const LaunchShape&, const void*, std::size_t, Stream, const LaunchMemory*) const override {
-    ++launches;
-  }
-  mutable std::atomic<int> launches = 0;
-};
-
-/// Both main loops, every schedule, packed heads.
+/// forward_sm80, and forward_sm90 with every schedule and with packed heads.
 const std::vector<std::string> kConfigs = {
     "kernel=forward_sm80",
     "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=0",
@@ -57,7 +49,7 @@ AttentionProblem grouped(std::int32_t head_dim, MaskKind mask) {
   return p.normalized();
 }
 
-/// Head dims of whole swizzled groups, and not.
+/// Head dims that fill whole swizzle groups, and others.
 std::vector<AttentionProblem> problems() {
   std::vector<AttentionProblem> all;
   for (const std::int32_t head_dim : {64, 72, 128}) {
@@ -74,7 +66,7 @@ std::vector<AttentionProblem> problems() {
   return all;
 }
 
-/// Addresses far apart; nobody follows them.
+/// Returns pointers far apart, which no test dereferences.
 AttentionArgs args_of(const AttentionProblem& problem) {
   const auto at = [](std::uintptr_t gigabytes) { return reinterpret_cast<void*>(gigabytes << 30); };
   AttentionArgs args = bshd_args(problem, at(1), at(2), at(3), at(4), static_cast<float*>(at(5)));
@@ -85,7 +77,8 @@ AttentionArgs args_of(const AttentionProblem& problem) {
   return args;
 }
 
-/// With a workspace where there are parts of tiles: without one the driver, or on the interpreter the host, is asked for memory.
+/// Adds a workspace if the plan needs scratch: without one it would ask the driver, or on the interpreter the
+/// host, for memory.
 AttentionArgs args_of(const AttentionProblem& problem, const AttentionPlan& plan) {
   AttentionArgs args = args_of(problem);
   if (plan.impl().steps.at(0).scratch.bytes > 0)
@@ -93,7 +86,7 @@ AttentionArgs args_of(const AttentionProblem& problem, const AttentionPlan& plan
   return args;
 }
 
-/// On the interpreter, which is current.
+/// Returns a plan for the interpreter, whose context must be current.
 AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& config,
                       std::shared_ptr<const Kernel> kernel) {
   auto plan = std::make_shared<Plan>();
@@ -105,7 +98,7 @@ AttentionPlan plan_of(const AttentionProblem& problem, const KernelConfig& confi
   return AttentionPlan(std::move(plan));
 }
 
-/// Calls test(problem, plan, kernel) for every problem with every configuration that fits it.
+/// Calls test(problem, plan, kernel) for every problem and every config that fits it.
 template <class Test>
 void for_each_plan(const Test& test) {
   const ScopedContext current(kInterpreterDevice);
@@ -123,7 +116,7 @@ void for_each_plan(const Test& test) {
   CHECK(plans == static_cast<int>(kConfigs.size() * problems().size()));
 }
 
-/// Every choice of gradients, and all of one kernel, dK and dV of one and of two.
+/// Every choice of gradients: one kernel for all, dK and dV in one kernel, and in two.
 const std::vector<std::vector<KernelPass>> kPasses = {
     {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert},
     {KernelPass::delta, KernelPass::dq, KernelPass::dk_dv},
@@ -142,7 +135,8 @@ Gradients gradients_of(const std::vector<KernelPass>& passes) {
           .dv = both || computes(passes, KernelPass::dv)};
 }
 
-/// Nobody follows them. With a workspace: without one the driver, or on the interpreter the host, is asked for memory.
+/// Returns pointers that no test dereferences. There is a workspace: without one the plan would ask the
+/// driver, or on the interpreter the host, for memory.
 BackwardArgs backward_args_of(const AttentionProblem& problem, const Gradients& gradients) {
   BackwardArgs args = backward_arguments(problem);
   if (!gradients.dq) args.dq = nullptr;
@@ -158,7 +152,7 @@ KernelConfig config_of(KernelPass pass) {
   return config_on_every_gpu(pass);
 }
 
-/// On the interpreter, which is current.
+/// Returns a plan for the interpreter, whose context must be current.
 BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector<KernelPass>& passes,
                               const std::shared_ptr<const Kernel>& kernel) {
   auto plan = std::make_shared<Plan>();
@@ -173,7 +167,7 @@ BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector
   return BackwardPlan(std::move(plan));
 }
 
-/// Calls test(problem, gradients, plan, kernel) for every batched problem with every choice of gradients.
+/// Calls test(problem, gradients, plan, kernel) for every batched problem and every choice of gradients.
 template <class Test>
 void for_each_backward(const Test& test) {
   const ScopedContext current(kInterpreterDevice);
@@ -190,7 +184,7 @@ void for_each_backward(const Test& test) {
 
 }  // namespace
 
-TEST_CASE("allocations are counted, of every form and of this thread") {
+TEST_CASE("allocations are counted: every form of new, and this thread's only") {
   if (cannot_count_allocations()) return;
   CHECK(allocations_of([] {}) == 0);
   CHECK(allocations_of([] { ::operator delete(::operator new(1)); }) == 1);
@@ -222,7 +216,7 @@ TEST_CASE("a memoised attention() allocates nothing") {
   });
 }
 
-TEST_CASE("a backward's run() allocates nothing where it has a workspace") {
+TEST_CASE("a backward's run() with a workspace allocates nothing") {
   for_each_backward([](const AttentionProblem& problem, const Gradients& gradients, const BackwardPlan& plan,
                        const IdleKernel&) {
     const BackwardArgs args = backward_args_of(problem, gradients);
@@ -230,7 +224,7 @@ TEST_CASE("a backward's run() allocates nothing where it has a workspace") {
   });
 }
 
-TEST_CASE("a memoised attention_backward() allocates nothing where it has a workspace") {
+TEST_CASE("a memoised attention_backward() with a workspace allocates nothing") {
   const TemporaryDirectory cache;
   for_each_backward([&](const AttentionProblem& problem, const Gradients& gradients, const BackwardPlan& plan,
                         const IdleKernel&) {

@@ -1,4 +1,4 @@
-// What leaves the library is an fa2::Error, whatever was thrown inside.
+// Every exception that leaves the library is an fa2::Error, whatever was thrown inside.
 #include <api/boundary.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -16,7 +16,7 @@ using namespace fa2;
 
 namespace {
 
-/// The code and the message of the Error that leaves.
+/// Returns the code and the message of the Error that leaves.
 template <class Exception>
 std::pair<ErrorCode, std::string> code_of(const Exception& exception) {
   try {
@@ -53,7 +53,7 @@ TEST_CASE("boundary: exceptions of the standard library become errors with a cod
   CHECK(code_of(InvalidRequest({{"a", "b", "c"}})).first == ErrorCode::invalid_request);
 }
 
-TEST_CASE("boundary: a temporary directory that is not there is an error like any other") {
+TEST_CASE("boundary: a temporary directory that does not exist gives an Error") {
   const test::TemporaryDirectory dir;
   const test::ScopedEnvironment nowhere("TMPDIR", "/nonexistent");
   ContextOptions options;
@@ -69,7 +69,7 @@ TEST_CASE("boundary: a temporary directory that is not there is an error like an
   CHECK(rows[0].error.find("temp") != std::string::npos);
 }
 
-TEST_CASE("boundary: FA2_KEEP_SOURCE where no directory can be made is an error that names it") {
+TEST_CASE("boundary: if FA2_KEEP_SOURCE cannot be created, the error names it") {
   const test::TemporaryDirectory dir;
   ContextOptions options;
   options.cache_dir = (dir / "cache").string();

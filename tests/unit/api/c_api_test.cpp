@@ -1,4 +1,4 @@
-// The C interface: codes and messages; c_structs_test.cpp has the structs' layouts. No GPU is needed.
+// The C interface: codes and messages. c_structs_test.cpp tests the structs' layouts. Needs no GPU.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
@@ -21,7 +21,7 @@ TEST_CASE("c api: version") {
   CHECK(fmt::format("{}.{}.{}", FA2_VERSION_MAJOR, FA2_VERSION_MINOR, FA2_VERSION_PATCH) == fa2_version());
 }
 
-TEST_CASE("c api: NULL where something is needed is an error that names it") {
+TEST_CASE("c api: NULL for a required argument is an error that names it") {
   const CContext context;
   const fa2_problem problem = small_problem();
   const fa2_args args = FA2_ARGS_INIT;
@@ -48,10 +48,10 @@ TEST_CASE("c api: NULL where something is needed is an error that names it") {
   fa2_string_free(nullptr);
 }
 
-TEST_CASE("c api: everything wrong with a problem is in the message") {
+TEST_CASE("c api: the message lists everything wrong with a problem") {
   const CContext context;
   fa2_problem problem = small_problem();
-  problem.dtype = 256;  // would be f16 after a cast to 8 bits
+  problem.dtype = 256;  // a cast to 8 bits would make it f16
   problem.mask = -1;
   problem.head_dim = 7;
   const fa2_args args = FA2_ARGS_INIT;
@@ -67,7 +67,7 @@ TEST_CASE("c api: everything wrong with a problem is in the message") {
   CHECK(says("empty_row_lse = 2"));
 }
 
-TEST_CASE("c api: what is wrong with the problem, the arguments and their structs comes at once") {
+TEST_CASE("c api: one message lists what is wrong with the problem, the arguments and their structs") {
   const CContext context;
   fa2_problem problem = small_problem();
   problem.dtype = 7;
@@ -100,14 +100,14 @@ TEST_CASE("c api: what is wrong with the problem, the arguments and their struct
     CHECK(says(part));
 }
 
-TEST_CASE("c api: a problem without output needs nothing, and checks its scale all the same") {
+TEST_CASE("c api: a problem without output needs no pointers, but its scale is checked") {
   const CContext context;
   fa2_problem problem = small_problem();
   problem.batch = 0;
   fa2_args args = FA2_ARGS_INIT;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);
   args.softmax_scale = std::strtof("inf", nullptr);
-  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);  // not used
+  CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_OK);  // scale is not used
   args.has_softmax_scale = 1;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("softmax_scale = inf"));
@@ -191,7 +191,7 @@ TEST_CASE("c api: each thread has its own message") {
   CHECK(says("plan"));
 }
 
-TEST_CASE("c api: plans and searches without a GPU say what is missing") {
+TEST_CASE("c api: without a GPU, plans and searches say what is missing") {
   if (fa2::device_count() > 0) {
     MESSAGE("skipped: there is a GPU");
     return;
@@ -210,8 +210,8 @@ TEST_CASE("c api: plans and searches without a GPU say what is missing") {
   CHECK(fa2_tune(context.get(), &problem, 0, &tune, nullptr) == FA2_UNAVAILABLE);
 }
 
-TEST_CASE("c api: precompile reports every kernel, also those that fail") {
-  const CContext context;  // FA2_JIT=off and an empty cache: nothing can be made in it
+TEST_CASE("c api: precompile reports every kernel, also failed ones") {
+  const CContext context;  // FA2_JIT=off and an empty cache, so no kernel can be made
   fa2_problem problems[2] = {small_problem(), small_problem()};
   problems[1].dtype = FA2_BF16;
   const char* const archs[] = {"sm_80"};

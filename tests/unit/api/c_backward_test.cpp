@@ -1,4 +1,5 @@
-// The C interface of the backward: layouts, codes and messages. No GPU is needed; tests/attention has its bits.
+// The C interface of the backward: layouts, codes and messages. Needs no GPU; tests/attention compares the
+// bits.
 #include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
@@ -19,7 +20,7 @@ namespace {
 static_assert(std::is_standard_layout_v<fa2_backward_args>);
 static_assert(FA2_ALL_GRADIENTS == (FA2_DQ | FA2_DK | FA2_DV) && (FA2_ALL_GRADIENTS & FA2_BITWISE) == 0);
 
-/// A call of nothing but pointers that differ.
+/// A call whose pointers all differ and do nothing else.
 struct Call {
   fa2_args forward = FA2_ARGS_INIT;
   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
@@ -29,7 +30,7 @@ struct Call {
 
 }  // namespace
 
-TEST_CASE("c backward: what the structs hold arrives") {
+TEST_CASE("c backward: the fields of the structs reach the C++ arguments") {
   Call call;
   float numbers[7] = {};
   call.forward.lse = &numbers[0];
@@ -59,7 +60,7 @@ TEST_CASE("c backward: what the structs hold arrives") {
   }
 }
 
-TEST_CASE("c backward: determinism arrives, and is fastest where nobody says") {
+TEST_CASE("c backward: determinism reaches the C++ options; the default is fastest") {
   Call call;
   fa2::Found found;
   CHECK(fa2::args_of(&call.args, found).value().determinism == fa2::Determinism::fastest);
@@ -68,7 +69,7 @@ TEST_CASE("c backward: determinism arrives, and is fastest where nobody says") {
   CHECK(found.empty());
 }
 
-TEST_CASE("c backward: flags are gradients and whether they are computed bitwise") {
+TEST_CASE("c backward: flags select gradients, and bitwise determinism") {
   fa2::Found found;
   for (std::int32_t flags = 0; flags < 2 * FA2_D_SINKS; ++flags) {
     CAPTURE(flags);
@@ -82,7 +83,7 @@ TEST_CASE("c backward: flags are gradients and whether they are computed bitwise
   CHECK(found.empty());
 }
 
-TEST_CASE("c backward: NULL where something is needed is an error that names it") {
+TEST_CASE("c backward: NULL for a required argument is an error that names it") {
   const fa2_problem problem = small_problem();
   Call call;
   CHECK(fa2_attention_backward(nullptr, nullptr, &call.args, nullptr) == FA2_INVALID_REQUEST);
@@ -134,7 +135,7 @@ TEST_CASE("c backward: struct sizes") {
   CHECK(says("args = a struct with struct_size 144, must have 168, "));
 }
 
-TEST_CASE("c backward: what is wrong with the problem, the arguments and their structs comes at once") {
+TEST_CASE("c backward: one message lists what is wrong with the problem, the arguments and their structs") {
   fa2_problem problem = small_problem();
   Call call;
   call.args.determinism = 1;
@@ -160,7 +161,7 @@ TEST_CASE("c backward: what is wrong with the problem, the arguments and their s
   CHECK(says("softmax_scale = inf"));
 }
 
-TEST_CASE("c backward: a call and a plan without a gradient are refused") {
+TEST_CASE("c backward: a call or a plan without a gradient is rejected") {
   const fa2_problem problem = small_problem();
   Call call;
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
@@ -170,7 +171,7 @@ TEST_CASE("c backward: a call and a plan without a gradient are refused") {
   CHECK(says("gradients = none, must be at least one of dq, dk, dv and d_sinks"));
 }
 
-TEST_CASE("c backward: a plan that cannot be is refused with all that is wrong") {
+TEST_CASE("c backward: an impossible plan is rejected with all that is wrong") {
   fa2_problem problem = small_problem();
   problem.head_dim = 7;
   fa2_plan_options options = FA2_PLAN_OPTIONS_INIT;

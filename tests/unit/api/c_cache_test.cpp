@@ -61,7 +61,7 @@ TEST_CASE_FIXTURE(Fixture, "fa2_cache_prune keeps as many bytes as it is told, b
   CHECK(list(0).at("entries").empty());
 }
 
-TEST_CASE_FIXTURE(Fixture, "cache functions refuse what is NULL, and directories that are not there") {
+TEST_CASE_FIXTURE(Fixture, "cache functions reject NULL, and directories that do not exist") {
   char* text = nullptr;
   CHECK(fa2_cache_list(nullptr, 0, nullptr) == FA2_INVALID_REQUEST);
   CHECK(fa2_cache_prune(nullptr, 0, nullptr) == FA2_INVALID_REQUEST);

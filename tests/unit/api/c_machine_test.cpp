@@ -1,4 +1,4 @@
-// The C interface to the machine. No GPU is needed.
+// The C interface to the machine. Needs no GPU.
 #include <doctest/doctest.h>
 #include <fa2/c_machine.h>
 #include <runtime/nvrtc.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-TEST_CASE("given directories are searched for NVRTC before the loader's, and FA2_NVRTC wins") {
+TEST_CASE("NVRTC is searched for in FA2_NVRTC, then in the given directories, then by the loader") {
   const char* const set = std::getenv("FA2_NVRTC");
   const auto saved = set != nullptr ? std::optional<std::string>(set) : std::nullopt;
   unsetenv("FA2_NVRTC");
@@ -24,7 +24,7 @@ TEST_CASE("given directories are searched for NVRTC before the loader's, and FA2
   saved ? setenv("FA2_NVRTC", saved->c_str(), 1) : unsetenv("FA2_NVRTC");
 }
 
-TEST_CASE("fa2_set_nvrtc_search refuses what is NULL") {
+TEST_CASE("fa2_set_nvrtc_search rejects NULL") {
   const char* const directories[] = {"/pip", nullptr};
   CHECK(fa2_set_nvrtc_search(directories, 2) == FA2_INVALID_REQUEST);
   CHECK(std::string(fa2_last_error()).find("directories[1]") != std::string::npos);
@@ -33,7 +33,7 @@ TEST_CASE("fa2_set_nvrtc_search refuses what is NULL") {
   CHECK(fa2_set_nvrtc_search(nullptr, 0) == FA2_OK);
 }
 
-TEST_CASE("fa2_machine says what there is, or why not") {
+TEST_CASE("fa2_machine reports the devices, or why there are none") {
   char* json = nullptr;
   REQUIRE(fa2_machine(&json) == FA2_OK);
   const std::string text = json;
@@ -46,7 +46,7 @@ TEST_CASE("fa2_machine says what there is, or why not") {
   CHECK(fa2_machine(nullptr) == FA2_INVALID_REQUEST);
 }
 
-TEST_CASE("fa2_plan_workspace_zeros and fa2_stream_is_capturing refuse what is NULL") {
+TEST_CASE("fa2_plan_workspace_zeros and fa2_stream_is_capturing reject NULL") {
   std::size_t bytes = 1;
   CHECK(fa2_plan_workspace_zeros(nullptr, &bytes) == FA2_INVALID_REQUEST);
   CHECK(bytes == 0);

@@ -1,4 +1,4 @@
-// The structs of the C interface: layouts, and callers whose header is older or newer. No GPU is needed.
+// The structs of the C interface: layouts, and callers with an older or a newer header. Needs no GPU.
 #include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -17,7 +17,7 @@ using fa2::test::CContext;
 using fa2::test::says;
 using fa2::test::small_problem;
 
-// fa2/c_call.h is as wide as its rows say; readers go by their offsets.
+// The structs of fa2/c_call.h follow from rows. C readers rely on these offsets.
 #define FA2_SAME_OFFSET(c_struct, name, described) \
   static_assert(offsetof(c_struct, name) ==        \
                 fa2::kCStruct<fa2::described>.members[fa2::row_index<fa2::described>(#name)].field)
@@ -56,7 +56,7 @@ TEST_CASE("c structs: struct sizes") {
   args.struct_size = 0;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("args = a struct with struct_size 0, must have 264, or in a later version"));
-  args.struct_size = 0xffffffff;  // was never set: nothing is read that far
+  args.struct_size = 0xffffffff;  // never set by the caller: not so many bytes are read
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("struct_size 4294967295, must have 264, "));
 
@@ -74,7 +74,8 @@ TEST_CASE("c structs: struct sizes") {
 
 namespace {
 
-/// Holds read(struct) to take the sizes of `allowed`, and later ones by their alignment, and no others.
+/// CHECKs that read(struct) accepts the sizes in `allowed`, later sizes that are multiples of the alignment,
+/// and no others.
 template <class Struct, class Read>
 void check_sizes(const Struct& initial, std::initializer_list<std::size_t> allowed, const Read& read) {
   constexpr std::size_t kMost = sizeof(Struct) + 64;
@@ -90,7 +91,7 @@ void check_sizes(const Struct& initial, std::initializer_list<std::size_t> allow
   }
 }
 
-/// Whether a conversion finds nothing wrong.
+/// Returns a function that tells whether a conversion finds nothing wrong.
 template <class Convert>
 auto reads(const Convert& convert) {
   return [=](const auto* pointer) {
@@ -102,7 +103,7 @@ auto reads(const Convert& convert) {
 
 }  // namespace
 
-TEST_CASE("c structs: no size but a version's is read, so that no field is read by half") {
+TEST_CASE("c structs: only sizes of a version are read, so no field is read in part") {
   const auto problem = reads([](const auto* p, fa2::Found& found) { fa2::problem_of(p, found); });
   const auto args = reads([](const auto* p, fa2::Found& found) { fa2::args_of(p, found); });
   const auto options = reads([](const auto* p, fa2::Found& found) { fa2::options_of(p, found); });
@@ -129,7 +130,7 @@ TEST_CASE("c structs: no size but a version's is read, so that no field is read 
     }
   });
   check_sizes(fa2_problem FA2_PROBLEM_INIT, {136}, [](const fa2_problem* given) {
-    fa2::Found found;  // the size is also the distance of elements
+    fa2::Found found;  // the size is also the distance between elements
     const auto converted = fa2::problems_of(given, 1, found);
     return found.empty() && converted.size() == 1;
   });
@@ -150,7 +151,7 @@ TEST_CASE("c structs: a workspace") {
   CHECK(says("bytes = NULL"));
 }
 
-TEST_CASE("c structs: sequences with lengths of their own") {
+TEST_CASE("c structs: sequences with their own lengths") {
   const CContext context;
   fa2_problem problem = small_problem();
   problem.varlen = 2;

@@ -1,4 +1,4 @@
-// fa2/c_tensors.h: each tensor of each operation that is wrong in any way is refused, and nothing is written then.
+// fa2/c_tensors.h: every wrong tensor of every operation is rejected, and then nothing is written.
 #include <doctest/doctest.h>
 #include <fa2/c_tensors.h>
 #include <fmt/format.h>
@@ -17,8 +17,8 @@ using namespace fa2::test;
 
 namespace {
 
-/// Calls change(call, number, tensor) on a copy for every tensor of every call. `change` returns whether it has spoilt the
-/// copy, which must be refused then, and nothing written.
+/// Calls change(call, number, tensor) for every tensor of every call, on a copy. If change() returns true, it
+/// has spoilt the copy; then binding must reject the call and write nothing.
 void refuse_all(const std::function<bool(DescribedCall&, int, fa2_array&)>& change) {
   int spoilt = 0;
   for (const DescribedCall& valid : described_calls()) {
@@ -39,7 +39,7 @@ void refuse_all(const std::function<bool(DescribedCall&, int, fa2_array&)>& chan
 
 }  // namespace
 
-TEST_CASE("c tensors: calls that are right") {
+TEST_CASE("c tensors: valid calls") {
   for (DescribedCall call : described_calls()) {
     CAPTURE(call.name);
     CHECK(call.bind() == FA2_OK);
@@ -98,7 +98,7 @@ TEST_CASE("c tensors: all tensors wrong in the same way") {
   }
 }
 
-TEST_CASE("c tensors: extents whose product no number holds") {
+TEST_CASE("c tensors: extents whose product overflows") {
   DescribedCall call = described_dropout_mask();
   fa2_array& mask = call[FA2_DROPOUT_MASK];
   for (int i = 0; i < 4; ++i) mask.shape[i] = std::int64_t{1} << 48;
@@ -166,7 +166,7 @@ TEST_CASE("c tensors: a wrong extent") {
   }
 }
 
-TEST_CASE("c tensors: strides that kernels cannot follow") {
+TEST_CASE("c tensors: strides that kernels do not support") {
   refuse_all([](DescribedCall& call, int i, fa2_array& tensor) {
     const bool has_no_columns = call.operation == DescribedCall::merge && i == FA2_MERGE_LSE_PARTS;
     tensor.strides[tensor.ndim - 1] = 2;
@@ -183,7 +183,7 @@ TEST_CASE("c tensors: strides that kernels cannot follow") {
   CHECK(packed.bind() == FA2_INVALID_REQUEST);
 }
 
-TEST_CASE("c tensors: what must be given, together or not at all") {
+TEST_CASE("c tensors: tensors that are required, alone or together") {
   const auto without = [](DescribedCall call, int tensor) {
     return complaint(std::move(call), [&](DescribedCall& spoilt) { spoilt.leave_out(tensor); });
   };
@@ -218,7 +218,7 @@ TEST_CASE("c tensors: what must be given, together or not at all") {
     CHECK(says(part));
 }
 
-TEST_CASE("c tensors: a message lists all that is wrong, with both shapes and the words for them") {
+TEST_CASE("c tensors: a message lists all that is wrong, with both shapes and their symbolic form") {
   const std::string text = complaint(dense_append(), [](DescribedCall& call) {
     call.give(FA2_APPEND_V_CACHE, FA2_F16, {1, 2, 2, 8});
     call[FA2_APPEND_CACHE_SEQLENS].device = 1;
@@ -240,7 +240,7 @@ TEST_CASE("c tensors: a message lists all that is wrong, with both shapes and th
             "k.shape = 6 dimensions, must be"));
 }
 
-TEST_CASE("c tensors: sizes whose 0 would mean another size") {
+TEST_CASE("c tensors: sizes whose 0 would select a default") {
   const auto spoil = [](std::initializer_list<int> tensors, int dimension) {
     return complaint(dense_attention(), [&](DescribedCall& call) {
       for (const int i : tensors) call[i].shape[dimension] = 0;
@@ -264,7 +264,7 @@ TEST_CASE("c tensors: sizes whose 0 would mean another size") {
   CHECK(has(complaint(dense_attention(), wide), "head_dim = 4294967296, must be at most 2147483647"));
 }
 
-TEST_CASE("c tensors: structs that are smaller than what is filled in") {
+TEST_CASE("c tensors: structs too small for what is filled in") {
   CHECK(has(complaint(dense_attention(), [](DescribedCall& call) { call.args.struct_size -= 16; }),
             fmt::format("args = a struct with struct_size {}, must have {}, ", sizeof(fa2_args) - 16,
                         sizeof(fa2_args))));
@@ -284,7 +284,7 @@ TEST_CASE("c tensors: tensors beyond those of the operation") {
   CHECK(says("tensors[13] = given, must be NULL: there are 13 tensors"));
 }
 
-TEST_CASE("c tensors: binding allocates nothing where nothing is wrong") {
+TEST_CASE("c tensors: binding a valid call allocates nothing") {
   if (cannot_count_allocations()) return;
   for (DescribedCall call : described_calls()) CHECK(allocations_of([&] { call.bind(); }) == 0);
 }

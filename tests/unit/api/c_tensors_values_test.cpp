@@ -1,4 +1,4 @@
-// fa2/c_tensors.h: what a binding reads from shapes and writes to problems and arguments.
+// fa2/c_tensors.h: the values that a binding reads from shapes and writes to problems and arguments.
 #include <api/c_structs.h>
 #include <doctest/doctest.h>
 #include <fa2/c_tensors.h>
@@ -23,7 +23,7 @@ TEST_CASE("c tensors: packed sequences without a row") {
   CHECK(call.args.cu_seqlens_q == nullptr);
   CHECK(call.problem.batch == 2);
   const CContext context;
-  call.leave_out(FA2_DROPOUT_STATE);  // which the problem has no dropout for
+  call.leave_out(FA2_DROPOUT_STATE);  // the problem has no dropout
   REQUIRE(call.bind() == FA2_OK);
   CHECK(fa2_attention(context.get(), &call.problem, &call.args, nullptr) == FA2_OK);
 
@@ -44,7 +44,7 @@ TEST_CASE("c tensors: the longest sequence") {
             "max_seqlen_q = none, must be given with cu_seqlens_q"));
   DescribedCall dense = dense_attention();
   dense.give(FA2_SEQUSED_K, FA2_INT32, {2});
-  dense.problem.seqlen_q = dense.problem.seqlen_k = 1000;  // beyond the tensors
+  dense.problem.seqlen_q = dense.problem.seqlen_k = 1000;  // more than the tensors have
   REQUIRE(dense.bind() == FA2_OK);
   CHECK(dense.problem.seqlen_q == 5);
   CHECK(dense.problem.seqlen_k == 7);
@@ -56,9 +56,9 @@ TEST_CASE("c tensors: the longest sequence") {
   }
 }
 
-TEST_CASE("c tensors: windows that hide nothing are removed, and others kept") {
+TEST_CASE("c tensors: windows that hide nothing are removed, others are kept") {
   for (const auto& [width, is_kept] : {std::pair{6, true}, {7, false}, {1000, false}, {-2, true}}) {
-    DescribedCall dense = dense_attention();  // of 5 queries and 7 keys
+    DescribedCall dense = dense_attention();  // 5 queries and 7 keys
     dense.problem.has_window_left = dense.problem.has_window_right = 1;
     dense.problem.window_left = dense.problem.window_right = width;
     REQUIRE(dense.bind() == FA2_OK);
@@ -68,9 +68,9 @@ TEST_CASE("c tensors: windows that hide nothing are removed, and others kept") {
   }
 }
 
-TEST_CASE("c tensors: what attention's tensors say") {
+TEST_CASE("c tensors: the values read from attention's tensors") {
   DescribedCall dense = dense_attention();
-  dense.args.page_table = &dense.place.device;  // of another call
+  dense.args.page_table = &dense.place.device;  // left over from another call
   dense.args.page_table_stride = 3;
   REQUIRE(dense.bind() == FA2_OK);
   const fa2_problem& p = dense.problem;
@@ -110,7 +110,7 @@ TEST_CASE("c tensors: what attention's tensors say") {
   CHECK(paged.args.page_table_stride == 4);
 }
 
-TEST_CASE("c tensors: what the tensors of append and merge say") {
+TEST_CASE("c tensors: the values read from the tensors of append and merge") {
   DescribedCall dense = dense_append();
   REQUIRE(dense.bind() == FA2_OK);
   const fa2_append_problem& p = dense.append_problem;
@@ -156,8 +156,7 @@ TEST_CASE("c tensors: what the tensors of append and merge say") {
   CHECK(packed_parts.merge_problem.seqlen == 9);
 }
 
-TEST_CASE(
-    "c tensors: the alignment that plans may count on is the one that attention() reads off its arguments") {
+TEST_CASE("c tensors: the alignment that a binding reports is the one that attention() finds") {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
     DescribedCall call = round % 2 == 0 ? dense_attention() : packed_attention();

@@ -1,4 +1,4 @@
-// A pack made by precompile, and what runs where it is all there is.
+// A pack made by precompile, and which kernels run if only the pack is available.
 #include <api/precompile.h>
 #include <autotune/cached_choices.h>
 #include <doctest/doctest.h>
@@ -28,12 +28,13 @@ PlannedProblem traits(int head_dim, MaskKind mask = MaskKind::none, int head_dim
   return {{.head_dim = head_dim, .head_dim_v = head_dim_v, .mask = mask}, options};
 }
 
-/// Requests that a server may get: prefixes, single queries, prefill chunks and long prompts, with groups of any size.
+/// Makes requests as a server gets them: prefixes, single queries, prefill chunks and long prompts, with
+/// groups of any size.
 class RandomProblems {
  public:
   template <class Problem>
   Problem with_traits_of(Problem p) {
-    const bool is_chunk = within(0, 2) == 0;  // of one or two sequences, over a long cache
+    const bool is_chunk = within(0, 2) == 0;  // one or two sequences over a long cache
     p.batch = within(1, is_chunk ? 2 : 64);
     p.heads_kv = within(1, is_chunk ? 4 : 16);
     p.heads_q = p.heads_kv * group();
@@ -58,12 +59,12 @@ class RandomProblems {
   std::int64_t within(std::int64_t least, std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(engine_);
   }
-  /// Often small, often a power of two.
+  /// Returns a group size that is often small and often a power of two.
   std::int64_t group() {
     const std::int64_t kind = within(0, 2);
     return kind == 0 ? std::int64_t{1} << within(0, 7) : kind == 1 ? within(1, 16) : within(1, 130);
   }
-  /// Short ones are as frequent as long ones.
+  /// Returns a length; short ones are as frequent as long ones.
   std::int64_t length() {
     return static_cast<std::int64_t>(std::exp2(std::uniform_real_distribution<double>(0, 18)(engine_)));
   }
@@ -118,7 +119,7 @@ const std::vector<PlannedProblem> kTraits = {
                     .page_count = 1},
                    {})};
 
-/// A config that the heuristic does not choose.
+/// Returns a record with a config that the heuristic does not choose.
 TuningRecord tuned_record(const PlannedProblem& p) {
   TuningRecord record;
   record.device = "Some GPU";
@@ -148,7 +149,7 @@ PrecompileOptions for_plans_with(const PlanOptions& plan) {
   return options;
 }
 
-/// Into `directory`, without a compiler's time.
+/// Makes a pack in `directory`, with a compiler that takes no time.
 std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
                                          const std::vector<AttentionProblem>& problems,
                                          const std::string& refuses = {},
@@ -164,7 +165,7 @@ std::vector<PrecompiledKernel> make_pack(const std::filesystem::path& directory,
   return make_kernels(requests.kernels, cache, 2, nullptr);
 }
 
-/// With the pack alone.
+/// Returns a context that has only the pack.
 std::unique_ptr<Context> deployed(const TemporaryDirectory& dir) {
   ContextOptions options;
   options.cache_dir = (dir / "own").string();
@@ -174,12 +175,13 @@ std::unique_ptr<Context> deployed(const TemporaryDirectory& dir) {
   return std::make_unique<Context>(options);
 }
 
-/// None of the heuristic's.
+/// A config that the heuristic does not choose.
 const KernelConfig kSmall = parse_config("tile_m=64,tile_n=48,warps=4,stages=1");
 
 }  // namespace
 
-TEST_CASE("deployment: what is precompiled for some traits is all that any problem of theirs is given") {
+TEST_CASE(
+    "deployment: the kernels precompiled for some traits are all that any problem with these traits uses") {
   const Target targets[] = {{*find_arch("sm_90a"), "NVIDIA H100 80GB HBM3", 132},
                             {*find_arch("sm_90a"), "NVIDIA H200", 132},
                             {*find_arch("sm_90a"), "Some GPU", 114},
@@ -192,7 +194,7 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
   one_query.seqlen_q = 1;
   for (const PlannedProblem& p : {decoding(), one_query}) store.add(tuned_record(p));
   ConfigChooser chooser(settings, store);
-  std::map<std::string, std::string> keys;  // rendering takes longer than choosing
+  std::map<std::string, std::string> keys;  // cached, because rendering takes longer than choosing
   const auto key_of = [&](const PlannedProblem& p, const Arch& arch, const KernelConfig& config) {
     std::string& key = keys[to_string(traits_of(p)) + std::string(arch.name) + to_string(config)];
     if (key.empty()) key = render({traits_of(p), config, arch}).key;
@@ -211,8 +213,8 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
       ++made_for[request.row.arch];
     }
     CHECK(made_for.size() == archs.size());
-    // Beside records, which are for tiles that pack 8, 4, 2 or 1 heads, no more than lengths, packed heads and shared keys
-    // tell apart.
+    // Without records there are few kernels, because only lengths, packed heads and split KV distinguish
+    // them. Each record adds up to four, for tiles that pack 8, 4, 2 or 1 heads.
     for (const auto& [arch, count] : made_for)
       CHECK(count <= (arch == "sm_90a" ? 40 : 18) + 4 * requests.records.size());
     made.merge(distinct);
@@ -236,10 +238,10 @@ TEST_CASE("deployment: what is precompiled for some traits is all that any probl
       FAIL_CHECK(to_string(p), " on ", target.device, ": ", to_string(choice.config), ", ", choice.reason);
   }
   CHECK(uncovered == 0);
-  CHECK(origins.size() == 4);  // heuristic, exact and near records, another GPU's
+  CHECK(origins.size() == 4);  // heuristic, exact record, near record, another GPU's record
 }
 
-TEST_CASE("deployment: a whole pack serves every problem with the kernel that was chosen for it") {
+TEST_CASE("deployment: with a whole pack every problem runs the kernel that was chosen for it") {
   const TemporaryDirectory dir;
   const std::vector<AttentionProblem> packed = {traits(64), traits(128, MaskKind::causal_bottom_right)};
   make_pack(dir / "pack", packed);
@@ -256,7 +258,7 @@ TEST_CASE("deployment: a whole pack serves every problem with the kernel that wa
   CHECK(log.lines() == 0);
 }
 
-TEST_CASE("deployment: without its kernel a problem runs the cached one most like it, and says so once") {
+TEST_CASE("deployment: without its kernel a problem runs the most similar cached one, and says so once") {
   const TemporaryDirectory dir;
   make_pack(dir / "pack", {traits(64), traits(64, MaskKind::causal_bottom_right)}, {}, kSmall);
   const auto context = deployed(dir);
@@ -275,12 +277,12 @@ TEST_CASE("deployment: without its kernel a problem runs the cached one most lik
   CHECK(log.lines() == 1);
   CHECK(log.has("f16_d64_none with kernel=forward_sm80,tile_m=64,tile_n=48"));
 
-  // Other traits are another kernel's: the error names the command.
+  // Kernels of other traits cannot replace it: the error names the command.
   CHECK_THROWS_AS(context->explain(traits(128), "sm_90a"), Unavailable);
   CHECK_THROWS_AS(context->explain(traits(64), "sm_80"), Unavailable);
 }
 
-TEST_CASE("deployment: what stands in a pack for a refused kernel runs, as it would where it was refused") {
+TEST_CASE("deployment: a pack holds the replacement of a refused kernel, which runs") {
   const TemporaryDirectory dir;
   const CapturedLog log;
   const auto rows = make_pack(dir / "pack", {traits(64)}, "packed_heads=4");
@@ -296,7 +298,7 @@ TEST_CASE("deployment: what stands in a pack for a refused kernel runs, as it wo
 }
 
 TEST_CASE(
-    "deployment: of cached kernels those are taken that pack heads alike, and can compute the problem") {
+    "deployment: a cached kernel replaces another only if it packs heads alike and can compute the problem") {
   const Arch& arch = *find_arch("sm_90a");
   const PlannedProblem p = decoding().normalized();
   const auto packing = [](int tile_m, int heads) {
@@ -316,8 +318,8 @@ TEST_CASE(
                                            spec(p, packing(64, 1)),
                                            spec(p, packing(64, 2)),
                                            spec(p, packing(64, 2)),
-                                           spec(p, packing(64, 16)),  // of 8 heads
-                                           spec(p, wanted.config),  // of another version: its key was missed
+                                           spec(p, packing(64, 16)),  // packs 8 heads
+                                           spec(p, wanted.config),  // another version: its key was not found
                                            spec(traits(128), packing(64, 4)),
                                            spec(p, kSmall) + ",warp_specialization=1",
                                            ""};

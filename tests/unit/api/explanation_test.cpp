@@ -62,14 +62,14 @@ TEST_CASE("explanation: text is aligned, leaves out what is empty, and indents w
   CHECK(text.back() == '\n');
 }
 
-TEST_CASE("explanation: the text says what was promised beside the problem, where it is not the usual") {
+TEST_CASE("explanation: the text lists guarantees of the plan that are not the default") {
   Explanation e = example();
   e.options.row_alignment = RowAlignment::element;
   CHECK(tools::to_text(e).rfind("problem        f16 d128 none batch 1 heads 1/1 seqlen 0x0 element\n", 0) ==
         0);
 }
 
-TEST_CASE("explanation: every kernel of a plan is told of, in order") {
+TEST_CASE("explanation: every kernel of a plan is explained, in order") {
   Explanation e = example();
   e.kernels.push_back(e.kernels[0]);
   e.kernels[1].key = "4567";

@@ -32,7 +32,7 @@ TEST_CASE("a failure reaches the caller and is not remembered") {
   CHECK(memo.get(1, [] { return 5; }) == 5);
 }
 
-TEST_CASE("the memo is bounded and keeps what is in use") {
+TEST_CASE("the memo is bounded and keeps the values in use") {
   Memo<int, int> memo(10);
   memo.get(-1, [] { return -1; });
   std::size_t largest = 0;
@@ -47,13 +47,13 @@ TEST_CASE("the memo is bounded and keeps what is in use") {
   CHECK_FALSE(memo.find(900).has_value());
 }
 
-TEST_CASE("the smallest memo still holds a value") {
+TEST_CASE("a memo of the smallest size still holds a value") {
   Memo<int, int> memo(0);
   CHECK(memo.get(1, [] { return 1; }) == 1);
   CHECK(memo.find(1) == 1);
 }
 
-TEST_CASE("threads that want one key at once get one make()") {
+TEST_CASE("threads that want the same key share one make()") {
   constexpr int kThreads = 8;
   Memo<int, int> memo(8);
   std::atomic<int> made = 0;
@@ -97,7 +97,7 @@ TEST_CASE("threads that wait for a make() that throws get its exception") {
   CHECK(failures == 2);
 }
 
-TEST_CASE("what was being made during clear() is handed over and not kept") {
+TEST_CASE("a value that was being made during clear() is returned and not kept") {
   Memo<int, int> memo(8);
   memo.get(2, [] { return 2; });
   CHECK(memo.get(1, [&] {

@@ -1,4 +1,4 @@
-// The ladder of a backward's passes: records and searches of each, apart from the others'.
+// How the config of each backward pass is chosen: each pass has its own records and searches.
 #include <api/precompile.h>
 #include <api/settings.h>
 #include <autotune/candidates.h>
@@ -13,6 +13,7 @@
 #include <tests/support/captured_log.h>
 #include <tests/support/fake_compiler.h>
 #include <tests/support/temporary_directory.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <memory>
@@ -26,37 +27,20 @@ namespace {
 
 constexpr Gradients kBitwise{.determinism = Determinism::bitwise};
 
-PlannedProblem some_problem() {
-  return PlannedProblem({.head_dim = 64, .batch = 4, .heads_q = 16, .seqlen_q = 1024, .seqlen_k = 1024}, {})
-      .normalized();
-}
-
-Target some_gpu() {
-  return {*find_arch("sm_80"), "Some GPU", 108};
-}
-
 KernelConfig guess(KernelPass pass) {
   return heuristic_choices(some_problem(), some_gpu().arch, pass).at(0).config;
 }
 
-/// A valid configuration that the heuristic did not choose.
+/// Returns a valid config that the heuristic does not choose.
 KernelConfig another(KernelPass pass) {
   return search_candidates(some_problem(), some_gpu().arch, TuneScope::likely, pass).at(1);
 }
 
 TuningRecord record(const std::string& device, const PlannedProblem& problem, KernelPass pass) {
-  return {.device = device,
-          .arch = "sm_80",
-          .sm_count = 108,
-          .bucket = bucket_of(problem, pass),
-          .config = another(pass),
-          .us = 90,
-          .heuristic_us = 100,
-          .templates = template_digest(another(pass), some_gpu().arch),
-          .date = "2026-01-01"};
+  return record_of({some_gpu().arch, device, 108}, bucket_of(problem, pass), another(pass));
 }
 
-/// Finds another(pass), 20 % faster.
+/// Returns a search that finds another(pass), 20 % faster.
 Search finding(KernelPass pass, int& searches) {
   return [pass, &searches](const PlannedProblem&) {
     ++searches;
@@ -69,7 +53,7 @@ Search finding(KernelPass pass, int& searches) {
   };
 }
 
-/// All that a pass's heuristic has more than one choice for.
+/// Returns the passes for which the heuristic has several choices.
 std::vector<KernelPass> passes() {
   std::vector<KernelPass> all;
   for (const KernelPass pass : kBackwardPasses) {
@@ -84,7 +68,7 @@ bool has(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a pass follows records of its own: exact, nearest, another device, heuristic") {
+TEST_CASE("a pass uses its own records: exact, nearest, another device, heuristic") {
   ChoiceSettings settings;
   settings.tune = TuneMode::stored;
   PlannedProblem longer = some_problem();
@@ -115,7 +99,7 @@ TEST_CASE("a pass follows records of its own: exact, nearest, another device, he
   }
 }
 
-TEST_CASE("what must not depend on the batch follows no record") {
+TEST_CASE("with batch_invariant no record is used") {
   const ChoiceSettings settings;
   TuningStore store("");
   const ConfigChooser chooser(settings, store);
@@ -134,7 +118,7 @@ TEST_CASE("what must not depend on the batch follows no record") {
   CHECK(pinned.fixed(some_problem(), some_gpu(), KernelPass::dq).config == another(KernelPass::dq));
 }
 
-TEST_CASE("a pass is searched once for its bucket, forward and backward apart") {
+TEST_CASE("a pass is searched once per bucket, forward and backward separately") {
   const ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
@@ -150,7 +134,7 @@ TEST_CASE("a pass is searched once for its bucket, forward and backward apart") 
   }
   CHECK(store.records().size() == passes().size());
 
-  int searches = 0;  // of delta's kernel there is one configuration
+  int searches = 0;  // delta's kernel has only one config
   const ConfigChoice delta =
       chooser.choose(some_problem(), some_gpu(), finding(KernelPass::dq, searches), KernelPass::delta);
   CHECK(searches == 0);
@@ -161,7 +145,7 @@ TEST_CASE("a pass is searched once for its bucket, forward and backward apart") 
   CHECK(report.bucket == to_string(bucket_of(some_problem(), KernelPass::dq)));
 }
 
-TEST_CASE("a search of a pass that fails is not repeated for it, and tried for the others") {
+TEST_CASE("a failed search of a pass is not repeated for that pass, but others are searched") {
   const ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
@@ -191,7 +175,7 @@ TEST_CASE("a search of a pass that fails is not repeated for it, and tried for t
   CHECK(searches == static_cast<int>(passes().size()));
 }
 
-TEST_CASE("every choice of a pass: its records' and the heuristic's") {
+TEST_CASE("every choice of a pass: from its records and from the heuristic") {
   const ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
@@ -243,7 +227,7 @@ TEST_CASE("a pack holds the kernels and records of passes, and serves where noth
   CHECK(log.lines() == 0);
 }
 
-TEST_CASE("without its kernel a pass runs the cached one most like it") {
+TEST_CASE("without its kernel a pass runs the most similar cached one") {
   const TemporaryDirectory dir;
   const KernelConfig cached = another(KernelPass::dk_dv);
   {
@@ -266,8 +250,8 @@ TEST_CASE("without its kernel a pass runs the cached one most like it") {
 }
 
 TEST_CASE(
-    "where the kernel that sums dQ cannot be had, each gradient has its own, but not in place of a pinned "
-    "one") {
+    "if the fused kernel is not available, each gradient has its own kernel, unless the fused one is "
+    "pinned") {
   const TemporaryDirectory dir;
   const Arch& hopper = *find_arch("sm_90a");
   {
@@ -296,7 +280,7 @@ TEST_CASE(
   CHECK_THROWS_AS(pinned.explain_backward(some_problem(), "sm_90a", {}), Unavailable);
 }
 
-TEST_CASE("tuning and explaining a backward say what cannot be") {
+TEST_CASE("tuning and explaining a backward say what is not possible") {
   Context context;
   CHECK_THROWS_WITH_AS(context.tune_backward(some_problem(), kInterpreterDevice, {}),
                        doctest::Contains("there is no GPU to measure on"), Unavailable);

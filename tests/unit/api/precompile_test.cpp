@@ -1,4 +1,4 @@
-// Precompilation with a compiler that only pretends.
+// Precompilation with a fake compiler.
 #include <api/precompile.h>
 #include <api/settings.h>
 #include <autotune/candidates.h>
@@ -34,7 +34,7 @@ PrecompileOptions of_given_sizes() {
   return options;
 }
 
-/// What Context::precompile() puts together.
+/// Makes the same parts as Context::precompile().
 struct Setup {
   Setup() { settings.tune = TuneMode::stored; }
   std::vector<PrecompiledKernel> run(const std::vector<AttentionProblem>& problems,
@@ -93,7 +93,7 @@ TEST_CASE("one row and one file for each distinct kernel, in a fixed order") {
       text.push_back(row.arch + " " + to_string(traits_of({row.problem, row.options})));
     return text;
   }();
-  // `same` may run another config, never another order.
+  // `same` may use another config, but the order is the same.
   std::vector<std::string> distinct = names;
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   CHECK(distinct == std::vector<std::string>{"sm_80 f16_d64_none", "sm_80 f16_d128_none",
@@ -118,7 +118,7 @@ TEST_CASE("one row and one file for each distinct kernel, in a fixed order") {
   CHECK(std::is_sorted(counter.counts.begin(), counter.counts.end()));
 }
 
-TEST_CASE("a second run finds everything in the directory") {
+TEST_CASE("a second run finds every kernel in the directory") {
   Setup setup;
   const auto first = setup.run({problem_of(64, 1024)}, {"sm_80"});
   const auto second = setup.run({problem_of(64, 1024)}, {"sm_80"});
@@ -128,7 +128,7 @@ TEST_CASE("a second run finds everything in the directory") {
   CHECK(setup.compiler->compiled == 1);
 }
 
-TEST_CASE("a kernel that fails carries its error and leaves the others alone") {
+TEST_CASE("a kernel that fails reports its error and does not affect the others") {
   Setup setup;
   setup.compiler->fails_on = "d128";
   const auto rows = setup.run({problem_of(128, 1024), problem_of(64, 1024)}, {"sm_80"});
@@ -138,7 +138,7 @@ TEST_CASE("a kernel that fails carries its error and leaves the others alone") {
   CHECK(rows[1].error.empty());
 }
 
-TEST_CASE("in place of a kernel that is refused stands the next choice, which says so") {
+TEST_CASE("the next choice replaces a refused kernel, and says so") {
   Setup setup;
   const AttentionProblem problem = problem_of(128, 1024);
   const auto table = heuristic_choices({problem.normalized(), {}}, *find_arch("sm_80"));
@@ -150,21 +150,21 @@ TEST_CASE("in place of a kernel that is refused stands the next choice, which sa
     CHECK(rows[0].config == table[1].config);
     CHECK(rows[0].origin == origin);
     CHECK(rows[0].config_reason.find("spills (pretender 1.0)") != std::string::npos);
-    CHECK(setup.compiler->compiled == 2);  // the refused one and the next, neither a second time
+    CHECK(setup.compiler->compiled == 2);  // the refused one and the next, each once
   }
 }
 
-TEST_CASE("one row for each plan of a problem, where they run different kernels") {
+TEST_CASE("one row for each plan of a problem, if they run different kernels") {
   Setup setup;
   setup.options.plans = {{}, {RowAlignment::element}, {RowAlignment::bytes16_any_order}};
   const auto rows = setup.run({problem_of(64, 1024)}, {"sm_80"});
-  REQUIRE(rows.size() == 2);  // of main loop 80, whose kernels take strides in any order
+  REQUIRE(rows.size() == 2);  // forward_sm80: its kernels take strides in any order
   CHECK(rows[0].options == PlanOptions{});
   CHECK(rows[1].options == PlanOptions{RowAlignment::element});
   CHECK(rows[0].key != rows[1].key);
 }
 
-TEST_CASE("a pinned config that cannot compute a problem is that problem's row") {
+TEST_CASE("a pinned config that cannot compute a problem is an error in that problem's row") {
   Setup setup;
   setup.settings.pinned = KernelConfig{.tile_m = 128, .tile_n = 128, .stages = 3};
   setup.settings.pinned_by = "FA2_CONFIG";
@@ -177,7 +177,7 @@ TEST_CASE("a pinned config that cannot compute a problem is that problem's row")
   CHECK(counter.counts.size() == 1);
 }
 
-TEST_CASE("wrong problems, plans and archs are refused before anything is compiled") {
+TEST_CASE("wrong problems, plans and archs are rejected before anything is compiled") {
   Setup setup;
   setup.options.plans = {{}, {static_cast<RowAlignment>(7)}};
   try {
@@ -193,7 +193,7 @@ TEST_CASE("wrong problems, plans and archs are refused before anything is compil
   CHECK(setup.compiler->compiled == 0);
 }
 
-TEST_CASE("a directory that cannot be written shows in every row") {
+TEST_CASE("a directory that cannot be written is an error in every row") {
   Setup setup;
   KernelCache cache(setup.compiler, {}, nullptr, JitMode::on);
   const auto requests = kernel_requests({problem_of(64, 1024)}, {"sm_80"}, setup.options, setup.chooser);
@@ -202,7 +202,7 @@ TEST_CASE("a directory that cannot be written shows in every row") {
   CHECK(rows[0].error.find("not stored") != std::string::npos);
 }
 
-TEST_CASE("recorded configs are precompiled, and their records travel with them") {
+TEST_CASE("recorded configs are precompiled, and the pack holds their records") {
   Setup setup;
   const AttentionProblem p = problem_of(64, 1024).normalized();
   AttentionProblem longer = p;
@@ -239,7 +239,7 @@ TEST_CASE("shipped configs are precompiled too; their records stay in the librar
   CHECK(requests.records.empty());
 }
 
-TEST_CASE("the backward is precompiled on request: a kernel a pass") {
+TEST_CASE("the backward is precompiled on request: one kernel per pass") {
   using enum KernelPass;
   Setup setup;
   CHECK(setup.run({problem_of(64, 128)}, {"sm_80"}).size() == 1);
@@ -254,7 +254,7 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
   };
   CHECK(passes_of(problem_of(64, 128)) == std::set{forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert});
   CHECK(passes_of(problem_of(256, 128)) ==
-        std::set{forward, delta, dq, dk, dv, dq_dk_dv, dq_convert});  // dK and dV apart
+        std::set{forward, delta, dq, dk, dv, dq_dk_dv, dq_convert});  // dK and dV separately
   CHECK(passes_of(problem_of(64, 128), "sm_90a") ==
         std::set{forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert, ordered_dq_dk_dv});
   CHECK(passes_of(problem_of(256, 128), "sm_90a") ==
@@ -270,7 +270,7 @@ TEST_CASE("the backward is precompiled on request: a kernel a pass") {
         std::set{forward, delta, dq, dk_dv, dk, dv, dq_dk_dv, dq_convert, ordered_dq_dk_dv});
 }
 
-TEST_CASE("recorded configs of the backward are precompiled on request, and their records travel with them") {
+TEST_CASE("recorded configs of the backward are precompiled on request, and the pack holds their records") {
   Setup setup;
   const PlannedProblem p = PlannedProblem(problem_of(64, 1024), {}).normalized();
   const Arch& arch = *find_arch("sm_80");
@@ -303,7 +303,7 @@ TEST_CASE("a refused kernel of the backward is replaced by the heuristic's next"
   CHECK(found->error.empty());
 }
 
-TEST_CASE("a kernel that converts sums is precompiled for each that may sum them") {
+TEST_CASE("the convert kernel is precompiled for each fused kernel that may need it") {
   Setup setup;
   setup.options.backward = true;
   const PlannedProblem problem = PlannedProblem(problem_of(64, 128), {}).normalized();
@@ -320,7 +320,7 @@ TEST_CASE("a kernel that converts sums is precompiled for each that may sum them
 
 namespace {
 
-/// Of a call whose tensors lie `shift` elements after a multiple of 16 bytes.
+/// Returns the key of append()'s kernel for tensors that lie `shift` elements after a multiple of 16 bytes.
 std::string append_key(const AppendProblem& problem, std::uintptr_t shift) {
   const auto at = [&](std::uintptr_t number) {
     return reinterpret_cast<void*>((number << 20) + shift * size_of(problem.dtype));
@@ -361,7 +361,7 @@ std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, Ker
 }  // namespace
 
 TEST_CASE(
-    "append() and merge() are precompiled on request: a kernel each for a dtype, head dims and alignment") {
+    "append() and merge() are precompiled on request: a kernel for each dtype, head dims and alignment") {
   Setup setup;
   AttentionProblem varied = problem_of(64, 128), narrow = problem_of(128, 128);
   varied.softcap = varied.varlen = true;

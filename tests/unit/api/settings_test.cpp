@@ -1,4 +1,4 @@
-// What a Context's options and environment variables come to.
+// The settings that follow from a Context's options and environment variables.
 #include <api/settings.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -40,13 +40,13 @@ TEST_CASE("defaults") {
   CHECK_FALSE(settings.check);
 }
 
-TEST_CASE("FA2_CHECK has tables of sequences checked") {
+TEST_CASE("FA2_CHECK turns on the check of sequence tables") {
   CHECK(settings_of({}, table({{"FA2_CHECK", "1"}})).check);
   CHECK_FALSE(settings_of({}, table({{"FA2_CHECK", "0"}})).check);
   CHECK(violations({}, table({{"FA2_CHECK", "yes"}})).size() == 1);
 }
 
-TEST_CASE("the environment decides what the options leave open") {
+TEST_CASE("environment variables set what the options leave open") {
   const Environment environment = table({{"FA2_TUNE", "stored"},
                                          {"FA2_TUNE_BUDGET_MS", "250"},
                                          {"FA2_JIT", "off"},
@@ -78,7 +78,7 @@ TEST_CASE("the environment decides what the options leave open") {
   CHECK(settings.pinned_by == "ContextOptions::config");
 }
 
-TEST_CASE("every bad value is named with what is allowed") {
+TEST_CASE("every bad value is named, with the allowed ones") {
   const auto found = violations({}, table({{"FA2_TUNE", "foo"},
                                            {"FA2_TUNE_BUDGET_MS", "3s"},
                                            {"FA2_JIT", "no"},
@@ -103,7 +103,7 @@ TEST_CASE("every bad value is named with what is allowed") {
   CHECK(budget[0].value == "-5");
 }
 
-TEST_CASE("variables that a context does not read itself are checked by it too, unless an option overrules") {
+TEST_CASE("a context also checks variables that it does not read itself, unless an option overrides them") {
   const auto found = violations({}, table({{"FA2_CACHE_MAX_MB", "abc"},
                                            {"FA2_CACHE_TRUST", "yes"},
                                            {"FA2_DEVICE", "tpu"},
@@ -122,7 +122,7 @@ TEST_CASE("variables that a context does not read itself are checked by it too, 
             .empty());
 }
 
-TEST_CASE("directories that are not there are doubted, and named by what named them") {
+TEST_CASE("a directory that does not exist gives a warning that names its setting") {
   const test::TemporaryDirectory dir;
   const std::string there = dir.path().string(), not_there = (dir / "none").string();
   const Settings settings = settings_of({}, table({{"FA2_CACHE_PATH", there + ":" + not_there}}));
@@ -140,7 +140,7 @@ TEST_CASE("directories that are not there are doubted, and named by what named t
   CHECK(by_options.doubts[1].field.find("FA2_CACHE_DIR") != std::string::npos);
 }
 
-TEST_CASE("settings: a kernel that no plan chooses must not be pinned: the pin would be ignored") {
+TEST_CASE("settings: a kernel that no plan chooses must not be pinned, because the pin would be ignored") {
   const auto message = [](const std::string& config) {
     const auto found = violations({}, table({{"FA2_CONFIG", config}}));
     return found.size() == 1 ? to_string(found[0]) : std::to_string(found.size()) + " violations";

@@ -1,4 +1,4 @@
-// The configurations of a backward: for every problem and GPU there is, for its passes alone.
+// The heuristic's configs for a backward: each pass has valid ones, for every problem and GPU.
 #include <autotune/cached_choices.h>
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
@@ -7,6 +7,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <tests/support/mma_configs.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <string>
@@ -33,7 +34,7 @@ std::vector<Arch> archs() {
   return all;
 }
 
-/// CHECKs each choice, and that there are some; but of dK and dV together.
+/// CHECKs that there are choices and that each is valid. Only dK and dV in one kernel may have none.
 void check_choices(const PlannedProblem& problem, KernelPass pass, const Arch& arch) {
   const std::vector<HeuristicChoice> choices = heuristic_choices(problem, arch, pass);
   const std::string text = to_string(problem) + ", pass " + std::to_string(static_cast<int>(pass)) + " on " +
@@ -54,16 +55,12 @@ bool keys_fit(int head_dim, const Arch& arch) {
   return !heuristic_choices(problem_of(head_dim, head_dim), arch, KernelPass::dk_dv).empty();
 }
 
-Target some_gpu() {
-  return {*find_arch("sm_80"), "Some GPU", 108};
-}
-
-/// What is chosen first.
+/// Returns the first choice.
 KernelConfig guess(KernelPass pass) {
   return heuristic_choices(problem_of(64, 64), some_gpu().arch, pass).at(0).config;
 }
 
-/// Valid, and of no heuristic.
+/// Returns a valid config that the heuristic does not choose.
 KernelConfig another(KernelPass pass) {
   return config_on_every_gpu(pass);
 }
@@ -72,7 +69,7 @@ std::string spec_of(const KernelConfig& config) {
   return render({traits_of(problem_of(64, 64)), config, some_gpu().arch}).spec;
 }
 
-/// What of `cached` serves in place of `wanted`.
+/// Returns the cached configs that may replace `wanted`, best first.
 std::vector<KernelConfig> serving(const KernelConfig& wanted, const std::vector<std::string>& cached) {
   const ConfigChoice choice{wanted, ConfigOrigin::heuristic, "", std::nullopt};
   std::vector<KernelConfig> configs;
@@ -114,12 +111,12 @@ TEST_CASE("backward heuristic: dK and dV are computed together up to head dim 12
     CHECK_FALSE(keys_fit(256, arch));
     for (int dim = 8; dim <= 256; dim += 8) {
       if (dim <= 128) CHECK(keys_fit(dim, arch));
-      if (dim > 8 && keys_fit(dim, arch)) CHECK(keys_fit(dim - 8, arch));  // no gaps
+      if (dim > 8 && keys_fit(dim, arch)) CHECK(keys_fit(dim - 8, arch));  // monotonic in the head dim
     }
   }
 }
 
-TEST_CASE("backward heuristic: sinks have a gradient where there are some") {
+TEST_CASE("backward heuristic: there is a kernel for the sinks' gradient if there are sinks") {
   PlannedProblem p = problem_of(64, 64);
   for (const Arch& arch : archs()) {
     p.sinks = false;
@@ -129,7 +126,7 @@ TEST_CASE("backward heuristic: sinks have a gradient where there are some") {
   }
 }
 
-TEST_CASE("backward heuristic: packed sequences have the kernels of batched ones") {
+TEST_CASE("backward heuristic: packed sequences use the kernels of batched ones") {
   for (const std::int32_t dim : {64, 128, 256}) {
     const PlannedProblem batched = problem_of(dim, dim);
     PlannedProblem packed = batched;
@@ -143,20 +140,21 @@ TEST_CASE("backward heuristic: packed sequences have the kernels of batched ones
   }
 }
 
-TEST_CASE("a pinned config of the backward is that of its pass alone") {
+TEST_CASE("a pinned config of the backward pins only its own pass") {
   ChoiceSettings settings;
   settings.tune = TuneMode::off;
   settings.pinned_by = "FA2_CONFIG";
   TuningStore store("");
   const PlannedProblem problem = problem_of(64, 64);
   for (const KernelPass pinned : kPasses) {
-    if (pinned == KernelPass::delta) continue;  // of which there is one
+    if (pinned == KernelPass::delta) continue;  // delta has only one kernel
     settings.pinned = another(pinned);
     ConfigChooser chooser(settings, store);
     for (const KernelPass pass : kPasses) {
       const bool has_part_pinned = pinned == KernelPass::dk || pinned == KernelPass::dv;
       if (pass == KernelPass::dk_dv && has_part_pinned) {
-        CHECK_FALSE(chooser.has_kernel(problem, some_gpu(), pass));  // else the pinned one would not run
+        CHECK_FALSE(
+            chooser.has_kernel(problem, some_gpu(), pass));  // otherwise the pinned kernel would not run
         continue;
       }
       CHECK(chooser.has_kernel(problem, some_gpu(), pass));
@@ -169,7 +167,7 @@ TEST_CASE("a pinned config of the backward is that of its pass alone") {
       CHECK((choice.reason == "pinned by FA2_CONFIG") == is_pinned);
     }
     CHECK(chooser.choose(problem, some_gpu()).origin == ConfigOrigin::heuristic);
-    // What precompiling makes is the pinned kernel alone.
+    // Precompiling makes only the pinned kernel.
     const std::vector<PossibleChoice> every = chooser.every_choice(problem, some_gpu());
     REQUIRE(every.size() == 1);
     CHECK(every[0].choice.config == another(pinned));
@@ -202,7 +200,7 @@ TEST_CASE("a pinned config of the backward must be able to compute the problem")
   CHECK(chooser.choose(problem_of(64, 64), some_gpu(), {}, KernelPass::dk).config == guess(KernelPass::dk));
 }
 
-TEST_CASE("cached kernels of one pass never serve in place of another's") {
+TEST_CASE("a cached kernel never replaces the kernel of another pass") {
   const KernelConfig forward, other_forward{.tile_m = 128, .warps = 8};
   std::vector<std::string> backward;
   for (const KernelPass pass : kPasses) backward.push_back(spec_of(another(pass)));

@@ -1,6 +1,7 @@
 // Buckets: rounding, extremes, distances.
 #include <autotune/bucket.h>
 #include <doctest/doctest.h>
+#include <tests/support/tuning_record.h>
 
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string>
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
@@ -23,19 +25,12 @@ PlannedProblem problem(std::int64_t batch, std::int64_t heads_q, std::int64_t he
   return p;
 }
 
-/// -1 if the bucket has no such size.
+/// Returns the size's logarithm; -1 if the bucket does not have the size.
 int log2_of(const Bucket& bucket, std::string_view size) {
   for (const SizeLog2& has : bucket.sizes) {
     if (has.name == size) return has.log2;
   }
   return -1;
-}
-
-/// Whether problem_of() has all of the bucket but its tiles, which it does not promise.
-bool is_found_again(const Bucket& bucket, const PlannedProblem& traits) {
-  Bucket found = bucket_of(problem_of(bucket, traits), bucket.pass);
-  found.tiles_half_octaves = bucket.tiles_half_octaves;
-  return found == bucket;
 }
 
 }  // namespace
@@ -52,7 +47,7 @@ TEST_CASE("a bucket rounds to the nearest power of two") {
   CHECK(bucket_of(problem(1, 6, 2, 1, 1)).group_log2 == 2);            // 2^1.58
 }
 
-TEST_CASE("a bucket is defined at the extremes") {
+TEST_CASE("a bucket exists for extreme sizes") {
   const Bucket least = bucket_of(problem(0, 1, 0, 0, 0));
   CHECK(least.group_log2 == 0);
   CHECK(log2_of(least, "seqlen_q") == 0);
@@ -61,11 +56,11 @@ TEST_CASE("a bucket is defined at the extremes") {
   CHECK(bucket_of(problem(1, 1, 1, 1, 1)) == least);
 
   const Bucket most = bucket_of(problem(INT64_MAX, INT64_MAX, 1, INT32_MAX, INT32_MAX));
-  CHECK(most.heads_log2 == 126);  // no overflow on the way
+  CHECK(most.heads_log2 == 126);  // no overflow in between
   CHECK(log2_of(most, "seqlen_q") == 31);
 }
 
-TEST_CASE("the defaults of a problem do not change its bucket, its traits do") {
+TEST_CASE("a problem's defaults do not change its bucket; its traits do") {
   PlannedProblem plain = problem(2, 8, 0, 512, 512);
   CHECK(bucket_of(plain) == bucket_of(problem(2, 8, 8, 512, 512)));
   plain.head_dim_v = 128;
@@ -74,7 +69,7 @@ TEST_CASE("the defaults of a problem do not change its bucket, its traits do") {
   CHECK_FALSE(bucket_of(plain) == bucket_of(problem(2, 8, 0, 512, 512)));
 }
 
-TEST_CASE("distance sums the exponents' differences within the same traits") {
+TEST_CASE("distance is the sum of differences of exponents, within the same traits") {
   const Bucket a = bucket_of(problem(2, 32, 8, 4096, 4096));
   CHECK(distance(a, a) == 0);
   CHECK(distance(a, bucket_of(problem(2, 32, 8, 2048, 8192))) == 2);
@@ -86,7 +81,7 @@ TEST_CASE("distance sums the exponents' differences within the same traits") {
   CHECK_FALSE(distance(a, bucket_of(other)).has_value());
 }
 
-TEST_CASE("a bucket of windows: which there are is a trait, how wide they are a size") {
+TEST_CASE("a bucket of windows: which sides are bounded is a trait, their width is a size") {
   const PlannedProblem plain = problem(1, 8, 8, 4096, 4096);
   const auto with = [&](std::optional<std::int64_t> left, std::optional<std::int64_t> right) {
     PlannedProblem p = plain;
@@ -115,15 +110,14 @@ TEST_CASE("a bucket of windows: which there are is a trait, how wide they are a 
     CHECK(is_found_again(bucket, traits));
   }
 
-  // A causal mask leaves nothing after the diagonal to bound.
+  // With a causal mask there is nothing after the diagonal to bound.
   PlannedProblem causal = plain, bounded = plain;
   causal.mask = bounded.mask = MaskKind::causal_bottom_right;
   bounded.window_right = 16;
   CHECK(bucket_of(causal) == bucket_of(bounded));
 }
 
-TEST_CASE(
-    "a bucket of sequences with lengths of their own: varlen is a trait, totals are sizes of it alone") {
+TEST_CASE("a bucket of varlen: varlen is a trait, and the totals are sizes that only varlen has") {
   const PlannedProblem plain = problem(8, 8, 8, 4096, 4096);
   const auto with = [&](std::int64_t total_q, std::int64_t total_k) {
     PlannedProblem p = plain;
@@ -147,12 +141,12 @@ TEST_CASE(
     traits.varlen = true;
     const PlannedProblem own = problem_of(bucket, traits);
     CHECK(bucket_of(own) == bucket);
-    CHECK((own.total_q > 0) == (log2_of(bucket, "total_q") > 0));  // what is batched stays batched
+    CHECK((own.total_q > 0) == (log2_of(bucket, "total_q") > 0));  // a batched side stays batched
     CHECK((own.total_k > 0) == (log2_of(bucket, "total_k") > 0));
   }
 }
 
-TEST_CASE("a bucket of variants with numbers: only that there is one counts") {
+TEST_CASE("a bucket of variants with numbers: the numbers do not matter") {
   PlannedProblem p = problem(1, 8, 8, 4096, 4096);
   const Bucket plain = bucket_of(p);
   for (bool AttentionProblem::*variant :
@@ -169,14 +163,14 @@ TEST_CASE("a bucket prints its traits and sizes") {
                     " group ~4 batch*heads ~64 tiles ~4096 seqlen_q ~4096 seqlen_k ~1024");
 }
 
-TEST_CASE("a bucket's own problem lies in it") {
+TEST_CASE("a bucket's own problem belongs to it") {
   for (const PlannedProblem& p :
        {problem(2, 32, 8, 4096, 1000), problem(1, 1, 1, 1, 1), problem(3, 48, 4, 37, 100000)}) {
     CHECK(is_found_again(bucket_of(p), p));
   }
 }
 
-TEST_CASE("a bucket of another pass is another one, far from all of the forward's") {
+TEST_CASE("buckets of different passes differ and are far apart") {
   const PlannedProblem p = problem(2, 32, 8, 4096, 1000);
   std::set<std::string> texts;
   for (const KernelKind* kind : kernel_kinds()) {
@@ -188,7 +182,7 @@ TEST_CASE("a bucket of another pass is another one, far from all of the forward'
     CHECK(distance(bucket, bucket_of(p)).has_value() == is_forward);
     CHECK(is_found_again(bucket, p));
     texts.insert(to_string(bucket));
-    CHECK(to_string(bucket).find("invalid") == std::string::npos);  // each pass has its word
+    CHECK(to_string(bucket).find("invalid") == std::string::npos);  // each pass has a word
   }
   std::set<KernelPass> passes;
   for (const KernelKind* kind : kernel_kinds()) passes.insert(kind->pass);
@@ -197,13 +191,13 @@ TEST_CASE("a bucket of another pass is another one, far from all of the forward'
         "f16_d128_none dk_dv group ~4 batch*heads ~64 tiles ~4096 seqlen_q ~4096 seqlen_k ~1024");
 }
 
-TEST_CASE("a bucket keeps apart what an SM has more of: tiles, to half an octave") {
-  // 64 and 90 heads of 256 and 276 queries are near each other, and have 256 and 450 tiles.
+TEST_CASE("a bucket distinguishes the number of tiles per SM, to half an octave") {
+  // 64 and 90 heads of 256 and 276 queries are similar sizes, but have 256 and 450 tiles.
   const Bucket few = bucket_of(problem(8, 8, 2, 256, 256)), more = bucket_of(problem(9, 10, 2, 276, 276));
   CHECK(few.tiles_half_octaves == 16);
   CHECK(more.tiles_half_octaves == 18);
   CHECK(to_string(few).find(" tiles ~256 ") != std::string::npos);
-  // Rows of packed heads: 31 queries of 2 heads fit a tile, 45 do not.
+  // Rows of packed heads: 31 queries of 2 heads fit one tile, 45 do not.
   CHECK(bucket_of(problem(2, 56, 4, 31, 33999)).tiles_half_octaves == 12);
   CHECK(bucket_of(problem(3, 42, 3, 45, 27083)).tiles_half_octaves == 14);
 

@@ -1,10 +1,11 @@
-// What a search measures, and in which order.
+// The configs that a search measures, and their order.
 #include <autotune/candidates.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
 #include <generator/packed_heads.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,21 +16,9 @@
 #include <vector>
 
 using namespace fa2;
+using namespace fa2::test;
 
-namespace {
-
-PlannedProblem some_problem(int head_dim) {
-  PlannedProblem p;
-  p.head_dim = head_dim;
-  p.heads_q = 16;
-  p.batch = 4;
-  p.seqlen_q = p.seqlen_k = 1024;
-  return p.normalized();
-}
-
-}  // namespace
-
-TEST_CASE("distance: every tunable counts, a doubled size for one octave") {
+TEST_CASE("distance: every tunable counts; doubling a size counts as one octave") {
   const KernelConfig config = default_config(KernelId::forward_sm90);
   CHECK(distance(config, config) == 0);
   KernelConfig other = config;
@@ -46,8 +35,7 @@ TEST_CASE("distance: every tunable counts, a doubled size for one octave") {
 }
 
 TEST_CASE(
-    "candidates: what the heuristic names of each kind, then its first kind before any other, the nearer "
-    "ones first") {
+    "candidates: the heuristic's choice of each kernel, then configs of its first kernel, nearest first") {
   const PlannedProblem p = some_problem(128);
   const auto all = search_candidates(p, *find_arch("sm_90a"), TuneScope::all);
   const KernelKind& kind = kind_of(all[0]);
@@ -65,7 +53,7 @@ TEST_CASE(
   CHECK_FALSE(&kind_of(all.back()) == &kind);
 }
 
-TEST_CASE("candidates: heads are packed where the kernel can") {
+TEST_CASE("candidates: heads are packed if the kernel can pack them") {
   PlannedProblem p = some_problem(64);
   p.heads_kv = 2;
   p.seqlen_q = 4;
@@ -73,7 +61,7 @@ TEST_CASE("candidates: heads are packed where the kernel can") {
     CHECK(c.packed_heads == (kind_of(c).tunable("packed_heads") ? packed_heads(p, c.tile_m) : 1));
 }
 
-TEST_CASE("candidates: some that split keys, where queries are few") {
+TEST_CASE("candidates: some split the keys if there are few queries") {
   PlannedProblem p = some_problem(128);
   p.seqlen_q = 1;
   p.heads_kv = 4;
@@ -84,7 +72,7 @@ TEST_CASE("candidates: some that split keys, where queries are few") {
   }
 }
 
-TEST_CASE("candidates of the whole space: the likely ones, then every other valid configuration, once each") {
+TEST_CASE("candidates of the whole space: the likely ones, then every other valid config, each once") {
   for (const std::string name : {"sm_80", "sm_90"}) {
     const Arch& arch = *find_arch(name);
     const PlannedProblem p = some_problem(64);
@@ -101,7 +89,7 @@ TEST_CASE("candidates of the whole space: the likely ones, then every other vali
   }
 }
 
-TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
+TEST_CASE("candidates: the heuristic's choice first, then valid ones, none twice") {
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {
       const PlannedProblem p = some_problem(dim);
@@ -117,13 +105,13 @@ TEST_CASE("candidates: the heuristic first, then valid ones, none twice") {
   }
 }
 
-TEST_CASE("candidates of a pass: its kernels alone, the heuristic's choice first") {
+TEST_CASE("candidates of a pass: only its kernels, the heuristic's choice first") {
   for (const std::string name : {"sm_80", "sm_90a"}) {
     const Arch& arch = *find_arch(name);
     const PlannedProblem p = some_problem(64);
     for (const KernelPass pass : kBackwardPasses) {
       const auto first = heuristic_choices(p, arch, pass);
-      if (first.empty()) {  // a kernel of another GPU, or one that goes by another
+      if (first.empty()) {  // the kernel runs on another GPU, or another kernel determines its config
         CHECK_FALSE(can_be_tuned(traits_of(p), arch, pass));
         continue;
       }

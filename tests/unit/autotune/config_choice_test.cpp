@@ -1,4 +1,4 @@
-// The ladder from a pinned configuration down to the heuristic.
+// How a config is chosen: pinned, recorded, searched, or by the heuristic.
 #include <autotune/candidates.h>
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
@@ -7,6 +7,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <runtime/parallel.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,29 +16,15 @@
 namespace {
 
 using namespace fa2;
+using namespace fa2::test;
 
-PlannedProblem some_problem() {
-  PlannedProblem p;
-  p.head_dim = 64;
-  p.heads_q = 16;
-  p.batch = 4;
-  p.seqlen_q = p.seqlen_k = 1024;
-  return p.normalized();
-}
-
-Target some_gpu() {
-  return {*find_arch("sm_80"), "Some GPU", 108};
-}
-
-/// A valid configuration that the heuristic did not choose.
+/// Returns a valid config that the heuristic does not choose.
 KernelConfig another_config() {
   return search_candidates(some_problem(), some_gpu().arch).at(1);
 }
 
 TuningRecord record(const std::string& device, const PlannedProblem& problem) {
-  return {device,           "sm_80", 108, bucket_of(problem),
-          another_config(), 90,      100, template_digest(another_config(), some_gpu().arch),
-          "2026-01-01"};
+  return record_of({some_gpu().arch, device, 108}, bucket_of(problem), another_config());
 }
 
 /// A search that always finds another_config(), 20 % faster.
@@ -62,7 +49,7 @@ bool has(const ConfigChoice& choice, std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("a pinned config wins, and must be able to compute the problem") {
+TEST_CASE("a pinned config wins, but must be able to compute the problem") {
   ChoiceSettings settings;
   settings.pinned = another_config();
   settings.pinned_by = "FA2_CONFIG";
@@ -84,7 +71,7 @@ TEST_CASE("a pinned config wins, and must be able to compute the problem") {
   }
 }
 
-TEST_CASE("off: the heuristic, whatever is recorded") {
+TEST_CASE("tune=off: the heuristic, whatever is recorded") {
   ChoiceSettings settings;
   settings.tune = TuneMode::off;
   TuningStore store("");
@@ -96,7 +83,7 @@ TEST_CASE("off: the heuristic, whatever is recorded") {
   CHECK(has(choice, "tuning is off"));
 }
 
-TEST_CASE("stored: exact, nearest, another device, heuristic") {
+TEST_CASE("tune=stored: exact, nearest, another device, heuristic") {
   ChoiceSettings settings;
   settings.tune = TuneMode::stored;
   PlannedProblem longer = some_problem();
@@ -136,7 +123,7 @@ TEST_CASE("stored: exact, nearest, another device, heuristic") {
   }
 }
 
-TEST_CASE("a windowed problem follows records of windows alone, of its width or the nearest") {
+TEST_CASE("a problem with a window uses only records with windows, of its width or the nearest") {
   ChoiceSettings settings;
   settings.tune = TuneMode::stored;
   const auto windowed = [](std::int64_t left) {
@@ -158,14 +145,14 @@ TEST_CASE("a windowed problem follows records of windows alone, of its width or 
   CHECK(origin(windowed(256)) == ConfigOrigin::tuned_exact);
   CHECK(origin(windowed(255)) == ConfigOrigin::tuned_exact);
   CHECK(origin(windowed(512)) == ConfigOrigin::tuned_nearest);
-  CHECK(origin(windowed(8)) == ConfigOrigin::heuristic);  // five octaves away
+  CHECK(origin(windowed(8)) == ConfigOrigin::heuristic);  // five octaves apart
   CHECK(origin(causal) == ConfigOrigin::tuned_exact);
   PlannedProblem both_sides = windowed(256);
   both_sides.mask = MaskKind::none;
   CHECK(origin(both_sides) == ConfigOrigin::heuristic);
 }
 
-TEST_CASE("a record made with other templates is used and says so") {
+TEST_CASE("a record made with other templates is used, and the choice says so") {
   TuningStore store("");
   TuningRecord stale = record("Some GPU", some_problem());
   stale.templates = "0123";
@@ -177,7 +164,7 @@ TEST_CASE("a record made with other templates is used and says so") {
   CHECK(has(choice, "other templates"));
 }
 
-TEST_CASE("shipped records: passed over by off, followed by stored and search, which says whose they are") {
+TEST_CASE("shipped records: ignored by off, used by stored and search, which say whose they are") {
   TuningRecord shipped = record("Some GPU", some_problem());
   shipped.templates = "0123";
   TuningStore store("", {}, {shipped});
@@ -203,7 +190,7 @@ TEST_CASE("shipped records: passed over by off, followed by stored and search, w
   CHECK(own.record.has_value());
 }
 
-TEST_CASE("search measures what has no exact record, shipped or not") {
+TEST_CASE("search measures a problem without an exact record, shipped or not") {
   PlannedProblem longer = some_problem();
   longer.seqlen_k *= 2;
   TuningStore store("", {}, {record("Some GPU", longer), record("Other GPU", some_problem())});
@@ -213,7 +200,7 @@ TEST_CASE("search measures what has no exact record, shipped or not") {
   CHECK(store.records().size() == 1);
 }
 
-TEST_CASE("search: measured once for a bucket, then recorded") {
+TEST_CASE("search: a bucket is measured once, then recorded") {
   ChoiceSettings settings;
   TuningStore store("");
   store.add(record("Other GPU", some_problem()));
@@ -233,7 +220,7 @@ TEST_CASE("search: measured once for a bucket, then recorded") {
   CHECK(second.record->date.size() == 20);
 }
 
-TEST_CASE("without a search to call, records and the heuristic serve") {
+TEST_CASE("without a search function, records and the heuristic serve") {
   ChoiceSettings settings;
   TuningStore store("");
   CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu()).origin == ConfigOrigin::heuristic);
@@ -283,7 +270,7 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
   CHECK(store.records().empty());
 }
 
-TEST_CASE("a search in which one configuration alone works is recorded: there is none to compare it with") {
+TEST_CASE("a search in which only one config works is recorded, because there is no other to compare") {
   ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
@@ -300,7 +287,7 @@ TEST_CASE("a search in which one configuration alone works is recorded: there is
   CHECK(searches == 1);
 }
 
-TEST_CASE("threads that meet a new bucket at once search once") {
+TEST_CASE("threads that meet a new bucket at the same time search once") {
   ChoiceSettings settings;
   TuningStore store("");
   ConfigChooser chooser(settings, store);
@@ -317,7 +304,7 @@ TEST_CASE("threads that meet a new bucket at once search once") {
   CHECK(tuned == 6);
 }
 
-TEST_CASE("tune() searches whatever is recorded") {
+TEST_CASE("tune() searches even if there is a record") {
   ChoiceSettings settings;
   settings.tune = TuneMode::off;
   TuningStore store("");
@@ -328,7 +315,7 @@ TEST_CASE("tune() searches whatever is recorded") {
   CHECK(store.records().size() == 2);
 }
 
-TEST_CASE("what cannot be built is replaced by the heuristic's next choice, which says so") {
+TEST_CASE("the heuristic's next choice replaces a kernel that cannot be built, and says so") {
   const ConfigChoice wanted{another_config(), ConfigOrigin::tuned_exact, "record", std::nullopt};
   const auto others = ConfigChooser::alternatives(wanted, some_problem(), some_gpu());
   const auto table = heuristic_choices(some_problem(), some_gpu().arch);
@@ -354,12 +341,12 @@ TEST_CASE("what cannot be built is replaced by the heuristic's next choice, whic
   CHECK(has(third, to_string(wanted.config) + ": spills (nvrtc 12.3)"));
   CHECK(has(third, to_string(others[0].config) + ": not cached"));
   CHECK_FALSE(has(third, "everywhere"));
-  // If nothing can be built, the first failure is the one that explains.
+  // If nothing can be built, the first failure is thrown, because it explains most.
   CHECK_THROWS_AS(build(1 + others.size()), KernelRefused);
   CHECK(tried.size() == 1 + others.size());
 }
 
-TEST_CASE("other failures are not an alternative's business, and a pinned config has none") {
+TEST_CASE("other failures do not lead to another choice, and a pinned config has no other") {
   const ConfigChoice guess{heuristic(some_problem(), some_gpu().arch).config, ConfigOrigin::heuristic, "",
                            std::nullopt};
   const auto alternatives = [&] { return ConfigChooser::alternatives(guess, some_problem(), some_gpu()); };

@@ -1,4 +1,4 @@
-// The heuristic has a valid configuration, and a reason, for every problem and GPU there is.
+// The heuristic returns a valid config, and a reason, for every problem and GPU.
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
@@ -24,7 +24,7 @@ PlannedProblem long_problem(int head_dim, std::int64_t seqlen = 32768) {
   return p.normalized();
 }
 
-/// Every arch, alignment, mask and length for one pair of head dims.
+/// CHECKs every arch, alignment, mask and length for one pair of head dims.
 void check_head_dims(int head_dim, int head_dim_v) {
   for (const Arch& arch : known_archs()) {
     for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
@@ -84,7 +84,7 @@ TEST_CASE("heuristic: heads that share keys are packed until they fill a tile") 
   CHECK(packed(32, 8, 20) == 4);
   CHECK(packed(32, 8, 32) == 2);
   CHECK(packed(32, 8, 64) == 1);
-  CHECK(packed(12, 2, 1) == 2);  // of 6
+  CHECK(packed(12, 2, 1) == 2);  // a group of 6
   CHECK(packed(7, 1, 1) == 1);
   CHECK(packed(128, 1, 1) == 64);
 }
@@ -96,7 +96,7 @@ TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") 
   CHECK(table_length(p, 32768) == 1024);
   CHECK(table_length(p, 64) == 64);
   p.mask = MaskKind::none;
-  CHECK(table_length(p, 32768) == 32768);  // what is after the diagonal grows with the sequence
+  CHECK(table_length(p, 32768) == 32768);  // the part after the diagonal grows with the sequence
   p.window_right = 512;
   CHECK(table_length(p, 32768) == 2048);
   p.window_left.reset();
@@ -106,7 +106,7 @@ TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") 
   CHECK(table_length(AttentionProblem{.head_dim = 64, .seqlen_q = 7}, 7) == 7);
 }
 
-TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the sequence's length") {
+TEST_CASE("heuristic: the number of KV blocks that a tile visits decides, whatever the sequence's length") {
   for (const Arch& arch : known_archs()) {
     for (const int dim : {64, 128, 256}) {
       for (const std::int64_t width : {64, 512, 4096, 1 << 30}) {
@@ -123,14 +123,14 @@ TEST_CASE("heuristic: how many key blocks a tile visits decides, whatever the se
       }
     }
   }
-  // Or else this would say nothing.
+  // Otherwise the test would be vacuous.
   PlannedProblem narrow = long_problem(128), wide = long_problem(128);
   narrow.window_left = 511;
   wide.window_left = 8191;
   CHECK_FALSE(heuristic(narrow, *find_arch("sm_90a")).config == heuristic(wide, *find_arch("sm_90a")).config);
 }
 
-TEST_CASE("heuristic: batch_invariant has one configuration for every size, whatever was measured") {
+TEST_CASE("heuristic: batch_invariant has one config for every size, even if records exist") {
   for (const char* const name : {"sm_80", "sm_90a"}) {
     const Arch& arch = *find_arch(name);
     for (const int dim : {64, 128, 256}) {
@@ -152,7 +152,7 @@ TEST_CASE("heuristic: batch_invariant has one configuration for every size, what
   }
 }
 
-TEST_CASE("heuristic: few queries share out the keys, but for many tiles of one length") {
+TEST_CASE("heuristic: few queries split the keys, unless there are many tiles of the same length") {
   const Arch& hopper = *find_arch("sm_90a");
   const auto shares_keys = [&](std::int64_t batch, std::int64_t queries, bool varlen = false) {
     AttentionProblem p{.head_dim = 128, .varlen = varlen, .batch = batch, .heads_q = 32, .heads_kv = 8};
@@ -169,15 +169,14 @@ TEST_CASE("heuristic: few queries share out the keys, but for many tiles of one 
   CHECK_FALSE(shares_keys(1, 1024));
   CHECK_FALSE(shares_keys(12, 65));
   CHECK_FALSE(shares_keys(1, 8192));
-  // A narrow window leaves few keys to many queries, which have many tiles.
+  // With a narrow window, many queries see few keys and have many tiles.
   AttentionProblem narrow{.head_dim = 128, .window_left = 16, .window_right = 16};
   narrow.seqlen_q = narrow.seqlen_k = 8192;
   CHECK(heuristic({narrow, {}}, hopper).config.schedule == kDynamicPersistent);
 }
 
 TEST_CASE(
-    "heuristic: warps share out few keys; elsewhere than on Hopper, and of rows that fit one tile, any "
-    "number") {
+    "heuristic: forward_split for few queries: with few keys on Hopper, with any number on other GPUs") {
   AttentionProblem p{.head_dim = 128, .batch = 1, .heads_q = 32, .heads_kv = 8, .seqlen_q = 1};
   const auto config_of = [&](const char* arch, std::int64_t queries, std::int64_t keys) {
     p.seqlen_q = queries, p.seqlen_k = keys;
@@ -197,11 +196,11 @@ TEST_CASE(
     CHECK(config_of(arch, 8, 8192).tile_m == 32);
     CHECK(config_of(arch, 33, 8192).kernel == KernelId::forward_sm80);
   }
-  p.batch_invariant = true;  // many queries in one tile of few rows would be slow
+  p.batch_invariant = true;  // many queries would be slow in a tile of few rows
   CHECK(config_of("sm_80", 1, 8192).kernel == KernelId::forward_sm80);
 }
 
-TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean length") {
+TEST_CASE("heuristic: packed sequences count as batched ones of their mean length") {
   const Arch& arch = *find_arch("sm_90a");
   for (const int dim : {64, 128}) {
     for (const std::int64_t mean : {100, 1000, 10000}) {
@@ -216,11 +215,11 @@ TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean 
       CHECK(choice.reason.find(", mean seqlen_q " + std::to_string(mean) + ", ") != std::string::npos);
     }
   }
-  PlannedProblem padded = long_problem(64, 1000);  // batched ones count as what they may be
+  PlannedProblem padded = long_problem(64, 1000);  // batched ones count with the longest length
   padded.varlen = true;
   CHECK(heuristic(padded, arch).config == heuristic(long_problem(64, 1000), arch).config);
   CHECK(heuristic(padded, arch).reason.find(", seqlen_q 1000, ") != std::string::npos);
-  // Heads are packed by the longest: a tile holds whole queries of one sequence.
+  // Heads are packed according to the longest sequence: a tile holds whole queries of one sequence.
   PlannedProblem grouped({.head_dim = 64, .varlen = true, .batch = 64, .heads_q = 32, .heads_kv = 8}, {});
   grouped.seqlen_q = 1024;
   grouped.seqlen_k = 4096;
@@ -230,7 +229,7 @@ TEST_CASE("heuristic: packed sequences are taken for batched ones of their mean 
   CHECK(heuristic(grouped, arch).config.packed_heads == 4);
 }
 
-TEST_CASE("heuristic: pages of any size are judged as the same keys in one piece") {
+TEST_CASE("heuristic: pages of any size are judged like contiguous keys") {
   std::mt19937 random(1);
   const auto one_of = [&](std::initializer_list<int> values) {
     return values.begin()[random() % values.size()];
@@ -255,7 +254,8 @@ TEST_CASE("heuristic: pages of any size are judged as the same keys in one piece
     for (const char* const arch : {"sm_80", "sm_90a"}) {
       CAPTURE(to_string(paged));
       CAPTURE(arch);
-      // On Hopper TMA comes first where keys are pages, however few (docs/measurements/2026-11-23-h200-few-queries).
+      // On Hopper, TMA comes first for paged keys, however few
+      // (docs/measurements/2026-11-23-h200-few-queries).
       std::vector<KernelConfig> expected = choices_of(whole, arch);
       if (expected[0].kernel == KernelId::forward_split && std::string(arch) == "sm_90a")
         std::stable_partition(expected.begin(), expected.end(),
@@ -266,10 +266,10 @@ TEST_CASE("heuristic: pages of any size are judged as the same keys in one piece
       split += choices[0].kernel == KernelId::forward_sm90 && splits_keys(choices[0]);
     }
   }
-  CHECK(split > 50);  // or else this would say little
+  CHECK(split > 50);  // otherwise the test would say little
 }
 
-TEST_CASE("heuristic: a chunk of a prompt over pages splits its keys, if it sees many") {
+TEST_CASE("heuristic: a prefill chunk over pages splits its keys if it sees many") {
   AttentionProblem p{.head_dim = 128, .varlen = true, .heads_q = 32, .heads_kv = 8, .seqlen_q = 128};
   p.seqlen_k = 32768;
   for (const int page_size : {0, 1, 16, 24, 256}) {
@@ -285,7 +285,7 @@ TEST_CASE("heuristic: a chunk of a prompt over pages splits its keys, if it sees
   }
 }
 
-TEST_CASE("heuristic: its cases have the chunks of every mask") {
+TEST_CASE("heuristic: the precompiled cases include the prefill chunks of every mask") {
   const Arch& hopper = *find_arch("sm_90a");
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
     for (const int dim : {64, 72, 128, 256}) {
@@ -301,7 +301,7 @@ TEST_CASE("heuristic: its cases have the chunks of every mask") {
   }
 }
 
-TEST_CASE("heuristic: dropout packs no heads") {
+TEST_CASE("heuristic: heads are not packed with dropout") {
   PlannedProblem p({.head_dim = 64, .heads_q = 8, .heads_kv = 1, .seqlen_q = 1, .seqlen_k = 4096}, {});
   const Arch& arch = *find_arch("sm_90a");
   CHECK(heuristic(p, arch).config.packed_heads == 8);
@@ -335,7 +335,7 @@ TEST_CASE("heuristic: valid with every variant") {
   }
 }
 
-TEST_CASE("heuristic: the same problem gets the same configuration, a defaulted head_dim_v too") {
+TEST_CASE("heuristic: the same problem gets the same config, also with a defaulted head_dim_v") {
   PlannedProblem p;
   p.head_dim = 96;
   p.seqlen_q = p.seqlen_k = 1000;

@@ -1,4 +1,4 @@
-// Tuning records among problems whose groups pack other numbers of heads.
+// How problems with different group sizes, which pack different numbers of heads, share tuning records.
 #include <autotune/candidates.h>
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/packed_heads.h>
+#include <tests/support/tuning_record.h>
 
 #include <algorithm>
 #include <random>
@@ -16,6 +17,7 @@
 namespace {
 
 using namespace fa2;
+using namespace fa2::test;
 
 const Target kHopper{*find_arch("sm_90a"), "GPU A", 132};
 
@@ -49,17 +51,9 @@ KernelConfig unpacked(KernelConfig config) {
   return config;
 }
 
-/// Whether problem_of() has all of the bucket but its tiles, which it does not promise.
-bool is_found_again(const Bucket& bucket, const PlannedProblem& traits) {
-  Bucket found = bucket_of(problem_of(bucket, traits), bucket.pass);
-  found.tiles_half_octaves = bucket.tiles_half_octaves;
-  return found == bucket;
-}
-
 }  // namespace
 
-TEST_CASE(
-    "packed heads: 28/4 and 32/4 heads have buckets of their own, and neither follows the other's record") {
+TEST_CASE("packed heads: 28/4 and 32/4 heads have different buckets, and do not use each other's record") {
   const PlannedProblem seven = decoding(28, 4), eight = decoding(32, 4);
   CHECK(bucket_of(seven).group_log2 == bucket_of(eight).group_log2);
   CHECK(bucket_of(seven).packed_heads == 1);
@@ -67,7 +61,7 @@ TEST_CASE(
   CHECK_FALSE(distance(bucket_of(seven), bucket_of(eight)).has_value());
   CHECK(to_string(bucket_of(seven)).find(" group ~8 batch*heads ~2048 ") != std::string::npos);
   CHECK(to_string(bucket_of(eight)).find(" group ~8 packed_heads 8 batch*heads ~2048 ") != std::string::npos);
-  // Long prompts, backwards and dropout pack none.
+  // Long prompts, backwards and dropout do not pack heads.
   CHECK(bucket_of(decoding(28, 4, 4096)) == bucket_of(decoding(32, 4, 4096)));
   CHECK(bucket_of(seven, KernelPass::dq) == bucket_of(eight, KernelPass::dq));
   PlannedProblem dropped = eight;
@@ -82,7 +76,8 @@ TEST_CASE(
   CHECK(chooser.choose(seven, kHopper).origin == ConfigOrigin::tuned_exact);
 }
 
-TEST_CASE("packed heads: a record gives a problem of its bucket as many as the problem's own search tries") {
+TEST_CASE(
+    "packed heads: a record's config is adjusted to as many heads as the problem's own search would try") {
   TuningStore store("");
   const ChoiceSettings settings = with_stored_records();
   ConfigChooser chooser(settings, store);
@@ -104,7 +99,7 @@ TEST_CASE("packed heads: a record gives a problem of its bucket as many as the p
     CHECK(why_rejected(pair.second, choice.config, kHopper.arch).value_or("") == "");
     const bool packs = kind_of(measured).tunable("packed_heads") != nullptr;
     CHECK(choice.config.packed_heads == (packs ? packed_heads(pair.second, measured.tile_m) : 1));
-    CHECK(choice.record->config == measured);  // the record keeps what was measured
+    CHECK(choice.record->config == measured);  // the record keeps the measured config
     packed.insert(choice.config.packed_heads);
     repacked += choice.config.packed_heads != measured.packed_heads;
   }
@@ -112,7 +107,8 @@ TEST_CASE("packed heads: a record gives a problem of its bucket as many as the p
   CHECK(repacked > 5);
 }
 
-TEST_CASE("packed heads: of a bucket a problem is found, and one for each number that tiles pack near it") {
+TEST_CASE(
+    "packed heads: a bucket yields a problem, and one for each number of heads that nearby tiles pack") {
   bench::ProblemPairs pairs(5);
   for (int i = 0; i < 2000; ++i) {
     const PlannedProblem p = pairs.next().first;
@@ -128,7 +124,7 @@ TEST_CASE("packed heads: of a bucket a problem is found, and one for each number
   }
 }
 
-TEST_CASE("packed heads: a pinned config keeps its own") {
+TEST_CASE("packed heads: a pinned config keeps its number") {
   ChoiceSettings settings;
   settings.pinned = heuristic(decoding(32, 4), kHopper.arch).config;
   settings.pinned->packed_heads = 2;

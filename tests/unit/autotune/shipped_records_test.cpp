@@ -24,7 +24,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// Those without a variant, by their names.
+/// Returns the traits without a variant, by name.
 const std::map<std::string, AttentionTraits>& plain_traits() {
   static const auto all = [] {
     std::map<std::string, AttentionTraits> by_name;
@@ -43,7 +43,7 @@ const std::map<std::string, AttentionTraits>& plain_traits() {
   return all;
 }
 
-/// The inverse of to_string(AttentionTraits).
+/// Inverse of to_string(AttentionTraits).
 std::optional<AttentionTraits> traits_named(const std::string& name) {
   std::string plain = name;
   const auto take = [&](const std::string& word) {
@@ -73,7 +73,7 @@ std::optional<AttentionTraits> traits_named(const std::string& name) {
   return to_string(traits) == name ? std::optional(traits) : std::nullopt;
 }
 
-/// What keeps a record from being followed; empty if nothing does.
+/// Returns why a record cannot be used; empty if it can.
 std::string fault_of(const TuningRecord& record) {
   const auto traits = traits_named(record.bucket.traits);
   if (!traits) return "no traits are named " + record.bucket.traits;
@@ -83,7 +83,7 @@ std::string fault_of(const TuningRecord& record) {
   return why_rejected({*traits, record.config, *arch}).value_or("");
 }
 
-/// "file:line: what is wrong".
+/// Returns "file:line: what is wrong" for every fault.
 std::vector<std::string> faults_of(std::span<const EmbeddedFile> files) {
   std::vector<std::string> faults;
   std::set<std::string> known;
@@ -110,7 +110,7 @@ std::vector<std::string> faults_of(std::span<const EmbeddedFile> files) {
 
 }  // namespace
 
-TEST_CASE("every shipped record parses, names a valid configuration and is the only one of its bucket") {
+TEST_CASE("every shipped record parses, names a valid config and is the only one of its bucket") {
   for (const std::string& fault : faults_of(embedded_records())) FAIL_CHECK(fault);
   std::size_t lines = 0;
   for (const EmbeddedFile& file : embedded_records())
@@ -118,7 +118,7 @@ TEST_CASE("every shipped record parses, names a valid configuration and is the o
   CHECK(shipped_records().size() == lines);
 }
 
-TEST_CASE("whatever the standard matrix records may ship") {
+TEST_CASE("every problem that the standard matrix records may ship") {
   for (const PlannedProblem& problem : tools::standard_matrix()) {
     const AttentionTraits traits = traits_of(problem);
     CAPTURE(to_string(traits));
@@ -126,7 +126,7 @@ TEST_CASE("whatever the standard matrix records may ship") {
   }
 }
 
-TEST_CASE("what must not ship is found, with file and line") {
+TEST_CASE("records that must not ship are found, with file and line") {
   TuningRecord invalid = record("bf16_d128_v64_causal_bottom_right_element"), unknown = record("f16_d7_none"),
                no_arch = record("f16_d96_none");
   invalid.config.tile_m = 40;
@@ -146,7 +146,7 @@ TEST_CASE("what must not ship is found, with file and line") {
   CHECK(faults[5] == "b.jsonl:5: no record");
 }
 
-TEST_CASE("shipped records are in the order that fa2 tune --records keeps") {
+TEST_CASE("shipped records are in the order that fa2 tune --records writes") {
   const TemporaryDirectory dir;
   const auto lines = [](const std::vector<TuningRecord>& records) {
     std::string text;

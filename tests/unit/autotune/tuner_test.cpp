@@ -1,4 +1,4 @@
-// The search over configurations, on a synthetic landscape with a fake clock.
+// The search over configs, on synthetic timings with a fake clock.
 #include <autotune/tuner.h>
 #include <doctest/doctest.h>
 #include <runtime/parallel.h>
@@ -16,17 +16,17 @@ namespace {
 
 using namespace fa2;
 
-/// Candidate i takes base_us[i], give or take noise that depends only on (i, how often it was measured).
+/// Candidate i takes base_us[i], plus or minus noise that depends only on i and on how often it was measured.
 class Landscape final : public Trial {
  public:
   std::vector<double> base_us;
   double noise = 0;
-  double slow_down = 1;                             ///< per sample that a candidate had before
-  double prepare_seconds = 0, measure_seconds = 0;  ///< what each call adds to the clock
+  double slow_down = 1;                             ///< factor per earlier sample of the candidate
+  double prepare_seconds = 0, measure_seconds = 0;  ///< seconds that each call adds to the clock
   std::set<std::size_t> fails_to_prepare;
-  std::map<std::size_t, int> fails_to_measure;  ///< from this sample (0, 1, ...) on
+  std::map<std::size_t, int> fails_to_measure;  ///< candidate to its first failing sample (0, 1, ...)
   std::vector<int> measured;                    ///< calls per candidate
-  std::vector<std::size_t> order;               ///< candidates as they were measured
+  std::vector<std::size_t> order;               ///< candidates in the order in which they were measured
   std::atomic<int> prepared = 0;
 
   explicit Landscape(std::vector<double> us) : base_us(std::move(us)), measured(base_us.size()) {}
@@ -85,9 +85,9 @@ TEST_CASE("the search finds the fastest candidate through noise") {
   const int finalists[] = {3, 5, 8, 0};
   for (std::size_t i = 0; i < 4; ++i) CHECK(report.candidates[i].config.tile_n == finalists[i]);
 
-  CHECK(row(report, 1).samples == 3);  // 2.3x the best
+  CHECK(row(report, 1).samples == 3);  // 2.3 times the best
   CHECK(row(report, 1).dropped.ends_with("x the best after 3 samples"));
-  CHECK(row(report, 4).samples == 7);  // 1.25x
+  CHECK(row(report, 4).samples == 7);  // 1.25 times
   CHECK(row(report, 4).dropped.ends_with("x the best after 7 samples"));
   for (const int finalist : finalists) {
     CHECK(row(report, finalist).samples == 15);
@@ -95,7 +95,7 @@ TEST_CASE("the search finds the fastest candidate through noise") {
   }
 }
 
-TEST_CASE("at most four finalists, the heuristic among them") {
+TEST_CASE("at most four finalists, among them the heuristic's choice") {
   Landscape landscape({105, 100, 101, 102, 103, 104});
   const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
   const auto finalists = std::ranges::count(report.candidates, 15, &TuneCandidate::samples);
@@ -105,7 +105,7 @@ TEST_CASE("at most four finalists, the heuristic among them") {
   CHECK(report.best.tile_n == 1);
 }
 
-TEST_CASE("with room for all, whatever is within 1.1x after the second cut stays to the end") {
+TEST_CASE("with enough budget, every candidate within 1.1x after the second cut stays to the end") {
   Landscape landscape({105, 100, 101, 102, 103, 104, 109, 112});
   TunerOptions options = landscape.options();
   options.finalists = landscape.base_us.size();
@@ -115,7 +115,7 @@ TEST_CASE("with room for all, whatever is within 1.1x after the second cut stays
   CHECK(report.candidates.back().config.tile_n == 7);
 }
 
-TEST_CASE("the report puts those that stayed before those that left early, whatever their medians") {
+TEST_CASE("the report lists candidates that stayed before those that left early, whatever their medians") {
   Landscape landscape({100, 80, 88.5, 110, 92, 95, 60});
   landscape.slow_down = 1.05;
   landscape.fails_to_measure = {{5, 4}};
@@ -129,7 +129,7 @@ TEST_CASE("the report puts those that stayed before those that left early, whate
   CHECK(row(report, 2).median_us < row(report, 1).median_us);
 }
 
-TEST_CASE("the heuristic stays unless it is beaten by the margin") {
+TEST_CASE("the heuristic's choice stays unless another beats it by the margin") {
   Landscape close({100, 99, 98.5});
   CHECK(search(close.candidates(), close, close.options()).best.tile_n == 0);
 
@@ -172,7 +172,7 @@ TEST_CASE("candidates that throw are discarded with the reason") {
   CHECK(report.candidates.back().config.tile_n == 1);
 }
 
-TEST_CASE("a heuristic that fails leaves the race to the others") {
+TEST_CASE("if the heuristic's choice fails, the others compete") {
   Landscape landscape({100, 120, 110});
   landscape.fails_to_prepare = {0};
   const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
@@ -180,7 +180,7 @@ TEST_CASE("a heuristic that fails leaves the race to the others") {
   CHECK(report.heuristic_us == 0);
 }
 
-TEST_CASE("if nothing works the error is candidate 0's") {
+TEST_CASE("if no candidate works, the error is candidate 0's") {
   Landscape landscape({100, 100});
   landscape.fails_to_prepare = {0, 1};
   CHECK_THROWS_WITH_AS(search(landscape.candidates(), landscape, landscape.options()), "spills 0",
@@ -193,32 +193,32 @@ TEST_CASE("if nothing works the error is candidate 0's") {
                        CudaError);
 }
 
-TEST_CASE("a measurement that is no positive number discards its candidate") {
+TEST_CASE("a measurement that is not a positive number discards its candidate") {
   Landscape landscape({100, 0, -5, std::nan("")});
   const TuneReport report = search(landscape.candidates(), landscape, landscape.options());
   CHECK(report.best.tile_n == 0);
   CHECK(row(report, 3).dropped.starts_with("failed: measured nan"));
 }
 
-TEST_CASE("the budget ends compiling, and what was not compiled is not measured") {
+TEST_CASE("the budget ends compiling, and candidates not compiled by then are not measured") {
   Landscape landscape(std::vector<double>(20, 100.0));
   landscape.prepare_seconds = 0.25;
   TunerOptions options = landscape.options();
   options.budget_seconds = 1;
   options.compile_threads = 1;
   const TuneReport report = search(landscape.candidates(), landscape, options);
-  CHECK(landscape.prepared == 2);  // a third would be ready at 0.75 s, no sooner than 75 %
+  CHECK(landscape.prepared == 2);  // a third would be ready at 0.75 s, which is not before 75 % of the budget
   CHECK(report.budget_spent);
   CHECK(report.seconds == doctest::Approx(0.5));
   CHECK(row(report, 2).dropped == "not compiled: the budget was spent");
   CHECK(landscape.measured[2] == 0);
 }
 
-TEST_CASE("the budget ends measuring, and a hasty sample does not win") {
+TEST_CASE("the budget ends measuring, and a single fast sample does not win") {
   Landscape landscape({100, 50, 50, 50});
   landscape.measure_seconds = 0.1;
   TunerOptions options = landscape.options();
-  options.budget_seconds = 0.37;  // with half of it more: one round of four and half of the next
+  options.budget_seconds = 0.37;  // plus half of it: one round of four and half of the next
   const TuneReport report = search(landscape.candidates(), landscape, options);
   CHECK(report.budget_spent);
   CHECK(landscape.order.size() == 6);
@@ -227,7 +227,7 @@ TEST_CASE("the budget ends measuring, and a hasty sample does not win") {
   CHECK(row(report, 1).dropped.ends_with("when the budget was spent"));
 }
 
-TEST_CASE("with no budget at all the heuristic is still prepared and measured") {
+TEST_CASE("without any budget the heuristic's choice is still prepared and measured") {
   Landscape landscape({100, 50});
   TunerOptions options = landscape.options();
   options.budget_seconds = 0;
@@ -242,7 +242,7 @@ TEST_CASE("no candidates is a bug of the caller") {
   CHECK_THROWS_AS(search({}, landscape, {}), Error);
 }
 
-TEST_CASE("for_each_index visits every index once and hands on the exception of the lowest one that threw") {
+TEST_CASE("for_each_index visits every index once and rethrows the exception of the lowest index") {
   std::vector<std::atomic<int>> visits(100);
   for_each_index(visits.size(), 4, [&](std::size_t i) { ++visits[i]; });
   CHECK(std::ranges::all_of(visits, [](const auto& n) { return n == 1; }));

@@ -1,4 +1,4 @@
-// Tuning records: lines of JSON, the fallback ladder, several writers, damage.
+// Tuning records: lines of JSON, the order of look-ups, several writers, damage.
 #include <autotune/tuning_store.h>
 #include <doctest/doctest.h>
 #include <tests/support/cache_fixtures.h>
@@ -66,7 +66,7 @@ TEST_CASE("a record survives the round trip on one line") {
   CHECK(nlohmann::json::parse(line)["format"] == 2);
 }
 
-TEST_CASE("a record of a problem with windows survives it too, with the sizes that its problem has") {
+TEST_CASE("a record of a problem with windows survives it too, with the sizes of its problem") {
   const PlannedProblem plain({.head_dim = 128, .seqlen_q = 4096, .seqlen_k = 4096}, {});
   for (const std::optional<std::int64_t> left : {std::optional<std::int64_t>{}, {1023}}) {
     for (const std::optional<std::int64_t> right : {std::optional<std::int64_t>{}, {0}, {500}}) {
@@ -83,7 +83,7 @@ TEST_CASE("a record of a problem with windows survives it too, with the sizes th
   }
 }
 
-TEST_CASE("a record of sequences with lengths of their own survives it with their totals") {
+TEST_CASE("a record of varlen survives it with its totals") {
   PlannedProblem p({.head_dim = 128, .varlen = true, .batch = 64, .seqlen_q = 4096, .seqlen_k = 4096}, {});
   for (const std::int64_t total_q : {0, 32768}) {
     for (const std::int64_t total_k : {0, 1000000}) {
@@ -109,7 +109,7 @@ TEST_CASE("unknown fields are ignored, missing config fields take their defaults
   CHECK(back->config == expected);
 }
 
-TEST_CASE("lines that are no records are refused") {
+TEST_CASE("lines that are not records are rejected") {
   const std::string good = to_json_line(record());
   for (const std::string& line : {std::string(""), std::string("{"), std::string("null"), std::string("[]"),
                                   std::string("7"), std::string("{}"), std::string("\xff"), good + "x"}) {
@@ -139,7 +139,7 @@ TEST_CASE("lines that are no records are refused") {
   CHECK_FALSE(changed("/us", "fast"));
 }
 
-TEST_CASE("a lookup goes from exact to nearest to another device to none") {
+TEST_CASE("a look-up tries exact, nearest and another device in turn") {
   TuningStore store("");
   CHECK(find(store).match == Match::none);
 
@@ -147,7 +147,7 @@ TEST_CASE("a lookup goes from exact to nearest to another device to none") {
   Lookup found = find(store);
   CHECK(found.match == Match::other_device);
   CHECK(found.record.device == "GPU B");
-  CHECK(find(store, 13).match == Match::none);  // another device speaks only for the same bucket
+  CHECK(find(store, 13).match == Match::none);  // another device counts only with the same bucket
 
   store.add(record("GPU A", 14, 32));  // q and k differ by 2 each
   CHECK(find(store).match == Match::other_device);
@@ -170,7 +170,7 @@ TEST_CASE("a lookup goes from exact to nearest to another device to none") {
   CHECK(store.find("GPU A", "sm_90a", 132, other, any).match == Match::none);
 }
 
-TEST_CASE("the nearest wins, among equals the newest; the last of a bucket wins") {
+TEST_CASE("the nearest record wins, among equals the newest; the last of a bucket wins") {
   TuningStore store("");
   TuningRecord far = record("GPU A", 12, 16);
   far.bucket.heads_log2 += 3;
@@ -185,7 +185,7 @@ TEST_CASE("the nearest wins, among equals the newest; the last of a bucket wins"
   CHECK(find(store).record.config.tile_m == 80);
 }
 
-TEST_CASE("records whose config is refused are passed over") {
+TEST_CASE("records whose config is rejected are skipped") {
   TuningStore store("");
   TuningRecord near = record("GPU A", 12, 32);
   near.bucket.heads_log2 += 1;
@@ -221,7 +221,7 @@ TEST_CASE("records persist in a private file; the own file wins over read-only o
   CHECK(read_text(first) == to_json_line(record("GPU A", 12, 16)) + "\n");
 }
 
-TEST_CASE("a shipped record serves where it matches better than any of the user's") {
+TEST_CASE("a shipped record is used if it matches better than any of the user's") {
   const TuningRecord exact = record("GPU A", 12, 16);
   TuningRecord near = record("GPU A", 12, 32);
   near.bucket.heads_log2 += 1;
@@ -244,7 +244,7 @@ TEST_CASE("a shipped record serves where it matches better than any of the user'
   check(best({}, {elsewhere}), Match::other_device, 64, true);
   check(best({near, elsewhere}, {exact}), Match::exact, 16, true);
   check(best({elsewhere}, {near}), Match::nearest, 32, true);
-  // Of equals the user's, however much nearer the shipped one is.
+  // Among equal matches the user's wins, even if the shipped one is nearer.
   check(best({record("GPU A", 12, 96)}, {exact}), Match::exact, 96, false);
   check(best({less_near}, {near}), Match::nearest, 48, false);
   check(best({own_elsewhere}, {elsewhere}), Match::other_device, 80, false);
@@ -255,7 +255,7 @@ TEST_CASE("a shipped record serves where it matches better than any of the user'
   check(find(TuningStore("", {}, {exact, near}), 12, "GPU A", not_16), Match::nearest, 32, true);
 }
 
-TEST_CASE("records of an older format are not used: one message says how many, and none is damaged") {
+TEST_CASE("records of an older format are not used: one message counts them, and they are not damaged") {
   const CapturedLog log;
   fa2::log().set_level(spdlog::level::info);
   const std::string old = R"({"format":1,"config":{"mainloop":90,"pass":7}})";
@@ -298,7 +298,7 @@ TEST_CASE("damaged lines are skipped with one warning that names file and line")
   CHECK(log.has(file.native() + ":3: not a tuning record of format 2 (2 such lines); skipped"));
 }
 
-TEST_CASE("a line torn by a killed writer costs only itself") {
+TEST_CASE("a line torn by a killed writer affects no other line") {
   const TemporaryDirectory directory;
   const CapturedLog log;
   const fs::path file = directory / "tuning.jsonl";
@@ -308,7 +308,7 @@ TEST_CASE("a line torn by a killed writer costs only itself") {
   CHECK(log.has(":2: not a tuning record"));
 }
 
-TEST_CASE("a file that cannot be written or read costs only the persistence") {
+TEST_CASE("if a file cannot be written or read, records only do not persist") {
   const TemporaryDirectory directory;
   const CapturedLog log;
   write_text(directory / "file", "");
@@ -362,7 +362,7 @@ TEST_CASE("threads and processes append whole lines") {
                       [](const TuningRecord& each) { return each.device == "process 3"; }) == kRecords);
 }
 
-TEST_CASE("a record of a backward's pass: its config says which, in a file and back") {
+TEST_CASE("a record of a backward pass: its config names the pass, in a file and back") {
   TuningRecord forward = record(), dq = record();
   dq.config.kernel = KernelId::backward_dq_sm80;
   dq.bucket.pass = KernelPass::dq;

@@ -1,4 +1,4 @@
-// The table of architectures: look-up, and how many blocks share an SM.
+// The table of architectures: look-up, and how many blocks fit an SM.
 #include <core/arch.h>
 #include <core/gpu_names.h>
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using namespace fa2;
 
 namespace {
 
-/// "none" for a device that no arch's cubins run on.
+/// Returns the name of the arch for a device; "none" if no arch's cubins run on it.
 std::string_view arch_name_for(int major, int minor) {
   const Arch* arch = arch_for_device(major, minor);
   return arch != nullptr ? arch->name : "none";
@@ -32,7 +32,7 @@ TEST_CASE("arch: by name, with or without the suffix") {
   }
 }
 
-TEST_CASE("arch: by a GPU's name, however it is written") {
+TEST_CASE("arch: by a GPU's name, in any spelling") {
   for (const auto& named : std::vector<std::pair<const char*, const char*>>{{"h100", "sm_90a"},
                                                                             {"H200", "sm_90a"},
                                                                             {"a100", "sm_80"},
@@ -49,7 +49,7 @@ TEST_CASE("arch: by a GPU's name, however it is written") {
   for (const char* unknown : {"h10", "v100", "rtx", "-"}) CHECK(find_arch(unknown) == nullptr);
 }
 
-TEST_CASE("arch: the names of GPUs are listed by arch, and each arch is known") {
+TEST_CASE("arch: the names of GPUs are listed by arch, and each arch is in the table") {
   const std::string all = known_gpu_names();
   CHECK(all.starts_with("a100, a30: sm_80; a10, "));
   CHECK(all.ends_with("gb10: sm_121"));
@@ -60,7 +60,7 @@ TEST_CASE("arch: the names of GPUs are listed by arch, and each arch is known") 
   }
 }
 
-TEST_CASE("arch: the newest whose cubins run on a device") {
+TEST_CASE("arch: the newest one whose cubins run on a device") {
   CHECK(arch_name_for(8, 0) == "sm_80");
   CHECK(arch_name_for(8, 6) == "sm_86");
   CHECK(arch_name_for(8, 7) == "sm_87");
@@ -80,13 +80,13 @@ TEST_CASE("arch: a later minor runs the cubins of an earlier one, unless they ar
   CHECK(arch_name_for(9, 1) == "none");
 }
 
-TEST_CASE("arch: none for what is older or of another major") {
+TEST_CASE("arch: none for an older device or another major version") {
   CHECK(arch_name_for(7, 5) == "none");
   CHECK(arch_name_for(7, 10) == "none");  // not 8.0
   CHECK(arch_name_for(13, 0) == "none");
 }
 
-TEST_CASE("arch: the table is ascending and agrees with itself") {
+TEST_CASE("arch: the table is ascending and consistent") {
   const auto archs = known_archs();
   CHECK(std::ranges::is_sorted(archs, std::ranges::less_equal{}, &Arch::compute_capability));
   for (const Arch& arch : archs) {
@@ -98,22 +98,22 @@ TEST_CASE("arch: the table is ascending and agrees with itself") {
   }
 }
 
-TEST_CASE("arch: every name is listed for error messages") {
+TEST_CASE("arch: every name is listed in error messages") {
   CHECK(known_arch_names().starts_with("sm_80, sm_86, "));
   for (const Arch& arch : known_archs()) CHECK(known_arch_names().find(arch.name) != std::string::npos);
 }
 
-TEST_CASE("resident blocks: bound by registers, allocated per warp in units of 256") {
+TEST_CASE("resident blocks: limited by registers, allocated per warp in units of 256") {
   const Arch& sm_90 = *find_arch("sm_90a");
   CHECK(resident_blocks(sm_90, 128, 168, 0) == 3);  // 168 * 32 = 21 units; 4 warps take 21504 of 65536
-  CHECK(resident_blocks(sm_90, 128, 169, 0) == 2);  // 22 units: 22528, of which 3 would be 67584
+  CHECK(resident_blocks(sm_90, 128, 169, 0) == 2);  // 22 units: 22528, and 3 blocks would need 67584
   CHECK(resident_blocks(sm_90, 128, 255, 0) == 2);
   CHECK(resident_blocks(sm_90, 256, 255, 0) == 1);
   CHECK(resident_blocks(sm_90, 1024, 65, 0) == 0);  // 9 units * 32 warps = 73728
-  CHECK(resident_blocks(sm_90, 33, 255, 0) == 4);   // a started warp counts whole
+  CHECK(resident_blocks(sm_90, 33, 255, 0) == 4);   // an incomplete warp counts as a whole one
 }
 
-TEST_CASE("resident blocks: bound by shared memory with the driver's share") {
+TEST_CASE("resident blocks: limited by shared memory, including the driver's share") {
   const Arch& sm_80 = *find_arch("sm_80");
   CHECK(resident_blocks(sm_80, 128, 32, 82944) == 2);  // 2 * (82944 + 1024) = 167936, all of an SM
   CHECK(resident_blocks(sm_80, 128, 32, 82945) == 1);
@@ -121,7 +121,7 @@ TEST_CASE("resident blocks: bound by shared memory with the driver's share") {
   CHECK(resident_blocks(sm_80, 128, 32, 166913) == 0);
 }
 
-TEST_CASE("resident blocks: bound by threads and by blocks") {
+TEST_CASE("resident blocks: limited by threads and by blocks") {
   CHECK(resident_blocks(*find_arch("sm_80"), 512, 32, 0) == 4);
   CHECK(resident_blocks(*find_arch("sm_86"), 512, 32, 0) == 3);
   CHECK(resident_blocks(*find_arch("sm_80"), 32, 8, 0) == 32);
@@ -129,6 +129,6 @@ TEST_CASE("resident blocks: bound by threads and by blocks") {
   CHECK(resident_blocks(*find_arch("sm_89"), 32, 8, 0) == 24);
 }
 
-TEST_CASE("resident blocks: registers not known yet bound nothing") {
+TEST_CASE("resident blocks: unknown registers do not limit") {
   CHECK(resident_blocks(*find_arch("sm_80"), 256, 0, 0) == 8);  // 2048 threads
 }

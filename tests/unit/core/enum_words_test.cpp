@@ -30,7 +30,7 @@ std::string_view values_of(std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("words: every enumerator has one, and nothing else has") {
+TEST_CASE("words: every enumerator has a word, and no other value does") {
   check_words<DType>();
   check_words<MaskKind>();
   check_words<RowAlignment>();
@@ -42,12 +42,12 @@ TEST_CASE("words: every enumerator has one, and nothing else has") {
   check_words<JitMode>();
 }
 
-TEST_CASE("words: the rules that name them") {
+TEST_CASE("words: rules list them") {
   CHECK(rule_of<DType>() == "must be f16 (0) or bf16 (1)");
   CHECK(rule_of<MaskKind>() == "must be none (0), causal_bottom_right (1) or causal_top_left (2)");
 }
 
-TEST_CASE("words: variables take them") {
+TEST_CASE("words: variables are parsed from them") {
   CHECK(values_of("FA2_TUNE") == "off, stored, search");
   CHECK(values_of("FA2_JIT") == "on, off");
 }

@@ -20,7 +20,7 @@ TEST_CASE("conversions: every pattern of 16 bits survives the round trip") {
   }
 }
 
-TEST_CASE("conversions: between neighbours the nearest wins, and a tie goes to the even one") {
+TEST_CASE("conversions: the nearest neighbour wins, and a tie goes to the even one") {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const std::uint32_t infinity = dtype == DType::f16 ? 0x7c00 : 0x7f80;
     int broken = 0;
@@ -49,13 +49,13 @@ TEST_CASE("conversions: overflow, NaN and the ends of the range") {
   CHECK(to_bits(-0.0f, DType::f16) == 0x8000);
   CHECK(to_bits(std::numeric_limits<float>::max(), DType::bf16) == 0x7f80);
   CHECK(to_bits(-std::numeric_limits<float>::infinity(), DType::bf16) == 0xff80);
-  const float thin_nan = std::bit_cast<float>(0x7f800001u);  // its payload lies in the dropped bits
+  const float thin_nan = std::bit_cast<float>(0x7f800001u);  // its payload is in the dropped bits
   CHECK(std::isnan(round_to(thin_nan, DType::f16)));
   CHECK(std::isnan(round_to(thin_nan, DType::bf16)));
 }
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && defined(__x86_64__)
-TEST_CASE("conversions: float16 as the compiler converts it") {
+TEST_CASE("conversions: float16 agrees with the compiler") {
   int broken = 0;
   std::mt19937 generator(1);
   for (int i = 0; i < 2000000; ++i) {

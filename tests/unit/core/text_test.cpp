@@ -1,4 +1,4 @@
-// Other people's text in messages: UTF-8, bounded, and what was probably meant.
+// Foreign text in messages: valid UTF-8, bounded, and with suggestions.
 #include <core/text.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -17,7 +17,7 @@ TEST_CASE("text: UTF-8 stays as it is, up to the largest code point") {
   }
 }
 
-TEST_CASE("text: bytes that are no UTF-8, and control characters, are escaped one by one") {
+TEST_CASE("text: bytes that are not UTF-8, and control characters, are escaped one by one") {
   CHECK(printable("a\x80z", 100) == "a\\x80z");                // a continuation without a start
   CHECK(printable("\xc0\xaf", 100) == "\\xc0\\xaf");           // overlong
   CHECK(printable("\xe0\x9f\xbf", 100) == "\\xe0\\x9f\\xbf");  // overlong
@@ -35,7 +35,7 @@ TEST_CASE("text: bytes that are no UTF-8, and control characters, are escaped on
   CHECK(printable(std::string_view("\0", 1), 100) == "\\x00");
 }
 
-TEST_CASE("text: what is too long is cut between characters, and says how long it was") {
+TEST_CASE("text: text that is too long is cut between characters, and its length is given") {
   CHECK(printable("12345678", 8) == "12345678");
   CHECK(printable(std::string(1 << 20, 'x'), 10) == "xxxxxxxxxx... (1048576 bytes)");
   const std::string euros = printable("\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac", 8);
@@ -43,7 +43,7 @@ TEST_CASE("text: what is too long is cut between characters, and says how long i
   CHECK(in_quotes(std::string(5000, '\xff')).size() < 250);
 }
 
-TEST_CASE("text: the nearest word, if there is one near") {
+TEST_CASE("text: the nearest word, if one is near") {
   const std::vector<std::string_view> verbs = {"info", "run", "bench", "tune", "precompile"};
   CHECK(nearest("rnu", verbs) == "run");
   CHECK(nearest("precompiel", verbs) == "precompile");
@@ -53,7 +53,7 @@ TEST_CASE("text: the nearest word, if there is one near") {
   CHECK(nearest(std::string(1 << 20, 'r'), verbs) == "");
 }
 
-TEST_CASE("text: errors are UTF-8 and bounded, whatever was in a setting") {
+TEST_CASE("text: errors are UTF-8 and bounded, whatever a setting holds") {
   const std::string junk(1 << 20, '\xff');
   const Error error(ErrorCode::cache, "cannot open " + junk);
   CHECK(std::string(error.what()).find("cannot open \\xff\\xff") == 0);

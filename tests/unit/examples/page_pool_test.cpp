@@ -1,4 +1,4 @@
-// The example's pages: each belongs to one sequence, and they are scattered.
+// The example's page pool: each page belongs to one sequence, and a sequence's pages are scattered.
 #include <doctest/doctest.h>
 #include <examples/generate/page_pool.h>
 
@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-TEST_CASE("generate: every page is handed out once, in no order, and then there is none") {
+TEST_CASE("generate: every page is given out once, in no order, until none is left") {
   constexpr std::int32_t kPages = 20;
   example::PagePool pool(kPages, 1);
   std::vector<std::int32_t> taken;

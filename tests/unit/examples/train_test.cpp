@@ -1,4 +1,4 @@
-// The example's model: its gradients are those of finite differences, in float64.
+// The example's model: its gradients agree with finite differences, in float64.
 #include <doctest/doctest.h>
 #include <examples/model/model.h>
 
@@ -24,7 +24,7 @@ example::Batch random_bytes(example::Random& random) {
 
 }  // namespace
 
-TEST_CASE("train: gradients of every parameter are those of finite differences") {
+TEST_CASE("train: gradients of every parameter agree with finite differences") {
   example::Model<double> model(
       kShape, 1, [] { return std::make_unique<example::MaterialisedAttention<double>>(kShape); });
   example::Random random(2);
@@ -34,7 +34,7 @@ TEST_CASE("train: gradients of every parameter are those of finite differences")
     const std::vector<double> gradient = parameter->gradient.values;
     double largest = 0;
     for (int i = 0; i < 8; ++i) {
-      // Of an embedding, entries that the batch has.
+      // In an embedding, only entries that the batch uses.
       const std::size_t at = random() % std::min<std::size_t>(gradient.size(), 4 * kShape.width());
       double& value = parameter->value.values[at];
       const double kept = value, step = 1e-5;
@@ -47,6 +47,6 @@ TEST_CASE("train: gradients of every parameter are those of finite differences")
                     parameter->name);
       largest = std::max(largest, std::abs(gradient[at]));
     }
-    CHECK_MESSAGE(largest > 1e-4, parameter->name);  // else nothing was compared
+    CHECK_MESSAGE(largest > 1e-4, parameter->name);  // otherwise nothing was compared
   }
 }

@@ -1,4 +1,5 @@
-// What the backward on wgmma computes, what it takes of an SM and of the workspace, and where plans choose it.
+// The fused backward on wgmma: what it computes, its resources on an SM and in the workspace, and when it is
+// chosen.
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -27,7 +28,7 @@ AttentionTraits traits(int head_dim, int head_dim_v, RowAlignment alignment = Ro
   return traits_of({{.head_dim = head_dim, .head_dim_v = head_dim_v}, {alignment}});
 }
 
-/// The rule that `config` breaks; empty if it is valid.
+/// Returns the rule that `config` breaks; empty if it is valid.
 std::string broken(const std::string& config, const AttentionTraits& of, const Arch& arch = hopper()) {
   return why_rejected({of, parse_config(config), arch}).value_or("");
 }
@@ -62,7 +63,7 @@ bool is_computed(const PlannedProblem& problem, KernelPass pass, const Arch& arc
   return !heuristic_choices(problem, arch, pass).empty();
 }
 
-/// Whether there is no other choice.
+/// Returns whether the fused kernel on wgmma is the only choice.
 bool sums_on_wgmma(const PlannedProblem& problem, const Arch& arch) {
   const auto choices = heuristic_choices(problem, arch, KernelPass::dq_dk_dv);
   return !choices.empty() && std::ranges::all_of(choices, [](const HeuristicChoice& choice) {
@@ -74,7 +75,7 @@ constexpr KernelPass kEveryPass[] = {KernelPass::delta,     KernelPass::dq, Kern
                                      KernelPass::dk,        KernelPass::dv, KernelPass::dq_dk_dv,
                                      KernelPass::dq_convert};
 
-/// The passes that have a choice where `pinned` is.
+/// Returns the passes that have a kernel if `pinned` is pinned.
 std::vector<KernelPass> passes_beside(const std::string& pinned) {
   ChoiceSettings settings;
   settings.tune = TuneMode::off;
@@ -90,7 +91,7 @@ std::vector<KernelPass> passes_beside(const std::string& pinned) {
 
 }  // namespace
 
-TEST_CASE("backward on wgmma: Hopper's, and its rules") {
+TEST_CASE("backward on wgmma: runs on Hopper, and its rules") {
   CHECK(broken("kernel=backward_sm90", 128) == "");
   CHECK(broken("kernel=backward_sm90", traits(128, 128), *find_arch("interpreter")) == "");
   for (const char* name : {"sm_80", "sm_100", "sm_120"})
@@ -130,7 +131,8 @@ TEST_CASE("backward on wgmma: Hopper's, and its rules") {
   CHECK(broken("kernel=backward_sm90,overlap=1", 128) == "overlap = 1, must be 0 for backward_sm90");
 }
 
-TEST_CASE("backward on wgmma: rows that TMA can load, narrow ones batched alone, and wide ones split") {
+TEST_CASE(
+    "backward on wgmma: rows must suit TMA, wide ones need split gradients, packed ones more registers") {
   for (const auto& [d, dv] : {std::pair{136, 128}, std::pair{128, 136}}) {
     CHECK(broken("kernel=backward_sm90", traits(d, dv))
               .starts_with("head dims above 128 need tile_m = 64 with warps = 8"));
@@ -150,7 +152,7 @@ TEST_CASE("backward on wgmma: rows that TMA can load, narrow ones batched alone,
   CHECK(broken("kernel=backward_sm90,tile_m=64,tile_n=128", packed) == "");
 }
 
-TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their transpose") {
+TEST_CASE("backward on wgmma: a dQ accumulator of a warpgroup is 64 queries, or its transpose") {
   for (const int head_dim : {8, 40, 64}) {
     CHECK(broken("kernel=backward_sm90,tile_n=128", head_dim) == "");
     CHECK(broken("kernel=backward_sm90,tile_n=64", head_dim) ==
@@ -167,14 +169,14 @@ TEST_CASE("backward on wgmma: a sum of dQ is 64 queries of a warpgroup, or their
 }
 
 TEST_CASE("backward on wgmma: what a transposed product reads behind the keys is shared memory") {
-  // 64 * 2 bytes a column that keys have not, of 48; V of a warpgroup's 64 keys and of another's.
+  // 64 * 2 bytes per missing column, of which there are 48; V of a warpgroup's 64 keys and of the other's.
   CHECK(broken("kernel=backward_sm90", traits(72, 8)) == "head_dim_v = 8 is too small beside head_dim = 72");
   CHECK(broken("kernel=backward_sm90", traits(72, 24)) == "");
   CHECK(broken("kernel=backward_sm90", traits(120, 8)) == "");
   CHECK(broken("kernel=backward_sm90,tile_n=128", traits(64, 8)) == "");
 }
 
-TEST_CASE("backward on wgmma: what a block takes of an SM is refused where it does not fit") {
+TEST_CASE("backward on wgmma: a config whose block does not fit an SM is rejected") {
   CHECK(broken("kernel=backward_sm90,tile_n=128", 128).find("registers a thread, a consumer warp has 240") !=
         std::string::npos);
   CHECK(broken("kernel=backward_sm90,tile_n=80,stages=4", 128).find("bytes of shared memory, sm_90a has") !=
@@ -182,18 +184,20 @@ TEST_CASE("backward on wgmma: what a block takes of an SM is refused where it do
 }
 
 TEST_CASE("backward on wgmma: shared memory of hand-computed cases") {
-  // K and V of 128 keys, two slots of 64 queries with two floats each, two places for dS, 4 * 2 + 6 mbarriers.
+  // K and V of 128 keys; two stages of 64 queries with two floats each; two buffers for dS; 4 * 2 + 6
+  // mbarriers.
   CHECK(shared("tile_n=64,stages=2", 128, 128) ==
         2 * 128 * 128 * 2 + 2 * (2 * 64 * 128 * 2 + 8 * 64) + 2 * 64 * 128 * 2 + 8 * 14);
   CHECK(shared("tile_n=128,stages=1", 64, 64) ==
         2 * 128 * 64 * 2 + (2 * 128 * 64 * 2 + 8 * 128) + 2 * 128 * 128 * 2 + 8 * 10);
-  // 80 columns for 72 and 48 for 40; 48 queries of 80 columns are 7680 bytes, of 48 columns 4608, both rounded up.
+  // 72 columns take 80 and 40 take 48. 48 queries of 80 columns are 7680 bytes, of 48 columns 4608; both are
+  // rounded up.
   CHECK(shared("tile_n=48,stages=3", 72, 40) ==
         128 * (80 + 48) * 2 + 3 * (8192 + 5120 + 8 * 48) + 2 * 48 * 128 * 2 + 8 * 18);
   CHECK(shared_bytes(traits(72, 40), parse_config("kernel=backward_convert_sm90,tile_m=48")) == 48 * 80 * 2);
 }
 
-TEST_CASE("backward on wgmma: sums are converted in the tiles that they were made in") {
+TEST_CASE("backward on wgmma: the convert kernel has the tiles of the accumulators") {
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
     const std::vector<KernelConfig> configs = valid_configs(head_dim, head_dim);
     CHECK_FALSE(configs.empty());
@@ -207,7 +211,7 @@ TEST_CASE("backward on wgmma: sums are converted in the tiles that they were mad
   }
 }
 
-TEST_CASE("backward on wgmma: scratch is delta, offsets and float32 sums of whole tiles") {
+TEST_CASE("backward on wgmma: scratch is delta, LSE and float32 accumulators of whole tiles") {
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
     for (const KernelConfig& config : valid_configs(head_dim, head_dim)) {
       const PlannedProblem p = problem_of(head_dim, head_dim);
@@ -229,7 +233,7 @@ TEST_CASE("backward on wgmma: scratch is delta, offsets and float32 sums of whol
   }
 }
 
-TEST_CASE("backward on wgmma: each packed sequence has tiles of its own in the scratch") {
+TEST_CASE("backward on wgmma: each packed sequence has its own tiles in the scratch") {
   PlannedProblem p = problem_of(128, 128);
   p.varlen = true;
   const KernelConfig config = default_config(KernelId::backward_sm90);  // tiles of 64
@@ -243,7 +247,8 @@ TEST_CASE("backward on wgmma: each packed sequence has tiles of its own in the s
   CHECK(scratch_for(p, config).bytes(p) == 4 * 128 * ((std::size_t{1} << 30) + (64 << 12)) * (3 + 128));
 }
 
-TEST_CASE("backward on wgmma: scratch without rows is none, and that of delta alone is as large as LSE") {
+TEST_CASE(
+    "backward on wgmma: scratch without rows is empty, and scratch with only delta is as large as LSE") {
   AttentionProblem p = problem_of(128, 128);
   CHECK(scratch_for(p).bytes(p) == 4 * 2 * 12 * 1000);
   p.seqlen_q = 0;
@@ -257,7 +262,7 @@ TEST_CASE("backward on wgmma: the heuristic chooses it for every head dim, on Ho
     INFO(to_string(p));
     for (const char* name : {"sm_90a", "interpreter"}) CHECK(sums_on_wgmma(p, *find_arch(name)));
     for (const char* name : {"sm_80", "sm_100"}) CHECK_FALSE(sums_on_wgmma(p, *find_arch(name)));
-    // Bits that are the same in every run are to be had everywhere.
+    // The separate kernels, which are bitwise deterministic, exist everywhere.
     CHECK(is_computed(p, KernelPass::dq, hopper()));
     CHECK(is_computed(p, KernelPass::dk, hopper()));
   }
@@ -265,7 +270,7 @@ TEST_CASE("backward on wgmma: the heuristic chooses it for every head dim, on Ho
     CHECK_FALSE(sums_on_wgmma(problem_of(128, 128, alignment), hopper()));
 }
 
-TEST_CASE("backward on wgmma: warpgroups own a gradient each where registers do not hold both") {
+TEST_CASE("backward on wgmma: each warpgroup owns one gradient if registers do not hold both") {
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
     for (bool AttentionProblem::*variant :
          {&AttentionProblem::dropout, &AttentionProblem::softcap, &AttentionProblem::varlen}) {
@@ -283,7 +288,8 @@ TEST_CASE("backward on wgmma: warpgroups own a gradient each where registers do 
   }
 }
 
-TEST_CASE("backward on wgmma: a pinned kernel of a part keeps it from running, its own does not") {
+TEST_CASE(
+    "backward on wgmma: it does not run if a kernel for a part of it is pinned; it does if its own is") {
   using enum KernelPass;
   const std::vector<KernelPass> all = {delta, dq, dk_dv, dk, dv, dq_dk_dv};
   const std::vector<KernelPass> without = {delta, dq, dk_dv, dk, dv};

@@ -1,5 +1,5 @@
-// What the backward of five products on mma.sync computes, what it takes of an SM and of the workspace, and where plans choose
-// it.
+// The fused backward on mma.sync: what it computes, its resources on an SM and in the workspace, and when it
+// is chosen.
 #include <autotune/config_choice.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ AttentionTraits traits(int head_dim, int head_dim_v) {
   return traits_of({{.head_dim = head_dim, .head_dim_v = head_dim_v}, {}});
 }
 
-/// The rule that `config` breaks; empty if it is valid.
+/// Returns the rule that `config` breaks; empty if it is valid.
 std::string broken(const std::string& config, const AttentionTraits& of, const char* arch = "sm_80") {
   return why_rejected({of, parse_config("kernel=backward_sm80," + config), *find_arch(arch)}).value_or("");
 }
@@ -45,7 +45,7 @@ PlannedProblem problem_of(int head_dim, RowAlignment alignment = RowAlignment::b
       .normalized();
 }
 
-/// The first choice.
+/// Returns the first choice.
 KernelConfig guess(const PlannedProblem& problem, const char* arch) {
   const auto choices = heuristic_choices(problem, *find_arch(arch), KernelPass::dq_dk_dv);
   REQUIRE_FALSE(choices.empty());
@@ -58,7 +58,7 @@ std::string constants_of(const KernelConfig& config, const char* arch) {
 
 }  // namespace
 
-TEST_CASE("backward of five products: its rules") {
+TEST_CASE("fused backward on mma.sync: its rules") {
   const std::string whole = "tile_m=64,warps=4,tile_n=32,split_gradients=0";
   CHECK(broken("stages=1", 128) == "");
   CHECK(broken(whole, 128) == "");
@@ -80,7 +80,7 @@ TEST_CASE("backward of five products: its rules") {
                       *find_arch("sm_80")}) == "tile_m = 128, must be 16 * warps = 64");
 }
 
-TEST_CASE("backward of five products: what a block takes of an SM is refused where it does not fit") {
+TEST_CASE("fused backward on mma.sync: a config whose block does not fit an SM is rejected") {
   CHECK(broken("tile_m=128,tile_n=64", 256).find("registers a thread, 255 are available") !=
         std::string::npos);
   CHECK(broken("tile_m=64,warps=4,tile_n=32,split_gradients=0", 256).find("registers a thread") !=
@@ -90,17 +90,17 @@ TEST_CASE("backward of five products: what a block takes of an SM is refused whe
   CHECK(broken(large, 128, "sm_86") == "needs 115200 bytes of shared memory, sm_86 has 101376 per block");
 }
 
-TEST_CASE("backward of five products: shared memory of hand-computed cases") {
-  // K and V, slots of Q and dO with two floats a query, two places for dS.
+TEST_CASE("fused backward on mma.sync: shared memory of hand-computed cases") {
+  // K and V, stages of Q and dO with two floats per query, two buffers for dS.
   CHECK(shared("tile_m=128,tile_n=64,stages=2", 64, 64) ==
         2 * 128 * 64 * 2 + 2 * (2 * 64 * 64 * 2 + 8 * 64) + 2 * 128 * 64 * 2);
-  // 80 columns for 72 and 48 for 40.
+  // 72 columns take 80 and 40 take 48.
   CHECK(shared("tile_m=64,tile_n=32,stages=1", 72, 40) ==
         64 * (80 + 48) * 2 + (32 * (80 + 48) * 2 + 8 * 32) + 2 * 64 * 32 * 2);
   CHECK(shared_bytes(traits(72, 40), default_config(KernelId::backward_convert_sm80)) == 64 * 80 * 2);
 }
 
-TEST_CASE("backward of five products: the default computes every head dim on every GPU") {
+TEST_CASE("fused backward on mma.sync: the default computes every head dim on every GPU") {
   for (const Arch& arch : known_archs()) {
     for (int dim = 8; dim <= 256; dim += 8) {
       CHECK(why_rejected({traits(dim, dim), default_config(KernelId::backward_sm80), arch}).value_or("") ==
@@ -112,7 +112,7 @@ TEST_CASE("backward of five products: the default computes every head dim on eve
 }
 
 TEST_CASE(
-    "backward of five products: the heuristic chooses it for every head dim, on Hopper where wgmma does not "
+    "fused backward on mma.sync: the heuristic chooses it for every head dim, on Hopper if wgmma cannot "
     "serve") {
   for (int dim = 8; dim <= 256; dim += 8) {
     for (const Arch& arch : known_archs()) {
@@ -128,7 +128,7 @@ TEST_CASE(
   CHECK(heuristic_choices(packed, *find_arch("sm_80"), KernelPass::dq_dk_dv).empty());
 }
 
-TEST_CASE("backward of five products: a second stage where it fits, and fewer keys where registers are few") {
+TEST_CASE("fused backward on mma.sync: a second stage if it fits, and fewer keys if registers are few") {
   CHECK(guess(problem_of(64), "sm_80") ==
         parse_config("kernel=backward_sm80,tile_m=128,tile_n=64,warps=8,stages=2,split_gradients=1"));
   CHECK(guess(problem_of(128), "sm_80") ==
@@ -142,7 +142,8 @@ TEST_CASE("backward of five products: a second stage where it fits, and fewer ke
 }
 
 TEST_CASE(
-    "backward of five products: red adds four floats where a GPU can, and the conversion reads as it wrote") {
+    "fused backward on mma.sync: red adds four floats if a GPU can, and the convert kernel reads the same "
+    "layout") {
   for (const KernelConfig& config :
        {default_config(KernelId::backward_sm80), default_config(KernelId::backward_convert_sm80)}) {
     CHECK(constants_of(config, "sm_89").find("int adds_four = 0;") != std::string::npos);
@@ -154,7 +155,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "backward of five products: a block a tile of keys, sums of whole tiles of queries, heads that L2 "
+    "fused backward on mma.sync: one block per key tile, accumulators of whole query tiles, heads that L2 "
     "holds") {
   const PlannedProblem p = problem_of(64);
   const KernelConfig config = parse_config("kernel=backward_sm80,tile_m=128,tile_n=48,split_gradients=1");
@@ -167,7 +168,8 @@ TEST_CASE(
   const BackwardParams& params = step.constants.as<BackwardParams>();
   CHECK(params.statistic_rows == 1008);
   CHECK(params.statistic_count == scratch.statistics(p));
-  // Q, dO and sums of a group are 3 * 1000 * (6 + 2) * 64 bytes, of which 16 MB hold ten; there are eight.
+  // Q, dO and accumulators of a group take 3 * 1000 * (6 + 2) * 64 bytes. 16 MB would hold ten groups; there
+  // are eight.
   CHECK(params.kv_heads_per_section == 8);
   PlannedProblem longer = p;
   longer.seqlen_q = longer.seqlen_k = 8192;

@@ -1,4 +1,4 @@
-// Which configurations can be rendered: every rule, its numbers, and the enumeration.
+// Which configs can be rendered: every rule, its limits, and the enumeration.
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
@@ -16,7 +16,7 @@ AttentionTraits traits(int head_dim, int head_dim_v) {
   return traits_of({{.head_dim = head_dim, .head_dim_v = head_dim_v}, {}});
 }
 
-/// The rule that `config` breaks; empty if it is valid.
+/// Returns the rule that `config` breaks; empty if it is valid.
 std::string broken(std::string_view config, int head_dim = 8, std::string_view arch = "sm_80") {
   return why_rejected({traits(head_dim, head_dim), parse_config(config), *find_arch(arch)}).value_or("");
 }
@@ -53,7 +53,7 @@ TEST_CASE("config space: the rules of resources differ by arch") {
   const char* large = "tile_m=64,tile_n=64,stages=2";
   CHECK(broken(large, 256, "sm_80") == "");
   CHECK(broken(large, 256, "sm_86") == "needs 163840 bytes of shared memory, sm_86 has 101376 per block");
-  const char* two = "tile_m=64,tile_n=64,stages=2,ctas_per_sm=2";  // 16384 of Q, 65536 of K and V
+  const char* two = "tile_m=64,tile_n=64,stages=2,ctas_per_sm=2";  // 16384 bytes of Q, 65536 of K and V
   CHECK(broken(two, 128, "sm_80") == "");
   CHECK(broken(two, 128, "sm_120") ==
         "2 blocks of 81920 bytes of shared memory do not fit the 102400 bytes of one SM of sm_120");
@@ -64,8 +64,9 @@ TEST_CASE("config space: the rules of resources differ by arch") {
         std::string::npos);
 }
 
-TEST_CASE("config space: shared memory is used to its last byte, the driver's share of each block counted") {
-  // K and V take 163840 of the 166912 bytes, Q 64 a row.
+TEST_CASE(
+    "config space: shared memory may be used to its last byte, after the driver's share of each block") {
+  // K and V take 163840 of the 166912 bytes, Q takes 64 per row.
   CHECK(broken("tile_m=48,tile_n=320,warps=3,stages=4", 32) == "");
   CHECK(broken("tile_m=64,tile_n=320,warps=4,stages=4", 32) ==
         "needs 167936 bytes of shared memory, sm_80 has 166912 per block");
@@ -77,10 +78,10 @@ TEST_CASE("config space: shared memory is used to its last byte, the driver's sh
 
 TEST_CASE("config space: no thread has more than 255 registers, however few threads there are") {
   CHECK(broken("tile_m=128,tile_n=128,stages=1", 128).find("255 are available") != std::string::npos);
-  CHECK(broken("tile_m=128,tile_n=128,stages=1,warps=8", 128) == "");  // half the rows a warp
+  CHECK(broken("tile_m=128,tile_n=128,stages=1,warps=8", 128) == "");  // half the rows per warp
 }
 
-TEST_CASE("config space: tiles too large for any GPU are refused without overflow") {
+TEST_CASE("config space: tiles too large for any GPU are rejected without overflow") {
   CHECK(broken("tile_m=1073741824,warps=1", 128) == "tile_m = 1073741824, must be 16..1024");
   CHECK(broken("tile_m=256,tile_n=1073741824", 128) == "tile_n = 1073741824, must be 16..1024");
   for (const char* number : {"=2147483647", "=-2147483648"}) {
@@ -100,16 +101,16 @@ TEST_CASE("config space: shared memory of hand-computed cases") {
   // Q: 128 * 128 * 2 = 32768. K and V: 2 * 64 * (128 + 128) * 2 = 65536.
   CHECK(shared("tile_m=128,tile_n=64,stages=2", 128, 128) == 98304);
   CHECK(shared("tile_m=128,tile_n=64,stages=2,q_in_registers=1", 128, 128) == 65536);
-  // Head dims pad to 16: 40 to 48, 72 to 80. Q: 6144, K and V: 8192, O: 10240.
+  // Head dims are padded to multiples of 16: 40 to 48, 72 to 80. Q: 6144, K and V: 8192, O: 10240.
   CHECK(shared("tile_m=64,tile_n=32,stages=1", 40, 72) == 14336);
   CHECK(shared("tile_m=64,tile_n=32,stages=1,q_in_registers=1", 40, 72) == 10240);
-  // Q alone is the largest: 32768.
+  // Q is larger than all the rest: 32768.
   CHECK(shared("tile_m=128,tile_n=16,stages=1,q_in_registers=1", 128, 8) == 32768);
-  // O is larger than Q (4096) with K and V (8704): 128 * 256 * 2.
+  // O takes more than Q (4096) with K and V (8704): 128 * 256 * 2.
   CHECK(shared("tile_m=128,tile_n=16,stages=1", 8, 256) == 65536);
 }
 
-TEST_CASE("config space: valid and rejected are the whole product, each once and with its verdict") {
+TEST_CASE("config space: valid and rejected configs are the whole product, each once and with its reason") {
   for (const char* name : {"sm_80", "sm_86", "sm_90a", "sm_120"}) {
     for (const AttentionTraits& t : {traits(8, 8), traits(64, 64), traits(192, 128), traits(256, 256)}) {
       CAPTURE(to_string(t));
@@ -175,7 +176,7 @@ TEST_CASE("config space: heads are packed in powers of two that divide the group
   CHECK(why("4") == "packed_heads = 4 makes more than 2^31 rows of seqlen_q = 536870912");
 }
 
-TEST_CASE("config space: keys are shared out while their blocks can be numbered") {
+TEST_CASE("config space: keys are split if their blocks can be numbered") {
   PlannedProblem p;
   p.head_dim = p.head_dim_v = 128;
   p.heads_q = p.heads_kv = 64;
@@ -187,13 +188,13 @@ TEST_CASE("config space: keys are shared out while their blocks can be numbered"
   };
   CHECK(why(1, 1 << 30) == "");
   CHECK(why(1, 0) == "");
-  CHECK(why(1 << 18, (1 << 20) - 128) == "");  // 2^18 tiles of 2^13 - 1
+  CHECK(why(1 << 18, (1 << 20) - 128) == "");  // 2^18 tiles of 2^13 - 1 blocks
   CHECK(why(1 << 18, 1 << 20) == "split KV numbers at most 2^31 KV blocks, not 262144 tiles of 8192");
   p.batch = 1 << 20;
   CHECK(why(1, 1 << 20) != "");
 }
 
-TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
+TEST_CASE("config space: forward_sm90 runs on Hopper, and its rules") {
   const std::string valid = "kernel=forward_sm90,tile_m=128,warps=8,tile_n=128,stages=4,q_buffers=1";
   const auto with = [&](const char* more, int head_dim = 128) {
     return broken(valid + more, head_dim, "sm_90a");
@@ -224,10 +225,10 @@ TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
   CHECK(broken(three + "96", 128, "sm_90a")
             .find("needs about 164 registers a thread, a consumer warp has 160") == 0);
   CHECK(broken(three + "80", 128, "sm_90a") == "");
-  // 2 x 256 threads are launched with 128 registers each: too few for 256 columns of output.
+  // 2 x 256 threads start with 128 registers each, which are too few for 256 columns of output.
   CHECK(broken("kernel=forward_sm90,tile_m=64,warps=4,stages=2,q_buffers=1,tile_n=32,ctas_per_sm=2", 256,
                "sm_90a") == "a wgmma needs 158 registers, the block is launched with 128 a thread");
-  // One product after the other, the probabilities take the registers of the scores.
+  // Without overlap, the probabilities take the registers of the scores.
   CHECK(broken("kernel=forward_sm90,tile_m=192,warps=12,stages=3,q_buffers=1,tile_n=96", 128, "sm_90a") ==
         "");
   AttentionTraits reversed = traits(64, 64);
@@ -237,14 +238,15 @@ TEST_CASE("config space: main loop 90 is Hopper's, and its rules") {
             .find("TMA loads the rows") != std::string::npos);
 }
 
-TEST_CASE("config space: shared memory of main loop 90 starts every tile at 1024 bytes") {
+TEST_CASE("config space: shared memory of forward_sm90 starts every tile at 1024 bytes") {
   const auto bytes = [](const char* config, int d, int dv) {
     return shared(std::string("kernel=forward_sm90,tile_m=128,warps=8,") + config, d, dv);
   };
-  // Two tiles of 64 queries of 256 bytes, 4 slots of 128 keys, 2 * (4 + 1 + 2) mbarriers and two tiles.
+  // Two tiles of 64 queries of 256 bytes, 4 stages of 128 keys, 2 * (4 + 1 + 2) mbarriers and two tile
+  // numbers.
   CHECK(bytes("tile_n=128,stages=4,q_buffers=1", 128, 128) == 32768 + 4 * 32768 + 16 * 9);
   CHECK(bytes("tile_n=128,stages=4,q_buffers=2", 128, 128) == 65536 + 4 * 32768 + 16 * 10);
-  // 80 columns for 72: 17920 bytes of keys are 18432, 10240 of queries as they are.
+  // 72 columns take 80. 17920 bytes of keys are rounded up to 18432; 10240 of queries need no rounding.
   CHECK(bytes("tile_n=112,stages=2,q_buffers=1", 72, 40) == 2 * 10240 + 2 * 18432 + 16 * 7);
 }
 
@@ -253,13 +255,13 @@ TEST_CASE("config space: the order is fixed") {
   CHECK(config_space(traits(64, 64), arch).valid == config_space(traits(64, 64), arch).valid);
 }
 
-TEST_CASE("config space: every broken rule is named at once") {
+TEST_CASE("config space: every broken rule is listed at once") {
   CHECK(broken("kernel=forward_sm90,warps=6,stages=1,q_in_registers=1,pingpong=1", 64, "sm_100") ==
         "stages = 1, must be 2..8; q_in_registers = 1, must be 0 for forward_sm90; forward_sm90 does not "
         "run on sm_100; warps = 6 are no whole warpgroups of 4; tile_m = 128, must be 16 * warps = "
         "96; "
         "pingpong = 1 needs overlap = 1");
-  // Also what it takes of an SM, where the numbers can be told.
+  // Including resources, if they can be computed.
   const std::string large = broken("tile_m=128,tile_n=24,warps=4,stages=4,ctas_per_sm=8", 256);
   for (const char* part : {"tile_n = 24", "bytes of shared memory", "registers a thread"}) {
     CAPTURE(large);
@@ -267,7 +269,7 @@ TEST_CASE("config space: every broken rule is named at once") {
   }
 }
 
-TEST_CASE("config space: each main loop's default computes every problem that the main loop computes") {
+TEST_CASE("config space: each kernel's default computes every problem that the kernel computes") {
   for (const Arch& arch : known_archs()) {
     for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
       for (int head_dim_v = 8; head_dim_v <= 256; head_dim_v += 8) {

@@ -9,7 +9,7 @@ using namespace fa2;
 
 namespace {
 
-/// The message of the error that parsing throws; empty if it throws none.
+/// Returns the message of the error that parsing throws; empty if it throws none.
 std::string error_of(std::string_view text) {
   try {
     parse_config(text);
@@ -51,7 +51,7 @@ TEST_CASE("config: every field is compared, printed and parsed") {
   CHECK(probe == KernelConfig{});
 }
 
-TEST_CASE("config: only the kernel's own tunables are printed; a text of all fields still parses") {
+TEST_CASE("config: only the kernel's own tunables are printed; a text with all fields still parses") {
   CHECK(to_string(default_config(KernelId::forward_sm80)) ==
         "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=1,q_in_registers=0,ctas_per_sm=1");
   CHECK(to_string(default_config(KernelId::forward_sm90)) ==
@@ -67,12 +67,12 @@ TEST_CASE("config: only the kernel's own tunables are printed; a text of all fie
     CHECK(parse_config(to_string(config)) == config);
     CHECK(to_string(config).size() < every_field.size());
   }
-  KernelConfig odd;  // refused where it is to run, and printed as it is
+  KernelConfig odd;  // rejected when it is to run, but printed as it is
   odd.q_buffers = 2;
   CHECK(mentions(to_string(odd), ",q_buffers=2"));
 }
 
-TEST_CASE("config: fields left out are the defaults of the kernel that is named") {
+TEST_CASE("config: missing fields have the defaults of the named kernel") {
   CHECK(parse_config("") == KernelConfig{});
   KernelConfig expected;
   expected.stages = 3;

@@ -1,4 +1,4 @@
-// The table of kernel kinds: what holds for every row.
+// The table of kernel kinds: what every row must fulfil.
 #include <core/arch.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -17,7 +17,7 @@ using namespace fa2;
 
 namespace {
 
-/// Dropout's mask is nobody else's, and not every kernel drops.
+/// Returns traits that the kind computes. Only the mask kernel must have dropout, and not every kernel may.
 AttentionTraits traits(const KernelKind& kind) {
   return traits_of({{.head_dim = 128,
                      .mask = MaskKind::causal_bottom_right,
@@ -33,7 +33,7 @@ const Arch& arch_of(const KernelKind& kind) {
   return *found;
 }
 
-/// The rules that the default config breaks with another value in one field.
+/// Returns the rules that the default config breaks if one field has another value.
 std::string broken_with(const KernelKind& kind, std::string_view field, std::int32_t value) {
   KernelConfig config = kind.default_config;
   KernelConfig::visit(config, [&](std::string_view name, std::int32_t& v) {
@@ -51,7 +51,7 @@ std::vector<std::string_view> fields() {
 
 }  // namespace
 
-TEST_CASE("kernel kinds: each kernel has its own, whose default config is the kernel's") {
+TEST_CASE("kernel kinds: each kernel has a kind, whose default config names the kernel") {
   CHECK(kernel_kinds().size() == kEnumerators<KernelId>);
   for (std::size_t i = 0; i < kernel_kinds().size(); ++i) {
     const KernelKind& kind = *kernel_kinds()[i];
@@ -63,7 +63,7 @@ TEST_CASE("kernel kinds: each kernel has its own, whose default config is the ke
   }
 }
 
-TEST_CASE("kernel kinds: a number that names no kernel is an error that lists the kernels") {
+TEST_CASE("kernel kinds: an unknown kernel number is an error that lists the kernels") {
   try {
     kind_of(static_cast<KernelId>(99));
     FAIL("there is a kernel 99");
@@ -73,7 +73,7 @@ TEST_CASE("kernel kinds: a number that names no kernel is an error that lists th
   }
 }
 
-TEST_CASE("kernel kinds: the entry is in the main template") {
+TEST_CASE("kernel kinds: the main template defines the entry") {
   for (const KernelKind* kind : kernel_kinds())
     CHECK(embedded_template(kind->main).find(std::string(kind->entry) + "(") != std::string_view::npos);
 }
@@ -88,7 +88,7 @@ TEST_CASE("kernel kinds: tunables are fields of the config, in its order") {
   }
 }
 
-TEST_CASE("kernel kinds: each field has its range, and what a kind does not know stays as it is") {
+TEST_CASE("kernel kinds: each tunable has a range, and fields that a kind ignores keep their neutral value") {
   for (const KernelKind* kind : kernel_kinds()) {
     for (const std::string_view field : fields()) {
       CAPTURE(std::string(field));
@@ -107,7 +107,7 @@ TEST_CASE("kernel kinds: each field has its range, and what a kind does not know
   }
 }
 
-TEST_CASE("kernel kinds: the default computes, and everything that tuning may try is of its kind") {
+TEST_CASE("kernel kinds: the default computes, and every config that tuning may try belongs to the kind") {
   for (const KernelKind* kind : kernel_kinds()) {
     const Arch& arch = arch_of(*kind);
     CHECK(why_rejected({traits(*kind), kind->default_config, arch}).value_or("") == "");
@@ -120,7 +120,7 @@ TEST_CASE("kernel kinds: the default computes, and everything that tuning may tr
   }
 }
 
-TEST_CASE("kernel kinds: config.cuh names the tunables that are not neutral, and no other") {
+TEST_CASE("kernel kinds: config.cuh names only tunables that are not neutral") {
   for (const KernelKind* kind : kernel_kinds()) {
     const KernelSpec spec{traits(*kind), kind->default_config, arch_of(*kind)};
     const std::string text = render(spec).headers.front().text;

@@ -1,4 +1,4 @@
-// The list of a problem's fields, and what follows from it: each test goes over PlannedProblem::visit.
+// The list of a problem's fields and what follows from it: each test iterates PlannedProblem::visit.
 #include <api/explanation.h>
 #include <autotune/bucket.h>
 #include <core/enum_words.h>
@@ -29,7 +29,7 @@ PlannedProblem example() {
           {}};
 }
 
-/// Another valid value, far enough away for another tuning bucket.
+/// Returns another valid value, different enough for another tuning bucket.
 template <class Value>
 Value other(const Value& value) {
   if constexpr (std::is_enum_v<Value>) {
@@ -43,7 +43,7 @@ Value other(const Value& value) {
   }
 }
 
-/// Two problems that differ in one field alone.
+/// Two problems that differ in one field.
 struct Change {
   std::string name;
   bool specialises;
@@ -60,7 +60,7 @@ void visit_field(Change& change, const Visit& visit) {
       change.before, change.after);
 }
 
-/// Every field's value; of an optional one also whether there is any.
+/// Returns a change of every field's value; for an optional field also of its presence.
 std::vector<Change> changes() {
   std::vector<Change> all;
   const PlannedProblem p = example();
@@ -103,7 +103,7 @@ struct Anything {
   }
 };
 
-/// How many initialisers Struct takes.
+/// Returns how many initialisers Struct takes.
 template <class Struct, class... Fields>
 constexpr int field_count() {
   if constexpr (requires { Struct{Fields{}..., Anything{}}; }) {
@@ -115,7 +115,7 @@ constexpr int field_count() {
 
 }  // namespace
 
-TEST_CASE("problem's fields: none is missing in the list") {
+TEST_CASE("problem's fields: the list is complete") {
   int listed = 0;
   const PlannedProblem p;
   PlannedProblem::visit([&](const char*, FieldRole, const auto&) { ++listed; }, p);
@@ -131,12 +131,12 @@ TEST_CASE("problem's fields: each counts in comparison, hash, text, JSON and buc
     CHECK(hash_value(before) != hash_value(after));
     CHECK(to_string(before) != to_string(after));
     CHECK(json_of(before) != json_of(after));
-    // How many pages there are changes nothing of how much is read.
+    // page_count does not change how much is read.
     CHECK((bucket_of(before) == bucket_of(after)) == (change.name == "page_count"));
   }
 }
 
-TEST_CASE("problem's fields: those that specialise are traits, of which names, keys and flags tell") {
+TEST_CASE("problem's fields: fields that specialise are traits; names, keys and flags contain them") {
   for (const Change& change : changes()) {
     CAPTURE(change.name);
     const AttentionTraits a = traits_of(change.before), b = traits_of(change.after);
@@ -147,7 +147,7 @@ TEST_CASE("problem's fields: those that specialise are traits, of which names, k
   }
 }
 
-TEST_CASE("problem's fields: traits are those of the problem that they are") {
+TEST_CASE("problem's fields: traits of a problem have the problem's values") {
   const AttentionTraits traits = traits_of(example());
   CHECK(traits_of(traits) == traits);
   CHECK(traits.head_dim_v == 128);

@@ -1,4 +1,4 @@
-// AttentionProblem as a value, the names of the enumerations, InvalidRequest's text, contiguous arguments.
+// AttentionProblem as a value, the words of enumerations, InvalidRequest's text, contiguous arguments.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <generator/kernel_spec.h>
@@ -23,7 +23,7 @@ AttentionProblem example() {
 
 }  // namespace
 
-TEST_CASE("enumerations have the documented names, and no name for anything else") {
+TEST_CASE("enumerations have the documented words, and no word for other values") {
   CHECK(to_string(DType::f16) == "f16");
   CHECK(to_string(DType::bf16) == "bf16");
   CHECK(to_string(MaskKind::none) == "none");
@@ -37,7 +37,7 @@ TEST_CASE("enumerations have the documented names, and no name for anything else
   CHECK(to_string(static_cast<MaskKind>(3)) == "invalid");
 }
 
-TEST_CASE("problem: normalized fills the 0 defaults and nothing else") {
+TEST_CASE("problem: normalized() fills defaults of 0 and changes nothing else") {
   AttentionProblem p;
   p.head_dim = 64;
   p.heads_q = 12;
@@ -49,7 +49,7 @@ TEST_CASE("problem: normalized fills the 0 defaults and nothing else") {
   CHECK(example().normalized().heads_kv == 8);
 }
 
-TEST_CASE("problem: text names head_dim_v only where it matters") {
+TEST_CASE("problem: the text names head_dim_v only if it differs") {
   AttentionProblem p = example();
   CHECK(to_string(p) == "f16 d128 causal_bottom_right batch 2 heads 32/8 seqlen 4096x4096");
   p.head_dim_v = 128;
@@ -85,7 +85,7 @@ TEST_CASE("problem: equal values hash alike, every field counts") {
   CHECK(hashes.size() == 10);
 }
 
-TEST_CASE("problem: hashes of neighbouring shapes fall into different buckets") {
+TEST_CASE("problem: hashes of similar shapes fall into different buckets") {
   std::set<std::size_t> low_bits;
   AttentionProblem p = example();
   for (p.seqlen_q = 0; p.seqlen_q < 4096; ++p.seqlen_q) low_bits.insert(hash_value(p) % 65536);
@@ -142,13 +142,13 @@ TEST_CASE("args: packed sequences are one entry with the rows of all") {
   CHECK(b.o_strides.head == 10000 * 128);
   CHECK(b.k_strides.head == 300 * 128);
   CHECK(b.v_strides.row == 128);
-  p.total_q = 0;  // batched, beside packed keys
+  p.total_q = 0;  // a batched side next to packed keys
   CHECK(bhsd_args(p, nullptr, nullptr, nullptr, nullptr).q_strides.head == 4096 * 128);
   for (const std::int32_t* table : {a.cu_seqlens_q, a.cu_seqlens_k, a.seqused_q, a.seqused_k})
     CHECK(table == nullptr);
 }
 
-TEST_CASE("args: sizes that no memory holds saturate instead of wrapping around") {
+TEST_CASE("args: sizes beyond any memory saturate instead of wrapping around") {
   AttentionProblem p = example();
   p.heads_q = p.heads_kv = std::int64_t{1} << 31;
   p.seqlen_q = std::int64_t{1} << 31;

@@ -1,4 +1,4 @@
-// What render() hands to a compiler: complete, self-contained, and refused when the config does not fit.
+// The sources that render() makes: complete, self-contained, and rejected if the config does not fit.
 #include <core/hash.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -21,13 +21,13 @@ using namespace fa2;
 
 namespace {
 
-/// The spec that the placeholder templates/config.cuh shows.
+/// Returns the spec whose rendered form the placeholder templates/config.cuh shows.
 KernelSpec shown_spec() {
   return {traits_of({{.head_dim = 128, .mask = MaskKind::causal_bottom_right}, {}}),
           parse_config("tile_m=128,tile_n=64,warps=4,stages=2"), *find_arch("sm_80")};
 }
 
-/// One of each main loop, for a GPU and for the interpreter.
+/// Returns one spec per forward kernel, for a GPU and for the interpreter.
 std::vector<KernelSpec> every_kind() {
   std::vector<KernelSpec> specs;
   for (const char* arch : {"sm_80", "sm_90a", "interpreter"}) {
@@ -46,7 +46,7 @@ std::string value_of(const KernelSource& source, std::string_view part) {
   return found == source.key_parts.end() ? "" : found->value;
 }
 
-/// What follows #include in each line that has one, quotes and brackets kept.
+/// Returns the operand of each #include, with its quotes or brackets.
 std::vector<std::string> includes_of(const std::string& text) {
   std::vector<std::string> names;
   std::istringstream lines(text);
@@ -58,7 +58,7 @@ std::vector<std::string> includes_of(const std::string& text) {
   return names;
 }
 
-/// Everything after the first line.
+/// Returns the text after the first line.
 std::string without_first_line(std::string_view text) {
   return std::string(text.substr(text.find('\n') + 1));
 }
@@ -79,7 +79,7 @@ TEST_CASE("render: a config that does not fit is an InvalidRequest with the brok
   }
 }
 
-TEST_CASE("render: the headers are what main includes, all of it and nothing else") {
+TEST_CASE("render: the headers are exactly those that main includes") {
   for (const KernelSpec& spec : every_kind()) {
     const KernelSource source = render(spec);
     CAPTURE(source.spec);
@@ -106,7 +106,7 @@ TEST_CASE("render: the headers are what main includes, all of it and nothing els
   }
 }
 
-TEST_CASE("key: of the templates it covers those that the kernel includes, and no other") {
+TEST_CASE("key: it depends only on templates that the kernel includes") {
   std::set<std::string> digests;
   for (const KernelSpec& spec : every_kind()) {
     const KernelSource source = render(spec);
@@ -118,7 +118,7 @@ TEST_CASE("key: of the templates it covers those that the kernel includes, and n
       if (header.name == kDefaultsHeader) {
         text = named_defaults(text, template_set(kind_of(spec.config), spec.arch).headers);
       } else if (text.starts_with("// Rendered by fa2")) {
-        continue;  // a part of the key by itself
+        continue;  // a separate part of the key
       }
       covered += fmt::format("{} {}\n{}", header.name, text.size(), text);
       const bool of_hopper = header.name.find("sm90") != std::string::npos || header.name == "ptx/tma.cuh";
@@ -128,11 +128,10 @@ TEST_CASE("key: of the templates it covers those that the kernel includes, and n
     CHECK(value_of(source, "templates") == template_digest(spec.config, spec.arch));
     digests.insert(value_of(source, "templates"));
   }
-  CHECK(digests.size() ==
-        4);  // two main loops, each for GPUs and for the interpreter: sm_80 and sm_90a share
+  CHECK(digests.size() == 4);  // two kernels, each for GPUs and for the interpreter; sm_80 and sm_90a share
 }
 
-TEST_CASE("named_defaults: a constant that no file names is not among them") {
+TEST_CASE("named_defaults: leaves out a constant that no file names") {
   const std::string_view defaults =
       "struct ConfigDefaults {\n  using Element = Half;\n  static constexpr bool softcap = false;\n"
       "  static constexpr int new_variant = 0;\n};\n";
@@ -160,7 +159,7 @@ TEST_CASE("included_by follows includes through files, in the files' order, each
   CHECK(names("").empty());
 }
 
-TEST_CASE("render: bytes16 and bytes16_any_order give main loop 80 one source and one key, element another") {
+TEST_CASE("render: bytes16 and bytes16_any_order give forward_sm80 one source and one key, element another") {
   for (const char* arch : {"sm_80", "sm_90a", "sm_120", "interpreter"}) {
     CAPTURE(arch);
     KernelSpec spec = shown_spec();
@@ -178,7 +177,7 @@ TEST_CASE("render: bytes16 and bytes16_any_order give main loop 80 one source an
   }
 }
 
-TEST_CASE("render: a trait that a kernel does not read leaves its source and its key") {
+TEST_CASE("render: a trait that a kernel does not read changes neither its source nor its key") {
   const AttentionProblem plain{.head_dim = 64}, with_variants{.head_dim = 64,
                                                               .mask = MaskKind::causal_bottom_right,
                                                               .softcap = true,
@@ -211,7 +210,7 @@ TEST_CASE("render: the same spec gives the same bytes") {
   CHECK(a.options == b.options);
 }
 
-TEST_CASE("render: threads, shared memory and arch are those of the spec, the entry is in main") {
+TEST_CASE("render: threads, shared memory and arch agree with the spec, and main defines the entry") {
   const KernelSpec spec = shown_spec();
   const KernelSource source = render(spec);
   CHECK(source.threads == 128);
@@ -221,7 +220,7 @@ TEST_CASE("render: threads, shared memory and arch are those of the spec, the en
   CHECK(source.main.text.find(source.entry) != std::string::npos);
 }
 
-TEST_CASE("render: the placeholder config.cuh shows what is rendered for its spec") {
+TEST_CASE("render: the placeholder config.cuh is what is rendered for its spec") {
   const KernelSource source = render(shown_spec());
   REQUIRE(source.headers.front().name == "config.cuh");
   CHECK(without_first_line(source.headers.front().text) ==

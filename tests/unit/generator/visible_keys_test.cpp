@@ -1,4 +1,5 @@
-// Which keys queries see, against a count of the reference's is_visible(): every mask and kind of window.
+// Which keys queries see, compared with counts by the reference's is_visible(): every mask and kind of
+// window.
 #include <doctest/doctest.h>
 #include <generator/kernel_spec.h>
 #include <generator/visible_keys.h>
@@ -25,7 +26,7 @@ namespace {
 constexpr std::int64_t kHuge = std::int64_t{1} << 40;  // beyond any sequence
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 
-/// Square ones and others, with rows that see nothing and windows wider than the sequence.
+/// Returns square and other shapes, with rows that see nothing and windows wider than the sequence.
 std::vector<AttentionProblem> problems() {
   using Width = std::optional<std::int64_t>;
   std::vector<AttentionProblem> all;
@@ -44,7 +45,7 @@ std::vector<AttentionProblem> problems() {
   return all;
 }
 
-/// How many keys query `i` sees.
+/// Returns how many keys query `i` sees.
 std::int64_t count_of(const AttentionProblem& p, std::int64_t i) {
   std::int64_t count = 0;
   for (std::int64_t j = 0; j < p.seqlen_k; ++j) count += reference::is_visible(p, i, j);
@@ -67,7 +68,7 @@ AttentionProblem square(MaskKind mask, std::int64_t seqlen) {
   return p.normalized();
 }
 
-/// What TMA sees of `map`, for the interpreter.
+/// Returns the description in `map`, as the interpreter's TMA reads it.
 InterpretedTensorMap interpreted(const TensorMap& map) {
   InterpretedTensorMap bytes;
   std::memcpy(&bytes, &map, sizeof bytes);
@@ -76,14 +77,14 @@ InterpretedTensorMap interpreted(const TensorMap& map) {
 
 }  // namespace
 
-TEST_CASE("visible keys: pairs are those of the reference") {
+TEST_CASE("visible keys: counts of pairs agree with the reference") {
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
     CHECK(visible_pairs(p) == static_cast<double>(pairs_of(p)));
   }
 }
 
-TEST_CASE("visible keys: the first and the last that some query sees") {
+TEST_CASE("visible keys: the first and the last key that some query sees") {
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
     std::int64_t first = p.seqlen_k, end = 0;
@@ -101,7 +102,7 @@ TEST_CASE("visible keys: the first and the last that some query sees") {
   }
 }
 
-TEST_CASE("visible keys: the width of a window, where both of its sides are bounded") {
+TEST_CASE("visible keys: the width of a window that is bounded on both sides") {
   for (const AttentionProblem& p : problems()) {
     CAPTURE(to_string(p));
     const bool bounded = p.window_left && (p.window_right || p.mask != MaskKind::none);
@@ -124,7 +125,7 @@ TEST_CASE("visible keys: a problem has edges if any query of any length misses a
   }
 }
 
-TEST_CASE("visible keys: of lengths that only the device knows, all rows, and the pairs of mean lengths") {
+TEST_CASE("visible keys: if only the device knows the lengths, all rows, and the pairs of mean lengths") {
   for (AttentionProblem p : problems()) {
     CAPTURE(to_string(p));
     const double pairs = visible_pairs(p);
@@ -146,7 +147,9 @@ TEST_CASE("visible keys: of lengths that only the device knows, all rows, and th
   }
 }
 
-TEST_CASE("visible keys: an entry's rows are a page's, a sequence's keys are as many in pages of any size") {
+TEST_CASE(
+    "visible keys: with pages an entry's rows are a page's; the number of keys does not depend on the page "
+    "size") {
   for (AttentionProblem p : problems()) {
     const double pairs = visible_pairs(p);
     const std::int64_t keys = visible_keys(p);
@@ -176,11 +179,11 @@ TEST_CASE("visible keys: FLOPs count a window's pairs, and half of a causal squa
   AttentionProblem p = square(MaskKind::causal_bottom_right, 32768);
   p.window_left = 4095;
   CHECK(tools::flops_of(p) == one_pair * (4096.0 * 32768 - 4095.0 * 4096 / 2));
-  p.softcap = p.alibi = p.sinks = true;  // add nothing to the products
+  p.softcap = p.alibi = p.sinks = true;  // these add nothing to the products
   CHECK(tools::flops_of(p) == one_pair * (4096.0 * 32768 - 4095.0 * 4096 / 2));
 }
 
-TEST_CASE("visible keys: a search makes a problem smaller by its pairs, not by its square") {
+TEST_CASE("visible keys: a search shrinks a problem by its pairs, not by its square") {
   AttentionProblem p = square(MaskKind::causal_bottom_right, 65536);
   p.batch = 1, p.heads_q = p.heads_kv = 16;
   TrialLimits limits;
@@ -190,7 +193,7 @@ TEST_CASE("visible keys: a search makes a problem smaller by its pairs, not by i
   CHECK(within(limits, p) == p);
 }
 
-TEST_CASE("visible keys: the tensor maps of K and V begin with the first") {
+TEST_CASE("visible keys: the tensor maps of K and V begin with the first visible key") {
   const ScopedContext current(kInterpreterDevice);
   KernelConfig config;
   config.kernel = KernelId::forward_sm90;
@@ -242,13 +245,14 @@ TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all 
   std::vector<std::byte> memory(1 << 20);
   void* const tensor = memory.data() + (256 - reinterpret_cast<std::uintptr_t>(memory.data()) % 256);
   AttentionArgs args = bshd_args(p, tensor, tensor, tensor, tensor);
-  args.q_strides.batch = args.k_strides.batch = -1;  // which says nothing
+  args.q_strides.batch = args.k_strides.batch = -1;  // not used
   AttentionParamsSm90 params{};
   fill_tensor_maps(p, config, operands_of(p, args), params);
   CHECK(interpreted(params.k).data == tensor);
   CHECK(interpreted(params.k).size[1] == 700);
   CHECK(interpreted(params.k).size[4] == 1);
-  // V's end with a sequence: a row is the sum of two coordinates, of which the first ends with the longest sequence.
+  // V ends with a sequence. A row is the sum of two coordinates, and the first ends with the longest
+  // sequence.
   const InterpretedTensorMap v = interpreted(params.v);
   CHECK(static_cast<std::byte*>(tensor) - v.data == 200 * v.stride[1]);
   CHECK(v.size[1] == 200);

@@ -1,4 +1,4 @@
-// What is rendered of a kernel's warpgroup MMAs. That it compiles, and computes, is tested elsewhere.
+// The rendered wgmma instructions of a kernel. Other tests compile and run them.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
@@ -19,7 +19,7 @@ int count_of(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a warpgroup MMA is rendered once, with and without its old accumulators") {
+TEST_CASE("a wgmma is rendered once, with and without its old accumulators") {
   const WgmmaShape ss{DType::f16, 16, WgmmaOperand::k_major, WgmmaOperand::mn_major};
   const WgmmaShape rs{DType::bf16, 8, WgmmaOperand::registers, WgmmaOperand::mn_major};
   const std::string text = render_wgmma_shapes(std::vector{ss, rs, ss});
@@ -32,14 +32,14 @@ TEST_CASE("a warpgroup MMA is rendered once, with and without its old accumulato
   CHECK(count_of(text, "\"=f\"(d[0])") == 2);
 }
 
-TEST_CASE("a warpgroup MMA that no GPU has is refused") {
+TEST_CASE("a wgmma that no GPU has is rejected") {
   for (const int n : {0, 4, 12, 264})
     CHECK_THROWS_AS(render_wgmma_shapes(std::vector{WgmmaShape{DType::f16, n}}), Error);
   const WgmmaShape b_in_registers{DType::f16, 8, WgmmaOperand::k_major, WgmmaOperand::registers};
   CHECK_THROWS_AS(render_wgmma_shapes(std::vector{b_in_registers}), Error);
 }
 
-TEST_CASE("only a GPU's kernel gets rendered warpgroup MMAs; the interpreter's twin has every shape") {
+TEST_CASE("wgmmas are rendered only for a GPU's kernel; the interpreter's emulation has every shape") {
   const SourceFile rendered = wgmma_header({{DType::bf16, 16}});
   for (const char* arch : {"sm_90a", "interpreter"}) {
     int found = 0;

@@ -1,5 +1,5 @@
-// What an interpreted kernel may do with a range of memory, by the access that its launch is given and by what
-// the launches before it wrote.
+// What an interpreted kernel may do with a range of memory. This depends on the declared access and on the
+// writes of earlier launches.
 #include <doctest/doctest.h>
 #include <interpreter/global_memory.h>
 
@@ -19,14 +19,14 @@ MemoryRange range(std::string_view name, std::size_t begin, std::size_t bytes, A
   return {.name = name, .begin = memory + begin, .bytes = bytes, .access = access};
 }
 
-/// That holds nothing before the plan run.
+/// Returns a range without contents at the start of the plan's run.
 MemoryRange workspace(std::size_t begin, std::size_t bytes, Access access) {
   MemoryRange range = ::range("workspace", begin, bytes, access);
   range.initialised = false;
   return range;
 }
 
-/// A store that a kernel is allowed.
+/// Makes a store that must be allowed.
 void store(GlobalMemory& global, std::size_t at, int bytes) {
   CHECK(global.check_store(memory + at, bytes, 1) == "");
   global.note_store(memory + at, bytes);
@@ -40,7 +40,7 @@ constexpr Access kAccesses[] = {Access::read, Access::write, Access::read_write}
 
 }  // namespace
 
-TEST_CASE("global memory: an input is loaded, never stored to") {
+TEST_CASE("global memory: an input may be loaded, never stored to") {
   WrittenBytes written;
   const GlobalMemory global({range("in", 0, 16, Access::read)}, written);
   CHECK(global.check_load(memory, 16, 16) == "");
@@ -48,7 +48,7 @@ TEST_CASE("global memory: an input is loaded, never stored to") {
   CHECK(says(global.check_atomic(memory, 4, 4), "in in, which this launch may only read"));
 }
 
-TEST_CASE("global memory: what is only written may be loaded once it was") {
+TEST_CASE("global memory: a range that is only written may be loaded once it was written") {
   WrittenBytes written;
   GlobalMemory global({range("out", 0, 16, Access::write)}, written);
   CHECK(says(global.check_load(memory + 4, 4, 4), "in out, which nothing has written"));
@@ -59,7 +59,7 @@ TEST_CASE("global memory: what is only written may be loaded once it was") {
   CHECK(says(global.check_load(memory, 8, 8), "which nothing has written"));
 }
 
-TEST_CASE("global memory: what is read and written holds something from the start") {
+TEST_CASE("global memory: a range that is read and written has contents from the start") {
   WrittenBytes written;
   GlobalMemory global({range("sums", 0, 16, Access::read_write)}, written);
   CHECK(global.check_load(memory, 16, 16) == "");
@@ -69,7 +69,7 @@ TEST_CASE("global memory: what is read and written holds something from the star
   CHECK(says(global.check_store(memory + 16, 4, 4), "outside the buffers"));
 }
 
-TEST_CASE("global memory: whatever the access, nothing is read that holds nothing") {
+TEST_CASE("global memory: with any access, bytes without contents may not be read") {
   for (const Access access : kAccesses) {
     WrittenBytes written;
     const GlobalMemory global({workspace(0, 16, access)}, written);
@@ -79,7 +79,7 @@ TEST_CASE("global memory: whatever the access, nothing is read that holds nothin
   }
 }
 
-TEST_CASE("global memory: what one launch wrote, the next of the run may read if it says so") {
+TEST_CASE("global memory: a launch may read what an earlier launch of the run wrote, if it declares so") {
   for (const Access first : {Access::write, Access::read_write}) {
     for (const Access second : {Access::read, Access::read_write}) {
       WrittenBytes written;
@@ -93,7 +93,7 @@ TEST_CASE("global memory: what one launch wrote, the next of the run may read if
   }
 }
 
-TEST_CASE("global memory: a launch that only writes reads nothing that others wrote") {
+TEST_CASE("global memory: a launch that only writes may not read what others wrote") {
   for (const bool initialised : {false, true}) {
     WrittenBytes written;
     MemoryRange sums = workspace(0, 16, Access::write);
@@ -110,7 +110,7 @@ TEST_CASE("global memory: a launch that only writes reads nothing that others wr
   }
 }
 
-TEST_CASE("global memory: what a launch wrote is not forgotten two launches later") {
+TEST_CASE("global memory: a launch's writes still count two launches later") {
   WrittenBytes written;
   GlobalMemory first({workspace(0, 16, Access::write)}, written);
   store(first, 0, 4);
@@ -122,7 +122,7 @@ TEST_CASE("global memory: what a launch wrote is not forgotten two launches late
   CHECK(says(third.check_load(memory + 36, 4, 4), "nothing has written"));
 }
 
-TEST_CASE("global memory: launches may cut a workspace up in different ways") {
+TEST_CASE("global memory: launches may divide a workspace in different ways") {
   WrittenBytes written;
   GlobalMemory first({workspace(0, 16, Access::write), workspace(16, 16, Access::write)}, written);
   store(first, 12, 4);
@@ -134,10 +134,11 @@ TEST_CASE("global memory: launches may cut a workspace up in different ways") {
   const GlobalMemory third({workspace(0, 64, Access::read)}, written);
   CHECK(third.check_load(memory + 12, 12, 4) == "");
   CHECK(says(third.check_load(memory + 12, 16, 4), "nothing has written"));
-  CHECK(says(third.check_load(memory + 32, 4, 4), "nothing has written"));  // between two that were followed
+  CHECK(says(third.check_load(memory + 32, 4, 4),
+             "nothing has written"));  // between the two ranges that were written
 }
 
-TEST_CASE("global memory: of ranges that hold an address, the one that allows the access counts") {
+TEST_CASE("global memory: if several ranges hold an address, one that allows the access suffices") {
   for (const Access access : {Access::write, Access::read_write}) {
     for (const bool input_first : {false, true}) {
       const MemoryRange in = range("in", 0, 64, Access::read), out = range("out", 16, 16, access);

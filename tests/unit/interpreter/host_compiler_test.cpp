@@ -1,4 +1,4 @@
-// The host's compiler when it fails, is killed, or its caller is: what is said, and what is left behind.
+// The host's compiler fails or is killed, or its caller is: the messages, and what is left behind.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/template_set.h>
@@ -45,19 +45,19 @@ struct Fixture {
   }
 };
 
-/// Returns whether the process is gone, or a zombie of which its parent has not heard yet.
+/// Returns whether the process is gone, or is a zombie that its parent has not yet reaped.
 bool has_ended(pid_t pid) {
   const std::string status = read_text("/proc/" + std::to_string(pid) + "/stat");
   return status.empty() || status.find(") Z ") != std::string::npos ||
          status.find(") X ") != std::string::npos;
 }
 
-/// The last argument is what the compiler shall write.
+/// Its last argument is the file that the compiler must write.
 constexpr const char* kWorks = "for output; do :; done; echo code >\"$output\"";
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a compilation leaves nothing behind, whether it ends well or not") {
+TEST_CASE_FIXTURE(Fixture, "a compilation leaves nothing behind, whether or not it succeeds") {
   CHECK(compile_with(kWorks).code == bytes_of("code\n"));
   CHECK(leftovers() == 0);
   try {
@@ -72,12 +72,12 @@ TEST_CASE_FIXTURE(Fixture, "a compilation leaves nothing behind, whether it ends
     CHECK(error.source_path().empty());
   }
   CHECK(leftovers() == 0);
-  CHECK_THROWS_AS(compile_with("exit 0"), CompileError);  // it wrote nothing
+  CHECK_THROWS_AS(compile_with("exit 0"), CompileError);  // it wrote no file
   CHECK(leftovers() == 0);
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "the compiler is told where in the repository a file comes from, unless it is kept") {
+                  "the compiler is told where in the repository a file comes from, unless sources are kept") {
   const std::string copies =
       "for output; do :; done; cd $(dirname $output); cat main.cu dir/header.cuh >$output";
   CHECK(compile_with(copies).code ==
@@ -110,7 +110,7 @@ TEST_CASE_FIXTURE(Fixture, "FA2_KEEP_SOURCE keeps source and log, and the error 
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "FA2_KEEP_SOURCE that others could have prepared is refused, and nothing is written") {
+                  "FA2_KEEP_SOURCE is rejected if others could have prepared it, and nothing is written") {
   const fs::path target = directory / "target", kept = directory / "kept";
   fs::create_directory(target);
   const ScopedEnvironment keep("FA2_KEEP_SOURCE", kept.native());
@@ -158,7 +158,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(leftovers() == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "FA2_KEEP_SOURCE of another user is refused") {
+TEST_CASE_FIXTURE(Fixture, "FA2_KEEP_SOURCE of another user is rejected") {
   if (::geteuid() != 0) {
     MESSAGE("skipped: only root can give a folder to another user");
     return;
@@ -175,20 +175,20 @@ TEST_CASE_FIXTURE(Fixture, "nothing is loaded from FA2_KEEP_SOURCE") {
   write_text(directory / "kept" / kKey / "kernel.so", "prepared");
   fs::permissions(directory / "kept", fs::perms(0700));
   fs::permissions(directory / "kept" / kKey, fs::perms(0700));
-  CHECK_THROWS_AS(compile_with("exit 0"), CompileError);  // it wrote nothing
+  CHECK_THROWS_AS(compile_with("exit 0"), CompileError);  // it wrote no file
   CHECK(compile_with(kWorks).code == bytes_of("code\n"));
   CHECK(read_text(directory / "kept" / kKey / "kernel.so") == "prepared");
   CHECK(leftovers() == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a compiler that crashes is said to have, and is no verdict on the source") {
+TEST_CASE_FIXTURE(Fixture, "a compiler crash is reported as such, and is no verdict on the source") {
   CHECK_THROWS_WITH_AS(compile_with("kill -SEGV $$"),
                        doctest::Contains("was killed by signal 11 (Segmentation fault)"), Unavailable);
   CHECK(leftovers() == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "a compiler that somebody killed was interrupted, and so was one whose child was killed") {
+TEST_CASE_FIXTURE(
+    Fixture, "a compiler that was killed counts as interrupted, and so does one whose child was killed") {
   const struct {
     const char *script, *text;
   } cases[] = {
@@ -212,7 +212,8 @@ TEST_CASE_FIXTURE(Fixture,
       CompileError);
 }
 
-TEST_CASE_FIXTURE(Fixture, "the program's function ends a compilation, and the compiler with its children") {
+TEST_CASE_FIXTURE(Fixture,
+                  "the program's interrupt function ends a compilation, and the compiler with its children") {
   const fs::path pids = directory / "pids";
   set_interrupt([](void* file) { return fs::exists(*static_cast<const fs::path*>(file)) ? 1 : 0; },
                 const_cast<fs::path*>(&pids));
@@ -242,7 +243,7 @@ TEST_CASE_FIXTURE(Fixture, "Ctrl-C does not reach the compiler, which has a proc
   CHECK(group != ::getpgrp());
 }
 
-TEST_CASE_FIXTURE(Fixture, "no compiler, no temporary directory and no place for sources are typed errors") {
+TEST_CASE_FIXTURE(Fixture, "a missing compiler, temporary directory or source directory is a typed error") {
   compile_with(kWorks);
   const auto message = [&] {
     try {
@@ -266,8 +267,7 @@ TEST_CASE_FIXTURE(Fixture, "no compiler, no temporary directory and no place for
   CHECK(message().find("cannot create directory /proc/x") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "folders of killed processes are removed by the next compilation, those in use are not") {
+TEST_CASE_FIXTURE(Fixture, "a compilation removes the folders of killed processes, but not folders in use") {
   const Pipe made;
   std::vector<pid_t> children;
   for (int i = 0; i < 2; ++i) {
@@ -298,7 +298,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(
-    Fixture, "a compilation that is killed leaves a folder with all temporary files until the next one") {
+    Fixture, "a killed compilation leaves one folder with all temporary files, until the next compilation") {
   const pid_t child = fork_child([&] {
     compile_with("mktemp; echo $$ >" + (directory / "pid").native() + ".new; mv " +
                  (directory / "pid").native() + ".new " + (directory / "pid").native() + "; exec sleep 60");
@@ -308,7 +308,7 @@ TEST_CASE_FIXTURE(
   ::kill(child, SIGKILL);
   CHECK(wait_for(child) == -SIGKILL);
   CHECK(leftovers() == 1);
-  compile_with(kWorks);  // although the compiler itself still runs
+  compile_with(kWorks);  // although the compiler still runs
   CHECK(leftovers() == 0);
   ::kill(std::stoi(read_text(directory / "pid")), SIGKILL);
 }

@@ -11,7 +11,7 @@ using interpreter::parse_options;
 
 namespace {
 
-/// The values of the violations that parsing ends with.
+/// Returns the values of the violations that parsing reports.
 std::vector<std::string> wrong_words(const std::string& text) {
   std::vector<std::string> words;
   try {
@@ -67,7 +67,7 @@ TEST_CASE("every wrong word is named") {
   }
 }
 
-TEST_CASE("the message tells which words there are") {
+TEST_CASE("the message lists the words") {
   CHECK_THROWS_WITH_AS(parse_options("quick"),
                        doctest::Contains("early or late, checked or unchecked, seed=N"), InvalidRequest);
 }

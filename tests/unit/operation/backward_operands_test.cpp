@@ -1,10 +1,13 @@
-// What is said once of a backward's operand holds everywhere: these cases go over the list.
+// What is defined once per backward operand holds everywhere: these cases iterate the list.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/overlap.h>
 #include <operation/rules/validate.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
+#include <tests/support/request.h>
+#include <tests/unit/operation/operand_cases.h>
 
 #include <set>
 #include <string>
@@ -17,7 +20,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// With every tensor that a batched problem can have.
+/// Returns a problem with every tensor that a batched problem can have.
 AttentionProblem problem() {
   AttentionProblem p;
   p.head_dim = 64;
@@ -31,11 +34,7 @@ AttentionProblem problem() {
   return p;
 }
 
-const void* at(std::uintptr_t address) {
-  return reinterpret_cast<const void*>(address);
-}
-
-/// Each in 16 MB of its own.
+/// Returns the operands, each in its own 16 MB.
 BackwardOperands operands() {
   constexpr std::size_t kWorkspace = 512;
   BackwardOperands all = backward_operands_of(problem(), backward_arguments(problem()), kWorkspace);
@@ -43,7 +42,7 @@ BackwardOperands operands() {
   return all;
 }
 
-/// Those that a batched problem has, by their indices.
+/// Returns the indices of the operands that a batched problem has.
 std::vector<std::size_t> present() {
   std::vector<std::size_t> list;
   for (std::size_t i = 0; i < kBackwardOperandCount; ++i) {
@@ -52,34 +51,23 @@ std::vector<std::size_t> present() {
   return list;
 }
 
-/// "FIELD = VALUE, RULE" lines.
-std::string broken(const BackwardOperands& all, RowAlignment alignment = RowAlignment::bytes16) {
+std::string broken(const BackwardOperands& all, RowAlignment alignment) {
   const PlannedProblem p(problem(), {alignment});
   const auto is_given = [&](Role role) { return all[role].data != nullptr; };
   const Gradients wanted{.dq = is_given(Role::dq),
                          .dk = is_given(Role::dk),
                          .dv = is_given(Role::dv),
                          .d_sinks = is_given(Role::d_sinks)};
-  std::string text;
-  for (const Violation& v : violations_of(p, wanted, BackwardArgs{}, all)) text += to_string(v) + "\n";
-  return text;
+  return lines(violations_of(p, wanted, BackwardArgs{}, all));
 }
 
-/// With operand `i` moved.
-std::string broken_with(std::size_t i, const void* data, RowAlignment alignment = RowAlignment::bytes16) {
-  BackwardOperands all = operands();
-  all.list[i].data = data;
-  return broken(all, alignment);
-}
-
-/// Whether the first line is of a field of operand `i`.
-bool names(const std::string& text, std::size_t i) {
-  return text.rfind(std::string(operands().list[i].name), 0) == 0;
+OperandCases<BackwardOperands> cases() {
+  return {operands(), present(), broken};
 }
 
 }  // namespace
 
-TEST_CASE("backward operands: one a role, each with a name of its own") {
+TEST_CASE("backward operands: one per role, each with its own name") {
   std::set<std::string_view> found;
   for (const Operand& t : operands()) {
     CHECK(!t.name.empty());
@@ -90,10 +78,10 @@ TEST_CASE("backward operands: one a role, each with a name of its own") {
   const Operands forward = operands_of(problem(), {});
   for (std::size_t i = 0; i < kOperandCount; ++i) CHECK(all.list[i].name == forward.list[i].name);
   CHECK(present().size() == 14);  // all but the four tables of sequences
-  CHECK(broken(all).empty());
+  CHECK(broken(all, RowAlignment::bytes16).empty());
 }
 
-TEST_CASE("backward operands: gradients are shaped like what they are of, and may be left out") {
+TEST_CASE("backward operands: gradients have the shapes of their tensors, and are optional") {
   const BackwardOperands all = operands();
   for (const auto& [gradient, of] : {std::pair{Role::d_o, Role::o},
                                      {Role::d_lse, Role::lse},
@@ -124,7 +112,7 @@ TEST_CASE("backward operands: gradients are shaped like what they are of, and ma
   CHECK(backward_operands_of(sinkless, {})[Role::d_sinks].is_absent());
 }
 
-TEST_CASE("backward operands: what the forward left is read, and its LSE must be there") {
+TEST_CASE("backward operands: the forward's outputs are read, and its LSE is required") {
   const BackwardOperands all = operands();
   std::string written;
   for (const std::size_t i : present()) {
@@ -155,69 +143,25 @@ TEST_CASE("backward operands: each has the strides that the call gives it") {
   CHECK(all[Role::dv].data == args.dv);
 }
 
-TEST_CASE("backward operands: each is asked for its pointer, alignment and place") {
-  for (const std::size_t i : present()) {
-    const Operand t = operands().list[i];
-    INFO(t.name);
-    CHECK(broken_with(i, nullptr) ==
-          (t.optional ? "" : fmt::format("{} = null, must point to the tensor: it has elements\n", t.name)));
-    const std::uintptr_t next = t.address() + static_cast<std::uintptr_t>(t.least_alignment());
-    for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
-      CHECK(names(broken_with(i, at(next - 1), alignment), i));
-      CHECK(names(broken_with(i, at(~std::uintptr_t{15}), alignment), i));
-    }
-    CHECK(broken_with(i, at(next), RowAlignment::element).empty());
-    CHECK(broken_with(i, at(next)).empty() == !t.strided);
-  }
+TEST_CASE("backward operands: the pointer, alignment and address of each are checked") {
+  expect_checked_pointers(cases());
 }
 
-TEST_CASE("backward operands: whatever is written shares no byte with another") {
-  const BackwardOperands all = operands();
-  for (const std::size_t i : present()) {
-    for (const std::size_t j : present()) {
-      if (i == j) continue;
-      const Operand &a = all.list[i], &b = all.list[j];
-      INFO(a.name, " and ", b.name);
-      const std::string text = broken_with(i, b.data);
-      CHECK(text.empty() == !(a.is_written() || b.is_written()));
-      const std::size_t alignment = 256, size = (size_in_bytes(b) + alignment - 1) / alignment * alignment;
-      CHECK(broken_with(i, at(b.address() + size)).empty());
-      if (text.empty()) continue;
-      CHECK(text.find('\n') == text.size() - 1);  // told once
-      CHECK((names(text, i) || names(text, j)));
-    }
-  }
+TEST_CASE("backward operands: a written operand shares no byte with another") {
+  expect_no_shared_byte(cases());
 }
 
-TEST_CASE("backward operands: the rows of each written one lie apart") {
-  for (const std::size_t i : present()) {
-    BackwardOperands all = operands();
-    Operand& t = all.list[i];
-    if (!t.strided) continue;
-    INFO(t.name);
-    t.strides[2] -= 8;
-    CHECK(broken(all, RowAlignment::element).empty() == !t.is_written());
-  }
+TEST_CASE("backward operands: the rows of each written one do not overlap") {
+  expect_no_overlapping_rows(cases());
 }
 
-TEST_CASE("backward operands: each is asked where it lives, unless nobody touches it") {
-  static std::uintptr_t elsewhere = 0;
-  const auto facts = [](const void* pointer) -> PointerFacts {
-    return {PointerKind::device, reinterpret_cast<std::uintptr_t>(pointer) == elsewhere ? 1 : 0};
-  };
-  for (const std::size_t i : present()) {
-    const Operand t = operands().list[i];
-    INFO(t.name);
-    elsewhere = t.address();
-    const std::vector<Violation> found = violations_of_residency(operands(), 0, facts);
-    REQUIRE(found.size() == 1);
-    CHECK(found[0].field == t.name);
-  }
+TEST_CASE("backward operands: each must be on the device, unless it is never accessed") {
+  expect_checked_residency(cases());
   BackwardOperands no_keys = operands();
   for (const Role role : {Role::k, Role::v, Role::dk, Role::dv}) {
     Operand& t = no_keys.list[static_cast<std::size_t>(role)];
     t.extents[2] = 0;
     elsewhere = t.address();
-    CHECK(violations_of_residency(no_keys, 0, facts).empty());
+    CHECK(violations_of_residency(no_keys, 0, elsewhere_facts).empty());
   }
 }

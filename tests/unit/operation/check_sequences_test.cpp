@@ -1,9 +1,10 @@
-// What FA2_CHECK=1 finds in tables of sequences: each rule on both sides of its limit, and when it is asked for.
+// What FA2_CHECK=1 finds in tables of sequences: each rule on both sides of its limit, and when it applies.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <operation/rules/check_sequences.h>
 #include <planning/forward.h>
 #include <runtime/device.h>
+#include <tests/support/fake_kernels.h>
 #include <tests/support/request.h>
 
 #include <cstdint>
@@ -23,31 +24,16 @@ using Table = std::vector<std::int32_t>;
 constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
 
-/// "FIELD = VALUE, RULE" lines.
-std::string text_of(const std::vector<Violation>& violations) {
-  std::string text;
-  for (const Violation& v : violations) text += to_string(v) + "\n";
-  return text;
-}
-
-/// Of queries: at most 10 in a sequence, 30 in all.
+/// Checks tables of packed queries: at most 10 in a sequence, 30 in all.
 std::string packed(const Table& cu_seqlens, const Table& seqused = {}) {
-  return text_of(
+  return lines(
       violations_of({.name = "q", .total = 30, .longest = 10, .cu_seqlens = cu_seqlens, .seqused = seqused}));
 }
 
-/// Of keys, at most 10 in a sequence.
+/// Checks a table of batched keys: at most 10 in a sequence.
 std::string batched(const Table& seqused) {
-  return text_of(violations_of({.name = "k", .longest = 10, .seqused = seqused}));
+  return lines(violations_of({.name = "k", .longest = 10, .seqused = seqused}));
 }
-
-class IdleKernel final : public Kernel {
- public:
-  void launch(const LaunchShape&, const void*, std::size_t, Stream, const LaunchMemory*) const override {
-    ++launches;
-  }
-  mutable int launches = 0;
-};
 
 AttentionProblem problem() {
   return AttentionProblem{.head_dim = 64,
@@ -60,7 +46,7 @@ AttentionProblem problem() {
       .normalized();
 }
 
-/// On the interpreter, of a kernel that does nothing.
+/// A plan on the interpreter with a kernel that does nothing.
 class IdlePlan {
  public:
   explicit IdlePlan(bool checks_tables) {
@@ -72,7 +58,7 @@ class IdlePlan {
     plan_ = std::move(plan);
   }
 
-  /// What is wrong with the call's tables, by the plan; "ran" if it ran.
+  /// Returns what the plan finds wrong with the call's tables; "ran" if it ran.
   std::string run(const Table& cu_seqlens_q, const Table& cu_seqlens_k, const Table& seqused_q = {}) const {
     AttentionArgs args = arguments(problem());
     args.cu_seqlens_q = cu_seqlens_q.data();
@@ -96,18 +82,18 @@ class IdlePlan {
 
 }  // namespace
 
-TEST_CASE("tables of sequences: sound ones") {
+TEST_CASE("tables of sequences: valid ones") {
   CHECK(packed({0, 10, 20, 30}) == "");
-  CHECK(packed({0, 0, 3, 3, 13, 13}) == "");  // sequences without rows, rows of no sequence at the end
+  CHECK(packed({0, 0, 3, 3, 13, 13}) == "");  // empty sequences, and unused rows at the end
   CHECK(packed({7, 8}) == "");                // and at the beginning
   CHECK(packed({30, 30}) == "");
   CHECK(packed({0, 5, 15}, {5, 0}) == "");
-  CHECK(packed({3, 22, 30}, {10, 8}) == "");  // longer ones, of which no more count than may
+  CHECK(packed({3, 22, 30}, {10, 8}) == "");  // more rows than seqlen, but no more of them count
   CHECK(packed({}, {}) == "");
   CHECK(batched({0, 10, 3}) == "");
 }
 
-TEST_CASE("tables of sequences: borders inside the tensor, none before the last") {
+TEST_CASE("tables of sequences: borders must lie inside the tensor and ascend") {
   CHECK(packed({-1, 5}) == "cu_seqlens_q[0] = -1, must be at least 0\n");
   CHECK(packed({kLeast, 0}) == "cu_seqlens_q[0] = -2147483648, must be at least 0\n");
   CHECK(packed({25, 31}) == "cu_seqlens_q[1] = 31, must be at most total_q = 30\n");
@@ -117,20 +103,21 @@ TEST_CASE("tables of sequences: borders inside the tensor, none before the last"
         "cu_seqlens_q[2] = 16, must be at most cu_seqlens_q[1] = 5 and seqlen_q = 10 together\n");
 }
 
-TEST_CASE("tables of sequences: the first broken entry, and how many more there are") {
+TEST_CASE("tables of sequences: the first invalid entry, and how many more there are") {
   CHECK(packed({-1, -2, 3}) == "cu_seqlens_q[0] = -1, must be at least 0; 1 more is wrong\n");
   CHECK(packed({0, 31, 32, 33}) == "cu_seqlens_q[1] = 31, must be at most total_q = 30; 2 more are wrong\n");
   CHECK(batched({3, 11, -1, 10, 12}) ==
         "seqused_k[1] = 11, must be in 0..10, the length of its sequence; 2 more are wrong\n");
 }
 
-TEST_CASE("tables of sequences: no more rows used than a sequence has, by the borders that a kernel takes") {
+TEST_CASE(
+    "tables of sequences: seqused must not exceed the sequence, whose borders are clamped as in kernels") {
   CHECK(packed({0, 5, 15}, {6, 10}) == "seqused_q[0] = 6, must be in 0..5, the length of its sequence\n");
   CHECK(packed({0, 5, 15}, {5, -1}) == "seqused_q[1] = -1, must be in 0..10, the length of its sequence\n");
   CHECK(packed({0, 5, 5}, {5, 1}) == "seqused_q[1] = 1, must be in 0..0, the length of its sequence\n");
   CHECK(batched({-1}) == "seqused_k[0] = -1, must be in 0..10, the length of its sequence\n");
   CHECK(packed({0, 20}, {11}) == "seqused_q[0] = 11, must be in 0..10, the length of its sequence\n");
-  // Of both tables the first entries are told.
+  // The first entries of both tables are reported.
   const std::string both = packed({-1, 20, 25}, {10, 6});
   CHECK(both.starts_with("cu_seqlens_q[0] = -1, "));
   CHECK(both.ends_with("seqused_q[1] = 6, must be in 0..5, the length of its sequence\n"));
@@ -138,7 +125,7 @@ TEST_CASE("tables of sequences: no more rows used than a sequence has, by the bo
             .ends_with("seqused_q[1] = 1, must be in 0..0, the length of its sequence\n"));
 }
 
-TEST_CASE("tables of sequences: a plan that checks them launches nothing where they are wrong") {
+TEST_CASE("tables of sequences: a plan that checks them launches nothing if they are wrong") {
   const IdlePlan plan(true);
   CHECK(plan.run({0, 4, 12}, {0, 10, 20}) == "ran");
   CHECK(plan.run({0, 4, 12}, {0, 10, 20}, {4, 8}) == "ran");
@@ -146,6 +133,6 @@ TEST_CASE("tables of sequences: a plan that checks them launches nothing where t
   CHECK(plan.run({0, 4, 3}, {5, 4, 3}, {5, 0}) == "cu_seqlens_q[2]: 3\nseqused_q[0]: 5\ncu_seqlens_k[1]: 4");
 }
 
-TEST_CASE("tables of sequences: another plan does not look at them") {
+TEST_CASE("tables of sequences: other plans do not read them") {
   CHECK(IdlePlan(false).run({5, 4, 3}, {-1, 100, 0}) == "ran");
 }

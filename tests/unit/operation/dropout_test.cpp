@@ -1,4 +1,4 @@
-// Dropout on the host: Philox against published words, the rules of its numbers, what kernels are given.
+// Dropout on the host: Philox against published words, the rules of its numbers, the kernels' parameters.
 #include <doctest/doctest.h>
 #include <fa2/c_dropout.h>
 #include <operation/operands/operands.h>
@@ -26,7 +26,7 @@ AttentionProblem problem() {
   return p.normalized();
 }
 
-/// What is wrong with dropout's numbers.
+/// Returns what is wrong with dropout's numbers.
 std::string broken(const Dropout& dropout, bool has_dropout = true) {
   AttentionProblem p = problem();
   p.dropout = has_dropout;
@@ -50,8 +50,8 @@ DropoutParams params_of(const Dropout& dropout) {
 
 }  // namespace
 
-// The known answers that Random123 has.
-TEST_CASE("reference: Philox has the published words") {
+// Random123 publishes these words.
+TEST_CASE("reference: Philox yields the published words") {
   using reference::philox;
   using Words = reference::PhiloxWords;
   constexpr std::uint32_t kOnes = 0xffffffff;
@@ -63,7 +63,7 @@ TEST_CASE("reference: Philox has the published words") {
         Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("dropout: a launch's stream is the first words of a call of Philox") {
+TEST_CASE("dropout: a launch's stream is the first words of a Philox call") {
   for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{0x299f31d0a4093822}}) {
     for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1} << 32, ~std::uint64_t{0}}) {
       const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
@@ -74,7 +74,7 @@ TEST_CASE("dropout: a launch's stream is the first words of a call of Philox") {
   }
 }
 
-TEST_CASE("dropout: the share kept is exact to 2^-32, and what is kept divided by it") {
+TEST_CASE("dropout: the kept share is exact to 2^-32, and kept values are divided by it") {
   CHECK(params_of({0.0f}).threshold == 0);
   CHECK(params_of({0.0f}).rescale == 1.0f);
   CHECK(params_of({0.5f}).threshold == 0x80000000u);
@@ -89,7 +89,7 @@ TEST_CASE("dropout: the share kept is exact to 2^-32, and what is kept divided b
   CHECK(params_of({0.5f, 7, 9}).stream[1] == dropout_stream(7, 9)[1]);
 }
 
-TEST_CASE("dropout: numbers that say nothing or too much are refused") {
+TEST_CASE("dropout: contradictory or missing numbers are rejected") {
   alignas(8) const std::uint64_t state[3] = {};
   const auto* const misaligned =
       reinterpret_cast<const std::uint64_t*>(reinterpret_cast<const char*>(state) + 4);
@@ -108,7 +108,7 @@ TEST_CASE("dropout: numbers that say nothing or too much are refused") {
           "dropout = given, must be as it is by default, or the problem's dropout true");
 }
 
-TEST_CASE("dropout: the state is an operand where there is dropout") {
+TEST_CASE("dropout: the state is an operand if there is dropout") {
   const std::uint64_t state[2] = {};
   AttentionArgs args;
   args.dropout.state = state;
@@ -120,7 +120,7 @@ TEST_CASE("dropout: the state is an operand where there is dropout") {
   CHECK(operands_of(problem(), {})[Role::dropout_state].is_absent());
 }
 
-TEST_CASE("dropout: a mask has somewhere to go, and a problem with dropout") {
+TEST_CASE("dropout: a mask needs an output, and a problem with dropout") {
   std::uint8_t mask = 0;
   const std::uint64_t state[2] = {};
   CHECK(violations_of_dropout_mask(problem(), {{0.1f, 0, 0, state}, &mask}).empty());
@@ -146,7 +146,7 @@ TEST_CASE("dropout: a mask's call lists what is wrong with the problem and with 
   }
 }
 
-TEST_CASE("c api: dropout's numbers travel, and what is reserved is 0") {
+TEST_CASE("c api: dropout's numbers arrive, and reserved fields must be 0") {
   fa2_problem c = FA2_PROBLEM_INIT;
   c.head_dim = 64;
   c.seqlen_q = c.seqlen_k = 16;

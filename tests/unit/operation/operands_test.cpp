@@ -1,16 +1,20 @@
-// What is said once of an operand holds everywhere: these cases go over the list.
+// What is defined once per operand holds everywhere: these cases iterate the list.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <operation/operands/operands.h>
 #include <operation/operands/overlap.h>
 #include <operation/rules/validate.h>
+#include <tests/support/request.h>
+#include <tests/unit/operation/operand_cases.h>
 
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
 
@@ -26,16 +30,12 @@ AttentionProblem problem() {
   p.alibi = p.sinks = p.dropout = p.varlen = true;
   p.total_q = 60;
   p.total_k = 100;
-  p.page_size = 8;  // no problem has both; operands are listed all the same
+  p.page_size = 8;  // no valid problem has both; the list has them all the same
   p.page_count = 5;
   return p;
 }
 
-const void* at(std::uintptr_t address) {
-  return reinterpret_cast<const void*>(address);
-}
-
-/// Contiguous tensors, each in 16 MB of its own.
+/// Returns contiguous tensors, each in its own 16 MB.
 Operands operands() {
   constexpr std::size_t kWorkspace = 512;
   Operands all = operands_of(problem(), bshd_args(problem(), nullptr, nullptr, nullptr, nullptr), kWorkspace);
@@ -43,33 +43,19 @@ Operands operands() {
   return all;
 }
 
-/// "FIELD = VALUE, RULE" lines.
-std::string broken(const Operands& all, RowAlignment alignment = RowAlignment::bytes16) {
-  const PlannedProblem p(problem(), {alignment});
-  std::string text;
-  for (const Violation& v : violations_of(p, AttentionArgs{}, all)) text += to_string(v) + "\n";
-  return text;
+std::string broken(const Operands& all, RowAlignment alignment) {
+  return lines(violations_of(PlannedProblem(problem(), {alignment}), AttentionArgs{}, all));
 }
 
-/// With operand `i` moved.
-std::string broken_with(std::size_t i, const void* data, RowAlignment alignment = RowAlignment::bytes16) {
-  Operands all = operands();
-  all.list[i].data = data;
-  return broken(all, alignment);
-}
-
-/// Whether the first line is of a field of operand `i`.
-bool names(const std::string& text, std::size_t i) {
-  return text.rfind(std::string(operands().list[i].name), 0) == 0;
-}
-
-std::size_t last_8_bytes_of_memory() {
-  return ~std::uintptr_t{7};
+OperandCases<Operands> cases() {
+  std::vector<std::size_t> every(kOperandCount);
+  std::iota(every.begin(), every.end(), std::size_t{0});
+  return {operands(), every, broken};
 }
 
 }  // namespace
 
-TEST_CASE("operands: one a role, each with a name, elements and bytes") {
+TEST_CASE("operands: one per role, each with a name, elements and bytes") {
   std::set<std::string_view> found;
   for (const Operand& t : operands()) {
     INFO(t.name);
@@ -94,10 +80,10 @@ TEST_CASE("operands: one a role, each with a name, elements and bytes") {
   CHECK(size_in_bytes(all[Role::seqused_q]) == 5 * 4);
   CHECK(size_in_bytes(all[Role::seqused_k]) == 5 * 4);
   CHECK(size_in_bytes(all[Role::dropout_state]) == 16);
-  CHECK(broken(all).empty());
+  CHECK(broken(all, RowAlignment::bytes16).empty());
 }
 
-TEST_CASE("operands: of a batched side there are no borders, and of equal lengths no tables at all") {
+TEST_CASE("operands: a batched side has no borders, and equal lengths have no tables") {
   AttentionProblem p = problem();
   p.total_q = 0;
   Operands all = operands_of(p, {});
@@ -124,7 +110,7 @@ TEST_CASE("operands: of a batched side there are no borders, and of equal length
     CHECK(size_in_bytes(all[role]) == 0);
 }
 
-TEST_CASE("operands: a dense one spans its elements, strided or not") {
+TEST_CASE("operands: a dense one spans its elements, with any strides") {
   for (const Operand& t : operands()) {
     INFO(t.name);
     const ByteRange range = range_of(t);
@@ -133,67 +119,23 @@ TEST_CASE("operands: a dense one spans its elements, strided or not") {
   }
 }
 
-TEST_CASE("operands: each is asked for its pointer, alignment and place") {
-  for (std::size_t i = 0; i < kOperandCount; ++i) {
-    const Operand t = operands().list[i];
-    INFO(t.name);
-    CHECK(broken_with(i, nullptr) ==
-          (t.optional ? "" : fmt::format("{} = null, must point to the tensor: it has elements\n", t.name)));
-    for (const RowAlignment alignment : {RowAlignment::bytes16, RowAlignment::element}) {
-      CHECK(names(broken_with(i, at(t.address() + 1), alignment), i));
-      CHECK(names(broken_with(i, at(last_8_bytes_of_memory()), alignment), i));
-    }
-    const std::uintptr_t next = t.address() + static_cast<std::uintptr_t>(t.least_alignment());
-    CHECK(broken_with(i, at(next), RowAlignment::element).empty());
-    CHECK(broken_with(i, at(next)).empty() == !t.strided);
-    CHECK(names(broken_with(i, at(next - 1), RowAlignment::element), i));
-  }
+TEST_CASE("operands: the pointer, alignment and address of each are checked") {
+  expect_checked_pointers(cases());
 }
 
-TEST_CASE("operands: whatever is written shares no byte with another") {
-  const Operands all = operands();
-  for (std::size_t i = 0; i < kOperandCount; ++i) {
-    for (std::size_t j = 0; j < kOperandCount; ++j) {
-      if (i == j) continue;
-      const Operand &a = all.list[i], &b = all.list[j];
-      INFO(a.name, " and ", b.name);
-      const std::string text = broken_with(i, b.data);
-      CHECK(text.empty() == !(a.is_written() || b.is_written()));
-      const std::size_t alignment = 256, size = (size_in_bytes(b) + alignment - 1) / alignment * alignment;
-      CHECK(broken_with(i, at(b.address() + size)).empty());
-      if (text.empty()) continue;
-      CHECK(text.find('\n') == text.size() - 1);  // told once
-      CHECK((names(text, i) || names(text, j)));
-    }
-  }
+TEST_CASE("operands: a written operand shares no byte with another") {
+  expect_no_shared_byte(cases());
 }
 
-TEST_CASE("operands: the rows of each written one lie apart") {
-  for (std::size_t i = 0; i < kOperandCount; ++i) {
-    Operands all = operands();
-    Operand& t = all.list[i];
-    if (!t.strided) continue;
-    INFO(t.name);
-    t.strides[2] -= 8;
-    CHECK(broken(all, RowAlignment::element).empty() == !t.is_written());
-  }
+TEST_CASE("operands: the rows of each written one do not overlap") {
+  expect_no_overlapping_rows(cases());
 }
 
-TEST_CASE("operands: each is asked where it lives, unless nobody touches it") {
-  static std::uintptr_t elsewhere = 0;
-  const auto facts = [](const void* pointer) -> PointerFacts {
-    return {PointerKind::device, reinterpret_cast<std::uintptr_t>(pointer) == elsewhere ? 1 : 0};
-  };
-  for (const Operand& t : operands()) {
-    INFO(t.name);
-    elsewhere = t.address();
-    const std::vector<Violation> found = violations_of_residency(operands(), 0, facts);
-    REQUIRE(found.size() == 1);
-    CHECK(found[0].field == t.name);
-  }
+TEST_CASE("operands: each must be on the device, unless it is never accessed") {
+  expect_checked_residency(cases());
   AttentionProblem no_keys = problem();
   no_keys.seqlen_k = no_keys.total_k = no_keys.page_size = 0;
   AttentionArgs args;
   args.k = at(elsewhere);
-  CHECK(violations_of_residency(operands_of(no_keys, args), 0, facts).empty());
+  CHECK(violations_of_residency(operands_of(no_keys, args), 0, elsewhere_facts).empty());
 }

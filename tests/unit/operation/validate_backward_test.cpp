@@ -1,4 +1,4 @@
-// The rules of a backward's calls, and of problems that have a backward.
+// The rules of a backward's calls, and of problems that support a backward.
 #include <api/context.h>
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
@@ -30,7 +30,7 @@ AttentionProblem problem() {
   return p.normalized();
 }
 
-/// A call that keeps every rule, until a test breaks one.
+/// A call that obeys every rule until a test breaks one.
 struct Request {
   PlannedProblem problem{::problem(), {}};
   Gradients gradients;
@@ -42,14 +42,14 @@ struct Request {
   }
 };
 
-/// "FIELD: VALUE" lines of what `change` breaks.
+/// Returns the violations after `change`, as "FIELD: VALUE" lines.
 std::string broken(const std::function<void(Request&)>& change) {
   Request request;
   change(request);
   return fields(request.violations());
 }
 
-/// The rule of the only violation.
+/// Returns the rule of the only violation.
 std::string rule(const std::function<void(Request&)>& change) {
   Request request;
   change(request);
@@ -58,7 +58,7 @@ std::string rule(const std::function<void(Request&)>& change) {
   return found[0].rule;
 }
 
-/// Slices of one tensor whose rows hold all heads of Q, K and V.
+/// Makes Q, K and V, and their gradients, slices of one tensor whose rows hold all heads of the three.
 void pack(Request& r, const void* qkv, void* d_qkv) {
   AttentionProblem p = ::problem();
   p.heads_kv = p.heads_q, p.seqlen_k = p.seqlen_q;
@@ -76,7 +76,7 @@ void pack(Request& r, const void* qkv, void* d_qkv) {
 
 }  // namespace
 
-TEST_CASE("backward arguments begin as the forward's, and its workspace is nobody's") {
+TEST_CASE("backward arguments begin with the forward's, whose workspace they do not take") {
   AttentionArgs forward = backward_arguments(problem()).forward;
   forward.workspace = test::at(1 << 20);
   forward.softmax_scale = 0.5f;
@@ -91,7 +91,7 @@ TEST_CASE("backward arguments begin as the forward's, and its workspace is nobod
   CHECK(args.dq == nullptr);
 }
 
-TEST_CASE("validate backward: whatever it reads or writes must be there, but for dLSE") {
+TEST_CASE("validate backward: all that it reads or writes is required, except dLSE") {
   CHECK(broken([](Request&) {}) == "");
   CHECK(broken([](Request& r) { r.args.forward.q = nullptr; }) == "q: null");
   CHECK(broken([](Request& r) { r.args.forward.k = r.args.forward.v = nullptr; }) == "k: null\nv: null");
@@ -103,7 +103,7 @@ TEST_CASE("validate backward: whatever it reads or writes must be there, but for
         "dq: null\ndk: null\ndv: null\nq: null\nk: null\nv: null\no: null\nlse: null\nd_o: null");
 }
 
-TEST_CASE("validate backward: a gradient is given exactly if the plan computes it") {
+TEST_CASE("validate backward: a gradient is required exactly if the plan computes it") {
   CHECK(broken([](Request& r) { r.args.dq = nullptr; }) == "dq: null");
   CHECK(broken([](Request& r) { r.args.dk = r.args.dv = nullptr; }) == "dk: null\ndv: null");
   CHECK(rule([](Request& r) { r.args.dk = nullptr; }) ==
@@ -115,11 +115,11 @@ TEST_CASE("validate backward: a gradient is given exactly if the plan computes i
   CHECK(broken([](Request& r) {
           r.gradients = {true, false, true};
           r.args.dk = nullptr;
-          r.args.dk_strides = {1, 1, 1};  // nobody looks at them
+          r.args.dk_strides = {1, 1, 1};  // not used
         }) == "");
 }
 
-TEST_CASE("validate backward: some gradient is asked for, unless none has an element") {
+TEST_CASE("validate backward: at least one gradient is required, unless none has an element") {
   const auto none = [](Request& r) {
     r.gradients = {false, false, false};
     r.args.dq = r.args.dk = r.args.dv = nullptr;
@@ -131,7 +131,7 @@ TEST_CASE("validate backward: some gradient is asked for, unless none has an ele
   CHECK(broken([&](Request& r) { none(r), r.problem.batch = 0; }) == "");
 }
 
-TEST_CASE("validate backward: what has no elements is not asked for, and everything else still is") {
+TEST_CASE("validate backward: tensors without elements are not required, all others are") {
   const auto no_keys = [](Request& r) {
     r.problem.seqlen_k = 0;
     r.args.forward.k = r.args.forward.v = r.args.dk = r.args.dv = nullptr;
@@ -153,7 +153,8 @@ TEST_CASE("validate backward: what has no elements is not asked for, and everyth
         }) == "softmax_scale: inf");
 }
 
-TEST_CASE("validate backward: the forward's scalars, variants and tables are judged as in the forward") {
+TEST_CASE(
+    "validate backward: the forward's scalars, variants and tables have the same rules as in the forward") {
   CHECK(broken([](Request& r) { r.args.forward.softmax_scale = std::nanf(""); }) == "softmax_scale: nan");
   CHECK(broken([](Request& r) { r.problem.softcap = true; }) == "softcap: 0");
   CHECK(broken([](Request& r) { r.args.forward.softcap = 2; }) == "softcap: 2");
@@ -163,7 +164,7 @@ TEST_CASE("validate backward: the forward's scalars, variants and tables are jud
   CHECK(broken([](Request& r) { r.args.forward.seqused_k = kTable; }) == "seqused_k: given");
 }
 
-TEST_CASE("validate backward: gradients overlap neither what is read nor each other") {
+TEST_CASE("validate backward: gradients must overlap neither inputs nor each other") {
   const auto overlap = [](const char* with, const std::function<void(Request&)>& change) {
     INFO(with);
     CHECK(rule(change).find("must not overlap " + std::string(with) + " at ") == 0);
@@ -178,12 +179,12 @@ TEST_CASE("validate backward: gradients overlap neither what is read nor each ot
   overlap("d_lse", [&](Request& r) { r.args.dv = const_cast<float*>(r.args.d_lse); });
   overlap("dq", [](Request& r) { r.args.dk = r.args.dq; });
   overlap("dk", [](Request& r) { r.args.dv = r.args.dk; });
-  // Inputs may: dO is O where a loss is half the sum of squares.
+  // Inputs may: dO is O if the loss is half the sum of squares.
   CHECK(broken([](Request& r) { r.args.d_o = r.args.forward.o; }) == "");
   CHECK(broken([](Request& r) { r.args.d_lse = r.args.forward.lse; }) == "");
 }
 
-TEST_CASE("validate backward: dQ, dK and dV may be slices of one packed tensor, and no more than that") {
+TEST_CASE("validate backward: dQ, dK and dV may be slices of one packed tensor, but may not overlap more") {
   void *const qkv = test::at(1 << 24), *const d_qkv = test::at(2 << 24);
   CHECK(broken([&](Request& r) { pack(r, qkv, d_qkv); }) == "");
   CHECK(rule([&](Request& r) {
@@ -194,7 +195,7 @@ TEST_CASE("validate backward: dQ, dK and dV may be slices of one packed tensor, 
   CHECK(broken([&](Request& r) { pack(r, qkv, qkv); }).find("dq: ") == 0);
 }
 
-TEST_CASE("validate backward: rows of gradients neither overlap nor lie where bytes16 does not allow") {
+TEST_CASE("validate backward: rows of gradients must neither overlap nor be misaligned for bytes16") {
   const auto of_elements = [](const std::function<void(BackwardArgs&)>& change) {
     return broken([&](Request& r) {
       r.problem.row_alignment = RowAlignment::element;
@@ -203,7 +204,7 @@ TEST_CASE("validate backward: rows of gradients neither overlap nor lie where by
   };
   CHECK(of_elements([](BackwardArgs& a) { a.dq_strides.row = 0; }) == "dq_strides.row: 0");
   CHECK(of_elements([](BackwardArgs& a) { a.dk_strides.head = 56; }) == "dk_strides.head: 56");
-  CHECK(of_elements([](BackwardArgs& a) { a.d_o_strides = {0, 0, 0}; }) == "");  // an input's may
+  CHECK(of_elements([](BackwardArgs& a) { a.d_o_strides = {0, 0, 0}; }) == "");  // an input's rows may
   CHECK(broken([](Request& r) { r.args.d_o_strides.row += 4; }) == "d_o_strides.row: 260");
   CHECK(broken([](Request& r) { r.args.dv_strides.row += 4, r.args.dv_strides.batch *= 2; }) ==
         "dv_strides.row: 132");
@@ -216,7 +217,7 @@ TEST_CASE("validate backward: rows of gradients neither overlap nor lie where by
         }) == "");
 }
 
-TEST_CASE("validate backward: a plan may be promised what holds of the gradients too") {
+TEST_CASE("validate backward: a plan's guarantees include the gradients") {
   const auto promised = [](const std::function<void(Request&)>& change) {
     Request request;
     change(request);
@@ -233,7 +234,8 @@ TEST_CASE("validate backward: a plan may be promised what holds of the gradients
 }
 
 TEST_CASE(
-    "validate backward: the gradient of sinks is given exactly if there are some and the plan computes it") {
+    "validate backward: the gradient of sinks is required exactly if there are sinks and the plan computes "
+    "it") {
   const auto with_sinks = [](bool is_wanted, float* d_sinks) {
     return fields([&] {
       Request r;
@@ -280,13 +282,13 @@ TEST_CASE("validate backward: gradients of packed tensors are packed") {
   CHECK(packed([](Request& r) { r.args.forward.cu_seqlens_k = nullptr; }) == "cu_seqlens_k: null");
   CHECK(packed([](Request& r) { r.args.dq_strides.batch = r.args.d_o_strides.batch = 3; }) == "");
   CHECK(packed([](Request& r) { r.args.dk_strides.row = 8; }) == "dk_strides.row: 8");
-  // LSE and its gradient are (heads_q, total_q): what comes after 4 * 40 floats is another's.
+  // LSE and its gradient are (heads_q, total_q): bytes after 4 * 40 floats belong to another tensor.
   const auto behind_lse = [](Request& r, std::ptrdiff_t floats) {
     r.args.dv = const_cast<float*>(r.args.d_lse) + floats;
   };
   CHECK(packed([&](Request& r) { behind_lse(r, 4 * 40); }) == "");
   CHECK(packed([&](Request& r) { behind_lse(r, 4 * 40 - 4); }).starts_with("dv: "));
-  // The last row of dK is the last of all sequences.
+  // The last row of dK is the last row of all sequences.
   const std::ptrdiff_t bytes = 80 * 2 * 64 * 2;
   const auto before_dv = [](Request& r, std::ptrdiff_t n) { r.args.dk = static_cast<char*>(r.args.dv) - n; };
   CHECK(packed([&](Request& r) { before_dv(r, bytes); }) == "");
@@ -296,7 +298,7 @@ TEST_CASE("validate backward: gradients of packed tensors are packed") {
         }).starts_with("dk: "));
 }
 
-TEST_CASE("validate backward: the grid of the smallest tile of keys fits one launch") {
+TEST_CASE("validate backward: the grid with the smallest key tile fits one launch") {
   AttentionProblem p = problem();
   p.heads_kv = 1, p.heads_q = 1;
   p.batch = (std::int64_t{1} << 30) - 1;
@@ -307,14 +309,14 @@ TEST_CASE("validate backward: the grid of the smallest tile of keys fits one lau
   p.batch = p.heads_kv = p.heads_q = std::int64_t{1} << 62;
   CHECK(violations_of_backward(p).size() == 1);
   p = problem();
-  p.heads_kv = 0;  // as many as heads_q
+  p.heads_kv = 0;  // defaults to heads_q
   p.heads_q = std::int64_t{1} << 30;
   p.batch = 1;
   p.seqlen_k = 32;
   CHECK(violations_of_backward(p).size() == 1);
 }
 
-TEST_CASE("validate backward: tiles of packed keys fit one launch, each of which may end inside one") {
+TEST_CASE("validate backward: packed key tiles fit one launch, where each sequence may end inside a tile") {
   AttentionProblem p = problem();
   p.varlen = true;
   p.seqlen_k = 1 << 30;
@@ -328,7 +330,7 @@ TEST_CASE("validate backward: tiles of packed keys fit one launch, each of which
         "batch * heads_kv * ceil(seqlen_k / 16): 1073741724 * 2 * 67108864");
 }
 
-TEST_CASE("validate backward: a context refuses problems and calls before it compiles anything") {
+TEST_CASE("validate backward: a context rejects problems and calls before it compiles anything") {
   const TemporaryDirectory cache;
   ContextOptions options;
   options.cache_dir = cache.path();

@@ -1,4 +1,4 @@
-// The rules of keys and values in pages.
+// The rules of paged KV.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 #include <tests/support/request.h>
@@ -38,21 +38,13 @@ A call(const P& p) {
 }
 
 template <class Change>
-std::string broken(Change change) {
-  P p = problem();
-  if constexpr (std::is_invocable_v<Change, P&>) {
-    change(p);
-    return fields(violations_of(p));
-  } else {
-    A a = call(p);
-    change(p, a);
-    return fields(violations_of(p, a));
-  }
+std::string broken(const Change& change) {
+  return test::broken(problem(), call, change);
 }
 
 }  // namespace
 
-TEST_CASE("validate pages: any size and number, of sequences whose lengths the device knows") {
+TEST_CASE("validate pages: any size and number, for sequences whose lengths the device knows") {
   for (const std::int32_t size : {1, 7, 16, 2147483647})
     CHECK(broken([&](P& p) { p.page_size = size; }) == "");
   CHECK(broken([](P& p) { p.page_count = kMost; }) == "");
@@ -65,7 +57,7 @@ TEST_CASE("validate pages: any size and number, of sequences whose lengths the d
   CHECK(broken([](P& p) { p.total_q = 3; }) == "");
 }
 
-TEST_CASE("validate pages: the table is given where there are pages, and nowhere else") {
+TEST_CASE("validate pages: the table is required with pages, and rejected without") {
   CHECK(broken([](P&, A&) {}) == "");
   CHECK(broken([](P&, A& a) { a.page_table_stride = 0; }) == "");  // one row for all sequences
   CHECK(broken([](P&, A& a) { a.page_table = nullptr; }) == "page_table: null");
@@ -78,7 +70,7 @@ TEST_CASE("validate pages: the table is given where there are pages, and nowhere
   CHECK(broken([](P&, A& a) { a.o = const_cast<std::int32_t*>(a.page_table); }) != "");
 }
 
-TEST_CASE("validate pages: gradients are not computed") {
+TEST_CASE("validate pages: gradients are not supported") {
   const auto found = violations_of_backward(problem(), {});
   CHECK(fields(found) == "page_size: 16");
 }

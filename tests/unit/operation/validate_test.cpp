@@ -18,7 +18,7 @@ constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
 
 PlannedProblem problem() {
   PlannedProblem p;
-  p.row_alignment = RowAlignment::bytes16_any_order;  // the rules of alignment alone
+  p.row_alignment = RowAlignment::bytes16_any_order;  // tests only the rules of alignment
   p.head_dim = 64;
   p.batch = 2;
   p.heads_q = 4;
@@ -48,7 +48,7 @@ using A = AttentionArgs;
 
 }  // namespace
 
-TEST_CASE("validate: a good problem and good arguments") {
+TEST_CASE("validate: a valid problem and valid arguments") {
   CHECK(violations_of(problem()).empty());
   CHECK(violations_of(problem(), arguments(problem())).empty());
   CHECK_NOTHROW(require_valid(problem()));
@@ -93,7 +93,7 @@ TEST_CASE("validate: sequence lengths") {
   CHECK(broken_problem([](P& p) { p.seqlen_k = kLongest + 1; }) == "seqlen_k: 2147482625");
 }
 
-TEST_CASE("validate: the grid of the smallest tile fits one launch") {
+TEST_CASE("validate: the grid with the smallest tile fits one launch") {
   CHECK(broken_problem([](P& p) { p.batch = (std::int64_t{1} << 29) - 1, p.seqlen_q = 16; }) == "");
   CHECK(broken_problem([](P& p) { p.batch = std::int64_t{1} << 29, p.seqlen_q = 16; }) ==
         "batch * heads_q * ceil(seqlen_q / 16): 536870912 * 4 * 1");
@@ -150,7 +150,7 @@ TEST_CASE("validate: 16-byte rows, and the alternative is named") {
   CHECK(fields(violations_of(p, a)) == "q: 0x1000001");
 }
 
-TEST_CASE("validate: options_kept_by looks at what a kernel touches") {
+TEST_CASE("validate: options_kept_by considers only what a kernel accesses") {
   P p = problem();
   A a = arguments(p);
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
@@ -165,14 +165,14 @@ TEST_CASE("validate: options_kept_by looks at what a kernel touches") {
   p.batch = 0, a.q = at(0x1000001);
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
 
-  P defaults = problem();  // heads_kv 0 means heads_q: the head stride of K is in use
+  P defaults = problem();  // heads_kv 0 means heads_q, so K's head stride is used
   defaults.heads_kv = 0;
   A odd = arguments(defaults);
   odd.k_strides.head = 4;
   CHECK(options_kept_by(defaults, operands_of(defaults, odd)).row_alignment == RowAlignment::element);
 }
 
-TEST_CASE("validate: strides of 0 and below are no bytes16") {
+TEST_CASE("validate: strides of 0 and below do not satisfy bytes16") {
   for (const std::int64_t stride : {0, -64}) {
     P p = problem();
     A a = arguments(p);
@@ -248,7 +248,7 @@ TEST_CASE("validate: O against the inputs") {
   CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 + size - 16); }) == "o: [0x1003ff0, 0x1007ff0)");
   CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 + size); }) == "");
   CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 - size); }) == "");
-  // With its rows reversed, O ends at the end of its first row.
+  // With its rows reversed, O ends with its first row.
   const std::uintptr_t first_row = 0x1000000 + size + 15 * 512;
   const auto reversed = [&](std::uintptr_t address) {
     return broken_args([&](P& p, A& a) {
@@ -288,7 +288,7 @@ TEST_CASE("validate: O as a slice of one packed buffer") {
   a.q_strides = a.k_strides = a.v_strides = a.o_strides = {4 * 16 * 256, 16 * 256, 256};
   a.q = at(0x1000000), a.k = at(0x1000080), a.v = at(0x1000100), a.o = at(0x1000180);
   CHECK(violations_of(p, a).empty());
-  a.q_strides.head += 8;  // Q's columns drift with the head, into O's
+  a.q_strides.head += 8;  // Q's columns move with the head, into O's
   CHECK_FALSE(violations_of(p, a).empty());
   a.q_strides.head = 16 * 256;
   a.q_strides.row = 512;  // every second row: still Q's columns
@@ -296,7 +296,7 @@ TEST_CASE("validate: O as a slice of one packed buffer") {
   a.q_strides.row = 264;
   CHECK_FALSE(violations_of(p, a).empty());
 
-  // (batch, 4, heads, seqlen, dim): whole batches of each between those of the others.
+  // (batch, 4, heads, seqlen, dim): each tensor's batches lie between those of the others.
   a = arguments(p);
   const std::int64_t elements = p.heads_q * p.seqlen_q * 64;
   a.q_strides = a.k_strides = a.v_strides = a.o_strides = {4 * elements, p.seqlen_q * 64, 64};
@@ -309,7 +309,7 @@ TEST_CASE("validate: O as a slice of one packed buffer") {
   CHECK_FALSE(violations_of(p, a).empty());
 }
 
-TEST_CASE("overlap: disjoint_columns never contradicts an enumeration of the elements") {
+TEST_CASE("overlap: disjoint_columns agrees with an enumeration of the elements") {
   unsigned seed = 1;
   const auto random = [&](int from, int to) {
     seed = seed * 1664525 + 1013904223;
@@ -361,7 +361,7 @@ TEST_CASE("validate: everything wrong with the arguments is listed at once") {
   CHECK(text == "softmax_scale: nan\nq: null\nk: 0x2000002\no_strides.row: 0");
 }
 
-TEST_CASE("validate: residency") {
+TEST_CASE("validate: tensors must be on the device") {
   const auto facts = [](const void* pointer) -> PointerFacts {
     switch (reinterpret_cast<std::uintptr_t>(pointer) >> 24) {
       case 1:

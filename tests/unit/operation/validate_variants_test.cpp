@@ -1,4 +1,4 @@
-// The rules of variants: what they need is given, and nothing that they do not need.
+// The rules of variants: numbers that they need are required, and others rejected.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 #include <tests/support/request.h>
@@ -43,10 +43,11 @@ TEST_CASE("validate: windows") {
   p.window_left = -1;
   CHECK(violations_of(p).at(0).rule == "must be at least 0, or absent for no bound");
   CHECK(broken([](P& q) { q.mask = MaskKind::causal_top_left, q.window_right = -1; }) ==
-        "window_right: -1");  // also where it says nothing
+        "window_right: -1");  // even if it has no effect
 }
 
-TEST_CASE("validate: numbers of variants are given where the problem has them, and nowhere else") {
+TEST_CASE(
+    "validate: numbers of variants are required if the problem has the variant, and rejected otherwise") {
   static const float numbers[8] = {};
   P p = problem();
   p.softcap = p.alibi = p.sinks = true;
@@ -55,7 +56,7 @@ TEST_CASE("validate: numbers of variants are given where the problem has them, a
   a.alibi_slopes = a.sinks = numbers;
   CHECK(violations_of(p, a).empty());
 
-  // Each of those that there are, left out and given for nothing.
+  // Each number, left out and given without its variant.
   visit_numbers(
       [&](const std::string variant, const std::string name, bool, auto& value, auto&...) {
         CAPTURE(name);
@@ -80,7 +81,7 @@ TEST_CASE("validate: numbers of variants are given where the problem has them, a
       p, a);
 }
 
-TEST_CASE("validate: a softcap is finite and above 0") {
+TEST_CASE("validate: a softcap must be finite and above 0") {
   P p = problem();
   p.softcap = true;
   A a = arguments(p);
@@ -101,7 +102,7 @@ TEST_CASE("validate: a softcap is finite and above 0") {
   }
 }
 
-TEST_CASE("validate: slopes and sinks are float32, of all heads, apart from what is written") {
+TEST_CASE("validate: slopes and sinks are float32, for all heads, and must not overlap outputs") {
   P p = problem();
   p.alibi = p.sinks = true;
   A a = arguments(p);
@@ -111,12 +112,12 @@ TEST_CASE("validate: slopes and sinks are float32, of all heads, apart from what
   CHECK(fields(violations_of(p, a)) == "");
   a.sinks = floats(0x7000002);
   CHECK(fields(violations_of(p, a)) == "sinks: 0x7000002");
-  a.sinks = floats(0x5000000);  // LSE's
+  a.sinks = floats(0x5000000);  // in LSE
   CHECK(fields(violations_of(p, a)).starts_with("lse: "));
-  a.sinks = floats(0x5000000 - 4 * 4);  // right before it
+  a.sinks = floats(0x5000000 - 4 * 4);  // right before LSE
   CHECK(fields(violations_of(p, a)) == "");
   a.alibi_slopes = floats(0x5000000 - 4 * 4);
   CHECK(fields(violations_of(p, a)) == "");
-  a.alibi_slopes_per_batch = true;  // twice as many: into LSE
+  a.alibi_slopes_per_batch = true;  // twice as many, reaching into LSE
   CHECK(fields(violations_of(p, a)).starts_with("lse: "));
 }

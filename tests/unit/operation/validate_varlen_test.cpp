@@ -1,4 +1,4 @@
-// The rules of sequences that have lengths of their own: totals, their grid, tables, packed tensors.
+// The rules of varlen: totals, the grid, tables, packed tensors.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 #include <tests/support/request.h>
@@ -19,7 +19,7 @@ using A = AttentionArgs;
 constexpr std::int64_t kMin64 = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kLongest = (std::int64_t{1} << 31) - 1024;
 
-/// Both sides packed.
+/// Returns a problem with both sides packed.
 P problem() {
   return P({.head_dim = 64,
             .varlen = true,
@@ -46,16 +46,8 @@ A call(const P& p) {
 }
 
 template <class Change>
-std::string broken(Change change) {
-  P p = problem();
-  if constexpr (std::is_invocable_v<Change, P&>) {
-    change(p);
-    return fields(violations_of(p));
-  } else {
-    A a = call(p);
-    change(p, a);
-    return fields(violations_of(p, a));
-  }
+std::string broken(const Change& change) {
+  return test::broken(problem(), call, change);
 }
 
 }  // namespace
@@ -75,10 +67,10 @@ TEST_CASE("validate varlen: packed and batched sides, in every combination") {
   }
 }
 
-TEST_CASE("validate varlen: totals are lengths, and of varlen alone") {
+TEST_CASE("validate varlen: totals must be lengths, and require varlen") {
   CHECK(broken([](P& p) { p.total_q = p.total_k = kLongest; }) == "");
   CHECK(broken([](P& p) { p.total_q = p.total_k = 0; }) == "");
-  CHECK(broken([](P& p) { p.total_q = 1, p.total_k = 1; }) == "");  // fewer than the longest sequence has
+  CHECK(broken([](P& p) { p.total_q = 1, p.total_k = 1; }) == "");  // fewer rows than seqlen
   CHECK(broken([](P& p) { p.total_q = -1; }) == "total_q: -1");
   CHECK(broken([](P& p) { p.total_k = kMin64; }) == "total_k: -9223372036854775808");
   CHECK(broken([](P& p) { p.total_q = kLongest + 1; }) == "total_q: 2147482625");
@@ -89,7 +81,7 @@ TEST_CASE("validate varlen: totals are lengths, and of varlen alone") {
   CHECK(violations_of(p).at(0).rule == "must be 0, or varlen true");
 }
 
-TEST_CASE("validate varlen: tiles of packed sequences fit one launch, each of which may end inside one") {
+TEST_CASE("validate varlen: packed tiles fit one launch, where each sequence may end inside a tile") {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   const auto grid = [](std::int64_t heads, std::int64_t total, std::int64_t batch) {
     return broken([&](P& p) {
@@ -108,13 +100,13 @@ TEST_CASE("validate varlen: tiles of packed sequences fit one launch, each of wh
   CHECK(grid(std::int64_t{1} << 62, 16, std::int64_t{1} << 62) ==
         "heads_q * (total_q / 16 + batch): 4611686018427387904 * (1 + 4611686018427387904)");
   CHECK(grid(std::int64_t{1} << 62, 16, 0) == "");  // nothing is launched
-  // The longest that a sequence may be says nothing of how many tiles there are.
+  // A large seqlen says nothing about the number of tiles.
   CHECK(broken([](P& p) { p.seqlen_q = kLongest, p.heads_q = p.heads_kv = 1024; }) == "");
   CHECK(broken([](P& p) { p.seqlen_q = kLongest, p.heads_q = p.heads_kv = 1024, p.total_q = 0; }) ==
         "batch * heads_q * ceil(seqlen_q / 16): 3 * 1024 * 134217664");
 }
 
-TEST_CASE("validate varlen: tables that are needed are given, and none that is not") {
+TEST_CASE("validate varlen: tables are required if needed, and rejected otherwise") {
   CHECK(broken([](P&, A& a) { a.cu_seqlens_q = nullptr; }) == "cu_seqlens_q: null");
   CHECK(broken([](P&, A& a) { a.cu_seqlens_k = nullptr; }) == "cu_seqlens_k: null");
   CHECK(broken([](P& p, A& a) { p.total_q = 0, a.seqused_q = table(0x8000000); }) == "cu_seqlens_q: given");
@@ -132,20 +124,20 @@ TEST_CASE("validate varlen: tables that are needed are given, and none that is n
   CHECK(violations_of(p, a).at(0).rule == "must be null, or the problem's total_q above 0");
 }
 
-TEST_CASE("validate varlen: tables are int32, apart from what is written") {
+TEST_CASE("validate varlen: tables are int32 and must not overlap outputs") {
   CHECK(broken([](P&, A& a) { a.cu_seqlens_q = table(0x6000002); }) == "cu_seqlens_q: 0x6000002");
   CHECK(broken([](P&, A& a) { a.seqused_k = table(0x6000001); }) == "seqused_k: 0x6000001");
-  const std::uintptr_t lse = 0x5000000;  // with rows of all sequences: 4 * 40 floats
+  const std::uintptr_t lse = 0x5000000;  // (heads, total rows): 4 * 40 floats
   CHECK(broken([&](P&, A& a) { a.cu_seqlens_q = table(lse - 16); }) == "");
   CHECK(broken([&](P&, A& a) { a.cu_seqlens_q = table(lse - 12); }).starts_with("lse: "));
   CHECK(broken([&](P&, A& a) { a.seqused_q = table(lse - 12); }) == "");
   CHECK(broken([&](P&, A& a) { a.seqused_q = table(lse - 8); }).starts_with("lse: "));
   CHECK(broken([&](P&, A& a) { a.seqused_k = table(lse + 4 * 4 * 40); }) == "");
   CHECK(broken([&](P&, A& a) { a.seqused_k = table(lse + 4 * 4 * 40 - 4); }).starts_with("lse: "));
-  CHECK(broken([&](P&, A& a) { a.cu_seqlens_k = a.cu_seqlens_q; }) == "");  // of equal lengths
+  CHECK(broken([&](P&, A& a) { a.cu_seqlens_k = a.cu_seqlens_q; }) == "");  // q and k have equal lengths
 }
 
-TEST_CASE("validate varlen: rows of packed tensors lie apart, and batch strides say nothing") {
+TEST_CASE("validate varlen: rows of packed tensors must not overlap, and batch strides are ignored") {
   CHECK(broken([](P&, A& a) {
           a.q_strides.batch = a.k_strides.batch = a.v_strides.batch = a.o_strides.batch = kMin64;
         }) == "");
@@ -154,7 +146,7 @@ TEST_CASE("validate varlen: rows of packed tensors lie apart, and batch strides 
   CHECK(broken([](P&, A& a) { a.o_strides.row = 248; }) == "o_strides.row: 248");
   CHECK(broken([](P&, A& a) { a.o_strides.head = 0; }) == "o_strides.head: 0");
   CHECK(broken([](P&, A& a) { a.q_strides.row = 4; }) == "q_strides.row: 4");
-  // The last row that O has is the last of all sequences.
+  // The last row of O is the last row of all sequences.
   const std::uintptr_t bytes = 40 * 4 * 64 * 2;
   CHECK(broken([&](P&, A& a) { a.o = at(0x1000000 - bytes); }) == "");
   CHECK(broken([&](P&, A& a) { a.o = at(0x1000000 - bytes + 16); }).starts_with("o: "));

@@ -40,7 +40,7 @@ std::string broken(Change change) {
 
 using P = AppendProblem;
 
-/// Contiguous tensors of a row each, of two sequences.
+/// Contiguous tensors of two sequences, with one row each.
 struct Tensors {
   AppendProblem problem = contiguous();
   alignas(16) std::uint16_t k[32]{}, v[32]{}, q[32]{}, q_out[32]{}, cos[64]{}, sin[64]{};
@@ -71,7 +71,7 @@ std::string unsound(const AppendProblem& problem, const AppendTables& tables) {
 
 }  // namespace
 
-TEST_CASE("append: columns that it has") {
+TEST_CASE("append: rotary_dim, and columns of K and V") {
   CHECK(broken([](P&) {}) == "");
   CHECK(broken([](P& p) { p.head_dim = 12; }) ==
         "head_dim = 12, must be a multiple of 8 in 8..256; rotary_dim = 16, must be at most head_dim");
@@ -142,7 +142,7 @@ TEST_CASE("append: pointers and strides that it takes") {
   CHECK(short_cache.broken() == "");
 }
 
-TEST_CASE("append: Q turns in place, or elsewhere, and not half over itself") {
+TEST_CASE("append: Q is rotated in place or elsewhere, and must not partly overlap itself") {
   Tensors it;
   it.args.q_out = it.q;
   CHECK(it.broken() == "");
@@ -162,7 +162,7 @@ TEST_CASE("append: K and V may share the pages of one buffer") {
   CHECK(it.broken().find("must not overlap k_cache") != std::string::npos);
 }
 
-TEST_CASE("append: tables that belong to something must be there with it, and not without") {
+TEST_CASE("append: tables are required with what they describe, and rejected without") {
   Tensors it;
   it.problem.page_size = 4, it.problem.cache_entries = 4, it.problem.max_pages = 2;
   it.problem.total_new = it.problem.total_q = 2;
@@ -188,7 +188,7 @@ TEST_CASE("append: tables that belong to something must be there with it, and no
         (text.starts_with(name) || text.find("; " + std::string(name) + " = ") != std::string::npos), name);
 }
 
-TEST_CASE("append: rows of every tensor decide how they are read") {
+TEST_CASE("append: the rows of all tensors decide how they are read") {
   Tensors it;
   CHECK(it.alignment() == RowAlignment::bytes16);
   it.args.k_cache_strides.batch = 132;
@@ -208,7 +208,7 @@ TEST_CASE("append: rows of every tensor decide how they are read") {
   CHECK(it.alignment() == RowAlignment::bytes16);
 }
 
-TEST_CASE("append: lengths that its tables may have") {
+TEST_CASE("append: the lengths that its tables may hold") {
   AppendProblem p = contiguous();
   p.seqlen_new = 3, p.table_rows = 100;
   CHECK(unsound(p, {.seqlens = {0, 5}}) == "");
@@ -231,7 +231,7 @@ TEST_CASE("append: lengths that its tables may have") {
         "cache_batch_idx[0] = 2, must be in 0..1, an entry of the cache");
 }
 
-TEST_CASE("append: borders and pages that its tables may have") {
+TEST_CASE("append: the borders and pages that its tables may hold") {
   AppendProblem p = contiguous();
   p.total_new = 6, p.total_q = 2, p.table_rows = 100;
   CHECK(unsound(p, {.seqlens = {8, 2}, .cu_seqlens_new = {0, 0, 6}, .cu_seqlens_q = {0, 1, 2}}) == "");

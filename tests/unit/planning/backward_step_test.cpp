@@ -1,9 +1,10 @@
-// The grids, the parameters and the memory of a backward's launches.
+// The grids, parameters and memory of a backward's launches.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <planning/backward.h>
 #include <runtime/device.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
 #include <tests/support/mma_configs.h>
 
 #include <cstring>
@@ -41,7 +42,7 @@ std::uint32_t grid_of(const AttentionProblem& p, KernelPass pass, int tile_m) {
   return step_of(p, pass, tile_m).shape.grid;
 }
 
-/// "NAME:ACCESS" of each operand.
+/// Returns "NAME:ACCESS" of each operand.
 std::string uses_of(KernelPass pass) {
   const BackwardOperands operands = backward_operands_of(causal_gqa(), {});
   std::string text;
@@ -58,30 +59,14 @@ BackwardParams filled(const Step& step, const AttentionProblem& p, const Backwar
   return buffer.as<BackwardParams>();
 }
 
-struct Launch {
-  KernelPass pass{};
-  const float* delta = nullptr;
-  std::vector<MemoryRange> ranges;
-};
+const float* delta_of(const Launch& launch) {
+  BackwardParams params;
+  REQUIRE(launch.params.size() == sizeof params);
+  std::memcpy(&params, launch.params.data(), sizeof params);
+  return params.delta;
+}
 
-class RecordingKernel final : public Kernel {
- public:
-  RecordingKernel(KernelPass pass, std::vector<Launch>& launches) : pass_(pass), launches_(launches) {}
-
-  void launch(const LaunchShape&, const void* params, std::size_t params_size, Stream,
-              const LaunchMemory* memory) const override {
-    BackwardParams sent;
-    REQUIRE(params_size == sizeof sent);
-    std::memcpy(&sent, params, sizeof sent);
-    launches_.push_back({pass_, sent.delta, memory->ranges()});
-  }
-
- private:
-  KernelPass pass_;
-  std::vector<Launch>& launches_;
-};
-
-/// On the interpreter.
+/// Returns a plan for the interpreter.
 BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gradients,
                      std::vector<Launch>& launches) {
   auto plan = std::make_shared<Plan>();
@@ -91,21 +76,13 @@ BackwardPlan plan_of(const std::vector<KernelPass>& passes, const Gradients& gra
   const ScopedContext current(kInterpreterDevice);
   plan->scratch = std::make_shared<const ScratchPool>();
   for (const KernelPass pass : passes)
-    plan->add(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>(pass, launches)));
+    plan->add(step_of(causal_gqa(), pass, 64, std::make_shared<RecordingKernel>("", launches)));
   return BackwardPlan(std::move(plan));
-}
-
-/// "NAME:ACCESS" of each, "!" after what no launch before has filled.
-std::string text_of(const std::vector<MemoryRange>& ranges) {
-  std::string text;
-  for (const MemoryRange& range : ranges)
-    text += (text.empty() ? "" : " ") + use_text(range.name, range.access) + (range.initialised ? "" : "!");
-  return text;
 }
 
 }  // namespace
 
-TEST_CASE("backward steps: one block for each tile of queries or of keys, of each head that they have") {
+TEST_CASE("backward steps: one block per query tile or key tile and head") {
   const AttentionProblem p = causal_gqa();
   for (const KernelPass pass : {KernelPass::delta, KernelPass::dq}) {
     CHECK(grid_of(p, pass, 64) == 16 * 64);  // tiles of 1000 rows, heads
@@ -117,16 +94,16 @@ TEST_CASE("backward steps: one block for each tile of queries or of keys, of eac
   }
 }
 
-TEST_CASE("backward steps: the gradient of a sink is one block's") {
+TEST_CASE("backward steps: one block per sink computes its gradient") {
   AttentionProblem p = causal_gqa();
   CHECK(grid_of(p, KernelPass::d_sinks, 64) == 32);
   p.varlen = true, p.batch = 64, p.total_q = 6400;
   CHECK(grid_of(p, KernelPass::d_sinks, 64) == 32);
-  p.seqlen_q = p.seqlen_k = 0;  // 0, which somebody must write
+  p.seqlen_q = p.seqlen_k = 0;  // a kernel must write the 0
   CHECK(has_tiles(p, KernelPass::d_sinks));
 }
 
-TEST_CASE("backward steps: packed sequences have as many tiles of a side as there can be") {
+TEST_CASE("backward steps: packed sequences have as many tiles of a side as are possible") {
   AttentionProblem p = causal_gqa();
   p.varlen = true;
   p.batch = 64;
@@ -134,11 +111,11 @@ TEST_CASE("backward steps: packed sequences have as many tiles of a side as ther
   CHECK(grid_of(p, KernelPass::dk_dv, 64) == 63 * 64 * 8);
   p.total_q = 6400, p.total_k = 100000;
   for (const KernelPass pass : {KernelPass::delta, KernelPass::dq})
-    CHECK(grid_of(p, pass, 64) == (6400 / 64 + 64) * 32);  // each may end inside a tile
+    CHECK(grid_of(p, pass, 64) == (6400 / 64 + 64) * 32);  // each sequence may end inside a tile
   for (const KernelPass pass : {KernelPass::dk_dv, KernelPass::dk, KernelPass::dv})
     CHECK(grid_of(p, pass, 128) == (100000 / 128 + 64) * 8);
   p.seqlen_k = 128;
-  CHECK(grid_of(p, KernelPass::dk_dv, 128) == 64 * 8);  // of the longest that a sequence may be, no more
+  CHECK(grid_of(p, KernelPass::dk_dv, 128) == 64 * 8);  // no sequence is longer than this
   const BackwardParams params = constants_of(p, KernelPass::dk_dv);
   CHECK(params.attention.sequences.total_q == 6400);
   CHECK(params.attention.sequences.total_k == 100000);
@@ -147,7 +124,7 @@ TEST_CASE("backward steps: packed sequences have as many tiles of a side as ther
   CHECK(params.kv_heads_per_section == 8);  // of one sequence
 }
 
-TEST_CASE("backward steps: parameters tell tiles and heads of both sides") {
+TEST_CASE("backward steps: parameters hold the tiles and heads of both sides") {
   const BackwardParams keys = constants_of(causal_gqa(), KernelPass::dk_dv, 128);
   CHECK(keys.k_tiles == 32);
   CHECK(keys.kv_head_count == 16);
@@ -161,24 +138,24 @@ TEST_CASE("backward steps: parameters tell tiles and heads of both sides") {
   CHECK(queries.attention.head_count == 64);
 }
 
-TEST_CASE("backward steps: sections hold the key/value heads of the forward's query heads, one at least") {
+TEST_CASE("backward steps: a section holds the key/value heads of the forward's query heads, at least one") {
   AttentionProblem p = causal_gqa();
   const auto section = [&] { return constants_of(p, KernelPass::dk_dv).kv_heads_per_section; };
-  CHECK(section() == 16);  // of 64 query heads
+  CHECK(section() == 16);  // 64 query heads
   p.heads_q = p.heads_kv = 65;
   p.batch = 1;
   CHECK(section() == 33);
-  p.heads_kv = 1;  // its group is a section
+  p.heads_kv = 1;  // its group is one section
   CHECK(section() == 1);
   p = causal_gqa();
   p.mask = MaskKind::none;
   CHECK(section() == 1);
 }
 
-TEST_CASE("backward steps: a pass without tiles is none") {
+TEST_CASE("backward steps: a pass without tiles has no step") {
   AttentionProblem p = causal_gqa();
   for (const KernelPass pass : kPasses) CHECK(has_tiles(p, pass));
-  p.seqlen_k = 0;  // dQ is 0, which somebody must write
+  p.seqlen_k = 0;  // a kernel must write dQ = 0
   CHECK(has_tiles(p, KernelPass::delta));
   CHECK(has_tiles(p, KernelPass::dq));
   for (const KernelPass pass : {KernelPass::dk_dv, KernelPass::dk, KernelPass::dv})
@@ -193,7 +170,7 @@ TEST_CASE("backward steps: a pass without tiles is none") {
   for (const KernelPass pass : kPasses) CHECK_FALSE(has_tiles(p, pass));
 }
 
-TEST_CASE("backward steps: without queries or keys the other side's grid is what it always is") {
+TEST_CASE("backward steps: without queries or keys, the other side's grid does not change") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 0;
   CHECK(grid_of(p, KernelPass::dk_dv, 128) == 32 * 16);
@@ -240,7 +217,7 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
   }
 }
 
-TEST_CASE("backward steps: each uses what it reads, and writes its own gradients alone") {
+TEST_CASE("backward steps: each uses only what it reads, and writes only its own gradients") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
   CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
   const std::string inputs = tables +
@@ -253,7 +230,7 @@ TEST_CASE("backward steps: each uses what it reads, and writes its own gradients
   CHECK(uses_of(KernelPass::d_sinks) == tables + "lse:read alibi_slopes:read sinks:read d_sinks:write");
 }
 
-TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in whole units of alignment") {
+TEST_CASE("backward steps: delta takes a float per row of Q and head, rounded up to the alignment") {
   AttentionProblem p = causal_gqa();
   CHECK(scratch_for(p).bytes(p) == 4 * 2 * 32 * 1000);
   p.seqlen_q = 1001;
@@ -273,7 +250,7 @@ TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in w
   CHECK(scratch_for(p).bytes(p) == 4 * 32 * 1300);
 }
 
-TEST_CASE("backward steps: one writes delta, others read it, and dV alone does without") {
+TEST_CASE("backward steps: one writes delta, others read it, and dV alone needs none") {
   for (const KernelPass pass : kPasses) {
     const WorkspacePart part = step_of(causal_gqa(), pass).scratch;
     CHECK(part.bytes == (pass == KernelPass::dv ? 0 : scratch_for(causal_gqa()).bytes(causal_gqa())));
@@ -283,7 +260,7 @@ TEST_CASE("backward steps: one writes delta, others read it, and dV alone does w
   }
 }
 
-TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV alone in none") {
+TEST_CASE("backward steps: all steps of a plan share one scratch, in order; dV alone has none") {
   std::vector<Launch> launches;
   const BackwardPlan plan =
       plan_of({KernelPass::delta, KernelPass::dq, KernelPass::dk, KernelPass::dv}, {}, launches);
@@ -293,20 +270,21 @@ TEST_CASE("backward steps: all of a plan work in one scratch, in order, and dV a
   plan.run(args);
   REQUIRE(launches.size() == 4);
   const std::string inputs = "q:read k:read v:read lse:read d_o:read ";
-  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write!");
-  CHECK(text_of(launches[1].ranges) == inputs + "dq:write! workspace:read!");
-  CHECK(text_of(launches[2].ranges) == inputs + "dk:write! workspace:read!");
-  CHECK(text_of(launches[3].ranges) == inputs + "dv:write!");
+  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write");
+  CHECK(text_of(launches[1].ranges) == inputs + "dq:write workspace:read");
+  CHECK(text_of(launches[2].ranges) == inputs + "dk:write workspace:read");
+  CHECK(text_of(launches[3].ranges) == inputs + "dv:write");
   for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(launches[i].delta == args.workspace);
+    CHECK(delta_of(launches[i]) == args.workspace);
     const MemoryRange& scratch = launches[i].ranges.back();
+    CHECK_FALSE(scratch.initialised);
     CHECK(static_cast<const void*>(scratch.begin) == args.workspace);
     CHECK(scratch.bytes == scratch_for(causal_gqa()).bytes(causal_gqa()));
   }
-  CHECK(launches[3].delta == nullptr);
+  CHECK(delta_of(launches[3]) == nullptr);
 }
 
-TEST_CASE("backward steps: without a workspace a run takes the stream's memory, the same for all of them") {
+TEST_CASE("backward steps: without a workspace, all steps of a run share memory of the stream") {
   std::vector<Launch> launches;
   const BackwardPlan plan =
       plan_of({KernelPass::delta, KernelPass::dq}, {.dk = false, .dv = false}, launches);
@@ -314,13 +292,13 @@ TEST_CASE("backward steps: without a workspace a run takes the stream's memory, 
   args.dk = args.dv = nullptr;
   plan.run(args);
   REQUIRE(launches.size() == 2);
-  CHECK(launches[0].delta != nullptr);
-  CHECK(reinterpret_cast<std::uintptr_t>(launches[0].delta) % 256 == 0);
-  CHECK(launches[1].delta == launches[0].delta);
-  CHECK(text_of(launches[1].ranges).ends_with("workspace:read!"));
+  CHECK(delta_of(launches[0]) != nullptr);
+  CHECK(reinterpret_cast<std::uintptr_t>(delta_of(launches[0])) % 256 == 0);
+  CHECK(delta_of(launches[1]) == delta_of(launches[0]));
+  CHECK(text_of(launches[1].ranges).ends_with("workspace:read"));
 }
 
-TEST_CASE("backward steps: arguments that are wrong launch none of them") {
+TEST_CASE("backward steps: with wrong arguments none is launched") {
   std::vector<Launch> launches;
   const BackwardPlan plan = plan_of({KernelPass::delta, KernelPass::dq, KernelPass::dk_dv}, {}, launches);
   BackwardArgs args = backward_arguments(causal_gqa());
@@ -329,7 +307,7 @@ TEST_CASE("backward steps: arguments that are wrong launch none of them") {
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("dq = null"), InvalidRequest);
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("lse = null"), InvalidRequest);
   args = backward_arguments(causal_gqa());
-  args.workspace = reinterpret_cast<std::byte*>(args.dk) - 256;  // whose end is dK's beginning and more
+  args.workspace = reinterpret_cast<std::byte*>(args.dk) - 256;  // its end overlaps the beginning of dK
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must not overlap workspace"), InvalidRequest);
   args.workspace = reinterpret_cast<void*>((std::uintptr_t{13} << 34) + 128);
   CHECK_THROWS_WITH_AS(plan.run(args), doctest::Contains("must be a multiple of 256 bytes"), InvalidRequest);

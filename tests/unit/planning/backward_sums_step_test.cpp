@@ -1,4 +1,4 @@
-// The launches of a backward that sums dQ over tiles of keys: one kernel between delta and the conversion.
+// The launches of a fused backward: delta, the kernel that accumulates dQ, the conversion.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <generator/kernels/backward_sm90.h>
@@ -6,6 +6,7 @@
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
 #include <tests/support/backward_request.h>
+#include <tests/support/fake_kernels.h>
 
 #include <cstddef>
 #include <cstring>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr KernelPass kPasses[] = {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert};
 
-/// Tiles of 64 queries.
+/// Returns a config with tiles of 64 queries.
 KernelConfig summing() {
   return default_config(KernelId::backward_sm90);
 }
@@ -49,7 +50,7 @@ std::string uses_of(KernelPass pass) {
   return text;
 }
 
-/// On the interpreter.
+/// Returns the filled parameters, on the interpreter.
 BackwardParamsSm90 filled(const AttentionProblem& p, const BackwardArgs& args) {
   const ScopedContext current(kInterpreterDevice);
   const Step step = step_of(p, KernelPass::dq_dk_dv);
@@ -67,7 +68,7 @@ InterpretedTensorMap described(const TensorMap& map) {
   return inside;
 }
 
-/// CHECKs where a map begins, and what its copies move.
+/// CHECKs where a map begins, and the box that its copies move.
 void check_map(const TensorMap& map, const void* data, std::int64_t rows, std::int32_t box_rows) {
   const InterpretedTensorMap inside = described(map);
   CHECK(inside.data == data);
@@ -76,41 +77,17 @@ void check_map(const TensorMap& map, const void* data, std::int64_t rows, std::i
   CHECK(inside.swizzle == Swizzle::span128);
 }
 
-struct Launch {
-  std::size_t params_bytes = 0;
-  const float* delta = nullptr;
-  std::string ranges;
-};
-
-/// "NAME:ACCESS" of each.
-std::string text_of(const std::vector<MemoryRange>& ranges) {
-  std::string text;
-  for (const MemoryRange& range : ranges)
-    text += (text.empty() ? "" : " ") + use_text(range.name, range.access);
-  return text;
+const float* delta_of(const Launch& launch) {
+  const bool is_fused = launch.params.size() == sizeof(BackwardParamsSm90);
+  BackwardParams params;
+  std::memcpy(&params, launch.params.data() + (is_fused ? offsetof(BackwardParamsSm90, backward) : 0),
+              sizeof params);
+  return params.delta;
 }
-
-class RecordingKernel final : public Kernel {
- public:
-  RecordingKernel(KernelPass pass, std::vector<Launch>& launches) : pass_(pass), launches_(launches) {}
-
-  void launch(const LaunchShape&, const void* params, std::size_t bytes, Stream,
-              const LaunchMemory* memory) const override {
-    const auto* begin = static_cast<const std::byte*>(params);
-    if (pass_ == KernelPass::dq_dk_dv) begin += offsetof(BackwardParamsSm90, backward);
-    BackwardParams sent;
-    std::memcpy(&sent, begin, sizeof sent);
-    launches_.push_back({bytes, sent.delta, text_of(memory->ranges())});
-  }
-
- private:
-  KernelPass pass_;
-  std::vector<Launch>& launches_;
-};
 
 }  // namespace
 
-TEST_CASE("backward sums: a block a tile of keys, then one a tile of queries") {
+TEST_CASE("fused backward steps: one block per key tile, then one per query tile") {
   const AttentionProblem p = causal_gqa();
   CHECK(step_of(p, KernelPass::dq_dk_dv).shape.grid == 32 * 16);    // tiles of 4000 keys, heads of K and V
   CHECK(step_of(p, KernelPass::dq_convert).shape.grid == 16 * 64);  // tiles of 1000 queries, heads
@@ -121,12 +98,14 @@ TEST_CASE("backward sums: a block a tile of keys, then one a tile of queries") {
   CHECK_FALSE(has_tiles(none, KernelPass::dq_dk_dv));
   none = p;
   none.seqlen_q = 0;
-  CHECK(has_tiles(none, KernelPass::dq_dk_dv));  // dK and dV are 0, which somebody must write
+  CHECK(has_tiles(none, KernelPass::dq_dk_dv));  // a kernel must write dK = 0 and dV = 0
   CHECK_FALSE(has_tiles(none, KernelPass::dq_convert));
   CHECK(step_of(none, KernelPass::dq_dk_dv).shape.grid == 32 * 16);
 }
 
-TEST_CASE("backward sums: delta's blocks fill up the last tile, and every step knows where the sums lie") {
+TEST_CASE(
+    "fused backward steps: delta's blocks fill the last tile, and every step knows the accumulators' "
+    "address") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 65;  // 128 rows in tiles of 64
   const std::int64_t tile = config_of(KernelPass::delta).tile_m;
@@ -137,13 +116,13 @@ TEST_CASE("backward sums: delta's blocks fill up the last tile, and every step k
     CHECK(constants_of(step).statistic_count == 2 * 32 * 128);
     CHECK(constants_of(step).attention.seqlen_q == 65);
   }
-  // Delta alone has its rows one after the other.
+  // Without the fused kernel, delta's rows are contiguous.
   const Step alone = backward_step(p, default_config(KernelId::backward_dq_sm80), nullptr, scratch_for(p));
   CHECK(constants_of(alone).statistic_rows == 65);
   CHECK(constants_of(alone).statistic_count == 0);
 }
 
-TEST_CASE("backward sums: each step uses what it reads, and writes its own gradients alone") {
+TEST_CASE("fused backward steps: each uses only what it reads, and writes only its own gradients") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
   CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
   CHECK(uses_of(KernelPass::dq_dk_dv) == tables +
@@ -152,7 +131,7 @@ TEST_CASE("backward sums: each step uses what it reads, and writes its own gradi
   CHECK(uses_of(KernelPass::dq_convert) == tables + "dq:write");
 }
 
-TEST_CASE("backward sums: one step writes the scratch, one adds to it, one reads it") {
+TEST_CASE("fused backward steps: one step writes the scratch, one adds to it, one reads it") {
   const AttentionProblem p = causal_gqa();
   for (const KernelPass pass : kPasses) {
     const WorkspacePart part = step_of(p, pass).scratch;
@@ -164,7 +143,7 @@ TEST_CASE("backward sums: one step writes the scratch, one adds to it, one reads
   CHECK(step_of(p, KernelPass::dq_convert).scratch.access == Access::read);
 }
 
-TEST_CASE("backward sums: parameters carry the call's pointers, strides and scalars beside the maps") {
+TEST_CASE("fused backward steps: parameters carry pointers, strides and scalars in addition to the maps") {
   const AttentionProblem p = causal_gqa();
   BackwardArgs args = backward_arguments(p);
   args.forward.softmax_scale = -0.5f;
@@ -178,7 +157,7 @@ TEST_CASE("backward sums: parameters carry the call's pointers, strides and scal
   CHECK(params.backward.kv_head_count == 16);
 }
 
-TEST_CASE("backward sums: maps are of a step's queries and of a warpgroup's keys") {
+TEST_CASE("fused backward steps: the boxes of maps are a stage's queries and a warpgroup's keys") {
   const AttentionProblem p = causal_gqa();
   const BackwardArgs args = backward_arguments(p);
   const BackwardParamsSm90 params = filled(p, args);
@@ -190,7 +169,7 @@ TEST_CASE("backward sums: maps are of a step's queries and of a warpgroup's keys
   check_map(params.dv, args.dv, 4000, 64);
 }
 
-TEST_CASE("backward sums: without queries what may be null is not described") {
+TEST_CASE("fused backward steps: without queries, operands that may be null have no map") {
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 0;
   BackwardArgs args = backward_arguments(p);
@@ -199,7 +178,7 @@ TEST_CASE("backward sums: without queries what may be null is not described") {
   check_map(params.dk, args.dk, 4000, 64);
 }
 
-TEST_CASE("backward sums: the steps of a plan work in one scratch, in order") {
+TEST_CASE("fused backward steps: the steps of a plan share one scratch, in order") {
   const AttentionProblem p = causal_gqa();
   const ScopedContext current(kInterpreterDevice);
   std::vector<Launch> launches;
@@ -208,18 +187,18 @@ TEST_CASE("backward sums: the steps of a plan work in one scratch, in order") {
   made->device = kInterpreterDevice;
   made->scratch = std::make_shared<const ScratchPool>();
   for (const KernelPass pass : kPasses)
-    made->add(step_of(p, pass, std::make_shared<RecordingKernel>(pass, launches)));
+    made->add(step_of(p, pass, std::make_shared<RecordingKernel>("", launches)));
   const BackwardPlan plan(std::move(made));
   BackwardArgs args = backward_arguments(p);
   args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
   plan.run(args);
   REQUIRE(launches.size() == 3);
-  for (const Launch& launch : launches) CHECK(launch.delta == args.workspace);
-  CHECK(launches[0].params_bytes == sizeof(BackwardParams));
-  CHECK(launches[1].params_bytes == sizeof(BackwardParamsSm90));
-  CHECK(launches[2].params_bytes == sizeof(BackwardParams));
-  CHECK(launches[0].ranges == "o:read d_o:read d_lse:read lse:read workspace:write");
-  CHECK(launches[1].ranges ==
+  for (const Launch& launch : launches) CHECK(delta_of(launch) == args.workspace);
+  CHECK(launches[0].params.size() == sizeof(BackwardParams));
+  CHECK(launches[1].params.size() == sizeof(BackwardParamsSm90));
+  CHECK(launches[2].params.size() == sizeof(BackwardParams));
+  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write");
+  CHECK(text_of(launches[1].ranges) ==
         "q:read k:read v:read lse:read d_o:read dk:write dv:write workspace:read_write");
-  CHECK(launches[2].ranges == "dq:write workspace:read");
+  CHECK(text_of(launches[2].ranges) == "dq:write workspace:read");
 }

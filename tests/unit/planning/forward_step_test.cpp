@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <planning/attention_params.h>
 #include <planning/forward.h>
+#include <tests/support/backward_request.h>
 
 #include <cfloat>
 #include <cmath>
@@ -12,18 +13,7 @@
 namespace {
 
 using namespace fa2;
-
-AttentionProblem causal_gqa() {
-  AttentionProblem p;
-  p.mask = MaskKind::causal_bottom_right;
-  p.head_dim = 128;
-  p.batch = 2;
-  p.heads_q = 32;
-  p.heads_kv = 8;
-  p.seqlen_q = 1000;
-  p.seqlen_k = 4096;
-  return p.normalized();
-}
+using namespace fa2::test;
 
 Step step_of(const AttentionProblem& p, const KernelConfig& config = {}, int sm_count = 132) {
   return forward_step(p, config, nullptr, sm_count);
@@ -38,7 +28,7 @@ std::uint32_t grid_of(const AttentionProblem& p, const KernelConfig& config, int
 TEST_CASE("one block for each query tile of each head") {
   KernelConfig config;
   config.tile_m = 128;
-  const Step step = step_of(causal_gqa(), config);
+  const Step step = step_of(causal_gqa(4096), config);
   const AttentionParams& params = step.constants.as<AttentionParams>();
   CHECK(step.shape.grid == 512);
   CHECK(params.q_tiles == 8);
@@ -48,15 +38,15 @@ TEST_CASE("one block for each query tile of each head") {
   CHECK(params.seqlen_k == 4096);
 }
 
-TEST_CASE("an empty key sequence launches what any other does") {
-  AttentionProblem p = causal_gqa();
+TEST_CASE("an empty key sequence changes nothing about the launch") {
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_k = 0;
   CHECK(grid_of(p, {}) == 1024);
   CHECK(heads_per_section(p, {}) == 64);
 }
 
 TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   CHECK(heads_per_section(p, {}) == 64);
   p.batch *= 3;  // 192 heads
   CHECK(heads_per_section(p, {}) == 64);
@@ -71,13 +61,13 @@ TEST_CASE("causal heads form equal sections of at most 64, in whole groups") {
   CHECK(heads_per_section(p, {}) == 1);
 }
 
-TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
+TEST_CASE("forward_sm90: persistent blocks, and sections that L2 holds") {
   KernelConfig config;
   config.kernel = KernelId::forward_sm90;
   config.tile_m = 128;
   config.ctas_per_sm = 2;
-  AttentionProblem p = causal_gqa();
-  CHECK(grid_of(p, config) == 512);  // each block its own tile
+  AttentionProblem p = causal_gqa(4096);
+  CHECK(grid_of(p, config) == 512);  // one tile per block
   CHECK(step_of(p, config).counters.bytes == 0);
   for (const TileSchedule schedule : {kStaticPersistent, kDynamicPersistent}) {
     config.schedule = schedule;
@@ -85,22 +75,22 @@ TEST_CASE("main loop 90: blocks that stay, and sections that L2 holds") {
     CHECK(grid_of(p, config, 1000) == 512);
     CHECK(step_of(p, config).counters.bytes == (schedule == kDynamicPersistent ? 4 : 0));
   }
-  // 8 MiB of keys and values, but 16 heads at least and 32 at most.
+  // 8 MiB of keys and values, but at least 16 heads and at most 32.
   p.heads_kv = p.heads_q = 64;
   CHECK(heads_per_section(p, config) == 16);
   p.seqlen_k = 512;
   CHECK(heads_per_section(p, config) == 32);
   p.head_dim = p.head_dim_v = 256;
   CHECK(heads_per_section(p, config) == 16);
-  p.heads_kv = 8;  // whose keys and values are an eighth
+  p.heads_kv = 8;  // an eighth of the keys and values
   CHECK(heads_per_section(p, config) == 32);
 }
 
-TEST_CASE("main loop 90: split keys take every block that fits, and room for two parts of each") {
+TEST_CASE("forward_sm90: split KV launches every block that fits, with room for two splits of each") {
   KernelConfig config =
       parse_config("kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,ctas_per_sm=2,schedule=3");
   config.packed_heads = 4;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 3;
   Step step = step_of(p, config);
   CHECK(step.shape.grid == 264);  // however few tiles there are
@@ -113,15 +103,15 @@ TEST_CASE("main loop 90: split keys take every block that fits, and room for two
   step = step_of(p, config);
   CHECK(step.constants.as<AttentionParamsSm90>().shares.part_rows == 64);
   CHECK(step.scratch.bytes == 2 * 264 * 64 * (80 + 4) * sizeof(float));
-  CHECK(step_of(p, config, 10000).shape.grid == 1024);  // each counts one tile's parts
+  CHECK(step_of(p, config, 10000).shape.grid == 1024);  // each counts the splits of one tile
   config.tile_m = 128, config.warps = 8;
   CHECK(step_of(p, config, 10000).shape.grid == 1024 / 2);  // by warpgroup
 }
 
-TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has") {
+TEST_CASE("forward_split: a block stores one partial output, however many warps it has") {
   const KernelConfig config =
       parse_config("kernel=forward_split,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1,packed_heads=4");
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 3;
   const Step step = step_of(p, config);
   CHECK(step.shape.grid == 132);
@@ -135,15 +125,15 @@ TEST_CASE("main loop 81: a block stores its parts as one, whatever warps it has"
   CHECK(step_of(p, config, 10000).shape.grid == 1024);
 }
 
-TEST_CASE("packed heads count as one, with more rows") {
+TEST_CASE("packed heads count as one head with more rows") {
   KernelConfig config;
   config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 33;
   config.packed_heads = 2;
   AttentionParams params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
-  CHECK(params.q_tiles == 2);  // of 66 rows
+  CHECK(params.q_tiles == 2);  // tiles of 66 rows
   CHECK(params.heads_q == p.heads_q / 2);
   CHECK(params.head_count == p.batch * p.heads_q / 2);
   CHECK(params.queries_per_kv == 2);
@@ -154,20 +144,20 @@ TEST_CASE("packed heads count as one, with more rows") {
   CHECK(params.queries_per_kv == 1);
 }
 
-TEST_CASE("packed sequences: as many tiles as there can be, whatever their lengths are") {
+TEST_CASE("packed sequences: as many tiles as are possible, whatever their lengths") {
   KernelConfig config;
   config.tile_m = 128;
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.varlen = true;
   p.batch = 64;
   CHECK(grid_of(p, config) == 64 * 32 * 8);  // batched: each may be the longest
   p.total_q = 6400;
-  CHECK(grid_of(p, config) == (6400 / 128 + 64) * 32);  // each may end inside a tile
+  CHECK(grid_of(p, config) == (6400 / 128 + 64) * 32);  // each sequence may end inside a tile
   p.total_q = 127;
   CHECK(grid_of(p, config) == 64 * 32);
   p.seqlen_q = 128;
   p.total_q = 64 * 128;
-  CHECK(grid_of(p, config) == 64 * 32);  // of the longest that a sequence may be, no more
+  CHECK(grid_of(p, config) == 64 * 32);  // no sequence is longer than this
   p.total_k = 1 << 20;
   CHECK(grid_of(p, config) == 64 * 32);
 
@@ -183,8 +173,8 @@ TEST_CASE("packed sequences: as many tiles as there can be, whatever their lengt
   CHECK(step.shape.grid == 264);
 }
 
-TEST_CASE("sections hold heads of one sequence where each has a length of its own") {
-  AttentionProblem p = causal_gqa();
+TEST_CASE("with varlen a section holds heads of one sequence") {
+  AttentionProblem p = causal_gqa(4096);
   CHECK(heads_per_section(p, {}) == 64);
   p.varlen = true;
   CHECK(heads_per_section(p, {}) == 32);
@@ -194,9 +184,9 @@ TEST_CASE("sections hold heads of one sequence where each has a length of its ow
   CHECK(heads_per_section(p, {}) == 1);
 }
 
-TEST_CASE("parameters carry the tables of sequences, and how many rows an entry has") {
+TEST_CASE("parameters carry the tables of sequences, and the rows of an entry") {
   static const std::int32_t tables[4] = {};
-  AttentionProblem p = causal_gqa();
+  AttentionProblem p = causal_gqa(4096);
   p.varlen = true;
   p.total_k = 5000;
   AttentionArgs args;
@@ -232,7 +222,7 @@ TEST_CASE("the scale in powers of two is normal and finite") {
 }
 
 TEST_CASE("parameters carry the call's pointers, strides and scalars") {
-  const AttentionProblem p = causal_gqa();
+  const AttentionProblem p = causal_gqa(4096);
   const Step step = step_of(p);
   float lse = 0;
   AttentionArgs args;

@@ -21,7 +21,7 @@ std::string broken(const MergeProblem& problem) {
   return text_of(violations_of(problem));
 }
 
-/// Two parts of 2 rows of 8 float32, and where they go.
+/// Two partial outputs of 2 rows of 8 float32, and their merged output.
 struct Tensors {
   MergeProblem problem{.float32_parts = true, .float32_output = true, .head_dim = 8, .parts = 2, .seqlen = 2};
   std::vector<float> parts = std::vector<float>(32), o = std::vector<float>(16), lse = std::vector<float>(8);
@@ -41,7 +41,7 @@ struct Tensors {
 
 }  // namespace
 
-TEST_CASE("merge: sizes that it has") {
+TEST_CASE("merge: sizes") {
   CHECK(broken({}) == "");
   CHECK(broken({.head_dim = 12}) == "head_dim = 12, must be a multiple of 8 in 8..256");
   CHECK(broken({.head_dim = 264}) == "head_dim = 264, must be a multiple of 8 in 8..256");
@@ -59,7 +59,7 @@ TEST_CASE("merge: sizes that it has") {
   CHECK_FALSE(is_empty({}));
 }
 
-TEST_CASE("merge: pointers and strides that it takes") {
+TEST_CASE("merge: pointers and strides") {
   CHECK(Tensors().broken() == "");
   Tensors none;
   none.args = {};
@@ -68,7 +68,7 @@ TEST_CASE("merge: pointers and strides that it takes") {
     CHECK(text.find(name) != std::string::npos);
   CHECK(text.find("lse = null") == std::string::npos);
   Tensors over;
-  over.args.o = over.parts.data() + 16;  // the second part
+  over.args.o = over.parts.data() + 16;  // the second partial output
   CHECK(over.broken().find("must not overlap parts") != std::string::npos);
   over.args.part_stride = 0;
   CHECK(over.broken() == "");
@@ -83,7 +83,7 @@ TEST_CASE("merge: pointers and strides that it takes") {
   CHECK(what.broken().starts_with("empty_row_lse = 7"));
 }
 
-TEST_CASE("merge: rows of every part and of O decide how they are read") {
+TEST_CASE("merge: the rows of every partial output and of O decide how they are read") {
   alignas(16) static float aligned[32];
   Tensors it;
   it.args.parts = aligned;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <planning/forward.h>
 #include <runtime/device.h>
+#include <tests/support/fake_kernels.h>
 
 #include <cmath>
 #include <cstring>
@@ -12,32 +13,9 @@
 #include <vector>
 
 using namespace fa2;
+using namespace fa2::test;
 
 namespace {
-
-struct Launch {
-  std::string kernel;
-  std::uint32_t grid = 0;
-  std::size_t params_size = 0;
-  std::vector<MemoryRange> ranges;
-  std::vector<std::byte> params;
-};
-
-class RecordingKernel final : public Kernel {
- public:
-  RecordingKernel(std::string name, std::vector<Launch>& launches)
-      : name_(std::move(name)), launches_(launches) {}
-
-  void launch(const LaunchShape& shape, const void* params, std::size_t params_size, Stream,
-              const LaunchMemory* memory) const override {
-    const auto* const bytes = static_cast<const std::byte*>(params);
-    launches_.push_back({name_, shape.grid, params_size, memory->ranges(), {bytes, bytes + params_size}});
-  }
-
- private:
-  std::string name_;
-  std::vector<Launch>& launches_;
-};
 
 AttentionProblem problem() {
   AttentionProblem p;
@@ -48,7 +26,7 @@ AttentionProblem problem() {
   return p.normalized();
 }
 
-/// Addresses far apart; nobody follows them.
+/// Returns pointers far apart, which no test dereferences.
 AttentionArgs args_with_lse() {
   const auto at = [](std::uintptr_t gigabytes) { return reinterpret_cast<void*>(gigabytes << 30); };
   return bshd_args(problem(), at(1), at(2), at(3), at(4), static_cast<float*>(at(5)));
@@ -56,16 +34,6 @@ AttentionArgs args_with_lse() {
 
 Step forward(const std::string& name, std::vector<Launch>& launches) {
   return forward_step(problem(), {}, std::make_shared<RecordingKernel>(name, launches), 4);
-}
-
-/// "NAME:ACCESS" of each.
-std::string text_of(const std::vector<MemoryRange>& ranges) {
-  constexpr const char* kAccesses[] = {"read", "write", "read_write"};
-  std::string text;
-  for (const MemoryRange& range : ranges)
-    text += (text.empty() ? "" : " ") + std::string(range.name) + ":" +
-            kAccesses[static_cast<std::size_t>(range.access)];
-  return text;
 }
 
 AttentionPlan plan_of(std::vector<Step> steps) {
@@ -78,7 +46,7 @@ AttentionPlan plan_of(std::vector<Step> steps) {
 
 }  // namespace
 
-TEST_CASE("steps: a forward touches every operand there is") {
+TEST_CASE("steps: a forward uses every operand that is given") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({forward("forward", launches)});
   AttentionArgs args = args_with_lse();
@@ -93,7 +61,7 @@ TEST_CASE("steps: a forward touches every operand there is") {
   CHECK(lse.bytes == 2 * 16 * sizeof(float));
 }
 
-TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
+TEST_CASE("steps: each is launched in turn, with only the operands that it uses") {
   std::vector<Launch> launches;
   Step second = forward("second", launches);
   second.shape.grid = 7;
@@ -106,11 +74,12 @@ TEST_CASE("steps: each is launched in its turn, with what it uses alone") {
   CHECK(launches[0].kernel == "first");
   CHECK(launches[1].kernel == "second");
   CHECK(launches[1].grid == 7);
-  CHECK(launches[1].params_size == sizeof(float*));
+  CHECK(launches[1].params.size() == sizeof(float*));
   CHECK(text_of(launches[1].ranges) == "lse:read o:read_write");
 }
 
-/// Returns a step with `bytes` of counters, which `counters` provides to calls without a workspace. Its parameter points there.
+/// Returns a step with `bytes` of counters, whose parameter points to them. `counters` provides them to calls
+/// without a workspace.
 Step working_in(std::size_t bytes, std::vector<Launch>& launches,
                 std::shared_ptr<LaunchCounters> counters = nullptr) {
   Step step = forward("working", launches);
@@ -130,7 +99,7 @@ const std::byte* pointer_in(const Launch& launch) {
   return pointer;
 }
 
-TEST_CASE("steps: each has counters of its own in the workspace") {
+TEST_CASE("steps: each has its own counters in the workspace") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({working_in(4, launches), working_in(0, launches),
                                       working_in(1000, launches), working_in(256, launches)});
@@ -153,7 +122,7 @@ TEST_CASE("steps: each has counters of its own in the workspace") {
   }
 }
 
-TEST_CASE("steps: without a workspace the context's words are taken, with one they are not") {
+TEST_CASE("steps: without a workspace the context provides the counters, with one it does not") {
   const ScopedContext current(kInterpreterDevice);
   std::vector<Launch> launches;
   const auto counters = std::make_shared<LaunchCounters>();
@@ -174,7 +143,7 @@ TEST_CASE("steps: without a workspace the context's words are taken, with one th
   CHECK(launches[1].ranges.back().bytes == sizeof *first);
 }
 
-TEST_CASE("steps: scratch lies behind the counters of a workspace, and is the stream's memory without one") {
+TEST_CASE("steps: scratch lies behind the counters of a workspace; without one, it is the stream's memory") {
   const ScopedContext current(kInterpreterDevice);
   struct Pointers {
     const std::byte *counters, *scratch;
@@ -209,7 +178,7 @@ TEST_CASE("steps: scratch lies behind the counters of a workspace, and is the st
   CHECK(text_of(launches[1].ranges) == "o:write workspace:read_write workspace:read_write");
 }
 
-TEST_CASE("steps: a wrong workspace is refused by a plan that works in one, and not looked at by others") {
+TEST_CASE("steps: a plan that needs a workspace rejects a wrong one, others ignore it") {
   std::vector<Launch> launches;
   AttentionArgs args = args_with_lse();
   const AttentionPlan none = plan_of({forward("forward", launches)}),
@@ -231,7 +200,7 @@ TEST_CASE("steps: a wrong workspace is refused by a plan that works in one, and 
   CHECK(launches.size() == 1);
 }
 
-TEST_CASE("steps: arguments that are wrong launch none of them") {
+TEST_CASE("steps: with wrong arguments none is launched") {
   std::vector<Launch> launches;
   const AttentionPlan plan = plan_of({forward("first", launches), forward("second", launches)});
   CHECK_THROWS_AS(plan.run(AttentionArgs{}), InvalidRequest);
@@ -249,7 +218,7 @@ TEST_CASE("steps: arguments of another operation are an error, not read as the s
   CHECK(launches.empty());
 }
 
-TEST_CASE("steps: a plan without any still judges its arguments") {
+TEST_CASE("steps: a plan without steps still checks its arguments") {
   auto plan = std::make_shared<Plan>();
   plan->problem = {problem(), {}};
   plan->problem.seqlen_q = 0;

@@ -1,4 +1,4 @@
-// Shapes, inputs and comparisons of a search.
+// A search's shapes, inputs and comparisons.
 #include <doctest/doctest.h>
 #include <planning/trials/trial_data.h>
 
@@ -34,7 +34,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-/// Self-attention over documents.
+/// Returns self-attention over packed documents.
 AttentionProblem packed(std::int64_t batch, std::int64_t total, std::int64_t longest) {
   AttentionProblem p = problem_of(batch, 16, 16, longest, longest);
   p.varlen = true;
@@ -53,7 +53,7 @@ TEST_CASE("a problem within the limits is measured as it is") {
   CHECK(within(h100(), empty) == empty);
 }
 
-TEST_CASE("a large batch is cut first, then heads in whole groups, the lengths untouched") {
+TEST_CASE("a large batch is cut first, then heads in whole groups; lengths stay") {
   const AttentionProblem small = within(h100(), problem_of(512, 32, 8, 4096, 4096));
   CHECK(small.seqlen_q == 4096);
   CHECK(small.batch * small.heads_q * 32 >= h100().min_blocks);
@@ -66,7 +66,7 @@ TEST_CASE("a large batch is cut first, then heads in whole groups, the lengths u
   CHECK(one_batch.heads_q == 4 * one_batch.heads_kv);
 }
 
-TEST_CASE("lengths give way when fewer heads would leave the GPU idle") {
+TEST_CASE("lengths are cut if fewer heads would leave the GPU idle") {
   const AttentionProblem decode = within(h100(), problem_of(64, 32, 8, 1, 1 << 20));
   CHECK(decode.batch * decode.heads_q >= h100().min_blocks);
   CHECK(decode.seqlen_k < 1 << 20);
@@ -77,7 +77,7 @@ TEST_CASE("lengths give way when fewer heads would leave the GPU idle") {
   CHECK(huge.seqlen_q == huge.seqlen_k);
 }
 
-TEST_CASE("whatever the memory, something remains to be measured") {
+TEST_CASE("with any memory, something remains to be measured") {
   TrialLimits tiny = h100();
   tiny.bytes = 1000;
   const AttentionProblem p = within(tiny, problem_of(7, 12, 4, 300, 500));
@@ -108,7 +108,7 @@ TEST_CASE("a mix has all the rows, one longest sequence and many others, always 
   CHECK(mix_of(0, 0, 77).empty());
   CHECK(mix_of(0, 5, 77).empty());
 
-  // As documents are: many different lengths, the median below the mean.
+  // Like documents: many different lengths, and a median below the mean.
   auto lengths = mix_of(64, 32768, 8192);
   std::ranges::sort(lengths);
   const std::int64_t mean = (32768 - 8192) / 63;
@@ -129,7 +129,7 @@ TEST_CASE("pairs of a mix are those of its sequences") {
   p.varlen = true;
   CHECK(pairs_of_mix(p) == 3 * 100 * 100);
   p.total_q = p.total_k =
-      100;  // one sequence has all of the rows, or three share them: never fewer than equal ones have
+      100;  // one sequence has all rows, or three share them: never fewer pairs than with equal lengths
   CHECK(pairs_of_mix(p) >= 3 * 33 * 33);
   CHECK(pairs_of_mix(p) <= 100 * 100);
   p.total_k = 0;
@@ -142,7 +142,7 @@ TEST_CASE("pairs of a mix are those of its sequences") {
 TEST_CASE("packed sequences become fewer before they become shorter, whatever their mean") {
   const AttentionProblem fits = packed(64, 32768, 8192);
   CHECK(within(h100(), fits) == fits);
-  const AttentionProblem loose = packed(64, 32768, 1 << 20);  // a bound that no sequence reaches
+  const AttentionProblem loose = packed(64, 32768, 1 << 20);  // a limit that no sequence reaches
   CHECK(within(h100(), loose) == loose);
 
   const AttentionProblem few = within(h100(), packed(4096, std::int64_t{4096} * 512, 8192));
@@ -161,7 +161,7 @@ TEST_CASE("packed sequences become fewer before they become shorter, whatever th
   CHECK(least.seqlen_q >= 1);
   CHECK(least.seqlen_q <= least.total_q);
 
-  // Rows that no sequence has room for are not measured.
+  // Rows beyond the sequences' capacity are not measured.
   CHECK(within(h100(), packed(4, 1000, 100)).total_q == 400);
   AttentionProblem queries = packed(8, 800, 100);
   queries.total_k = 0;
@@ -195,12 +195,12 @@ TEST_CASE("differences beyond rounding are found, rounding is not") {
   CHECK(difference(Values{kOne, kTwo}, Values{kOne, kTwo + 8}, 2, DType::f16).has_value());
   CHECK(*difference(Values{kOne, kOne, kOne, kOne}, Values{kOne, kOne, kOne, kTwo}, 2, DType::f16) ==
         "element 1 of row 1 is 2, not 1");
-  // A tiny row is not judged by a large one's magnitude.
+  // A large row does not loosen the tolerance of a small one.
   CHECK(difference(Values{kTwo, kTwo, 1, 1}, Values{kTwo, kTwo, 1, 100}, 2, DType::f16).has_value());
   CHECK_FALSE(difference(Values{0, 0x8000}, Values{0x8000, 0}, 2, DType::f16).has_value());
 }
 
-TEST_CASE("NaN and infinity differ from everything") {
+TEST_CASE("NaN and infinity differ from every value") {
   using Values = std::vector<std::uint16_t>;
   CHECK(difference(Values{kOne}, Values{kNaN}, 1, DType::f16).has_value());
   CHECK(difference(Values{kNaN}, Values{kNaN}, 1, DType::f16).has_value());

@@ -1,4 +1,4 @@
-// What a search gives its candidates.
+// The tensors that a search gives its candidates.
 #include <autotune/candidates.h>
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
@@ -38,7 +38,7 @@ std::uint16_t first_of(TrialTensors& tensors, Role role) {
   return value;
 }
 
-/// The kernels of a problem on the interpreter, which stands in for a GPU.
+/// Makes a problem's kernels on the interpreter, in place of a GPU.
 class Steps {
  public:
   explicit Steps(const PlannedProblem& problem) : problem_(problem) {}
@@ -56,7 +56,7 @@ class Steps {
   KernelCache cache_{interpreter::make_host_compiler(), {}, nullptr, JitMode::on};
 };
 
-/// What a step computes of delta: all it writes.
+/// Runs `delta` and `step`, and returns all that `step` writes.
 std::vector<std::uint16_t> outputs_of(const Step& delta, const Step& step, TrialTensors& tensors) {
   WrittenBytes written;
   Call call = tensors.call();
@@ -75,7 +75,7 @@ std::vector<std::uint16_t> outputs_of(const Step& delta, const Step& step, Trial
 
 }  // namespace
 
-TEST_CASE("trial tensors: candidates of a pass agree on the gradients of what they are given") {
+TEST_CASE("trial tensors: candidates of a pass agree on the gradients") {
   if (test::cannot_interpret()) return;
   const ScopedContext current(kInterpreterDevice);
   for (const KernelPass pass : {KernelPass::dq, KernelPass::dk_dv}) {
@@ -93,7 +93,7 @@ TEST_CASE("trial tensors: candidates of a pass agree on the gradients of what th
   }
 }
 
-TEST_CASE("trial tensors: valid arguments of a forward, and no memory for what is optional") {
+TEST_CASE("trial tensors: valid arguments of a forward, and no memory for optional tensors") {
   const ScopedContext current(kInterpreterDevice);
   for (int i = 0; i < 32; ++i) {
     TrialTensors tensors(problem_of(i % 16, i >= 16), KernelPass::forward, {});
@@ -118,7 +118,7 @@ TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients 
       CHECK(tensors[role].size() == size_in_bytes(call.operands[role]));
     }
     CHECK(args.d_lse == nullptr);
-    // Rows that are equal in two tensors would make one key of each query win.
+    // If two tensors had equal rows, one key would dominate each query.
     CHECK(first_of(tensors, Role::o) != first_of(tensors, Role::d_o));
     CHECK(first_of(tensors, Role::q) != first_of(tensors, Role::k));
     std::vector<float> lse(2 * 4 * 40);
@@ -127,7 +127,7 @@ TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients 
   }
 }
 
-TEST_CASE("trial tensors: a workspace is zeros, counters before scratch") {
+TEST_CASE("trial tensors: a workspace is zero, with counters before scratch") {
   const ScopedContext current(kInterpreterDevice);
   TrialTensors tensors(problem_of(0, false), KernelPass::dk_dv, {});
   CHECK(tensors.workspace_bytes() == 0);
@@ -140,7 +140,7 @@ TEST_CASE("trial tensors: a workspace is zeros, counters before scratch") {
   for (int i = 0; i < 512; ++i) REQUIRE(call.counters[i] == std::byte{0});
 }
 
-TEST_CASE("trial tensors: a backward is made to fit with its gradients") {
+TEST_CASE("trial tensors: a backward is shrunk until it fits with its gradients") {
   const ScopedContext current(kInterpreterDevice);
   PlannedProblem large = problem_of(0, false);
   large.batch = 64;

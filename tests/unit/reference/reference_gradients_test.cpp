@@ -1,4 +1,4 @@
-// The gradients that the backward is judged by: against finite differences of attention written down naively.
+// The reference's gradients, compared with finite differences of a naive attention.
 #include <doctest/doctest.h>
 #include <reference/dropout.h>
 #include <reference/gradients.h>
@@ -64,7 +64,7 @@ struct Call {
   }
 };
 
-/// What one row adds to sum(O * dO) + sum(LSE * dLSE). An infinite LSE is nobody's variable.
+/// Returns a row's share of sum(O * dO) + sum(LSE * dLSE). A row with infinite LSE adds 0.
 double row_loss(const Call& call, std::int64_t b, std::int64_t h, std::int64_t i) {
   const AttentionProblem& p = call.problem;
   const std::int64_t kv = h * p.heads_kv / p.heads_q;
@@ -97,8 +97,8 @@ double loss(const Call& call) {
   return sum;
 }
 
-/// The largest distance of `gradient` from central differences of the loss by `variables`, which are the call's;
-/// relative where the difference is above 1.
+/// Returns the largest distance of `gradient` from central differences of the loss by `variables`, which
+/// belong to `call`. Relative if the difference is above 1.
 template <class Value>
 double worst_difference(const Call& call, std::vector<float>& variables, const std::vector<Value>& gradient) {
   REQUIRE(gradient.size() == variables.size());
@@ -130,7 +130,7 @@ void expect_finite_differences(Call& call) {
 constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
 using Width = std::optional<std::int64_t>;
 
-/// Two queries of two heads, of which the second row of both alone sees keys, over one head with one key.
+/// Returns two queries of two heads over one head with one key. Only the second row of each head sees it.
 Call one_key() {
   AttentionProblem p{.dtype = DType::bf16, .head_dim = 8, .mask = MaskKind::causal_bottom_right};
   p.heads_q = 2;
@@ -162,7 +162,7 @@ bool is_row(const Tensor& t, std::int64_t row, float value) {
 
 }  // namespace
 
-TEST_CASE("gradients are finite differences, of every variant with every other") {
+TEST_CASE("gradients agree with finite differences, for every pair of variants") {
   constexpr std::pair<Width, Width> kWindows[] = {{{}, {}}, {2, {}}, {{}, 1}, {1, 2}};
   constexpr std::array<std::int64_t, 2> kHeads[] = {{1, 1}, {4, 1}, {4, 2}},
                                         kLengths[] = {{5, 7}, {7, 4}, {1, 9}, {19, 3}, {2, 67}};
@@ -182,7 +182,7 @@ TEST_CASE("gradients are finite differences, of every variant with every other")
   }
 }
 
-TEST_CASE("gradients are finite differences, of batches with slopes of their own") {
+TEST_CASE("gradients agree with finite differences, with slopes per batch entry") {
   AttentionProblem p{.head_dim = 8, .mask = MaskKind::causal_bottom_right};
   p.alibi = p.sinks = true;
   p.batch = 3;
@@ -195,7 +195,7 @@ TEST_CASE("gradients are finite differences, of batches with slopes of their own
   expect_finite_differences(call);
 }
 
-TEST_CASE("gradients: rows without a key and keys that nobody sees have 0, whatever they hold") {
+TEST_CASE("gradients: rows without a key and keys that no query sees have 0, whatever they hold") {
   AttentionProblem p{.head_dim = 8, .mask = MaskKind::causal_bottom_right};
   p.window_left = 2;
   p.seqlen_q = 30;
@@ -232,7 +232,7 @@ TEST_CASE("gradients: rows without a key and keys that nobody sees have 0, whate
     CHECK(std::ranges::none_of(t->values, [](float x) { return std::isnan(x); }));
 }
 
-TEST_CASE("gradients: without keys or queries there is nothing, and sinks have what LSE gives") {
+TEST_CASE("gradients: without keys or queries they are empty, and sinks have LSE's share") {
   AttentionProblem p{.head_dim = 8};
   p.sinks = true;
   p.seqlen_q = 3;
@@ -249,18 +249,18 @@ TEST_CASE("gradients: without keys or queries there is nothing, and sinks have w
   CHECK(unasked.dsinks == std::vector<double>{0});
 }
 
-TEST_CASE("gradients: the baseline rounds each head's before it sums the group's") {
-  Call call = one_key();  // P is 1: dV is the sum of dO
+TEST_CASE("gradients: the baseline rounds each head's gradient before it sums the group's") {
+  Call call = one_key();  // P is 1, so dV is the sum of dO
   call.problem.mask = MaskKind::none;
   call.d_o.values.assign(call.d_o.values.size(), 0);
   call.d_o.at(0, 0, 0, 0) = 1;
-  call.d_o.at(0, 0, 1, 0) = 0.75f * 0x1p-8f;  // vanishes beside 1 in bfloat16
-  call.d_o.at(0, 1, 0, 0) = 0x1p-8f;          // so does this; both do not
+  call.d_o.at(0, 0, 1, 0) = 0.75f * 0x1p-8f;  // vanishes next to 1 in bfloat16
+  call.d_o.at(0, 1, 0, 0) = 0x1p-8f;          // so does this, but their sum does not
   CHECK(call.gradients().dv.at(0, 0, 0, 0) == 1 + 1.75f * 0x1p-8f);
   CHECK(call.baseline().dv.at(0, 0, 0, 0) == 1);
 }
 
-TEST_CASE("gradients: the baseline is of the dtype, near the reference, and passes the contract") {
+TEST_CASE("gradients: the baseline has the dtype, is near the reference, and passes the contract") {
   AttentionProblem p{.dtype = DType::bf16, .head_dim = 64, .mask = MaskKind::causal_bottom_right};
   p.softcap = p.sinks = true;
   p.heads_q = 4;
@@ -308,7 +308,7 @@ TEST_CASE("gradient contract: each kind of damage is named") {
   CHECK_FALSE(reference::check_gradient("dV", DType::bf16, ref.dv, blank, blank).ok);
 }
 
-TEST_CASE("varlen gradients: those of each sequence, and NaN in rows of none") {
+TEST_CASE("varlen gradients: each sequence's, and NaN in rows of no sequence") {
   AttentionProblem p{.head_dim = 8, .head_dim_v = 16, .mask = MaskKind::causal_bottom_right, .varlen = true};
   p.alibi = p.sinks = true;
   p.batch = 3;

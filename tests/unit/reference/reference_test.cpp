@@ -1,4 +1,4 @@
-// The yardsticks themselves: float64 attention, the 16-bit baseline and the contract.
+// The standards that tests compare with: float64 attention, the 16-bit baseline and the contract.
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
 #include <tests/support/random_tensor.h>
@@ -20,8 +20,8 @@ Tensor tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::in
   return t;
 }
 
-/// Two queries, three keys, head_dim 8 with only the first two columns in use: scores of query 0 are 1, 2, 0
-/// and of query 1 are 0, 1, -1; values of the keys are 1, 10 and 100 in column 0.
+/// Two queries and three keys with head_dim 8, of which only the first two columns are used. The scores of
+/// query 0 are 1, 2, 0 and of query 1 are 0, 1, -1. The values in column 0 are 1, 10 and 100.
 struct Tiny {
   AttentionProblem problem;
   Tensor q = tensor(1, 1, 2, 8), k = tensor(1, 1, 3, 8), v = tensor(1, 1, 3, 8);
@@ -41,7 +41,7 @@ struct Tiny {
   }
 };
 
-/// Every query against every visible key, one at a time.
+/// Computes each query and each visible key, one at a time.
 double naive(const AttentionProblem& p, const Tensor& q, const Tensor& k, const Tensor& v, double scale,
              std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) {
   const std::int64_t kv = h * p.heads_kv / p.heads_q;
@@ -167,7 +167,7 @@ TEST_CASE("reference: blocks, threads and grouped heads agree with the plain def
   }
 }
 
-TEST_CASE("reference: NaN in keys that nobody sees stays there") {
+TEST_CASE("reference: NaN in keys that no query sees has no effect") {
   AttentionProblem p;
   p.head_dim = 8;
   p.mask = MaskKind::causal_top_left;
@@ -248,7 +248,7 @@ TEST_CASE("contract: the baseline passes, and each kind of damage is named") {
   CHECK_FALSE(reference::check(p, q, k, v, 0.125, short_one, nullptr).ok);
 }
 
-TEST_CASE("contract: the infinity of an empty row must be the chosen one") {
+TEST_CASE("contract: the infinity of an empty row must be the requested one") {
   Tiny t;
   t.problem.seqlen_k = 0;
   const Tensor none = tensor(1, 1, 0, 8), zeros = tensor(1, 1, 2, 8);
@@ -258,7 +258,7 @@ TEST_CASE("contract: the infinity of an empty row must be the chosen one") {
       reference::check(t.problem, t.q, none, none, 1.0, zeros, &plus, EmptyRowLse::negative_infinity).ok);
 }
 
-TEST_CASE("contract: without a finite reference nothing is compared, and that is not ok") {
+TEST_CASE("contract: without a finite reference nothing is compared, and the verdict is not ok") {
   Tiny t;
   t.v.values.assign(t.v.values.size(), std::nanf(""));
   const Tensor zeros = tensor(1, 1, 2, 8);
@@ -269,7 +269,7 @@ TEST_CASE("contract: without a finite reference nothing is compared, and that is
   CHECK(verdict.message.find("nothing was compared") != std::string::npos);
 }
 
-TEST_CASE("reference: the fused baseline rounds probabilities beside the largest, and sums them before") {
+TEST_CASE("reference: the fused baseline rounds probabilities relative to the largest, after summing them") {
   AttentionProblem p;
   p.dtype = DType::bf16;
   p.head_dim = 8;

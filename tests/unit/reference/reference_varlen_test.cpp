@@ -1,4 +1,4 @@
-// The reference of sequences with lengths of their own, against batched attention of each of them.
+// The reference with varlen, compared with batched attention of each sequence.
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
 #include <reference/sequences.h>
@@ -18,7 +18,8 @@ using test::random_tensor;
 
 using Table = std::vector<std::int32_t>;
 
-/// Four sequences: packed queries of 3, 0, 5 and 20 rows, of which 9 may be and 6 count; keys of 7, 4, 0 and 11.
+/// Four sequences. Queries are packed, 3, 0, 5 and 20 rows; of the last, at most 9 may count and 6 do. Keys:
+/// 7, 4, 0 and 11.
 struct Packed {
   AttentionProblem problem;
   Table cu_seqlens_q = {1, 4, 4, 9, 29}, cu_seqlens_k = {0, 7, 11, 11, 22}, seqused_q = {3, 2, 9, 6};
@@ -48,7 +49,7 @@ struct Packed {
   }
 };
 
-/// Where the sequences of Packed are.
+/// {begin, count} of the sequences of Packed.
 constexpr std::int64_t kQueries[][2] = {{1, 3}, {4, 0}, {4, 5}, {9, 6}};
 constexpr std::int64_t kKeys[][2] = {{0, 7}, {7, 4}, {11, 0}, {11, 10}};
 
@@ -62,7 +63,8 @@ Tensor rows(const Tensor& all, std::int64_t begin, std::int64_t count) {
   return part;
 }
 
-/// compute(problem, q, k, v, rule) -> O of sequence `b` alone, and of all of them: the same rows.
+/// CHECKs that compute(problem, q, k, v, rule) -> O gives the same rows for sequence `b` alone as for all of
+/// them.
 template <class Compute>
 void expect_same(const Packed& packed, std::size_t b, const Compute& compute) {
   AttentionProblem alone = packed.problem;
@@ -88,7 +90,7 @@ bool is_of_a_sequence(std::int64_t row) {
 
 }  // namespace
 
-TEST_CASE("varlen reference: packed sequences are batched attention of each") {
+TEST_CASE("varlen reference: packed sequences equal batched attention of each") {
   for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left}) {
     const Packed packed(mask);
     for (std::size_t b = 0; b < 4; ++b) {
@@ -106,7 +108,7 @@ TEST_CASE("varlen reference: packed sequences are batched attention of each") {
   }
 }
 
-TEST_CASE("varlen reference: nothing is computed for rows of no sequence, nor do they matter") {
+TEST_CASE("varlen reference: rows of no sequence are not computed, and have no effect") {
   const Packed packed(MaskKind::none);
   const reference::Result result =
       reference::attention_f64(packed.problem, packed.q, packed.k, packed.v, packed.rule);
@@ -134,8 +136,7 @@ TEST_CASE("varlen reference: nothing is computed for rows of no sequence, nor do
   CHECK_FALSE(verdict().ok);
 }
 
-TEST_CASE(
-    "varlen reference: sequences without rows are right as they are; NaN in all others is not compared") {
+TEST_CASE("varlen reference: empty sequences count as right; if all others are NaN, nothing is compared") {
   Packed packed(MaskKind::none);
   packed.rule.numbers.sinks = nullptr;
   packed.problem.sinks = false;
@@ -159,7 +160,7 @@ TEST_CASE("sequences: batched ones begin with their entry, and tables cut them")
   std::vector<Sequence> all = reference::sequences_of(p, tables);
   REQUIRE(all.size() == 3);
   CHECK(all[2].k.entry == 2);
-  CHECK(all[1].k.count == 7);  // without varlen nobody reads the tables
+  CHECK(all[1].k.count == 7);  // without varlen the tables are ignored
   p.varlen = true;
   all = reference::sequences_of(p, tables);
   CHECK(all[0].k.count == 2);
@@ -171,7 +172,7 @@ TEST_CASE("sequences: batched ones begin with their entry, and tables cut them")
   CHECK(alone == AttentionProblem{.head_dim = 8, .batch = 1, .seqlen_q = 5, .seqlen_k = 2});
 }
 
-TEST_CASE("sequences: whatever packed tables hold, none leaves the tensor or is longer than the longest") {
+TEST_CASE("sequences: whatever packed tables hold, none leaves the tensor or is longer than seqlen") {
   AttentionProblem p{.head_dim = 8, .varlen = true, .batch = 3, .seqlen_q = 6, .seqlen_k = 4};
   p.total_q = 10;
   struct Case {

@@ -35,7 +35,7 @@ std::string u32(std::size_t value) {
   return text;
 }
 
-/// An entry whose checksums hold whatever the header says: what only a hostile writer makes.
+/// Returns an entry with any header and valid checksums, as only an attacker would make.
 std::vector<std::byte> forged(const std::string& header, const std::string& code) {
   const std::string front = "FA2K" + u32(1) + u32(header.size()) + header;
   return bytes_of(front + content_hash(front) + code);
@@ -77,7 +77,7 @@ TEST_CASE("a cache entry survives the round trip and has deterministic bytes") {
   CHECK(header.code.empty());
 }
 
-TEST_CASE("an entry without code and one with odd text survive too") {
+TEST_CASE("an entry without code and one with unusual text survive too") {
   KernelBinary binary = small_binary(kKey, "");
   binary.spec = "quotes \" and \\ and \n and \xff, which is no UTF-8";
   const KernelBinary back = decode_entry(encode_entry(binary));
@@ -109,7 +109,7 @@ TEST_CASE("a flipped bit at every byte is reported") {
   }
 }
 
-TEST_CASE("damage is named precisely") {
+TEST_CASE("damage is described precisely") {
   const auto bytes = encode_entry(small_binary());
   const auto with = [&](std::size_t index, int value) {
     auto changed = bytes;
@@ -128,7 +128,7 @@ TEST_CASE("damage is named precisely") {
         std::to_string(bytes.size() + 1) + " bytes, expected " + std::to_string(bytes.size()));
 }
 
-TEST_CASE("hostile headers with right checksums are refused") {
+TEST_CASE("hostile headers with valid checksums are rejected") {
   const std::string code = "the machine code";
   REQUIRE(damage_of(forged(good_header(code).dump(), code)).empty());
 
@@ -157,7 +157,7 @@ TEST_CASE("hostile headers with right checksums are refused") {
   CHECK_FALSE(changed([](nlohmann::json& header) { header["resources"]["threads"] = 1LL << 40; }).empty());
 }
 
-TEST_CASE("resources that no kernel has are refused, whatever the checksums say") {
+TEST_CASE("resources that no kernel has are rejected, even with valid checksums") {
   const std::string code = "the machine code";
   const auto with = [&](const char* name, const nlohmann::json& value) {
     nlohmann::json header = good_header(code);
@@ -183,7 +183,7 @@ TEST_CASE("resources that no kernel has are refused, whatever the checksums say"
       CHECK_FALSE(with(name, value).empty());
     }
   }
-  CHECK(with("registers", 0).empty());  // as an interpreted kernel says
+  CHECK(with("registers", 0).empty());  // as an interpreted kernel has
   CHECK(with("threads", 0) == "field \"threads\" = 0, must be a positive multiple of 32");
   CHECK(with("threads", 33) == "field \"threads\" = 33, must be a positive multiple of 32");
 

@@ -36,7 +36,7 @@ std::string key_number(int number) {
   return std::string(31, 'a') + static_cast<char>('0' + number);
 }
 
-/// Whether some process holds the lock of this file.
+/// Returns whether some process holds the lock of this file.
 bool is_locked(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0;
@@ -54,9 +54,9 @@ TEST_CASE_FIXTURE(Fixture, "kernels of an older format are not used, and one mes
         (cache.root() / "v1").native() + ": kernels of an older format are not used; remove the folder\n");
 }
 
-TEST_CASE_FIXTURE(Fixture, "what is stored is loaded, from private files") {
+TEST_CASE_FIXTURE(Fixture, "a stored kernel is loaded, from private files") {
   CHECK_FALSE(cache.load("sm_80", kKey).has_value());
-  CHECK_FALSE(fs::exists(cache.root()));  // looking creates nothing
+  CHECK_FALSE(fs::exists(cache.root()));  // a look-up creates nothing
   REQUIRE(cache.store(small_binary()));
 
   const auto binary = cache.load("sm_80", kKey);
@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(Fixture, "truncation at every length and a flipped bit at ever
     CHECK_FALSE(cache.load("sm_80", kKey).has_value());
     CHECK_FALSE(fs::exists(path));
   }
-  CHECK(log.lines() == 1);  // one warning for one file, whatever happens to it
+  CHECK(log.lines() == 1);  // one warning per file, whatever happens to it
   CHECK(log.has(path.native() + " is removed: truncated: 0 of at least"));
   write_text(path, good);
   CHECK(cache.load("sm_80", kKey).has_value());
@@ -156,7 +156,8 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file in a read-only directory stays") {
   CHECK(read_text(path) == "garbage");
 }
 
-TEST_CASE_FIXTURE(Fixture, "an unwritable place costs only the caching, with one warning") {
+TEST_CASE_FIXTURE(Fixture,
+                  "in a directory that cannot be written, kernels are not cached, with one warning") {
   write_text(directory / "file", "");
   for (const fs::path& root :
        {directory / "file" / "below", directory / "file", fs::path("/proc/fa2-cache")}) {
@@ -175,11 +176,11 @@ TEST_CASE_FIXTURE(Fixture, "an unwritable place costs only the caching, with one
   CHECK(fs::is_regular_file(directory / "file"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a write that fails half-way leaves neither file nor temp file") {
+TEST_CASE_FIXTURE(Fixture, "a write that fails half-way leaves neither the file nor a temporary file") {
   const KernelBinary large = small_binary(kKey, std::string(100000, 'c'));
   const pid_t child = fork_child([&] {
     std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{20000, 20000};  // as a full disk: the first part fits, the rest does not
+    const rlimit limit{20000, 20000};  // like a full disk: the first part fits, the rest does not
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
     return cache.store(large) || !log.has("cannot write") ? 1 : 0;
   });
@@ -188,7 +189,8 @@ TEST_CASE_FIXTURE(Fixture, "a write that fails half-way leaves neither file nor 
   CHECK(count_files(cache.root()) == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a hit renews the time of a file older than a day, and only there") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a hit updates the time of a file older than a day, but only in the user's directory") {
   REQUIRE(cache.store(small_binary()));
   age(path, 30 * 24 * kHour);
   REQUIRE(DiskCache(cache.root(), kReadOnly).load("sm_80", kKey).has_value());
@@ -201,7 +203,7 @@ TEST_CASE_FIXTURE(Fixture, "a hit renews the time of a file older than a day, an
   CHECK(modified(path) < std::time(nullptr) - kHour);
 }
 
-TEST_CASE_FIXTURE(Fixture, "entries lists good and damaged files, with code on request") {
+TEST_CASE_FIXTURE(Fixture, "entries() lists good and damaged files, with code on request") {
   CHECK(cache.entries().empty());
   REQUIRE(cache.store(small_binary(key_number(1))));
   REQUIRE(cache.store(small_binary(key_number(2))));
@@ -222,7 +224,7 @@ TEST_CASE_FIXTURE(Fixture, "entries lists good and damaged files, with code on r
   CHECK(cache.entries(true)[1].binary.code == small_binary().code);
 }
 
-TEST_CASE_FIXTURE(Fixture, "prune removes damage, then what was used longest ago") {
+TEST_CASE_FIXTURE(Fixture, "prune removes damaged files, then the least recently used") {
   for (int i = 0; i < 5; ++i) {
     REQUIRE(cache.store(small_binary(key_number(i))));
     age(cache.path_of("sm_80", key_number(i)), ((i * 3) % 5 + 1) * kHour);  // 1 4 2 5 3 hours
@@ -254,19 +256,19 @@ TEST_CASE_FIXTURE(Fixture, "prune removes damage, then what was used longest ago
   CHECK(kept().empty());
 }
 
-TEST_CASE_FIXTURE(Fixture, "storing keeps the directory near its cap") {
+TEST_CASE_FIXTURE(Fixture, "storing keeps the directory near its limit") {
   const ScopedEnvironment cap("FA2_CACHE_MAX_MB", "1");
   const std::string code(20000, 'c');
   for (int i = 0; i < 300; ++i) {
     REQUIRE(cache.store(small_binary(std::string(28, 'b') + std::to_string(1000 + i), code)));
   }
-  // 6 MB were stored, and 50 files are 1 MB. Every store prunes with probability 1/10: 100 in a row that do not
-  // are out of question.
+  // 6 MB were stored, and 50 files are 1 MB. Every store prunes with probability 1/10, so 100 in a row that
+  // do not are practically impossible.
   CHECK(cache.entries().size() < 155);
   CHECK(log.lines() == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "leftovers of a killed writer are ignored, and pruned after an hour") {
+TEST_CASE_FIXTURE(Fixture, "a killed writer's temporary files are ignored, and pruned after an hour") {
   REQUIRE(cache.store(small_binary()));
   const fs::path temp = path.parent_path() / (kKey + ".4711.deadbeef.tmp");
   write_text(temp, read_text(path).substr(0, 50));
@@ -282,14 +284,14 @@ TEST_CASE_FIXTURE(Fixture, "leftovers of a killed writer are ignored, and pruned
   CHECK(fs::exists(path));
 }
 
-TEST_CASE_FIXTURE(Fixture, "the lock excludes, ends with its holder, and is pruned only when free") {
+TEST_CASE_FIXTURE(Fixture, "the lock excludes others, ends with its holder, and is pruned only when free") {
   const fs::path lock_path = fs::path(path).replace_extension(".lock");
   {
     const auto lock = cache.lock("sm_80", kKey);
     CHECK(is_locked(lock_path));
     CHECK(mode_of(lock_path) == 0600);
     const FileDescriptor other(::open(lock_path.c_str(), O_RDWR | O_CLOEXEC));
-    CHECK_FALSE(lock_file(other.get(), std::chrono::milliseconds(20)));  // waiting gives up
+    CHECK_FALSE(lock_file(other.get(), std::chrono::milliseconds(20)));  // the wait times out
     age(lock_path, 2 * kHour);
     CHECK(cache.prune(UINT64_MAX).files == 0);
     CHECK(fs::exists(lock_path));
@@ -299,7 +301,7 @@ TEST_CASE_FIXTURE(Fixture, "the lock excludes, ends with its holder, and is prun
   CHECK_FALSE(fs::exists(lock_path));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a lock ends although a child forked meanwhile lives on") {
+TEST_CASE_FIXTURE(Fixture, "a lock ends even if a child forked meanwhile lives on") {
   const fs::path lock_path = fs::path(path).replace_extension(".lock");
   const Pipe done;
   pid_t child = 0;

@@ -1,4 +1,4 @@
-// The environment table: reading, and its agreement with docs/environment.md.
+// The table of environment variables: reading, and agreement with docs/environment.md.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/env.h>
@@ -30,7 +30,7 @@ TEST_CASE("env reads variables of the table") {
   CHECK_FALSE(fa2::env("FA2_CONFIG").has_value());
 }
 
-TEST_CASE("env knows the system variables it honours and no others") {
+TEST_CASE("env knows the system variables that it honours and no others") {
   for (const char* name : {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH", "COLUMNS"})
     CHECK_NOTHROW(fa2::env(name));
   for (const char* name : {"PATH", "FA2_CACHE", "FA2_CACHE_DIR2", ""}) {
@@ -39,7 +39,7 @@ TEST_CASE("env knows the system variables it honours and no others") {
   }
 }
 
-TEST_CASE("every variable has a name of its own and a meaning of one line") {
+TEST_CASE("every variable has a unique name, and a meaning of one line") {
   CHECK(table_names().size() == fa2::environment().size());
   for (const fa2::EnvVariable& variable : fa2::environment()) {
     CAPTURE(variable.name);
@@ -73,7 +73,7 @@ TEST_CASE("docs/environment.md documents exactly the table, with the same defaul
   }
 }
 
-TEST_CASE("env: every default that is a value is one the variable takes") {
+TEST_CASE("env: every default that is a value is valid") {
   for (const fa2::EnvVariable& variable : fa2::environment()) {
     CAPTURE(variable.name);
     CHECK_FALSE(variable.values.empty());
@@ -82,7 +82,7 @@ TEST_CASE("env: every default that is a value is one the variable takes") {
   }
 }
 
-TEST_CASE("env: every bad value of what has rules is named with what was expected") {
+TEST_CASE("env: every bad value of a variable with rules is named, with what was expected") {
   const std::string bad[] = {
       "abc",  "yes", "-1",  "1.5",    "0x10", " ",    "on ", "ON",   "1e3", "99999999999999999999",
       "\xff", "é",   "a=b", "off,on", "null", "true", "./x", "on\n", ",",   std::string(1 << 20, 'x')};
@@ -120,7 +120,7 @@ TEST_CASE("env: numbers and words at their limits") {
   CHECK(takes("FA2_CACHE_DIR", "anything"));
 }
 
-TEST_CASE("env: checked_env gives the value or the default, or says what is expected") {
+TEST_CASE("env: checked_env returns the value or the default, or says what is expected") {
   unsetenv("FA2_JIT");
   CHECK(fa2::checked_env("FA2_JIT") == "on");
   setenv("FA2_JIT", "off", 1);
@@ -131,7 +131,7 @@ TEST_CASE("env: checked_env gives the value or the default, or says what is expe
   unsetenv("FA2_JIT");
 }
 
-TEST_CASE("env: names that are none of fa2's are found, with the one that was meant") {
+TEST_CASE("env: names that fa2 does not know are found, with a suggestion") {
   setenv("FA2_CONFGI", "x", 1);
   setenv("FA2_SOMETHING_ELSE", "y", 1);
   setenv("FA2_EMPTY", "", 1);

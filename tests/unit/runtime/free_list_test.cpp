@@ -1,4 +1,4 @@
-// Numbers are lent to one at a time, and come back.
+// Each number is given to one taker at a time, and returned.
 #include <doctest/doctest.h>
 #include <runtime/free_list.h>
 #include <runtime/parallel.h>
@@ -11,7 +11,7 @@
 using namespace fa2;
 using namespace fa2::test;
 
-TEST_CASE("free list: all are lent, none is left, and what comes back is lent again") {
+TEST_CASE("free list: all numbers are taken, none is left, and a returned number is taken again") {
   FreeList list(3);
   for (std::uint32_t i = 0; i < 3; ++i) CHECK(list.take() == i);
   CHECK(list.take() == std::nullopt);
@@ -25,7 +25,7 @@ TEST_CASE("free list: all are lent, none is left, and what comes back is lent ag
   CHECK(FreeList(0).take() == std::nullopt);
 }
 
-TEST_CASE("free list: nothing is allocated when numbers come back") {
+TEST_CASE("free list: returning numbers allocates nothing") {
   if (cannot_count_allocations()) return;
   FreeList list(1000);
   std::vector<std::uint32_t> lent;
@@ -41,7 +41,8 @@ TEST_CASE("free list: threads never hold the same number at once") {
   constexpr std::uint32_t kCapacity = 16;  // fewer than the threads ask for
   FreeList list(kCapacity);
   std::vector<std::atomic<int>> holders(kCapacity);
-  std::vector<int> touched(kCapacity);  // by its holder alone: a sanitizer sees who else is there
+  std::vector<int> touched(
+      kCapacity);  // only the holder writes its element, so a sanitizer detects a second holder
   std::atomic<int> shared = 0, refused = 0, granted = 0;
   for_each_index(kThreads, static_cast<int>(kThreads), [&](std::size_t) {
     for (std::size_t round = 0; round < kRounds; ++round) {

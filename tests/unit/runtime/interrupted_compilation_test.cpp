@@ -1,4 +1,5 @@
-// A compilation that a signal ends decides nothing: neither the cache nor the choice of a configuration remembers it.
+// A compilation that a signal ends decides nothing: neither the cache nor the choice of a config remembers
+// it.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/errors.h>
@@ -14,8 +15,7 @@ using namespace fa2;
 using namespace fa2::test;
 namespace fs = std::filesystem;
 
-TEST_CASE(
-    "a plan whose compiler is killed by Ctrl-C is no other configuration's, and the next call makes it") {
+TEST_CASE("if Ctrl-C kills the compiler, the plan takes no other config, and the next call compiles again") {
   const TemporaryDirectory dir;
   const ScopedEnvironment compiler("FA2_CXX", (dir / "compiler").native());
   const std::string first = (dir / "first").native();
@@ -54,7 +54,7 @@ TEST_CASE("a cache asks the compiler again after an interrupt") {
   CHECK(compiler->compiled == 2);
 }
 
-TEST_CASE("an interrupt ends precompile(), whatever is left to compile") {
+TEST_CASE("an interrupt ends precompile(), however much is left to compile") {
   const TemporaryDirectory dir;
   write_text(dir / "compiler", "#!/bin/sh\nkill -INT $$\n");
   fs::permissions(dir / "compiler", fs::perms(0700));

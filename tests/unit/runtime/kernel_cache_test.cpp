@@ -1,4 +1,4 @@
-// The layers from memory to the compiler: order, single flight between threads and processes, failures.
+// The cache from memory to the compiler: order, one compilation among threads and processes, failures.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(Fixture, "read-only directories come first, in their order") {
   CHECK(compiler->compiled == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one, kernels live in memory") {
+TEST_CASE_FIXTURE(Fixture, "without a writable user directory, kernels stay in memory") {
   const CapturedLog log;
   write_text(directory / "file", "");
   SUBCASE("none") {
@@ -95,7 +95,7 @@ TEST_CASE_FIXTURE(Fixture, "without a user directory, or with an unwritable one,
   CHECK(compiler->compiled == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "main loop 80's kernel of bytes16 is found for bytes16_any_order") {
+TEST_CASE_FIXTURE(Fixture, "forward_sm80's kernel of bytes16 is found for bytes16_any_order") {
   KernelSpec spec{traits_of({{.head_dim = 64}, {}}), parse_config("tile_m=64,tile_n=32,stages=1"),
                   *find_arch("sm_80")};
   cache().get(render(spec));
@@ -104,7 +104,7 @@ TEST_CASE_FIXTURE(Fixture, "main loop 80's kernel of bytes16 is found for bytes1
   CHECK(compiler->compiled == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a damaged file is compiled anew and replaced") {
+TEST_CASE_FIXTURE(Fixture, "a damaged file is recompiled and replaced") {
   const CapturedLog log;
   cache().get(source());
   write_text(user->path_of("sm_80", kKey), "garbage");
@@ -114,7 +114,8 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file is compiled anew and replaced") {
   CHECK(log.lines() == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the directories and the command") {
+TEST_CASE_FIXTURE(Fixture,
+                  "with the compiler off, a miss names the kernel, the directories and the command") {
   const DiskCache missing(directory / "missing", kReadOnly);
   KernelCache off = cache({missing}, JitMode::off);
   std::string message;
@@ -132,11 +133,12 @@ TEST_CASE_FIXTURE(Fixture, "with the compiler off a miss names the kernel, the d
   }
   CHECK(compiler->compiled == 0);
 
-  user->store(small_binary());  // the kernel arrives: the refusal was not remembered
+  user->store(small_binary());  // the kernel is added later: the error was not remembered
   CHECK(off.get(source()).origin == KernelOrigin::disk_cache);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a failing compile is rethrown without compiling, and never on disk") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a failed compilation is rethrown without compiling again, and never stored on disk") {
   compiler->before = [] { throw CompileError("it spills", "the log", "/kept.cu"); };
   KernelCache failing = cache();
   for (int i = 0; i < 3; ++i) {
@@ -153,7 +155,7 @@ TEST_CASE_FIXTURE(Fixture, "a failing compile is rethrown without compiling, and
   CHECK_FALSE(failing.find(source()).has_value());
   CHECK(user->entries().empty());
 
-  compiler->before = nullptr;  // another process, a repaired compiler
+  compiler->before = nullptr;  // another process, with a repaired compiler
   CHECK(cache().get(source()).origin == KernelOrigin::compiled);
 }
 
@@ -178,7 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "a refused kernel is remembered on disk, and stays re
   CHECK(user->entries().at(0).binary.compiler == compiler->name);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a refusal stands until another compiler, or other rules, may judge") {
+TEST_CASE_FIXTURE(Fixture, "a refusal holds until another compiler or other rules may decide") {
   const auto refuse = [] { throw KernelRefused("spec: spills", "spills", "log", ""); };
   compiler->before = refuse;
   KernelCache first = cache();
@@ -187,9 +189,9 @@ TEST_CASE_FIXTURE(Fixture, "a refusal stands until another compiler, or other ru
   CHECK(compiler->compiled == 1);
 
   compiler->name = "nvrtc 13.0, rules 1";
-  CHECK_THROWS_AS(cache({}, JitMode::off).get(source()), KernelRefused);  // nobody may ask again
+  CHECK_THROWS_AS(cache({}, JitMode::off).get(source()), KernelRefused);  // without a JIT the refusal holds
   CHECK(compiler->compiled == 1);
-  CHECK_THROWS_AS(cache().get(source()), KernelRefused);  // asked again, and refused by this one too
+  CHECK_THROWS_AS(cache().get(source()), KernelRefused);  // compiled again, and refused again
   CHECK(compiler->compiled == 2);
   CHECK_THROWS_AS(cache().get(source()), KernelRefused);
   CHECK(compiler->compiled == 2);
@@ -202,10 +204,11 @@ TEST_CASE_FIXTURE(Fixture, "a refusal stands until another compiler, or other ru
   compiler->before = nullptr;
   CHECK(cache().get(source()).origin == KernelOrigin::compiled);
   compiler->name = "pretender 1.0";
-  CHECK(cache().get(source()).origin == KernelOrigin::disk_cache);  // the good one has replaced the refusal
+  CHECK(cache().get(source()).origin ==
+        KernelOrigin::disk_cache);  // the good kernel has replaced the refusal
 }
 
-TEST_CASE_FIXTURE(Fixture, "a refusal in a pack is not heard where another directory holds the kernel") {
+TEST_CASE_FIXTURE(Fixture, "a pack's refusal is ignored if another directory holds the kernel") {
   KernelBinary refusal = small_binary(kKey, "");
   refusal.refused = "spills";
   refusal.compiler = compiler->name;
@@ -222,10 +225,10 @@ TEST_CASE_FIXTURE(Fixture, "a refusal in a pack is not heard where another direc
   compiler->before = [] { throw KernelRefused("spec: spills", "spills", "log", ""); };
   for (int i = 0; i < 2; ++i) CHECK_THROWS_AS(cache({pack}).get(source()), KernelRefused);
   CHECK(compiler->compiled ==
-        1);  // the second time the user's directory answers, though the pack's refusal is stale
+        1);  // the second time the user's directory has the kernel, although the pack's refusal is stale
 }
 
-TEST_CASE_FIXTURE(Fixture, "a missing compiler is asked again") {
+TEST_CASE_FIXTURE(Fixture, "a missing compiler is tried again") {
   compiler->before = [] { throw Unavailable("no NVRTC"); };
   KernelCache kernels = cache();
   CHECK_THROWS_AS(kernels.get(source()), Unavailable);
@@ -270,7 +273,7 @@ TEST_CASE_FIXTURE(Fixture, "different kernels compile at the same time") {
   CHECK(compiler->compiled == 2);
 }
 
-TEST_CASE_FIXTURE(Fixture, "threads that wait for a failing compile all get its error") {
+TEST_CASE_FIXTURE(Fixture, "threads that wait for a failing compilation all get its error") {
   compiler->before = [] { throw CompileError("it spills", "", ""); };
   KernelCache kernels = cache();
   std::atomic<int> errors{0};
@@ -297,13 +300,13 @@ TEST_CASE_FIXTURE(Fixture, "eight processes that share a directory compile a ker
   const fs::path tally = directory / "compilations";
   const Pipe arrived;
   compiler->before = [&] {
-    for (int i = 0; i < kProcesses; ++i) arrived.receive();  // the compilation lasts until all are under way
+    for (int i = 0; i < kProcesses; ++i) arrived.receive();  // the compilation lasts until all are waiting
     const int file = ::open(tally.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (file < 0 || ::write(file, "c", 1) != 1) throw std::runtime_error("no tally");
     ::close(file);
   };
-  SUBCASE("nothing there") {}
-  SUBCASE("a damaged file there") {
+  SUBCASE("empty") {}
+  SUBCASE("with a damaged file") {
     write_text(user->path_of("sm_80", kKey), "garbage");
   }
   fs::create_directories(user->root());
@@ -321,7 +324,7 @@ TEST_CASE_FIXTURE(Fixture, "eight processes that share a directory compile a ker
   CHECK(user->entries().size() == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a process killed while it compiles does not block the next one") {
+TEST_CASE_FIXTURE(Fixture, "a process killed during a compilation does not block the next one") {
   const Pipe compiling;
   const pid_t child = fork_child([&] {
     compiler->before = [&] {

@@ -1,5 +1,5 @@
-// Words that count: in turn for launches, one each for what graphs hold. On the interpreter, whose memory is the
-// host's.
+// Counter slots: launches use them in rotation, and each graph node holds one. On the interpreter, whose
+// memory is the host's.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
@@ -26,7 +26,7 @@ bool contains(const MemoryRange& memory, const std::uint32_t* word) {
 
 }  // namespace
 
-TEST_CASE("launch counters: all words are lent, none is left, and one that comes back is lent again") {
+TEST_CASE("launch counters: all slots are taken, none is left, and a returned slot is taken again") {
   const ScopedContext current(kInterpreterDevice);
   LaunchCounters counters({.for_graphs = 3});
   std::vector<Word> lent;
@@ -50,7 +50,7 @@ TEST_CASE("launch counters: all words are lent, none is left, and one that comes
   CHECK_THROWS_AS(counters.lend(), Unavailable);
 }
 
-TEST_CASE("launch counters: launches take turns, at none of the words that graphs hold") {
+TEST_CASE("launch counters: launches rotate, without the slots that graphs hold") {
   const ScopedContext current(kInterpreterDevice);
   LaunchCounters counters({.for_graphs = 2});
   const Word lent[] = {counters.lend(), counters.lend()};
@@ -65,7 +65,7 @@ TEST_CASE("launch counters: launches take turns, at none of the words that graph
   CHECK((in_turn.size() + std::size(lent)) * sizeof(std::uint32_t) == counters.memory().bytes);
 }
 
-TEST_CASE("launch counters: a word comes back after the counters are gone") {
+TEST_CASE("launch counters: a slot is returned after the counters are destroyed") {
   const ScopedContext current(kInterpreterDevice);
   auto counters = std::make_unique<LaunchCounters>(CounterSizes{.for_graphs = 1});
   const Word lent = counters->lend();
@@ -73,7 +73,7 @@ TEST_CASE("launch counters: a word comes back after the counters are gone") {
   CHECK(lent.use_count() == 1);
 }
 
-TEST_CASE("launch counters: words come back on any thread while others are lent") {
+TEST_CASE("launch counters: slots are returned on any thread while others are taken") {
   const ScopedContext current(kInterpreterDevice);
   constexpr std::size_t kThreads = 8, kRounds = 500;
   LaunchCounters counters({.for_graphs = kThreads});
@@ -81,7 +81,7 @@ TEST_CASE("launch counters: words come back on any thread while others are lent"
   for_each_index(kThreads, static_cast<int>(kThreads), [&](std::size_t i) {
     try {
       for (std::uint32_t round = 0; round < kRounds; ++round) {
-        const Word word = counters.lend();  // one each: there are enough
+        const Word word = counters.lend();  // one per thread: there are enough
         if (++*word != 1) failures[i] = "a word that another thread has, or did not leave at 0";
         *word = 0;
       }

@@ -1,4 +1,4 @@
-// Which launches are whole clusters.
+// Which launches consist of whole clusters.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/kernel.h>
@@ -9,7 +9,7 @@ using namespace fa2;
 
 namespace {
 
-/// Empty if it is launched.
+/// Returns why the launch is rejected; empty if it is not.
 std::string refusal_of(const LaunchShape& shape) {
   try {
     require_whole_clusters(shape);
@@ -22,7 +22,7 @@ std::string refusal_of(const LaunchShape& shape) {
 
 }  // namespace
 
-TEST_CASE("launch shape: a grid of whole clusters") {
+TEST_CASE("launch shape: a grid must be whole clusters") {
   CHECK(LaunchShape{7}.cluster == 1);
   for (std::uint32_t cluster = 1; cluster <= 8; ++cluster) {
     CHECK(refusal_of({cluster, cluster}) == "");
@@ -32,7 +32,7 @@ TEST_CASE("launch shape: a grid of whole clusters") {
   CHECK(refusal_of({6, 4}) == "LaunchShape::grid = 6, must be a multiple of LaunchShape::cluster, 4");
 }
 
-TEST_CASE("launch shape: a cluster that no GPU is sure to have") {
+TEST_CASE("launch shape: a cluster larger than every GPU supports") {
   CHECK(refusal_of({16, 16}).find("cluster = 16, must be 1 to 8") != std::string::npos);
   CHECK(refusal_of({16, 0}).find("cluster = 0, must be 1 to 8") != std::string::npos);
 }

@@ -1,4 +1,4 @@
-// The log in a program's own hands: its callback, in C and C++, and the line of a plan.
+// The log in a program: its callback, in C and C++, and the line of a plan.
 #include <api/plan_log.h>
 #include <doctest/doctest.h>
 #include <fa2/c_log.h>
@@ -23,7 +23,7 @@ namespace {
 
 using fa2::LogLevel;
 
-/// stderr and the level, as before, at the end.
+/// Restores stderr and the level at the end.
 class RestoredLog {
  public:
   RestoredLog() : level_(fa2::log_level()) { fa2::set_log_level(LogLevel::warn); }
@@ -57,7 +57,7 @@ using Message = std::pair<LogLevel, std::string>;
 
 }  // namespace
 
-TEST_CASE("log: a callback gets what the level lets through, instead of stderr") {
+TEST_CASE("log: a callback gets the messages that the level admits, instead of stderr") {
   const RestoredLog restored;
   std::vector<Message> seen;
   const std::string printed = stderr_of([&] {
@@ -89,7 +89,7 @@ TEST_CASE("log: without a callback, and after an empty one, messages go to stder
   CHECK(printed.find("fa2 warning: after\n") != std::string::npos);
 }
 
-TEST_CASE("log: an exception of the callback goes nowhere, and the message to stderr") {
+TEST_CASE("log: an exception of the callback is swallowed, and the message goes to stderr") {
   const RestoredLog restored;
   const std::string printed = stderr_of([&] {
     fa2::set_log([](LogLevel, std::string_view text) {
@@ -105,7 +105,7 @@ TEST_CASE("log: an exception of the callback goes nowhere, and the message to st
   CHECK(printed.find("taken") == std::string::npos);
 }
 
-TEST_CASE("log: a callback that logs, or sets another, neither loops nor waits for itself") {
+TEST_CASE("log: a callback that logs, or sets another, neither recurses nor deadlocks") {
   const RestoredLog restored;
   int calls = 0, refusals = 0;
   const std::string printed = stderr_of([&] {
@@ -127,7 +127,7 @@ TEST_CASE("log: a callback that logs, or sets another, neither loops nor waits f
   CHECK(printed.find("outer") == std::string::npos);
 }
 
-TEST_CASE("log: threads log while the callback is exchanged; the previous one is not called again") {
+TEST_CASE("log: threads log while the callback is replaced; the previous one is not called again") {
   const RestoredLog restored;
   constexpr int kThreads = 4, kMessages = 500;
   struct Receiver {
@@ -162,7 +162,7 @@ TEST_CASE("log: threads log while the callback is exchanged; the previous one is
   CHECK(calls == kThreads * kMessages);
 }
 
-TEST_CASE("log: in C a callback with its data, levels checked") {
+TEST_CASE("log: in C a callback with its data; levels are checked") {
   const RestoredLog restored;
   std::vector<Message> seen;
   const auto receive = [](void* data, std::int32_t level, const char* text) {

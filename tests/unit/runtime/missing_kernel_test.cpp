@@ -1,4 +1,5 @@
-// The error of a kernel that no cache holds names the command that makes it: read from the message, run by a shell.
+// The error for a missing kernel names the command that makes it. The test reads the command from the message
+// and runs it in a shell.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <generator/kernel_source.h>
@@ -20,7 +21,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// What a server without NVRTC says that has an empty cache.
+/// Returns the message of a server without NVRTC and with an empty cache.
 std::string message_of(const KernelSource& source) {
   try {
     KernelCache(nullptr, {}, nullptr, JitMode::off).get(source);
@@ -35,7 +36,7 @@ std::string command_in(const std::string& message) {
   return begin == std::string::npos ? "" : message.substr(begin, end - begin);
 }
 
-/// Runs a line as it stands in `directory`, with compilers that take no time. Its exit status.
+/// Runs a command line unchanged in `directory`, with compilers that take no time. Returns its exit status.
 int run(const std::string& line, const TemporaryDirectory& directory) {
   write_text(directory / "c++", "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho code >\"$2\"\n");
   std::filesystem::permissions(directory / "c++", std::filesystem::perms::owner_all);
@@ -58,7 +59,8 @@ void check_command(const KernelSpec& spec) {
   const int status = run(command, directory);
   CAPTURE(read_text(directory / "err"));
   CHECK(status == 0);
-  const ScopedEnvironment trust("FA2_CACHE_TRUST", spec.arch.interpreted ? "host" : "0");  // as it says
+  const ScopedEnvironment trust("FA2_CACHE_TRUST",
+                                spec.arch.interpreted ? "host" : "0");  // as the message says
   KernelCache pack(nullptr, {DiskCache(directory / "DIR", kReadOnly)}, nullptr, JitMode::off);
   CHECK(pack.get(source).origin == KernelOrigin::read_only_cache);
   CHECK(pack.specs(spec.arch.name).size() == 1);
@@ -71,7 +73,7 @@ KernelSpec spec(const char* arch, const char* config, const AttentionProblem& pr
 
 }  // namespace
 
-TEST_CASE("missing kernel: the command makes a kernel of main loop 80, and it alone") {
+TEST_CASE("missing kernel: the command makes exactly this kernel of forward_sm80") {
   check_command(spec("sm_80", "tile_m=128,tile_n=64,warps=4,stages=2,q_in_registers=1", {.head_dim = 64}));
   check_command(
       spec("sm_120", "tile_m=64,tile_n=32,warps=4,stages=1",
@@ -82,7 +84,7 @@ TEST_CASE("missing kernel: the command makes a kernel of main loop 80, and it al
                      {RowAlignment::bytes16_any_order}));
 }
 
-TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however many heads it packs") {
+TEST_CASE("missing kernel: the command makes a kernel of forward_sm90, however many heads it packs") {
   for (int packed = 1; packed <= 64; packed *= 2) {
     KernelSpec few =
         spec("sm_90a",
@@ -99,7 +101,7 @@ TEST_CASE("missing kernel: the command makes a kernel of main loop 90, however m
            {.dtype = DType::bf16, .head_dim = 128, .head_dim_v = 64, .mask = MaskKind::causal_bottom_right}));
 }
 
-TEST_CASE("missing kernel: the command makes an interpreted kernel, where the host has a compiler") {
+TEST_CASE("missing kernel: the command makes an interpreted kernel if the host has a compiler") {
   check_command(
       spec("interpreter", "tile_m=64,tile_n=32,warps=4,stages=1", {.head_dim = 16}, {RowAlignment::element}));
   check_command(

@@ -41,7 +41,7 @@ TEST_CASE("stack and spills of the named kernel") {
   CHECK(report.resources.spill_load_bytes == 30036);
 }
 
-TEST_CASE("a log without the kernel has no registers") {
+TEST_CASE("a log without the kernel reports no registers") {
   CHECK(fa2::parse_ptxas_log(kTwoKernels, "kern").resources.registers == 0);
   CHECK(fa2::parse_ptxas_log("", "kernel").resources.registers == 0);
   CHECK(fa2::parse_ptxas_log("fa2.cu(3): error: identifier \"x\" is undefined\n", "kernel")

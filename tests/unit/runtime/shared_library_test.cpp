@@ -1,4 +1,4 @@
-// Opening libraries at run time, with ones that every system has.
+// Opening libraries at run time, tested with libraries of every system.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/shared_library.h>

@@ -1,4 +1,4 @@
-// Scratch memory on the interpreter, whose streams are the calling thread: memory of the host.
+// Scratch memory on the interpreter: a stream is the calling thread, and memory is the host's.
 #include <doctest/doctest.h>
 #include <runtime/device.h>
 #include <runtime/parallel.h>
@@ -24,7 +24,7 @@ bool is_aligned(const StreamMemory& memory) {
 static_assert(!std::is_copy_constructible_v<StreamMemory> &&
               std::is_nothrow_move_constructible_v<StreamMemory>);
 
-TEST_CASE("stream memory: on the interpreter all of it is writable, aligned and apart from other memory") {
+TEST_CASE("stream memory: on the interpreter it is writable, aligned and separate from other memory") {
   const ScopedContext current(kInterpreterDevice);
   const ScratchPool pool;
   CHECK(pool.handle() == nullptr);
@@ -48,7 +48,7 @@ TEST_CASE("stream memory: nothing is taken for 0 bytes") {
   CHECK(ScratchPool().take(0, nullptr).data() == nullptr);
 }
 
-TEST_CASE("stream memory: what is moved is given back once, after its pool too") {
+TEST_CASE("stream memory: moved memory is returned once, even after its pool is destroyed") {
   const ScopedContext current(kInterpreterDevice);
   std::optional<ScratchPool> pool(std::in_place);
   StreamMemory first = pool->take(64, nullptr);

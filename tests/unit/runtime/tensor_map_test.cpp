@@ -1,4 +1,4 @@
-// What encode_tensor_map says of a description that TMA cannot take.
+// What encode_tensor_map() reports about a description that TMA does not support.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
@@ -11,7 +11,7 @@ using namespace fa2;
 
 namespace {
 
-/// "field = value: rule" of each violation.
+/// Returns "field = value: rule" of each violation.
 std::vector<std::string> sentences_of(const TensorMapSpec& spec) {
   const ScopedContext current(kInterpreterDevice);
   std::vector<std::string> sentences;
@@ -26,7 +26,7 @@ std::vector<std::string> sentences_of(const TensorMapSpec& spec) {
 
 }  // namespace
 
-TEST_CASE("every rule of a tensor map has its sentence, with the field and its value") {
+TEST_CASE("every rule of a tensor map has a sentence, with the field and its value") {
   TensorMapSpec spec;
   spec.data = reinterpret_cast<void*>(0x1008);
   spec.swizzle = Swizzle::span64;

@@ -1,4 +1,5 @@
-// What a cache directory is not believed: folders and files that others could have written, links, code for this CPU.
+// What is not trusted in a cache directory: folders and files that others could have written, links, code for
+// this CPU.
 #include <api/settings.h>
 #include <autotune/tuning_store.h>
 #include <core/arch.h>
@@ -43,7 +44,7 @@ struct Fixture {
 
   Fixture() { REQUIRE(own.store(small_binary())); }
 
-  /// The root, each folder on the way, and the file.
+  /// Returns the root, each folder on the path, and the file.
   std::vector<fs::path> parts() const {
     std::vector<fs::path> all = {root};
     for (const fs::path& name : file.lexically_relative(root)) all.push_back(all.back() / name);
@@ -54,7 +55,8 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "what a group or everybody may write is not used, wherever on the way it is") {
+TEST_CASE_FIXTURE(Fixture,
+                  "files that a group or everyone may write are not used, nor files in such folders") {
   for (const fs::path& part : parts()) {
     const unsigned before = mode_of(part);
     for (const unsigned bits : {0020u, 0002u, 0022u}) {
@@ -71,7 +73,7 @@ TEST_CASE_FIXTURE(Fixture, "what a group or everybody may write is not used, whe
       CHECK_FALSE(own.load("sm_80", kKey, &untrusted));
       CHECK(untrusted.find(" may write to " + part.native()) != std::string::npos);
       if (part == file) {
-        CHECK_FALSE(fs::exists(file));  // in a directory of one's own it is replaced, as a damaged one
+        CHECK_FALSE(fs::exists(file));  // in one's own directory it is replaced, like a damaged file
         REQUIRE(own.store(small_binary()));
       } else {
         CHECK_FALSE(own.store(small_binary(kSameShard)));
@@ -84,7 +86,7 @@ TEST_CASE_FIXTURE(Fixture, "what a group or everybody may write is not used, whe
   CHECK(both_load());
 }
 
-TEST_CASE_FIXTURE(Fixture, "one warning for a folder, however many kernels are asked for and stored") {
+TEST_CASE_FIXTURE(Fixture, "one warning per folder, however many kernels are requested and stored") {
   fs::permissions(root / "v2", fs::perms(0777));
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(own.load("sm_80", kKey));
@@ -97,7 +99,7 @@ TEST_CASE_FIXTURE(Fixture, "one warning for a folder, however many kernels are a
   CHECK(log.has("FA2_CACHE_TRUST=1"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what belongs to another user is not used, wherever on the way it is") {
+TEST_CASE_FIXTURE(Fixture, "files of another user are not used, nor files in their folders") {
   if (::geteuid() != 0) {
     MESSAGE("skipped: only root can give a folder to another user");
     return;
@@ -120,9 +122,9 @@ TEST_CASE_FIXTURE(Fixture, "what belongs to another user is not used, wherever o
   }
 }
 
-TEST_CASE_FIXTURE(
-    Fixture,
-    "a symbolic link below the root is not followed, not even with FA2_CACHE_TRUST=1; the root may be one") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a symbolic link below the root is not followed, not even with FA2_CACHE_TRUST=1; the root "
+                  "may be a link") {
   fs::create_symlink(root, directory / "link");
   CHECK(DiskCache(directory / "link", kReadOnly).load("sm_80", kKey));
 
@@ -138,7 +140,7 @@ TEST_CASE_FIXTURE(
       std::string untrusted;
       CHECK_FALSE(pack.load("sm_80", kKey, &untrusted));
       CHECK(untrusted.find(all[i].native() + " is a symbolic link") != std::string::npos);
-      CHECK(own.prune(0).files == (all[i] == file ? 1u : 0u));  // the link, never what it points to
+      CHECK(own.prune(0).files == (all[i] == file ? 1u : 0u));  // the link, never its target
       CHECK(fs::exists(away));
       if (all[i] != file) {
         CHECK_FALSE(own.store(small_binary(kSameShard)));
@@ -149,7 +151,7 @@ TEST_CASE_FIXTURE(
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "FA2_CACHE_TRUST=1 uses what others could have written") {
+TEST_CASE_FIXTURE(Fixture, "FA2_CACHE_TRUST=1 uses files that others could have written") {
   for (const fs::path& part : parts()) fs::permissions(part, fs::perms(0777));
   CHECK_FALSE(pack.load("sm_80", kKey));
   for (const char* value : {"host", "yes"}) {
@@ -162,7 +164,7 @@ TEST_CASE_FIXTURE(Fixture, "FA2_CACHE_TRUST=1 uses what others could have writte
   CHECK(own.store(small_binary(kSameShard)));
 }
 
-TEST_CASE_FIXTURE(Fixture, "entries name what is not trusted, and pruning leaves it alone") {
+TEST_CASE_FIXTURE(Fixture, "entries() names what is not trusted, and pruning leaves it alone") {
   const std::string other(32, 'e'), third(32, 'f');
   REQUIRE(own.store(small_binary(other)));
   REQUIRE(own.store(small_binary(third)));
@@ -183,8 +185,8 @@ TEST_CASE_FIXTURE(Fixture, "entries name what is not trusted, and pruning leaves
   CHECK(fs::exists(file));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "interpreted kernels, code for this CPU, come from packs only where that is granted") {
+TEST_CASE_FIXTURE(
+    Fixture, "interpreted kernels, which are code for this CPU, come from packs only if that is permitted") {
   KernelBinary interpreted = small_binary();
   interpreted.arch = interpreter_arch().name;
   REQUIRE(own.store(interpreted));
@@ -193,7 +195,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK_FALSE(pack.load("interpreter", kKey, &untrusted));
   CHECK(untrusted.find("code for this CPU: set FA2_CACHE_TRUST=host") != std::string::npos);
   CHECK_FALSE(pack.load("interpreter", std::string(32, '0'), &(untrusted = "")));
-  CHECK(untrusted.empty());  // there is none that could be trusted
+  CHECK(untrusted.empty());  // there was no file that could be trusted
   CHECK(pack.load("sm_80", kKey));
   CHECK(log.lines() == 1);
   for (const char* value : {"host", "1"}) {
@@ -203,7 +205,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a kernel says which directory was not trusted, and so does the error without a compiler") {
+                  "a kernel, and the error without a compiler, name the directory that was not trusted") {
   fs::permissions(root / "v2", fs::perms(0775));
   const std::string why = "its group may write to " + (root / "v2").native();
   KernelCache compiling(std::make_shared<FakeCompiler>(), {pack}, nullptr, JitMode::on);
@@ -221,7 +223,7 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "tuning records that others could have written are not used, nor added to") {
+TEST_CASE_FIXTURE(Fixture, "tuning records that others could have written are neither used nor extended") {
   const fs::path records = tuning_file(root);
   TuningRecord record;
   record.device = "GPU A";
@@ -254,7 +256,7 @@ TEST_CASE_FIXTURE(Fixture, "tuning records that others could have written are no
   CHECK(read_text(records) == before);
 }
 
-TEST_CASE_FIXTURE(Fixture, "root's pack serves every user, whatever the umask it was made with") {
+TEST_CASE_FIXTURE(Fixture, "root's pack serves every user, whatever umask it was made with") {
   if (::geteuid() != 0) {
     MESSAGE("skipped: only root can become another user");
     return;

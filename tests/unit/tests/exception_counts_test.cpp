@@ -7,10 +7,10 @@
 #include <string>
 #include <thread>
 
-TEST_CASE("a shared exception: the thread that lets go last destroys what another read") {
+TEST_CASE("a shared exception: the last thread to release it destroys what another read") {
   std::promise<void> promise;
   std::shared_future<void> future = promise.get_future().share();
-  std::atomic<bool> read{false};  // relaxed: in time, but without an order that ThreadSanitizer could see
+  std::atomic<bool> read{false};  // relaxed: ordered in time, but not for ThreadSanitizer
   std::size_t length = 0;
   std::jthread reader([future, &read, &length]() mutable {
     try {

@@ -1,4 +1,4 @@
-// scripts/check_links.py finds links that lead nowhere.
+// scripts/check_links.py finds broken links.
 #include <doctest/doctest.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>

@@ -1,5 +1,5 @@
-"""Runs mutate.py's experiment on executables that only say which test they ran, and prints these lines. Usage: mutate_check.py FAILING
-NUMBER...: FAILING is the executable that fails its test b, "1" or "none"."""
+"""Runs mutate.py's experiment on executables that only print the test that they run, and prints these lines. Usage:
+mutate_check.py FAILING NUMBER...: FAILING is the executable that fails its test b, "1" or "none"."""
 import argparse
 import os
 import sys

@@ -1,4 +1,4 @@
-// The combinations that tests sample many factors by.
+// The combinations with which tests sample many factors.
 #include <doctest/doctest.h>
 #include <tests/support/pairwise.h>
 

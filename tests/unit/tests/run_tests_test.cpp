@@ -1,4 +1,4 @@
-// How scripts/run_tests.sh counts: what a machine cannot run is neither passed nor failed.
+// How scripts/run_tests.sh counts: a case that a machine cannot run has neither passed nor failed.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <tests/support/cache_fixtures.h>
@@ -21,7 +21,7 @@ void write_program(const fs::path& path, const std::string& body) {
   fs::permissions(path, fs::perms::owner_all);
 }
 
-/// The script beside suites that only print: 7 tests that pass, and 2 that are skipped.
+/// Runs the script with suites that only print: 7 tests pass and 2 are skipped.
 struct Fixture {
   TemporaryDirectory dir;
   int status = -1;
@@ -66,11 +66,11 @@ TEST_CASE("a case says that it is skipped, and fails" * doctest::skip()) {
   MESSAGE("skipped: to be counted");
   FAIL("as it must");
 }
-TEST_CASE("a case says nothing of being skipped" * doctest::skip()) {
+TEST_CASE("a case says nothing about being skipped" * doctest::skip()) {
   MESSAGE("this is not skipped: it passes");
 }
 
-TEST_CASE("a test binary counts the cases that say they are skipped, and did not fail") {
+TEST_CASE("a test binary counts the cases that say they are skipped and did not fail") {
   const TemporaryDirectory dir;
   const std::string self = fs::read_symlink("/proc/self/exe").native(), out = (dir / "out").native();
   CHECK(std::system((self + " --no-skip -tc='a case says *' >" + out).c_str()) != 0);
@@ -80,7 +80,7 @@ TEST_CASE("a test binary counts the cases that say they are skipped, and did not
   CHECK(text.find("| 2 passed | 1 failed |") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases are not passed ones, and each reason is said once") {
+TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and each reason is printed once") {
   const std::string text = run();
   CHECK(last_line(text) == "10 passed, 2 skipped, 0 failed");
   CHECK(text.find("\nskipped: no moon\n") != std::string::npos);
@@ -94,7 +94,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite whose every case is skipped ha
   CHECK(status == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "run_tests.sh: what fails, ends early, or has no case is a failure") {
+TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has no case is a failure") {
   suite("unit", kDoctest + "2 1; exit 1");
   suite("golden", kTwoSkipped + "exit 3");
   suite("gpu", kDoctest + "0 0");
@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: what fails, ends early, or has no case
   CHECK(status == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a third of the long jobs runs, and every one on request") {
+TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a third of the long jobs runs, and all of them on request") {
   suite("interpreter",
         "case $1 in --list*) printf 'a\\nb\\nc\\nd\\ne\\nf\\n';; *) " + kDoctest + "1 0;; esac");
   CHECK(last_line(run()) == "18 passed, 2 skipped, 0 failed");

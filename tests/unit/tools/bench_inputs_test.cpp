@@ -1,4 +1,4 @@
-// What a benchmark computes on.
+// The inputs of a benchmark.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 #include <runtime/device.h>
@@ -9,7 +9,7 @@
 
 using namespace fa2;
 
-TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory that all share") {
+TEST_CASE("bench inputs: valid arguments for problems with any variants, in memory that all share") {
   const ScopedContext current(kInterpreterDevice);
   std::vector<AttentionProblem> problems;
   for (int variants = 0; variants < 32; ++variants) {
@@ -22,7 +22,7 @@ TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory
     if (p.varlen && variants % 3 > 1) p.total_k = 50;
     problems.push_back(p.normalized());
   }
-  // Two sequences a side.
+  // Two sequences per side.
   const tools::BenchInputs inputs(
       problems, {.cu_seqlens_q = {0, 15, 40}, .cu_seqlens_k = {0, 32, 50}, .seqused_q = {}, .seqused_k = {}},
       tools::Direction::backward);
@@ -42,5 +42,5 @@ TEST_CASE("bench inputs: valid arguments for problems of any variants, in memory
     CHECK(of_heads[h] < 1);
   }
   REQUIRE(of_heads != nullptr);
-  CHECK(of_heads[4] == 1.0f / 256);  // as in the paper, of the most heads
+  CHECK(of_heads[4] == 1.0f / 256);  // as in the paper, for the largest number of heads
 }

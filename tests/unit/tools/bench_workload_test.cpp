@@ -1,4 +1,4 @@
-// What a benchmark computes, of its flags.
+// The workload of a benchmark, from its flags.
 #include <doctest/doctest.h>
 #include <operation/rules/validate.h>
 #include <runtime/device.h>
@@ -25,7 +25,7 @@ Workload workload(const std::string& flags) {
 
 }  // namespace
 
-TEST_CASE("bench workload: queries over a cache in pages, which sequences share out in random order") {
+TEST_CASE("bench workload: queries over a paged cache, whose pages belong to sequences in random order") {
   const Workload work = workload(
       "--head-dim 64 --causal no --hidden 512 --heads-kv 2 --lengths 100,0,17 --seqlen-q 1 --page-size 16");
   REQUIRE(work.problems.size() == 1);
@@ -100,7 +100,7 @@ TEST_CASE("bench workload: the standard decode cases are valid calls on every co
   CHECK(workload("--decode --head-dim 64,128").problems.size() == 2 * work.problems.size());
 }
 
-TEST_CASE("bench workload: copies of a cache lie apart, and one after the other") {
+TEST_CASE("bench workload: copies of a cache do not overlap, and follow each other") {
   const ScopedContext current(kInterpreterDevice);
   const Workload work =
       workload("--head-dim 40 --causal no --lengths 100,1,17 --seqlen-q 1 --page-size 16 --sinks");
@@ -123,7 +123,7 @@ TEST_CASE("bench workload: copies of a cache lie apart, and one after the other"
   }
 }
 
-TEST_CASE("bench workload: a table of pages that would be too large says what to do") {
+TEST_CASE("bench workload: for a page table that is too large, the error says what to do") {
   CHECK_THROWS_WITH_AS(workload("--lengths equal:1000000 --batch 4096 --seqlen-q 1 --page-size 1"),
                        "--page-size: 4096 sequences of up to 1000000 pages, must be at most 2147483647 "
                        "pages: raise --page-size",

@@ -1,4 +1,4 @@
-// Gradients in the words of the fa2 command.
+// Gradients in the fa2 command.
 #include <doctest/doctest.h>
 #include <tests/support/command.h>
 #include <tests/support/sanitizers.h>
@@ -20,7 +20,7 @@ using Shape = std::vector<std::int64_t>;
 
 const Shape kOfQueries = {2, 9, 4, 16}, kOfKeys = {2, 14, 2, 16}, kOfLse = {2, 4, 9};
 
-/// "run --q ..." on random inputs, of which `do` and `dlse` are files too.
+/// Returns "run --q ..." on random inputs, among them files for `do` and `dlse`.
 std::string run_of(const Command& fa2) {
   for (const std::string name : {"q", "do"}) fa2.write(name, kOfQueries);
   for (const std::string name : {"k", "v"}) fa2.write(name, kOfKeys);
@@ -43,7 +43,7 @@ std::vector<float> values_of(const Command& fa2, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("cli backward: run computes gradients as the reference does") {
+TEST_CASE("cli backward: run computes the same gradients as the reference") {
   if (cannot_interpret()) return;
   const Command fa2;
   const std::string run = backward_of(fa2), outputs = outputs_of(fa2);
@@ -72,7 +72,7 @@ TEST_CASE("cli backward: run computes gradients as the reference does") {
   CHECK(read_npy(fa2.file("dk"), {4, 4}).shape == Shape{2, 2, 14, 16});
 }
 
-TEST_CASE("cli backward: run computes what has a file alone, of an output that is given") {
+TEST_CASE("cli backward: run computes only gradients with a file, from a given output") {
   if (cannot_interpret()) return;
   const Command fa2;
   const std::string run = backward_of(fa2), dv = fa2.option("--dv", "dv");
@@ -87,29 +87,24 @@ TEST_CASE("cli backward: run computes what has a file alone, of an output that i
   const std::string forward = fa2.option("--o", "o") + fa2.option("--lse", "lse");
   REQUIRE(fa2.run(run_of(fa2) + fa2.option("--out", "o") + fa2.option("--lse", "lse")).status == 0);
   CHECK(fa2.run(of_queries + forward).status == 0);
-  // O was rounded to float16 before it was written: nothing is lost.
+  // O was rounded to float16 before it was written, so nothing is lost.
   CHECK(values_of(fa2, "dq") == computed);
 
-  fa2.write("o", kOfQueries);  // of another call
+  fa2.write("o", kOfQueries);  // the output of another call
   const Result wrong = fa2.run(run + outputs_of(fa2) + forward);
   CHECK(wrong.status == 1);
   CHECK(wrong.json().at("check").at("ok") == false);
-  CHECK(wrong.json().at("check").at("dv").at("ok") == true);  // takes nothing of O
+  CHECK(wrong.json().at("check").at("dv").at("ok") == true);  // dV does not depend on O
   CHECK(wrong.says("fa2 run: dk FAILED: "));
 }
 
-TEST_CASE("cli backward: run says which words do not go together") {
+TEST_CASE("cli backward: run says which flags exclude each other") {
   const Command fa2;
   const std::string run = run_of(fa2), out = fa2.option("--out", "o"), d_o = fa2.option("--do", "do"),
                     dq = fa2.option("--dq", "dq"), lse = fa2.option("--lse", "lse"),
                     o = fa2.option("--o", "o");
   const auto refuses = [&](const std::string& words, const std::string& text) {
-    CAPTURE(words);
-    const Result result = fa2.run(run + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(result.out.empty());
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 2, text);
   };
   refuses("", "--out is required");
   refuses(out + d_o, "--do requires --backward");
@@ -159,7 +154,7 @@ TEST_CASE("cli backward: explain shows every kernel of the plan") {
     CHECK(text.find(line) != std::string::npos);
   CHECK(fa2.run("explain --arch interpreter --head-dim 16").out.find("launch") == std::string::npos);
   CHECK(fa2.run("explain --backward --arch sm_80 --head-dim 7").status == 2);
-  // The plan of a device is the same.
+  // A device's plan is the same.
   const Json planned = fa2.run("explain --backward --head-dim 16 --json", "FA2_DEVICE=interpreter").json();
   REQUIRE(planned.at("kernels").size() == 3);
   for (std::size_t i = 0; i < 3; ++i) CHECK(planned.at("kernels")[i].at("key") == kernels[i].at("key"));
@@ -174,7 +169,7 @@ TEST_CASE("cli backward: explain shows every kernel of the plan") {
   CHECK(missing.says("fa2 precompile"));
 }
 
-TEST_CASE("cli backward: bench offers it") {
+TEST_CASE("cli backward: bench supports it") {
   const Command fa2;
   for (const std::string verb : {"run", "bench", "tune", "explain"})
     CHECK(fa2.run(verb + " --help").out.find("--determinism") != std::string::npos);

@@ -1,4 +1,4 @@
-// The environment as users misspell it: each bad value is named in an error or a warning, by the variable's name.
+// Environment variables with mistakes: an error or a warning names the variable and its value.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <tests/support/cache_fixtures.h>
@@ -17,13 +17,13 @@ using fa2::test::TemporaryDirectory;
 
 struct Case {
   std::string variable;
-  std::string verb;    ///< that uses it
-  std::string others;  ///< variables that keep the run short
+  std::string verb;    ///< a verb that uses the variable
+  std::string others;  ///< other variables, which keep the run short
 };
 
 const std::string kProblem = " --head-dim 16 --seqlen 16";
 
-/// What only its use can judge: a place or a program.
+/// Places and programs, which can only be checked by using them.
 const std::vector<Case> kPlaces = {
     {"FA2_CACHE_DIR", "explain --arch interpreter", "FA2_CXX=true"},
     {"FA2_CACHE_PATH", "dump --source --arch sm_80", ""},
@@ -34,7 +34,7 @@ const std::vector<Case> kPlaces = {
 
 }  // namespace
 
-TEST_CASE("environment: a place that cannot serve is named with its variable") {
+TEST_CASE("environment: a place that cannot be used is named with its variable") {
   const TemporaryDirectory dir;
   std::ofstream(dir / "file") << "neither directory nor program";
   const std::string bad[] = {"/proc/x",
@@ -67,7 +67,7 @@ TEST_CASE("environment: a place that cannot serve is named with its variable") {
   }
 }
 
-TEST_CASE("environment: a misspelt name is warned of, and the run goes on") {
+TEST_CASE("environment: a misspelt name gives a warning, and the run continues") {
   const TemporaryDirectory dir;
   const std::string line = "FA2_CONFGI=kernel=forward_sm90 FA2_CACHE_DIR=" + (dir / "cache").string() +
                            " " FA2_COMMAND " dump --source --arch sm_80 >" + (dir / "out").string() + " 2>" +

@@ -1,4 +1,4 @@
-// Keys and values in pages in the words of the fa2 command.
+// Paged KV in the fa2 command.
 #include <doctest/doctest.h>
 #include <generator/kernel_kind.h>
 #include <tests/support/command.h>
@@ -17,7 +17,8 @@ namespace {
 using namespace fa2::test;
 using fa2::tools::write_npy;
 
-/// "run ..." of two sequences with two queries each, over six pages of eight keys. Tables: of pages, and of lengths.
+/// Returns "run ..." for two sequences with two queries each, over six pages of eight keys, with tables of
+/// pages and lengths.
 std::string run_of(const Command& fa2) {
   fa2.write("q", {2, 2, 4, 16});
   for (const std::string name : {"k", "v"}) fa2.write(name, {6, 8, 2, 16});
@@ -29,7 +30,7 @@ std::string run_of(const Command& fa2) {
 
 }  // namespace
 
-TEST_CASE("cli pages: run computes over pages as the reference does") {
+TEST_CASE("cli pages: run computes the same over pages as the reference") {
   if (cannot_interpret()) return;
   const Command fa2;
   const Result result = fa2.run(run_of(fa2) + " --causal" + fa2.option("--page-table", "pages") +
@@ -44,14 +45,11 @@ TEST_CASE("cli pages: run computes over pages as the reference does") {
   CHECK(problem.at("seqlen_k") == 24);
 }
 
-TEST_CASE("cli pages: run says what is wrong with a table, before it looks for a kernel") {
+TEST_CASE("cli pages: run says what is wrong with a table before it looks for a kernel") {
   const Command fa2;
   const std::string run = run_of(fa2);
   const auto says = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run(run + words, "FA2_JIT=off");
-    CAPTURE(result.err);
-    CHECK(result.status == 1);
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 1, text, "FA2_JIT=off");
   };
   says(fa2.option("--page-table", "pages"), "page_table[1][2] = 77, must be in 0..5: a page of K and V");
   says(fa2.option("--page-table", "lengths"), "lengths");
@@ -61,7 +59,7 @@ TEST_CASE("cli pages: run says what is wrong with a table, before it looks for a
   says(fa2.option("--page-table", "pages"), "v's pages = 5, must be that of k, 6");
 }
 
-TEST_CASE("cli pages: verbs of a problem need no number of pages, and say what else pages take") {
+TEST_CASE("cli pages: verbs of a problem need no number of pages, and say what pages require") {
   const Command fa2;
   const std::string cache =
       " --arch sm_90a --head-dim 16 --page-size 16 --batch 3 --seqlen-q 1 --seqlen-k 33";
@@ -82,7 +80,7 @@ TEST_CASE("cli pages: verbs of a problem need no number of pages, and say what e
   CHECK(made.says("/none.so"));
 }
 
-TEST_CASE("cli pages: precompile makes what fills a cache and what merges, a kernel each") {
+TEST_CASE("cli pages: precompile makes one append and one merge kernel") {
   const Command fa2;
   const Result result = fa2.run(
       "precompile --arch sm_80 --head-dim 16 --dtype f16 --causal both --varlen --page-size 16 --append "
@@ -99,17 +97,15 @@ TEST_CASE("cli pages: precompile makes what fills a cache and what merges, a ker
   CHECK(made.at("variants") == Json::array({"varlen"}));
 }
 
-TEST_CASE("cli pages: bench takes caches, a standard list of them, and says what goes with what") {
+TEST_CASE(
+    "cli pages: bench takes caches, has a standard list of them, and says which flags exclude each other") {
   const Command fa2;
   const std::string help = fa2.run("bench --help").out;
   for (const std::string word :
        {"--decode", "--seqlen-q", "--page-size", "--heads-kv", "fa2 bench --decode\n"})
     CHECK(help.find(word) != std::string::npos);
   const auto refuses = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run("bench " + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(result.says(text));
+    expect_error(fa2, "bench " + words, 2, text);
   };
   refuses("--page-size 16", "--page-size requires --seqlen-q");
   refuses("--seqlen-q 1", "--seqlen-q requires --lengths");

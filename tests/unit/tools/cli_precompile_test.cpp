@@ -1,4 +1,4 @@
-// What fa2 precompile says before, while and after it compiles.
+// The output of fa2 precompile before, during and after compiling.
 #include <core/arch.h>
 #include <doctest/doctest.h>
 #include <tests/support/command.h>
@@ -18,7 +18,7 @@ using namespace fa2::test;
 
 const std::string kFew = " --arch sm_80 --head-dim 16 --dtype f16 --causal no";
 
-/// Returns the dry run's kernels of each arch.
+/// Returns the number of kernels per arch in the dry run.
 std::vector<std::pair<std::string, int>> dry_run(const Command& fa2, const std::string& flags) {
   const Result result = fa2.run("precompile --dry-run --json" + flags);
   CAPTURE(result.err);
@@ -31,7 +31,7 @@ std::vector<std::pair<std::string, int>> dry_run(const Command& fa2, const std::
 
 }  // namespace
 
-TEST_CASE("cli precompile: the numbers of kernels in docs/deployment.md are those of the dry run") {
+TEST_CASE("cli precompile: the numbers of kernels in docs/deployment.md agree with the dry run") {
   const Command fa2;
   std::string archs;
   for (const fa2::Arch& arch : fa2::known_archs())
@@ -55,7 +55,7 @@ TEST_CASE("cli precompile: the numbers of kernels in docs/deployment.md are thos
   CHECK(found[3] == std::to_string(most));
 }
 
-TEST_CASE("cli precompile: a dry run counts what a run then makes, and compiles nothing") {
+TEST_CASE("cli precompile: a dry run counts the kernels that a run then makes, and compiles nothing") {
   const Command fa2;
   const Result dry =
       fa2.run("precompile --dry-run --json --backward --append --merge" + kFew, "FA2_NVRTC=/none.so");
@@ -73,7 +73,7 @@ TEST_CASE("cli precompile: a dry run counts what a run then makes, and compiles 
   CHECK(text.find("Sizes and times are estimates") != std::string::npos);
 }
 
-TEST_CASE("cli precompile: GPUs have the kernels of their archs, and help names them") {
+TEST_CASE("cli precompile: a GPU's name selects the kernels of its arch, and help lists the names") {
   const Command fa2;
   const std::string rest = " --head-dim 16 --dtype f16 --causal no";
   CHECK(dry_run(fa2, rest + " --arch H100,a100,l40s") == dry_run(fa2, rest + " --arch sm_90a,sm_80,sm_89"));
@@ -85,7 +85,7 @@ TEST_CASE("cli precompile: GPUs have the kernels of their archs, and help names 
   CHECK(unknown.says("\"v100\" is not known"));
 }
 
-TEST_CASE("cli precompile: where stderr is no terminal, progress is a plain line for each tenth") {
+TEST_CASE("cli precompile: if stderr is not a terminal, progress is one line per tenth") {
   const Command fa2;
   const Result result = fa2.run("precompile --arch sm_80 --head-dim 16,64 --dtype f16 --causal both --jobs 1",
                                 "FA2_NVRTC=/none.so");
@@ -102,7 +102,7 @@ TEST_CASE("cli precompile: where stderr is no terminal, progress is a plain line
   CHECK(json.err.find("precompiling") == std::string::npos);
 }
 
-TEST_CASE("cli precompile: --hf takes what flags would say, and names the keys") {
+TEST_CASE("cli precompile: --hf sets the flags that a model needs, and names the keys") {
   const Command fa2;
   const std::string hf = " --hf " FA2_SOURCE_DIR "/tests/hf_configs/";
   CHECK(dry_run(fa2, " --arch sm_80" + hf + "gpt_oss.json") ==

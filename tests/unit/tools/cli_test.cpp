@@ -1,4 +1,4 @@
-// The fa2 command as a user runs it: exit statuses, what goes to stdout and stderr, --json.
+// The fa2 command as a user runs it: exit statuses, stdout and stderr, --json.
 #include <core/arch.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
@@ -32,7 +32,7 @@ bool has_nvrtc() {
   }
 }
 
-/// Writes an input of shape (1, 4, 2, 16).
+/// Writes inputs of shape (1, 4, 2, 16) and returns their flags.
 std::string inputs(const Command& fa2) {
   std::string flags;
   for (const char* name : {"q", "k", "v"}) {
@@ -94,7 +94,7 @@ TEST_CASE("cli: wrong usage is status 2, a message on stderr and nothing on stdo
   }
 }
 
-TEST_CASE("cli: an unknown verb is named, with the one that was meant") {
+TEST_CASE("cli: an unknown verb is named, with the one that was probably meant") {
   const Command fa2;
   const Result result = fa2.run("rnu --q x.npy");
   CHECK(result.status == 2);
@@ -140,7 +140,7 @@ TEST_CASE("cli: info describes the machine and every variable, even with wrong s
   CHECK(fa2.run("info").out.find("FA2_CACHE_DIR") != std::string::npos);
 }
 
-TEST_CASE("cli: what measures a GPU says so where there is none") {
+TEST_CASE("cli: a verb that measures a GPU says so if there is none") {
   const Command fa2;
   for (const std::string verb : {"bench", "tune"}) {
     CAPTURE(verb);
@@ -179,7 +179,7 @@ TEST_CASE("cli: without a GPU, run computes on the interpreter and says so once"
   CHECK(fa2.run("run" + files, "FA2_INTERPRETER=later").says("FA2_INTERPRETER"));
 }
 
-TEST_CASE("cli: an output that cannot be written is said before anything is read or computed") {
+TEST_CASE("cli: an output that cannot be written is reported before anything is read or computed") {
   const Command fa2;
   const Result run = fa2.run("run --q none --k none --v none" + fa2.option("--out", "none/o.npy"));
   CHECK(run.status == 1);
@@ -193,7 +193,7 @@ TEST_CASE("cli: an output that cannot be written is said before anything is read
 }
 
 TEST_CASE(
-    "cli: an output that would replace another one or an input is refused before anything is computed") {
+    "cli: an output that would overwrite another one or an input is rejected before anything is computed") {
   const Command fa2;
   const std::string run = "run" + inputs(fa2);
   const auto refuses = [&](const std::string& words, const std::string& text) {
@@ -242,7 +242,7 @@ TEST_CASE("cli: precompile, then list, verify and prune the cache") {
   CHECK(made.at("kernels")[0].at("resources").at("registers") > 0);
   CHECK(fa2.run("precompile" + kOneKernel + out).json().at("cached") == 1);
 
-  // With a warm cache NVRTC is not even looked for.
+  // With a warm cache the command does not even look for NVRTC.
   const Json found = fa2.run("precompile" + kOneKernel + out, "FA2_NVRTC=/none.so").json();
   CHECK(found.at("failed") == 0);
   CHECK(found.at("cached") == 1);
@@ -265,7 +265,8 @@ TEST_CASE("cli: precompile, then list, verify and prune the cache") {
   CHECK(fa2.run("cache list" + dir).json().at("entries").empty());
 }
 
-TEST_CASE("cli: what FA2_JIT=off misses, the command in its message builds, for every user") {
+TEST_CASE(
+    "cli: if a kernel is missing with FA2_JIT=off, the command in the message builds it, for every user") {
   if (!has_nvrtc()) return;
   const Command fa2;
   const std::string explain = "explain --arch sm_80 --head-dim 16 --causal --seqlen 300 --json";
@@ -287,7 +288,7 @@ TEST_CASE("cli: what FA2_JIT=off misses, the command in its message builds, for 
   CHECK(fa2::test::mode_of(found.at("path").get<std::string>()) == 0644);
 }
 
-TEST_CASE("cli: info says what a cache holds in an older format") {
+TEST_CASE("cli: info reports kernels of an older format in a cache") {
   const Command fa2;
   std::filesystem::create_directories(fa2.file("cache") / "v1");
   std::ofstream(fa2.file("cache") / "tuning.jsonl") << "{\"format\":1}\n";
@@ -296,7 +297,7 @@ TEST_CASE("cli: info says what a cache holds in an older format") {
   CHECK(out.find("not used: 1 tuning records of an older format") != std::string::npos);
 }
 
-TEST_CASE("cli: cache, info and explain say what others could have written, and what mends it") {
+TEST_CASE("cli: cache, info and explain report files that others could have written, and the remedy") {
   using fa2::DiskCache;
   const Command fa2;
   const std::filesystem::path pack = fa2.file("pack"), folder = pack / "v2" / "sm_80";
@@ -335,7 +336,7 @@ TEST_CASE("cli: cache, info and explain say what others could have written, and 
   CHECK(found.says("cache directory " + pack.string() + " is not used: " + why));
 }
 
-TEST_CASE("cli: cache of a directory that is not there") {
+TEST_CASE("cli: cache with a directory that does not exist") {
   const Command fa2;
   CHECK(fa2.run("cache list --json").json().at("entries").empty());
   const Result result = fa2.run("cache list" + fa2.option("--dir", "none"));

@@ -1,4 +1,4 @@
-// fa2 tune over many problems, as a user runs it where there is no GPU.
+// fa2 tune over many problems, as a user runs it without a GPU.
 #include <doctest/doctest.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/command.h>
@@ -26,7 +26,7 @@ TEST_CASE("cli: tune --dry-run lists the matrix, in a form that --matrix reads")
   CHECK(fa2.run("tune --dry-run" + fa2.option("--matrix", "problems")).out == list.out);
 }
 
-TEST_CASE("cli: tune --matrix says what is wrong before it looks for a GPU, and that there is none") {
+TEST_CASE("cli: tune --matrix says what is wrong before it looks for a GPU, then that there is none") {
   const Command fa2;
   const std::string standard = "tune --matrix standard", records = fa2.option("--records", "records");
   CHECK(fa2.run(standard).says("no GPU was found"));
@@ -47,7 +47,7 @@ TEST_CASE("cli: tune --matrix says what is wrong before it looks for a GPU, and 
   CHECK(wrong.says("problems:1: head_dims = 64, must be a field of a problem: did you mean head_dim?"));
 }
 
-TEST_CASE("cli: tune --backward lists the same matrix, and measures a GPU as well") {
+TEST_CASE("cli: tune --backward lists the same matrix, and needs a GPU as well") {
   const Command fa2;
   CHECK(fa2.run("tune --help").out.find("tune --backward --head-dim 128") != std::string::npos);
   CHECK(fa2.run("tune --backward --matrix standard --dry-run").out ==

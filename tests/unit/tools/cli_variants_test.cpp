@@ -1,4 +1,4 @@
-// Windows, softcap, ALiBi and sinks in the words of the fa2 command.
+// Windows, softcap, ALiBi and sinks in the fa2 command.
 #include <doctest/doctest.h>
 #include <tests/support/command.h>
 #include <tests/support/sanitizers.h>
@@ -17,7 +17,8 @@ using fa2::tools::write_npy;
 
 constexpr std::int64_t kBatch = 2, kHeads = 4, kQueries = 9, kKeys = 14, kDim = 16;
 
-/// "run --q ..." on random inputs, of which `slopes`, `all_slopes` (of each batch) and `sinks` are files too.
+/// Returns "run --q ..." on random inputs, among them files for `slopes`, `all_slopes` (per batch entry) and
+/// `sinks`.
 std::string run_of(const Command& fa2) {
   fa2.write("q", {kBatch, kQueries, kHeads, kDim});
   for (const std::string name : {"k", "v"}) fa2.write(name, {kBatch, kKeys, kHeads / 2, kDim});
@@ -34,7 +35,7 @@ std::vector<float> output_of(const Command& fa2) {
 
 }  // namespace
 
-TEST_CASE("cli variants: run computes each, and all of them, as the reference does") {
+TEST_CASE("cli variants: run computes each, and all of them, like the reference") {
   if (cannot_interpret()) return;
   const Command fa2;
   const std::string run = run_of(fa2) + " --check --json";
@@ -106,7 +107,7 @@ TEST_CASE("cli variants: run says what is wrong with a number") {
   says("--alibi " + file, 1, "x: dtype = float16, must be float32");
 }
 
-TEST_CASE("cli variants: every verb that takes a problem takes them, and says what is wrong") {
+TEST_CASE("cli variants: every verb that takes a problem takes variants, and says what is wrong") {
   const Command fa2;
   for (const std::string verb : {"run", "bench", "tune", "precompile", "explain", "dump"}) {
     CAPTURE(verb);
@@ -135,7 +136,7 @@ TEST_CASE("cli variants: explain and dump show the kernel of a variant") {
   for (const std::string line :
        {"window_left = true", "window_right = false", "softcap = true", "alibi = false", "sinks = true"})
     CHECK(text.find("static constexpr bool " + line) != std::string::npos);
-  // The width is no part of it.
+  // The key does not depend on the width.
   const auto key = [&](const std::string& width) {
     return fa2.run("dump --source --json --arch sm_80 --head-dim 16 --causal" + width).json().at("key");
   };
@@ -144,11 +145,12 @@ TEST_CASE("cli variants: explain and dump show the kernel of a variant") {
 }
 
 TEST_CASE(
-    "cli variants: precompile says which a pack holds, and the command of a missing kernel names its own") {
+    "cli variants: precompile names the variants of a pack, and the command for a missing kernel names its "
+    "own") {
   const Command fa2;
   const std::string one = " --arch sm_80 --head-dim 16 --dtype f16 --causal yes --alignment element --json";
   const auto variants = [&](const std::string& words) {
-    // No compiler: every kernel fails, and is listed all the same.
+    // Without a compiler every kernel fails, but all are listed.
     return fa2.run("precompile" + one + words + fa2.option("--out", "pack"), "FA2_NVRTC=/none.so")
         .json()
         .at("variants");

@@ -1,4 +1,4 @@
-// Sequences with lengths of their own in the words of the fa2 command.
+// Varlen in the fa2 command.
 #include <doctest/doctest.h>
 #include <tests/support/command.h>
 #include <tests/support/sanitizers.h>
@@ -23,7 +23,8 @@ void write_table(const Command& fa2, const std::string& name, const std::vector<
   write_npy(fa2.file(name), {{static_cast<std::int64_t>(table.size())}, table});
 }
 
-/// "run ..." of three packed sequences of 4, 0 and 5 queries, 3, 2 and 8 keys. (total, heads, dim).
+/// Returns "run ..." for three packed sequences of 4, 0 and 5 queries and 3, 2 and 8 keys, (total, heads,
+/// dim).
 std::string run_of(const Command& fa2) {
   fa2.write("q", {11, 4, 16});
   for (const std::string name : {"k", "v"}) fa2.write(name, {13, 2, 16});
@@ -43,7 +44,7 @@ const std::vector<float>& floats(const fa2::tools::NpyArray& array) {
 
 }  // namespace
 
-TEST_CASE("cli varlen: run computes packed sequences as the reference does") {
+TEST_CASE("cli varlen: run computes packed sequences like the reference") {
   if (cannot_interpret()) return;
   const Command fa2;
   const std::string run = run_of(fa2) + tables_of(fa2) + " --check --json" + fa2.option("--lse", "lse.npy");
@@ -65,12 +66,12 @@ TEST_CASE("cli varlen: run computes packed sequences as the reference does") {
   CHECK(lse.shape == Shape{4, 11});
   for (std::size_t row = 0; row < 11; ++row) {
     CAPTURE(row);
-    CHECK(std::isnan(floats(o)[row * 64]) == (row == 0 || row == 10));  // of no sequence
+    CHECK(std::isnan(floats(o)[row * 64]) == (row == 0 || row == 10));  // rows of no sequence
     CHECK(std::isnan(floats(lse)[row]) == (row == 0 || row == 10));
   }
 }
 
-TEST_CASE("cli varlen: run takes heads first, fewer rows that count, and batched keys") {
+TEST_CASE("cli varlen: run takes heads first, seqused, and batched keys") {
   if (cannot_interpret()) return;
   const Command fa2;
   std::string run = run_of(fa2) + tables_of(fa2) + " --check --json";
@@ -93,14 +94,11 @@ TEST_CASE("cli varlen: run takes heads first, fewer rows that count, and batched
   CHECK(batched_keys.json().at("explanation").at("problem").at("total_k") == 0);
 }
 
-TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that they are for") {
+TEST_CASE("cli varlen: run says what is wrong with tables and their tensors") {
   const Command fa2;
   const std::string run = run_of(fa2);
   const auto says = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run(run + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 1);
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 1, text);
   };
   says("", "q: shape = (11, 4, 16) of rank 3, must have rank 4");
   says(fa2.option("--cu-seqlens-q", "none"), fa2.file("none").string() + ": No such file");
@@ -119,18 +117,15 @@ TEST_CASE("cli varlen: run says what is wrong with tables and the tensors that t
   says(fa2.option("--cu-seqlens-q", "cq"), "k's batch = 2, must be that of cu_seqlens_q, 3");
 }
 
-TEST_CASE("cli varlen: run judges what tables hold, before it looks for a kernel") {
+TEST_CASE("cli varlen: run checks the contents of tables before it looks for a kernel") {
   const Command fa2;
   const std::string run = run_of(fa2);
   write_table(fa2, "uq", {4, 0, 6});
   write_table(fa2, "wrong", {0, 3, 2, 14});
   const auto says = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run(run + words, "FA2_JIT=off");
-    CAPTURE(result.err);
-    CHECK(result.status == 1);
-    CHECK(result.says(text));
+    expect_error(fa2, run + words, 1, text, "FA2_JIT=off");
   };
-  says(tables_of(fa2), "FA2_JIT");  // sound ones
+  says(tables_of(fa2), "FA2_JIT");  // valid ones
   const std::string wrong_k = fa2.option("--cu-seqlens-q", "cq") + fa2.option("--cu-seqlens-k", "wrong") +
                               fa2.option("--seqused-q", "uq");
   says(wrong_k, "seqused_q[2] = 6, must be in 0..5, the length of its sequence");
@@ -145,10 +140,7 @@ TEST_CASE("cli varlen: bench takes lengths, and says what is wrong with them") {
   for (const std::string word : {"--lengths", "--lengths-k", "--batch", "lognormal:512 --batch 64"})
     CHECK(help.find(word) != std::string::npos);
   const auto refuses = [&](const std::string& words, const std::string& text) {
-    const Result result = fa2.run("bench " + words);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(result.says(text));
+    expect_error(fa2, "bench " + words, 2, text);
   };
   refuses("--lengths normal:4", "\"normal:4\", must be one of equal:N");
   refuses("--lengths 1,2 --batch 3", "2 lengths, must be 3");

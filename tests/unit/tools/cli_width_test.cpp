@@ -1,4 +1,4 @@
-// What the fa2 command prints for people fits a terminal of 80 columns.
+// The fa2 command's output for people fits a terminal of 80 columns.
 #include <doctest/doctest.h>
 #include <runtime/disk_cache.h>
 #include <tests/support/command.h>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace fa2::test;
 
-/// Returns the lines of more than 80 characters; UTF-8 is none of them.
+/// Returns the lines of more than 80 bytes. A non-ASCII character counts as several.
 std::string too_long(const std::string& text) {
   std::istringstream lines(text);
   std::string line, found;
@@ -26,7 +26,7 @@ const char* const kVerbs[] = {"info", "run", "bench", "tune", "precompile", "cac
 
 }  // namespace
 
-TEST_CASE("cli width: all help fits 80 columns, wherever it goes") {
+TEST_CASE("cli width: all help fits 80 columns, in a terminal or not") {
   const Command fa2;
   CHECK(too_long(fa2.run("--help").out) == "");
   for (const std::string verb : kVerbs) {
@@ -37,13 +37,13 @@ TEST_CASE("cli width: all help fits 80 columns, wherever it goes") {
   }
 }
 
-TEST_CASE("cli width: a command of an example that is too long goes on behind a backslash") {
+TEST_CASE("cli width: a long command of an example continues after a backslash") {
   const Command fa2;
   const std::string help = fa2.run("run --help").out;
   CHECK(help.find(" \\\n      ") != std::string::npos);
 }
 
-TEST_CASE("cli width: tables fit COLUMNS; a pipe without it has whole lines") {
+TEST_CASE("cli width: tables fit COLUMNS; a pipe without it gets whole lines") {
   const Command fa2;
   const std::string records = " --arch sm_80 --head-dim 16 --dtype f16 --causal no";
   REQUIRE(fa2::DiskCache(fa2.file("pack"), fa2::DiskCache::Access::read_write).store(small_binary()));

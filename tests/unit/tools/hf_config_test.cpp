@@ -1,4 +1,4 @@
-// The attention of Hugging Face models, by configurations like those that they are published with.
+// The attention of Hugging Face models, from configurations like the published ones.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <tools/hf_config.h>
@@ -25,7 +25,7 @@ std::string flags_of(const HfModel& model) {
   return options.flags();
 }
 
-/// Returns what `taken` says of `label`; "" if nothing.
+/// Returns where the model's `label` was taken from; "" if it was not taken.
 std::string taken(const HfModel& model, const std::string& label) {
   const auto line = std::ranges::find(model.taken, label, [](const auto& pair) { return pair.first; });
   return line == model.taken.end() ? "" : line->second;
@@ -42,7 +42,7 @@ std::string error_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("hf: each family is what its kernels need") {
+TEST_CASE("hf: each family becomes the traits that its kernels need") {
   const std::string bf16 = " --dtype bf16 --causal yes";
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"llama", "--head-dim 128" + bf16},
@@ -60,7 +60,7 @@ TEST_CASE("hf: each family is what its kernels need") {
   }
 }
 
-TEST_CASE("hf: what was taken names its key, or the default") {
+TEST_CASE("hf: every value that was taken names its key, or the default") {
   const HfModel llama = model_of("llama");
   CHECK(taken(llama, "model") == "llama (model_type)");
   CHECK(taken(llama, "head dim") == "128 (hidden_size / num_attention_heads)");
@@ -80,7 +80,7 @@ TEST_CASE("hf: what was taken names its key, or the default") {
   CHECK(taken(gpt_oss, "sinks") == "yes (gpt_oss has them in every layer)");
 }
 
-TEST_CASE("hf: layer types decide which layers have a window, null that none has") {
+TEST_CASE("hf: layer types decide which layers have a window; null means none has") {
   const auto window = [](const std::string& keys) {
     return parse_hf_model(R"({"model_type": "gemma3_text", )" + keys + "}", "x").window;
   };
@@ -97,7 +97,7 @@ TEST_CASE("hf: layer types decide which layers have a window, null that none has
   CHECK_FALSE(parse_hf_model(R"({"model_type": "llama", "head_dim": 64})", "x").dtype.has_value());
 }
 
-TEST_CASE("hf: what cannot be read is refused by name, all of it at once") {
+TEST_CASE("hf: keys that cannot be read are listed by name, all at once") {
   CHECK(error_of("[1]").find("config.json = \"[1]\", must be the JSON object of a Hugging Face model's") !=
         std::string::npos);
   CHECK(error_of("{").find("must be the JSON object") != std::string::npos);

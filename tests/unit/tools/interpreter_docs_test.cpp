@@ -1,4 +1,4 @@
-// docs/interpreter.md against the code: its debugger session, and the lines that this stops at.
+// Compares docs/interpreter.md with the code: its debugger session, and the lines where it stops.
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <tests/support/cache_fixtures.h>
@@ -25,7 +25,7 @@ std::string line_of(const std::string& file, int number) {
 
 }  // namespace
 
-TEST_CASE("interpreter.md: each frame's line is in the function or call that the frame is in") {
+TEST_CASE("interpreter.md: each frame's line lies in the function or call that the frame names") {
   const std::string document = fa2::test::read_text(FA2_SOURCE_DIR "/docs/interpreter.md");
   const std::regex frame(R"(#(\d+) +fa2::(\w+)<.*/(attention/[\w/]+\.cuh):(\d+))");
   std::string callee;
@@ -34,7 +34,7 @@ TEST_CASE("interpreter.md: each frame's line is in the function or call that the
     const std::string line = line_of((*match)[3], std::stoi((*match)[4]));
     CAPTURE(match->str());
     CAPTURE(line);
-    // The innermost frame stops in its function's first line, an outer one at the call of the one before.
+    // The innermost frame stops in its function's first line, an outer one at its call of the inner one.
     CHECK(line.find(callee.empty() ? "params.lse == nullptr" : callee + "<") != std::string::npos);
     callee = (*match)[2];
     ++frames;
@@ -46,7 +46,7 @@ TEST_CASE("interpreter.md: each frame's line is in the function or call that the
 
 namespace {
 
-/// The lines between the fences around `part`.
+/// Returns the lines of the fenced block that contains `part`.
 std::vector<std::string> block_with(const std::string& document, const std::string& part) {
   const std::size_t at = document.find(part), begin = document.rfind("```\n", at) + 4;
   std::istringstream text(document.substr(begin, document.find("```", at) - begin));
@@ -63,7 +63,7 @@ int first_cpu() {
   return cpu;
 }
 
-/// What gdb prints that runs `commands` on `fa2 ARGUMENTS`, in the repository's folder and on one core.
+/// Returns gdb's output for `commands` on `fa2 ARGUMENTS`, run in the repository's folder and on one core.
 std::string output_of_gdb(const TemporaryDirectory& dir, const std::string& variables,
                           const std::vector<std::string>& commands, const std::string& arguments) {
   const std::string out = (dir / "out").native();
@@ -83,7 +83,7 @@ bool cannot_debug(const TemporaryDirectory& dir) {
   return true;
 }
 
-/// A frame with any text in the place of each "...", and with its address, which gdb may print.
+/// Returns a pattern of a frame, with any text for each "...", and with its address, which gdb may print.
 std::regex pattern_of(const std::string& text) {
   const std::string escaped = std::regex_replace(text, std::regex(R"([.*+?()\[\]{}|^$\\])"), R"(\$&)");
   const std::string shortened = std::regex_replace(escaped, std::regex(R"((\\\.){3})"), ".*");
@@ -92,7 +92,7 @@ std::regex pattern_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("interpreter.md: the debugger's session runs as it is shown") {
+TEST_CASE("interpreter.md: the debugger session runs as shown") {
   const TemporaryDirectory dir;
   if (cannot_debug(dir)) return;
   const std::string begin_of_command = " fa2 ", prompt = "(gdb) ";

@@ -1,4 +1,4 @@
-// --lengths: its words, the tables that they make, and the FLOPs of these.
+// --lengths: its words, their tables, and the FLOPs of the tables.
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
 #include <tools/length_options.h>
@@ -27,7 +27,7 @@ std::int64_t sum(const Lengths& all) {
   return std::accumulate(all.begin(), all.end(), std::int64_t{0});
 }
 
-/// One query and key at a time.
+/// Counts one query and key at a time.
 double count_flops(const AttentionProblem& p, const Lengths& queries, const Lengths& keys) {
   double pairs = 0;
   for (std::size_t b = 0; b < queries.size(); ++b) {
@@ -43,7 +43,7 @@ double count_flops(const AttentionProblem& p, const Lengths& queries, const Leng
 
 }  // namespace
 
-TEST_CASE("lengths: lists and equal ones") {
+TEST_CASE("lengths: lists and equal lengths") {
   CHECK(lengths("100,200,0", 3) == Lengths{100, 200, 0});
   CHECK(lengths("7", 1) == Lengths{7});
   CHECK(LengthSpec("", "100,200,0").count() == 3);
@@ -52,7 +52,7 @@ TEST_CASE("lengths: lists and equal ones") {
   CHECK_FALSE(LengthSpec("", "equal:2048").count().has_value());
 }
 
-TEST_CASE("lengths: uniform ones, both ends included, the same each time") {
+TEST_CASE("lengths: uniform ones include both ends, and are the same each time") {
   const Lengths all = lengths("uniform:3:7", 500);
   CHECK(all == lengths("uniform:3:7", 500));
   CHECK(*std::ranges::min_element(all) == 3);
@@ -60,7 +60,7 @@ TEST_CASE("lengths: uniform ones, both ends included, the same each time") {
   CHECK(LengthSpec("", "uniform:3:7").mean() == 5);
 }
 
-TEST_CASE("lengths: log-normal ones have the mean that was asked for, and its spread") {
+TEST_CASE("lengths: log-normal ones have the requested mean and spread") {
   for (const std::string sigma : {"", ":0.5", ":0", ":2"}) {
     CAPTURE(sigma);
     const Lengths all = lengths("lognormal:4096" + sigma, 2000);
@@ -78,7 +78,7 @@ TEST_CASE("lengths: log-normal ones have the mean that was asked for, and its sp
   CHECK(sum(lengths("lognormal:1", 1)) == 1);
 }
 
-TEST_CASE("lengths: other words are named, with those that are known") {
+TEST_CASE("lengths: unknown words are named, with the known ones") {
   for (const std::string text :
        {"", "equal", "equal:", "equal:x", "equal:-1", "equal:1:2", "equal:2147482625", "lognormal:1:-1",
         "lognormal:1:x", "lognormal:1:nan", "lognormal:1:1:1", "uniform:1", "uniform:5:4", "normal:3", "1,,2",
@@ -94,7 +94,7 @@ TEST_CASE("lengths: other words are named, with those that are known") {
   }
 }
 
-TEST_CASE("lengths: tables of as many sequences as --batch, the list or the tokens say") {
+TEST_CASE("lengths: the tables have as many sequences as --batch, the list or the tokens say") {
   LengthOptions options{.lengths = "100,200,0", .lengths_k = {}, .batch = {}};
   CHECK(options.tables(16384).cu_seqlens_q == Lengths{0, 100, 300, 300});
   CHECK(options.tables(16384).cu_seqlens_k == Lengths{0, 100, 300, 300});
@@ -120,7 +120,7 @@ TEST_CASE("lengths: tables of as many sequences as --batch, the list or the toke
   CHECK(summary.mean == 100);
 }
 
-TEST_CASE("lengths: FLOPs are those of the pairs that each sequence sees") {
+TEST_CASE("lengths: FLOPs count the pairs that each sequence sees") {
   const Lengths queries = {5, 0, 17, 1, 9}, keys = {7, 3, 0, 11, 4};
   SequenceTables tables{.cu_seqlens_q = {0}, .cu_seqlens_k = {0}, .seqused_q = {}, .seqused_k = {}};
   for (std::size_t b = 0; b < queries.size(); ++b) {
@@ -138,7 +138,7 @@ TEST_CASE("lengths: FLOPs are those of the pairs that each sequence sees") {
       CHECK(flops_of(p, tables.pointers(p)) == doctest::Approx(count_flops(p, queries, keys)));
     }
   }
-  // As many as batched attention of equal lengths: half of a causal square.
+  // As many as in batched attention of equal lengths: half of a causal square.
   const SequenceTables equal = LengthOptions{.lengths = "equal:128", .lengths_k = {}, .batch = 4}.tables(0);
   AttentionProblem p{.head_dim = 64, .mask = MaskKind::causal_bottom_right, .batch = 4, .heads_q = 2};
   set_lengths(p, equal, 512, 512);

@@ -24,7 +24,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// A file of any version with any header and data.
+/// Returns a file of any version with any header and data.
 std::string npy_bytes(char major, const std::string& header, const std::string& data) {
   std::string bytes = "\x93NUMPY";
   bytes += {major, '\0'};
@@ -81,7 +81,7 @@ TEST_CASE("npy: float16 and float32 survive a round trip") {
   CHECK(read_npy(dir / "f.npy", {2, 2}).values == floats.values);
 }
 
-TEST_CASE("npy: int32 where it is asked for, and nothing else there") {
+TEST_CASE("npy: int32 where it is requested, and nothing else there") {
   const TemporaryDirectory dir;
   const NpyArray table{{3}, std::vector<std::int32_t>{0, -7, 2147483647}};
   write_npy(dir / "i.npy", table);
@@ -114,7 +114,7 @@ TEST_CASE("npy: shapes with zeros, of rank 1 and of rank 0") {
   }
 }
 
-TEST_CASE("npy: what is written is format 1.0 with aligned data") {
+TEST_CASE("npy: files are written as format 1.0 with aligned data") {
   const TemporaryDirectory dir;
   write_npy(dir / "x.npy", {{1, 2, 1, 1}, std::vector<std::uint16_t>{0x1234, 0x5678}});
   const std::string bytes = bytes_of(dir / "x.npy");
@@ -145,7 +145,7 @@ TEST_CASE("npy: files that end too early or too late") {
                  "too long: shape (2, 3) needs 12 bytes of data, the file has 13"));
 }
 
-TEST_CASE("npy: arrays that are not what attention takes") {
+TEST_CASE("npy: arrays that attention does not take") {
   const auto with = [](const std::string& header) { return message_of_reading(npy_bytes(1, header, kData)); };
   CHECK(contains(with("{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3)}"), "Fortran order"));
   CHECK(contains(with("{'descr': '>f2', 'fortran_order': False, 'shape': (2, 3)}"),
@@ -157,7 +157,7 @@ TEST_CASE("npy: arrays that are not what attention takes") {
                  "shape = (2, 3) of rank 2, must have rank 4"));
 }
 
-TEST_CASE("npy: files that are something else, and shapes beyond reason") {
+TEST_CASE("npy: files of other formats, and absurd shapes") {
   CHECK(contains(message_of_reading("PK\x03\x04 a zip archive"), "not a .npy file"));
   CHECK(contains(message_of_reading(npy_bytes(3, kHeader, kData)), "format version = 3.0"));
   CHECK(contains(message_of_reading(npy_bytes(2, std::string(70000, ' '), kData)), "header of 70000 bytes"));
@@ -199,7 +199,7 @@ TEST_CASE("npy: malformed headers") {
   }
 }
 
-TEST_CASE("npy: writing what does not fit, or where it is not possible") {
+TEST_CASE("npy: writing data that does not fit, or to an impossible place") {
   const TemporaryDirectory dir;
   CHECK_THROWS_AS(write_npy(dir / "x.npy", {{2, 2}, std::vector<float>(3)}), fa2::Error);
   CHECK_FALSE(std::filesystem::exists(dir / "x.npy"));

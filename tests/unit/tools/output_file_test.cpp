@@ -1,4 +1,4 @@
-// Files that a command writes: known to be writable at once, and whole or as they were.
+// Files that a command writes: checked at once for being writable, and either complete or unchanged.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ std::size_t files_in(const std::filesystem::path& directory) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
 }
 
-/// No file of this process grows beyond `bytes` while it lives, as on a full disk.
+/// While it lives, no file of this process grows beyond `bytes`, as on a full disk.
 class ScopedFileLimit {
  public:
   explicit ScopedFileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -46,12 +46,12 @@ class ScopedFileLimit {
 
 }  // namespace
 
-TEST_CASE("output file: the old content stays until all of the new is there") {
+TEST_CASE("output file: the old content stays until all of the new is written") {
   const test::TemporaryDirectory dir;
   std::ofstream(dir / "x") << "old";
   {
     OutputFile file(dir / "x");
-    CHECK(files_in(dir.path()) == 1);  // opening it leaves nothing, should the computation be interrupted
+    CHECK(files_in(dir.path()) == 1);  // opening it leaves nothing, in case the computation is interrupted
     file.write("new", 3);
     CHECK(test::read_text(dir / "x") == "old");
     file.commit();
@@ -70,7 +70,7 @@ TEST_CASE("output file: a path that cannot be written is an error at once") {
   CHECK_THROWS_WITH_AS(OutputFile(dir.path()), doctest::Contains(": Is a directory"), Error);
 }
 
-TEST_CASE("output file: a full disk costs the new file, not the old one") {
+TEST_CASE("output file: a full disk loses the new file, not the old one") {
   const test::TemporaryDirectory dir;
   std::ofstream(dir / "x") << "old";
   const std::vector<char> bytes(1 << 16);
@@ -90,7 +90,7 @@ TEST_CASE("output file: a full disk costs the new file, not the old one") {
   CHECK_THROWS_WITH_AS(full.write("x", 1), doctest::Contains("cannot write /dev/full: No space left"), Error);
 }
 
-TEST_CASE("output file: rights and symbolic links stay, devices are written as they are") {
+TEST_CASE("output file: permissions and symbolic links stay, and devices are written directly") {
   const test::TemporaryDirectory dir;
   std::ofstream(dir / "x") << "old";
   chmod((dir / "x").c_str(), 0640);
@@ -107,7 +107,8 @@ TEST_CASE("output file: rights and symbolic links stay, devices are written as t
   CHECK(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST_CASE("output file: two outputs, or an output and an input, that are one file are found by any name") {
+TEST_CASE(
+    "output file: two outputs, or an output and an input, that are one file are detected under any name") {
   using tools::NamedFile;
   const test::TemporaryDirectory dir;
   const auto path = [&](const std::string& name) { return (dir / name).string(); };

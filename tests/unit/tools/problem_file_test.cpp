@@ -1,4 +1,4 @@
-// Problems as JSON lines: each test goes over PlannedProblem::visit.
+// Problems as JSON lines: each test iterates PlannedProblem::visit.
 #include <api/explanation.h>
 #include <core/enum_words.h>
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ std::string line_of(const PlannedProblem& problem) {
   return Json::parse(to_json(problem)).dump() + "\n";
 }
 
-/// What is said of {"head_dim": 64, ...} with this field.
+/// Returns the complaint about {"head_dim": 64, ...} with this field.
 std::string complaint(const std::string& field, const Json& value) {
   Json object = {{"head_dim", 64}, {"seqlen_q", 8}, {"seqlen_k", 8}};
   object[field] = value;
@@ -52,14 +52,14 @@ std::vector<Json> wrong_values(const Value&) {
 
 }  // namespace
 
-TEST_CASE("problem file: what is printed of a problem is read back") {
+TEST_CASE("problem file: a printed problem is read back") {
   std::string lines;
   const std::vector<PlannedProblem> standard = tools::standard_matrix();
   for (const PlannedProblem& problem : standard) lines += line_of(problem) + "\n";
   CHECK(parse_problems(lines, "f") == standard);
 }
 
-TEST_CASE("problem file: every field is read, alone, and set back by what a report prints of none") {
+TEST_CASE("problem file: every field is read, alone, and reset by the value that reports print for none") {
   const PlannedProblem base = PlannedProblem{{.head_dim = 64, .seqlen_q = 8, .seqlen_k = 8}, {}}.normalized();
   PlannedProblem::visit(
       [&](const char* name, FieldRole, const auto& field) {
@@ -87,14 +87,14 @@ TEST_CASE("problem file: every field is read, alone, and set back by what a repo
       base);
 }
 
-TEST_CASE("problem file: a field left out has its default") {
+TEST_CASE("problem file: a missing field has its default") {
   const auto read = parse_problems("{\"head_dim\":64}\n\n{\"head_dim\":8,\"window_left\":null}", "f");
   REQUIRE(read.size() == 2);
   CHECK(read[0] == PlannedProblem{{.head_dim = 64}, {}}.normalized());
   CHECK(read[1] == PlannedProblem{{.head_dim = 8}, {}}.normalized());
 }
 
-TEST_CASE("problem file: every field says what it takes") {
+TEST_CASE("problem file: every field's error says what it accepts") {
   CHECK(complaint("head_dim", 64).empty());
   const PlannedProblem problem;
   PlannedProblem::visit(
@@ -127,7 +127,7 @@ TEST_CASE("problem file: everything wrong is listed, with its line") {
   CHECK_THROWS_WITH_AS(parse_problems("\n", "f"), doctest::Contains("f = empty"), InvalidRequest);
 }
 
-TEST_CASE("problem file: one that cannot be read is named") {
+TEST_CASE("problem file: a file that cannot be read is named") {
   const test::TemporaryDirectory dir;
   const std::string missing = (dir / "none").string() + ": No such file";
   CHECK_THROWS_WITH_AS(tools::read_problems(dir / "none"), doctest::Contains(missing.c_str()), CacheError);

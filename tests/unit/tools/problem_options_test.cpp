@@ -1,4 +1,4 @@
-// The flags of a problem: each test goes over PlannedProblem::visit.
+// The flags of a problem: each test iterates PlannedProblem::visit.
 #include <doctest/doctest.h>
 #include <generator/problem_text.h>
 #include <tools/problem_options.h>
@@ -58,7 +58,7 @@ TEST_CASE("problem options: every field has a flag") {
 }
 
 TEST_CASE(
-    "problem options: K and V have the pages that the longest sequences fill, or those that are asked for") {
+    "problem options: K and V have the pages that the longest sequences fill, or the requested number") {
   const std::string cache = "--varlen --page-size 16 --batch 3 --seqlen-q 1 --seqlen-k 33";
   CHECK(parsed(cache).page_count == 9);
   CHECK(parsed(cache + " --page-count 4").page_count == 4);
@@ -139,7 +139,7 @@ TEST_CASE("problem options: each variant in the words of each verb") {
       problem);
 }
 
-TEST_CASE("problem options: widths are numbers, and none below 0") {
+TEST_CASE("problem options: widths are numbers of 0 or more") {
   const PlannedProblem p = parsed("--window-left 4096 --window-right 0 --softcap --sinks");
   CHECK(p.window_left == 4096);
   CHECK(p.window_right == 0);
@@ -155,7 +155,7 @@ TEST_CASE("problem options: widths are numbers, and none below 0") {
   CHECK_THROWS_AS(parsed("--softcap 30"), CLI::ExtrasError);
 }
 
-TEST_CASE("problem options: a pack of a model whose layers alternate") {
+TEST_CASE("problem options: a pack for a model with alternating layers") {
   const auto made = precompiled("--head-dim 256 --dtype bf16 --causal yes --window-left both --softcap");
   REQUIRE(made.size() == 2);
   CHECK(to_string(traits_of(made[0])) == "bf16_d256_causal_bottom_right_softcap");

@@ -1,4 +1,4 @@
-// A file of records as they ship: what fa2 tune --records writes.
+// A file of records in the form in which they ship, as fa2 tune --records writes it.
 #include <doctest/doctest.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/temporary_directory.h>
@@ -20,7 +20,7 @@ std::string line(const TuningRecord& made) {
 
 }  // namespace
 
-TEST_CASE("record file: sorted as one reads, by device, whatever the order of adding") {
+TEST_CASE("record file: sorted for readers, by device, whatever the order of adding") {
   const TemporaryDirectory dir;
   TuningRecord other_gpu = record("f16_d128_none"), more_heads = record();
   other_gpu.device = "GPU B";
@@ -37,18 +37,19 @@ TEST_CASE("record file: sorted as one reads, by device, whatever the order of ad
   CHECK(read_records(dir / "r").size() == 7);
 }
 
-TEST_CASE("record file: a new record takes the place of its bucket's, other lines stay word for word") {
+TEST_CASE("record file: a new record replaces the one of its bucket, and other lines keep their text") {
   const TemporaryDirectory dir;
   std::string other = to_json_line(record("f16_d128_none"));
   other.insert(1, R"("of a later version": 1, )");
   write_text(dir / "r",
              other + "\n\n" + line(record("f16_d64_none", 10, 80)) + line(record("f16_d64_none", 10, 85)));
-  CHECK(read_records(dir / "r").front().us == 85);  // the last of a bucket, as in a store
+  CHECK(read_records(dir / "r").front().us == 85);  // the last of a bucket counts, as in a store
   add_record(dir / "r", record("f16_d64_none", 10, 95));
   CHECK(read_text(dir / "r") == line(record("f16_d64_none", 10, 95)) + other + "\n");
 }
 
-TEST_CASE("record file: none is without records; one that holds anything else is left alone, by line") {
+TEST_CASE(
+    "record file: none without records; a file with other content stays, and the error names the line") {
   const TemporaryDirectory dir;
   CHECK(read_records(dir / "none").empty());
   const std::string text = line(record()) + "# Notes\n";

@@ -10,7 +10,7 @@
 
 using namespace fa2::tools;
 
-TEST_CASE("table: columns are as wide as their widest cell, numbers to the right") {
+TEST_CASE("table: columns are as wide as their widest cell, and numbers are right-aligned") {
   Table table({{"name"}, number("us"), {"note"}});
   table.add({"a", "9.5", ""});
   table.add({"longer", "1234.0", "x"});
@@ -44,7 +44,7 @@ TEST_CASE("labelled lines: values below each other, empty ones left out, continu
   CHECK(text(Lines{{"a", "1"}, {"unused label", ""}, {"long", "2\n3"}}) == "a     1\nlong  2\n      3\n");
 }
 
-TEST_CASE("wrapped: at spaces, else behind marks, else anywhere; characters count, not bytes") {
+TEST_CASE("wrapped: at spaces, else behind punctuation, else anywhere; characters count, not bytes") {
   using Parts = std::vector<std::string>;
   CHECK(wrapped("short", 5) == Parts{"short"});
   CHECK(wrapped("", 5) == Parts{""});
@@ -82,7 +82,7 @@ TEST_CASE("table: one that is too wide has its details below the rows, and break
         "        1\n");
 }
 
-TEST_CASE("labelled lines: values that are too long go on below their beginning") {
+TEST_CASE("labelled lines: values that are too long continue below their beginning") {
   CHECK(text(Lines{{"a", "1"}, {"long", "one two three four five"}}, 20) ==
         "a     1\n"
         "long  one two three\n"
@@ -99,7 +99,7 @@ TEST_CASE("sizes in powers of 1024") {
   CHECK(bytes_text(std::uint64_t{5000} << 40) == "5000.0 TB");
 }
 
-TEST_CASE("times in the unit that a person would say") {
+TEST_CASE("times in a unit that people would use") {
   CHECK(duration_text(0) == "0 s");
   CHECK(duration_text(99.4) == "99 s");
   CHECK(duration_text(100) == "2 min");

@@ -1,5 +1,4 @@
-// Tensors between files and the library: layouts, rounding, shapes that do not fit; and what a launch
-// computes.
+// Tensors between files and the library: layouts, rounding, wrong shapes; and FLOPs and quantiles.
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <tests/support/temporary_directory.h>
@@ -35,7 +34,7 @@ double count_flops(const AttentionProblem& p) {
 
 }  // namespace
 
-TEST_CASE("tensor files: both layouts name the same elements") {
+TEST_CASE("tensor files: both layouts hold the same elements") {
   const test::TemporaryDirectory dir;
   std::vector<float> bshd(2 * 3 * 2 * 1), bhsd(2 * 2 * 3 * 1);
   for (std::size_t b = 0, at = 0; b < 2; ++b) {
@@ -92,7 +91,7 @@ TEST_CASE("tensor files: tables of lengths make a problem varlen") {
   CHECK(output_of(empty, q).extents.shape(Layout::bshd) == std::vector<std::int64_t>{0, 6, 64});
 }
 
-TEST_CASE("tensor files: inputs are rounded, and refused where they overflow") {
+TEST_CASE("tensor files: inputs are rounded, and rejected if they overflow") {
   const test::TemporaryDirectory dir;
   const float infinity = std::numeric_limits<float>::infinity();
   write_npy(dir / "x.npy", {{1, 1, 1, 3}, std::vector<float>{1.0f + 0x1p-11f, -infinity, 70000}});
@@ -124,7 +123,7 @@ TEST_CASE("tensor files: shapes that do not fit are all named") {
   }
 }
 
-TEST_CASE("flops: visible pairs, half of all where a causal problem is square") {
+TEST_CASE("flops: visible pairs, which are half of all in a causal square") {
   AttentionProblem p;
   p.head_dim = 64;
   p.head_dim_v = 32;

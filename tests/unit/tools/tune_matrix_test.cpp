@@ -1,4 +1,4 @@
-// Many problems, searched one after the other: on a GPU that is made up.
+// Searches of many problems, one after the other, on a fake GPU.
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/kernel_source.h>
@@ -40,12 +40,12 @@ TuningRecord record_for(const PlannedProblem& p) {
           .date = "2026-01-01T00:00:00Z"};
 }
 
-/// Searches take 4 s each by a clock of their own; that of a problem of this length fails.
+/// A search takes 4 s by its own clock. The search of a problem of this length fails.
 struct Fake {
   std::int64_t failing = 0;
   double now = 0;
   std::vector<std::int64_t> searched;
-  std::vector<std::size_t> kept_before;  ///< each search, how many records
+  std::vector<std::size_t> kept_before;  ///< number of records before each search
   std::vector<TuningRecord> kept;
   std::vector<std::string> said;
 
@@ -66,7 +66,7 @@ struct Fake {
 
 }  // namespace
 
-TEST_CASE("standard matrix: what records ship of, each problem of another bucket") {
+TEST_CASE("standard matrix: the problems that shipped records cover, each in another bucket") {
   const std::vector<PlannedProblem> problems = tools::standard_matrix();
   std::set<std::string> buckets, kinds;
   for (const PlannedProblem& p : problems) {
@@ -92,7 +92,8 @@ TEST_CASE("standard matrix: what records ship of, each problem of another bucket
   CHECK(kinds.empty());
 }
 
-TEST_CASE("tune matrix: what has a current record of this GPU is skipped, and shared buckets") {
+TEST_CASE(
+    "tune matrix: problems with a current record of this GPU are skipped, and problems that share a bucket") {
   const PlannedProblem a = problem(1024), b = problem(2048), near_a = problem(1030);
   const auto skipped = [&](TuningRecord record, const std::optional<Target>& target = kGpu) {
     return !points_of({a}, {std::move(record)}, target).front().skipped.empty();
@@ -122,7 +123,7 @@ TEST_CASE("tune matrix: what has a current record of this GPU is skipped, and sh
 }
 
 TEST_CASE(
-    "tune matrix: each record is kept before the next search, and a line says how long the rest takes") {
+    "tune matrix: each record is saved before the next search, and a line estimates the remaining time") {
   const PlannedProblem a = problem(1024), b = problem(2048), c = problem(4096), d = problem(8192);
   std::vector<MatrixPoint> points = points_of({a, b, c, d}, {record_for(b)}, kGpu);
   Fake fake;
@@ -152,7 +153,7 @@ TEST_CASE(
   CHECK(json[2].at("error") == "spills\nmuch");
 }
 
-TEST_CASE("tune matrix: killed and started again, it goes on where it was") {
+TEST_CASE("tune matrix: if killed and started again, it continues where it was") {
   const std::vector<PlannedProblem> problems = {problem(1024), problem(2048), problem(4096)};
   Fake first;
   MatrixSearch killed = first.search();
@@ -171,7 +172,7 @@ TEST_CASE("tune matrix: killed and started again, it goes on where it was") {
         "has a record");
 }
 
-TEST_CASE("tune matrix: a record that cannot be kept ends it") {
+TEST_CASE("tune matrix: a record that cannot be saved ends it") {
   std::vector<MatrixPoint> points = points_of({problem(1024), problem(2048)}, {}, kGpu);
   Fake fake;
   MatrixSearch search_on = fake.search();
@@ -180,7 +181,7 @@ TEST_CASE("tune matrix: a record that cannot be kept ends it") {
   CHECK(fake.searched.size() == 1);
 }
 
-TEST_CASE("tune matrix: of a backward every pass needs its record, and each is a row") {
+TEST_CASE("tune matrix: each pass of a backward needs its record, and is a row") {
   const PlannedProblem a = problem(1024), b = problem(2048);
   const std::vector<KernelPass> passes = {KernelPass::dq, KernelPass::dk_dv};
   const auto passes_of = [&](const PlannedProblem&) { return passes; };
@@ -200,7 +201,7 @@ TEST_CASE("tune matrix: of a backward every pass needs its record, and each is a
   CHECK_FALSE(is_skipped({dk_dv}));
   CHECK_FALSE(is_skipped({record_for(a), dq}));
   CHECK_FALSE(is_skipped({record_of(b, passes[0]), record_of(b, passes[1])}));
-  CHECK(points_of({a}, {dq, dk_dv}, kGpu).front().skipped.empty());  // of the forward there is none
+  CHECK(points_of({a}, {dq, dk_dv}, kGpu).front().skipped.empty());  // there is none for the forward
 
   std::vector<MatrixPoint> points = points_of({a, b}, {dq, dk_dv}, kGpu, passes_of);
   Fake fake;

@@ -1,4 +1,4 @@
-// The backward on wgmma: dQ, dK and dV of one kernel, against the gradients' contract.
+// The fused backward on wgmma (backward_sm90): one kernel for dQ, dK and dV, under the gradients' contract.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr KernelId kSumming = KernelId::backward_sm90;
 
-/// The gradients' contract, of the kernel that this file is about.
+/// CHECKs the gradients' contract for this file's kernel.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
   INFO(to_string(call.forward.problem));
   run_and_expect_gradients(context, call);
@@ -39,7 +39,8 @@ Expectation gradients_of_one_kernel(Context& context) {
   return [&](const GuardedBackward& call) { expect_gradients_of_one_kernel(context, call); };
 }
 
-/// With what search may try, each pinned. One that would spill, or wait between its products, does not run.
+/// CHECKs every config that a search may try, each pinned. A config that spills or serialises its wgmmas does
+/// not run.
 void check_space(const AttentionProblem& problem) {
   const Arch& arch = device(device_under_test()).arch;
   GuardedBackward call(problem);
@@ -87,7 +88,7 @@ TEST_CASE("backward on wgmma: every configuration computes f16 d72 with values o
   check_space(problem);
 }
 
-TEST_CASE("backward on wgmma: head dims of every width, and values that are wider and narrower") {
+TEST_CASE("backward on wgmma: head dims of every width, with wider and narrower values") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -114,7 +115,7 @@ TEST_CASE("backward on wgmma: head dims of every width, and values that are wide
   }
 }
 
-TEST_CASE("backward on wgmma: any number of queries and of keys, with and without a group of heads") {
+TEST_CASE("backward on wgmma: any number of queries and keys, with and without grouped heads") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -135,7 +136,7 @@ TEST_CASE("backward on wgmma: any number of queries and of keys, with and withou
   }
 }
 
-TEST_CASE("backward on wgmma: more tiles of keys than run at once") {
+TEST_CASE("backward on wgmma: more key tiles than run at once") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -167,7 +168,7 @@ TEST_CASE("backward on wgmma: windows hide keys from queries on both sides") {
   }
 }
 
-TEST_CASE("backward on wgmma: keys beyond the last have no part in dQ where every score is very negative") {
+TEST_CASE("backward on wgmma: keys beyond the last do not affect dQ if every score is very negative") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -177,14 +178,14 @@ TEST_CASE("backward on wgmma: keys beyond the last have no part in dQ where ever
   }
 }
 
-TEST_CASE("backward on wgmma: queries beyond the last have no part in dK and dV, whatever their bias is") {
+TEST_CASE("backward on wgmma: queries beyond the last do not affect dK and dV, whatever their bias") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   expect_no_part_of_missing_queries(gradients_of_one_kernel(context));
 }
 
-TEST_CASE("backward on wgmma: a missing query has no part in dK and dV, whatever lies behind a tensor") {
+TEST_CASE("backward on wgmma: a missing query does not affect dK and dV, whatever lies behind a tensor") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -195,21 +196,21 @@ TEST_CASE("backward on wgmma: a missing query has no part in dK and dV, whatever
   }
 }
 
-TEST_CASE("backward on wgmma: a large or negative scale, and gradients of any size") {
+TEST_CASE("backward on wgmma: large and negative scales, and gradients of any size") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const int dim : {64, 96}) expect_any_scale_and_size(gradients_of_one_kernel(context), dim);
 }
 
-TEST_CASE("backward on wgmma: NaN in dO of one query is in its dQ and in dK and dV of its keys alone") {
+TEST_CASE("backward on wgmma: NaN in dO of one query reaches only its dQ and its keys' dK and dV") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   expect_nan_of_one_query(context, 256);
 }
 
-// Rows that fill up the last tile of queries must not take part with the first one's dO either.
+// The padding rows of the last query tile must not use the first query's dO either.
 TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its window") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
@@ -217,16 +218,16 @@ TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its wind
   AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
   problem.window_left = 20;
   GuardedBackward call(problem);
-  call.d_o.at(0, 0, 0, 3) = std::nanf("");  // sees key 0
+  call.d_o.at(0, 0, 0, 3) = std::nanf("");  // this query sees key 0
   call.upload();
   context.attention_backward(problem, call.args());
   CHECK(std::isnan(call.dq().at(0, 0, 0, 0)));
   CHECK(std::isnan(call.dk().at(0, 0, 0, 0)));
   CHECK(are_finite(call.dk(), 1, 300));    // dS of a hidden pair is 0
-  CHECK(are_finite(call.dv(), 256, 300));  // 0 * dO of one is not, in its tile
+  CHECK(are_finite(call.dv(), 256, 300));  // 0 * dO of a hidden pair is NaN within the tile
 }
 
-TEST_CASE("backward on wgmma: tiles of keys that take turns at dQ give the same bits in every run") {
+TEST_CASE("backward on wgmma: key tiles that add to dQ in order give the same bits in every run") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
@@ -260,12 +261,8 @@ TEST_CASE("backward on wgmma: tiles of keys that take turns at dQ give the same 
   }
 }
 
-TEST_CASE("backward on wgmma: meets no bank conflict") {
-  if (cannot_run_sm_90a()) return;
-  if (device_under_test() != kInterpreterDevice) {
-    MESSAGE("skipped: only the interpreter counts bank conflicts");
-    return;
-  }
+TEST_CASE("backward on wgmma: no bank conflicts") {
+  if (cannot_run_sm_90a() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   Context context(untuned());
   for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {

@@ -1,4 +1,4 @@
-// Reads the fields of the C interface's structs.
+// Reads the structs of the C interface: checks struct_size, then converts the fields.
 #pragma once
 
 #include <api/c_structs.h>
@@ -26,7 +26,7 @@ inline constexpr std::size_t kMostStructBytes = 4096;
 
 /// Returns whether a struct of `size` bytes holds whole fields: a published version's, or a later one's.
 template <class Struct>
-bool has_sound_size(std::size_t size, const std::string& name, Found& found) {
+bool has_known_size(std::size_t size, const std::string& name, Found& found) {
   constexpr auto& sizes = kSizes<Struct>;
   static_assert(!sizes.empty() && sizes.back() == sizeof(Struct), "a struct that grows has one more size");
   const bool is_later = size > sizes.back() && size <= kMostStructBytes && size % alignof(Struct) == 0;
@@ -45,7 +45,7 @@ std::optional<Struct> read_struct(const Struct* from, const std::string& name, F
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (!is_given(from, name, found)) return std::nullopt;
   const std::size_t size = from->struct_size;
-  if (!has_sound_size<Struct>(size, name, found)) return std::nullopt;
+  if (!has_known_size<Struct>(size, name, found)) return std::nullopt;
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(from);
   if (size > kSize &&
       std::any_of(bytes + kSize, bytes + size, [](unsigned char byte) { return byte != 0; })) {

@@ -1,4 +1,5 @@
-// The backward of packed sequences on wgmma: sequences share tiles of no tensor, no statistics and no sums.
+// The backward of packed sequences on wgmma: sequences share no tile of a tensor, no LSE or delta, and no dQ
+// accumulator.
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -6,6 +7,7 @@
 #include <generator/kernel_kind.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
+#include <tests/support/backward_cases.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -36,13 +38,13 @@ BackwardPlan plan_of(Context& context, const GuardedBackward& call) {
   return context.backward_plan(call.forward.problem, device_under_test(), {}, {});
 }
 
-/// The gradients' contract, of the kernel that this file is about.
+/// CHECKs the gradients' contract for this file's kernel.
 void expect_gradients_of_one_kernel(Context& context, const GuardedBackward& call) {
   run_and_expect_gradients(context, call);
   CHECK(plan_of(context, call).explain().kernels.at(1).config.kernel == kSumming);
 }
 
-/// What search may try, each pinned.
+/// CHECKs every config that a search may try, each pinned.
 void check_space(const AttentionProblem& problem, const Lengths& lengths) {
   const Arch& arch = device(device_under_test()).arch;
   std::size_t i = 0, ran = 0;
@@ -103,7 +105,7 @@ TEST_CASE("backward varlen on wgmma: every mask and window, whatever lies around
   }
 }
 
-TEST_CASE("backward varlen on wgmma: dK and dV of a sequence have the bits of it alone") {
+TEST_CASE("backward varlen on wgmma: dK and dV of a sequence have the same bits as alone") {
   if (cannot_run_sm_90a()) return;
   Hopper gpu;
   std::size_t i = 0;
@@ -129,18 +131,11 @@ TEST_CASE("backward varlen on wgmma: dK and dV of a sequence have the bits of it
 TEST_CASE("backward varlen on wgmma: a sequence of NaN leaves the gradients of others finite and right") {
   if (cannot_run_sm_90a()) return;
   Hopper gpu;
-  for (const std::size_t b : {0, 1, 2}) {
-    GuardedBackward call =
-        backward_of(plain(MaskKind::none), Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
-    const reference::Sequence sequence = call.forward.sequences()[b];
-    for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
-    for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
-    call.upload();
-    expect_gradients_of_one_kernel(gpu.context, call);
-  }
+  expect_nan_of_one_sequence(
+      [&](const GuardedBackward& call) { expect_gradients_of_one_kernel(gpu.context, call); }, 72);
 }
 
-TEST_CASE("backward varlen on wgmma: one plan serves any lengths, in a workspace that holds anything") {
+TEST_CASE("backward varlen on wgmma: one plan serves any lengths, whatever its workspace holds") {
   if (cannot_run_sm_90a()) return;
   Hopper gpu;
   for (const Packing packing : {Packing::roomy, Packing::batched}) {
@@ -151,18 +146,6 @@ TEST_CASE("backward varlen on wgmma: one plan serves any lengths, in a workspace
     const BackwardPlan plan =
         gpu.context.backward_plan(call.forward.problem, device_under_test(), {.d_sinks = true}, {});
     CHECK(plan.explain().kernels.at(1).config.kernel == kSumming);
-    DeviceBuffer workspace(plan.workspace_bytes());
-    for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
-                                   Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {
-      call.randomize(11);
-      set_lengths(call.forward, lengths, packing);
-      poison_unseen(call);
-      call.upload();
-      workspace.fill(0xff);
-      BackwardArgs args = call.args();
-      args.workspace = workspace.data();
-      plan.run(args);
-      expect_gradients(call);
-    }
+    expect_any_lengths(plan, call, packing);
   }
 }

@@ -1,4 +1,5 @@
-// The backward of five products on mma.sync: dQ, dK and dV of one kernel, against the gradients' contract.
+// The fused backward on mma.sync (backward_sm80): one kernel for dQ, dK and dV, under the gradients'
+// contract.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -36,17 +37,17 @@ using namespace fa2::test;
 
 namespace {
 
-/// Of this kernel, in any size that it has: half of the warps own dV, half dK.
+/// Returns a config that fits every head dim: half of the warps own dV, half dK.
 KernelConfig split() {
   return default_config(KernelId::backward_sm80);
 }
 
-/// Each warp owns both.
+/// Returns a config whose warps each own rows of both dK and dV.
 KernelConfig whole() {
   return parse_config("kernel=backward_sm80,tile_m=64,tile_n=32,warps=4,stages=2,split_gradients=0");
 }
 
-/// The gradients' contract, of the kernel that this file is about.
+/// CHECKs the gradients' contract for this file's kernel.
 void expect_gradients_with(const KernelConfig& config, const GuardedBackward& call) {
   INFO(to_string(call.forward.problem), " ", to_string(config));
   Context context(pinning(config));
@@ -59,7 +60,7 @@ Expectation gradients_with(const KernelConfig& config) {
   return [config](const GuardedBackward& call) { expect_gradients_with(config, call); };
 }
 
-/// With what search may try, each pinned. One that would spill does not run.
+/// CHECKs every config that a search may try, each pinned. A config that would spill does not run.
 void check_space(const AttentionProblem& problem) {
   std::vector<KernelConfig> all =
       config_space(traits_of({problem, {}}), device(device_under_test()).arch, KernelPass::dq_dk_dv).valid;
@@ -78,7 +79,8 @@ void check_space(const AttentionProblem& problem) {
   CHECK(ran > 0);
 }
 
-/// Of kernels as they are rendered for GPUs before sm_90, which add single floats to the sums.
+/// Returns a plan with kernels as rendered for GPUs before sm_90, which add single floats to the dQ
+/// accumulator.
 BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelConfig& summing) {
   Arch arch = device(device_under_test()).arch;
   arch.compute_capability = 80;
@@ -102,19 +104,19 @@ BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelCo
 
 }  // namespace
 
-TEST_CASE("backward of five products: every configuration computes f16 d64") {
+TEST_CASE("fused backward on mma.sync: every configuration computes f16 d64") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   check_space(grouped_problem(DType::f16, MaskKind::causal_bottom_right, 64, 131, 197));
 }
 
-TEST_CASE("backward of five products: every configuration computes bf16 d128") {
+TEST_CASE("fused backward on mma.sync: every configuration computes bf16 d128") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   check_space(grouped_problem(DType::bf16, MaskKind::causal_top_left, 128, 131, 197));
 }
 
-TEST_CASE("backward of five products: every configuration computes f16 d72 with values of 40") {
+TEST_CASE("fused backward on mma.sync: every configuration computes f16 d72 with values of 40") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 72, 131, 197);
@@ -123,7 +125,7 @@ TEST_CASE("backward of five products: every configuration computes f16 d72 with 
   check_space(problem);
 }
 
-TEST_CASE("backward of five products: head dims of every width, and values that are wider and narrower") {
+TEST_CASE("fused backward on mma.sync: head dims of every width, with wider and narrower values") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   constexpr MaskKind kMasks[] = {MaskKind::none, MaskKind::causal_bottom_right, MaskKind::causal_top_left};
@@ -138,7 +140,7 @@ TEST_CASE("backward of five products: head dims of every width, and values that 
   }
 }
 
-TEST_CASE("backward of five products: any number of queries and of keys, with and without a group of heads") {
+TEST_CASE("fused backward on mma.sync: any number of queries and keys, with and without grouped heads") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   constexpr std::array<int, 2> kLengths[] = {{1, 1}, {1, 300}, {300, 1}, {64, 128}, {127, 129}, {33, 64}};
@@ -160,7 +162,7 @@ TEST_CASE("backward of five products: any number of queries and of keys, with an
   }
 }
 
-TEST_CASE("backward of five products: windows hide keys from queries on both sides") {
+TEST_CASE("fused backward on mma.sync: windows hide keys from queries on both sides") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   struct Window {
@@ -180,14 +182,14 @@ TEST_CASE("backward of five products: windows hide keys from queries on both sid
   }
 }
 
-TEST_CASE("backward of five products: adds single floats where a GPU cannot add four") {
+TEST_CASE("fused backward on mma.sync: adds single floats if a GPU cannot add four") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 72, 77, 129));
   for (const KernelConfig& config : {split(), whole()}) {
     call.upload();
     const BackwardPlan plan = plan_of_single_adds(call.forward.problem, config);
-    const DeviceBuffer workspace(plan.workspace_bytes());  // the plan's own pool is the interpreter's
+    const DeviceBuffer workspace(plan.workspace_bytes());  // the plan's own scratch pool is the interpreter's
     BackwardArgs args = call.args();
     args.workspace = workspace.data();
     plan.run(args);
@@ -195,7 +197,7 @@ TEST_CASE("backward of five products: adds single floats where a GPU cannot add 
   }
 }
 
-TEST_CASE("backward of five products: sums begin anew in every call") {
+TEST_CASE("fused backward on mma.sync: dQ accumulators start at 0 in every call") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(split()));
@@ -213,7 +215,7 @@ TEST_CASE("backward of five products: sums begin anew in every call") {
 }
 
 TEST_CASE(
-    "backward of five products: keys beyond the last have no part in dQ where every score is very negative") {
+    "fused backward on mma.sync: keys beyond the last do not affect dQ if every score is very negative") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const KernelConfig& config : {split(), whole()}) {
@@ -222,18 +224,18 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "backward of five products: queries beyond the last have no part in dK and dV, whatever their bias is") {
+    "fused backward on mma.sync: queries beyond the last do not affect dK and dV, whatever their bias") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const KernelConfig& config : {split(), whole()})
     expect_no_part_of_missing_queries(gradients_with(config));
 }
 
-TEST_CASE("backward of five products: keys that no query sees do not matter, whatever they hold") {
+TEST_CASE("fused backward on mma.sync: the contents of keys that no query sees do not matter") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   AttentionProblem problem = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 40, 200);
-  problem.window_left = 30;  // keys 130 to 199 are seen
+  problem.window_left = 30;  // queries see keys 130 to 199
   GuardedBackward call(problem);
   for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v})
     for_rows(*tensor, 0, 130, [](float& x) { x = std::nanf(""); });
@@ -244,26 +246,21 @@ TEST_CASE("backward of five products: keys that no query sees do not matter, wha
   }
 }
 
-TEST_CASE(
-    "backward of five products: NaN in dO of one query is in its dQ and in dK and dV of its keys alone") {
+TEST_CASE("fused backward on mma.sync: NaN in dO of one query reaches only its dQ and its keys' dK and dV") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   Context context(pinning(whole()));
   expect_nan_of_one_query(context, 192);
 }
 
-TEST_CASE("backward of five products: a large or negative scale, and gradients of any size") {
+TEST_CASE("fused backward on mma.sync: large and negative scales, and gradients of any size") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   expect_any_scale_and_size(gradients_with(split()), 96);
 }
 
-TEST_CASE("backward of five products: meets no bank conflict") {
-  if (cannot_run()) return;
-  if (device_under_test() != kInterpreterDevice) {
-    MESSAGE("skipped: only the interpreter counts bank conflicts");
-    return;
-  }
+TEST_CASE("fused backward on mma.sync: no bank conflicts") {
+  if (cannot_run() || cannot_count_bank_conflicts()) return;
   const ScopedContext current(device_under_test());
   for (const auto& [dim, dim_v] : std::vector<std::pair<int, int>>{{64, 64}, {128, 128}, {72, 40}}) {
     AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, dim, 130, 100);

@@ -1,4 +1,4 @@
-// Main loop 90, pinned: the numerics contract, and scores that try the speculative maximum.
+// forward_sm90, pinned: the numerics contract, and scores that challenge the speculative maximum.
 #include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
@@ -24,7 +24,7 @@ using namespace fa2::test;
 
 namespace {
 
-/// One to three warpgroups, every schedule, with and without overlap, turns, a second Q buffer and
+/// One to three warpgroups and every schedule, with and without overlap, ping-pong, a second Q buffer and
 /// speculation.
 const std::vector<std::string> kConfigs = {
     "tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,overlap=1,speculative_max=1",
@@ -37,7 +37,7 @@ const std::vector<std::string> kConfigs = {
     "tile_m=64,tile_n=32,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,overlap=1",
     "tile_m=128,tile_n=48,warps=8,stages=3,q_buffers=2,schedule=3,overlap=1,pingpong=1,speculative_max=1"};
 
-/// Empty if the problem does not fit it.
+/// Returns the config; empty if it does not fit the problem.
 std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std::string& text, int packed) {
   KernelConfig config = parse_config("kernel=forward_sm90," + text);
   config.packed_heads = packed;
@@ -46,7 +46,7 @@ std::vector<KernelConfig> config_for(const AttentionProblem& problem, const std:
   return {config};
 }
 
-/// Runs one call with the configurations that fit, from `first` every `step`-th.
+/// Runs one call with every `step`-th of the configs that fit, beginning with `first`.
 void expect_contract_of(GuardedCall& call, std::size_t first = 0, std::size_t step = 1,
                         int packed_heads = 1) {
   std::vector<KernelConfig> fitting;
@@ -62,7 +62,7 @@ void expect_contract_of(GuardedCall& call, std::size_t first = 0, std::size_t st
   }
 }
 
-/// Query i is e_0, and key j begins with score(j): the scores of every row.
+/// Sets query i to e_0 and the first column of key j to score(j), so every row has these scores.
 void set_scores(GuardedCall& call, const std::function<float(std::int64_t)>& score) {
   for (std::int64_t b = 0; b < call.problem.batch; ++b) {
     for (std::int64_t h = 0; h < call.problem.heads_q; ++h) {
@@ -79,7 +79,7 @@ void set_scores(GuardedCall& call, const std::function<float(std::int64_t)>& sco
 
 }  // namespace
 
-TEST_CASE("main loop 90 keeps the numerics contract") {
+TEST_CASE("forward_sm90 keeps the numerics contract") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   const std::vector<std::pair<int, int>> lengths = {{1, 129},   {127, 113}, {65, 64},
@@ -102,13 +102,13 @@ TEST_CASE("main loop 90 keeps the numerics contract") {
                         .seqlen_k = sk});
       if (i % 4 == 1) call.args.softmax_scale = -0.2f;
       if (sk == 0) call.args.k = call.args.v = nullptr;
-      expect_contract_of(call, (i + i / 3) % 3, 3);  // all of a head dim, once
+      expect_contract_of(call, (i + i / 3) % 3, 3);  // the three cases of a head dim cover every config once
       ++i;
     }
   }
 }
 
-TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
+TEST_CASE("forward_sm90 packs the query heads of one key/value head into a tile") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   // seqlen_q, seqlen_k, heads_q, heads_kv, packed_heads.
@@ -135,8 +135,8 @@ TEST_CASE("main loop 90 packs query heads of one key/value head into a tile") {
   }
 }
 
-// Half as many again as two blocks an SM of an H100 or H200 are.
-TEST_CASE("main loop 90 and more tiles than blocks, under every schedule") {
+// There are 1.5 times as many tiles as an H100 or H200 runs blocks, at two blocks per SM.
+TEST_CASE("forward_sm90 and more tiles than blocks, under every schedule") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(
@@ -153,9 +153,9 @@ TEST_CASE("main loop 90 and more tiles than blocks, under every schedule") {
   }
 }
 
-// A word's next launch comes after thousands of others: too late for any other test to see what the last one
-// left.
-TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
+// The next launch with the same counter slot comes thousands of launches later, so no other test would notice
+// a counter that is left above 0.
+TEST_CASE("forward_sm90 leaves its tile counters at 0") {
   if (cannot_run_sm_90a()) return;
   if (!device(device_under_test()).arch.interpreted) {
     MESSAGE("skipped: the words lie in a GPU's memory");
@@ -170,8 +170,8 @@ TEST_CASE("main loop 90 leaves the words that count tiles at 0") {
   CHECK(std::all_of(words.begin, words.begin + words.bytes, [](std::byte b) { return b == std::byte{0}; }));
 }
 
-// Where the caller says, beside what no launch may touch.
-TEST_CASE("main loop 90 counts tiles in the caller's workspace, and leaves it at 0") {
+// The counters lie in the caller's workspace, between bytes that no launch may touch.
+TEST_CASE("forward_sm90 counts tiles in the caller's workspace, and leaves it at 0") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call(
@@ -200,7 +200,7 @@ TEST_CASE("main loop 90 counts tiles in the caller's workspace, and leaves it at
   }
 }
 
-TEST_CASE("main loop 90 and scores that rise, fall and jump") {
+TEST_CASE("forward_sm90 and scores that rise, fall and jump") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -222,7 +222,7 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
     for (const float scale : {1.0f, 1e6f}) {
       call.args.softmax_scale = scale;
       for (const auto& kind : kinds) {
-        // Without a mask every query sees the infinity: no row would be left to compare.
+        // Without a mask every query sees the infinity, and no row is left to compare.
         if (mask == MaskKind::none && std::string(kind.first) == "one +inf") continue;
         INFO(std::string(kind.first), " at scale ", scale);
         set_scores(call, kind.second);
@@ -232,8 +232,8 @@ TEST_CASE("main loop 90 and scores that rise, fall and jump") {
   }
 }
 
-// No row hangs on few keys here: only the size of its exponents keeps a warp from guessing.
-TEST_CASE("main loop 90 and large scores that are all the same") {
+// No row depends on few keys here: only the size of the exponents keeps a warp from speculating.
+TEST_CASE("forward_sm90 and large scores that are all the same") {
   if (cannot_run_sm_90a()) return;
   const ScopedContext current(device_under_test());
   GuardedCall call({.head_dim = 64, .seqlen_q = 100, .seqlen_k = 200});
