@@ -6,9 +6,9 @@
 
 namespace fa2::test {
 
-/// Lines of a hand-written file, between the lines with "written: NAME" and "end of NAME".
+/// Lines of a hand-written file, between the lines that hold `begin` and `end`.
 struct WrittenBlock {
-  std::string path, name;
+  std::string path, begin, end;
   std::vector<std::string> lines;  ///< without indent, which is that of the first mark
 };
 

@@ -37,7 +37,7 @@ TEST_CASE("written files: as the rows of public structs say") {
 TEST_CASE("written files: blocks between marks of hand-written files") {
   for (const WrittenBlock& block : written_blocks()) {
     CAPTURE(block.path);
-    CAPTURE(block.name);
+    CAPTURE(block.begin);
     const std::string expected = with_block(text_of(block.path), block);
     REQUIRE_FALSE(expected.empty());
     check(block.path, expected);
