@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -129,8 +130,8 @@ class GuardedCall {
 
   AttentionProblem problem;  ///< normalized
   reference::Tensor q, k, v;
-  std::vector<float> slopes;  ///< of a problem with ALiBi: of every head, or of every batch and head
-  std::vector<float> sinks;   ///< of one with sinks: of every head
+  std::map<std::string, std::vector<float>>
+      numbers;  ///< of every head, or of every batch and head; by arguments
   /// Of one with dropout: what the device reads, a seed and an offset; empty: args have them.
   std::vector<std::uint64_t> dropout_state;
   SequenceTables tables;  ///< of one with varlen; at first packed sequences have no rows
@@ -165,6 +166,8 @@ class GuardedCall {
   /// Calls body(index of its first element in O's memory, index in LSE's) for every row that is written.
   template <class Body>
   void for_each_output(const Body& body) const;
+  void make_numbers();
+  void upload_numbers();
   void upload_tables();
   std::vector<std::uint16_t> blank_o() const;
   std::vector<std::uint32_t> blank_lse() const;
@@ -174,7 +177,7 @@ class GuardedCall {
   }
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_, tables_, dropout_state_, page_table_;
+  DeviceBuffer q_, k_, v_, o_, lse_, numbers_, tables_, dropout_state_, page_table_;
 };
 
 /// CHECKs call.check().
