@@ -194,15 +194,4 @@ std::vector<WrittenBlock> written_blocks() {
           block("python/src/numbers.c", "problem fields", problem_fields())};
 }
 
-std::string with_block(const std::string& text, const WrittenBlock& block) {
-  const std::size_t name = text.find(block.begin), end = text.find(block.end);
-  if (name == text.npos || end == text.npos) return "";
-  const std::size_t begin = text.rfind('\n', name) + 1, first = text.find('\n', name) + 1,
-                    last = text.rfind('\n', end) + 1;
-  const std::string indent = text.substr(begin, text.find_first_not_of(' ', begin) - begin);
-  std::string lines;
-  for (const std::string& line : block.lines) lines += (line.empty() ? "" : indent) + line + "\n";
-  return text.substr(0, first) + lines + text.substr(last);
-}
-
 }  // namespace fa2::test

@@ -1,6 +1,8 @@
 // The files that rows of public structs are written to, for other languages and for readers.
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,11 +16,11 @@ struct WrittenBlock {
 
 std::vector<WrittenBlock> written_blocks();
 
-/// Returns the file's text with the block as it must be; "" without its marks.
-std::string with_block(const std::string& text, const WrittenBlock& block);
-
 std::string c_header();       ///< include/fa2/c_call.h
 std::string ctypes_module();  ///< bench/c_structs.py
 std::string document();       ///< docs/call.md
+
+/// Returns the text that each file must have, by paths below `source`; "" for one without the marks of its blocks.
+std::map<std::string, std::string> written_files(const std::filesystem::path& source);
 
 }  // namespace fa2::test
