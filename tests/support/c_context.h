@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 #include <fa2/c_api.h>
 
-#include <cstring>
 #include <string>
+#include <string_view>
 
 #include "temporary_directory.h"
 
@@ -42,8 +42,8 @@ inline fa2_problem small_problem() {
 }
 
 /// Whether the last message has `part`.
-inline bool says(const char* part) {
-  return std::strstr(fa2_last_error(), part) != nullptr;
+inline bool says(const std::string& part) {
+  return std::string_view(fa2_last_error()).find(part) != std::string_view::npos;
 }
 
 }  // namespace fa2::test
