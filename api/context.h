@@ -51,8 +51,10 @@ struct BackwardKey {
 
 struct BackwardKeyHash {
   std::size_t operator()(const BackwardKey& key) const {
-    const Gradients& g = key.gradients;
-    return PlanKeyHash{}(key.plan) * 16 + g.d_sinks * 8u + g.dq * 4u + g.dk * 2u + g.dv;
+    std::size_t hash = PlanKeyHash{}(key.plan);
+    each_row<Gradients>(
+        [&](const auto& row) { hash = hash * 2 + static_cast<std::size_t>(key.gradients.*row.member); });
+    return hash;
   }
 };
 

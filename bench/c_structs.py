@@ -1,4 +1,4 @@
-"""The structs of include/fa2/c_call.h for ctypes. Written by FA2_UPDATE_GOLDEN=1 fa2_golden_tests: do not edit."""
+"""The structs of include/fa2/c_call.h for ctypes. Written by fa2_write_files: do not edit."""
 import ctypes as C
 
 

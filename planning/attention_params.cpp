@@ -124,9 +124,10 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.scale_log2 = scale_log2(params.scale);
   params.signed_scale_log2 = std::copysign(params.scale_log2, params.scale);
   if (p.softcap) params.softcap = softcap_params(args.softcap, params.scale);
-  params.alibi_slopes = args.alibi_slopes;
   params.alibi_batch_stride = args.alibi_slopes_per_batch ? p.heads_q : 0;
-  params.sinks = args.sinks;
+#define FA2_FILL_IN(name) params.name = args.name;
+  FA2_HEAD_NUMBERS(FA2_FILL_IN)
+#undef FA2_FILL_IN
   if (p.dropout) params.dropout = dropout_params(args.dropout);
   params.sequences.cu_seqlens_q = args.cu_seqlens_q;
   params.sequences.cu_seqlens_k = args.cu_seqlens_k;

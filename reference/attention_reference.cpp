@@ -106,23 +106,26 @@ bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j)
   return j >= keys.begin && j < keys.end;
 }
 
-double score_of(const AttentionProblem& p, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
-                std::int64_t i, std::int64_t j, double product) {
+double score_of(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& at, double product) {
   const AttentionArgs& numbers = rule.numbers;
   double score = product * rule.scale;
   if (p.softcap) score = double{numbers.softcap} * std::tanh(score / double{numbers.softcap});
   if (p.alibi) {
-    const std::int64_t first = numbers.alibi_slopes_per_batch ? batch * p.heads_q : 0;
-    const std::int64_t distance = std::abs(i + p.seqlen_k - p.seqlen_q - j);
-    score -= double{numbers.alibi_slopes[first + head]} * static_cast<double>(distance);
+    const std::int64_t first = numbers.alibi_slopes_per_batch ? at.batch * p.heads_q : 0;
+    const std::int64_t distance = std::abs(at.query + p.seqlen_k - p.seqlen_q - at.key);
+    score -= double{numbers.alibi_slopes[first + at.head]} * static_cast<double>(distance);
   }
   return score;
 }
 
-double score_slope_of(const AttentionProblem& p, const ScoreRule& rule, double product) {
-  if (!p.softcap) return 1;
-  const double capped = std::tanh(product * rule.scale / double{rule.numbers.softcap});
-  return 1 - capped * capped;
+double score_slope_of(const AttentionProblem& p, const ScoreRule& rule, const ScorePosition& /*at*/,
+                      double product) {
+  double slope = 1;
+  if (p.softcap) {
+    const double capped = std::tanh(product * rule.scale / double{rule.numbers.softcap});
+    slope *= 1 - capped * capped;
+  }
+  return slope;
 }
 
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -46,12 +46,18 @@ struct ScoreRule {
   ScoreRule(double softmax_scale) : scale(softmax_scale) {}  // NOLINT: a scale alone is a rule
 };
 
-/// Returns the score of query i and key j. `product`: Q K^T.
-double score_of(const AttentionProblem& problem, const ScoreRule& rule, std::int64_t batch, std::int64_t head,
-                std::int64_t i, std::int64_t j, double product);
+/// The position of a score. `head` is a query head.
+struct ScorePosition {
+  std::int64_t batch = 0, head = 0, query = 0, key = 0;
+};
+
+/// Returns a score. `product`: Q K^T.
+double score_of(const AttentionProblem& problem, const ScoreRule& rule, const ScorePosition& at,
+                double product);
 
 /// Returns the score's derivative with respect to scale * product.
-double score_slope_of(const AttentionProblem& problem, const ScoreRule& rule, double product);
+double score_slope_of(const AttentionProblem& problem, const ScoreRule& rule, const ScorePosition& at,
+                      double product);
 
 /// Computes attention in float64, on all cores.
 Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,

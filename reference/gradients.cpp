@@ -115,7 +115,8 @@ class HeadGroup {
     const Real* const factors = block_.factors(r);
     const KeyRange keys = block_.keys_of(r);
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-      const double slope = score_slope_of(in_.problem, in_.rule, static_cast<double>(products[j]));
+      const double slope =
+          score_slope_of(in_.problem, in_.rule, block_.position(r, j), static_cast<double>(products[j]));
       const Real d_probability = arithmetic_.stored(factors[j] * arithmetic_.stored(d_scores[j]));
       d_scores[j] = arithmetic_.stored(p[j] * (d_probability - delta) * static_cast<Real>(slope));
     }

@@ -98,6 +98,8 @@ class RowBlock {
   void compute(std::int64_t batch, std::int64_t head, std::int64_t first) {
     const AttentionProblem& p = in_.problem;
     const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
+    batch_ = batch;
+    head_ = head;
     first_ = first;
     count_ = std::min(kRows, p.seqlen_q - first);
     begin_ = visible_keys(p, first).begin;
@@ -108,7 +110,7 @@ class RowBlock {
              in_.k.values.data() + offset_of(in_.k, batch, kv_head, begin_), keys_, p.head_dim, products_);
     probabilities_.resize(static_cast<std::size_t>(count_ * keys_));
     for (std::int64_t r = 0; r < count_; ++r) {
-      score(batch, head, r);
+      score(r);
       softmax(r);
       draw(in_.rule.first_batch * p.heads_q + batch * p.heads_q + head, r);
     }
@@ -125,6 +127,10 @@ class RowBlock {
   KeyRange keys_of(std::int64_t r) const {
     const KeyRange keys = visible_keys(in_.problem, first_ + r);
     return {keys.begin - begin_, keys.end - begin_};
+  }
+  /// Returns the position of row r's score of key begin() + j.
+  ScorePosition position(std::int64_t r, std::int64_t j) const {
+    return {batch_, head_, first_ + r, begin_ + j};
   }
   /// Returns the probabilities of row r from key begin() on. Those of unseen keys are undefined.
   const Real* probabilities(std::int64_t r) const { return probabilities_.data() + r * keys_; }
@@ -153,12 +159,12 @@ class RowBlock {
   bool has_sink() const { return sink_ > -kInfinity; }
 
   /// Turns row r's products into scores.
-  void score(std::int64_t batch, std::int64_t head, std::int64_t r) {
+  void score(std::int64_t r) {
     Real* const scores = probabilities_.data() + r * keys_;
     for (std::int64_t j = 0; j < keys_; ++j) {
       const double product = static_cast<double>(products(r)[j]);
-      scores[j] = arithmetic_.score(
-          static_cast<Real>(score_of(in_.problem, in_.rule, batch, head, first_ + r, begin_ + j, product)));
+      scores[j] =
+          arithmetic_.score(static_cast<Real>(score_of(in_.problem, in_.rule, position(r, j), product)));
     }
   }
 
@@ -189,7 +195,7 @@ class RowBlock {
 
   const Inputs in_;
   const Arithmetic arithmetic_;
-  std::int64_t first_ = 0, count_ = 0, begin_ = 0, keys_ = 0;
+  std::int64_t batch_ = 0, head_ = 0, first_ = 0, count_ = 0, begin_ = 0, keys_ = 0;
   double sink_ = 0;
   const DropoutMask mask_;
   std::vector<Real> products_, probabilities_, factors_;

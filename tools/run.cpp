@@ -8,8 +8,11 @@ namespace fa2::tools {
 namespace {
 
 void add_inputs(CLI::App& verb, RunOptions& options) {
-  verb.add_option("--q", options.q, "Queries; float32 is rounded to --dtype")->required();
-  verb.add_option("--k", options.k, "Keys")->required();
+  verb.add_option("--q", options.q, "Queries; float32 is rounded to --dtype; of rank 3 with --cu-seqlens-q")
+      ->required();
+  verb.add_option("--k", options.k,
+                  "Keys; of rank 3 with --cu-seqlens-k; (pages, keys per page, heads, dim) with --page-table")
+      ->required();
   verb.add_option("--v", options.v, "Values")->required();
   verb.add_option("--out", options.out,
                   "Output: float16 if all inputs and --dtype are, else float32; NaN in rows of no sequence");
@@ -35,17 +38,9 @@ void add_backward(CLI::App& verb, RunOptions& options) {
 /// Notes outputs that would replace an input or another output.
 void note_shared_outputs(const RunOptions& o, Mistakes& mistakes) {
   std::vector<NamedFile> outputs = {{"--out", o.out}, {"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}};
-  std::vector<NamedFile> inputs = {{"--q", o.q},
-                                   {"--k", o.k},
-                                   {"--v", o.v},
-                                   {"--do", o.d_o},
-                                   {"--dlse", o.d_lse},
-                                   {"--o", o.o},
-                                   {"--cu-seqlens-q", o.sequences.cu_seqlens_q},
-                                   {"--cu-seqlens-k", o.sequences.cu_seqlens_k},
-                                   {"--seqused-q", o.sequences.seqused_q},
-                                   {"--seqused-k", o.sequences.seqused_k},
-                                   {"--page-table", o.sequences.page_table}};
+  std::vector<NamedFile> inputs = {{"--q", o.q},    {"--k", o.k},        {"--v", o.v},
+                                   {"--do", o.d_o}, {"--dlse", o.d_lse}, {"--o", o.o}};
+  for (const auto& [table, path] : o.sequences.files) inputs.push_back({flag_of(table), path});
   for (const auto& [variant, path] : o.variants.files) inputs.push_back({flag_of(variant), path});
   (o.backward.wanted ? inputs : outputs).push_back({"--lse", o.lse});
   for (const Violation& shared : shared_outputs(outputs, inputs))

@@ -45,12 +45,13 @@ RunInputs read_inputs(const RunOptions& options, Mistakes& mistakes) {
   const DType dtype = options.dtype;
   RunInputs in;
   in.tables = options.sequences.tables(mistakes);
-  const auto read = [&](const std::string& path, const std::string& cu_seqlens, HostTensor& tensor) {
-    mistakes.attempt([&] { tensor = read_tensor(path, options.file_layout(), dtype, !cu_seqlens.empty()); });
+  const auto read = [&](const std::string& path, const char* cu_seqlens, HostTensor& tensor) {
+    const bool is_packed = options.sequences.files.count(cu_seqlens) > 0;
+    mistakes.attempt([&] { tensor = read_tensor(path, options.file_layout(), dtype, is_packed); });
   };
-  read(options.q, options.sequences.cu_seqlens_q, in.q);
-  read(options.k, options.sequences.cu_seqlens_k, in.k);
-  read(options.v, options.sequences.cu_seqlens_k, in.v);
+  read(options.q, "cu_seqlens_q", in.q);
+  read(options.k, "cu_seqlens_k", in.k);
+  read(options.v, "cu_seqlens_k", in.v);
   if (mistakes.any()) note_later_inputs(options, mistakes);
   mistakes.require_none();
   in.problem = problem_of(in.q, in.k, in.v, dtype, options.mask.mask(), in.tables);

@@ -5,13 +5,14 @@
 #include <tools/sequence_tables.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <string>
 
 namespace fa2::tools {
 
-/// `--cu-seqlens-q FILE`, `--cu-seqlens-k FILE`, `--seqused-q FILE`, `--seqused-k FILE`, `--page-table FILE`.
+/// `--cu-seqlens-q FILE`, `--page-table FILE`: an option for each of kTables.
 struct SequenceOptions {
-  std::string cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table;
+  std::map<std::string, std::string> files;  ///< by the name of the argument; absent: not given
 
   void add_to(CLI::App& verb);
   /// Reads the files. Notes each one that cannot be read, is not int32 with one dimension (a page table: two),

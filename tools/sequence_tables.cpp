@@ -5,30 +5,38 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace fa2::tools {
 namespace {
 
-using Table = std::vector<std::int32_t>;
+/// Calls row(index) for the row of `argument`; `index` is a std::integral_constant.
+template <class Row>
+void with_row(const std::int32_t* AttentionArgs::*argument, const Row& row) {
+  each_index<AttentionArgs>([&](auto index) {
+    constexpr const auto& candidate = std::get<index>(kRowsOf<AttentionArgs>);
+    if constexpr (std::is_same_v<decltype(candidate.member), const std::int32_t * AttentionArgs::*>)
+      if (candidate.member == argument) row(index);
+  });
+}
 
-/// Calls table(values, argument, is_used) for each table, in order. A side without rows has no sequence
-/// offsets.
-template <class Visitor>
-void visit(const SequenceTables& tables, const AttentionProblem& p, AttentionArgs& args,
-           const Visitor& table) {
-  table(tables.cu_seqlens_q, args.cu_seqlens_q, p.total_q > 0);
-  table(tables.cu_seqlens_k, args.cu_seqlens_k, p.total_k > 0);
-  table(tables.seqused_q, args.seqused_q, p.varlen);
-  table(tables.seqused_k, args.seqused_k, p.varlen);
-  table(tables.page_table, args.page_table, p.page_size > 0);
+/// Points the arguments that the problem uses at given tables; the first lies at `next`, or each in its vector if that is null.
+void point(const SequenceTables& tables, const AttentionProblem& p, AttentionArgs& args,
+           const std::int32_t* next) {
+  for (const TableMember& member : kTables) {
+    const LengthTable& values = tables.*member.values;
+    if (member.is_used(p) && !values.empty()) args.*member.argument = next != nullptr ? next : values.data();
+    if (next != nullptr) next += values.size();
+  }
   args.page_table_stride = p.page_size > 0 ? tables.pages_of_row : 0;
 }
 
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();  // rows per page
 
 /// Returns the longest sequence; all rows if they are batched.
-std::int64_t longest_of(const Table& borders, std::int64_t rows) {
+std::int64_t longest_of(const LengthTable& borders, std::int64_t rows) {
   if (borders.empty()) return rows;
   std::int64_t longest = 0;
   for (std::size_t b = 1; b < borders.size(); ++b)
@@ -38,17 +46,30 @@ std::int64_t longest_of(const Table& borders, std::int64_t rows) {
 
 }  // namespace
 
+const Tensor& TableMember::tensor() const {
+  const Tensor* found = nullptr;
+  with_row(argument, [&](auto row) {
+    constexpr const char* name = std::get<row>(kRowsOf<AttentionArgs>).text.name;
+    found = &kAttentionTable.tensors[static_cast<std::size_t>(kAttentionTable.tensor_index(name))];
+  });
+  return *found;
+}
+
+bool TableMember::is_used(const AttentionProblem& problem) const {
+  bool used = false;
+  with_row(argument, [&](auto row) { used = fa2::is_used<AttentionArgs, row>(problem); });
+  return used;
+}
+
 std::vector<SequenceCount> SequenceTables::counts() const {
   std::vector<SequenceCount> all;
-  const auto add = [&](const char* name, const Table& table, std::int64_t borders) {
-    if (!table.empty()) all.push_back({name, static_cast<std::int64_t>(table.size()) - borders});
-  };
-  add("cu_seqlens_q", cu_seqlens_q, 1);
-  add("cu_seqlens_k", cu_seqlens_k, 1);
-  add("seqused_q", seqused_q, 0);
-  add("seqused_k", seqused_k, 0);
-  if (!page_table.empty())
-    all.push_back({"page_table", static_cast<std::int64_t>(page_table.size()) / pages_of_row});
+  for (const TableMember& member : kTables) {
+    const Tensor& tensor = member.tensor();
+    const auto entries = static_cast<std::int64_t>((this->*member.values).size());
+    if (entries == 0) continue;
+    const std::int64_t columns = tensor.forms[0].rank == 1 ? 1 : pages_of_row;
+    all.push_back({tensor.text.name, entries / columns - tensor.forms[0].extents[0].plus});
+  }
   return all;
 }
 
@@ -59,9 +80,7 @@ std::optional<SequenceCount> SequenceTables::count() const {
 
 AttentionArgs SequenceTables::pointers(const AttentionProblem& problem) const {
   AttentionArgs args;
-  visit(*this, problem, args, [](const Table& values, const std::int32_t*& argument, bool is_used) {
-    if (is_used && !values.empty()) argument = values.data();
-  });
+  point(*this, problem, args, nullptr);
   return args;
 }
 
@@ -92,7 +111,7 @@ void require_sound(const SequenceTables& tables, const AttentionProblem& problem
   if (!tables.page_table.empty()) {
     const auto row = [&](std::int64_t b, std::int64_t count) {
       const auto first = tables.page_table.begin() + b * tables.pages_of_row;
-      return Table(first, first + count);
+      return LengthTable(first, first + count);
     };
     std::ranges::move(violations_of_pages(problem, tables.seqused_k, row), std::back_inserter(found));
   }
@@ -100,20 +119,17 @@ void require_sound(const SequenceTables& tables, const AttentionProblem& problem
 }
 
 DeviceTables::DeviceTables(const SequenceTables& tables) : host_(tables), memory_(0) {
-  Table all;
-  for (const Table* table :
-       {&host_.cu_seqlens_q, &host_.cu_seqlens_k, &host_.seqused_q, &host_.seqused_k, &host_.page_table})
-    all.insert(all.end(), table->begin(), table->end());
+  LengthTable all;
+  for (const TableMember& member : kTables) {
+    const LengthTable& values = host_.*member.values;
+    all.insert(all.end(), values.begin(), values.end());
+  }
   memory_ = DeviceBuffer(all.size() * sizeof all[0]);
   memory_.upload(all.data(), memory_.size());
 }
 
 void DeviceTables::add_to(AttentionArgs& args, const AttentionProblem& problem) const {
-  const auto* next = static_cast<const std::int32_t*>(memory_.data());
-  visit(host_, problem, args, [&](const Table& values, const std::int32_t*& argument, bool is_used) {
-    if (is_used && !values.empty()) argument = next;
-    next += values.size();
-  });
+  point(host_, problem, args, static_cast<const std::int32_t*>(memory_.data()));
 }
 
 }  // namespace fa2::tools

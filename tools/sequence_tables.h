@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fa2/args.h>
+#include <operation/operands/tensor_tables.h>
 #include <runtime/device_buffer.h>
 
 #include <cstdint>
@@ -16,10 +17,12 @@ struct SequenceCount {
   std::int64_t count;
 };
 
-/// The tables of AttentionArgs. An empty one is not given.
+using LengthTable = std::vector<std::int32_t>;
+
+/// The tables of AttentionArgs. An empty one is not given. Each has an entry in kTables.
 struct SequenceTables {
-  std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
-  std::vector<std::int32_t> page_table = {};  ///< one row per sequence
+  LengthTable cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
+  LengthTable page_table = {};  ///< one row per sequence
   std::int64_t pages_of_row = 0;
 
   /// Returns the count of every given table.
@@ -30,6 +33,20 @@ struct SequenceTables {
   /// Returns the fields of AttentionArgs for `problem`, with pointers to host memory.
   AttentionArgs pointers(const AttentionProblem& problem) const;
 };
+
+/// A table, and the argument that points to it. The argument's row has its flag, its shape and its help.
+struct TableMember {
+  LengthTable SequenceTables::*values;
+  const std::int32_t* AttentionArgs::*argument;
+
+  const Tensor& tensor() const;
+  bool is_used(const AttentionProblem& problem) const;
+};
+inline constexpr TableMember kTables[] = {{&SequenceTables::cu_seqlens_q, &AttentionArgs::cu_seqlens_q},
+                                          {&SequenceTables::cu_seqlens_k, &AttentionArgs::cu_seqlens_k},
+                                          {&SequenceTables::seqused_q, &AttentionArgs::seqused_q},
+                                          {&SequenceTables::seqused_k, &AttentionArgs::seqused_k},
+                                          {&SequenceTables::page_table, &AttentionArgs::page_table}};
 
 /// Sets varlen, total_q, total_k, seqlen_q, seqlen_k and page_size, for tensors with these rows per batch
 /// entry. For packed sequences, seqlen is the longest in the table.

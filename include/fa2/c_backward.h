@@ -14,9 +14,17 @@ extern "C" {
  *   FA2_FASTEST: dQ may be accumulated over key tiles in any order, in float32, so that its last bits may differ between runs.
  *   FA2_BITWISE: every run has the same bits, and those of a sequence do not depend on the rest of the batch.
  *     fa2_problem.batch_invariant implies it. */
-/* clang-format off */
-enum { FA2_DQ = 1, FA2_DK = 2, FA2_DV = 4, FA2_ALL_GRADIENTS = 7, FA2_D_SINKS = 8, FA2_FASTEST = 0, FA2_BITWISE = 256 };
-/* clang-format on */
+enum {
+  /* written: gradient flags */
+  FA2_DQ = 1,
+  FA2_DK = 2,
+  FA2_DV = 4,
+  FA2_D_SINKS = 8,
+  /* end of gradient flags */
+  FA2_ALL_GRADIENTS = FA2_DQ | FA2_DK | FA2_DV,
+  FA2_FASTEST = 0,
+  FA2_BITWISE = 256
+};
 
 /* Computes the gradients that `args` point to (FlashAttention-2, section 3.1.2). Thread-safe.
  *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
@@ -34,7 +42,7 @@ FA2_C_API fa2_status fa2_attention_backward(fa2_context* context, const fa2_prob
  * says of graphs and of lifetimes applies here too. */
 typedef struct fa2_backward_plan fa2_backward_plan;
 
-/* Makes a plan, like fa2_plan_create(). `gradients`: FA2_DQ, FA2_DK, FA2_DV, FA2_D_SINKS and FA2_BITWISE, or'ed together. */
+/* Makes a plan, like fa2_plan_create(). `gradients`: FA2_DQ and the others, or'ed together. */
 FA2_C_API fa2_status fa2_backward_plan_create(fa2_context* context, const fa2_problem* problem,
                                               int32_t device, int32_t gradients,
                                               const fa2_plan_options* options, fa2_backward_plan** plan);

@@ -1,5 +1,5 @@
 /* Problems and arguments of calls in fa2's C interface, and the tensors of each operation. Written from the rows of
- * the C++ structs by FA2_UPDATE_GOLDEN=1 fa2_golden_tests: do not edit. The C++ headers say more of each field. */
+ * the C++ structs by fa2_write_files: do not edit. The C++ headers say more of each field. */
 #ifndef FA2_C_CALL_H
 #define FA2_C_CALL_H
 

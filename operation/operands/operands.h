@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 
 namespace fa2 {
@@ -133,13 +134,32 @@ Operands operands_of(const AttentionProblem& problem, const AttentionArgs& args,
 BackwardOperands backward_operands_of(const AttentionProblem& problem, const BackwardArgs& args,
                                       std::size_t workspace_bytes = 0);
 
+/// Calls gradient(index, is_wanted) for each gradient: the index of its row in BackwardArgs, as a std::integral_constant, and the
+/// flag of `gradients` that has its name.
+template <class Wanted, class Gradient>
+constexpr void each_gradient(Wanted& gradients, const Gradient& gradient) {
+  each_index<Gradients>([&](auto index) {
+    constexpr const auto& row = std::get<index>(kRowsOf<Gradients>);
+    if constexpr (kCStruct<Gradients>.members[index].is_flag)
+      gradient(std::integral_constant<std::size_t, row_index<BackwardArgs>(row.text.name)>(),
+               gradients.*row.member);
+  });
+}
+
 /// Returns the gradients whose pointers are not null.
 inline Gradients given_gradients(const BackwardArgs& args) {
-  return {.dq = args.dq != nullptr,
-          .dk = args.dk != nullptr,
-          .dv = args.dv != nullptr,
-          .d_sinks = args.d_sinks != nullptr,
-          .determinism = args.determinism};
+  Gradients given{.determinism = args.determinism};
+  each_gradient(given, [&](auto index, bool& is_wanted) {
+    is_wanted = args.*std::get<index>(kRowsOf<BackwardArgs>).member != nullptr;
+  });
+  return given;
+}
+
+/// Returns whether any gradient is wanted.
+inline bool is_any_wanted(const Gradients& gradients) {
+  bool is_any = false;
+  each_gradient(gradients, [&](auto, bool is_wanted) { is_any |= is_wanted; });
+  return is_any;
 }
 
 /// Returns the size of the elements, without gaps between rows. The operand must be of a valid problem.

@@ -90,7 +90,7 @@ struct List {
 struct TensorTable {
   List<Size, kMostSizes> sizes;
   List<Tensor, kMostTensors> tensors;
-  List<TensorFlag, 4> flags;
+  List<TensorFlag, 8> flags;
   std::uint32_t required = 0;  ///< tensors that every call must give; one bit per index
   std::uint32_t related = 0;   ///< tensors with `with` or `without`; one bit per index
 
@@ -155,7 +155,9 @@ constexpr Form form_of(std::string_view text, const TensorTable& table) {
   }
   while (!extents.empty()) {
     const Extent extent = extent_of(take_until(extents, ","), table);
-    const Axis axis = extent.size < 0 ? Axis::other : table.sizes[static_cast<std::size_t>(extent.size)].axis;
+    Axis axis = extent.size < 0 ? Axis::other : table.sizes[static_cast<std::size_t>(extent.size)].axis;
+    // The second of two rows, as in (seqlen_q, seqlen_k), is a column: it has no stride of its own.
+    if (axis < Axis::column && form.axes[static_cast<std::size_t>(axis)] >= 0) axis = Axis::column;
     form.ends_in_column = axis == Axis::column;
     if (axis < Axis::column) form.axes[static_cast<std::size_t>(axis)] = form.rank;
     form.extents[static_cast<std::size_t>(form.rank++)] = extent;

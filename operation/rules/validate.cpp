@@ -175,17 +175,22 @@ void check_wanted(Violations& found, const Operand& gradient, bool is_wanted) {
 /// Checks that at least one gradient is wanted, unless none has an element.
 void check_any_wanted(Violations& found, const Gradients& gradients, OperandList operands) {
   const Operand &dq = operands[Role::dq], &dk = operands[Role::dk], &dv = operands[Role::dv];
-  const bool is_any_wanted = gradients.dq || gradients.dk || gradients.dv || gradients.d_sinks;
   const bool is_any_given = dq.data != nullptr || dk.data != nullptr || dv.data != nullptr;
-  if (is_any_wanted || is_any_given || !(has_elements(dq) || has_elements(dk))) return;
+  if (is_any_wanted(gradients) || is_any_given || !(has_elements(dq) || has_elements(dk))) return;
   found.push_back({"dq, dk, dv and d_sinks", "null", "must not all be: no gradient is asked for"});
 }
 
-void check_sinks_gradient(Violations& found, const AttentionProblem& problem, const Operand& gradient,
-                          bool is_wanted) {
-  if (problem.sinks) return check_wanted(found, gradient, is_wanted);
-  if (gradient.data != nullptr)
-    found.push_back({"d_sinks", "given", "must be null, or the problem's sinks true"});
+/// Checks that each gradient is given if and only if the plan computes it. One that the problem lacks must be null.
+void check_gradients(Violations& found, const AttentionProblem& problem, const Gradients& gradients,
+                     OperandList operands) {
+  each_gradient(gradients, [&](auto index, bool is_wanted) {
+    constexpr const RowText& row = kCStruct<BackwardArgs>.members[index].text;
+    const Operand& gradient = operands[Role{operand_index(row.name)}];
+    if (is_used<BackwardArgs, index>(problem)) return check_wanted(found, gradient, is_wanted);
+    if (gradient.data != nullptr)
+      found.push_back(
+          {row.name, "given", fmt::format("must be null, or the problem's {} true", row.used_if)});
+  });
 }
 
 void check_scalars(Violations& found, const AttentionArgs& args) {
@@ -216,12 +221,15 @@ void check_variants(Violations& found, const AttentionProblem& problem, const At
                 problem, args);
 }
 
-/// Rejects tables that the problem would ignore. The operand checks find missing ones.
+/// Rejects tables and other tensors that the problem would ignore. The operand checks find missing ones. check_variants() and
+/// check_dropout() have their own.
 void check_tables(Violations& found, const AttentionProblem& p, const AttentionArgs& args) {
   each_index<AttentionArgs>([&](auto index) {
     constexpr const auto& row = std::get<index>(kRowsOf<AttentionArgs>);
-    if constexpr (std::is_same_v<MemberType<AttentionArgs, std::remove_cvref_t<decltype(row)>>,
-                                 const std::int32_t*>) {
+    constexpr const Member& member = kCStruct<AttentionArgs>.members[index];
+    constexpr bool is_tensor =
+        member.is_pointer && member.element != Element::f32 && member.element != Element::i64;
+    if constexpr (is_tensor && *row.text.used_if != 0) {
       if (args.*row.member == nullptr || is_used<AttentionArgs, index>(p)) return;
       constexpr bool is_flag =
           kCStruct<AttentionProblem>.members[row_index<AttentionProblem>(row.text.used_if)].is_flag;
@@ -292,10 +300,7 @@ std::vector<Violation> violations_of(const PlannedProblem& problem, const Gradie
   if (problem.batch == 0) return found;
   check_tables(found, problem, args.forward);
   check_any_wanted(found, gradients, operands);
-  check_wanted(found, operands[Role::dq], gradients.dq);
-  check_wanted(found, operands[Role::dk], gradients.dk);
-  check_wanted(found, operands[Role::dv], gradients.dv);
-  check_sinks_gradient(found, problem, operands[Role::d_sinks], gradients.d_sinks);
+  check_gradients(found, problem, gradients, operands);
   check_operands(found, operands, problem.row_alignment);
   return found;
 }

@@ -3,6 +3,7 @@
 #include <core/text.h>
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <operation/operands/operands.h>
 #include <operation/rules/validate.h>
 #include <operation/rules/violations.h>
 
@@ -100,10 +101,14 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
   check_number(found, "page_size", p.page_size, p.page_size == 0,
                "must be 0: gradients of pages are not computed");
   check_grid(found, p.batch, key_side(p));
-  if (!gradients.dq && !gradients.dk && !gradients.dv && !gradients.d_sinks)
+  if (!is_any_wanted(gradients))
     found.push_back({"gradients", "none", "must be at least one of dq, dk, dv and d_sinks"});
-  if (gradients.d_sinks && !problem.sinks)
-    found.push_back({"d_sinks", "true", "must be false, or the problem's sinks true"});
+  each_gradient(gradients, [&](auto index, bool is_wanted) {
+    constexpr const RowText& row = kCStruct<BackwardArgs>.members[index].text;
+    if (is_wanted && !is_used<BackwardArgs, index>(problem))
+      found.push_back(
+          {row.name, "true", fmt::format("must be false, or the problem's {} true", row.used_if)});
+  });
   return found;
 }
 

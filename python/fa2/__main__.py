@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import Error, __version__, _bench, _command, _problem_options
+from ._call import FLAGS
 
-_VARIANTS = ("window-left", "softcap", "alibi", "sinks", "dropout", "varlen", "batch-invariant")
+_VARIANTS = ("window-left", *(name.replace("_", "-") for name in FLAGS))
 _WORDS = {"yes": (True,), "no": (False,), "both": (False, True)}
 
 

@@ -46,25 +46,27 @@ def attention(
     v: Any,
     *,
     causal: Causal = False,
-    softmax_scale: float | None = None,
     window_size: tuple[int, int] = (-1, -1),
+    # written: option parameters
+    batch_invariant: bool = False,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
     softcap: float = 0.0,
+    softmax_scale: float | None = None,
+    dropout_p: float = 0.0,
     alibi_slopes: Any = None,
     sinks: Any = None,
-    dropout_p: float = 0.0,
     dropout_state: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
     seqused_q: Any = None,
     seqused_k: Any = None,
     page_table: Any = None,
+    # end of option parameters
     out: Any = None,
     layout: Layout = "bshd",
     return_lse: bool = False,
     deterministic: bool = False,
-    batch_invariant: bool = False,
     autocast: bool = False,
     **unknown: Any,
 ) -> Any:
@@ -77,25 +79,37 @@ def attention(
 
     Packed sequences: q (total_q, heads, head_dim) with cu_seqlens_q int32 (batch + 1) and max_seqlen_q, an upper bound
     of each sequence's length; k and v likewise. Pages: k and v (pages, page_size, heads_kv, head_dim) with page_table
-    int32 (batch, pages per sequence) and seqused_k. seqused_q, seqused_k: int32 (batch), how many rows of each sequence
-    count. These tables stay on the device. Entries out of range are clamped; with FA2_CHECK=1 they are an error.
+    int32 (batch, pages per sequence) and seqused_k. These tables stay on the device. Entries out of range are clamped;
+    with FA2_CHECK=1 they are an error.
 
     causal: query i sees key j iff j <= i + seqlen_k - seqlen_q; with "top_left" iff j <= i.
-    softmax_scale: 1 / sqrt(head_dim) if None.
     window_size: (left, right), how many keys before and after its own position a query sees; -1: no bound.
-    softcap: above 0, scores become softcap * tanh(score / softcap).
-    alibi_slopes: float32 (heads) or (batch, heads); slope * distance is subtracted from scores.
-    sinks: (heads), a logit that joins each row's softmax without a value; cast to float32.
-    dropout_p: the probability of dropping, in [0, 1). The mask comes from the generator of PyTorch's device, or from
-        dropout_state, int64 (2) on q's device: seed and offset, which give the same mask again.
     out: the output to write, shaped like q with v's head_dim; not with gradients. A new one has q's order in memory.
     layout: "bhsd" for q, k, v and out of (batch, heads, seqlen, head_dim), by strides and without a copy.
     return_lse: returns (out, lse). lse is the log of each row's sum of exponentials, float32 (batch, heads, seqlen_q)
         or (heads, total_q); +inf for a query without a key, whose output is 0. Differentiable.
     deterministic: the backward has the same bits in every run, as under torch.use_deterministic_algorithms(True). The
         forward always has.
-    batch_invariant: a sequence's bits, and those of its gradients, do not depend on the rest of the batch.
     autocast: under torch.autocast, float32 tensors are cast to its dtype. Without this argument they are an error.
+
+    Without dropout_state, the mask of dropout comes from the generator of PyTorch's device; the same state gives the same
+    mask again. sinks are cast to float32.
+
+    Numbers and tensors:
+    batch_invariant: the bits of a sequence do not depend on the batch.
+    max_seqlen_q: queries; with varlen of the longest sequence.
+    max_seqlen_k: keys; with varlen of the longest sequence.
+    softcap: scores become softcap * tanh(score / softcap); scaled scores; finite and above 0; 0: none.
+    softmax_scale: any finite value; absent: 1 / sqrt(head_dim).
+    dropout_p: share of probabilities that are dropped; at least 0 and below 1; 0: none.
+    alibi_slopes: float32 (heads_q) or (batch, heads_q); slope * distance is subtracted from scores.
+    sinks: float32 (heads_q); a logit per head that joins each row's softmax without a value; -infinity: none.
+    dropout_state: int64 (2); seed and offset on the device, in place of the two numbers, which are 0 then.
+    cu_seqlens_q: int32 (batch + 1); where each sequence's rows of Q and O begin, and where the last one's end.
+    cu_seqlens_k: int32 (batch + 1); where each sequence's rows of K and V begin, and where the last one's end.
+    seqused_q: int32 (batch); how many rows of Q count of each sequence.
+    seqused_k: int32 (batch); how many rows of K and V count of each sequence.
+    page_table: int32 (batch, max_pages); the pages of each sequence.
 
     Rows of q in no sequence get 0. Raises InvalidRequest (a ValueError), which lists everything that is wrong, with types
     or dtypes among it InvalidType (also a TypeError); Unavailable if a driver, NVRTC, or during the capture of a graph a

@@ -42,8 +42,9 @@ def append(
     wants_gradients = any(getattr(x, "requires_grad", False) for x in (k, v, q))
     if torch is not None and torch.is_grad_enabled() and wants_gradients:
         raise _core.InvalidRequest("requires_grad = True, must be False of k, v and q: call append() under torch.no_grad()")
-    turned = None if q is None else _hooks.new(q, q.shape)
+    q_out = None if q is None else _hooks.new(q, q.shape)
     _core.append(
+        # written: append tensors
         k,
         v,
         k_cache,
@@ -57,11 +58,12 @@ def append(
         rotary_sin,
         rotary_seqlens,
         q,
-        turned,
+        q_out,
+        # end of append tensors
         rotary_interleaved,
         equal_positions,
     )
-    return turned
+    return q_out
 
 
 @_mistakes.explained

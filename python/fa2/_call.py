@@ -1,4 +1,4 @@
-"""The options that every backend passes to fa2._core in addition to q, k, v, out and lse."""
+"""The options that every backend passes to fa2._core beside q, k, v, out and lse, and the words of a problem."""
 
 from __future__ import annotations
 
@@ -34,8 +34,48 @@ class Options(NamedTuple):
     # end of option fields
 
 
-#: Where the tensors begin.
-FIRST_TENSOR = Options._fields.index("alibi_slopes")
+#: The options that are tensors, which are the last ones.
+TENSORS = (
+    # written: tensor options
+    "alibi_slopes",
+    "sinks",
+    "dropout_state",
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+    "seqused_q",
+    "seqused_k",
+    "page_table",
+    # end of tensor options
+)
+FIRST_TENSOR = Options._fields.index(TENSORS[0])
+
+#: Options that have gradients, in the order of the gradients.
+DIFFERENTIABLE = (
+    # written: differentiable options
+    "sinks",
+    # end of differentiable options
+)
+DIFFERENTIABLE_INDICES = tuple(Options._fields.index(name) for name in DIFFERENTIABLE)
+
+#: A problem's flags, with their meaning.
+FLAGS = {
+    # written: problem flags
+    "softcap": "scores become cap * tanh(score / cap)",
+    "alibi": "ALiBi: scores fall with the distance of the key, by a slope per head",
+    "sinks": "attention sinks: a logit per head joins the softmax",
+    "dropout": "probabilities are dropped at random",
+    "varlen": "sequences have lengths of their own, which only the device knows",
+    "batch_invariant": "the bits of a sequence do not depend on the batch",
+    # end of problem flags
+}
+
+#: Options that hold a number per head, by the flags of their problems.
+HEAD_NUMBERS = {
+    # written: numbers per head
+    "alibi": "alibi_slopes",
+    "sinks": "sinks",
+    # end of numbers per head
+}
 
 # What is read in every call.
 SOFTMAX_SCALE = Options._fields.index("softmax_scale")

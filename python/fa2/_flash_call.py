@@ -18,24 +18,28 @@ def read_window(window_size: Any, seqlen_k: int) -> tuple[int, int]:
 
 
 def make_options(
-    softmax_scale: float | None,
     causal: bool,
     window: tuple[int, int],
-    softcap: float,
-    alibi_slopes: Any,
-    sinks: Any = None,
-    dropout_p: float = 0.0,
-    dropout_state: Any = None,
+    *,
+    # written: option parameters
+    batch_invariant: bool = False,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
+    softcap: float = 0.0,
+    softmax_scale: float | None = None,
+    dropout_p: float = 0.0,
+    alibi_slopes: Any = None,
+    sinks: Any = None,
+    dropout_state: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     seqused_q: Any = None,
     seqused_k: Any = None,
     page_table: Any = None,
+    # end of option parameters
 ) -> tuple[Any, ...]:
     """Returns a plain tuple in the order of Options, because an eager call makes it faster."""
-    mask, batch_invariant = 1 if causal else 0, False
+    mask = 1 if causal else 0
     window_left, window_right = window
     dropout_seed = dropout_offset = 0
     return (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from . import _core
-from ._call import DROPOUT_P, Options
+from ._call import DIFFERENTIABLE, DROPOUT_P, Options
 from ._flash_call import attend, make_options, read_window
 from ._flash_dropout import draw_state, signed_exponentials
 from ._torch_run import contiguous, run_backward
@@ -65,7 +65,7 @@ def _differentiate(
     with torch.no_grad():
         if any(x is not None for x in made):
             forward = (q, k, v, contiguous(out), softmax_lse.contiguous())
-            run_backward(dout, None, *forward, None, deterministic, found, (*made, None))
+            run_backward(dout, None, *forward, None, deterministic, found, (*made, *(None for _ in DIFFERENTIABLE)))
         return (dout.float() * out.float()).sum(-1).transpose(-1, -2).contiguous()
 
 
@@ -84,7 +84,8 @@ def _flash_attn_forward(
 ) -> Forward:
     """Returns out, lse (b, h, sq), S_dmask or an empty tensor, and rng_state, for q (b, sq, h, d), k and v (b, sk, hk, d)."""
     window = read_window((window_size_left, window_size_right), k.shape[1])
-    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers)
     return _compute(q, k, v, options, return_softmax)
 
 
@@ -111,7 +112,8 @@ def _flash_attn_backward(
     """Writes those of dq, dk and dv that are not None. Returns softmax_d (b, h, sq rounded up to 128)."""
     window = read_window((window_size_left, window_size_right), k.shape[1])
     state = rng_state if dropout_p else None
-    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, state)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers, dropout_state=state)
     sums = _differentiate(dout, q, k, v, out, softmax_lse, (dq, dk, dv), deterministic, options)
     return torch.nn.functional.pad(sums, (0, -sums.shape[-1] % 128))
 
@@ -146,23 +148,23 @@ def _flash_attn_varlen_forward(
         raise _core.InvalidRequest(f"num_splits = {num_splits}, must be 0 or 1: fa2 splits keys if that is faster")
     tables = packed_tables(cu_seqlens_q, cu_seqlens_k, seqused_k, leftpad_k, block_table)
     window = read_window((window_size_left, window_size_right), max_seqlen_k)
-    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
-    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, **tables)
     return _compute(q, k, v, options, return_softmax)
 
 
-def packed_tables(cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any, leftpad_k: Any, pages: Any) -> tuple[Any, ...]:
+def packed_tables(cu_seqlens_q: Any, cu_seqlens_k: Any, seqused_k: Any, leftpad_k: Any, pages: Any) -> dict[str, Any]:
     """Returns the tables. Pages take seqused_k in place of cu_seqlens_k. Padding moves and shortens each sequence."""
     if leftpad_k is not None and pages is not None:
         raise _core.InvalidRequest("leftpad_k = given, must be None with block_table")
     if seqused_k is None and (leftpad_k is not None or pages is not None):
         seqused_k = cu_seqlens_k.diff()
     if pages is not None:
-        return cu_seqlens_q, None, None, seqused_k, pages
+        return dict(cu_seqlens_q=cu_seqlens_q, seqused_k=seqused_k, page_table=pages)
     if leftpad_k is not None:
         cu_seqlens_k = cu_seqlens_k + torch.nn.functional.pad(leftpad_k, (0, 1))
         seqused_k = seqused_k - leftpad_k
-    return cu_seqlens_q, cu_seqlens_k, None, seqused_k, None
+    return dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_k=seqused_k)
 
 
 def _flash_attn_varlen_backward(
@@ -198,8 +200,9 @@ def _flash_attn_varlen_backward(
             if x is not None:
                 x.zero_()
     state = rng_state if dropout_p else None
-    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, state)
-    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, cu_seqlens_q, cu_seqlens_k)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    numbers.update(dropout_state=state, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    options = make_options(causal, window, **numbers, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k)
     return _differentiate(dout, q, k, v, out, softmax_lse, made, deterministic, options)
 
 

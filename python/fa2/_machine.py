@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _core, _hooks
-from ._call import MASKS
+from ._call import FLAGS, MASKS
 from ._types import Causal, Dtype
 
 _DTYPES = {"float16": 0, "bfloat16": 1}
@@ -64,10 +64,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "head_dims": (_is_integer, "must be integers: pass [64, 128]"),
     "dtypes": (lambda x: isinstance(x, str) and x in _DTYPES, 'must be "float16" or "bfloat16"'),
     "causal": (lambda x: isinstance(x, (bool, str)) and x in MASKS, 'must be True, False, "bottom_right" or "top_left"'),
-    **dict.fromkeys(
-        ("window", "softcap", "alibi", "sinks", "dropout", "varlen", "batch_invariant"),
-        (lambda x: isinstance(x, bool), "must be True, False or (False, True)"),
-    ),
+    **dict.fromkeys(("window", *FLAGS), (lambda x: isinstance(x, bool), "must be True, False or (False, True)")),
     "page_size": (_is_integer, "must be an integer: 0 for no pages"),
     "jobs": (_is_integer, "must be an integer: 0 for one thread per core"),
 }
@@ -80,13 +77,15 @@ def precompile(
     dtypes: Dtype | Iterable[Dtype] = ("float16", "bfloat16"),
     causal: Causal | Iterable[Causal] = (False, True),
     window: bool | Iterable[bool] = False,
+    # written: flag parameters
     softcap: bool | Iterable[bool] = False,
     alibi: bool | Iterable[bool] = False,
     sinks: bool | Iterable[bool] = False,
     dropout: bool | Iterable[bool] = False,
     varlen: bool | Iterable[bool] = False,
-    page_size: int = 0,
     batch_invariant: bool | Iterable[bool] = False,
+    # end of flag parameters
+    page_size: int = 0,
     backward: bool = False,
     append: bool = False,
     merge: bool = False,
@@ -103,7 +102,7 @@ def precompile(
     """
     lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
     _require(lists, _RULES)
-    variants = ("window", "softcap", "alibi", "sinks", "dropout", "varlen", "batch_invariant")
+    variants = ("window", *FLAGS)
     fields = ["has_window_left" if name == "window" else name for name in variants]
     if page_size > 0:
         lists["varlen"] = (True,)

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from . import _core
+from ._call import FLAGS, HEAD_NUMBERS
 
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "float16": "float16", "bfloat16": "bfloat16"}
 _MASKS: dict[str, bool | str] = {"none": False, "causal_bottom_right": True, "causal_top_left": "top_left"}
@@ -45,17 +46,8 @@ def add_to(verb: argparse.ArgumentParser) -> None:
     masks = verb.add_mutually_exclusive_group()
     masks.add_argument("--causal", action="store_true", help="causal mask, bottom-right aligned")
     masks.add_argument("--mask", choices=tuple(_MASKS), default="none", help="any mask by name")
-    flags = {
-        "softcap": "scores become cap * tanh(score / cap)",
-        "alibi": "scores fall with the distance of the key",
-        "sinks": "a logit for each head joins the softmax",
-        "dropout": "probabilities are dropped at random",
-        "varlen": "sequences have lengths of their own",
-        "batch-invariant": "a sequence's bits do not depend on the batch",
-        "backward": "the kernels of the gradients instead",
-    }
-    for name, meaning in flags.items():
-        verb.add_argument(f"--{name}", action="store_true", help=meaning)
+    for name, meaning in {**FLAGS, "backward": "the kernels of the gradients instead"}.items():
+        verb.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=meaning)
     devices = "cuda:N, interpreter, or auto: a GPU, else the interpreter"
     verb.add_argument("--device", type=device_of, default="auto", metavar="DEVICE", help=devices)
 
@@ -104,10 +96,7 @@ def operands(args: argparse.Namespace) -> tuple[tuple[Any, Any, Any], dict[str, 
     left, right = (-1 if x is None else x for x in (args.window_left, args.window_right))
     options: dict[str, Any] = dict(causal=True if args.causal else _MASKS[args.mask], window_size=(left, right))
     options.update(softcap=float(args.softcap), dropout_p=0.1 * args.dropout, batch_invariant=args.batch_invariant)
-    if args.alibi:
-        options["alibi_slopes"] = arrays.zeros((args.heads,))
-    if args.sinks:
-        options["sinks"] = arrays.zeros((args.heads,))
+    options.update({name: arrays.zeros((args.heads,)) for flag, name in HEAD_NUMBERS.items() if getattr(args, flag)})
     if args.varlen:
         options["seqused_q"] = arrays.lengths(args.batch, seqlen_q)
         options["seqused_k"] = arrays.lengths(args.batch, seqlen_k)

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import _core, _hooks, _torch_ops
-from ._call import DROPOUT_P, SINKS, Options
+from ._call import DIFFERENTIABLE_INDICES, DROPOUT_P, SINKS, Options
 from ._torch_run import run_backward, run_forward
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -21,7 +21,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Any, k: Any, v: Any, sinks: Any, return_lse: bool, deterministic: bool, options: Any
+        ctx: Any, return_lse: bool, deterministic: bool, options: Any, q: Any, k: Any, v: Any, *differentiable: Any
     ) -> Any:
         ctx.set_materialize_grads(False)
         out, lse = run_forward(q, k, v, None, True, options)
@@ -34,9 +34,9 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, d_out: Any, d_lse: Any = None) -> Any:
         q, k, v, out, lse = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[:4]
+        wanted = ctx.needs_input_grad[3:]
         made = run_backward(d_out, d_lse, q, k, v, out, lse, wanted, ctx.deterministic, Options._make(ctx.options))
-        return (*made, None, None, None)
+        return (None, None, None, *made)
 
 
 #: _Attention.apply() without its search for transforms: callers have made sure that there are none.
@@ -88,12 +88,9 @@ def attend(
         q, k, v = (x.to(dtype) if x.dtype == torch.float32 else x for x in (q, k, v))
     if options[DROPOUT_P] or options[SINKS] is not None:
         options = prepared(q, Options(*options))
-    sinks = options[SINKS]
-
     compiling = torch.compiler.is_compiling()
-    differentiates = torch.is_grad_enabled() and (
-        q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)
-    )
+    differentiable = [q, k, v, *[options[index] for index in DIFFERENTIABLE_INDICES]]
+    differentiates = torch.is_grad_enabled() and any([x is not None and x.requires_grad for x in differentiable])
     if out is not None and (differentiates or compiling):
         raise _core.InvalidRequest(
             "out = given, must be None with gradients and under torch.compile: leave out= away and use the returned tensor"
@@ -105,7 +102,7 @@ def attend(
             )
         result, lse = torch.ops.fa2.forward(q, k, v, *options, wants_bits(deterministic))
     elif differentiates:
-        return _apply(q, k, v, sinks, return_lse, wants_bits(deterministic), options)
+        return _apply(return_lse, wants_bits(deterministic), options, *differentiable)
     else:
         return _core.forward(q, k, v, out, options, return_lse, True)
     return (result, lse) if return_lse else result

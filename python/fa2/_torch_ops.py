@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ._call import FIRST_TENSOR, SINKS, Options
+from ._call import DIFFERENTIABLE, DIFFERENTIABLE_INDICES, FIRST_TENSOR, Options
 from ._torch_run import gradients, new_lse, new_out, run_backward, run_forward
 
 _OPTIONS = (
@@ -37,9 +37,10 @@ _OPTIONS = (
     "bool deterministic"
 )
 _FORWARD = f"forward(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor out, Tensor lse)"
+_GRADIENTS = ("dq", "dk", "dv", *(f"d_{name}" for name in DIFFERENTIABLE))
 _BACKWARD = f"""backward(Tensor? d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,
-    bool needs_dq, bool needs_dk, bool needs_dv, bool needs_d_sinks, {_OPTIONS})
-    -> (Tensor dq, Tensor dk, Tensor dv, Tensor d_sinks)"""
+    {", ".join(f"bool needs_{name}" for name in _GRADIENTS)}, {_OPTIONS})
+    -> ({", ".join(f"Tensor {name}" for name in _GRADIENTS)})"""
 
 _library: Any = None
 
@@ -59,12 +60,14 @@ def _present(q: Any, made: Any) -> Any:
 
 
 def _backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
-    wanted, options, deterministic = rest[:4], Options(*rest[4:-1]), rest[-1]
+    count = len(_GRADIENTS)
+    wanted, options, deterministic = rest[:count], Options(*rest[count:-1]), rest[-1]
     return _present(q, run_backward(d_out, d_lse, q, k, v, out, lse, wanted, deterministic, options))
 
 
 def _fake_backward(d_out: Any, d_lse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *rest: Any) -> Any:
-    return _present(q, gradients(q, k, v, rest[:4], Options(*rest[4:-1])))
+    count = len(_GRADIENTS)
+    return _present(q, gradients(q, k, v, rest[:count], Options(*rest[count:-1])))
 
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -78,13 +81,13 @@ def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> Any:
     q, k, v, out, lse, *tensors = ctx.saved_tensors
-    sinks = len(("q", "k", "v")) + SINKS
-    wanted = (*ctx.needs_input_grad[:3], ctx.needs_input_grad[sinks])
+    places = (0, 1, 2, *(len(("q", "k", "v")) + index for index in DIFFERENTIABLE_INDICES))
+    wanted = tuple(ctx.needs_input_grad[place] for place in places)
     made = torch.ops.fa2.backward(
         d_out, d_lse, q, k, v, out, lse, *wanted, *ctx.numbers, *tensors, ctx.deterministic
     )
     found: list[Any] = [None] * len(ctx.needs_input_grad)
-    for place, gradient, is_wanted in zip((0, 1, 2, sinks), made, wanted):
+    for place, gradient, is_wanted in zip(places, made, wanted):
         found[place] = gradient if is_wanted else None
     return tuple(found)
 

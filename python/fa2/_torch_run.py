@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import _core, _hooks
-from ._call import CU_SEQLENS_Q, SEQUSED_Q, Options, rows_may_be_unused
+from ._call import CU_SEQLENS_Q, DIFFERENTIABLE, SEQUSED_Q, Options, rows_may_be_unused
 
 contiguous = _hooks.contiguous
 
@@ -30,15 +30,15 @@ def run_forward(
     return made if with_lse else (made, None)
 
 
-def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, Any, Any, Any]:
-    """Returns memory for the gradients of q, k, v and sinks; None for each that is not wanted."""
+def gradients(q: Any, k: Any, v: Any, wanted: Any, options: Options) -> tuple[Any, ...]:
+    """Returns memory for the gradients of q, k, v and DIFFERENTIABLE options; None for each that is not wanted."""
     zero_q = rows_may_be_unused(options.cu_seqlens_q, options.seqused_q)
     zero_k = rows_may_be_unused(options.cu_seqlens_k, options.seqused_k)
     return (
         _hooks.new_out(q, q.shape[-1], zero_q) if wanted[0] else None,
         _hooks.new_out(k, k.shape[-1], zero_k) if wanted[1] else None,
         _hooks.new_out(v, v.shape[-1], zero_k) if wanted[2] else None,
-        torch.empty_like(options.sinks) if wanted[3] else None,
+        *(torch.empty_like(getattr(options, x)) if is_wanted else None for x, is_wanted in zip(DIFFERENTIABLE, wanted[3:])),
     )
 
 
@@ -53,16 +53,16 @@ def run_backward(
     wanted: Any,
     deterministic: bool,
     options: Options,
-    made: tuple[Any, Any, Any, Any] | None = None,
-) -> tuple[Any, Any, Any, Any]:
-    """Returns the gradients of q, k, v and sinks: new ones, or `made`, in which None means that a gradient is not
-    wanted."""
+    made: tuple[Any, ...] | None = None,
+) -> tuple[Any, ...]:
+    """Returns the gradients of q, k, v and DIFFERENTIABLE options: new ones, or `made`, in which None means that a
+    gradient is not wanted."""
     if d_out is None:
         d_out = torch.zeros_like(out)
     if d_lse is not None:
         d_lse = d_lse.contiguous()
     made = made or gradients(q, k, v, wanted, options)
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(None if x is None else x.zero_() for x in made)  # type: ignore[return-value]
+        return tuple(None if x is None else x.zero_() for x in made)
     _core.backward(q, k, v, out, lse, options, contiguous(d_out), d_lse, *made, deterministic)
     return made

@@ -27,22 +27,24 @@ class CallOptions(TypedDict, total=False):
     """attention()'s keywords, except return_lse."""
 
     causal: Causal
-    softmax_scale: float | None
     window_size: tuple[int, int]
+    # written: option types
+    batch_invariant: bool
+    max_seqlen_q: int | None
+    max_seqlen_k: int | None
     softcap: float
+    softmax_scale: float | None
+    dropout_p: float
     alibi_slopes: Any
     sinks: Any
-    dropout_p: float
     dropout_state: Any
     cu_seqlens_q: Any
     cu_seqlens_k: Any
-    max_seqlen_q: int | None
-    max_seqlen_k: int | None
     seqused_q: Any
     seqused_k: Any
     page_table: Any
+    # end of option types
     out: Any
     layout: Layout
     deterministic: bool
-    batch_invariant: bool
     autocast: bool

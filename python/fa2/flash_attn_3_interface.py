@@ -62,7 +62,7 @@ def flash_attn_qkvpacked_func(
     """
     _expect_neutral(attention_chunk, None, q_descale, k_descale, v_descale)
     window = read_window(window_size, qkv.shape[1])
-    options = make_options(softmax_scale, causal, window, softcap, None)
+    options = make_options(causal, window, softmax_scale=softmax_scale, softcap=softcap)
     if qkv.dim() == 5:
         return attend_packed(None, qkv, options, deterministic, return_attn_probs)
     if num_heads_q is None or (qkv.shape[2] - num_heads_q) % 2 != 0:
@@ -101,7 +101,7 @@ def flash_attn_func(
     """
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     window = read_window(window_size, k.size(1))
-    options = make_options(softmax_scale, causal, window, softcap, None, s_aux)
+    options = make_options(causal, window, softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
@@ -137,9 +137,10 @@ def flash_attn_varlen_func(
     seqused_q, seqused_k: int32 (batch), how many rows of each sequence count; out is 0 in the others.
     """
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
-    numbers = (softmax_scale, causal, read_window(window_size, max_seqlen_k), softcap, None, s_aux, 0.0, None)
-    tables = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
-    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers.update(max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k)
+    tables = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k)
+    options = make_options(causal, read_window(window_size, max_seqlen_k), **numbers, **tables)
     return attend(q, k, v, options, deterministic, return_attn_probs)
 
 
@@ -203,15 +204,16 @@ def flash_attn_with_kvcache(
     _expect_neutral(attention_chunk, qv, q_descale, k_descale, v_descale)
     rows = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    numbers = (softmax_scale, causal, read_window(window_size, rows), softcap, None, s_aux, 0.0, None)
     longest = None if cu_seqlens_q is None else max_seqlen_q
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, sinks=s_aux)
+    numbers.update(max_seqlen_q=longest, cu_seqlens_q=cu_seqlens_q)
     return attend_cache(
         q,
         k_cache,
         v_cache,
         k,
         v,
-        make_options(*numbers, longest, None, cu_seqlens_q),
+        make_options(causal, read_window(window_size, rows), **numbers),
         return_softmax_lse,
         rotary=(rotary_cos, rotary_sin, rotary_interleaved, rotary_seqlens),
         lengths=as_lengths(cache_seqlens, batch, q.device),

@@ -94,7 +94,8 @@ def flash_attn_qkvpacked_func(
 ) -> Any:
     """Returns out (batch, seqlen, heads, head_dim) for qkv (batch, seqlen, 3, heads, head_dim), whose gradient is one tensor."""
     window = read_window(window_size, qkv.shape[1])
-    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers)
     return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
 
 
@@ -113,7 +114,8 @@ def flash_attn_kvpacked_func(
 ) -> Any:
     """Returns out, shaped like q (batch, seqlen_q, heads, head_dim), for kv (batch, seqlen_k, 2, heads_kv, head_dim)."""
     window = read_window(window_size, kv.shape[1])
-    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers)
     return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
 
 
@@ -134,7 +136,8 @@ def flash_attn_func(
 ) -> Any:
     """Returns out, shaped like q (batch, seqlen_q, heads, head_dim), for k and v (batch, seqlen_k, heads_kv, head_dim)."""
     window = read_window(window_size, k.size(1))
-    options = make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers, sinks=s_aux)
     return _run(attend, (q, k, v), options, deterministic, return_attn_probs)
 
 
@@ -153,9 +156,9 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """Returns out (total, heads, head_dim) for qkv (total, 3, heads, head_dim) with cu_seqlens int32 (batch + 1)."""
-    window, tables = read_window(window_size, max_seqlen), (cu_seqlens, cu_seqlens)
-    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
-    options = make_options(*numbers, max_seqlen, max_seqlen, *tables)
+    window, tables = read_window(window_size, max_seqlen), dict(cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers, max_seqlen_q=max_seqlen, max_seqlen_k=max_seqlen, **tables)
     return _run(attend_packed, (None, qkv), options, deterministic, return_attn_probs)
 
 
@@ -177,9 +180,9 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """Returns out, shaped like q (total_q, heads, head_dim), for kv (total_k, 2, heads_kv, head_dim)."""
-    window, tables = read_window(window_size, max_seqlen_k), (cu_seqlens_q, cu_seqlens_k)
-    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, None, dropout_p, None)
-    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
+    window, tables = read_window(window_size, max_seqlen_k), dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    options = make_options(causal, window, **numbers, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, **tables)
     return _run(attend_packed, (q, kv), options, deterministic, return_attn_probs)
 
 
@@ -210,8 +213,9 @@ def flash_attn_varlen_func(
     """
     window = read_window(window_size, max_seqlen_k)
     tables = packed_tables(cu_seqlens_q, cu_seqlens_k, None, None, block_table)
-    numbers = (softmax_scale, causal, window, softcap, alibi_slopes, s_aux, dropout_p, None)
-    options = make_options(*numbers, max_seqlen_q, max_seqlen_k, *tables)
+    numbers: dict[str, Any] = dict(softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, dropout_p=dropout_p)
+    numbers.update(sinks=s_aux)
+    options = make_options(causal, window, **numbers, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, **tables)
     return _run(attend, (q, k, v), options, deterministic, return_attn_probs)
 
 
@@ -271,7 +275,9 @@ def flash_attn_with_kvcache(
         v_cache,
         k,
         v,
-        make_options(softmax_scale, causal, window, softcap, alibi_slopes, s_aux),
+        make_options(
+            causal, window, softmax_scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes, sinks=s_aux
+        ),
         return_softmax_lse,
         rotary=(rotary_cos, rotary_sin, rotary_interleaved, None),
         lengths=as_lengths(cache_seqlens, batch, q.device),

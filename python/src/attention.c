@@ -134,7 +134,7 @@ PyObject* check(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 
 /* The arguments of backward() after q, k, v, out, lse and the options: those from FA2_D_OUT on, then bitwise. */
 enum {
-  GRADIENTS = FA2_ALIBI_SLOPES + 1,
+  GRADIENTS = FA2_FIRST_OPTION + 1,
   BITWISE = GRADIENTS + FA2_BACKWARD_TENSORS - FA2_D_OUT,
   BACKWARD_ARGS
 };
@@ -149,7 +149,7 @@ static int launch_backward(Call* call, fa2_backward_args* args, PyObject* like, 
   return status == FA2_OK ? 0 : (raise_status(status), -1);
 }
 
-/* backward(q, k, v, out, lse, options, d_out, d_lse, dq, dk, dv, d_sinks, bitwise) */
+/* backward(q, k, v, out, lse, options, d_out, ... as fa2/c_call.h numbers them, bitwise) */
 PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   Call call;
@@ -157,7 +157,7 @@ PyObject* backward(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   int64_t bitwise;
   if (expect_count("backward", count, BACKWARD_ARGS) < 0 || read_int(args[BITWISE], "bitwise", &bitwise) < 0)
     return NULL;
-  int result = read_call(args, FA2_ALIBI_SLOPES, &call);
+  int result = read_call(args, FA2_FIRST_OPTION, &call);
   if (result == 0)
     result =
         read_tensors(args + GRADIENTS, BITWISE - GRADIENTS, call.tensors + FA2_D_OUT, call.given + FA2_D_OUT);

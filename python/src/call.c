@@ -39,8 +39,8 @@ int read_call(PyObject* const* operands, int count, Call* call) {
   memset(call->given, 0, sizeof call->given);
   if (unpack_options(operands[count], call->options) < 0 ||
       read_tensors(operands, count, call->tensors, call->given) < 0 ||
-      read_tensors(call->options + ALIBI_SLOPES, OPTIONS - ALIBI_SLOPES, call->tensors + FA2_ALIBI_SLOPES,
-                   call->given + FA2_ALIBI_SLOPES) < 0 ||
+      read_tensors(call->options + FIRST_TENSOR, OPTIONS - FIRST_TENSOR, call->tensors + FA2_FIRST_OPTION,
+                   call->given + FA2_FIRST_OPTION) < 0 ||
       read_options(call) < 0)
     return -1;
   return close_gaps(operands, call);

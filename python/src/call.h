@@ -4,8 +4,11 @@
 
 #include "core.h"
 
-/* A tuple of options, in the order of fa2/_call.py: numbers, and from ALIBI_SLOPES on tensors or None in the order of
- * fa2/c_tensors.h. */
+/* The first tensor of fa2/c_call.h that is an option. */
+enum { FA2_FIRST_OPTION = FA2_LSE + 1 };
+
+/* A tuple of options, in the order of fa2/_call.py: numbers, and from FIRST_TENSOR on tensors or None, as fa2/c_call.h
+ * numbers them from FA2_FIRST_OPTION on. */
 enum {
   /* written: option enumerators */
   MASK,
@@ -19,9 +22,9 @@ enum {
   DROPOUT_P,
   DROPOUT_SEED,
   DROPOUT_OFFSET,
-  ALIBI_SLOPES,
   /* end of option enumerators */
-  OPTIONS = ALIBI_SLOPES + FA2_ATTENTION_TENSORS - FA2_ALIBI_SLOPES
+  FIRST_TENSOR,
+  OPTIONS = FIRST_TENSOR + FA2_ATTENTION_TENSORS - FA2_FIRST_OPTION
 };
 
 typedef struct {

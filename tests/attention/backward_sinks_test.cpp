@@ -82,7 +82,7 @@ TEST_CASE(
   Gpu gpu;
   GuardedBackward call = call_of(problem_of(MaskKind::causal_bottom_right, 200, 75));
   run_and_expect_gradients(gpu.context, call);
-  call.forward.sinks[1] = -kInfinity;
+  call.forward.numbers["sinks"][1] = -kInfinity;
   for (const EmptyRowLse infinity : {EmptyRowLse::positive_infinity, EmptyRowLse::negative_infinity}) {
     call.forward.args.empty_row_lse = infinity;
     call.upload();

@@ -293,7 +293,7 @@ TEST_CASE("sinks that dominate, that do not count, and rows that have nothing el
       problem_of(DType::f16, MaskKind::causal_bottom_right, 64, 120, 60);  // some rows have no keys
   problem.sinks = true;
   GuardedCall call(problem);
-  call.sinks = {-kInfinity, 30.0f, -30.0f, 500.0f};
+  call.numbers["sinks"] = {-kInfinity, 30.0f, -30.0f, 500.0f};
   for (const float scale : {0.125f, 0.0f, 1e6f}) {
     call.args.softmax_scale = scale;
     INFO("scale ", scale);
@@ -307,7 +307,7 @@ TEST_CASE("ALiBi slopes per batch entry, and of either sign") {
   AttentionProblem problem = problem_of(DType::bf16, MaskKind::none, 64, 100, 140);
   problem.alibi = true;
   GuardedCall call(problem);
-  call.slopes = {0.5f, -0.02f, 0.0f, 1.0f, 0.01f, 0.25f, -0.1f, 0.003f};
+  call.numbers["alibi_slopes"] = {0.5f, -0.02f, 0.0f, 1.0f, 0.01f, 0.25f, -0.1f, 0.003f};
   call.args.alibi_slopes_per_batch = true;
   expect_contract_with(call, {kMmaConfigs[1], kConfigs90[0]});
 }

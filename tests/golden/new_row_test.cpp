@@ -81,11 +81,11 @@ TEST_CASE("new row: a number per head and a table take two edited headers, and r
   const std::string written = text_of(scratch / "written");
   for (const char* const line :
        {"  int32_t tilt; /* scores are tilted; 0 or 1 */", "  const float* tilts;",
-        "  const int32_t* first_keys;", "  FA2_TILTS = 6, /* tilts: (heads_q); float32; given with tilt */",
-        "  FA2_FIRST_KEYS = 7, /* first_keys: (batch); int32; optional with varlen */",
-        "(\"first_keys\", C.c_void_p)", "| tilts | const float* | tilts | null |",
-        "python/fa2/_call.py: first_keys: Any", "python/fa2/_attention.py: tilts,",
-        "python/fa2/_torch_ops.py: \"Tensor? first_keys, \"", "python/src/numbers.c: FIELD(tilt),"}) {
+        "  const int32_t* first_keys;", ", /* tilts: (heads_q); float32; given with tilt */",
+        ", /* first_keys: (batch); int32; optional with varlen */", "(\"first_keys\", C.c_void_p)",
+        "| tilts | const float* | tilts | null |", "python/fa2/_call.py: first_keys: Any",
+        "python/fa2/_attention.py: tilts,", "python/fa2/_torch_ops.py: \"Tensor? first_keys, \"",
+        "python/src/numbers.c: FIELD(tilt),"}) {
     CAPTURE(line);
     CHECK(written.find(line) != std::string::npos);
   }

@@ -146,6 +146,12 @@ constexpr KernelConfig kHopper{.kernel = KernelId::forward_sm90,
 }  // namespace
 
 TEST_CASE("golden: the rendered text of every listed spec") {
+  // config.cuh names what differs from the embedded defaults, so stale ones would change every file.
+  std::istringstream defaults(render_config_defaults());
+  for (std::string line; std::getline(defaults, line);)
+    if (line.starts_with("  static "))
+      REQUIRE_MESSAGE(embedded_template(kDefaultsHeader).find(line) != std::string_view::npos, line,
+                      " is not yet embedded: FA2_UPDATE_GOLDEN=1 writes it, then build again");
   for (const KernelSpec& spec : golden_specs()) check_golden(kFolder / file_name(spec), golden_text(spec));
 }
 

@@ -75,7 +75,7 @@ std::string attention_enumeration() {
 
 constexpr std::string_view kBegin =
     R"(/* Problems and arguments of calls in fa2's C interface, and the tensors of each operation. Written from the rows of
- * the C++ structs by FA2_UPDATE_GOLDEN=1 fa2_golden_tests: do not edit. The C++ headers say more of each field. */
+ * the C++ structs by fa2_write_files: do not edit. The C++ headers say more of each field. */
 #ifndef FA2_C_CALL_H
 #define FA2_C_CALL_H
 
@@ -127,8 +127,7 @@ std::string c_header() {
 
 std::string ctypes_module() {
   std::string text =
-      "\"\"\"The structs of include/fa2/c_call.h for ctypes. Written by FA2_UPDATE_GOLDEN=1 "
-      "fa2_golden_tests: do not "
+      "\"\"\"The structs of include/fa2/c_call.h for ctypes. Written by fa2_write_files: do not "
       "edit.\"\"\"\nimport ctypes as C\n\n\nclass Tensor(C.Structure):\n    _fields_ = [(\"data\", "
       "C.c_void_p), "
       "(\"strides\", C.c_int64 * 3)]\n";

@@ -39,7 +39,7 @@ std::string document() {
   std::string text =
       "# What a call consists of\nEvery member of every public struct of a call, in C++, C and Python. "
       "Written from the rows beside the structs by "
-      "`FA2_UPDATE_GOLDEN=1 fa2_golden_tests`: do not edit. The headers in `include/fa2` say more.\n\n"
+      "`fa2_write_files`: do not edit. The headers in `include/fa2` say more.\n\n"
       "Shapes are in words of the problem. A shape with several forms has the first one whose condition "
       "holds; `if NAME` means that this tensor is "
       "given, or this size known. \"given with X\": while the problem's X is 0 or false, the member must be "

@@ -1,24 +1,26 @@
 // Files that are written from the rows of public structs, for other languages and for readers.
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace fa2::test {
 
-/// A block of a hand-written file, between the lines "written: NAME" and "end of NAME".
+/// Lines of a hand-written file, between the lines that hold `begin` and `end`.
 struct WrittenBlock {
-  std::string path, name;
-  std::vector<std::string> lines;  ///< without indent; the first mark's is added
+  std::string path, begin, end;
+  std::vector<std::string> lines;  ///< without indent, which is that of the first mark
 };
 
 std::vector<WrittenBlock> written_blocks();
 
-/// Returns the file's text with the block replaced; "" if the file lacks the marks.
-std::string with_block(const std::string& text, const WrittenBlock& block);
-
 std::string c_header();       ///< include/fa2/c_call.h
 std::string ctypes_module();  ///< bench/c_structs.py
 std::string document();       ///< docs/call.md
+
+/// Returns the text that each file must have, by paths below `source`; "" for one without the marks of its blocks.
+std::map<std::string, std::string> written_files(const std::filesystem::path& source);
 
 }  // namespace fa2::test

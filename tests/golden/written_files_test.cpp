@@ -1,45 +1,20 @@
-// Compares files with what the rows of public structs say. FA2_UPDATE_GOLDEN=1 writes them.
+// Compares files with what the rows of public structs say. fa2_write_files writes them, and so does FA2_UPDATE_GOLDEN=1.
 #include "written_files.h"
 
 #include <doctest/doctest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
-using namespace fa2::test;
-
-namespace {
-
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(std::filesystem::path(FA2_SOURCE_DIR) / path).rdbuf();
-  return text.str();
-}
-
-/// Compares the file with `expected`, or writes it.
-void check(const std::string& path, const std::string& expected) {
-  if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr)
-    std::ofstream(std::filesystem::path(FA2_SOURCE_DIR) / path) << expected;
-  INFO(path, "; FA2_UPDATE_GOLDEN=1 rewrites it");
-  CHECK((text_of(path) == expected));
-}
-
-}  // namespace
-
 TEST_CASE("written files: agree with the rows of public structs") {
-  check("include/fa2/c_call.h", c_header());
-  check("bench/c_structs.py", ctypes_module());
-  check("docs/call.md", document());
-}
-
-TEST_CASE("written files: marked blocks of hand-written files agree with the rows") {
-  for (const WrittenBlock& block : written_blocks()) {
-    CAPTURE(block.path);
-    CAPTURE(block.name);
-    const std::string expected = with_block(text_of(block.path), block);
+  for (const auto& [path, expected] : fa2::test::written_files(FA2_SOURCE_DIR)) {
+    INFO(path, "; fa2_write_files writes it");
     REQUIRE_FALSE(expected.empty());
-    check(block.path, expected);
+    if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr)
+      std::ofstream(std::filesystem::path(FA2_SOURCE_DIR) / path) << expected;
+    std::ostringstream text;
+    text << std::ifstream(std::filesystem::path(FA2_SOURCE_DIR) / path).rdbuf();
+    CHECK((text.str() == expected));
   }
 }

@@ -23,7 +23,7 @@ void expect_no_part_of_missing_queries(const Expectation& expect) {
   AttentionProblem problem = grouped_problem(DType::f16, MaskKind::none, 64, 129, 130);
   problem.alibi = true;
   GuardedBackward call(problem);
-  for (float& slope : call.forward.slopes) slope = -4;
+  for (float& slope : call.forward.numbers["alibi_slopes"]) slope = -4;
   call.upload();
   expect(call);
   CHECK(are_finite(call.dk()));

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <fa2/backward.h>
+#include <operation/operands/operands.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace fa2::test {
 
@@ -34,6 +37,15 @@ inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   if (problem.sinks) args.forward.sinks = floats(12);
   if (problem.softcap) args.forward.softcap = 30;
   return args;
+}
+
+/// Returns the uses of the numbers per head of every variant: "alibi_slopes:read sinks:read ".
+inline std::string reads_of_numbers() {
+  std::string text;
+  for (std::size_t i = 0; i < kForwardTensors; ++i)
+    if (has_numbers(static_cast<Role>(i)))
+      text += std::string(kAttentionTable.tensors[i].text.name) + ":read ";
+  return text;
 }
 
 }  // namespace fa2::test

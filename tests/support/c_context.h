@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 #include <fa2/c_api.h>
 
-#include <cstring>
 #include <string>
+#include <string_view>
 
 #include "temporary_directory.h"
 
@@ -43,8 +43,8 @@ inline fa2_problem small_problem() {
 }
 
 /// Returns whether the last message contains `part`.
-inline bool says(const char* part) {
-  return std::strstr(fa2_last_error(), part) != nullptr;
+inline bool says(const std::string& part) {
+  return std::string_view(fa2_last_error()).find(part) != std::string_view::npos;
 }
 
 }  // namespace fa2::test

@@ -5,12 +5,14 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/sequences.h>
+#include <operation/operands/operands.h>
 #include <runtime/device.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <type_traits>
 
 #include "random_tensor.h"
 #include "temporary_directory.h"
@@ -152,8 +154,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       v_(buffer_for(layouts.v)),
       o_(buffer_for(layouts.o)),
       lse_((lse_size() + 2 * kGuard) * sizeof(float)),
-      slopes_(index(problem.batch * problem.heads_q) * sizeof(float)),
-      sinks_(index(problem.heads_q) * sizeof(float)),
+      numbers_(kForwardTensors * index(problem.batch * problem.heads_q) * sizeof(float)),
       tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
       dropout_state_(2 * sizeof(std::uint64_t)),
       page_table_(index(problem.batch * (pages_of_sequence(problem) + 1)) * sizeof(std::int32_t)) {
@@ -166,14 +167,8 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.k_strides = layouts.k.strides;
   args.v_strides = layouts.v.strides;
   args.o_strides = layouts.o.strides;
-  if (problem.softcap) args.softcap = 5;
   if (problem.dropout) args.dropout = {.probability = 0.3f, .seed = 0x123456789abcdef, .offset = 42};
-  if (problem.alibi) args.alibi_slopes = static_cast<const float*>(slopes_.data());
-  if (problem.sinks) args.sinks = static_cast<const float*>(sinks_.data());
-  for (std::int64_t h = 0; h < problem.heads_q; ++h) {
-    slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
-    sinks.push_back(static_cast<float>(h % 3) - 0.5f);
-  }
+  make_numbers();
   if (problem.page_size > 0) {
     tables.page_table.assign(page_table_.size() / sizeof(std::int32_t), 0);
     args.page_table = static_cast<const std::int32_t*>(page_table_.data());
@@ -182,6 +177,36 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   if (problem.total_q > 0) tables.cu_seqlens_q.assign(index(problem.batch + 1), 0);
   if (problem.total_k > 0) tables.cu_seqlens_k.assign(index(problem.batch + 1), 0);
   randomize(7);
+}
+
+/// Scalars are 5; numbers of heads are -0.5, 0.5 and 1.5 in turn; slopes are as ALiBi's authors chose them.
+void GuardedCall::make_numbers() {
+  const auto make = [&](const char*, const std::string name, bool is_used, auto& value, auto&...) {
+    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
+      for (std::int64_t h = 0; h < problem.heads_q; ++h)
+        numbers[name].push_back(name == "alibi_slopes" ? std::exp2(-static_cast<float>(h + 1))
+                                                       : static_cast<float>(h % 3) - 0.5f);
+    } else if (is_used) {
+      value = 5;
+    }
+  };
+  visit_numbers(make, problem, args);
+}
+
+void GuardedCall::upload_numbers() {
+  const std::size_t count = index(problem.batch * problem.heads_q);
+  std::size_t first = 0;
+  const auto upload = [&](const char*, const char* name, bool is_used, auto& value, auto&...) {
+    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
+      const std::vector<float>& of_heads = numbers.at(name);
+      if (is_used) {
+        value = static_cast<const float*>(numbers_.data()) + first;
+        numbers_.upload(of_heads.data(), of_heads.size() * sizeof(float), first * sizeof(float));
+      }
+      first += count;
+    }
+  };
+  visit_numbers(upload, problem, args);
 }
 
 void GuardedCall::randomize(unsigned seed) {
@@ -195,8 +220,7 @@ void GuardedCall::upload() {
   send(q, layouts_.q, problem.dtype, q_);
   send(k, layouts_.k, problem.dtype, k_);
   send(v, layouts_.v, problem.dtype, v_);
-  if (problem.alibi) slopes_.upload(slopes.data(), slopes.size() * sizeof(float));
-  if (problem.sinks) sinks_.upload(sinks.data(), sinks.size() * sizeof(float));
+  upload_numbers();
   if (problem.varlen) upload_tables();
   if (!dropout_state.empty()) {
     dropout_state_.upload(dropout_state.data(), dropout_state_.size());
@@ -227,8 +251,10 @@ reference::ScoreRule GuardedCall::rule() const {
   const float default_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim)));
   reference::ScoreRule rule(static_cast<double>(args.softmax_scale.value_or(default_scale)));
   rule.numbers = args;
-  rule.numbers.alibi_slopes = slopes.data();
-  rule.numbers.sinks = sinks.data();
+  const auto on_host = [&](const char*, const char* name, bool, auto& value, auto&...) {
+    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) value = data(numbers.at(name));
+  };
+  visit_numbers(on_host, problem, rule.numbers);
   rule.numbers.dropout.state = data(dropout_state);
   rule.numbers.cu_seqlens_q = data(tables.cu_seqlens_q);
   rule.numbers.cu_seqlens_k = data(tables.cu_seqlens_k);

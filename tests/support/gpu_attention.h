@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -136,8 +137,8 @@ class GuardedCall {
 
   AttentionProblem problem;  ///< normalized
   reference::Tensor q, k, v;
-  std::vector<float> slopes;  ///< with ALiBi: one per head, or one per batch entry and head
-  std::vector<float> sinks;   ///< with sinks: one per head
+  /// One per head, or one per batch entry and head, by the name of the argument.
+  std::map<std::string, std::vector<float>> numbers;
   /// With dropout: the seed and offset that the device reads; empty: args have them.
   std::vector<std::uint64_t> dropout_state;
   SequenceTables tables;  ///< with varlen; packed sequences begin without rows
@@ -172,6 +173,8 @@ class GuardedCall {
   /// Calls body(index of the first element in O's memory, index in LSE's) for every row that is written.
   template <class Body>
   void for_each_output(const Body& body) const;
+  void make_numbers();
+  void upload_numbers();
   void upload_tables();
   std::vector<std::uint16_t> blank_o() const;
   std::vector<std::uint32_t> blank_lse() const;
@@ -181,7 +184,7 @@ class GuardedCall {
   }
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, o_, lse_, slopes_, sinks_, tables_, dropout_state_, page_table_;
+  DeviceBuffer q_, k_, v_, o_, lse_, numbers_, tables_, dropout_state_, page_table_;
 };
 
 /// CHECKs call.check().

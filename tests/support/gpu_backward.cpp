@@ -165,7 +165,7 @@ std::vector<double> sinks_limits(const GuardedBackward& call) {
   std::vector<double> limits;
   for (std::int64_t h = 0; h < in.problem.heads_q; ++h) {
     double squares = 0, magnitudes = 0;
-    const double sink = double{in.sinks[static_cast<std::size_t>(h)]};
+    const double sink = double{in.numbers.at("sinks")[static_cast<std::size_t>(h)]};
     for (const reference::Sequence& sequence : in.sequences()) {
       const auto& [entry, begin, count] = sequence.q;
       for (std::int64_t r = begin; r < begin + count; ++r) {

@@ -100,9 +100,10 @@ void vary_numbers(GuardedCall& call, std::size_t i) {
   if (i % 4 == 1) call.args.softmax_scale = -0.3f;
   if (!call.problem.alibi || i % 2 == 0) return;
   call.args.alibi_slopes_per_batch = true;
-  call.slopes.clear();
+  std::vector<float>& slopes = call.numbers["alibi_slopes"];
+  slopes.clear();
   for (std::int64_t n = 0; n < call.problem.batch * call.problem.heads_q; ++n)
-    call.slopes.push_back(static_cast<float>(n % 7) * 0.1f - 0.2f);
+    slopes.push_back(static_cast<float>(n % 7) * 0.1f - 0.2f);
 }
 
 void poison(reference::Tensor& tensor, const reference::SequenceRows& rows) {

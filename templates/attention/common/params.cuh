@@ -56,6 +56,11 @@ struct SequenceTables {
   int page_count;
 };
 
+/// The variants' tensors of one float32 per head, named as in AttentionArgs. One word makes the field and fills it in.
+#define FA2_HEAD_NUMBERS(number)                                        \
+  number(alibi_slopes) /* or (batch, heads_q), by alibi_batch_stride */ \
+      number(sinks)
+
 struct AttentionParams {
   const void* q;
   const void* k;
@@ -84,9 +89,10 @@ struct AttentionParams {
   int first_key;     ///< first key in the tensor maps of K and V; sm90 forward only
   SoftcapParams softcap;
   float signed_scale_log2;       ///< scale * log2(e)
-  const float* alibi_slopes;     ///< (heads_q) or (batch, heads_q)
   long long alibi_batch_stride;  ///< 0, or the number of heads
-  const float* sinks;            ///< (heads_q)
+#define FA2_FIELD(name) const float* name;
+  FA2_HEAD_NUMBERS(FA2_FIELD)
+#undef FA2_FIELD
   SequenceTables sequences;
   DropoutParams dropout;
 };

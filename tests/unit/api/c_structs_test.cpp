@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/c_api.h>
+#include <fmt/format.h>
 #include <operation/operands/rows.h>
 #include <tests/support/c_context.h>
 
@@ -55,10 +56,11 @@ TEST_CASE("c structs: struct sizes") {
   fa2_args args = FA2_ARGS_INIT;
   args.struct_size = 0;
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("args = a struct with struct_size 0, must have 264, or in a later version"));
+  CHECK(says(
+      fmt::format("args = a struct with struct_size 0, must have {}, or in a later version", sizeof args)));
   args.struct_size = 0xffffffff;  // never set by the caller: not so many bytes are read
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("struct_size 4294967295, must have 264, "));
+  CHECK(says(fmt::format("struct_size 4294967295, must have {}, ", sizeof args)));
 
   struct Newer {  // as a later header might declare it
     fa2_args known;
@@ -69,7 +71,7 @@ TEST_CASE("c structs: struct sizes") {
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_OK);
   newer.later = 1;
   CHECK(fa2_attention(context.get(), &problem, &newer.known, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("from byte 264 on"));
+  CHECK(says(fmt::format("from byte {} on", sizeof args)));
 }
 
 namespace {
@@ -107,16 +109,16 @@ TEST_CASE("c structs: only sizes of a version are read, so no field is read in p
   const auto problem = reads([](const auto* p, fa2::Found& found) { fa2::problem_of(p, found); });
   const auto args = reads([](const auto* p, fa2::Found& found) { fa2::args_of(p, found); });
   const auto options = reads([](const auto* p, fa2::Found& found) { fa2::options_of(p, found); });
-  check_sizes(fa2_problem FA2_PROBLEM_INIT, {136}, problem);
-  check_sizes(fa2_args FA2_ARGS_INIT, {264}, args);
-  check_sizes(fa2_append_problem FA2_APPEND_PROBLEM_INIT, {128}, problem);
-  check_sizes(fa2_append_args FA2_APPEND_ARGS_INIT, {280}, args);
-  check_sizes(fa2_merge_problem FA2_MERGE_PROBLEM_INIT, {56}, problem);
-  check_sizes(fa2_merge_args FA2_MERGE_ARGS_INIT, {128}, args);
+  check_sizes(fa2_problem FA2_PROBLEM_INIT, {sizeof(fa2_problem)}, problem);
+  check_sizes(fa2_args FA2_ARGS_INIT, {sizeof(fa2_args)}, args);
+  check_sizes(fa2_append_problem FA2_APPEND_PROBLEM_INIT, {sizeof(fa2_append_problem)}, problem);
+  check_sizes(fa2_append_args FA2_APPEND_ARGS_INIT, {sizeof(fa2_append_args)}, args);
+  check_sizes(fa2_merge_problem FA2_MERGE_PROBLEM_INIT, {sizeof(fa2_merge_problem)}, problem);
+  check_sizes(fa2_merge_args FA2_MERGE_ARGS_INIT, {sizeof(fa2_merge_args)}, args);
   const fa2_args forward = FA2_ARGS_INIT;
   fa2_backward_args backward = FA2_BACKWARD_ARGS_INIT;
   backward.forward = &forward;
-  check_sizes(backward, {168}, args);
+  check_sizes(backward, {sizeof(fa2_backward_args)}, args);
   check_sizes(fa2_plan_options FA2_PLAN_OPTIONS_INIT, {8}, options);
   check_sizes(fa2_tune_options FA2_TUNE_OPTIONS_INIT, {16}, options);
   check_sizes(fa2_precompile_options FA2_PRECOMPILE_OPTIONS_INIT, {56},
@@ -129,7 +131,7 @@ TEST_CASE("c structs: only sizes of a version are read, so no field is read in p
       return false;
     }
   });
-  check_sizes(fa2_problem FA2_PROBLEM_INIT, {136}, [](const fa2_problem* given) {
+  check_sizes(fa2_problem FA2_PROBLEM_INIT, {sizeof(fa2_problem)}, [](const fa2_problem* given) {
     fa2::Found found;  // the size is also the distance between elements
     const auto converted = fa2::problems_of(given, 1, found);
     return found.empty() && converted.size() == 1;

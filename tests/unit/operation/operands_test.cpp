@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 using namespace fa2;
@@ -27,7 +28,13 @@ AttentionProblem problem() {
   p.heads_kv = 2;
   p.seqlen_q = 16;
   p.seqlen_k = 24;
-  p.alibi = p.sinks = p.dropout = p.varlen = true;
+  AttentionProblem::visit(
+      [](const char* name, FieldRole, auto& value) {  // all tensors are used
+        for (const Tensor& tensor : kAttentionTable.tensors)
+          if constexpr (std::is_same_v<decltype(value), bool&>)
+            value |= std::string_view(tensor.text.used_if) == name;
+      },
+      p);
   p.total_q = 60;
   p.total_k = 100;
   p.page_size = 8;  // no valid problem has both; the list has them all the same

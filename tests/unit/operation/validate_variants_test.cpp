@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 using namespace fa2;
 using namespace fa2::test;
@@ -50,10 +51,23 @@ TEST_CASE(
     "validate: numbers of variants are required if the problem has the variant, and rejected otherwise") {
   static const float numbers[8] = {};
   P p = problem();
-  p.softcap = p.alibi = p.sinks = true;
   A a = arguments(p);
-  a.softcap = 30;
-  a.alibi_slopes = a.sinks = numbers;
+  const auto set = [](P& changed, const std::string& variant, bool is_on) {
+    P::visit(
+        [&](const char* field, FieldRole, auto& value) {
+          if (field == variant) value = std::remove_reference_t<decltype(value)>(is_on);
+        },
+        changed);
+  };
+  visit_numbers(
+      [&](const std::string variant, const char*, bool, auto& value, auto&...) {
+        set(p, variant, true);
+        if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>)
+          value = numbers;
+        else
+          value = 30;
+      },
+      p, a);
   CHECK(violations_of(p, a).empty());
 
   // Each number, left out and given without its variant.
@@ -68,11 +82,7 @@ TEST_CASE(
         value = given;
 
         P without = p;
-        P::visit(
-            [&](const char* field, FieldRole, auto& has) {
-              if (field == variant) has = {};
-            },
-            without);
+        set(without, variant, false);
         REQUIRE(violations_of(without, a).size() == 1);
         const Violation idle = violations_of(without, a).at(0);
         CHECK(idle.field == name);

@@ -77,7 +77,7 @@ double row_loss(const Call& call, std::int64_t b, std::int64_t h, std::int64_t i
       product += double{call.q.at(b, h, i, d)} * double{call.k.at(b, kv, j, d)};
     for (std::int64_t d = 0; d < p.head_dim_v; ++d)
       value += double{call.d_o.at(b, h, i, d)} * double{call.v.at(b, kv, j, d)};
-    const double weight = std::exp(reference::score_of(p, call.rule(), b, h, i, j, product));
+    const double weight = std::exp(reference::score_of(p, call.rule(), {b, h, i, j}, product));
     sum += weight;
     if (p.dropout) value *= mask.keeps(b * p.heads_q + h, i, j) ? 1 / mask.share_kept() : 0;
     weighted += weight * value;
