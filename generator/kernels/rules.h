@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace fa2 {
 
@@ -31,6 +32,11 @@ constexpr int row_bytes(const AttentionTraits& traits, Side side) {
 /// Returns the bytes of one row of Q or K and one of V or O.
 constexpr int both_row_bytes(const AttentionTraits& traits) {
   return row_bytes(traits, Side::q_k) + row_bytes(traits, Side::v_o);
+}
+
+/// Returns whether a kernel that moves rows, without a product, reads the trait (KernelKind::reads).
+constexpr bool is_row_trait(std::string_view trait) {
+  return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
 }
 
 /// More than any GPU holds, and small enough that estimates do not overflow.
