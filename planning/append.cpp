@@ -173,7 +173,8 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
 }
 
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
-  const ElementType element = element_of(p.dtype), angles = p.float32_tables ? ElementType::f32 : element;
+  const ElementType element = element_of(p.dtype),
+                    angles = element_of<AppendArgs, row_index<AppendArgs>("cos")>(p);
   const Extents keys{p.cache_entries, p.heads_kv, entry_rows_of(p), p.head_dim},
       values{p.cache_entries, p.heads_kv, entry_rows_of(p), value_dim_of(p)};
   std::vector<Operand> operands{

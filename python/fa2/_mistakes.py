@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from . import _core, _hooks
-from ._call import MASKS
+from ._call import FIRST_TENSOR, MASKS, Options
 
 #: What Python raises for arguments of wrong types, and InvalidRequest, which is a ValueError.
 CAUGHT = (TypeError, ValueError, LookupError, AttributeError)
@@ -19,9 +19,9 @@ CAUGHT = (TypeError, ValueError, LookupError, AttributeError)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _TENSORS = frozenset("q k v qkv kv k_cache v_cache out_parts lse_parts out_partial lse_partial x tensor".split())
 _OPTIONAL_TENSORS = frozenset(
-    """alibi_slopes sinks s_aux dropout_state cu_seqlens cu_seqlens_q cu_seqlens_k cu_seqlens_new cu_seqlens_k_new
-    seqused_q seqused_k page_table block_table out cache_batch_idx cache_leftpad rotary_cos rotary_sin rotary_seqlens""".split()
-)
+    """s_aux cu_seqlens cu_seqlens_new cu_seqlens_k_new block_table out cache_batch_idx cache_leftpad rotary_cos
+    rotary_sin rotary_seqlens""".split()
+) | frozenset(Options._fields[FIRST_TENSOR:])
 _FLAGS = frozenset(
     """return_lse return_attn_probs return_softmax_lse deterministic batch_invariant autocast rotary_interleaved
     equal_positions backward every""".split()

@@ -30,17 +30,19 @@ class CallOptions(TypedDict, total=False):
     softmax_scale: float | None
     window_size: tuple[int, int]
     softcap: float
+    dropout_p: float
+    max_seqlen_q: int | None
+    max_seqlen_k: int | None
+    # written: tensor options
     alibi_slopes: Any
     sinks: Any
-    dropout_p: float
     dropout_state: Any
     cu_seqlens_q: Any
     cu_seqlens_k: Any
-    max_seqlen_q: int | None
-    max_seqlen_k: int | None
     seqused_q: Any
     seqused_k: Any
     page_table: Any
+    # end of tensor options
     out: Any
     layout: Layout
     deterministic: bool

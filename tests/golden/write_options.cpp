@@ -63,6 +63,23 @@ std::vector<std::string> enumerators() {
   return lines;
 }
 
+/// "{2, 16, FA2_F16}," for C, and "\"float16\": 0," for Python.
+std::vector<std::string> element_types(bool for_c) {
+  std::vector<std::string> lines;
+  for (const ElementTypeNames& names : kElementTypes)
+    lines.push_back(for_c ? fmt::format("{{{}, {}, {}}},", names.dlpack, names.bits, names.c_name)
+                          : fmt::format("\"{}\": {},", names.name, static_cast<int>(names.type)));
+  return lines;
+}
+
+/// The keywords of attention() for tensors, with a type or a default.
+std::vector<std::string> tensor_options(const std::string& ending) {
+  std::vector<std::string> lines;
+  for (const Option& option : options())
+    if (option.is_tensor) lines.push_back(option.name + ending);
+  return lines;
+}
+
 std::vector<std::string> problem_fields() {
   std::vector<std::string> lines;
   const DescribedStruct problem = described_structs().front();
@@ -82,6 +99,9 @@ std::vector<WrittenBlock> written_blocks() {
           {"python/fa2/_attention.py", "option names", names},
           {"python/fa2/_flash_call.py", "option names", names},
           {"python/fa2/_torch_ops.py", "option schema", schema},
+          {"python/fa2/_types.py", "tensor options", tensor_options(": Any")},
+          {"python/fa2/_hooks.py", "element types", element_types(false)},
+          {"python/src/tensor.c", "element types", element_types(true)},
           {"python/src/call.h", "option enumerators", enumerators()},
           {"python/src/numbers.c", "problem fields", problem_fields()}};
 }
