@@ -47,7 +47,7 @@ enum class KernelPass : std::uint8_t {
   dq_dk_dv,          ///< dK and dV; accumulates dQ
   dq_convert,        ///< rounds the accumulated dQ
   ordered_dq_dk_dv,  ///< as dq_dk_dv, and accumulates dQ in one order
-  rows  ///< an operation with a single kernel, such as append(); no plan chooses one
+  rows               ///< an operation with a single kernel, such as append(); no plan chooses one
 };
 
 inline constexpr KernelPass kBackwardPasses[] = {

@@ -1,6 +1,7 @@
 // The rules, the operands and the kernel of append().
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <generator/key_value_format.h>
 #include <operation/rules/validate.h>
 #include <planning/append.h>
 #include <planning/row_kernels.h>
@@ -173,7 +174,7 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
 }
 
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
-  const ElementType element = element_of(p.dtype),
+  const ElementType element = element_of(p.dtype), cached = key_value_format(p).element,
                     angles = element_of<AppendArgs, row_index<AppendArgs>("cos")>(p);
   const Extents keys{p.cache_entries, p.heads_kv, entry_rows_of(p), p.head_dim},
       values{p.cache_entries, p.heads_kv, entry_rows_of(p), value_dim_of(p)};
@@ -182,8 +183,8 @@ std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args)
                       args.k_new_strides),
       strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim_of(p)),
                       args.v_new_strides),
-      strided_operand("k_cache", Access::write, args.k_cache, element, keys, args.k_cache_strides),
-      strided_operand("v_cache", Access::write, args.v_cache, element, values, args.v_cache_strides)};
+      strided_operand("k_cache", Access::write, args.k_cache, cached, keys, args.k_cache_strides),
+      strided_operand("v_cache", Access::write, args.v_cache, cached, values, args.v_cache_strides)};
   for (const auto& [name, data] : {std::pair{"cos", args.cos}, {"sin", args.sin}})
     operands.push_back(strided_operand(name, Access::read, data, angles,
                                        {p.rotary_dim > 0, 1, p.table_rows, p.rotary_dim / 2},
