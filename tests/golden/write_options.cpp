@@ -97,7 +97,7 @@ std::vector<WrittenBlock> written_blocks() {
       lines_of([](const Option& o) { return fmt::format("\"{} {}, \"", o.torch_type, o.name); });
   return {{"python/fa2/_call.py", "option fields", fields},
           {"python/fa2/_attention.py", "option names", names},
-          {"python/fa2/_flash_call.py", "option names", names},
+          {"python/fa2/_flash_call.py", "option names", names, true},
           {"python/fa2/_torch_ops.py", "option schema", schema},
           {"python/fa2/_types.py", "tensor options", tensor_options(": Any")},
           {"python/fa2/_hooks.py", "element types", element_types(false)},
@@ -106,6 +106,17 @@ std::vector<WrittenBlock> written_blocks() {
           {"python/src/numbers.c", "problem fields", problem_fields()}};
 }
 
+namespace {
+
+/// Returns whether a Python file has a parameter or a variable with the name of the line "NAME,".
+bool has_variable(const std::string& text, const std::string& line) {
+  const std::string name = " " + line.substr(0, line.find(','));
+  return text.find(name + ": ") != text.npos || text.find(name + " = ") != text.npos ||
+         text.find(name + ", ") != text.npos;
+}
+
+}  // namespace
+
 std::string with_block(const std::string& text, const WrittenBlock& block) {
   const std::size_t name = text.find("written: " + block.name), end = text.find("end of " + block.name);
   if (name == text.npos || end == text.npos) return "";
@@ -113,7 +124,8 @@ std::string with_block(const std::string& text, const WrittenBlock& block) {
                     last = text.rfind('\n', end) + 1;
   const std::string indent = text.substr(begin, text.find_first_not_of(' ', begin) - begin);
   std::string lines;
-  for (const std::string& line : block.lines) lines += indent + line + "\n";
+  for (const std::string& line : block.lines)
+    lines += indent + (block.names_variables && !has_variable(text, line) ? "None," : line) + "\n";
   return text.substr(0, first) + lines + text.substr(last);
 }
 

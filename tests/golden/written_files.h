@@ -10,6 +10,8 @@ namespace fa2::test {
 struct WrittenBlock {
   std::string path, name;
   std::vector<std::string> lines;  ///< without indent, which is that of the first mark
+  bool names_variables =
+      false;  ///< whether "NAME," becomes "None," if the file gives no variable NAME a value or a type
 };
 
 std::vector<WrittenBlock> written_blocks();
