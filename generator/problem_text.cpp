@@ -1,4 +1,5 @@
 // Problems and traits in words and in flags. Everything follows from AttentionProblem::visit.
+#include <core/enum_words.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
 
@@ -17,7 +18,7 @@ std::string text_of(const Value& value) {
   if constexpr (std::is_same_v<Value, bool>) {
     return "";
   } else if constexpr (std::is_enum_v<Value>) {
-    return std::string(to_string(value));
+    return std::string(word_of(value));
   } else {
     return std::to_string(value);
   }

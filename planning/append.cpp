@@ -87,8 +87,7 @@ void check_columns(Violations& found, const AppendProblem& p) {
   const auto expect = [&](bool holds, const char* name, std::int64_t value, const char* rule) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
-  check_head_dim(found, "head_dim", p.head_dim);
-  if (p.head_dim_v != 0) check_head_dim(found, "head_dim_v", p.head_dim_v, ", or 0 for head_dim");
+  check_key_value_format(found, p);
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");
@@ -141,8 +140,7 @@ std::int64_t capacity_of(const AppendProblem& p) {
 
 Violations violations_of(const AppendProblem& p) {
   Violations found;
-  check_enum(found, "dtype", p.dtype);
-  check_enum(found, "rotary_style", p.rotary_style);
+  check_enums(found, p);
   check_columns(found, p);
   check_sizes(found, p);
   if (found.empty()) check_products(found, p);

@@ -36,7 +36,7 @@ Violations violations_of(const MergeProblem& p) {
   const auto expect = [&](bool holds, const char* name, std::int64_t value, const char* rule) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
-  check_enum(found, "dtype", p.dtype);
+  check_enums(found, p);
   check_head_dim(found, "head_dim", p.head_dim);
   expect(p.parts >= 1 && p.parts <= kMostParts, "parts", p.parts, "must be 1..65536");
   const auto is_size = [](std::int64_t n) { return n >= 0 && n <= kMostRows; };
