@@ -98,7 +98,7 @@ Value field_at(const void* from, std::uint16_t offset) {
 template <class Struct, class C>
 Struct members_of(const C& from, const std::string& prefix, Found& found) {
   static_assert(sizeof(C) == kCStruct<Struct>.bytes,
-                "fa2/c_call.h is not what rows say: FA2_UPDATE_GOLDEN=1 writes it");
+                "fa2/c_call.h is not what rows say: fa2_write_files writes it");
   Struct made;
   each_index<Struct>([&](auto index) {
     constexpr const auto& row = std::get<index>(kRowsOf<Struct>);
