@@ -4,6 +4,7 @@
 #include <fa2/backward.h>
 #include <operation/operands/operands.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,6 +43,15 @@ inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
 inline std::string use_text(std::string_view name, Access access) {
   constexpr const char* kAccesses[] = {"read", "write", "read_write"};
   return std::string(name) + ":" + kAccesses[static_cast<std::size_t>(access)];
+}
+
+/// "alibi_slopes:read sinks:read ", of all numbers per head.
+inline std::string reads_of_numbers() {
+  std::string text;
+  for (std::size_t i = 0; i < kForwardTensors; ++i)
+    if (has_numbers(static_cast<Role>(i)))
+      text += std::string(kAttentionTable.tensors[i].text.name) + ":read ";
+  return text;
 }
 
 }  // namespace fa2::test

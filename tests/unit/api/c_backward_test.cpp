@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fa2/backward.h>
 #include <fa2/c_backward.h>
+#include <fmt/format.h>
 #include <tests/support/c_context.h>
 
 #include <cstddef>
@@ -128,7 +129,7 @@ TEST_CASE("c backward: struct sizes") {
 
   call.forward.struct_size = 8;
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
-  CHECK(says("forward = a struct with struct_size 8, must have 264, "));
+  CHECK(says(fmt::format("forward = a struct with struct_size 8, must have {}, ", sizeof(fa2_args)).c_str()));
   call.args.struct_size = 144;
   CHECK(fa2_attention_backward(context.get(), &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
   CHECK(says("args = a struct with struct_size 144, must have 168, "));

@@ -243,14 +243,13 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
 TEST_CASE("backward steps: each uses what it reads, and writes its own gradients alone") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
   CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
-  const std::string inputs = tables +
-                             "q:read k:read v:read lse:read d_o:read dropout.state:read alibi_slopes:read "
-                             "sinks:read ";
+  const std::string inputs =
+      tables + "q:read k:read v:read lse:read d_o:read dropout.state:read " + reads_of_numbers();
   CHECK(uses_of(KernelPass::dq) == inputs + "dq:write");
   CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");
   CHECK(uses_of(KernelPass::dv) == inputs + "dv:write");
-  CHECK(uses_of(KernelPass::d_sinks) == tables + "lse:read alibi_slopes:read sinks:read d_sinks:write");
+  CHECK(uses_of(KernelPass::d_sinks) == tables + "lse:read " + reads_of_numbers() + "d_sinks:write");
 }
 
 TEST_CASE("backward steps: delta is scratch of a float a row of Q and head, in whole units of alignment") {
