@@ -34,8 +34,8 @@ class Options(NamedTuple):
     # end of option fields
 
 
-#: Where the tensors begin.
-FIRST_TENSOR = tuple(Options.__annotations__.values()).index("Any")
+#: Where the tensors begin. Some versions of Python wrap annotations.
+FIRST_TENSOR = next(i for i, kind in enumerate(Options.__annotations__.values()) if "Any" in str(kind))
 
 # What is read in every call.
 SOFTMAX_SCALE = Options._fields.index("softmax_scale")
