@@ -118,10 +118,7 @@ fa2_status fa2_bind_attention(const fa2_array* const* tensors, size_t count, fa2
   return bind_tensors<kAttentionTable>(
       span_of(tensors, count), problem, args, place,
       [&](Binding& binding, bool has_problem) { longest.check(binding, has_problem); },
-      [&](const Binding& binding) {
-        longest.fill(binding);
-        problem->dtype = binding.dtype();
-      });
+      [&](const Binding& binding) { longest.fill(binding); });
 }
 
 fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_problem* problem,
@@ -135,7 +132,6 @@ fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_
       },
       [&](const Binding& binding) {
         longest.fill(binding);
-        problem->dtype = binding.dtype();
         args->forward = forward;
       },
       args, "forward");
@@ -144,19 +140,13 @@ fa2_status fa2_bind_backward(const fa2_array* const* tensors, size_t count, fa2_
 fa2_status fa2_bind_append(const fa2_array* const* tensors, size_t count, fa2_append_problem* problem,
                            fa2_append_args* args, fa2_placement* place) {
   return bind_tensors<kAppendTable>(span_of(tensors, count), problem, args, place, check_current_device,
-                                    [&](const Binding& binding) {
-                                      problem->dtype = binding.dtype();
-                                      problem->float32_tables = binding.is_float32(FA2_APPEND_ROTARY_COS);
-                                    });
+                                    [](const Binding&) {});
 }
 
 fa2_status fa2_bind_merge(const fa2_array* const* tensors, size_t count, fa2_merge_problem* problem,
                           fa2_merge_args* args, fa2_placement* place) {
   return bind_tensors<kMergeTable>(span_of(tensors, count), problem, args, place, check_current_device,
                                    [&](const Binding& binding) {
-                                     problem->dtype = binding.dtype();
-                                     problem->float32_parts = binding.is_float32(FA2_MERGE_OUT_PARTS);
-                                     problem->float32_output = binding.is_float32(FA2_MERGE_OUT);
                                      const bool is_packed = binding.tensor(FA2_MERGE_OUT).ndim == 3;
                                      if (is_packed) problem->batch = 1;
                                    });

@@ -20,7 +20,7 @@ std::string dump(const Json& json) {
 template <class Value>
 Json json_value(const Value& value) {
   if constexpr (std::is_enum_v<Value>) {
-    return to_string(value);
+    return word_of(value);
   } else {
     return value;
   }

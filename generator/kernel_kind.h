@@ -47,9 +47,7 @@ enum class KernelPass : std::uint8_t {
   dq_dk_dv,          ///< dK and dV; accumulates dQ
   dq_convert,        ///< rounds the accumulated dQ
   ordered_dq_dk_dv,  ///< as dq_dk_dv, and accumulates dQ in one order
-  dropout_mask,
-  merge,
-  append
+  rows               ///< an operation with a single kernel, such as append(); no plan chooses one
 };
 
 inline constexpr KernelPass kBackwardPasses[] = {
@@ -74,14 +72,12 @@ inline constexpr EnumWord<KernelPass> kWords<KernelPass>[] = {
     {KernelPass::dq_dk_dv, "dq_dk_dv"},
     {KernelPass::dq_convert, "dq_convert"},
     {KernelPass::ordered_dq_dk_dv, "ordered_dq_dk_dv"},
-    {KernelPass::dropout_mask, "dropout_mask"},
-    {KernelPass::merge, "merge"},
-    {KernelPass::append, "append"},
+    {KernelPass::rows, "rows"},
 };
-static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 4, "every pass has its word");
+static_assert(kEnumerators<KernelPass> == std::size(kBackwardPasses) + 2, "every pass has its word");
 
-/// Returns whether plans choose among configs of the pass. dq_convert has the tiles of the kernel that accumulates dQ; the kernels
-/// of dropout_mask(), merge() and append() have no choice.
+/// Returns whether plans choose among configs of the pass. dq_convert has the tiles of the kernel that accumulates dQ; an operation
+/// with a single kernel has no choice.
 constexpr bool is_chosen(KernelPass pass) {
   return pass < KernelPass::dq_convert || pass == KernelPass::ordered_dq_dk_dv;
 }

@@ -1,4 +1,5 @@
 // Problems and traits in words and in flags. Everything follows from AttentionProblem::visit.
+#include <core/enum_words.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
 
@@ -17,7 +18,7 @@ std::string text_of(const Value& value) {
   if constexpr (std::is_same_v<Value, bool>) {
     return "";
   } else if constexpr (std::is_enum_v<Value>) {
-    return std::string(to_string(value));
+    return std::string(word_of(value));
   } else {
     return std::to_string(value);
   }
@@ -58,10 +59,11 @@ PlannedProblem usual_of(const AttentionProblem& problem) {
   return {{.head_dim_v = problem.head_dim}, {}};
 }
 
-/// Returns "" for a variant that is absent.
+/// Returns "" for a variant that is absent, and for a choice that only few problems make.
 template <class Value>
 std::string flag_with(std::string_view field, const Value& value) {
-  if (value == Value{} && !std::is_enum_v<Value>) return "";
+  const bool is_choice = std::is_enum_v<Value> && std::ranges::count(kPhrases, field, &Phrase::field) > 0;
+  if (value == Value{} && !is_choice) return "";
   const std::string text = text_of(value);
   return flag_of(field) + (text.empty() ? "" : " ") + text;
 }

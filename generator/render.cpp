@@ -37,7 +37,11 @@ std::string trait_line(std::string_view, RowAlignment alignment) {
 }
 template <class Value>
 std::string trait_line(std::string_view name, const Value& value) {
-  return constant_line(std::is_same_v<Value, bool> ? "bool" : "int", name, value);
+  if constexpr (std::is_enum_v<Value>) {
+    return constant_line("int", name, static_cast<int>(value));
+  } else {
+    return constant_line(std::is_same_v<Value, bool> ? "bool" : "int", name, value);
+  }
 }
 
 /// Returns config.cuh: the constants that differ from config_defaults.cuh.

@@ -1,6 +1,7 @@
 // The rules, the operands and the kernel of append().
 #include <fmt/format.h>
 #include <generator/kernel_kind.h>
+#include <generator/key_value_format.h>
 #include <operation/rules/validate.h>
 #include <planning/append.h>
 #include <planning/row_kernels.h>
@@ -86,8 +87,7 @@ void check_columns(Violations& found, const AppendProblem& p) {
   const auto expect = [&](bool holds, const char* name, std::int64_t value, const char* rule) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
-  check_head_dim(found, "head_dim", p.head_dim);
-  if (p.head_dim_v != 0) check_head_dim(found, "head_dim_v", p.head_dim_v, ", or 0 for head_dim");
+  check_key_value_format(found, p);
   expect(p.rotary_dim >= 0 && p.rotary_dim % 8 == 0, "rotary_dim", p.rotary_dim,
          "must be a multiple of 8, or 0 for none");
   expect(p.rotary_dim <= p.head_dim, "rotary_dim", p.rotary_dim, "must be at most head_dim");
@@ -140,8 +140,7 @@ std::int64_t capacity_of(const AppendProblem& p) {
 
 Violations violations_of(const AppendProblem& p) {
   Violations found;
-  check_enum(found, "dtype", p.dtype);
-  check_enum(found, "rotary_style", p.rotary_style);
+  check_enums(found, p);
   check_columns(found, p);
   check_sizes(found, p);
   if (found.empty()) check_products(found, p);
@@ -173,7 +172,8 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
 }
 
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
-  const ElementType element = element_of(p.dtype), angles = p.float32_tables ? ElementType::f32 : element;
+  const ElementType element = element_of(p.dtype), cached = key_value_format(p).element,
+                    angles = element_of<AppendArgs, row_index<AppendArgs>("cos")>(p);
   const Extents keys{p.cache_entries, p.heads_kv, entry_rows_of(p), p.head_dim},
       values{p.cache_entries, p.heads_kv, entry_rows_of(p), value_dim_of(p)};
   std::vector<Operand> operands{
@@ -181,8 +181,8 @@ std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args)
                       args.k_new_strides),
       strided_operand("v_new", Access::read, args.v_new, element, new_extents(p, value_dim_of(p)),
                       args.v_new_strides),
-      strided_operand("k_cache", Access::write, args.k_cache, element, keys, args.k_cache_strides),
-      strided_operand("v_cache", Access::write, args.v_cache, element, values, args.v_cache_strides)};
+      strided_operand("k_cache", Access::write, args.k_cache, cached, keys, args.k_cache_strides),
+      strided_operand("v_cache", Access::write, args.v_cache, cached, values, args.v_cache_strides)};
   for (const auto& [name, data] : {std::pair{"cos", args.cos}, {"sin", args.sin}})
     operands.push_back(strided_operand(name, Access::read, data, angles,
                                        {p.rotary_dim > 0, 1, p.table_rows, p.rotary_dim / 2},

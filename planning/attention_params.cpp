@@ -1,5 +1,6 @@
 // Computes the fields of AttentionParams.
 #include <generator/kernel_kind.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 #include <planning/attention_params.h>
@@ -150,7 +151,7 @@ int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
   std::int64_t most_heads = 64;
   if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {
     const std::int64_t head_bytes =
-        std::max<std::int64_t>(1, p.seqlen_k * (p.head_dim + p.head_dim_v) * 2 / group);
+        std::max<std::int64_t>(1, p.seqlen_k * key_value_format(p).bytes_per_key() / group);
     most_heads = std::clamp<std::int64_t>(section_bytes / head_bytes, 16, 32);
   }
   const std::int64_t most = std::max<std::int64_t>(1, most_heads / group);

@@ -16,7 +16,7 @@ std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, co
   AttentionArgs attention;
   attention.dropout = args.dropout;
   const Operand all{.name = "mask",
-                    .element = ElementType::byte,
+                    .element = ElementType::u8,
                     .access = Access::write,
                     .data = args.mask,
                     .extents = {problem.batch, problem.heads_q, problem.seqlen_q, problem.seqlen_k}};

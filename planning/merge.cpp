@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::int64_t kMostParts = 1 << 16, kMostRows = std::numeric_limits<std::int32_t>::max();
 
-ElementType element_of(DType dtype, bool is_float32) {
-  return is_float32 ? ElementType::f32 : element_of(dtype);
-}
-
 const void* advanced(const void* data, std::int64_t elements, ElementType element) {
   const auto bytes = static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bytes_of(element));
   return data == nullptr ? nullptr
@@ -40,7 +36,7 @@ Violations violations_of(const MergeProblem& p) {
   const auto expect = [&](bool holds, const char* name, std::int64_t value, const char* rule) {
     if (!holds) found.push_back({name, fmt::format("{}", value), rule});
   };
-  check_enum(found, "dtype", p.dtype);
+  check_enums(found, p);
   check_head_dim(found, "head_dim", p.head_dim);
   expect(p.parts >= 1 && p.parts <= kMostParts, "parts", p.parts, "must be 1..65536");
   const auto is_size = [](std::int64_t n) { return n >= 0 && n <= kMostRows; };
@@ -61,7 +57,8 @@ Violations violations_of(const MergeArgs& args, OperandList operands) {
 }
 
 std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
-  const ElementType element = element_of(p.dtype, p.float32_parts);
+  const ElementType element = element_of<MergeArgs, row_index<MergeArgs>("parts")>(p),
+                    merged = element_of<MergeArgs, row_index<MergeArgs>("o")>(p);
   const std::array<std::int64_t, 4> rows{p.batch, p.heads, p.seqlen, p.head_dim},
       statistics{p.batch, p.heads, p.seqlen, 1};
   std::vector<Operand> operands;
@@ -69,8 +66,7 @@ std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
     operands.push_back(strided_operand("parts", Access::read,
                                        advanced(args.parts, part * args.part_stride, element), element, rows,
                                        args.parts_strides));
-  operands.push_back(strided_operand("o", Access::write, args.o, element_of(p.dtype, p.float32_output), rows,
-                                     args.o_strides));
+  operands.push_back(strided_operand("o", Access::write, args.o, merged, rows, args.o_strides));
   for (std::int64_t part = 0; part < p.parts; ++part)
     operands.push_back(strided_operand(
         "lse_parts", Access::read, advanced(args.lse_parts, part * args.lse_part_stride, ElementType::f32),

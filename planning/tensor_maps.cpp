@@ -11,10 +11,11 @@
 namespace fa2 {
 namespace {
 
-/// Returns the swizzle that tile/swizzled_tile.cuh uses for rows of `padded` columns.
-Swizzle swizzle_for(int padded) {
-  if (padded % 64 == 0) return Swizzle::span128;
-  return padded % 32 == 0 ? Swizzle::span64 : Swizzle::span32;
+/// Returns the swizzle that tile/swizzled_tile.cuh uses for such rows: the widest whose span divides a row in shared memory.
+Swizzle swizzle_for(const Operand& t) {
+  const int row = padded_dim(static_cast<int>(t.extents[3])) * bytes_of(t.element);
+  if (row % 128 == 0) return Swizzle::span128;
+  return row % 64 == 0 ? Swizzle::span64 : Swizzle::span32;
 }
 
 /// The rows of each head that a map shows.
@@ -23,16 +24,15 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
-/// Returns the map of a tensor with 16-bit elements. With `by_groups`, a box is always one group of columns.
+/// Returns the map of a tensor. With `by_groups`, a box is always one group of columns.
 TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, std::int32_t packed_heads = 1,
                  bool by_groups = false) {
   const auto [batch_stride, head_stride, row_stride] = t.strides;
   const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
   TensorMapSpec spec;
   spec.element = t.element;
-  spec.swizzle = swizzle_for(padded_dim(dim));
-  const std::int32_t group = span_of(spec.swizzle) / 2;
-  const std::int64_t bytes = bytes_of(t.element);
+  spec.swizzle = swizzle_for(t);
+  const int bytes = bytes_of(t.element), group = span_of(spec.swizzle) / bytes;
   spec.data = static_cast<std::byte*>(const_cast<void*>(t.data)) + rows.first * row_stride * bytes;
   // Otherwise a box is one group, so that TMA sees where the row ends.
   const bool whole_groups = dim % group == 0 && packed_heads == 1 && !by_groups;
@@ -54,15 +54,15 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, 
 TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box_rows) {
   const auto [batch_stride, head_stride, given_row_stride] = t.strides;
   const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
-  const std::int64_t bytes = bytes_of(t.element);
+  const int bytes = bytes_of(t.element);
   const std::int64_t row_stride =
       t.extents[2] > 1 ? given_row_stride : dim;  // a single row may have any stride
   TensorMapSpec spec;
   spec.element = t.element;
-  spec.swizzle = swizzle_for(padded_dim(dim));
+  spec.swizzle = swizzle_for(t);
   spec.data =
       reinterpret_cast<void*>(t.address() - static_cast<std::uintptr_t>(longest * row_stride * bytes));
-  spec.dimensions[0] = {dim, 0, span_of(spec.swizzle) / 2};
+  spec.dimensions[0] = {dim, 0, span_of(spec.swizzle) / bytes};
   spec.dimensions[1] = {longest, row_stride * bytes, box_rows};
   spec.dimensions[2] = {t.extents[2] + 1, row_stride * bytes, 1};
   spec.dimensions[3] = {t.extents[1], head_stride * bytes, 1};

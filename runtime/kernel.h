@@ -1,8 +1,8 @@
 // A kernel that is loaded and ready to launch.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/types.h>
-#include <runtime/element_type.h>
 #include <runtime/kernel_binary.h>
 
 #include <cstddef>

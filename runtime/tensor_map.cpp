@@ -71,20 +71,14 @@ TensorMap encode_for_interpreter(const TensorMapSpec& spec) {
   return encoded;
 }
 
+/// Returns a type of the element's size. Copies change no bits, so that integers serve where the driver has no such type.
 CUtensorMapDataType driver_type(ElementType element) {
-  switch (element) {
-    case ElementType::bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case ElementType::f32:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case ElementType::i32:
-      return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case ElementType::byte:
-      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    case ElementType::f16:
-      break;
-  }
-  return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  if (element == ElementType::f16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  if (element == ElementType::bf16) return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  if (element == ElementType::f32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  const int bytes = bytes_of(element);
+  if (bytes == 8) return CU_TENSOR_MAP_DATA_TYPE_INT64;
+  return bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_INT32 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
 }
 
 CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {

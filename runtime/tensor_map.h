@@ -1,7 +1,7 @@
 // Descriptions of tensors for TMA: the maps that a kernel takes in its parameter.
 #pragma once
 
-#include <runtime/element_type.h>
+#include <core/element_type.h>
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Turns flags into problems with sequence lengths.
 #include <fmt/format.h>
+#include <generator/key_value_format.h>
 #include <tools/bench_workload.h>
 #include <tools/length_spec.h>
 
@@ -149,8 +150,7 @@ double key_value_bytes(const AttentionProblem& problem, const SequenceTables& ta
   auto keys = static_cast<double>(p.total_k > 0 ? p.total_k : p.batch * p.seqlen_k);
   if (!tables.seqused_k.empty())
     keys = std::accumulate(tables.seqused_k.begin(), tables.seqused_k.end(), 0.0);
-  return keys * static_cast<double>(p.heads_kv * (p.head_dim + p.head_dim_v)) *
-         static_cast<double>(size_of(p.dtype));
+  return keys * static_cast<double>(p.heads_kv * key_value_format(p).bytes_per_key());
 }
 
 }  // namespace fa2::tools

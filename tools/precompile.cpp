@@ -87,8 +87,7 @@ std::vector<std::string> cells_of(const PrecompiledKernel& kernel) {
 std::vector<std::string> variants_of(const std::vector<PrecompiledKernel>& kernels) {
   std::vector<std::string> all;
   for (const PrecompiledKernel& kernel : kernels) {
-    const KernelPass pass = pass_of(kernel.config);
-    if (pass == KernelPass::append || pass == KernelPass::merge) continue;  // they have no variants
+    if (pass_of(kernel.config) == KernelPass::rows) continue;  // they have no variants
     std::string variants = fa2::variants_of(traits_of({kernel.problem, kernel.options}));
     if (variants.empty()) variants = "plain";
     if (std::ranges::find(all, variants) == all.end()) all.push_back(std::move(variants));

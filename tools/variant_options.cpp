@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <generator/kernel_spec.h>
 #include <generator/problem_text.h>
-#include <operation/operands/rows.h>
+#include <operation/operands/operands.h>
 #include <tools/npy.h>
 #include <tools/problem_options.h>
 #include <tools/variant_options.h>
@@ -14,18 +14,36 @@
 namespace fa2::tools {
 namespace {
 
-/// Calls scalar(variant, value) or of_heads(variant, value, per_batch...) for each number in `args`.
+/// Returns the name of a number's option: the variant's, or the number's own if a field that is no flag needs it.
+std::string option_of(std::string_view field, const char* number) {
+  for (const Member& member : kCStruct<AttentionProblem>.members)
+    if (member.text.name == field && member.is_flag) return std::string(field);
+  return number;
+}
+
+/// Calls scalar(option, value) or of_heads(option, value, per_batch...) for each number in `args`.
 template <class Scalar, class OfHeads>
 void visit_kinds(AttentionArgs& args, const Scalar& scalar, const OfHeads& of_heads) {
   visit_numbers(
-      [&](const std::string variant, const char*, bool, auto& value, auto&... per_batch) {
+      [&](const char* variant, const char* name, bool, auto& value, auto&... per_batch) {
         if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
-          of_heads(variant, value, per_batch...);
+          of_heads(option_of(variant, name), value, per_batch...);
         } else {
-          scalar(variant, value);
+          scalar(option_of(variant, name), value);
         }
       },
       AttentionProblem{}, args);
+}
+
+/// Returns how many heads have a number each.
+std::int64_t heads_of(const std::string& option, const AttentionProblem& problem) {
+  const Operands operands = operands_of(problem, {});
+  for (std::size_t i = 0; i < kForwardTensors; ++i) {
+    const RowText& text = kAttentionTable.tensors[i].text;
+    if (has_numbers(static_cast<Role>(i)) && option_of(text.used_if, text.name) == option)
+      return operands.list[i].extents[1];
+  }
+  return problem.heads_q;
 }
 
 }  // namespace
@@ -78,15 +96,16 @@ VariantInputs::VariantInputs(const VariantOptions& options, AttentionProblem& pr
       [&](const std::string& variant, const float*&, auto&... per_batch) {
         const auto file = options.files.find(variant);
         if (file == options.files.end()) return;
-        mistakes.attempt(
-            [&] { of_heads_.emplace(variant, read(file->second, problem, sizeof...(per_batch) > 0)); });
+        mistakes.attempt([&] { of_heads_.emplace(variant, read(*file, problem, sizeof...(per_batch) > 0)); });
       });
 }
 
-VariantInputs::HeadNumbers VariantInputs::read(const std::string& path, const AttentionProblem& problem,
+VariantInputs::HeadNumbers VariantInputs::read(const File& file, const AttentionProblem& problem,
                                                bool may_be_per_batch) {
   using Shape = std::vector<std::int64_t>;
-  const Shape per_head = {problem.heads_q}, per_batch = {problem.batch, problem.heads_q};
+  const auto& [option, path] = file;
+  const std::int64_t heads = heads_of(option, problem);
+  const Shape per_head = {heads}, per_batch = {problem.batch, heads};
   NpyArray array = read_npy(path, {1, may_be_per_batch ? per_batch.size() : 1});
   if (array.shape != per_head && array.shape != per_batch) {
     throw Error(ErrorCode::invalid_request,

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fa2::tools {
@@ -18,8 +19,8 @@ namespace fa2::tools {
 /// width or its numbers.
 struct VariantOptions {
   AttentionProblem fields;                   ///< variants without numbers: windows
-  std::map<std::string, float> scalars;      ///< by the problem's field
-  std::map<std::string, std::string> files;  ///< files of numbers per head, by the problem's field
+  std::map<std::string, float> scalars;      ///< by the problem's field, or the number's name
+  std::map<std::string, std::string> files;  ///< files of numbers per head, by the same
   std::optional<Dropout> dropout;
 
   void add_to(CLI::App& verb);
@@ -43,7 +44,8 @@ class VariantInputs {
     DeviceBuffer on_device{0};
     bool per_batch = false;
   };
-  static HeadNumbers read(const std::string& path, const AttentionProblem& problem, bool may_be_per_batch);
+  using File = std::pair<const std::string, std::string>;  ///< an option and its path
+  static HeadNumbers read(const File& file, const AttentionProblem& problem, bool may_be_per_batch);
 
   std::map<std::string, float> scalars_;
   std::map<std::string, HeadNumbers> of_heads_;

@@ -1,6 +1,7 @@
 // The kernel that appends to a cache.
 #include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
+#include <generator/kernels/rules.h>
 
 namespace fa2 {
 namespace {
@@ -11,17 +12,14 @@ constexpr Tunable kTunables[] = {{"warps", 1, 16}};
 
 constexpr KernelKind kernels::append = {
     .id = KernelId::append,
-    .pass = KernelPass::append,
+    .pass = KernelPass::rows,
     .main = "attention/rows/append.cu",
     .entry = "fa2_append",
     .make_step = append_step,
     .tunables = kTunables,
     .default_config = {.kernel = KernelId::append},
     .estimated_registers = [](const AttentionTraits&, const KernelConfig&) { return 40; },
-    .reads =
-        [](std::string_view trait) {
-          return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
-        },
+    .reads = is_row_trait,
 };
 
 }  // namespace fa2

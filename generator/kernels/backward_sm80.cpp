@@ -24,9 +24,9 @@ Computed computed_by(const KernelConfig& config) {
 }
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
-  const int row = both_row_bytes(traits);
-  const int statistics = computed_by(config).owns_keys() ? 8 : 0;
-  return config.tile_m * row + config.stages * config.tile_n * (row + statistics);
+  const int keys = key_value_row_bytes(traits), queries = query_output_row_bytes(traits);
+  if (!computed_by(config).owns_keys()) return config.tile_m * queries + config.stages * config.tile_n * keys;
+  return config.tile_m * keys + config.stages * config.tile_n * (queries + 8);
 }
 
 int estimated_registers(const AttentionTraits& traits, const KernelConfig& config) {

@@ -33,9 +33,9 @@ bool orders_sums(const KernelConfig& config) {
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
   const int score_places = c.pingpong + 2;
   const int scores = c.tile_n * c.tile_m * element_bytes(traits);
-  const int own = c.tile_m * both_row_bytes(traits);
-  const int slot = aligned(c.tile_n * row_bytes(traits, Side::q_k)) +
-                   aligned(c.tile_n * row_bytes(traits, Side::v_o)) + 8 * c.tile_n;
+  const int own = c.tile_m * key_value_row_bytes(traits);
+  const int slot = aligned(c.tile_n * row_bytes(traits, Side::q)) +
+                   aligned(c.tile_n * row_bytes(traits, Side::o)) + 8 * c.tile_n;
   return own + c.stages * slot + (score_places + (splits_gradients(c) ? 2 : 0)) * scores +
          8 * (4 * c.stages + 2 * score_places + 2 + (splits_gradients(c) ? 4 : 0));
 }
@@ -94,8 +94,8 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
                kMostDim);
   // The transposed product reads past K's last column, so V must fill that memory.
   const int behind = 64 * (backward_sm90::sum_cols(spec.traits) * element_bytes(spec.traits) -
-                           row_bytes(spec.traits, Side::q_k));
-  rules.expect(!is_transposed(spec.traits) || behind <= c.tile_m * row_bytes(spec.traits, Side::v_o),
+                           row_bytes(spec.traits, Side::k));
+  rules.expect(!is_transposed(spec.traits) || behind <= c.tile_m * row_bytes(spec.traits, Side::v),
                "head_dim_v = {} is too small beside head_dim = {}", spec.traits.head_dim_v,
                spec.traits.head_dim);
 }
@@ -245,7 +245,7 @@ constexpr KernelKind kernels::backward_convert_sm90 = {
     .runs_on = wgmma_rules::runs_on,
     .check = [](const KernelSpec& spec, BrokenRules& rules) { check_sums(spec, spec.config.tile_m, rules); },
     .shared_bytes = [](const AttentionTraits& traits,
-                       const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q_k); },
+                       const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q); },
     .estimated_registers = [](const AttentionTraits&,
                               const KernelConfig& config) { return config.tile_m / 2 + 32; },
 };

@@ -13,8 +13,9 @@ constexpr int kMostWarps = 16;
 
 /// Counts K and V of a block, slots of Q and dO with two floats per query, and two buffers for dS.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
-  const int row = both_row_bytes(traits), scores = c.tile_m * c.tile_n * element_bytes(traits);
-  return c.tile_m * row + c.stages * c.tile_n * (row + 8) + 2 * scores;
+  const int scores = c.tile_m * c.tile_n * element_bytes(traits);
+  return c.tile_m * key_value_row_bytes(traits) + c.stages * c.tile_n * (query_output_row_bytes(traits) + 8) +
+         2 * scores;
 }
 
 /// Returns the m16 tiles of keys whose dK and dV, or one of them, a warp owns.
@@ -142,7 +143,7 @@ constexpr KernelKind kernels::backward_convert_sm80 = {
           rules.expect(c.tile_m == rows, "tile_m = {}, must be 16 * warps = {}", c.tile_m, rows);
         },
     .shared_bytes = [](const AttentionTraits& traits,
-                       const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q_k); },
+                       const KernelConfig& config) { return config.tile_m * row_bytes(traits, Side::q); },
     .estimated_registers = [](const AttentionTraits& traits,
                               const KernelConfig&) { return padded_dim(traits.head_dim) / 2 + 8; },
     .constants = [](const KernelSpec& spec) { return std::vector<RenderedConstant>{adds_four(spec.arch)}; },

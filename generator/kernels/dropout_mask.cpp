@@ -11,7 +11,7 @@ constexpr Tunable kTunables[] = {{"warps", 1, 16}};
 
 constexpr KernelKind kernels::dropout_mask = {
     .id = KernelId::dropout_mask,
-    .pass = KernelPass::dropout_mask,
+    .pass = KernelPass::rows,
     .main = "attention/rows/dropout_mask.cu",
     .entry = "fa2_dropout_mask",
     .make_step = dropout_mask_step,

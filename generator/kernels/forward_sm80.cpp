@@ -12,9 +12,9 @@ namespace fa2 {
 namespace {
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
-  const int query = config.tile_m * row_bytes(traits, Side::q_k);
-  const int output = config.tile_m * row_bytes(traits, Side::v_o);
-  const int ring = config.stages * config.tile_n * both_row_bytes(traits);
+  const int query = config.tile_m * row_bytes(traits, Side::q);
+  const int output = config.tile_m * row_bytes(traits, Side::o);
+  const int ring = config.stages * config.tile_n * key_value_row_bytes(traits);
   return std::max({query, output, config.q_in_registers ? ring : query + ring});
 }
 

@@ -20,10 +20,11 @@ using wgmma_rules::warpgroups;
 constexpr int kMostStages = 8;
 
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& c) {
-  const int row = std::max(row_bytes(traits, Side::q_k), row_bytes(traits, Side::v_o));
+  const int query = std::max(row_bytes(traits, Side::q), row_bytes(traits, Side::o));
+  const int key = std::max(row_bytes(traits, Side::k), row_bytes(traits, Side::v));
   const int mbarriers = 16 * (c.stages + c.q_buffers + 4) + (traits.varlen ? 40 : 0);
   const int parts = c.schedule == kSplitKeys ? 48 : 0;
-  return c.q_buffers * warpgroups(c) * aligned(64 * row) + c.stages * aligned(c.tile_n * row) + mbarriers +
+  return c.q_buffers * warpgroups(c) * aligned(64 * query) + c.stages * aligned(c.tile_n * key) + mbarriers +
          parts;
 }
 

@@ -17,9 +17,9 @@ constexpr int kMostStages = 4;
 
 /// The query tile, per warp a region for its ring and later its partial output, and one word.
 int shared_bytes(const AttentionTraits& traits, const KernelConfig& config) {
-  const int ring = config.stages * config.tile_n * both_row_bytes(traits);
+  const int ring = config.stages * config.tile_n * key_value_row_bytes(traits);
   const int part = config.tile_m * (padded_dim(traits.head_dim_v) + 4) * 4;
-  return config.tile_m * row_bytes(traits, Side::q_k) + config.warps * std::max(ring, part) + 16;
+  return config.tile_m * row_bytes(traits, Side::q) + config.warps * std::max(ring, part) + 16;
 }
 
 /// Returns the m16 tiles of a warp: each warp has all rows of the tile.
@@ -74,7 +74,7 @@ constexpr double kFew = 48 << 20, kLittle = 96 << 20;
 double bytes_read(const PlannedProblem& p) {
   const double rows =
       static_cast<double>(p.batch) * static_cast<double>(p.heads_kv) * static_cast<double>(visible_keys(p));
-  return rows * (p.head_dim + p.head_dim_v) * static_cast<double>(size_of(p.dtype));
+  return rows * static_cast<double>(key_value_format(p).bytes_per_key());
 }
 
 /// Returns a config with at most `warps` warps, so few that each has room for two stages.
@@ -95,8 +95,7 @@ KernelConfig split_config(const AttentionTraits& traits, const Arch& arch, int t
 
 /// Returns keys of one head that are neither few nor many.
 std::int64_t some_keys(const AttentionTraits& traits) {
-  return static_cast<std::int64_t>((kFew + kLittle) / 2) /
-         (element_bytes(traits) * (traits.head_dim + traits.head_dim_v));
+  return static_cast<std::int64_t>((kFew + kLittle) / 2) / key_value_format(traits).bytes_per_key();
 }
 
 /// Returns nothing if a tile cannot hold all query rows.

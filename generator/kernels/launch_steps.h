@@ -2,18 +2,17 @@
 // not know.
 #pragma once
 
+#include <fa2/config.h>
+
 namespace fa2 {
 
 struct Step;
 struct StepRequest;
 
-Step append_step(const StepRequest& request);
-Step backward_sm80_step(const StepRequest& request);
-Step backward_sm90_step(const StepRequest& request);
-Step dropout_mask_step(const StepRequest& request);
-Step forward_sm80_step(const StepRequest& request);
-Step forward_sm90_step(const StepRequest& request);
-Step forward_split_step(const StepRequest& request);
-Step merge_step(const StepRequest& request);
+// "forward_sm80_step", for every kernel. One that is launched like another, as most of the backward are, uses the other's: its own
+// is not defined.
+#define FA2_DECLARE(name) Step name##_step(const StepRequest& request);
+FA2_KERNELS(FA2_DECLARE)
+#undef FA2_DECLARE
 
 }  // namespace fa2

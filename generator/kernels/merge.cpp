@@ -12,7 +12,7 @@ constexpr Tunable kTunables[] = {{"warps", 1, 16}};
 
 constexpr KernelKind kernels::merge = {
     .id = KernelId::merge,
-    .pass = KernelPass::merge,
+    .pass = KernelPass::rows,
     .main = "attention/rows/merge.cu",
     .entry = "fa2_merge",
     .make_step = merge_step,
@@ -23,10 +23,7 @@ constexpr KernelKind kernels::merge = {
           rules.expect(traits.head_dim == traits.head_dim_v, "head_dim_v = {}, must be head_dim = {}",
                        traits.head_dim_v, traits.head_dim);
         },
-    .reads =
-        [](std::string_view trait) {
-          return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
-        },
+    .reads = is_row_trait,
 };
 
 }  // namespace fa2

@@ -4,9 +4,11 @@
 #include <core/arch.h>
 #include <fmt/format.h>
 #include <generator/kernel_spec.h>
+#include <generator/key_value_format.h>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace fa2 {
 
@@ -15,22 +17,34 @@ constexpr int padded_dim(int dim) {
   return (dim + 15) / 16 * 16;
 }
 
-/// Returns the bytes of one element of Q, K, V, O, P and dS.
+/// Returns the bytes of one element of Q, O, P and dS.
 constexpr int element_bytes(const AttentionTraits& traits) {
-  return static_cast<int>(size_of(traits.dtype));
+  return bytes_of(element_of(traits.dtype));
 }
 
-/// The tensors with head_dim columns, and those with head_dim_v; a gradient has the columns of its tensor.
-enum class Side : std::uint8_t { q_k, v_o };
+/// The tensors whose rows tiles hold. A gradient has the rows of its tensor.
+enum class Side : std::uint8_t { q, k, v, o };
 
 /// Returns the bytes of one row in shared memory.
 constexpr int row_bytes(const AttentionTraits& traits, Side side) {
-  return padded_dim(side == Side::q_k ? traits.head_dim : traits.head_dim_v) * element_bytes(traits);
+  const bool is_key_or_value = side == Side::k || side == Side::v;
+  const int element = is_key_or_value ? bytes_of(key_value_format(traits).element) : element_bytes(traits);
+  return padded_dim(side == Side::q || side == Side::k ? traits.head_dim : traits.head_dim_v) * element;
 }
 
-/// Returns the bytes of one row of Q or K and one of V or O.
-constexpr int both_row_bytes(const AttentionTraits& traits) {
-  return row_bytes(traits, Side::q_k) + row_bytes(traits, Side::v_o);
+/// Returns the bytes of one row of K and one of V.
+constexpr int key_value_row_bytes(const AttentionTraits& traits) {
+  return row_bytes(traits, Side::k) + row_bytes(traits, Side::v);
+}
+
+/// Returns the bytes of one row of Q and one of O.
+constexpr int query_output_row_bytes(const AttentionTraits& traits) {
+  return row_bytes(traits, Side::q) + row_bytes(traits, Side::o);
+}
+
+/// Returns whether a kernel that moves rows, without a product, reads the trait (KernelKind::reads).
+constexpr bool is_row_trait(std::string_view trait) {
+  return trait == "dtype" || trait == "head_dim" || trait == "head_dim_v" || trait == "row_alignment";
 }
 
 /// More than any GPU holds, and small enough that estimates do not overflow.

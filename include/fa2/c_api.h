@@ -56,9 +56,6 @@ FA2_C_API void fa2_string_free(char* text);
 
 /* ---- what is computed ---- */
 
-/* fa2_problem.dtype */
-enum { FA2_F16 = 0, FA2_BF16 = 1 };
-
 /* fa2_problem.mask. Query i sees key j
  *   FA2_MASK_NONE:            always
  *   FA2_CAUSAL_BOTTOM_RIGHT:  iff j <= i + seqlen_k - seqlen_q (FlashAttention's convention)

@@ -16,6 +16,18 @@ typedef struct fa2_tensor {
 } fa2_tensor;
 #define FA2_TENSOR_INIT {0, {0, 0, 0}}
 
+/* Element types. A fa2_problem has one of the first two; fa2_array.dtype is any. FA2_OTHER_DTYPE: one that fa2 does
+ * not know. */
+enum {
+  FA2_OTHER_DTYPE = -1,
+  FA2_F16 = 0,
+  FA2_BF16 = 1,
+  FA2_FLOAT32 = 2,
+  FA2_INT32 = 3,
+  FA2_INT64 = 4,
+  FA2_UINT8 = 5
+};
+
 /* fa2::AttentionProblem */
 typedef struct fa2_problem {
   uint32_t struct_size; /* sizeof(fa2_problem) */

@@ -27,9 +27,6 @@
 extern "C" {
 #endif
 
-/* fa2_array.dtype: FA2_F16, FA2_BF16, or one of these. FA2_OTHER_DTYPE: one that fa2 does not know. */
-enum { FA2_OTHER_DTYPE = -1, FA2_FLOAT32 = 2, FA2_INT32 = 3, FA2_INT64 = 4, FA2_UINT8 = 5 };
-
 /* fa2_array.device: a CUDA ordinal, FA2_INTERPRETER_DEVICE for host memory, or this for any other. */
 enum { FA2_OTHER_DEVICE = -3 };
 
@@ -40,7 +37,7 @@ enum { FA2_MOST_DIMENSIONS = 5 };
 
 typedef struct fa2_array {
   void* data;     /* the first element; may be NULL if an extent is 0 */
-  int32_t dtype;  /* FA2_F16 ... FA2_UINT8, FA2_OTHER_DTYPE */
+  int32_t dtype;  /* an element type of fa2/c_call.h */
   int32_t device; /* see above */
   int32_t ndim;   /* dimensions; more than FA2_MOST_DIMENSIONS are refused, and their extents not read */
   int32_t flags;  /* 0, FA2_READ_ONLY */

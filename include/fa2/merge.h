@@ -69,7 +69,7 @@ struct MergeArgs {
                     .tensor("out_parts")
                     .shape("(parts, batch, seqlen, heads, head_dim) | (parts, seqlen, heads, head_dim)")
                     .stride("part_stride")
-                    .or_float32()
+                    .or_type("float32", "float32_parts")
                     .help("partial outputs, each normalised"),
                 row("part_stride", &A::part_stride).help("elements from one partial output to the next"),
                 row("lse_parts", &A::lse_parts, &A::lse_parts_strides)
@@ -82,7 +82,7 @@ struct MergeArgs {
                 row("o", &A::o, &A::o_strides)
                     .tensor("out")
                     .shape("(batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim)")
-                    .or_float32()
+                    .or_type("float32", "float32_output")
                     .help("the merged output"),
                 row("lse", &A::lse)
                     .shape("(batch, heads, seqlen) if batch | (heads, seqlen)")

@@ -35,7 +35,9 @@ struct RowText {
   std::int64_t least = 0;       ///< smallest extent that tensors may give a size
   bool is_optional = false;     ///< whether it may be null even if it is used
   bool is_packed = false;       ///< whether the tensor must be contiguous although `stride` is set
-  bool may_be_float32 = false;  ///< whether the tensor may be float32 instead of the problem's dtype
+  const char* other_type = "";  ///< an element type that the tensor may have instead of the problem's dtype
+  const char* type_field =
+      "";  ///< the field of the problem that is true, or not its first enumerator, if it has that type
 };
 
 /// A row of one member. `beside` is the tensor's TensorStrides, or the member of a member that the row describes, or null.
@@ -65,7 +67,9 @@ struct Row {
   }
   constexpr Row optional() const { return with_text(&RowText::is_optional, true); }
   constexpr Row packed() const { return with_text(&RowText::is_packed, true); }
-  constexpr Row or_float32() const { return with_text(&RowText::may_be_float32, true); }
+  constexpr Row or_type(const char* type, const char* field) const {
+    return with_text(&RowText::other_type, type).with_text(&RowText::type_field, field);
+  }
 
  private:
   template <class Value>

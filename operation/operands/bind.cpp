@@ -11,10 +11,6 @@ namespace {
 /// No address space holds more elements along one dimension.
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 48;
 
-bool is_half(std::int32_t dtype) {
-  return dtype == FA2_F16 || dtype == FA2_BF16;
-}
-
 bool is_contiguous(const fa2_array& tensor) {
   std::int64_t expected = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
@@ -28,9 +24,16 @@ std::string numbers_text(const std::int64_t* numbers, int count) {
   return fmt::format("({})", fmt::join(numbers, numbers + count, ", "));
 }
 
-const char* dtype_word(std::int32_t dtype) {
-  constexpr const char* kWords[] = {"float16", "bfloat16", "float32", "int32", "int64", "uint8"};
-  return dtype >= 0 && dtype < 6 ? kWords[dtype] : "another one";
+static_assert(static_cast<std::int32_t>(ElementType::u8) == FA2_UINT8,
+              "both enumerations are written from one table");
+
+/// Returns whether the dtype of a fa2_array is an ElementType.
+bool is_element_type(std::int32_t dtype) {
+  return dtype >= 0 && dtype < static_cast<std::int32_t>(std::size(kElementTypes));
+}
+
+std::string_view dtype_word(std::int32_t dtype) {
+  return is_element_type(dtype) ? kElementTypes[dtype].name : "another one";
 }
 
 std::string device_text(std::int32_t device) {
@@ -38,29 +41,16 @@ std::string device_text(std::int32_t device) {
   return device == FA2_INTERPRETER_DEVICE ? "cpu" : "neither CUDA nor the CPU";
 }
 
-constexpr unsigned bit_of(std::int32_t dtype) {
-  return 1u << dtype;
+bool takes(const Tensor& tensor, std::int32_t dtype) {
+  if (tensor.has_dtype)
+    return is_half(dtype) || (is_element_type(dtype) && dtype_word(dtype) == tensor.text.other_type);
+  return dtype == static_cast<std::int32_t>(tensor.element);
 }
 
-bool takes(Element element, std::int32_t dtype) {
-  constexpr unsigned kHalves = bit_of(FA2_F16) | bit_of(FA2_BF16);
-  constexpr unsigned kTaken[] = {kHalves,
-                                 kHalves | bit_of(FA2_FLOAT32),
-                                 bit_of(FA2_FLOAT32),
-                                 bit_of(FA2_INT32),
-                                 bit_of(FA2_INT64),
-                                 bit_of(FA2_UINT8)};
-  return dtype >= 0 && dtype <= FA2_UINT8 && (kTaken[static_cast<std::size_t>(element)] & bit_of(dtype)) != 0;
-}
-
-const char* rule_of(Element element) {
-  constexpr const char* kRules[] = {"must be float16 or bfloat16",
-                                    "must be float16, bfloat16 or float32",
-                                    "must be float32",
-                                    "must be int32",
-                                    "must be int64",
-                                    "must be uint8"};
-  return kRules[static_cast<std::size_t>(element)];
+std::string rule_of(const Tensor& tensor) {
+  if (!tensor.has_dtype) return fmt::format("must be {}", names_of(tensor.element).name);
+  if (*tensor.text.other_type == 0) return "must be float16 or bfloat16";
+  return fmt::format("must be float16, bfloat16 or {}", tensor.text.other_type);
 }
 
 }  // namespace
@@ -107,7 +97,7 @@ void Binding::check(std::size_t row) {
   const fa2_array& t = tensor(row);
   // The common case is like a tensor that was already checked: only check_kind() sets dtype_ and device_.
   const bool is_usual = is_half(t.dtype) && t.dtype == dtype_ && t.device == device_ && t.flags == 0 &&
-                        table_.tensors[row].element == Element::half;
+                        table_.tensors[row].has_dtype && table_.tensors[row].like < 0;
   if (!is_usual) check_kind(row);
   const Form* const form = form_of(table_.tensors[row], t.ndim);
   forms_[row] = form;
@@ -156,13 +146,12 @@ void Binding::check_kind(std::size_t row) {
 void Binding::check_element(std::size_t row) {
   const Tensor& described = table_.tensors[row];
   const std::int32_t dtype = tensor(row).dtype;
-  if (!takes(described.element, dtype))
-    return add(row, "dtype", dtype_word(dtype), rule_of(described.element));
+  if (!takes(described, dtype)) return add(row, "dtype", std::string(dtype_word(dtype)), rule_of(described));
   const std::int16_t like = described.like;
   if (like >= 0 && is_given(static_cast<std::size_t>(like))) {
     const std::int32_t wanted = tensor(static_cast<std::size_t>(like)).dtype;
     if (dtype != wanted)
-      add(row, "dtype", dtype_word(dtype),
+      add(row, "dtype", std::string(dtype_word(dtype)),
           fmt::format("must be {}, as {}", dtype_word(wanted),
                       table_.tensors[static_cast<std::size_t>(like)].name()));
     return;
@@ -172,7 +161,7 @@ void Binding::check_element(std::size_t row) {
     dtype_ = dtype;
     dtype_row_ = row;
   } else if (dtype != dtype_) {
-    add(row, "dtype", dtype_word(dtype),
+    add(row, "dtype", std::string(dtype_word(dtype)),
         fmt::format("must be {}, as {}", dtype_word(dtype_), table_.tensors[dtype_row_].name()));
   }
 }
@@ -200,7 +189,8 @@ void Binding::keep_alignment(const fa2_array& t) {
     strides |= static_cast<std::uint64_t>(t.strides[i]);
     is_ascending &= t.strides[i] > 0;
   }
-  const std::uint64_t bytes = is_half(t.dtype) ? 2 : 4;
+  const auto bytes =
+      is_element_type(t.dtype) ? static_cast<std::uint64_t>(bytes_of(ElementType(t.dtype))) : 1;
   address_bits_ |= reinterpret_cast<std::uintptr_t>(t.data) | strides * bytes;
   is_ascending_ &= is_ascending;
 }

@@ -28,14 +28,11 @@ class Binding {
 
   bool is_given(std::size_t tensor) const { return (given_ >> tensor & 1) != 0; }
   const fa2_array& tensor(std::size_t index) const { return *tensors_[index]; }
-  bool is_float32(std::size_t index) const { return is_given(index) && tensor(index).dtype == FA2_FLOAT32; }
   bool is_known(std::size_t size) const { return (known_ >> size & 1) != 0; }
 
-  /// Returns FA2_F16 or FA2_BF16: that of the first tensor with one of them, else FA2_F16.
-  std::int32_t dtype() const { return dtype_ == FA2_OTHER_DTYPE ? FA2_F16 : dtype_; }
   fa2_placement placement() const;
 
-  /// Writes sizes and flags to the C struct `problem`, and tensors to `args` or, for those with is_elsewhere, to `more`. A tensor
+  /// Writes sizes, flags and element types to the C struct `problem`, and tensors to `args` or, for those with is_elsewhere, to `more`. A tensor
   /// that is not given, or whose used_if is a size of 0, becomes null. found() must be empty, and kTable must be this binding's.
   template <const TensorTable& kTable>
   void fill(void* problem, void* args, void* more = nullptr) const;
@@ -52,7 +49,7 @@ class Binding {
   /// Returns the form of the tensor's shape in this call; nullptr if none has the rank.
   const Form* form_of(const Tensor& tensor, std::int32_t rank) const;
   template <const TensorTable& kTable, std::size_t kIndex>
-  void fill_tensor(void* args) const;
+  void fill_tensor(void* problem, void* args) const;
   void keep_alignment(const fa2_array& tensor);
 
   void add(std::size_t row, std::string_view what, std::string value, std::string rule);
@@ -65,7 +62,7 @@ class Binding {
   std::uint32_t known_ = 0;
   std::int32_t device_ = FA2_OTHER_DEVICE;  ///< device of the first tensor that has one
   std::size_t device_row_ = 0;
-  std::int32_t dtype_ = FA2_OTHER_DTYPE;
+  std::int32_t dtype_ = FA2_OTHER_DTYPE;  ///< of the first tensor of 16-bit elements
   std::size_t dtype_row_ = 0;
   std::uint64_t address_bits_ = 0;  ///< addresses and strides of strided tensors, or'ed together; bytes
   bool is_ascending_ = true;
@@ -73,6 +70,11 @@ class Binding {
   std::array<const Form*, kMostTensors> forms_;  ///< forms of the given tensors
   Violations found_;
 };
+
+/// Returns whether the dtype of a fa2_array is one that a problem may have.
+constexpr bool is_half(std::int32_t dtype) {
+  return dtype == FA2_F16 || dtype == FA2_BF16;
+}
 
 template <class Value>
 void put(void* to, std::uint16_t offset, Value value) {
@@ -96,17 +98,21 @@ void Binding::fill(void* problem, void* args, void* more) const {
     (fill_size(kTable.sizes[i], sizes_[i]), ...);
   }
   (std::make_index_sequence<kTable.sizes.size()>());
+  if constexpr (kTable.dtype != kNowhere)
+    put(problem, kTable.dtype, dtype_ == FA2_OTHER_DTYPE ? std::int32_t{FA2_F16} : dtype_);
   for (const TensorFlag& flag : kTable.flags)
     put(problem, flag.field, std::int32_t{(given_ & flag.tensors) != 0});
   [&]<std::size_t... i>(std::index_sequence<i...>) {
-    (fill_tensor<kTable, i>(kTable.tensors[i].is_elsewhere ? more : args), ...);
+    (fill_tensor<kTable, i>(problem, kTable.tensors[i].is_elsewhere ? more : args), ...);
   }
   (std::make_index_sequence<kTable.tensors.size()>());
 }
 
 template <const TensorTable& kTable, std::size_t kIndex>
-void Binding::fill_tensor(void* args) const {
+void Binding::fill_tensor(void* problem, void* args) const {
   constexpr const Tensor& row = kTable.tensors[kIndex];
+  if constexpr (row.type_field != kNowhere)
+    put(problem, row.type_field, std::int32_t{is_given(kIndex) && !is_half(tensors_[kIndex]->dtype)});
   if (row.field == kNowhere) return;
   constexpr std::int16_t needed = kTable.size_index(row.text.used_if);
   const bool given = is_given(kIndex) && (needed < 0 || sizes_[needed < 0 ? 0 : needed] > 0);

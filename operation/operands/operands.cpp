@@ -72,12 +72,6 @@ void choose_extents(Operand& operand, const AttentionProblem& p, const Sizes& si
   }
 }
 
-constexpr ElementType element_of(Element element, DType dtype) {
-  constexpr ElementType kElements[] = {ElementType::f16, ElementType::f16, ElementType::f32,
-                                       ElementType::i32, ElementType::i32, ElementType::byte};
-  return element == Element::half ? element_of(dtype) : kElements[static_cast<std::size_t>(element)];
-}
-
 /// Replaces a matrix with gaps between its rows by one range, from the first row's first entry to the last row's last one.
 void join_rows(Operand& operand, std::int64_t stride) {
   const std::int64_t rows = operand.extents[0], entries = operand.extents[3];
@@ -89,7 +83,7 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
   constexpr const Tensor& tensor = kBackwardTable.tensors[kIndex];
   constexpr const auto& row = std::get<tensor.row>(kRowsOf<Args>);
   Operand operand{.name = tensor.text.name,
-                  .element = element_of(tensor.element, p.dtype),
+                  .element = element_of<Args, tensor.row>(p),
                   .access = kCStruct<Args>.members[tensor.row].is_const ? Access::read : Access::write,
                   .optional = tensor.text.is_optional,
                   .strided = tensor.layout == StrideRule::strided,
@@ -103,9 +97,6 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
     operand.strides = {strides.batch, strides.head, strides.row};
   } else if constexpr (tensor.layout == StrideRule::rows) {
     join_rows(operand, member_of(args, std::get<row_index<Args>(tensor.text.stride)>(kRowsOf<Args>)));
-  } else if constexpr (tensor.element == Element::i64) {  // kernels read a number of 64 bits as two of 32
-    operand.extents[3] *= 2;
-    operand.alignment = 8;
   }
   if (!takes<kIndex>(p)) operand.extents[0] = 0;
   return operand;
@@ -113,7 +104,7 @@ Operand operand_of(const AttentionProblem& p, const Sizes& sizes, const Args& ar
 
 /// Returns the workspace as an operand. It is optional, because the Context can provide it.
 Operand workspace_of(void* data, std::size_t bytes) {
-  Operand operand = optional_operand("workspace", Access::read_write, data, ElementType::byte,
+  Operand operand = optional_operand("workspace", Access::read_write, data, ElementType::u8,
                                      {1, 1, 1, static_cast<std::int64_t>(bytes)});
   operand.alignment = kWorkspaceAlignment;
   return operand;

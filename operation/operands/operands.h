@@ -1,11 +1,11 @@
 // The tensors of one call, as a list.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/args.h>
 #include <fa2/backward.h>
 #include <fa2/problem.h>
 #include <operation/operands/tensor_tables.h>
-#include <runtime/element_type.h>
 
 #include <array>
 #include <cstddef>
@@ -59,7 +59,7 @@ constexpr bool has_numbers(Role role) {
   const auto index = static_cast<std::size_t>(role);
   if (index >= kForwardTensors) return false;
   const Tensor& tensor = kAttentionTable.tensors[index];
-  return tensor.element == Element::f32 && !tensor.is_written;
+  return !tensor.has_dtype && tensor.element == ElementType::f32 && !tensor.is_written;
 }
 
 /// A tensor of up to four dimensions, whose last one is contiguous. Q, K, V and O are (batch, head, row, column); packed sequences
@@ -111,9 +111,20 @@ struct MadeOperands {
 using Operands = MadeOperands<kOperandCount>;
 using BackwardOperands = MadeOperands<kBackwardOperandCount>;
 
-/// Returns the element type of tensors with this dtype.
-constexpr ElementType element_of(DType dtype) {
-  return dtype == DType::f16 ? ElementType::f16 : ElementType::bf16;
+/// Returns the element type that the tensor of row `kRow` has for this problem.
+template <class Args, std::size_t kRow, class Problem>
+constexpr ElementType element_of(const Problem& problem) {
+  constexpr const Member& member = kCStruct<Args>.members[kRow];
+  if constexpr (!member.has_dtype) {
+    return member.element;
+  } else if constexpr (*member.text.other_type != 0) {
+    constexpr std::size_t field = row_index<Problem>(member.text.type_field);
+    return is_set(member_of(problem, std::get<field>(kRowsOf<Problem>)))
+               ? element_type(member.text.other_type)
+               : element_of(problem.dtype);
+  } else {
+    return element_of(problem.dtype);
+  }
 }
 
 /// Returns a (batch, head, row, column) operand with these strides.

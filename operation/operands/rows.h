@@ -1,6 +1,7 @@
 // Tables of the rows of public structs, made at compile time. They add what a member's type says, and its place in the C struct.
 #pragma once
 
+#include <core/element_type.h>
 #include <fa2/args.h>
 #include <fa2/row.h>
 #include <generator/kernel_spec.h>
@@ -18,9 +19,6 @@ namespace fa2 {
 
 inline constexpr std::uint16_t kNowhere = 0xffff;  ///< the offset of a field that does not exist
 
-/// half: float16 or bfloat16, the same for all tensors of a call. half_or_f32: one of these two or float32, chosen per tensor.
-enum class Element : std::uint8_t { half, half_or_f32, f32, i32, i64, u8 };
-
 /// The type of a field of a C struct. `tensor`: fa2_tensor. `call`: a pointer to another struct.
 enum class CType : std::uint8_t { int32, float32, int64, uint64, pointer, tensor, call };
 
@@ -32,7 +30,8 @@ constexpr std::uint16_t bytes_of(CType type) {
 struct Member {
   RowText text;
   CType type = CType::int32;
-  Element element = Element::half;  ///< element type that a pointer points to
+  bool has_dtype = false;  ///< whether it points to elements of the problem's dtype, or of text.other_type
+  ElementType element = ElementType::f16;  ///< the element type that it points to, if not has_dtype
   bool is_pointer = false;
   bool is_const = false;  ///< whether calls only read what the pointer points to
   bool is_flag = false;   ///< whether it is a bool
@@ -61,10 +60,9 @@ constexpr CType c_type_of() {
 }
 
 template <class Pointed>
-constexpr Element pointed_element() {
-  if (std::is_void_v<Pointed>) return Element::half;
-  if (std::is_same_v<Pointed, const float> || std::is_same_v<Pointed, float>) return Element::f32;
-  return std::is_same_v<Pointed, const std::int32_t> ? Element::i32 : Element::i64;
+constexpr ElementType pointed_element() {
+  if (std::is_same_v<Pointed, const float> || std::is_same_v<Pointed, float>) return ElementType::f32;
+  return std::is_same_v<Pointed, const std::int32_t> ? ElementType::i32 : ElementType::i64;
 }
 
 template <class Row>
@@ -97,7 +95,8 @@ constexpr Member typed(const Row& row) {
     using Pointed = std::remove_pointer_t<Value>;
     member.is_pointer = true;
     member.is_const = std::is_const_v<Pointed>;
-    member.element = row.text.may_be_float32 ? Element::half_or_f32 : pointed_element<Pointed>();
+    member.has_dtype = std::is_void_v<Pointed>;
+    member.element = pointed_element<Pointed>();
   }
   return member;
 }
@@ -185,7 +184,17 @@ constexpr void each_index(const Field& field) {
   (std::make_index_sequence<kRowCount<Struct>>());
 }
 
-/// Returns whether `problem` uses the member of row `kIndex`: whether the field that its used_if names is true or above 0.
+/// Returns whether a field of a problem is true, above 0 or not its first enumerator.
+template <class Value>
+constexpr bool is_set(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return value != Value{};
+  } else {
+    return value > 0;
+  }
+}
+
+/// Returns whether `problem` uses the member of row `kIndex`: whether the field that its used_if names is set.
 template <class Args, std::size_t kIndex, class Problem>
 constexpr bool is_used(const Problem& problem) {
   constexpr const char* name = std::get<kIndex>(kRowsOf<Args>).text.used_if;
@@ -193,7 +202,7 @@ constexpr bool is_used(const Problem& problem) {
     return true;
   } else {
     constexpr std::size_t field = row_index<Problem>(name);
-    return member_of(problem, std::get<field>(kRowsOf<Problem>)) > 0;
+    return is_set(member_of(problem, std::get<field>(kRowsOf<Problem>)));
   }
 }
 

@@ -39,7 +39,10 @@ struct Form {
 struct Tensor {
   std::array<Form, 3> forms{};
   std::int16_t form_count = 0, with = -1, without = -1, like = -1;  ///< indices of tensors; negative: none
-  Element element = Element::half;
+  bool has_dtype = false;                                           ///< see Member
+  ElementType element = ElementType::f16;                           ///< see Member
+  std::uint16_t type_field =
+      kNowhere;  ///< offset of the problem's flag for text.other_type, which this tensor sets; bytes
   StrideRule layout = StrideRule::contiguous;
   bool is_optional = false;
   bool is_written = false;
@@ -91,8 +94,9 @@ struct TensorTable {
   List<Size, kMostSizes> sizes;
   List<Tensor, kMostTensors> tensors;
   List<TensorFlag, 8> flags;
-  std::uint32_t required = 0;  ///< tensors that every call must give; one bit per index
-  std::uint32_t related = 0;   ///< tensors with `with` or `without`; one bit per index
+  std::uint16_t dtype = kNowhere;  ///< offset of the problem's dtype in the C struct; bytes
+  std::uint32_t required = 0;      ///< tensors that every call must give; one bit per index
+  std::uint32_t related = 0;       ///< tensors with `with` or `without`; one bit per index
 
   /// Returns the index of a size; -1 if there is none.
   constexpr std::int16_t size_index(std::string_view name) const {
@@ -171,6 +175,7 @@ constexpr Form form_of(std::string_view text, const TensorTable& table) {
 template <class Problem>
 constexpr TensorTable sizes_of() {
   TensorTable table;
+  table.dtype = kCStruct<Problem>.members[row_index<Problem>("dtype")].field;
   for (const Member& member : kCStruct<Problem>.members)
     if (member.is_size)
       table.sizes.add(
@@ -187,8 +192,11 @@ template <class Args>
 constexpr Tensor tensor_of(std::size_t row) {
   const Member& member = kCStruct<Args>.members[row];
   const RowText& text = member.text;
-  Tensor tensor{
-      .element = member.element, .row = static_cast<std::uint8_t>(row), .field = member.field, .text = text};
+  Tensor tensor{.has_dtype = member.has_dtype,
+                .element = member.element,
+                .row = static_cast<std::uint8_t>(row),
+                .field = member.field,
+                .text = text};
   if (member.type == CType::tensor)
     tensor.layout = StrideRule::strided;
   else if (*text.stride != 0 && !text.is_packed)
@@ -201,12 +209,14 @@ constexpr Tensor tensor_of(std::size_t row) {
 }
 
 /// Adds the tensors of Args: the members whose rows have a shape.
-template <class Args>
+template <class Problem, class Args>
 constexpr void add_tensors(TensorTable& table, bool is_elsewhere = false) {
   for (std::size_t i = 0; i < kRowCount<Args>; ++i) {
     if (*kCStruct<Args>.members[i].text.shape == 0) continue;
     Tensor tensor = tensor_of<Args>(i);
     tensor.is_elsewhere = is_elsewhere;
+    if (*tensor.text.type_field != 0 && *tensor.text.like == 0)
+      tensor.type_field = offset_of<Problem>(tensor.text.type_field);
     table.tensors.add(tensor);
   }
 }

@@ -13,7 +13,7 @@ namespace fa2 {
 constexpr TensorTable attention_tensors() {
   TensorTable table = sizes_of<AttentionProblem>();
   table.sizes.add({.name = "max_pages"});
-  add_tensors<AttentionArgs>(table);
+  add_tensors<AttentionProblem, AttentionArgs>(table);
   add_flags<AttentionProblem, AttentionArgs>(table);
   table.tensor("o").is_optional = true;  // it may be made once the sizes are known
   return table;
@@ -24,30 +24,31 @@ constexpr TensorTable backward_tensors() {
   TensorTable table = attention_tensors();
   for (const char* const output : {"o", "lse"})
     table.tensor(output).is_optional = table.tensor(output).is_written = false;
-  add_tensors<BackwardArgs>(table, true);
+  add_tensors<AttentionProblem, BackwardArgs>(table, true);
   return table;
 }
 
 /// The mask is not a member of a struct, but an argument of fa2_dropout_mask().
 constexpr TensorTable dropout_mask_tensors() {
   TensorTable table = sizes_of<AttentionProblem>();
+  table.dtype = kNowhere;  // no tensor has it
   const RowText mask{.name = "mask",
                      .help = "1 where a probability is kept, else 0",
                      .shape = "(batch, heads_q, seqlen_q, seqlen_k)"};
-  table.tensors.add({.element = Element::u8, .is_written = true, .text = mask});
+  table.tensors.add({.element = ElementType::u8, .is_written = true, .text = mask});
   table.tensors.add(tensor_of<AttentionArgs>(row_index<AttentionArgs>("dropout.state")));
   return table;
 }
 
 constexpr TensorTable append_tensors() {
   TensorTable table = sizes_of<AppendProblem>();
-  add_tensors<AppendArgs>(table);
+  add_tensors<AppendProblem, AppendArgs>(table);
   return table;
 }
 
 constexpr TensorTable merge_tensors() {
   TensorTable table = sizes_of<MergeProblem>();
-  add_tensors<MergeArgs>(table);
+  add_tensors<MergeProblem, MergeArgs>(table);
   return table;
 }
 

@@ -1,7 +1,7 @@
 // The memory in which a plan's launches work, in addition to their operands.
 #pragma once
 
-#include <runtime/element_type.h>
+#include <core/element_type.h>
 
 #include <cstddef>
 

@@ -115,10 +115,8 @@ std::vector<Violation> violations_of_backward(const AttentionProblem& problem, c
 std::vector<Violation> violations_of(const AttentionProblem& problem) {
   const AttentionProblem p = problem.normalized();
   Violations found;
-  check_enum(found, "dtype", p.dtype);
-  check_enum(found, "mask", p.mask);
-  check_head_dim(found, "head_dim", p.head_dim);
-  if (problem.head_dim_v != 0) check_head_dim(found, "head_dim_v", p.head_dim_v, ", or 0 for head_dim");
+  check_enums(found, p);
+  check_key_value_format(found, problem);
   check_number(found, "batch", p.batch, p.batch >= 0, "must be at least 0");
   check_number(found, "heads_q", p.heads_q, p.heads_q >= 1, "must be at least 1");
   const bool own_heads_kv = problem.heads_kv != 0;

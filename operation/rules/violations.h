@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace fa2 {
@@ -23,6 +24,23 @@ template <class Enum>
 void check_enum(Violations& found, const char* field, Enum value) {
   if (!is_enumerator(value))
     found.push_back({field, fmt::format("{}", static_cast<int>(value)), rule_of<Enum>()});
+}
+
+/// Checks what a key and its value are in memory, for attention and for append(): see KeyValueFormat.
+template <class Problem>
+void check_key_value_format(Violations& found, const Problem& problem) {
+  check_head_dim(found, "head_dim", problem.head_dim);
+  if (problem.head_dim_v != 0)
+    check_head_dim(found, "head_dim_v", problem.head_dim_v, ", or 0 for head_dim");
+}
+
+/// Checks all enumerations of a problem.
+template <class Problem>
+void check_enums(Violations& found, const Problem& problem) {
+  each_row<Problem>([&](const auto& row) {
+    using Value = std::remove_cvref_t<decltype(problem.*row.member)>;
+    if constexpr (std::is_enum_v<Value>) check_enum(found, row.text.name, problem.*row.member);
+  });
 }
 
 }  // namespace fa2

@@ -1,6 +1,7 @@
 // Shapes, inputs and comparisons of a search, on the host alone.
 #include <core/float_bits.h>
 #include <fmt/format.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 #include <planning/trials/trial_data.h>
@@ -18,9 +19,9 @@ double rows_of(const Entries& entries) {
 }
 
 double bytes_of(const AttentionProblem& p) {
-  const double dims = p.head_dim + p.head_dim_v, element = static_cast<double>(size_of(p.dtype));
-  return (double(p.heads_q) * rows_of(q_entries(p)) + double(p.heads_kv) * rows_of(k_entries(p))) * dims *
-         element;
+  const double query = double(size_of(p.dtype)) * (p.head_dim + p.head_dim_v),
+               key = double(key_value_format(p).bytes_per_key());
+  return double(p.heads_q) * rows_of(q_entries(p)) * query + double(p.heads_kv) * rows_of(k_entries(p)) * key;
 }
 
 double flops_of(const AttentionProblem& p) {

@@ -7,7 +7,16 @@ from typing import Any
 
 from . import _core
 
-_DTYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "int32": 3, "int64": 4, "uint8": 5}
+_DTYPES = {
+    # written: element types
+    "float16": 0,
+    "bfloat16": 1,
+    "float32": 2,
+    "int32": 3,
+    "int64": 4,
+    "uint8": 5,
+    # end of element types
+}
 _OTHER_DTYPE = -1
 _HOST = -2  # FA2_INTERPRETER_DEVICE
 _OTHER_DEVICE = -3

@@ -37,14 +37,25 @@ static const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   return api;
 }
 
+/* DLPack's code and bits of each element type. */
+static const struct {
+  uint8_t code, bits;
+  int32_t dtype;
+} element_types[] = {
+    /* written: element types */
+    {2, 16, FA2_F16},
+    {4, 16, FA2_BF16},
+    {2, 32, FA2_FLOAT32},
+    {0, 32, FA2_INT32},
+    {0, 64, FA2_INT64},
+    {1, 8, FA2_UINT8},
+    /* end of element types */
+};
+
 static int32_t dtype_of(DLDataType type) {
   if (type.lanes != 1) return FA2_OTHER_DTYPE;
-  if (type.code == kDLFloat && type.bits == 16) return FA2_F16;
-  if (type.code == kDLBfloat && type.bits == 16) return FA2_BF16;
-  if (type.code == kDLFloat && type.bits == 32) return FA2_FLOAT32;
-  if (type.code == kDLInt && type.bits == 32) return FA2_INT32;
-  if (type.code == kDLInt && type.bits == 64) return FA2_INT64;
-  if (type.code == kDLUInt && type.bits == 8) return FA2_UINT8;
+  for (size_t i = 0; i < sizeof element_types / sizeof element_types[0]; ++i)
+    if (element_types[i].code == type.code && element_types[i].bits == type.bits) return element_types[i].dtype;
   return FA2_OTHER_DTYPE;
 }
 

@@ -48,10 +48,12 @@ inline std::string values_text<Determinism>() {
 }
 
 /// Returns a tensor's description, as in "(heads_q); float32; optional with varlen".
-inline std::string tensor_text(const RowText& text, Element element) {
-  constexpr const char* kElements[] = {"", "; or float32", "; float32", "; int32", "; int64", "; uint8"};
+template <class Typed>  // a Member or a Tensor
+std::string tensor_text(const Typed& typed) {
+  const RowText& text = typed.text;
   std::string made = text.shape;
-  if (!made.empty()) made += kElements[static_cast<std::size_t>(element)];
+  if (!made.empty() && !typed.has_dtype) made += fmt::format("; {}", names_of(typed.element).name);
+  if (*text.other_type != 0) made += fmt::format("; or {}", text.other_type);
   const char* const use = text.is_optional ? "optional" : "given";
   if (*text.used_if != 0)
     made += fmt::format("{}{} with {}", made.empty() ? "" : "; ", use, text.used_if);
@@ -61,18 +63,18 @@ inline std::string tensor_text(const RowText& text, Element element) {
 }
 
 inline std::string comment_of(const Member& member) {
-  const std::string tensor = member.is_pointer ? tensor_text(member.text, member.element) : "";
+  const std::string tensor = member.is_pointer ? tensor_text(member) : "";
   return member.text.help + (tensor.empty() ? "" : "; " + tensor);
 }
 
 inline std::string c_type_text(const Member& member) {
-  constexpr const char* kPointed[] = {"void", "void", "float", "int32_t", "uint64_t", "uint8_t"};
+  constexpr const char* kPointed[] = {"void",    "void",     "float",
+                                      "int32_t", "uint64_t", "uint8_t"};  // by ElementType
   constexpr const char* kTypes[] = {"int32_t", "float",      "int64_t",        "uint64_t",
                                     "",        "fa2_tensor", "const fa2_args*"};
   if (member.type != CType::pointer) return kTypes[static_cast<std::size_t>(member.type)];
-  const bool is_void = member.element == Element::half || member.element == Element::half_or_f32;
   return fmt::format("{}{}*", member.is_const ? "const " : "",
-                     is_void ? "void" : kPointed[static_cast<std::size_t>(member.element)]);
+                     member.has_dtype ? "void" : kPointed[static_cast<std::size_t>(member.element)]);
 }
 
 template <class Value>

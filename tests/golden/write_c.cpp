@@ -52,7 +52,7 @@ std::string enumerators(const TensorTable& table, const std::string& prefix, std
   std::string text;
   for (std::size_t i = first; i < table.tensors.size(); ++i) {
     const Tensor& tensor = table.tensors[i];
-    std::string comment = fmt::format("{}: {}", tensor.name(), tensor_text(tensor.text, tensor.element));
+    std::string comment = fmt::format("{}: {}", tensor.name(), tensor_text(tensor));
     if (*tensor.text.without != 0) comment += fmt::format("; not with {}", tensor.text.without);
     text += with_comment(fmt::format("  {} = {},", enumerator_of(tensor, prefix), i), comment);
   }
@@ -71,6 +71,17 @@ std::string attention_enumeration() {
       "{{\n{}  FA2_ATTENTION_TENSORS = {},\n{}  FA2_BACKWARD_TENSORS = {}\n}};\n\n",
       enumerators(kAttentionTable, "FA2_"), forward, enumerators(kBackwardTable, "FA2_", forward),
       kBackwardTable.tensors.size());
+}
+
+/// The values of fa2_array.dtype.
+std::string element_types() {
+  std::string text =
+      "/* Element types. A fa2_problem has one of the first two; fa2_array.dtype is any. FA2_OTHER_DTYPE: "
+      "one that "
+      "fa2 does\n * not know. */\nenum {\n  FA2_OTHER_DTYPE = -1";
+  for (const ElementTypeNames& names : kElementTypes)
+    text += fmt::format(",\n  {} = {}", names.c_name, static_cast<int>(names.type));
+  return text + "\n};\n\n";
 }
 
 constexpr std::string_view kBegin =
@@ -112,7 +123,7 @@ std::string class_name(const std::string& c_name) {
 }  // namespace
 
 std::string c_header() {
-  std::string text(kBegin);
+  std::string text = std::string(kBegin) + element_types();
   for (const DescribedStruct& described : described_structs()) text += struct_text(described);
   text +=
       "/* Shapes have several forms: the first whose condition holds. `if NAME`: that tensor is given, or "

@@ -37,14 +37,14 @@ Option number(const RowText& row) {
 
 /// "float32 (heads_q) or (batch, heads_q): slope * distance is subtracted from scores"
 Option tensor_option(const Tensor& tensor) {
-  constexpr const char* kDtypes[] = {"", "", "float32 ", "int32 ", "int64 ", "uint8 "};
+  const std::string dtype = tensor.has_dtype ? "" : fmt::format("{} ", names_of(tensor.element).name);
   std::string shape = tensor.text.shape;
   for (std::size_t bar; (bar = shape.find(" | ")) != shape.npos;) shape.replace(bar, 3, " or ");
   return {std::string(tensor.name()),
           "Any",
           "Tensor?",
           "None",
-          fmt::format("{}{}; {}", kDtypes[static_cast<std::size_t>(tensor.element)], shape, tensor.text.help),
+          fmt::format("{}{}; {}", dtype, shape, tensor.text.help),
           true};
 }
 
@@ -147,6 +147,15 @@ Lines append_tensor_names() {
   return lines;
 }
 
+/// Returns "{2, 16, FA2_F16}," for C, and "\"float16\": 0," for Python.
+Lines element_types(bool for_c) {
+  Lines lines;
+  for (const ElementTypeNames& names : kElementTypes)
+    lines.push_back(for_c ? fmt::format("{{{}, {}, {}}},", names.dlpack, names.bits, names.c_name)
+                          : fmt::format("\"{}\": {},", names.name, static_cast<int>(names.type)));
+  return lines;
+}
+
 Lines problem_fields() {
   Lines lines;
   const DescribedStruct problem = described_structs().front();
@@ -190,6 +199,8 @@ std::vector<WrittenBlock> written_blocks() {
                 })),
           block("python/fa2/_torch_ops.py", "option schema", schema),
           block("python/fa2/_types.py", "option types", types),
+          block("python/fa2/_hooks.py", "element types", element_types(false)),
+          block("python/src/tensor.c", "element types", element_types(true)),
           block("python/src/call.h", "option enumerators", enumerators),
           block("python/src/numbers.c", "problem fields", problem_fields())};
 }

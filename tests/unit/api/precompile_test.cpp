@@ -349,11 +349,11 @@ std::string merge_key(const MergeProblem& problem, std::uintptr_t shift) {
   return render(merge_spec(problem, operands_of(problem, args), *find_arch("sm_80"))).key;
 }
 
-std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, KernelPass pass) {
+std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, KernelId id) {
   std::set<std::string> keys;
   for (const PrecompiledKernel& kernel : kernels) {
     CHECK(kernel.error.empty());
-    if (pass_of(kernel.config) == pass) keys.insert(kernel.key);
+    if (kernel.config.kernel == id) keys.insert(kernel.key);
   }
   return keys;
 }
@@ -369,8 +369,8 @@ TEST_CASE(
   const std::vector<AttentionProblem> problems = {problem_of(64, 128), varied, narrow};
   setup.options.plans = {{}, {RowAlignment::element}, {RowAlignment::bytes16_any_order}};
   const auto without = setup.run(problems, {"sm_80"});
-  CHECK(keys_of(without, KernelPass::append).empty());
-  CHECK(keys_of(without, KernelPass::merge).empty());
+  CHECK(keys_of(without, KernelId::append).empty());
+  CHECK(keys_of(without, KernelId::merge).empty());
   setup.options.append = setup.options.merge = true;
   const auto kernels = setup.run(problems, {"sm_80"});
   CHECK(kernels.size() == without.size() + 6);
@@ -391,8 +391,8 @@ TEST_CASE(
           {.float32_parts = float32, .float32_output = !float32, .head_dim = 64, .parts = 3, .batch = 2},
           shift));
   }
-  CHECK(keys_of(kernels, KernelPass::append) == appends);
-  CHECK(keys_of(kernels, KernelPass::merge) == merges);
+  CHECK(keys_of(kernels, KernelId::append) == appends);
+  CHECK(keys_of(kernels, KernelId::merge) == merges);
   CHECK(appends.size() == 4);
   CHECK(merges.size() == 2);
 }

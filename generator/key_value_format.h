@@ -1,0 +1,31 @@
+// What a key and its value are in memory: what append() writes and attention reads.
+#pragma once
+
+#include <core/element_type.h>
+
+#include <cstdint>
+
+namespace fa2 {
+
+/// A row of K and a row of V in memory. Operands, shared memory, tensor maps and estimates of what is read follow from it, so
+/// another format widens this file. It does not say where rows lie: page_size does, whose value some kernels read.
+struct KeyValueFormat {
+  ElementType element = ElementType::f16;  ///< of K and V; Q and O have the problem's dtype
+  std::int32_t head_dim = 0;               ///< columns of K
+  std::int32_t head_dim_v = 0;             ///< columns of V
+
+  /// Returns the bytes of a key and its value.
+  constexpr std::int64_t bytes_per_key() const {
+    return std::int64_t{bytes_of(element)} * (head_dim + head_dim_v);
+  }
+};
+
+/// Returns the format of a problem, AttentionProblem or AppendProblem, which need not be normalized.
+template <class Problem>
+constexpr KeyValueFormat key_value_format(const Problem& p) {
+  return {.element = element_of(p.dtype),
+          .head_dim = p.head_dim,
+          .head_dim_v = p.head_dim_v == 0 ? p.head_dim : p.head_dim_v};
+}
+
+}  // namespace fa2
