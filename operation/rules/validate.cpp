@@ -228,7 +228,7 @@ void check_tables(Violations& found, const AttentionProblem& p, const AttentionA
     constexpr const auto& row = std::get<index>(kRowsOf<AttentionArgs>);
     constexpr const Member& member = kCStruct<AttentionArgs>.members[index];
     constexpr bool is_tensor =
-        member.is_pointer && member.element != Element::f32 && member.element != Element::i64;
+        member.is_pointer && member.element != ElementType::f32 && member.element != ElementType::i64;
     if constexpr (is_tensor && *row.text.used_if != 0) {
       if (args.*row.member == nullptr || is_used<AttentionArgs, index>(p)) return;
       constexpr bool is_flag =

@@ -30,8 +30,7 @@ void check_enum(Violations& found, const char* field, Enum value) {
 template <class Problem>
 void check_key_value_format(Violations& found, const Problem& problem) {
   check_head_dim(found, "head_dim", problem.head_dim);
-  if (problem.head_dim_v != 0)
-    check_head_dim(found, "head_dim_v", problem.head_dim_v, ", or 0 for head_dim");
+  if (problem.head_dim_v != 0) check_head_dim(found, "head_dim_v", problem.head_dim_v, ", or 0 for head_dim");
 }
 
 /// Checks all enumerations of a problem.

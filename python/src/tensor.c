@@ -42,6 +42,7 @@ static const struct {
   uint8_t code, bits;
   int32_t dtype;
 } element_types[] = {
+    /* clang-format off */
     /* written: element types */
     {2, 16, FA2_F16},
     {4, 16, FA2_BF16},
@@ -50,12 +51,14 @@ static const struct {
     {0, 64, FA2_INT64},
     {1, 8, FA2_UINT8},
     /* end of element types */
+    /* clang-format on */
 };
 
 static int32_t dtype_of(DLDataType type) {
   if (type.lanes != 1) return FA2_OTHER_DTYPE;
   for (size_t i = 0; i < sizeof element_types / sizeof element_types[0]; ++i)
-    if (element_types[i].code == type.code && element_types[i].bits == type.bits) return element_types[i].dtype;
+    if (element_types[i].code == type.code && element_types[i].bits == type.bits)
+      return element_types[i].dtype;
   return FA2_OTHER_DTYPE;
 }
 

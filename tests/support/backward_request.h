@@ -48,13 +48,4 @@ inline std::string reads_of_numbers() {
   return text;
 }
 
-/// "alibi_slopes:read sinks:read ", of all numbers per head.
-inline std::string reads_of_numbers() {
-  std::string text;
-  for (std::size_t i = 0; i < kForwardTensors; ++i)
-    if (has_numbers(static_cast<Role>(i)))
-      text += std::string(kAttentionTable.tensors[i].text.name) + ":read ";
-  return text;
-}
-
 }  // namespace fa2::test
