@@ -34,30 +34,30 @@ AttentionArgs contiguous_args(const AttentionProblem& problem, Layout layout) {
   args.q_strides = layout(q_rows, p.heads_q, p.head_dim);
   args.k_strides = layout(k_rows, p.heads_kv, p.head_dim);
   args.v_strides = layout(k_rows, p.heads_kv, p.head_dim_v);
-  args.o_strides = layout(q_rows, p.heads_q, p.head_dim_v);
+  args.out_strides = layout(q_rows, p.heads_q, p.head_dim_v);
   return args;
 }
 
-AttentionArgs with_pointers(AttentionArgs args, const void* q, const void* k, const void* v, void* o,
+AttentionArgs with_pointers(AttentionArgs args, const void* q, const void* k, const void* v, void* out,
                             float* lse) {
   args.q = q;
   args.k = k;
   args.v = v;
-  args.o = o;
+  args.out = out;
   args.lse = lse;
   return args;
 }
 
 }  // namespace
 
-AttentionArgs bshd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v, void* o,
-                        float* lse) {
-  return with_pointers(contiguous_args(problem, bshd), q, k, v, o, lse);
+AttentionArgs bshd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v,
+                        void* out, float* lse) {
+  return with_pointers(contiguous_args(problem, bshd), q, k, v, out, lse);
 }
 
-AttentionArgs bhsd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v, void* o,
-                        float* lse) {
-  return with_pointers(contiguous_args(problem, bhsd), q, k, v, o, lse);
+AttentionArgs bhsd_args(const AttentionProblem& problem, const void* q, const void* k, const void* v,
+                        void* out, float* lse) {
+  return with_pointers(contiguous_args(problem, bhsd), q, k, v, out, lse);
 }
 
 }  // namespace fa2

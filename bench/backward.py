@@ -1,12 +1,12 @@
 """Times the gradients of Q, K and V for bench/compare.py --backward and --train, by fa2 and by PyTorch's backends.
-PyTorch's backward operators are called as autograd calls them, with the tensors that their own forwards saved. d_o is
+PyTorch's backward operators are called as autograd calls them, with the tensors that their own forwards saved. d_out is
 N(0,1)."""
 import math
 
 import variants
 
 
-def flash(q, k, v, d_o, causal, dropout):
+def flash(q, k, v, d_out, causal, dropout):
     """Returns the forward, and the backward that takes the forward's results."""
     import torch
 
@@ -14,19 +14,19 @@ def flash(q, k, v, d_o, causal, dropout):
 
     def backward(o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _):
         return aten._scaled_dot_product_flash_attention_backward(
-            d_o, q, k, v, o, lse, cum_q, cum_k, max_q, max_k, dropout, causal, seed, offset)
+            d_out, q, k, v, o, lse, cum_q, cum_k, max_q, max_k, dropout, causal, seed, offset)
 
     return lambda: aten._scaled_dot_product_flash_attention(q, k, v, dropout, causal, False), backward
 
 
-def cudnn(q, k, v, d_o, causal, dropout):
+def cudnn(q, k, v, d_out, causal, dropout):
     import torch
 
     aten = torch.ops.aten
 
     def backward(o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _):
         return aten._scaled_dot_product_cudnn_attention_backward(
-            d_o, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, dropout, causal)
+            d_out, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, dropout, causal)
 
     return lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, dropout, causal, False), backward
 
@@ -35,10 +35,10 @@ class Maths:
     """Computes gradients by autograd through plain maths, and errors against float32, for the first and the last
     key/value head."""
 
-    def __init__(self, pt, q, k, v, d_o, variant):
+    def __init__(self, pt, q, k, v, d_out, variant):
         import torch
 
-        self.pt, self.tensors, self.variant = pt, (q, k, v, d_o), variant
+        self.pt, self.tensors, self.variant = pt, (q, k, v, d_out), variant
         self.group = pt["heads_q"] // pt["heads_kv"]
         self.expected = {at: self.gradients(*at, torch.float32) for at in {(0, 0), (pt["batch"] - 1, pt["heads_kv"] - 1)}}
 
@@ -47,13 +47,13 @@ class Maths:
         import torch
 
         leaf = lambda t: t.detach().to(dtype).requires_grad_()  # noqa: E731
-        q, k, v, d_o = (t[b] for t in self.tensors)
+        q, k, v, d_out = (t[b] for t in self.tensors)
         keys, values, dq = leaf(k[head]), leaf(v[head]), []
         for h in range(head * self.group, (head + 1) * self.group):
             queries = leaf(q[h])
             scores = queries @ keys.T / math.sqrt(self.pt["d"])
             p = self.variant.probabilities(scores, b, h, slice(None), self.pt["causal"]).to(dtype)
-            (p @ values).backward(d_o[h].to(dtype))
+            (p @ values).backward(d_out[h].to(dtype))
             dq.append(queries.grad)
         return torch.stack(dq), keys.grad, values.grad
 
@@ -82,11 +82,11 @@ class Backward:
 
         shape = (pt["batch"], pt["seqlen"], pt["heads_q"], pt["d"])
         self.pt, self.inputs, self.variant = pt, (q, k, v), variant
-        self.d_o = torch.randn(shape, device="cuda", dtype=q.dtype).transpose(1, 2)
-        self.maths, self.systems, self.errors, self.refusals = Maths(pt, q, k, v, self.d_o, variant), {}, {}, {}
+        self.d_out = torch.randn(shape, device="cuda", dtype=q.dtype).transpose(1, 2)
+        self.maths, self.systems, self.errors, self.refusals = Maths(pt, q, k, v, self.d_out, variant), {}, {}, {}
         for name, system in {} if variant.is_unknown_to_peers() else {"FLASH": flash, "CUDNN": cudnn}.items():
             try:
-                run = self.timed(*system(q, k, v, self.d_o, pt["causal"], variant.dropout))
+                run = self.timed(*system(q, k, v, self.d_out, pt["causal"], variant.dropout))
                 gradients = run()
                 if not variant.dropout:  # a peer's mask is not known
                     self.errors[name] = self.maths.errors(*gradients)
@@ -110,10 +110,10 @@ class Backward:
 
         variant = variant or self.variant
         q, k, v = self.inputs
-        self.o, *self.gradients = (torch.full_like(t, math.nan) for t in (q, q, k, v))
+        self.out, *self.gradients = (torch.full_like(t, math.nan) for t in (q, q, k, v))
         lse = torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
-        forward, first = library.plan(q, k, v, self.o, self.pt["causal"], lse=lse, variant=variant)
-        run, then = library.backward_plan(q, k, v, self.o, lse, self.d_o, self.gradients, self.pt["causal"], variant=variant)
+        forward, first = library.plan(q, k, v, self.out, self.pt["causal"], lse=lse, variant=variant)
+        run, then = library.backward_plan(q, k, v, self.out, lse, self.d_out, self.gradients, self.pt["causal"], variant=variant)
         return self.timed(forward, run), self.explained(first, then)
 
     def explained(self, forward, backward):

@@ -67,7 +67,7 @@ class Library:
 
     def args(self, q, k, v, o, lse=None, variant=None, packed=None):
         args = Args.new()
-        args.q, args.k, args.v, args.o = (tensor_of(t) for t in (q, k, v, o))
+        args.q, args.k, args.v, args.out = (tensor_of(t) for t in (q, k, v, o))
         args.lse = lse.data_ptr() if lse is not None else None
         if variant is not None:
             args.softcap = variant.softcap
@@ -150,7 +150,7 @@ class Library:
         run = self.launcher(self.lib.fa2_plan_run, plan, args, (q, k, v, o, lse, variant, packed, used, pages, workspace))
         return run, self.explained(self.lib.fa2_plan_explain, plan)
 
-    def backward_plan(self, q, k, v, o, lse, d_o, gradients, causal, variant=None, packed=None):
+    def backward_plan(self, q, k, v, o, lse, d_out, gradients, causal, variant=None, packed=None):
         """Returns (run, explanation). `o` and `lse` are the forward's. `gradients`: dq, dk and dv, or None for each
         that is not wanted. The plan has its own workspace."""
         import torch
@@ -163,8 +163,8 @@ class Library:
         forward = self.args(q, k, v, o, lse, variant, packed)
         args = BackwardArgs.new()
         args.forward = C.pointer(forward)
-        args.d_o, args.dq, args.dk, args.dv = (tensor_of(t) if t is not None else Tensor() for t in (d_o, *gradients))
+        args.d_out, args.dq, args.dk, args.dv = (tensor_of(t) if t is not None else Tensor() for t in (d_out, *gradients))
         args.workspace = workspace.data_ptr() or None
-        keep = (q, k, v, o, lse, d_o, gradients, variant, packed, workspace, forward)
+        keep = (q, k, v, o, lse, d_out, gradients, variant, packed, workspace, forward)
         run = self.launcher(self.lib.fa2_backward_plan_run, plan, args, keep)
         return run, self.explained(self.lib.fa2_backward_plan_explain, plan)

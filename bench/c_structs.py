@@ -52,7 +52,7 @@ class Args(C.Structure):
         ("q", Tensor),
         ("k", Tensor),
         ("v", Tensor),
-        ("o", Tensor),
+        ("out", Tensor),
         ("lse", C.c_void_p),
         ("alibi_slopes", C.c_void_p),
         ("sinks", C.c_void_p),
@@ -78,7 +78,7 @@ class BackwardArgs(C.Structure):
         ("struct_size", C.c_uint32),
         ("determinism", C.c_int32),
         ("forward", C.POINTER(Args)),
-        ("d_o", Tensor),
+        ("d_out", Tensor),
         ("d_lse", C.c_void_p),
         ("dq", Tensor),
         ("dk", Tensor),
@@ -175,7 +175,7 @@ class MergeArgs(C.Structure):
         ("part_stride", C.c_int64),
         ("lse_parts", Tensor),
         ("lse_part_stride", C.c_int64),
-        ("o", Tensor),
+        ("out", Tensor),
         ("lse", C.c_void_p),
     ]
 

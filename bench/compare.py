@@ -198,12 +198,12 @@ class Forward:
     def plan(self, library, variant=None):
         import torch
 
-        self.o = torch.full_like(self.inputs[0], math.nan)
-        return library.plan(*self.inputs, self.o, self.pt["causal"], variant=variant or self.variant)
+        self.out = torch.full_like(self.inputs[0], math.nan)
+        return library.plan(*self.inputs, self.out, self.pt["causal"], variant=variant or self.variant)
 
     def check(self, name):
         """Checks the output of the last plan, which must have run."""
-        self.errors[name] = error_against_float32(self.pt, *self.inputs, self.o, self.variant)
+        self.errors[name] = error_against_float32(self.pt, *self.inputs, self.out, self.variant)
         if not self.errors[name] <= self.limit:
             raise SystemExit(f"{name} is wrong at {self.pt}: error {self.errors[name]}, limit {self.limit}; nothing is timed")
 
@@ -226,7 +226,7 @@ class Train(backward.Backward):
     def check(self, name):
         """Appends the error of O to those of the gradients."""
         super().check(name)
-        self.forward.o = self.o
+        self.forward.out = self.out
         self.forward.check(name)
         self.errors[name].append(self.forward.errors[name])
 

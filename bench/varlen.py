@@ -89,19 +89,19 @@ class Packed:
         return worst
 
 
-    def gradient_error(self, d_o, gradients, causal):
+    def gradient_error(self, d_out, gradients, causal):
         """Returns the largest error of a gradient relative to its largest element, over the longest and the last
         sequence, one head each, in float32 maths."""
         import torch
 
         worst = 0.0
-        for b, h in ((self.lengths.index(max(self.lengths)), 0), (len(self.lengths) - 1, d_o.shape[1] - 1)):
+        for b, h in ((self.lengths.index(max(self.lengths)), 0), (len(self.lengths) - 1, d_out.shape[1] - 1)):
             rows = slice(self.borders[b], self.borders[b + 1])
             q, k, v = (t[0, h, rows].float().requires_grad_() for t in (self.q, self.k, self.v))
-            s = q @ k.T / math.sqrt(d_o.shape[3])
+            s = q @ k.T / math.sqrt(d_out.shape[3])
             if causal:
                 s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
-            (s.softmax(-1) @ v).backward(d_o[0, h, rows].float())
+            (s.softmax(-1) @ v).backward(d_out[0, h, rows].float())
             for t, of in zip((q, k, v), gradients):
                 worst = max(worst, ((of[0, h, rows].float() - t.grad).abs().max() / t.grad.abs().max()).item())
         return worst
@@ -114,9 +114,9 @@ def backward_plan(library, q, k, v, causal, packed=None):
     o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda", dtype=torch.float32)
     forward, _ = library.plan(q, k, v, o, causal, lse=lse, packed=packed)
     forward()
-    d_o, gradients = torch.randn_like(o), [torch.full_like(t, math.nan) for t in (q, k, v)]
-    run, explained = library.backward_plan(q, k, v, o, lse, d_o, gradients, causal, packed=packed)
-    return run, explained, lambda: packed.gradient_error(d_o, gradients, causal)
+    d_out, gradients = torch.randn_like(o), [torch.full_like(t, math.nan) for t in (q, k, v)]
+    run, explained = library.backward_plan(q, k, v, o, lse, d_out, gradients, causal, packed=packed)
+    return run, explained, lambda: packed.gradient_error(d_out, gradients, causal)
 
 
 def forward_plan(library, q, k, v, causal, packed=None):

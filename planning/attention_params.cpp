@@ -114,12 +114,12 @@ void add_call(AttentionParams& params, const AttentionProblem& p, const Attentio
   params.q = args.q;
   params.k = args.k;
   params.v = args.v;
-  params.o = args.o;
+  params.o = args.out;
   params.lse = args.lse;
   params.q_strides = ref(args.q_strides);
   params.k_strides = ref(args.k_strides);
   params.v_strides = ref(args.v_strides);
-  params.o_strides = ref(args.o_strides);
+  params.o_strides = ref(args.out_strides);
   params.scale =
       args.softmax_scale ? *args.softmax_scale : static_cast<float>(1 / std::sqrt(double(p.head_dim)));
   params.scale_log2 = scale_log2(params.scale);

@@ -58,7 +58,7 @@ Violations violations_of(const MergeArgs& args, OperandList operands) {
 
 std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
   const ElementType element = element_of<MergeArgs, row_index<MergeArgs>("parts")>(p),
-                    merged = element_of<MergeArgs, row_index<MergeArgs>("o")>(p);
+                    merged = element_of<MergeArgs, row_index<MergeArgs>("out")>(p);
   const std::array<std::int64_t, 4> rows{p.batch, p.heads, p.seqlen, p.head_dim},
       statistics{p.batch, p.heads, p.seqlen, 1};
   std::vector<Operand> operands;
@@ -66,7 +66,7 @@ std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
     operands.push_back(strided_operand("parts", Access::read,
                                        advanced(args.parts, part * args.part_stride, element), element, rows,
                                        args.parts_strides));
-  operands.push_back(strided_operand("o", Access::write, args.o, merged, rows, args.o_strides));
+  operands.push_back(strided_operand("out", Access::write, args.out, merged, rows, args.out_strides));
   for (std::int64_t part = 0; part < p.parts; ++part)
     operands.push_back(strided_operand(
         "lse_parts", Access::read, advanced(args.lse_parts, part * args.lse_part_stride, ElementType::f32),

@@ -77,7 +77,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   constexpr std::int32_t kQueriesOfWarpgroup = 64;
   const std::int64_t queries = q_entries(p).rows;
   params.q = map_of(operands[Role::q], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
-  params.o = map_of(operands[Role::o], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
+  params.o = map_of(operands[Role::out], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
   if (p.seqlen_k == 0) return;  // the kernel loads neither, and both may be null
   if (p.page_size > 0) {
     if (gathers_keys(p.page_size)) return;
@@ -107,7 +107,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   params.dv = map(Role::dv, keys, kKeysOfWarpgroup);
   if (p.seqlen_q == 0) return;  // the kernel loads neither, and both may be null
   params.q = map(Role::q, queries, config.tile_n);
-  params.d_o = map(Role::d_o, queries, config.tile_n);
+  params.d_o = map(Role::d_out, queries, config.tile_n);
 }
 
 }  // namespace fa2

@@ -35,21 +35,21 @@ Result compute(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_row_ls
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double empty = empty_row_lse == EmptyRowLse::positive_infinity ? kInfinity : -kInfinity;
   Result result;
-  result.o = {p.batch, p.heads_q, p.seqlen_q, p.head_dim_v, {}};
-  result.o.values.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q * p.head_dim_v));
+  result.out = {p.batch, p.heads_q, p.seqlen_q, p.head_dim_v, {}};
+  result.out.values.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q * p.head_dim_v));
   result.lse.resize(static_cast<std::size_t>(p.batch * p.heads_q * p.seqlen_q));
 
   const std::int64_t blocks = (p.seqlen_q + kRows - 1) / kRows, count = p.batch * p.heads_q * blocks;
   on_all_cores(count, [&](std::atomic<std::int64_t>& next) {
     RowBlock<Arithmetic> block(in, arithmetic);
-    std::vector<typename Arithmetic::Real> o;
+    std::vector<typename Arithmetic::Real> out;
     for (std::int64_t i = next++; i < count; i = next++) {
       const std::int64_t first = (blocks - 1 - i % blocks) * kRows;  // longest first under a causal mask
       const std::int64_t batch = i / blocks / p.heads_q, head = i / blocks % p.heads_q;
       const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
       block.compute(batch, head, first);
-      weigh(block, in.v, batch, kv_head, arithmetic, o);
-      std::copy(o.begin(), o.end(), result.o.values.data() + offset_of(result.o, batch, head, first));
+      weigh(block, in.v, batch, kv_head, arithmetic, out);
+      std::copy(out.begin(), out.end(), result.out.values.data() + offset_of(result.out, batch, head, first));
       const std::int64_t row = i / blocks * p.seqlen_q + first;
       for (std::int64_t r = 0; r < block.count(); ++r)
         result.lse[static_cast<std::size_t>(row + r)] = block.lse(r, empty);
@@ -64,8 +64,8 @@ Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_r
   const AttentionProblem& p = in.problem;
   const auto rows = static_cast<std::size_t>(in.q.batch * in.q.heads * in.q.rows);
   Result result;
-  result.o = {in.q.batch, in.q.heads, in.q.rows, p.head_dim_v, {}};
-  result.o.values.assign(rows * static_cast<std::size_t>(p.head_dim_v), std::nanf(""));
+  result.out = {in.q.batch, in.q.heads, in.q.rows, p.head_dim_v, {}};
+  result.out.values.assign(rows * static_cast<std::size_t>(p.head_dim_v), std::nanf(""));
   result.lse.assign(rows, std::nan(""));
   std::int64_t b = 0;
   for (const Sequence& sequence : sequences_of(p, in.rule.numbers)) {
@@ -75,8 +75,8 @@ Result compute_each(const Inputs& in, Arithmetic arithmetic, EmptyRowLse empty_r
                  v = keys_of(p, in.v, sequence, b, in.rule.numbers);
     ++b;
     const Result part = compute(Inputs{alone, q, k, v, rule}, arithmetic, empty_row_lse);
-    put_rows(part.o, sequence.q, result.o);
-    put_rows(part.lse, sequence.q, result.o, result.lse);
+    put_rows(part.out, sequence.q, result.out);
+    put_rows(part.lse, sequence.q, result.out, result.lse);
   }
   return result;
 }
@@ -135,12 +135,12 @@ Result attention_f64(const AttentionProblem& problem, const Tensor& q, const Ten
 
 Tensor attention_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
                           const ScoreRule& rule) {
-  return attention(problem.normalized(), q, k, v, rule, Unfused{problem.dtype}).o;
+  return attention(problem.normalized(), q, k, v, rule, Unfused{problem.dtype}).out;
 }
 
 Tensor attention_fused_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
                                 const Tensor& v, const ScoreRule& rule) {
-  return attention(problem.normalized(), q, k, v, rule, Fused{problem.dtype}).o;
+  return attention(problem.normalized(), q, k, v, rule, Fused{problem.dtype}).out;
 }
 
 }  // namespace fa2::reference

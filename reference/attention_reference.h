@@ -30,7 +30,7 @@ bool is_visible(const AttentionProblem& problem, std::int64_t i, std::int64_t j)
 
 /// Output and LSE. With varlen, rows of no sequence are NaN.
 struct Result {
-  Tensor o;
+  Tensor out;
   /// (batch, heads_q, seqlen_q) or (heads_q, total_q), natural log. A row without keys has the infinity of
   /// empty_row_lse.
   std::vector<double> lse;

@@ -96,8 +96,8 @@ void check_lse(const std::vector<float>& lse, const Result& ref, Verdict& verdic
   verdict.message += fmt::format("; lse error {:.3g}, limit {:.0e}", worst.error, kLseLimit);
   if (worst.error <= kLseLimit) return;
   verdict.ok = false;
-  const std::size_t rows = static_cast<std::size_t>(ref.o.rows),
-                    heads = static_cast<std::size_t>(ref.o.heads);
+  const std::size_t rows = static_cast<std::size_t>(ref.out.rows),
+                    heads = static_cast<std::size_t>(ref.out.heads);
   verdict.message +=
       fmt::format(", worst at [batch {}, head {}, row {}]: {} instead of {}", worst.index / rows / heads,
                   worst.index / rows % heads, worst.index % rows, lse[worst.index], ref.lse[worst.index]);
@@ -155,9 +155,9 @@ Verdict check(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
               const ScoreRule& rule, const Tensor& out, const std::vector<float>* lse,
               EmptyRowLse empty_row_lse) {
   const Result ref = attention_f64(problem, q, k, v, rule, empty_row_lse);
-  Verdict verdict = compare(out, ref.o, attention_baseline(problem, q, k, v, rule),
-                            {problem.dtype, 2, elements_of_sequences(problem, rule, ref.o)});
-  if (lse != nullptr && same_shape(out, ref.o)) check_lse(*lse, ref, verdict);
+  Verdict verdict = compare(out, ref.out, attention_baseline(problem, q, k, v, rule),
+                            {problem.dtype, 2, elements_of_sequences(problem, rule, ref.out)});
+  if (lse != nullptr && same_shape(out, ref.out)) check_lse(*lse, ref, verdict);
   verdict.message = (verdict.ok ? "ok: " : "FAILED: ") + verdict.message;
   return verdict;
 }

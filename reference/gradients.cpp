@@ -16,7 +16,7 @@ namespace {
 
 /// Gradients with respect to the forward's results.
 struct Upstream {
-  const Tensor& d_o;
+  const Tensor& d_out;
   const std::vector<double>* d_lse;  ///< or null
 };
 
@@ -53,7 +53,7 @@ class HeadGroup {
   using Real = typename Arithmetic::Real;
 
   struct Rows {
-    const float *q, *d_o;  ///< first row of a block
+    const float *q, *d_out;  ///< first row of a block
   };
 
   /// A gradient that is summed over the rows of a query head, then over the heads of a group.
@@ -80,9 +80,9 @@ class HeadGroup {
     const AttentionProblem& p = in_.problem;
     const std::int64_t kv_head = head / (p.heads_q / p.heads_kv);
     block_.compute(batch, head, first);
-    const Rows rows{row_of(in_.q, batch, head, first), row_of(upstream_.d_o, batch, head, first)};
+    const Rows rows{row_of(in_.q, batch, head, first), row_of(upstream_.d_out, batch, head, first)};
     dq_.assign(static_cast<std::size_t>(block_.count() * p.head_dim), 0);
-    multiply(rows.d_o, block_.count(), row_of(in_.v, batch, kv_head, block_.begin()), block_.keys(),
+    multiply(rows.d_out, block_.count(), row_of(in_.v, batch, kv_head, block_.begin()), block_.keys(),
              p.head_dim_v, d_scores_);
     weigh(block_, in_.v, batch, kv_head, arithmetic_, o_);
     double d_sink = 0;
@@ -103,7 +103,7 @@ class HeadGroup {
     const std::int64_t dim = in_.problem.head_dim_v;
     Real delta = 0;
     for (std::int64_t i = r * dim; i < (r + 1) * dim; ++i)
-      delta += o_[static_cast<std::size_t>(i)] * static_cast<Real>(rows.d_o[i]);
+      delta += o_[static_cast<std::size_t>(i)] * static_cast<Real>(rows.d_out[i]);
     return delta;
   }
 
@@ -138,7 +138,8 @@ class HeadGroup {
           const Real d_score = d_scores_[static_cast<std::size_t>(r * keys + j)];
           add(d_score, k + j * dim, dim, dq_.data() + r * dim);
           add(d_score, rows.q + r * dim, dim, dk + j * dim);
-          add(block_.probabilities(r)[j] * block_.factors(r)[j], rows.d_o + r * dim_v, dim_v, dv + j * dim_v);
+          add(block_.probabilities(r)[j] * block_.factors(r)[j], rows.d_out + r * dim_v, dim_v,
+              dv + j * dim_v);
         }
       }
     }
@@ -198,11 +199,11 @@ Gradients compute_each(const Inputs& in, const Upstream& upstream, Arithmetic ar
     const AttentionProblem alone = problem_of(in.problem, sequence);
     const ScoreRule rule = rule_of(in.problem, in.rule, b++);
     const Tensor q = rows_of(in.q, sequence.q), k = rows_of(in.k, sequence.k), v = rows_of(in.v, sequence.k),
-                 d_o = rows_of(upstream.d_o, sequence.q);
+                 d_out = rows_of(upstream.d_out, sequence.q);
     std::vector<double> d_lse;
-    if (upstream.d_lse != nullptr) d_lse = rows_of(*upstream.d_lse, upstream.d_o, sequence.q);
+    if (upstream.d_lse != nullptr) d_lse = rows_of(*upstream.d_lse, upstream.d_out, sequence.q);
     const Gradients part = compute(Inputs{alone, q, k, v, rule},
-                                   Upstream{d_o, upstream.d_lse != nullptr ? &d_lse : nullptr}, arithmetic);
+                                   Upstream{d_out, upstream.d_lse != nullptr ? &d_lse : nullptr}, arithmetic);
     put_rows(part.dq, sequence.q, gradients.dq);
     put_rows(part.dk, sequence.k, gradients.dk);
     put_rows(part.dv, sequence.k, gradients.dv);
@@ -222,14 +223,14 @@ Gradients gradients(const AttentionProblem& problem, const Tensor& q, const Tens
 }  // namespace
 
 Gradients gradients_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const Tensor& d_o, const std::vector<double>* d_lse, const ScoreRule& rule) {
-  return gradients(problem, q, k, v, rule, Upstream{d_o, d_lse}, Exact{});
+                        const Tensor& d_out, const std::vector<double>* d_lse, const ScoreRule& rule) {
+  return gradients(problem, q, k, v, rule, Upstream{d_out, d_lse}, Exact{});
 }
 
 Gradients gradients_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
-                             const Tensor& v, const Tensor& d_o, const std::vector<double>* d_lse,
+                             const Tensor& v, const Tensor& d_out, const std::vector<double>* d_lse,
                              const ScoreRule& rule) {
-  return gradients(problem, q, k, v, rule, Upstream{d_o, d_lse}, Unfused{problem.dtype});
+  return gradients(problem, q, k, v, rule, Upstream{d_out, d_lse}, Unfused{problem.dtype});
 }
 
 }  // namespace fa2::reference

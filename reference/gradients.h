@@ -18,14 +18,14 @@ struct Gradients {
 /// Computes gradients in float64 on all cores, and rounds them to float32 at the end. d_lse: shaped like
 /// Result::lse; null: L does not depend on LSE.
 Gradients gradients_f64(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const Tensor& d_o, const std::vector<double>* d_lse, const ScoreRule& rule);
+                        const Tensor& d_out, const std::vector<double>* d_lse, const ScoreRule& rule);
 
 /// The baseline of the numerics contract. Scores, probabilities, O, dP, dS and gradients are stored in the
 /// problem's dtype, each rounded once (float32 inside an operation). For grouped heads, dK and dV of each
 /// query head are rounded, summed and rounded again, as in an unfused framework. The sum of dO * O uses the
 /// rounded O, because no backward can avoid that.
 Gradients gradients_baseline(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
-                             const Tensor& v, const Tensor& d_o, const std::vector<double>* d_lse,
+                             const Tensor& v, const Tensor& d_out, const std::vector<double>* d_lse,
                              const ScoreRule& rule);
 
 /// The numerics contract of a gradient: max|out - ref| <= 3 * max|baseline - ref| + 1e-5. Elements with a

@@ -28,14 +28,14 @@ std::size_t copy_stride(const AttentionProblem& p, std::int64_t dim) {
 }
 
 struct Sizes {
-  std::size_t q = 0, k = 0, v = 0, o = 0, lse = 0;  ///< elements
+  std::size_t q = 0, k = 0, v = 0, out = 0, lse = 0;  ///< elements
 
   void fit(const AttentionProblem& p, int copies) {
     const auto count = static_cast<std::size_t>(copies);
     q = std::max(q, count_of(q_entries(p), p.heads_q, p.head_dim));
     k = std::max(k, copy_stride(p, p.head_dim) * count);
     v = std::max(v, copy_stride(p, p.head_dim_v) * count);
-    o = std::max(o, count_of(q_entries(p), p.heads_q, p.head_dim_v));
+    out = std::max(out, count_of(q_entries(p), p.heads_q, p.head_dim_v));
     lse = std::max(lse, count_of(q_entries(p), p.heads_q, 1));
   }
 };
@@ -82,7 +82,7 @@ DeviceBuffer elements(std::size_t count) {
 
 BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const SequenceTables& tables,
                          Direction direction, const std::vector<int>& copies)
-    : o_(elements(sizes_of(problems).o)),
+    : o_(elements(sizes_of(problems).out)),
       lse_(0),
       dq_(0),
       dk_(0),
@@ -90,7 +90,7 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
       of_heads_(slopes_of(most_heads_of(problems))),
       tables_(tables) {
   const Sizes sizes = sizes_of(problems, copies);
-  const std::size_t d_o = direction == Direction::backward ? sizes.o : 0;
+  const std::size_t d_out = direction == Direction::backward ? sizes.out : 0;
   if (direction == Direction::backward) {
     lse_ = DeviceBuffer(sizes.lse * sizeof(float));
     dq_ = elements(sizes.q);
@@ -102,7 +102,7 @@ BenchInputs::BenchInputs(const std::vector<AttentionProblem>& problems, const Se
   for (const DType dtype : dtypes) {
     const std::vector<std::uint16_t> block = normal_values(kBlock, dtype);
     inputs_.emplace(dtype, Tensors{repeated(block, 0, sizes.q), repeated(block, kShift, sizes.k),
-                                   repeated(block, 2 * kShift, sizes.v), repeated(block, 3 * kShift, d_o)});
+                                   repeated(block, 2 * kShift, sizes.v), repeated(block, 3 * kShift, d_out)});
   }
 }
 
@@ -131,7 +131,7 @@ AttentionArgs BenchInputs::args(const AttentionProblem& problem, int copy) const
 
 BackwardArgs BenchInputs::backward_args(const AttentionProblem& problem) const {
   BackwardArgs args = fa2::backward_args(this->args(problem));
-  args.d_o = inputs_.at(problem.dtype).d_o.data(), args.d_o_strides = args.forward.o_strides;
+  args.d_out = inputs_.at(problem.dtype).d_out.data(), args.d_out_strides = args.forward.out_strides;
   args.dq = dq_.data(), args.dq_strides = args.forward.q_strides;
   args.dk = dk_.data(), args.dk_strides = args.forward.k_strides;
   args.dv = dv_.data(), args.dv_strides = args.forward.v_strides;

@@ -33,7 +33,7 @@ class BenchInputs {
 
  private:
   struct Tensors {
-    DeviceBuffer q, k, v, d_o;
+    DeviceBuffer q, k, v, d_out;
   };
 
   std::map<DType, Tensors> inputs_;

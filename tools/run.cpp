@@ -14,8 +14,10 @@ void add_inputs(CLI::App& verb, RunOptions& options) {
                   "Keys; of rank 3 with --cu-seqlens-k; (pages, keys per page, heads, dim) with --page-table")
       ->required();
   verb.add_option("--v", options.v, "Values")->required();
-  verb.add_option("--out", options.out,
-                  "Output: float16 if all inputs and --dtype are, else float32; NaN in rows of no sequence");
+  verb.add_option(
+      "--out", options.out,
+      "Output: float16 if all inputs and --dtype are, else float32; NaN in rows of no sequence. With "
+      "--backward and --lse an input (default: both are computed)");
   verb.add_option("--lse", options.lse,
                   "Log-sum-exp: float32 (batch, heads, seqlen_q), or (heads, total) if packed, natural "
                   "logarithm. An output; with --backward an input");
@@ -23,26 +25,28 @@ void add_inputs(CLI::App& verb, RunOptions& options) {
 
 void add_backward(CLI::App& verb, RunOptions& options) {
   auto* backward =
-      options.backward.add_to(verb, "Compute gradients from --do, not the output: those that have a file");
+      options.backward.add_to(verb, "Compute gradients from --d-out, not the output: those that have a file");
   const auto add = [&](const char* flag, std::string& path, const char* description) {
     return verb.add_option(flag, path, description)->needs(backward);
   };
-  backward->needs(add("--do", options.d_o, "The gradient of the output, shaped like it"));
-  add("--dlse", options.d_lse, "The gradient of the log-sum-exp, float32 and shaped like it (default: 0)");
-  add("--o", options.o, "The forward's output, together with --lse (default: both are computed)");
-  add("--dq", options.dq, "Gradient of the queries, in their shape and the element type of --out");
+  backward->needs(add("--d-out", options.d_out, "The gradient of the output, shaped like it"));
+  add("--d-lse", options.d_lse, "The gradient of the log-sum-exp, float32 and shaped like it (default: 0)");
+  add("--dq", options.dq,
+      "Gradient of the queries, in their shape; float16 if all inputs and --dtype are, else float32");
   add("--dk", options.dk, "Gradient of the keys");
   add("--dv", options.dv, "Gradient of the values");
 }
 
 /// Notes outputs that would replace an input or another output.
 void note_shared_outputs(const RunOptions& o, Mistakes& mistakes) {
-  std::vector<NamedFile> outputs = {{"--out", o.out}, {"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}};
-  std::vector<NamedFile> inputs = {{"--q", o.q},    {"--k", o.k},        {"--v", o.v},
-                                   {"--do", o.d_o}, {"--dlse", o.d_lse}, {"--o", o.o}};
+  std::vector<NamedFile> outputs = {{"--dq", o.dq}, {"--dk", o.dk}, {"--dv", o.dv}};
+  std::vector<NamedFile> inputs = {
+      {"--q", o.q}, {"--k", o.k}, {"--v", o.v}, {"--d-out", o.d_out}, {"--d-lse", o.d_lse}};
   for (const auto& [table, path] : o.sequences.files) inputs.push_back({flag_of(table), path});
   for (const auto& [variant, path] : o.variants.files) inputs.push_back({flag_of(variant), path});
-  (o.backward.wanted ? inputs : outputs).push_back({"--lse", o.lse});
+  auto& results = o.backward.wanted ? inputs : outputs;
+  results.push_back({"--out", o.out});
+  results.push_back({"--lse", o.lse});
   for (const Violation& shared : shared_outputs(outputs, inputs))
     mistakes.attempt([&] { throw CLI::ValidationError(to_string(shared)); });
 }
@@ -54,11 +58,10 @@ void note_direction(const RunOptions& options, Mistakes& mistakes) {
     if (is_wrong) mistakes.attempt([&] { throw error; });
   };
   if (!options.backward.wanted) return note(options.out.empty(), CLI::RequiredError("--out"));
-  note(!options.out.empty(), CLI::ExcludesError("--backward", "--out"));
   note(options.dq.empty() && options.dk.empty() && options.dv.empty(),
        CLI::RequiredError("One of --dq, --dk and --dv"));
-  note(options.o.empty() && !options.lse.empty(), CLI::RequiresError("--lse", "--o"));
-  note(options.lse.empty() && !options.o.empty(), CLI::RequiresError("--o", "--lse"));
+  note(options.out.empty() && !options.lse.empty(), CLI::RequiresError("--lse", "--out"));
+  note(options.lse.empty() && !options.out.empty(), CLI::RequiresError("--out", "--lse"));
 }
 
 }  // namespace
@@ -72,7 +75,7 @@ Verb add_run(CLI::App& app) {
       "  fa2 run --q q.npy --k k.npy --v v.npy --out o.npy --causal --window-left 4096 --softcap 50\n"
       "  fa2 run --q q.npy --k k.npy --v v.npy --cu-seqlens-q cq.npy --cu-seqlens-k ck.npy --out o.npy "
       "--causal\n"
-      "  fa2 run --q q.npy --k k.npy --v v.npy --backward --do do.npy --dq dq.npy --dk dk.npy --dv dv.npy "
+      "  fa2 run --q q.npy --k k.npy --v v.npy --backward --d-out do.npy --dq dq.npy --dk dk.npy --dv dv.npy "
       "--causal --check");
   const auto options = std::make_shared<RunOptions>();
   add_inputs(*verb, *options);

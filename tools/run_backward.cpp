@@ -65,7 +65,7 @@ using GradientList = std::list<Gradient>;  // a list, so that files keep their a
 
 /// The gradients of O and LSE, and the forward's results; empty if not given.
 struct Upstream {
-  HostTensor d_o, o;
+  HostTensor d_out, out;
   std::vector<float> d_lse, lse;
 };
 
@@ -107,16 +107,16 @@ std::vector<float> read_lse(const std::string& path, const RunInputs& in) {
 
 Upstream read_upstream(const RunOptions& options, const RunInputs& in, Mistakes& mistakes) {
   Upstream up;
-  mistakes.attempt([&] { up.d_o = read_output(options.d_o, options, in); });
+  mistakes.attempt([&] { up.d_out = read_output(options.d_out, options, in); });
   mistakes.attempt([&] { up.d_lse = read_lse(options.d_lse, in); });
   mistakes.attempt([&] { up.lse = read_lse(options.lse, in); });
-  if (!options.o.empty()) mistakes.attempt([&] { up.o = read_output(options.o, options, in); });
+  if (!options.out.empty()) mistakes.attempt([&] { up.out = read_output(options.out, options, in); });
   return up;
 }
 
 /// O and LSE in memory of the current context, from files or computed.
 struct ForwardResults {
-  DeviceBuffer o, lse;
+  DeviceBuffer out, lse;
 
   float* lse_data() const { return static_cast<float*>(lse.data()); }
 };
@@ -124,12 +124,12 @@ struct ForwardResults {
 ForwardResults forward_of(const Upstream& up, const RunInputs& in, const DeviceInputs& inputs,
                           const VariantInputs& variants, const RunOptions& options, const OwnedStream& stream,
                           bool json) {
-  if (!options.o.empty()) return {uploaded(up.o), uploaded(up.lse)};
+  if (!options.out.empty()) return {uploaded(up.out), uploaded(up.lse)};
   ForwardResults forward{unwritten(output_of(in.problem, in.q).bits.size() * sizeof(std::uint16_t), stream),
                          unwritten(in.lse_count() * sizeof(float), stream)};
   const AttentionPlan plan = Context::default_context().plan(in.problem, options.device.device().ordinal);
-  run_once(launch_of(plan, inputs.args(options, in, variants, forward.o.data(), forward.lse_data())), stream,
-           json);
+  run_once(launch_of(plan, inputs.args(options, in, variants, forward.out.data(), forward.lse_data())),
+           stream, json);
   return forward;
 }
 
@@ -140,10 +140,11 @@ RunTime compute(const BackwardPlan& plan, const RunInputs& in, const Upstream& u
   const OwnedStream stream;
   const DeviceInputs inputs(in);
   const ForwardResults forward = forward_of(up, in, inputs, variants, options, stream, json);
-  const DeviceBuffer d_o = uploaded(up.d_o), d_lse = uploaded(up.d_lse);
-  BackwardArgs args = backward_args(inputs.args(options, in, variants, forward.o.data(), forward.lse_data()));
-  args.d_o = d_o.data();
-  args.d_o_strides = args.forward.o_strides;
+  const DeviceBuffer d_out = uploaded(up.d_out), d_lse = uploaded(up.d_lse);
+  BackwardArgs args =
+      backward_args(inputs.args(options, in, variants, forward.out.data(), forward.lse_data()));
+  args.d_out = d_out.data();
+  args.d_out_strides = args.forward.out_strides;
   if (!up.d_lse.empty()) args.d_lse = static_cast<const float*>(d_lse.data());
   std::list<DeviceBuffer> memory;
   for (Gradient& gradient : gradients) {
@@ -171,12 +172,12 @@ Verdicts check(const RunInputs& in, const Upstream& up, const VariantInputs& var
   if (!options.check) return verdicts;
   const AttentionProblem& p = in.problem;
   const reference::Tensor q = in.q.logical(p.dtype), k = in.k.logical(p.dtype), v = in.v.logical(p.dtype),
-                          d_o = up.d_o.logical(p.dtype);
+                          d_out = up.d_out.logical(p.dtype);
   const std::vector<double> d_lse(up.d_lse.begin(), up.d_lse.end());
   const std::vector<double>* const given = d_lse.empty() ? nullptr : &d_lse;
   const reference::ScoreRule rule = rule_of(options, in, variants);
-  const reference::Gradients exact = reference::gradients_f64(p, q, k, v, d_o, given, rule),
-                             baseline = reference::gradients_baseline(p, q, k, v, d_o, given, rule);
+  const reference::Gradients exact = reference::gradients_f64(p, q, k, v, d_out, given, rule),
+                             baseline = reference::gradients_baseline(p, q, k, v, d_out, given, rule);
   for (const Gradient& gradient : gradients) {
     const auto member = gradient.fields.reference;
     verdicts[gradient.fields.name] = reference::check_gradient(
@@ -186,7 +187,7 @@ Verdicts check(const RunInputs& in, const Upstream& up, const VariantInputs& var
 }
 
 void write(GradientList& gradients, const RunInputs& in, const Upstream& up) {
-  const bool as_float32 = in.are_float32() || up.d_o.was_float32 || up.o.was_float32;
+  const bool as_float32 = in.are_float32() || up.d_out.was_float32 || up.out.was_float32;
   for (Gradient& gradient : gradients)
     write_tensor(gradient.file, gradient.tensor, in.problem.dtype, as_float32);
   for (Gradient& gradient : gradients) gradient.file.commit();

@@ -15,8 +15,8 @@ constexpr int kBursts = 7;
 
 /// Notes which of the inputs that are read last cannot be read.
 void note_later_inputs(const RunOptions& options, Mistakes& mistakes) {
-  std::vector<std::string> paths = {options.d_o, options.d_lse, options.o};
-  if (options.backward.wanted) paths.push_back(options.lse);
+  std::vector<std::string> paths = {options.d_out, options.d_lse};
+  if (options.backward.wanted) paths.insert(paths.end(), {options.out, options.lse});
   for (const auto& [variant, path] : options.variants.files) paths.push_back(path);
   constexpr Ranks kAny{0, 8};
   for (const std::string& path : paths) {
@@ -63,9 +63,9 @@ DeviceInputs::DeviceInputs(const RunInputs& in)
     : q_(uploaded(in.q)), k_(uploaded(in.k)), v_(uploaded(in.v)), tables_(in.tables) {}
 
 AttentionArgs DeviceInputs::args(const RunOptions& options, const RunInputs& in,
-                                 const VariantInputs& variants, void* o, float* lse) const {
+                                 const VariantInputs& variants, void* out, float* lse) const {
   const auto make_args = options.file_layout() == Layout::bshd ? bshd_args : bhsd_args;
-  AttentionArgs args = make_args(in.problem, q_.data(), k_.data(), v_.data(), o, lse);
+  AttentionArgs args = make_args(in.problem, q_.data(), k_.data(), v_.data(), out, lse);
   args.softmax_scale = options.scale;
   variants.add_to(args);
   tables_.add_to(args, in.problem);

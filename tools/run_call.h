@@ -22,10 +22,9 @@ namespace fa2::tools {
 
 struct RunOptions {
   std::string q, k, v;
-  std::string out;            ///< output of the forward
-  std::string lse;            ///< output of the forward, input of the backward
-  std::string o, d_o, d_lse;  ///< inputs of the backward
-  std::string dq, dk, dv;     ///< outputs of the backward
+  std::string out, lse;      ///< outputs of the forward, inputs of the backward
+  std::string d_out, d_lse;  ///< inputs of the backward
+  std::string dq, dk, dv;    ///< outputs of the backward
   BackwardOptions backward;
   MaskOptions mask;
   VariantOptions variants;
@@ -61,7 +60,7 @@ class DeviceInputs {
  public:
   explicit DeviceInputs(const RunInputs& in);
 
-  AttentionArgs args(const RunOptions& options, const RunInputs& in, const VariantInputs& variants, void* o,
+  AttentionArgs args(const RunOptions& options, const RunInputs& in, const VariantInputs& variants, void* out,
                      float* lse) const;
 
  private:

@@ -10,7 +10,7 @@ namespace fa2::tools {
 namespace {
 
 struct Outputs {
-  HostTensor o;
+  HostTensor out;
   std::vector<float> lse;
   RunTime time;
 };
@@ -18,18 +18,18 @@ struct Outputs {
 /// Runs the plan, whose context must be current.
 Outputs compute(const AttentionPlan& plan, const RunInputs& in, const VariantInputs& variants,
                 const RunOptions& options, bool json) {
-  Outputs out{.o = output_of(in.problem, in.q), .lse = {}, .time = {}};
+  Outputs out{.out = output_of(in.problem, in.q), .lse = {}, .time = {}};
   if (options.check || !options.lse.empty()) out.lse.resize(in.lse_count());
   const OwnedStream stream;
   const DeviceInputs inputs(in);
-  const DeviceBuffer o = unwritten(out.o.bits.size() * sizeof out.o.bits[0], stream),
+  const DeviceBuffer o = unwritten(out.out.bits.size() * sizeof out.out.bits[0], stream),
                      lse = unwritten(out.lse.size() * sizeof out.lse[0], stream);
   const Launch launch =
       launch_of(plan, inputs.args(options, in, variants, o.data(), static_cast<float*>(lse.data())));
   run_once(launch, stream, json);
-  o.download(out.o.bits.data(), o.size());
+  o.download(out.out.bits.data(), o.size());
   lse.download(out.lse.data(), lse.size());
-  const bool is_timed = plan.explain().arch != interpreter_arch().name && !out.o.bits.empty();
+  const bool is_timed = plan.explain().arch != interpreter_arch().name && !out.out.bits.empty();
   if (is_timed) out.time = measure(launch, flops_of(in.problem, in.tables.pointers(in.problem)), stream);
   return out;
 }
@@ -39,24 +39,24 @@ std::optional<reference::Verdict> check(const RunInputs& in, const VariantInputs
   if (!options.check) return std::nullopt;
   const DType dtype = in.problem.dtype;
   return reference::check(in.problem, in.q.logical(dtype), in.k.logical(dtype), in.v.logical(dtype),
-                          rule_of(options, in, variants), out.o.logical(dtype), &out.lse);
+                          rule_of(options, in, variants), out.out.logical(dtype), &out.lse);
 }
 
 /// The files for the results.
 struct OutputFiles {
   OutputFiles(const RunOptions& options, Mistakes& mistakes) {
-    mistakes.attempt([&] { o.emplace(options.out); });
+    mistakes.attempt([&] { out.emplace(options.out); });
     if (!options.lse.empty()) mistakes.attempt([&] { lse.emplace(options.lse); });
   }
 
-  void write(const RunInputs& in, const Outputs& out) {
-    write_tensor(*o, out.o, in.problem.dtype, in.are_float32());
-    if (lse) write_npy(*lse, {in.lse_shape(), out.lse});
-    o->commit();
+  void write(const RunInputs& in, const Outputs& results) {
+    write_tensor(*out, results.out, in.problem.dtype, in.are_float32());
+    if (lse) write_npy(*lse, {in.lse_shape(), results.lse});
+    out->commit();
     if (lse) lse->commit();
   }
 
-  std::optional<OutputFile> o, lse;
+  std::optional<OutputFile> out, lse;
 };
 
 Json json_of(const AttentionPlan& plan, const Outputs& out,
@@ -77,7 +77,7 @@ void print_result(const AttentionPlan& plan, const Outputs& out,
       {"chosen", fmt::format("{}: {}", to_string(kernel.config_origin), kernel.config_reason)},
       {"kernel", fmt::format("{}, ready in {:.1f} ms", to_string(kernel.origin), kernel.load_ms)},
       {"time", text_of(out.time)},
-      {"output", fmt::format("{} {}", options.out, shape_text(out.o.extents.shape(out.o.layout)))},
+      {"output", fmt::format("{} {}", options.out, shape_text(out.out.extents.shape(out.out.layout)))},
       {"lse", options.lse},
       {"check", verdict ? verdict->message : ""},
       {"notes", e.notes},

@@ -101,7 +101,7 @@ void PagedBatch::fill_in_arguments() {
 
   attention_.q = qkv_.at<Bfloat16>(0), attention_.q_strides = of_qkv;
   attention_.k_strides = attention_.v_strides = of_pages;
-  attention_.o = o_.at<Bfloat16>(0), attention_.o_strides = {0, shape_.head_dim, shape_.width()};
+  attention_.out = o_.at<Bfloat16>(0), attention_.out_strides = {0, shape_.head_dim, shape_.width()};
   attention_.cu_seqlens_q = append_.cu_seqlens_q;
   attention_.seqused_k = lengths_after_.at<std::int32_t>(0);
   attention_.page_table = append_.page_table;

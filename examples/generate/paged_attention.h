@@ -70,7 +70,7 @@ class PagedAttention final : public Attention<float> {
 
   /// Runs the layer's part of the step that begin_step() began.
   Matrix<float> forward(Matrix<float> qkv) override { return batch_.attend(qkv, k_pages_, v_pages_); }
-  Matrix<float> backward(const Matrix<float>& d_o) override;
+  Matrix<float> backward(const Matrix<float>& d_out) override;
 
  private:
   PagedBatch& batch_;

@@ -20,7 +20,7 @@ class Attention {
   virtual ~Attention() = default;
   virtual Matrix<Real> forward(Matrix<Real> qkv) = 0;
   /// Returns the gradient of QKV, given that of O.
-  virtual Matrix<Real> backward(const Matrix<Real>& d_o) = 0;
+  virtual Matrix<Real> backward(const Matrix<Real>& d_out) = 0;
 };
 
 template <class Real>
@@ -46,14 +46,14 @@ class MaterialisedAttention final : public Attention<Real> {
     return o;
   }
 
-  Matrix<Real> backward(const Matrix<Real>& d_o) override {
+  Matrix<Real> backward(const Matrix<Real>& d_out) override {
     Matrix<Real> d_qkv(qkv_.rows, qkv_.columns);
     for_each_group([&](std::int64_t sequence, std::int64_t head_kv) {
       const Matrix<Real> k = part(qkv_, sequence, k_head(head_kv));
       const Matrix<Real> v_t = transposed(part(qkv_, sequence, v_head(head_kv)));
       for_each_query_head(head_kv, [&](std::int64_t head) {
         const Matrix<Real>& p = probabilities(sequence, head);
-        const Matrix<Real> d = part(d_o, sequence, head);
+        const Matrix<Real> d = part(d_out, sequence, head);
         Matrix<Real> d_s = product(d, v_t);  // dP until to_score_gradient()
         to_score_gradient(p, d_s);
         add_part(product(d_s, k), d_qkv, sequence, head);

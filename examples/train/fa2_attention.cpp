@@ -50,12 +50,12 @@ void Fa2Attention::fill_in_arguments() {
   forward_.q = qkv_.at<Bfloat16>(0), forward_.q_strides = of_qkv;
   forward_.k = qkv_.at<Bfloat16>(k), forward_.k_strides = of_qkv;
   forward_.v = qkv_.at<Bfloat16>(v), forward_.v_strides = of_qkv;
-  forward_.o = o_.at<Bfloat16>(0);
-  forward_.o_strides = fa2::TensorStrides::bshd(shape_.context, shape_.heads_q, shape_.head_dim);
+  forward_.out = o_.at<Bfloat16>(0);
+  forward_.out_strides = fa2::TensorStrides::bshd(shape_.context, shape_.heads_q, shape_.head_dim);
   forward_.lse = lse_.at<float>(0);  // the backward recomputes the probabilities from it
 
   backward_ = fa2::backward_args(forward_);
-  backward_.d_o = d_o_.at<Bfloat16>(0), backward_.d_o_strides = forward_.o_strides;
+  backward_.d_out = d_o_.at<Bfloat16>(0), backward_.d_out_strides = forward_.out_strides;
   backward_.dq = d_qkv_.at<Bfloat16>(0), backward_.dq_strides = of_qkv;
   backward_.dk = d_qkv_.at<Bfloat16>(k), backward_.dk_strides = of_qkv;
   backward_.dv = d_qkv_.at<Bfloat16>(v), backward_.dv_strides = of_qkv;
@@ -68,8 +68,8 @@ Matrix<float> Fa2Attention::forward(Matrix<float> qkv) {
   return downloaded(o_, shape_.tokens(), shape_.width());
 }
 
-Matrix<float> Fa2Attention::backward(const Matrix<float>& d_o) {
-  upload(d_o, d_o_);
+Matrix<float> Fa2Attention::backward(const Matrix<float>& d_out) {
+  upload(d_out, d_o_);
   plans_.backward.run(backward_);
   Matrix<float> d_qkv = downloaded(d_qkv_, shape_.tokens(), shape_.qkv_width());
   rotary_.rotate_back(d_qkv);

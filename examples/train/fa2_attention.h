@@ -24,7 +24,7 @@ class Fa2Attention final : public Attention<float> {
   Fa2Attention(const Shape& shape, const AttentionPlans& plans);
 
   Matrix<float> forward(Matrix<float> qkv) override;
-  Matrix<float> backward(const Matrix<float>& d_o) override;
+  Matrix<float> backward(const Matrix<float>& d_out) override;
 
  private:
   void fill_in_arguments();

@@ -42,7 +42,7 @@ struct AttentionArgs {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
-  void* o = nullptr;
+  void* out = nullptr;
   /// Optional: contiguous float32 (batch, heads_q, seqlen_q), or (heads_q, total_q) if packed. The natural logarithm of the sum of
   /// exp(S) over the keys that a query sees, and over its head's sink.
   float* lse = nullptr;
@@ -50,7 +50,7 @@ struct AttentionArgs {
   TensorStrides q_strides;  ///< `batch` is ignored if Q is packed
   TensorStrides k_strides;  ///< `batch`: from one page to the next if K is paged; ignored if K is packed
   TensorStrides v_strides;
-  TensorStrides o_strides;
+  TensorStrides out_strides;
 
   /// With total_q (total_k), else null: int32 (batch + 1) on the device. Sequence b of Q and O (K and V) is the rows
   /// [cu_seqlens[b], cu_seqlens[b + 1]). Rows of no sequence may hold anything; kernels do not write those of O. Entries must not
@@ -108,7 +108,7 @@ struct AttentionArgs {
                    "head_dim_v) "
                    "if page_table | (batch, seqlen_k, heads_kv, head_dim_v)")
             .help("values"),
-        row("o", &A::o, &A::o_strides).tensor("out").shape(kOutputShape).help("the output"),
+        row("out", &A::out, &A::out_strides).shape(kOutputShape).help("the output"),
         row("lse", &A::lse).shape(per_row).optional().help("log-sum-exp of each row, natural logarithm"),
         row("softcap", &A::softcap)
             .option("softcap")
@@ -184,10 +184,10 @@ struct AttentionArgs {
 };
 
 /// Returns arguments for contiguous (batch, seqlen, heads, dim) tensors; packed ones are (total, heads, dim).
-FA2_API AttentionArgs bshd_args(const AttentionProblem&, const void* q, const void* k, const void* v, void* o,
-                                float* lse = nullptr);
+FA2_API AttentionArgs bshd_args(const AttentionProblem&, const void* q, const void* k, const void* v,
+                                void* out, float* lse = nullptr);
 /// Returns arguments for contiguous (batch, heads, seqlen, dim) tensors; packed ones are (heads, total, dim).
-FA2_API AttentionArgs bhsd_args(const AttentionProblem&, const void* q, const void* k, const void* v, void* o,
-                                float* lse = nullptr);
+FA2_API AttentionArgs bhsd_args(const AttentionProblem&, const void* q, const void* k, const void* v,
+                                void* out, float* lse = nullptr);
 
 }  // namespace fa2

@@ -6,7 +6,7 @@
 //   problem.head_dim = 128;
 //   problem.batch = 2, problem.heads_q = 32, problem.heads_kv = 8;
 //   problem.seqlen_q = problem.seqlen_k = 4096;
-//   fa2::attention(problem, fa2::bshd_args(problem, q, k, v, o), stream);
+//   fa2::attention(problem, fa2::bshd_args(problem, q, k, v, out), stream);
 #pragma once
 
 #include <fa2/args.h>

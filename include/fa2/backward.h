@@ -2,7 +2,7 @@
 //
 //   fa2::attention(problem, forward, stream);            // with forward.lse
 //   fa2::BackwardArgs args = fa2::backward_args(forward);
-//   args.d_o = d_o, args.d_o_strides = forward.o_strides;
+//   args.d_out = d_out, args.d_out_strides = forward.out_strides;
 //   args.dq = dq, args.dq_strides = forward.q_strides;   // and dk, dv
 //   fa2::attention_backward(problem, args, stream);
 #pragma once
@@ -28,7 +28,7 @@ struct BackwardArgs {
   /// must be the forward's. Slopes get no gradient. `workspace` is ignored.
   AttentionArgs forward;
 
-  const void* d_o = nullptr;  ///< gradient of O, shaped like O
+  const void* d_out = nullptr;  ///< gradient of O, shaped like O
   /// Optional: gradient of LSE; float32, shaped like LSE.
   const float* d_lse = nullptr;
 
@@ -43,8 +43,8 @@ struct BackwardArgs {
   /// Applies to attention_backward(). Plans have their own and ignore it.
   Determinism determinism = Determinism::fastest;
 
-  TensorStrides d_o_strides;  ///< any strides, as for other inputs
-  TensorStrides dq_strides;   ///< rows must not overlap; slices of one packed dQKV tensor are fine
+  TensorStrides d_out_strides;  ///< any strides, as for other inputs
+  TensorStrides dq_strides;     ///< rows must not overlap; slices of one packed dQKV tensor are fine
   TensorStrides dk_strides;
   TensorStrides dv_strides;
 
@@ -58,11 +58,8 @@ struct BackwardArgs {
   static constexpr auto rows(const Take& take) {
     using B = BackwardArgs;
     return take(
-        row("forward", &B::forward).help("the forward's arguments, with o and lse as inputs"),
-        row("d_o", &B::d_o, &B::d_o_strides)
-            .tensor("d_out")
-            .shape(AttentionArgs::kOutputShape)
-            .help("gradient of O"),
+        row("forward", &B::forward).help("the forward's arguments, with out and lse as inputs"),
+        row("d_out", &B::d_out, &B::d_out_strides).shape(AttentionArgs::kOutputShape).help("gradient of O"),
         row("d_lse", &B::d_lse)
             .shape("(heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q)")
             .optional()

@@ -29,7 +29,7 @@ enum {
 /* Computes the gradients that `args` point to (FlashAttention-2, section 3.1.2). Thread-safe.
  *   fa2_backward_args args = FA2_BACKWARD_ARGS_INIT;
  *   args.forward = &forward;  the arguments of fa2_attention(); o and lse are inputs here, and must be given
- *   args.d_o.data = d_o, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four
+ *   args.d_out.data = d_out, args.dq.data = dq, args.dk.data = dk, args.dv.data = dv;  and the strides of the four
  *   if (fa2_attention_backward(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error());
  * Rows of gradients must not overlap; slices of one packed dQKV buffer are fine. Rows that take part in no score get 0. Kernels do
  * not write rows of no sequence. `determinism` applies here; a plan has its own. `workspace` is optional:

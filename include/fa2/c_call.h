@@ -77,7 +77,7 @@ typedef struct fa2_args {
    * head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v) */
   fa2_tensor v;
   /* the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
-  fa2_tensor o;
+  fa2_tensor out;
   /* log-sum-exp of each row, natural logarithm; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
    * seqlen_q); float32; optional */
   float* lse;
@@ -111,9 +111,9 @@ typedef struct fa2_args {
 typedef struct fa2_backward_args {
   uint32_t struct_size; /* sizeof(fa2_backward_args) */
   int32_t determinism; /* how gradients may differ between runs; FA2_FASTEST or FA2_BITWISE */
-  const fa2_args* forward; /* the forward's arguments, with o and lse as inputs */
+  const fa2_args* forward; /* the forward's arguments, with out and lse as inputs */
   /* gradient of O; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v) */
-  fa2_tensor d_o;
+  fa2_tensor d_out;
   /* gradient of LSE; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q, seqlen_q); float32; optional */
   const float* d_lse;
   /* gradient of Q; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim);
@@ -231,7 +231,7 @@ typedef struct fa2_merge_args {
   fa2_tensor lse_parts;
   int64_t lse_part_stride; /* elements from one part's log-sum-exp to the next one's */
   /* the merged output; (batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim); or float32 */
-  fa2_tensor o;
+  fa2_tensor out;
   /* log-sum-exp of each merged row; (batch, heads, seqlen) if batch | (heads, seqlen); float32; optional */
   float* lse;
 } fa2_merge_args;

@@ -55,8 +55,8 @@ struct MergeArgs {
   std::int64_t lse_part_stride = 0;
   TensorStrides lse_parts_strides;
 
-  void* o = nullptr;
-  TensorStrides o_strides;
+  void* out = nullptr;
+  TensorStrides out_strides;
   float* lse = nullptr;  ///< optional float32 (batch, heads, seqlen), contiguous
   EmptyRowLse empty_row_lse =
       EmptyRowLse::positive_infinity;  ///< the LSE of a row for which no part has a key; its O is 0
@@ -79,8 +79,7 @@ struct MergeArgs {
                           "without a key"),
                 row("lse_part_stride", &A::lse_part_stride)
                     .help("elements from one part's log-sum-exp to the next one's"),
-                row("o", &A::o, &A::o_strides)
-                    .tensor("out")
+                row("out", &A::out, &A::out_strides)
                     .shape("(batch, seqlen, heads, head_dim) if batch | (seqlen, heads, head_dim)")
                     .or_type("float32", "float32_output")
                     .help("the merged output"),

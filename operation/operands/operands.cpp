@@ -145,7 +145,7 @@ BackwardOperands backward_operands_of(const AttentionProblem& p, const BackwardA
   std::ranges::copy(forward, operands.list.begin());
   const auto at = [&](Role role) -> Operand& { return operands.list[static_cast<std::size_t>(role)]; };
   at(Role::workspace).data = args.workspace;
-  at(Role::o).access = at(Role::lse).access = Access::read;
+  at(Role::out).access = at(Role::lse).access = Access::read;
   at(Role::lse).optional = false;
   [&]<std::size_t... i>(std::index_sequence<i...>) {
     ((operands.list[kOperandCount + i] = operand_of<kForwardTensors + i>(p, sizes, args)), ...);

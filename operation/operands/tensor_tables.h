@@ -15,14 +15,14 @@ constexpr TensorTable attention_tensors() {
   table.sizes.add({.name = "max_pages"});
   add_tensors<AttentionProblem, AttentionArgs>(table);
   add_flags<AttentionProblem, AttentionArgs>(table);
-  table.tensor("o").is_optional = true;  // it may be made once the sizes are known
+  table.tensor("out").is_optional = true;  // it may be made once the sizes are known
   return table;
 }
 
 /// O and LSE, the forward's outputs, are inputs of the backward.
 constexpr TensorTable backward_tensors() {
   TensorTable table = attention_tensors();
-  for (const char* const output : {"o", "lse"})
+  for (const char* const output : {"out", "lse"})
     table.tensor(output).is_optional = table.tensor(output).is_written = false;
   add_tensors<AttentionProblem, BackwardArgs>(table, true);
   return table;

@@ -34,7 +34,7 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
   std::vector<OperandUse> uses;
   add_reads(uses, {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k});
   if (pass == KernelPass::delta) {
-    add_reads(uses, {Role::o, Role::d_o, Role::d_lse, Role::lse});
+    add_reads(uses, {Role::out, Role::d_out, Role::d_lse, Role::lse});
     return uses;
   }
   if (pass == KernelPass::dq_convert) {
@@ -44,7 +44,7 @@ std::vector<OperandUse> uses_of(KernelPass pass) {
   if (pass == KernelPass::d_sinks) {
     add_reads(uses, {Role::lse});
   } else {
-    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_o, Role::dropout_state});
+    add_reads(uses, {Role::q, Role::k, Role::v, Role::lse, Role::d_out, Role::dropout_state});
   }
   for (std::size_t i = 0; i < kOperandCount; ++i)
     if (has_numbers(static_cast<Role>(i))) uses.push_back({static_cast<Role>(i), Access::read});
@@ -101,13 +101,13 @@ BackwardParams constants_of(const StepRequest& request) {
 void add_call(BackwardParams& params, const Call& call) {
   const BackwardArgs& args = call.args.as<BackwardArgs>();
   fa2::add_call(params.attention, call.problem, args.forward);
-  params.d_o = args.d_o;
+  params.d_o = args.d_out;
   params.d_lse = args.d_lse;
   params.dq = args.dq;
   params.dk = args.dk;
   params.dv = args.dv;
   params.d_sinks = args.d_sinks;
-  params.d_o_strides = ref(args.d_o_strides);
+  params.d_o_strides = ref(args.d_out_strides);
   params.dq_strides = ref(args.dq_strides);
   params.dk_strides = ref(args.dk_strides);
   params.dv_strides = ref(args.dv_strides);

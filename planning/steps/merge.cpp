@@ -26,13 +26,13 @@ void fill_merge(const Step& step, const Call& call, ParamsBuffer& buffer) {
   MergeParams& params = buffer.emplace(step.constants.as<MergeParams>());
   params.parts = args.parts;
   params.lse_parts = args.lse_parts;
-  params.o = args.o;
+  params.o = args.out;
   params.lse = args.lse;
   params.part_stride = args.part_stride;
   params.lse_part_stride = args.lse_part_stride;
   params.parts_strides = ref(args.parts_strides);
   params.lse_strides = ref(args.lse_parts_strides);
-  params.o_strides = ref(args.o_strides);
+  params.o_strides = ref(args.out_strides);
   params.empty_row_lse = value_of(args.empty_row_lse);
 }
 

@@ -70,7 +70,7 @@ void TrialTensors::point() {
   const auto at = [&](Role role) { return (*this)[role].data(); };
   const auto floats = [&](Role role) { return static_cast<float*>(at(role)); };
   AttentionArgs& args = args_.forward;
-  args = bshd_args(problem_, at(Role::q), at(Role::k), at(Role::v), at(Role::o), floats(Role::lse));
+  args = bshd_args(problem_, at(Role::q), at(Role::k), at(Role::v), at(Role::out), floats(Role::lse));
   args.cu_seqlens_q = static_cast<const std::int32_t*>(at(Role::cu_seqlens_q));
   args.cu_seqlens_k = static_cast<const std::int32_t*>(at(Role::cu_seqlens_k));
   args.page_table = static_cast<const std::int32_t*>(at(Role::page_table));
@@ -85,7 +85,7 @@ void TrialTensors::point() {
   visit_numbers(add, problem_, args);
   if (problem_.dropout) args.dropout.probability = kTrialDropout;
   if (is_backward_) {
-    args_.d_o = at(Role::d_o), args_.d_o_strides = args.o_strides;
+    args_.d_out = at(Role::d_out), args_.d_out_strides = args.out_strides;
     args_.dq = at(Role::dq), args_.dq_strides = args.q_strides;
     args_.dk = at(Role::dk), args_.dk_strides = args.k_strides;
     args_.dv = at(Role::dv), args_.dv_strides = args.v_strides;
@@ -132,7 +132,7 @@ void TrialTensors::upload_inputs() {
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
   std::vector<Role> inputs = {Role::q, Role::k, Role::v};
-  if (is_backward_) inputs.insert(inputs.end(), {Role::o, Role::d_o});
+  if (is_backward_) inputs.insert(inputs.end(), {Role::out, Role::d_out});
   for (std::size_t i = 0; i < inputs.size(); ++i)
     upload_repeated((*this)[inputs[i]], values, kPeriod / inputs.size() * i);  // so that tensors differ too
   if (is_backward_) upload_repeated((*this)[Role::lse], std::vector<float>(kPeriod, typical_lse(p)));

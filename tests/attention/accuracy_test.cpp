@@ -76,7 +76,7 @@ TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
         GuardedCall call = peaked(dtype, mask, dtype == DType::f16 ? 64 : 128, peak);
         const double scale = 1 / std::sqrt(static_cast<double>(call.problem.head_dim));
         const reference::Tensor exact =
-            reference::attention_f64(call.problem, call.q, call.k, call.v, scale).o;
+            reference::attention_f64(call.problem, call.q, call.k, call.v, scale).out;
         const reference::Errors baseline = reference::errors_of(
             reference::attention_fused_baseline(call.problem, call.q, call.k, call.v, scale), exact);
         for (std::size_t i = 0; i < kConfigs.size(); ++i) {
@@ -84,7 +84,7 @@ TEST_CASE("peaked rows are as exact as a fused kernel can make them") {
           if (!context) continue;
           call.upload();
           context->attention(call.problem, call.args);
-          ratios[i].add(reference::errors_of(call.o(), exact), baseline);
+          ratios[i].add(reference::errors_of(call.out(), exact), baseline);
         }
       }
     }

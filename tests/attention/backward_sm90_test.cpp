@@ -218,7 +218,7 @@ TEST_CASE("backward on wgmma: NaN in dO of the first query stays within its wind
   AttentionProblem problem = grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300);
   problem.window_left = 20;
   GuardedBackward call(problem);
-  call.d_o.at(0, 0, 0, 3) = std::nanf("");  // this query sees key 0
+  call.d_out.at(0, 0, 0, 3) = std::nanf("");  // this query sees key 0
   call.upload();
   context.attention_backward(problem, call.args());
   CHECK(std::isnan(call.dq().at(0, 0, 0, 0)));

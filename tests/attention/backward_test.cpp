@@ -149,7 +149,7 @@ GuardedBackward alone(const GuardedBackward& all, std::int64_t batch) {
   one.forward.q = entry_of(all.forward.q, batch);
   one.forward.k = entry_of(all.forward.k, batch);
   one.forward.v = entry_of(all.forward.v, batch);
-  one.d_o = entry_of(all.d_o, batch);
+  one.d_out = entry_of(all.d_out, batch);
   if (!all.d_lse.empty()) {
     const auto rows = problem.heads_q * problem.seqlen_q;
     one.d_lse.assign(all.d_lse.begin() + batch * rows, all.d_lse.begin() + (batch + 1) * rows);
@@ -278,7 +278,7 @@ TEST_CASE("backward: NaN in one head stays in its group") {
     GuardedBackward call(problem, backward_layouts_of(problem, make));
     run_and_expect_gradients(gpu.context, call);
     const reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
-    call.d_o.at(0, 3, 50, 5) = kNaN;  // query head 3 reads key/value head 1
+    call.d_out.at(0, 3, 50, 5) = kNaN;  // query head 3 reads key/value head 1
     call.upload();
     gpu.run(call);
     CHECK(std::isnan(call.dq().at(0, 3, 50, 0)));

@@ -29,10 +29,10 @@ struct CCall {
     forward.q = tensor(from.forward.q, from.forward.q_strides);
     forward.k = tensor(from.forward.k, from.forward.k_strides);
     forward.v = tensor(from.forward.v, from.forward.v_strides);
-    forward.o = tensor(from.forward.o, from.forward.o_strides);
+    forward.out = tensor(from.forward.out, from.forward.out_strides);
     forward.lse = from.forward.lse;
     args.forward = &forward;
-    args.d_o = tensor(from.d_o, from.d_o_strides);
+    args.d_out = tensor(from.d_out, from.d_out_strides);
     args.dq = tensor(from.dq, from.dq_strides);
     args.dk = tensor(from.dk, from.dk_strides);
     args.dv = tensor(from.dv, from.dv_strides);

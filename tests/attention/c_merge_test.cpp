@@ -30,7 +30,7 @@ struct Memory {
   static constexpr std::size_t kAllRows = kBatch * kHeads * kRows;
 
   DeviceBuffer parts{kParts * kAllRows * kDim * 2}, lse_parts{kParts * kAllRows * 4};
-  DeviceBuffer o{kAllRows * kDim * 2}, lse{kAllRows * 4};
+  DeviceBuffer out{kAllRows * kDim * 2}, lse{kAllRows * 4};
 
   Memory() {
     const auto bits =
@@ -48,14 +48,14 @@ struct Memory {
     fa2_merge_args args = FA2_MERGE_ARGS_INIT;
     args.parts = strided(parts, kDim), args.part_stride = kAllRows * kDim;
     args.lse_parts = strided(lse_parts, 1), args.lse_part_stride = kAllRows;
-    args.o = strided(o, kDim);
+    args.out = strided(out, kDim);
     args.lse = static_cast<float*>(lse.data());
     return args;
   }
 
   /// Returns O's bits, then LSE's.
   std::vector<std::uint16_t> results() const {
-    std::vector<std::uint16_t> all = downloaded<std::uint16_t>(o);
+    std::vector<std::uint16_t> all = downloaded<std::uint16_t>(out);
     const auto sums = downloaded<std::uint16_t>(lse);
     all.insert(all.end(), sums.begin(), sums.end());
     return all;
@@ -84,8 +84,8 @@ TEST_CASE("c merge: has the bits of merge()") {
          .lse_parts = static_cast<const float*>(in_cpp.lse_parts.data()),
          .lse_part_stride = args.lse_part_stride,
          .lse_parts_strides = TensorStrides::bhsd(kRows, kHeads, 1),
-         .o = in_cpp.o.data(),
-         .o_strides = rows,
+         .out = in_cpp.out.data(),
+         .out_strides = rows,
          .lse = static_cast<float*>(in_cpp.lse.data())});
   CHECK(in_c.results() == in_cpp.results());
 }

@@ -46,7 +46,7 @@ fa2_args c_args(const AttentionArgs& args) {
   c.q = c_tensor(args.q, args.q_strides);
   c.k = c_tensor(args.k, args.k_strides);
   c.v = c_tensor(args.v, args.v_strides);
-  c.o = c_tensor(args.o, args.o_strides);
+  c.out = c_tensor(args.out, args.out_strides);
   c.lse = args.lse;
   c.seqused_q = args.seqused_q, c.seqused_k = args.seqused_k;
   c.page_table = args.page_table, c.page_table_stride = args.page_table_stride;
@@ -82,13 +82,13 @@ TEST_CASE("c pages: the bits of C++") {
   call.upload();
   Context context(untuned());
   run_and_expect_contract(context, call);
-  const auto expected = bits_of(call.o(), call.problem.dtype);
+  const auto expected = bits_of(call.out(), call.problem.dtype);
 
   const Owned<fa2_plan> plan = c_plan(c_problem());
   const fa2_args args = c_args(call.args);
   call.upload();
   CHECK_MESSAGE(fa2_plan_run(plan.get(), &args, nullptr) == FA2_OK, fa2_last_error());
-  CHECK(bits_of(call.o(), call.problem.dtype) == expected);
+  CHECK(bits_of(call.out(), call.problem.dtype) == expected);
 }
 
 TEST_CASE("c pages: one message lists all mistakes of a problem") {

@@ -103,7 +103,7 @@ void show_probabilities(GuardedCall& call) {
 /// Returns the mask that O shows after show_probabilities().
 Mask shown(const GuardedCall& call) {
   Mask mask;
-  for (const float p : call.o().values) mask.push_back(p != 0);
+  for (const float p : call.out().values) mask.push_back(p != 0);
   return mask;
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("dropout: probability 0 keeps the bits of attention without dropout") 
     context.attention(without.problem, without.args);
     call.upload();
     run_and_expect_contract(context, call);
-    CHECK((bits_of(call.o(), plain.dtype) == bits_of(without.o(), plain.dtype)));
+    CHECK((bits_of(call.out(), plain.dtype) == bits_of(without.out(), plain.dtype)));
   });
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("values near the largest bfloat16 do not overflow") {
       call.upload();
       INFO("v = ", value, ", q x ", q_scale);
       run_and_expect_contract(gpu.context, call);
-      for (const float x : call.o().values) CHECK(std::isfinite(x));
+      for (const float x : call.out().values) CHECK(std::isfinite(x));
     }
   }
 }
@@ -157,7 +157,7 @@ TEST_CASE("constant inputs give that constant exactly") {
       call.upload();
       INFO("value ", value);
       run_and_expect_contract(gpu.context, call);
-      const reference::Tensor o = call.o();
+      const reference::Tensor o = call.out();
       CHECK(o.values == std::vector<float>(o.values.size(), value));
     }
   }
@@ -170,7 +170,7 @@ TEST_CASE("with one key the output is its value") {
   for (const AttentionProblem& problem : variants(128, 33, 1)) {
     const GuardedCall call(problem);
     run_and_expect_contract(gpu.context, call);
-    const reference::Tensor o = call.o();
+    const reference::Tensor o = call.out();
     bool same = true;
     for (std::int64_t h = 0; h < 4; ++h) {
       for (std::int64_t d = 0; d < 128; ++d) same &= o.at(1, h, 32, d) == call.v.at(1, h / 2, 0, d);
@@ -195,7 +195,7 @@ TEST_CASE("without a key O is 0 and LSE the infinity asked for") {
         run_and_expect_contract(gpu.context, call);
         // Row 0 sees no key if there are none, or if it lies above the bottom-right diagonal.
         if (has_keys && problem.mask != MaskKind::causal_bottom_right) continue;
-        CHECK(call.o().at(1, 3, 0, 5) == 0.0f);
+        CHECK(call.out().at(1, 3, 0, 5) == 0.0f);
         CHECK(call.lse().front() == infinity);
       }
     }
@@ -228,7 +228,7 @@ TEST_CASE("NaN and infinities in a query affect only its own row") {
       call.upload();
       INFO("poison ", poison);
       run_and_expect_contract(gpu.context, call);  // compares only rows with a finite reference
-      const reference::Tensor o = call.o();
+      const reference::Tensor o = call.out();
       for (std::int64_t d = 0; d < 64; ++d) CHECK(std::isnan(o.at(1, 2, 65, d)));
       CHECK(std::isfinite(o.at(1, 2, 64, 0)));
       CHECK(std::isfinite(o.at(1, 2, 66, 0)));
@@ -246,18 +246,18 @@ TEST_CASE("LSE is optional, and runs repeat bit for bit") {
   for (const AttentionProblem& problem : problems) {
     GuardedCall call(problem);
     run_and_expect_contract(gpu.context, call);
-    const auto o = bits_of(call.o(), problem.dtype);
+    const auto o = bits_of(call.out(), problem.dtype);
     const std::vector<float> lse = call.lse();
     for (int again = 0; again < 2; ++again) {
       call.upload();
       gpu.context.attention(problem, call.args);
-      CHECK((bits_of(call.o(), problem.dtype) == o));
+      CHECK((bits_of(call.out(), problem.dtype) == o));
       CHECK((call.lse() == lse));
     }
     call.args.lse = nullptr;
     call.upload();
     run_and_expect_contract(gpu.context, call);
-    CHECK((bits_of(call.o(), problem.dtype) == o));
+    CHECK((bits_of(call.out(), problem.dtype) == o));
   }
 }
 

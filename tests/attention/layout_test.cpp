@@ -52,7 +52,7 @@ Layout broadcast_rows(const Shape& s) {
 
 struct Kind {
   const char* name;
-  MakeLayout q, k, v, o;
+  MakeLayout q, k, v, out;
   RowAlignment holds = RowAlignment::bytes16;
 };
 
@@ -76,7 +76,7 @@ const std::vector<Kind> kKinds = {
 
 Layouts layouts_of(const AttentionProblem& problem, const Kind& kind) {
   return {test::layouts_of(problem, kind.q).q, test::layouts_of(problem, kind.k).k,
-          test::layouts_of(problem, kind.v).v, test::layouts_of(problem, kind.o).o};
+          test::layouts_of(problem, kind.v).v, test::layouts_of(problem, kind.out).out};
 }
 
 /// Returns problems of several dtypes, head dims and masks. Five pairs of lengths take turns.
@@ -178,7 +178,7 @@ TEST_CASE("NaN in another head's keys and values stays there") {
     for (MakeLayout make : {guarded_bshd, guarded_bhsd}) {
       GuardedCall call(problem, test::layouts_of(problem, make));
       run_and_expect_contract(context, call);
-      const reference::Tensor clean = call.o();
+      const reference::Tensor clean = call.out();
       constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
       for (std::int64_t j = 0; j < call.problem.seqlen_k; ++j) {
         for (std::int64_t d = 0; d < call.k.dim; ++d) call.k.at(0, 1, j, d) = kNaN;
@@ -186,7 +186,7 @@ TEST_CASE("NaN in another head's keys and values stays there") {
       }
       call.upload();
       context.attention(call.problem, call.args);
-      const reference::Tensor o = call.o();
+      const reference::Tensor o = call.out();
       // Query heads 2 and 3 of batch 0 read the poisoned key/value head; no other head does.
       const std::int64_t last = call.problem.seqlen_q - 1;
       CHECK(std::isnan(o.at(0, 2, last, 0)));
@@ -229,7 +229,7 @@ TEST_CASE("Q, K, V and O are slices of one packed buffer") {
 
   auto* const base = static_cast<std::uint16_t*>(buffer.data());
   AttentionArgs args = bshd_args(p, base, base + slice, base + 2 * slice, base + 3 * slice);
-  args.q_strides = args.k_strides = args.v_strides = args.o_strides = strides;
+  args.q_strides = args.k_strides = args.v_strides = args.out_strides = strides;
   context.attention(p, args);
 
   std::vector<std::uint16_t> after(image.size());

@@ -114,8 +114,8 @@ void expect_merged(Context& context, Case it, int shift = 0) {
   lse_parts.upload(it.lse.data(), lse_parts.size());
   MergeArgs args;
   args.parts = static_cast<const std::byte*>(parts.data()) + offset * in_bytes;
-  args.o = static_cast<std::byte*>(o.data()) + offset * out_bytes;
-  args.parts_strides = args.o_strides = TensorStrides::bhsd(p.seqlen, p.heads, p.head_dim);
+  args.out = static_cast<std::byte*>(o.data()) + offset * out_bytes;
+  args.parts_strides = args.out_strides = TensorStrides::bhsd(p.seqlen, p.heads, p.head_dim);
   args.part_stride = it.rows() * p.head_dim;
   args.lse_parts = static_cast<const float*>(lse_parts.data());
   args.lse_parts_strides = TensorStrides::bhsd(p.seqlen, p.heads, 1);
@@ -163,8 +163,8 @@ TEST_CASE("merge: attention over slices of the keys is attention over all of the
         AttentionArgs args = call.args;
         args.k = static_cast<const std::uint16_t*>(args.k) + first * args.k_strides.row;
         args.v = static_cast<const std::uint16_t*>(args.v) + first * args.v_strides.row;
-        args.o = element(o, part * elements);
-        args.o_strides = TensorStrides::bhsd(problem.seqlen_q, problem.heads_q, 64);
+        args.out = element(o, part * elements);
+        args.out_strides = TensorStrides::bhsd(problem.seqlen_q, problem.heads_q, 64);
         args.lse = static_cast<float*>(lse.data()) + part * rows;
         context.attention(slice, args);
       }
@@ -173,7 +173,7 @@ TEST_CASE("merge: attention over slices of the keys is attention over all of the
       args.parts_strides = TensorStrides::bhsd(problem.seqlen_q, problem.heads_q, 64);
       args.lse_parts = static_cast<const float*>(lse.data()), args.lse_part_stride = rows;
       args.lse_parts_strides = TensorStrides::bhsd(problem.seqlen_q, problem.heads_q, 1);
-      args.o = call.args.o, args.o_strides = call.args.o_strides, args.lse = call.args.lse;
+      args.out = call.args.out, args.out_strides = call.args.out_strides, args.lse = call.args.lse;
       context.merge({.dtype = dtype, .head_dim = 64, .parts = parts, .batch = 2, .heads = 4, .seqlen = 33},
                     args);
       const reference::Verdict verdict = call.check();

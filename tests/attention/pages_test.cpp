@@ -255,7 +255,7 @@ TEST_CASE("pages: the same bits as contiguous keys") {
   Context context(options);
   run_and_expect_contract(context, paged);
   run_and_expect_contract(context, plain);
-  CHECK(bits_of(paged.o(), paged.problem.dtype) == bits_of(plain.o(), plain.problem.dtype));
+  CHECK(bits_of(paged.out(), paged.problem.dtype) == bits_of(plain.out(), plain.problem.dtype));
 }
 
 TEST_CASE(

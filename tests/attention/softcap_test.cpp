@@ -252,7 +252,7 @@ TEST_CASE("softcap: the numerics contract holds for caps and scales of any size"
     for (const Extreme& extreme : kExtremes) {
       set(call, extreme);
       const reference::Tensor exact =
-          reference::attention_f64(problem, call.q, call.k, call.v, call.rule()).o;
+          reference::attention_f64(problem, call.q, call.k, call.v, call.rule()).out;
       const reference::Errors baseline = reference::errors_of(
           reference::attention_fused_baseline(problem, call.q, call.k, call.v, call.rule()), exact);
       for (const std::string& config : configs) {
@@ -262,7 +262,7 @@ TEST_CASE("softcap: the numerics contract holds for caps and scales of any size"
         Context context(pinning(parsed));
         call.upload();
         run_and_expect_contract(context, call);
-        const reference::Errors errors = reference::errors_of(call.o(), exact);
+        const reference::Errors errors = reference::errors_of(call.out(), exact);
         CHECK(errors.rms <= 1.1 * baseline.rms);
         CHECK(errors.largest <= 2 * baseline.largest);
       }
@@ -279,11 +279,11 @@ TEST_CASE("softcap: the gradients' contract holds for caps and scales of any siz
     GuardedBackward call(problem);
     for (const Extreme& extreme : kExtremes) {
       set(call.forward, extreme);
-      call.d_o =
-          random_tensor({call.d_o.batch, call.d_o.heads, call.d_o.rows, call.d_o.dim}, problem.dtype, 3);
+      call.d_out = random_tensor({call.d_out.batch, call.d_out.heads, call.d_out.rows, call.d_out.dim},
+                                 problem.dtype, 3);
       if (extreme.outliers != extreme.q_scale)
-        for (std::int64_t i = 0; i < call.d_o.rows; i += 8)
-          for_rows(call.d_o, i, i + 1, [](float& x) { x = 0; });
+        for (std::int64_t i = 0; i < call.d_out.rows; i += 8)
+          for_rows(call.d_out, i, i + 1, [](float& x) { x = 0; });
       for (const Determinism determinism : {Determinism::fastest, Determinism::bitwise}) {
         call.determinism = determinism;
         call.upload();

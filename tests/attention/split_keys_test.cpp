@@ -118,9 +118,9 @@ void expect_bits_alone(const GuardedCall& call, std::size_t b, const char* confi
   alone.k = reference::rows_of(call.k, sequence.k);
   alone.v = reference::rows_of(call.v, sequence.k);
   expect_contract_with(plan_of(alone.problem, config, sm_count), alone);
-  CHECK(bits_of(alone.o(), call.problem.dtype) ==
-        bits_of(reference::rows_of(call.o(), sequence.q), call.problem.dtype));
-  reference::Tensor lse = call.o();
+  CHECK(bits_of(alone.out(), call.problem.dtype) ==
+        bits_of(reference::rows_of(call.out(), sequence.q), call.problem.dtype));
+  reference::Tensor lse = call.out();
   lse.dim = 1, lse.values = call.lse();
   CHECK(alone.lse() == reference::rows_of(lse, sequence.q).values);
 }
@@ -232,11 +232,11 @@ TEST_CASE("split KV: the same bits in every run, in memory that the context prov
     const AttentionPlan plan = plan_of(call.problem, config, 9);
     plan.run(call.args);
     expect_contract(call);
-    const auto bits = bits_of(call.o(), call.problem.dtype);
+    const auto bits = bits_of(call.out(), call.problem.dtype);
     for (int run = 0; run < 5; ++run) {
       call.upload();
       plan.run(call.args);
-      CHECK(bits_of(call.o(), call.problem.dtype) == bits);
+      CHECK(bits_of(call.out(), call.problem.dtype) == bits);
     }
   }
 }
@@ -253,7 +253,7 @@ TEST_CASE(
     const AttentionPlan plan = plan_of(call.problem, config, 6);
     plan.run(call.args);
     expect_contract(call);
-    const reference::Tensor o = call.o();
+    const reference::Tensor o = call.out();
     CHECK(std::isnan(o.at(1, 3, 1, 0)));
     CHECK_FALSE(std::isnan(o.at(1, 4, 1, 0)));
   }

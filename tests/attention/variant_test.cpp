@@ -114,8 +114,8 @@ void expect_contract_with(GuardedCall& call, const std::vector<std::string>& con
 /// Adds the errors of O, which a kernel has written.
 void add_errors(const GuardedCall& call, ErrorRatios& ratios) {
   const reference::ScoreRule rule = call.rule();
-  const reference::Tensor exact = reference::attention_f64(call.problem, call.q, call.k, call.v, rule).o;
-  ratios.add(reference::errors_of(call.o(), exact),
+  const reference::Tensor exact = reference::attention_f64(call.problem, call.q, call.k, call.v, rule).out;
+  ratios.add(reference::errors_of(call.out(), exact),
              reference::errors_of(
                  reference::attention_fused_baseline(call.problem, call.q, call.k, call.v, rule), exact));
 }

@@ -114,8 +114,8 @@ void expect_batched_bits(Context& context, const GuardedCall& call, std::size_t 
   alone.upload();
   context.attention(alone.problem, alone.args);
   const DType dtype = call.problem.dtype;
-  CHECK(bits_of(alone.o(), dtype) == bits_of(reference::rows_of(call.o(), sequence.q), dtype));
-  const reference::Tensor lse{1, call.problem.heads_q, call.o().rows, 1, call.lse()};
+  CHECK(bits_of(alone.out(), dtype) == bits_of(reference::rows_of(call.out(), sequence.q), dtype));
+  const reference::Tensor lse{1, call.problem.heads_q, call.out().rows, 1, call.lse()};
   CHECK(alone.lse() == reference::rows_of(lse, sequence.q).values);
 }
 

@@ -149,12 +149,12 @@ TEST_CASE("wrong arguments launch nothing, with and without a plan") {
   std::vector<AttentionArgs> wrong(9, call.args);
   wrong[0].q = nullptr;
   wrong[1].softmax_scale = NAN;
-  wrong[2].o = const_cast<void*>(call.args.q);
-  wrong[3].o_strides.row = 8;
+  wrong[2].out = const_cast<void*>(call.args.q);
+  wrong[3].out_strides.row = 8;
   wrong[4].k = static_cast<const char*>(call.args.k) + 1;
-  wrong[5].lse = static_cast<float*>(call.args.o);
+  wrong[5].lse = static_cast<float*>(call.args.out);
   wrong[6].v = host.data();
-  wrong[7].o = host.data();
+  wrong[7].out = host.data();
   wrong[8].empty_row_lse = static_cast<EmptyRowLse>(7);
   const auto refuse_all = [&](Context& context) {
     for (std::size_t i = 0; i < wrong.size(); ++i) {

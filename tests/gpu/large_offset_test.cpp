@@ -81,8 +81,8 @@ void check_far_input(Context& context, GuardedCall& call, const reference::Tenso
 
 void check_far_output(Context& context, GuardedCall& call, const Layout& layout, DeviceBuffer& buffer) {
   buffer.fill(0xff);
-  call.args.o = buffer.data();
-  call.args.o_strides = layout.strides;
+  call.args.out = buffer.data();
+  call.args.out_strides = layout.strides;
   const AttentionProblem& p = call.problem;
   context.attention(p, call.args);
   const std::vector<float> lse = call.lse();

@@ -73,7 +73,7 @@ class FarTensors {
     return args;
   }
 
-  reference::Tensor o(DType dtype) const {
+  reference::Tensor out(DType dtype) const {
     const Layout layout = packed({1, kHeads, kNear + kFar, kDim});
     std::vector<std::uint16_t> image(static_cast<std::size_t>(layout.total));
     buffers_[3].download(image.data(), bytes_of_rows(kNear));
@@ -136,7 +136,7 @@ void expect_contract_far(const std::string& config, const GuardedCall& compact, 
   rule.numbers.cu_seqlens_q = compact.tables.cu_seqlens_q.data();
   rule.numbers.cu_seqlens_k = compact.tables.cu_seqlens_k.data();
   const reference::Verdict verdict =
-      reference::check(compact.problem, compact.q, compact.k, compact.v, rule, far.o(problem.dtype), &lse);
+      reference::check(compact.problem, compact.q, compact.k, compact.v, rule, far.out(problem.dtype), &lse);
   CHECK_MESSAGE(verdict.ok, verdict.message);
   CHECK(far.is_clean());
 }

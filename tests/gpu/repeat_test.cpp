@@ -53,7 +53,7 @@ void expect_the_same_bits(const AttentionProblem& problem, const std::string& co
   const auto rows = static_cast<std::size_t>(problem.batch * problem.heads_q * problem.seqlen_q);
   DeviceBuffer o(rows * static_cast<std::size_t>(problem.head_dim_v) * sizeof(std::uint16_t));
   DeviceBuffer lse(rows * sizeof(float));
-  call.args.o = o.data();
+  call.args.out = o.data();
   call.args.lse = static_cast<float*>(lse.data());
   const std::vector<std::byte> first = output_of(context, call, o, lse);
   int different = 0;

@@ -54,8 +54,8 @@ class Call {
       args.forward.cu_seqlens_q = args.forward.cu_seqlens_k =
           static_cast<const std::int32_t*>(borders_.data());
     context.attention(problem_, args.forward);
-    args.d_o = data(kDO), args.dq = data(kDQ), args.dk = data(kDK), args.dv = data(kDV);
-    args.d_o_strides = args.dq_strides = args.forward.q_strides;
+    args.d_out = data(kDO), args.dq = data(kDQ), args.dk = data(kDK), args.dv = data(kDV);
+    args.d_out_strides = args.dq_strides = args.forward.q_strides;
     args.dk_strides = args.dv_strides = args.forward.k_strides;
     context.attention_backward(problem_, args);
     std::vector<std::uint16_t> bits;

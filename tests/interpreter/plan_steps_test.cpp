@@ -38,7 +38,7 @@ const Part kWritesLse = {"if (thread_index() < p.rows) st_global_f32(p.lse + thr
                          {{Role::lse, Access::write}}};
 const std::string kReadLse =
     "const Vector16 row{{ld_global_f32(p.lse + thread_index()) == 1.0f ? 1u : 0u}};\n"
-    "st_global_v4(p.o + 16 * thread_index(), row);";
+    "st_global_v4(p.out + 16 * thread_index(), row);";
 const std::string kAddToLse = "red_add_global_f32(p.lse + thread_index(), 1.0f);";
 
 KernelBinary compiled(const Part& part) {
@@ -48,7 +48,7 @@ KernelBinary compiled(const Part& part) {
 /// softmax_scale carries `rows`.
 void fill(const Step&, const Call& call, ParamsBuffer& params) {
   const AttentionArgs& args = call.args.as<AttentionArgs>();
-  params.emplace(Params{args.lse, args.o, static_cast<int>(*args.softmax_scale)});
+  params.emplace(Params{args.lse, args.out, static_cast<int>(*args.softmax_scale)});
 }
 
 /// A plan of two steps, and memory for it.
@@ -114,7 +114,7 @@ bool says(const std::string& fault, const char* part) {
 }  // namespace
 
 TEST_CASE("a step may read only what the step before has written") {
-  expect_stopped({kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}}, kRows - 1,
+  expect_stopped({kReadLse, {{Role::lse, Access::read}, {Role::out, Access::write}}}, kRows - 1,
                  {"load of 4 bytes at global address", "in lse, which nothing has written",
                   "kernel small kernel, block 0, thread 31"});
 }
@@ -126,7 +126,7 @@ TEST_CASE("a step may add only to what the step before has written") {
 }
 
 TEST_CASE("a run does not see what an earlier run has written") {
-  const TwoSteps steps(kWritesLse, {kReadLse, {{Role::lse, Access::read}, {Role::o, Access::write}}});
+  const TwoSteps steps(kWritesLse, {kReadLse, {{Role::lse, Access::read}, {Role::out, Access::write}}});
   for (int i = 0; i < 2; ++i) {
     CHECK(steps.fault_of(kRows) == "");
     CHECK(says(steps.fault_of(0), "in lse, which nothing has written"));
@@ -137,10 +137,10 @@ TEST_CASE("a step may use only the operands that it declares") {
   const auto fault_of = [](const std::string& body, const std::vector<OperandUse>& uses) {
     return TwoSteps(kWritesLse, {body, uses}).fault_of(kRows);
   };
-  CHECK(says(fault_of(kReadLse, {{Role::o, Access::write}}), "outside the buffers of this launch: o at"));
-  CHECK(says(fault_of(kReadLse, {{Role::lse, Access::read}, {Role::o, Access::read}}),
-             "in o, which this launch may only read"));
-  CHECK(says(fault_of(kReadLse, {{Role::lse, Access::write}, {Role::o, Access::write}}),
+  CHECK(says(fault_of(kReadLse, {{Role::out, Access::write}}), "outside the buffers of this launch: out at"));
+  CHECK(says(fault_of(kReadLse, {{Role::lse, Access::read}, {Role::out, Access::read}}),
+             "in out, which this launch may only read"));
+  CHECK(says(fault_of(kReadLse, {{Role::lse, Access::write}, {Role::out, Access::write}}),
              "in lse, of which this launch may read only what it has written itself"));
   CHECK(says(fault_of(kAddToLse, {{Role::lse, Access::read}}), "in lse, which this launch may only read"));
 }

@@ -36,7 +36,7 @@ void expect_any_scale_and_size(const Expectation& expect, int head_dim) {
     call.forward.args.softmax_scale = scale;
     for (const float size : {1.0f, 1e-3f, 1e3f}) {
       call.randomize(11);
-      for (float& x : call.d_o.values) x = round_to(size * x, DType::bf16);
+      for (float& x : call.d_out.values) x = round_to(size * x, DType::bf16);
       call.upload();
       expect(call);
     }
@@ -45,7 +45,7 @@ void expect_any_scale_and_size(const Expectation& expect, int head_dim) {
 
 void expect_nan_of_one_query(Context& context, std::int64_t first_hidden) {
   GuardedBackward call(grouped_problem(DType::f16, MaskKind::causal_top_left, 64, 300, 300));
-  call.d_o.at(1, 2, 150, 3) = std::nanf("");  // sees keys 0 to 150 of key/value head 1
+  call.d_out.at(1, 2, 150, 3) = std::nanf("");  // sees keys 0 to 150 of key/value head 1
   call.upload();
   context.attention_backward(call.forward.problem, call.args());
   const reference::Tensor dq = call.dq(), dk = call.dk(), dv = call.dv();
@@ -62,7 +62,7 @@ void expect_nan_of_one_sequence(const Expectation& expect, int head_dim) {
     GuardedBackward call = backward_of({.head_dim = head_dim, .heads_q = 2, .heads_kv = 1},
                                        Lengths({10, 20, 5}, {30, 41, 15}), Packing::packed);
     const reference::Sequence sequence = call.forward.sequences()[b];
-    for (reference::Tensor* tensor : {&call.forward.q, &call.d_o}) poison(*tensor, sequence.q);
+    for (reference::Tensor* tensor : {&call.forward.q, &call.d_out}) poison(*tensor, sequence.q);
     for (reference::Tensor* tensor : {&call.forward.k, &call.forward.v}) poison(*tensor, sequence.k);
     call.upload();
     expect(call);

@@ -28,7 +28,7 @@ inline BackwardArgs backward_arguments(const AttentionProblem& problem) {
   const auto at = [](std::uintptr_t place) { return reinterpret_cast<void*>(place << 34); };
   const auto floats = [&](std::uintptr_t place) { return static_cast<float*>(at(place)); };
   BackwardArgs args = backward_args(bshd_args(problem, at(1), at(2), at(3), at(4), floats(5)));
-  args.d_o = at(6), args.d_o_strides = args.forward.o_strides;
+  args.d_out = at(6), args.d_out_strides = args.forward.out_strides;
   args.d_lse = floats(7);
   args.dq = at(8), args.dq_strides = args.forward.q_strides;
   args.dk = at(9), args.dk_strides = args.forward.k_strides;

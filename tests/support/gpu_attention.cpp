@@ -152,7 +152,7 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
       q_(buffer_for(layouts.q)),
       k_(buffer_for(layouts.k)),
       v_(buffer_for(layouts.v)),
-      o_(buffer_for(layouts.o)),
+      out_(buffer_for(layouts.out)),
       lse_((lse_size() + 2 * kGuard) * sizeof(float)),
       numbers_(kForwardTensors * index(problem.batch * problem.heads_q) * sizeof(float)),
       tables_(problem.varlen ? 4 * index(problem.batch + 1) * sizeof(std::int32_t) : 0),
@@ -161,12 +161,12 @@ GuardedCall::GuardedCall(const AttentionProblem& call_problem, const Layouts& la
   args.q = element(q_, layouts.q.first);
   args.k = element(k_, layouts.k.first);
   args.v = element(v_, layouts.v.first);
-  args.o = element(o_, layouts.o.first);
+  args.out = element(out_, layouts.out.first);
   args.lse = static_cast<float*>(lse_.data()) + kGuard;
   args.q_strides = layouts.q.strides;
   args.k_strides = layouts.k.strides;
   args.v_strides = layouts.v.strides;
-  args.o_strides = layouts.o.strides;
+  args.out_strides = layouts.out.strides;
   if (problem.dropout) args.dropout = {.probability = 0.3f, .seed = 0x123456789abcdef, .offset = 42};
   make_numbers();
   if (problem.page_size > 0) {
@@ -226,7 +226,7 @@ void GuardedCall::upload() {
     dropout_state_.upload(dropout_state.data(), dropout_state_.size());
     args.dropout = {args.dropout.probability, 0, 0, static_cast<const std::uint64_t*>(dropout_state_.data())};
   }
-  o_.upload(blank_o().data(), o_.size());
+  out_.upload(blank_o().data(), out_.size());
   lse_.upload(blank_lse().data(), lse_.size());
 }
 
@@ -270,7 +270,7 @@ std::vector<reference::Sequence> GuardedCall::sequences() const {
 
 template <class Body>
 void GuardedCall::for_each_output(const Body& body) const {
-  const Layout& o = layouts_.o;
+  const Layout& o = layouts_.out;
   for (const reference::Sequence& sequence : sequences()) {
     const auto& [entry, begin, count] = sequence.q;
     for (std::int64_t h = 0; h < o.shape.heads; ++h) {
@@ -283,9 +283,9 @@ void GuardedCall::for_each_output(const Body& body) const {
 }
 
 std::vector<std::uint16_t> GuardedCall::blank_o() const {
-  std::vector<std::uint16_t> image(index(layouts_.o.total), kPatternBits);
+  std::vector<std::uint16_t> image(index(layouts_.out.total), kPatternBits);
   for_each_output(
-      [&](auto first, auto) { std::fill_n(image.begin() + first, layouts_.o.shape.dim, kNaNBits); });
+      [&](auto first, auto) { std::fill_n(image.begin() + first, layouts_.out.shape.dim, kNaNBits); });
   return image;
 }
 
@@ -296,14 +296,14 @@ std::vector<std::uint32_t> GuardedCall::blank_lse() const {
 }
 
 std::string GuardedCall::stray_writes() const {
-  std::vector<std::uint16_t> before = blank_o(), after = downloaded<std::uint16_t>(o_);
+  std::vector<std::uint16_t> before = blank_o(), after = downloaded<std::uint16_t>(out_);
   for_each_output([&](auto first, auto) {
-    std::copy_n(after.begin() + first, layouts_.o.shape.dim, before.begin() + first);
+    std::copy_n(after.begin() + first, layouts_.out.shape.dim, before.begin() + first);
   });
   const auto stray = std::mismatch(before.begin(), before.end(), after.begin()).first - before.begin();
-  if (stray != layouts_.o.total)
+  if (stray != layouts_.out.total)
     return fmt::format("; element {} of {}, of no row that is computed, was written", stray,
-                       layouts_.o.total);
+                       layouts_.out.total);
 
   const std::vector<std::uint32_t> lse_after = downloaded<std::uint32_t>(lse_);
   std::vector<std::uint32_t> lse_before = blank_lse();
@@ -314,7 +314,7 @@ std::string GuardedCall::stray_writes() const {
 
 reference::Verdict GuardedCall::check() const {
   const std::vector<float> sums = lse();
-  reference::Verdict verdict = reference::check(problem, q, k, v, rule(), o(),
+  reference::Verdict verdict = reference::check(problem, q, k, v, rule(), out(),
                                                 args.lse != nullptr ? &sums : nullptr, args.empty_row_lse);
   const std::string stray = stray_writes();
   verdict.ok &= stray.empty();
@@ -322,8 +322,8 @@ reference::Verdict GuardedCall::check() const {
   return verdict;
 }
 
-reference::Tensor GuardedCall::o() const {
-  return gather(downloaded<std::uint16_t>(o_), layouts_.o, problem.dtype);
+reference::Tensor GuardedCall::out() const {
+  return gather(downloaded<std::uint16_t>(out_), layouts_.out, problem.dtype);
 }
 
 std::vector<float> GuardedCall::lse() const {
@@ -334,7 +334,7 @@ std::vector<float> GuardedCall::lse() const {
 }
 
 bool GuardedCall::is_untouched() const {
-  return downloaded<std::uint16_t>(o_) == blank_o() && downloaded<std::uint32_t>(lse_) == blank_lse();
+  return downloaded<std::uint16_t>(out_) == blank_o() && downloaded<std::uint32_t>(lse_) == blank_lse();
 }
 
 void expect_contract(const GuardedCall& call) {

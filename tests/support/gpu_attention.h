@@ -115,7 +115,7 @@ reference::Tensor constant_tensor(const Shape& shape, float value);
 std::vector<std::uint16_t> bits_of(const reference::Tensor& tensor, DType dtype);
 
 struct Layouts {
-  Layout q, k, v, o;
+  Layout q, k, v, out;
 };
 using MakeLayout = Layout (*)(const Shape&);
 /// Returns the same kind of layout for all four tensors of a problem.
@@ -164,7 +164,7 @@ class GuardedCall {
   /// Describes what was written in forbidden places, rows of no sequence included; empty if nothing was.
   std::string stray_writes() const;
 
-  reference::Tensor o() const;
+  reference::Tensor out() const;
   std::vector<float> lse() const;
   /// Returns whether O and LSE are bit for bit as upload() left them.
   bool is_untouched() const;
@@ -179,12 +179,12 @@ class GuardedCall {
   std::vector<std::uint16_t> blank_o() const;
   std::vector<std::uint32_t> blank_lse() const;
   std::size_t lse_size() const {
-    const Shape& o = layouts_.o.shape;
+    const Shape& o = layouts_.out.shape;
     return static_cast<std::size_t>(o.batch * o.heads * o.rows);
   }
 
   Layouts layouts_;
-  DeviceBuffer q_, k_, v_, o_, lse_, numbers_, tables_, dropout_state_, page_table_;
+  DeviceBuffer q_, k_, v_, out_, lse_, numbers_, tables_, dropout_state_, page_table_;
 };
 
 /// CHECKs call.check().

@@ -39,7 +39,7 @@ float* first_of(const DeviceBuffer& buffer) {
 
 BackwardLayouts backward_layouts_of(const AttentionProblem& problem, MakeLayout make) {
   const Layouts forward = layouts_of(problem, make);
-  return {forward, forward.o, forward.q, forward.k, forward.v};
+  return {forward, forward.out, forward.q, forward.k, forward.v};
 }
 
 BackwardLayouts packed_layouts_of(const AttentionProblem& problem) {
@@ -78,9 +78,9 @@ GuardedBackward::GuardedBackward(const AttentionProblem& problem)
 GuardedBackward::GuardedBackward(const AttentionProblem& problem, const BackwardLayouts& layouts)
     : forward(problem, layouts.forward),
       layouts_(layouts),
-      o_(buffer_for(layouts.forward.o)),
-      lse_((lse_size(layouts.forward.o.shape) + 2 * kGuard) * sizeof(float)),
-      d_o_(buffer_for(layouts.d_o)),
+      out_(buffer_for(layouts.forward.out)),
+      lse_((lse_size(layouts.forward.out.shape) + 2 * kGuard) * sizeof(float)),
+      d_o_(buffer_for(layouts.d_out)),
       d_lse_(lse_.size()),
       d_sinks_((static_cast<std::size_t>(forward.problem.heads_q) + 2 * kGuard) * sizeof(float)) {
   for (std::size_t i = 0; i < (layouts.is_packed ? 1 : kGradients); ++i)
@@ -90,20 +90,20 @@ GuardedBackward::GuardedBackward(const AttentionProblem& problem, const Backward
 
 void GuardedBackward::randomize(unsigned seed) {
   forward.randomize(seed);
-  d_o = random_tensor(layouts_.d_o.shape, forward.problem.dtype, seed + 3);
+  d_out = random_tensor(layouts_.d_out.shape, forward.problem.dtype, seed + 3);
   if (!d_lse.empty()) give_d_lse();
   upload();
 }
 
 void GuardedBackward::give_d_lse() {
-  const Shape& o = layouts_.forward.o.shape;
+  const Shape& o = layouts_.forward.out.shape;
   d_lse = random_tensor({o.batch, o.heads, o.rows, 1}, forward.problem.dtype, 4).values;
 }
 
 void GuardedBackward::upload() {
   forward.upload();
   upload_outputs();
-  send(d_o, layouts_.d_o, forward.problem.dtype, d_o_);
+  send(d_out, layouts_.d_out, forward.problem.dtype, d_o_);
   send_guarded(d_lse, d_lse_);
   d_sinks_.upload(blank_sinks().data(), d_sinks_.size());
   for (std::size_t i = 0; i < gradients_.size(); ++i)
@@ -114,22 +114,22 @@ void GuardedBackward::upload() {
 void GuardedBackward::upload_outputs() {
   reference::Result outputs = reference::attention_f64(forward.problem, forward.q, forward.k, forward.v,
                                                        forward.rule(), forward.args.empty_row_lse);
-  send(outputs.o, layouts_.forward.o, forward.problem.dtype, o_);
+  send(outputs.out, layouts_.forward.out, forward.problem.dtype, out_);
   send_guarded({outputs.lse.begin(), outputs.lse.end()}, lse_);
 }
 
 BackwardArgs GuardedBackward::args() const {
   BackwardArgs args = backward_args(forward.args);
-  args.forward.o = element(o_, layouts_.forward.o.first);
+  args.forward.out = element(out_, layouts_.forward.out.first);
   args.forward.lse = first_of(lse_);
-  args.d_o = element(d_o_, layouts_.d_o.first);
+  args.d_out = element(d_o_, layouts_.d_out.first);
   args.d_lse = d_lse.empty() ? nullptr : first_of(d_lse_);
   args.dq = pointer_to(0);
   args.dk = pointer_to(1);
   args.dv = pointer_to(2);
   args.d_sinks = wanted.d_sinks ? first_of(d_sinks_) : nullptr;
   args.determinism = determinism;
-  args.d_o_strides = layouts_.d_o.strides;
+  args.d_out_strides = layouts_.d_out.strides;
   args.dq_strides = layouts_.dq.strides;
   args.dk_strides = layouts_.dk.strides;
   args.dv_strides = layouts_.dv.strides;
@@ -146,9 +146,9 @@ std::string GuardedBackward::complaints() const {
         reference::check_gradient(kNames[i], in.problem.dtype, gradient(i), ref, baseline);
     return verdict.ok ? "" : "; " + verdict.message;
   };
-  const reference::Gradients ref = reference::gradients_f64(in.problem, in.q, in.k, in.v, d_o, given,
+  const reference::Gradients ref = reference::gradients_f64(in.problem, in.q, in.k, in.v, d_out, given,
                                                             in.rule()),
-                             baseline = reference::gradients_baseline(in.problem, in.q, in.k, in.v, d_o,
+                             baseline = reference::gradients_baseline(in.problem, in.q, in.k, in.v, d_out,
                                                                       given, in.rule());
   const std::string all = judge(0, ref.dq, baseline.dq) + judge(1, ref.dk, baseline.dk) +
                           judge(2, ref.dv, baseline.dv) + sinks_complaints(ref.dsinks) + stray_writes();
@@ -169,10 +169,11 @@ std::vector<double> sinks_limits(const GuardedBackward& call) {
     for (const reference::Sequence& sequence : in.sequences()) {
       const auto& [entry, begin, count] = sequence.q;
       for (std::int64_t r = begin; r < begin + count; ++r) {
-        const auto row = static_cast<std::size_t>((entry * in.problem.heads_q + h) * result.o.rows + r);
+        const auto row = static_cast<std::size_t>((entry * in.problem.heads_q + h) * result.out.rows + r);
         const double p = std::isinf(sink) ? 0 : std::exp(sink - result.lse[row]);
-        for (std::int64_t d = 0; d < result.o.dim; ++d) {
-          const double term = p * double{result.o.at(entry, h, r, d)} * double{call.d_o.at(entry, h, r, d)};
+        for (std::int64_t d = 0; d < result.out.dim; ++d) {
+          const double term =
+              p * double{result.out.at(entry, h, r, d)} * double{call.d_out.at(entry, h, r, d)};
           squares += term * term;
           magnitudes += std::abs(term);
         }

@@ -15,7 +15,7 @@ namespace fa2::test {
 
 struct BackwardLayouts {
   Layouts forward;
-  Layout d_o, dq, dk, dv;
+  Layout d_out, dq, dk, dv;
   bool is_packed = false;  ///< dQ, dK and dV lie in one allocation
 };
 /// Returns the same kind of layout for all eight tensors of a problem.
@@ -39,7 +39,7 @@ class GuardedBackward {
   GuardedBackward(const AttentionProblem& problem, const BackwardLayouts& layouts);
 
   GuardedCall forward;  ///< its problem, Q, K, V and numbers are used; its O and LSE are not
-  reference::Tensor d_o;
+  reference::Tensor d_out;
   std::vector<float> d_lse;  ///< shaped like LSE; empty: a null pointer
   Wanted wanted;
   Determinism determinism = Determinism::fastest;
@@ -49,7 +49,7 @@ class GuardedBackward {
   void give_d_lse();
 
   /// Uploads the inputs, and the O and LSE that follow from them and from `forward.args`; resets the
-  /// gradients. Like q, k and v, d_o becomes what the memory holds.
+  /// gradients. Like q, k and v, d_out becomes what the memory holds.
   void upload();
 
   /// Returns pointers to what upload() sent, as `forward.args` and `wanted` say.
@@ -86,7 +86,7 @@ class GuardedBackward {
   void upload_outputs();
 
   BackwardLayouts layouts_;
-  DeviceBuffer o_, lse_, d_o_, d_lse_, d_sinks_;
+  DeviceBuffer out_, lse_, d_o_, d_lse_, d_sinks_;
   std::vector<DeviceBuffer> gradients_;  ///< allocations
 };
 

@@ -130,9 +130,9 @@ void poison_unseen(GuardedCall& call) {
 void poison_unseen(GuardedBackward& call) {
   poison_unseen(call.forward);
   const std::vector<reference::Sequence> sequences = call.forward.sequences();
-  poison_queries(call.d_o, sequences);
+  poison_queries(call.d_out, sequences);
   if (call.d_lse.empty()) return;
-  reference::Tensor d_lse{call.d_o.batch, call.d_o.heads, call.d_o.rows, 1, std::move(call.d_lse)};
+  reference::Tensor d_lse{call.d_out.batch, call.d_out.heads, call.d_out.rows, 1, std::move(call.d_lse)};
   poison_queries(d_lse, sequences);
   call.d_lse = std::move(d_lse.values);
 }
@@ -154,8 +154,8 @@ GuardedBackward alone(const GuardedBackward& all, std::size_t b) {
   one.forward.q = reference::rows_of(all.forward.q, sequence.q);
   one.forward.k = reference::rows_of(all.forward.k, sequence.k);
   one.forward.v = reference::rows_of(all.forward.v, sequence.k);
-  one.d_o = reference::rows_of(all.d_o, sequence.q);
-  const reference::Tensor d_lse{all.d_o.batch, all.d_o.heads, all.d_o.rows, 1, all.d_lse};
+  one.d_out = reference::rows_of(all.d_out, sequence.q);
+  const reference::Tensor d_lse{all.d_out.batch, all.d_out.heads, all.d_out.rows, 1, all.d_lse};
   one.d_lse = reference::rows_of(d_lse, sequence.q).values;
   one.upload();
   return one;

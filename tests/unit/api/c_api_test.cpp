@@ -78,7 +78,7 @@ TEST_CASE("c api: one message lists what is wrong with the problem, the argument
   args.softmax_scale = std::strtof("inf", nullptr);
   CHECK(fa2_attention(context.get(), &problem, &args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part : {"dtype = 7", "head_dim = 7", "empty_row_lse = 2", "softmax_scale = inf",
-                           "q = null", "k = null", "v = null", "o = null"}) {
+                           "q = null", "k = null", "v = null", "out = null"}) {
     CAPTURE(part);
     CHECK(says(part));
   }

@@ -36,7 +36,7 @@ TEST_CASE("c backward: the fields of the structs reach the C++ arguments") {
   float numbers[7] = {};
   call.forward.lse = &numbers[0];
   call.forward.softcap = 3;
-  fa2_tensor* const tensors[] = {&call.args.d_o, &call.args.dq, &call.args.dk, &call.args.dv};
+  fa2_tensor* const tensors[] = {&call.args.d_out, &call.args.dq, &call.args.dk, &call.args.dv};
   for (int i = 0; i < 4; ++i) *tensors[i] = {&numbers[i + 1], {10 * i + 1, 10 * i + 2, 10 * i + 3}};
   call.args.d_lse = &numbers[5];
   call.args.d_sinks = &numbers[6];
@@ -46,13 +46,14 @@ TEST_CASE("c backward: the fields of the structs reach the C++ arguments") {
   CHECK(found.empty());
   CHECK(args.forward.lse == &numbers[0]);
   CHECK(args.forward.softcap == 3);
-  CHECK(args.d_o == &numbers[1]);
+  CHECK(args.d_out == &numbers[1]);
   CHECK(args.dq == &numbers[2]);
   CHECK(args.dk == &numbers[3]);
   CHECK(args.dv == &numbers[4]);
   CHECK(args.d_lse == &numbers[5]);
   CHECK(args.d_sinks == &numbers[6]);
-  const fa2::TensorStrides strides[] = {args.d_o_strides, args.dq_strides, args.dk_strides, args.dv_strides};
+  const fa2::TensorStrides strides[] = {args.d_out_strides, args.dq_strides, args.dk_strides,
+                                        args.dv_strides};
   for (int i = 0; i < 4; ++i) {
     CAPTURE(i);
     CHECK(strides[i].batch == 10 * i + 1);
@@ -148,7 +149,7 @@ TEST_CASE("c backward: one message lists what is wrong with the problem, the arg
   CHECK(fa2_attention_backward(nullptr, &problem, &call.args, nullptr) == FA2_INVALID_REQUEST);
   for (const char* part :
        {"determinism = 1, must be FA2_FASTEST (0) or FA2_BITWISE (256)", "empty_row_lse = 2",
-        "softmax_scale = inf", "q = null", "lse = null", "d_o = null"}) {
+        "softmax_scale = inf", "q = null", "lse = null", "d_out = null"}) {
     CAPTURE(part);
     CHECK(says(part));
   }

@@ -84,9 +84,9 @@ TEST_CASE("c tensors: the values read from attention's tensors") {
   CHECK(p.sinks == 0);
   CHECK(p.varlen + p.total_q + p.total_k + p.page_size + p.page_count == 0);
   CHECK(dense.args.q.data == dense[FA2_Q].data);
-  CHECK(dense.args.o.strides[0] == 5 * 4 * 8);
-  CHECK(dense.args.o.strides[1] == 8);
-  CHECK(dense.args.o.strides[2] == 4 * 8);
+  CHECK(dense.args.out.strides[0] == 5 * 4 * 8);
+  CHECK(dense.args.out.strides[1] == 8);
+  CHECK(dense.args.out.strides[2] == 4 * 8);
   CHECK(dense.args.alibi_slopes == dense[FA2_ALIBI_SLOPES].data);
   CHECK(dense.args.alibi_slopes_per_batch == 0);
   CHECK(dense.args.page_table == nullptr);

@@ -343,8 +343,8 @@ std::string append_key(const AppendProblem& problem, std::uintptr_t shift) {
 std::string merge_key(const MergeProblem& problem, std::uintptr_t shift) {
   MergeArgs args;
   args.parts = reinterpret_cast<const void*>((1 << 20) + shift * 4);
-  args.o = reinterpret_cast<void*>(2 << 20);
-  args.parts_strides = args.o_strides = {64 * problem.head_dim, 64 * problem.head_dim, problem.head_dim};
+  args.out = reinterpret_cast<void*>(2 << 20);
+  args.parts_strides = args.out_strides = {64 * problem.head_dim, 64 * problem.head_dim, problem.head_dim};
   args.part_stride = 512 * problem.head_dim;
   return render(merge_spec(problem, operands_of(problem, args), *find_arch("sm_80"))).key;
 }

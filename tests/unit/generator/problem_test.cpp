@@ -110,7 +110,7 @@ TEST_CASE("args: the contiguous layouts") {
   CHECK(a.q == &q);
   CHECK(a.k == &k);
   CHECK(a.v == &v);
-  CHECK(a.o == &o);
+  CHECK(a.out == &o);
   CHECK(a.lse == &lse);
   CHECK_FALSE(a.softmax_scale.has_value());
   CHECK(a.q_strides.batch == 4096 * 32 * 128);
@@ -118,7 +118,7 @@ TEST_CASE("args: the contiguous layouts") {
   CHECK(a.q_strides.row == 32 * 128);
   CHECK(a.k_strides.batch == 100 * 8 * 128);
   CHECK(a.v_strides.row == 8 * 64);
-  CHECK(a.o_strides.head == 64);
+  CHECK(a.out_strides.head == 64);
 
   const AttentionArgs b = bhsd_args(p, &q, &k, &v, &o);
   CHECK(b.lse == nullptr);
@@ -139,7 +139,7 @@ TEST_CASE("args: packed sequences are one entry with the rows of all") {
   CHECK(a.k_strides.row == 8 * 128);
   const AttentionArgs b = bhsd_args(p, nullptr, nullptr, nullptr, nullptr);
   CHECK(b.q_strides.head == 10000 * 128);
-  CHECK(b.o_strides.head == 10000 * 128);
+  CHECK(b.out_strides.head == 10000 * 128);
   CHECK(b.k_strides.head == 300 * 128);
   CHECK(b.v_strides.row == 128);
   p.total_q = 0;  // a batched side next to packed keys

@@ -83,7 +83,7 @@ TEST_CASE("backward operands: one per role, each with its own name") {
 
 TEST_CASE("backward operands: gradients have the shapes of their tensors, and are optional") {
   const BackwardOperands all = operands();
-  for (const auto& [gradient, of] : {std::pair{Role::d_o, Role::o},
+  for (const auto& [gradient, of] : {std::pair{Role::d_out, Role::out},
                                      {Role::d_lse, Role::lse},
                                      {Role::dq, Role::q},
                                      {Role::dk, Role::k},
@@ -93,9 +93,9 @@ TEST_CASE("backward operands: gradients have the shapes of their tensors, and ar
     CHECK(d.extents == x.extents);
     CHECK(d.element == x.element);
     CHECK(d.strided == x.strided);
-    CHECK(d.optional == (gradient != Role::d_o));
+    CHECK(d.optional == (gradient != Role::d_out));
   }
-  CHECK(all[Role::d_o].name == "d_o");
+  CHECK(all[Role::d_out].name == "d_out");
   CHECK(all[Role::d_lse].name == "d_lse");
   CHECK(all[Role::dq].name == "dq");
   CHECK(all[Role::dk].name == "dk");
@@ -121,22 +121,22 @@ TEST_CASE("backward operands: the forward's outputs are read, and its LSE is req
   }
   CHECK(written == "workspace:read_write dq:write dk:write dv:write d_sinks:write ");
   CHECK_FALSE(all[Role::lse].optional);
-  CHECK_FALSE(all[Role::o].optional);
+  CHECK_FALSE(all[Role::out].optional);
 }
 
 TEST_CASE("backward operands: each has the strides that the call gives it") {
   BackwardArgs args = backward_arguments(problem());
-  args.d_o_strides = {1, 2, 3};
+  args.d_out_strides = {1, 2, 3};
   args.dq_strides = {4, 5, 6};
   args.dk_strides = {7, 8, 9};
   args.dv_strides = {10, 11, 12};
   const BackwardOperands all = backward_operands_of(problem(), args);
   using Strides = std::array<std::int64_t, 3>;
-  CHECK((all[Role::d_o].strides == Strides{1, 2, 3}));
+  CHECK((all[Role::d_out].strides == Strides{1, 2, 3}));
   CHECK((all[Role::dq].strides == Strides{4, 5, 6}));
   CHECK((all[Role::dk].strides == Strides{7, 8, 9}));
   CHECK((all[Role::dv].strides == Strides{10, 11, 12}));
-  CHECK(all[Role::d_o].data == args.d_o);
+  CHECK(all[Role::d_out].data == args.d_out);
   CHECK(all[Role::d_lse].data == args.d_lse);
   CHECK(all[Role::dq].data == args.dq);
   CHECK(all[Role::dk].data == args.dk);

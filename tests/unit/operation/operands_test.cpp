@@ -78,7 +78,7 @@ TEST_CASE("operands: one per role, each with a name, elements and bytes") {
   CHECK(size_in_bytes(all[Role::q]) == 60 * 8 * 64 * 2);
   CHECK(size_in_bytes(all[Role::k]) == 100 * 2 * 64 * 2);
   CHECK(size_in_bytes(all[Role::v]) == 100 * 2 * 32 * 2);
-  CHECK(size_in_bytes(all[Role::o]) == 60 * 8 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::out]) == 60 * 8 * 32 * 2);
   CHECK(size_in_bytes(all[Role::lse]) == 60 * 8 * 4);
   CHECK(all[Role::lse].name == "lse");
   CHECK(size_in_bytes(all[Role::workspace]) == 512);
@@ -111,7 +111,7 @@ TEST_CASE("operands: a batched side has no borders, and equal lengths have no ta
   all = operands_of(p, {});
   CHECK(size_in_bytes(all[Role::k]) == 5 * 2 * 24 * 64 * 2);
   CHECK(size_in_bytes(all[Role::v]) == 5 * 2 * 24 * 32 * 2);
-  CHECK(size_in_bytes(all[Role::o]) == 5 * 8 * 16 * 32 * 2);
+  CHECK(size_in_bytes(all[Role::out]) == 5 * 8 * 16 * 32 * 2);
   for (const Role role :
        {Role::cu_seqlens_q, Role::cu_seqlens_k, Role::seqused_q, Role::seqused_k, Role::page_table})
     CHECK(size_in_bytes(all[role]) == 0);

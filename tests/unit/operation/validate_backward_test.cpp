@@ -87,7 +87,7 @@ TEST_CASE("backward arguments begin with the forward's, whose workspace they do 
   CHECK(args.forward.softmax_scale == 0.5f);
   CHECK(args.workspace == nullptr);
   CHECK(backward_operands_of(problem(), args)[Role::workspace].data == nullptr);
-  CHECK(args.d_o == nullptr);
+  CHECK(args.d_out == nullptr);
   CHECK(args.dq == nullptr);
 }
 
@@ -95,12 +95,12 @@ TEST_CASE("validate backward: all that it reads or writes is required, except dL
   CHECK(broken([](Request&) {}) == "");
   CHECK(broken([](Request& r) { r.args.forward.q = nullptr; }) == "q: null");
   CHECK(broken([](Request& r) { r.args.forward.k = r.args.forward.v = nullptr; }) == "k: null\nv: null");
-  CHECK(broken([](Request& r) { r.args.forward.o = nullptr; }) == "o: null");
+  CHECK(broken([](Request& r) { r.args.forward.out = nullptr; }) == "out: null");
   CHECK(broken([](Request& r) { r.args.forward.lse = nullptr; }) == "lse: null");
-  CHECK(broken([](Request& r) { r.args.d_o = nullptr; }) == "d_o: null");
+  CHECK(broken([](Request& r) { r.args.d_out = nullptr; }) == "d_out: null");
   CHECK(broken([](Request& r) { r.args.d_lse = nullptr; }) == "");
   CHECK(broken([](Request& r) { r.args = {}; }) ==
-        "dq: null\ndk: null\ndv: null\nq: null\nk: null\nv: null\no: null\nlse: null\nd_o: null");
+        "dq: null\ndk: null\ndv: null\nq: null\nk: null\nv: null\nout: null\nlse: null\nd_out: null");
 }
 
 TEST_CASE("validate backward: a gradient is required exactly if the plan computes it") {
@@ -138,11 +138,11 @@ TEST_CASE("validate backward: tensors without elements are not required, all oth
   };
   CHECK(broken(no_keys) == "");
   CHECK(broken([&](Request& r) { no_keys(r), r.args.dq = nullptr; }) == "dq: null");
-  CHECK(broken([&](Request& r) { no_keys(r), r.args.d_o = nullptr; }) == "d_o: null");
+  CHECK(broken([&](Request& r) { no_keys(r), r.args.d_out = nullptr; }) == "d_out: null");
   const auto no_queries = [](Request& r) {
     r.problem.seqlen_q = 0;
-    r.args.forward.q = r.args.forward.o = r.args.forward.lse = nullptr;
-    r.args.d_o = r.args.dq = nullptr;
+    r.args.forward.q = r.args.forward.out = r.args.forward.lse = nullptr;
+    r.args.d_out = r.args.dq = nullptr;
   };
   CHECK(broken(no_queries) == "");
   CHECK(broken([&](Request& r) { no_queries(r), r.args.dv = nullptr; }) == "dv: null");
@@ -173,14 +173,14 @@ TEST_CASE("validate backward: gradients must overlap neither inputs nor each oth
   overlap("q", [&](Request& r) { r.args.dq = moved(r.args.forward.q); });
   overlap("k", [&](Request& r) { r.args.dk = moved(r.args.forward.k); });
   overlap("v", [&](Request& r) { r.args.dv = moved(r.args.forward.v); });
-  overlap("o", [&](Request& r) { r.args.dq = r.args.forward.o; });
-  overlap("d_o", [&](Request& r) { r.args.dq = moved(r.args.d_o); });
+  overlap("out", [&](Request& r) { r.args.dq = r.args.forward.out; });
+  overlap("d_out", [&](Request& r) { r.args.dq = moved(r.args.d_out); });
   overlap("lse", [&](Request& r) { r.args.dv = r.args.forward.lse; });
   overlap("d_lse", [&](Request& r) { r.args.dv = const_cast<float*>(r.args.d_lse); });
   overlap("dq", [](Request& r) { r.args.dk = r.args.dq; });
   overlap("dk", [](Request& r) { r.args.dv = r.args.dk; });
   // Inputs may: dO is O if the loss is half the sum of squares.
-  CHECK(broken([](Request& r) { r.args.d_o = r.args.forward.o; }) == "");
+  CHECK(broken([](Request& r) { r.args.d_out = r.args.forward.out; }) == "");
   CHECK(broken([](Request& r) { r.args.d_lse = r.args.forward.lse; }) == "");
 }
 
@@ -204,8 +204,8 @@ TEST_CASE("validate backward: rows of gradients must neither overlap nor be misa
   };
   CHECK(of_elements([](BackwardArgs& a) { a.dq_strides.row = 0; }) == "dq_strides.row: 0");
   CHECK(of_elements([](BackwardArgs& a) { a.dk_strides.head = 56; }) == "dk_strides.head: 56");
-  CHECK(of_elements([](BackwardArgs& a) { a.d_o_strides = {0, 0, 0}; }) == "");  // an input's rows may
-  CHECK(broken([](Request& r) { r.args.d_o_strides.row += 4; }) == "d_o_strides.row: 260");
+  CHECK(of_elements([](BackwardArgs& a) { a.d_out_strides = {0, 0, 0}; }) == "");  // an input's rows may
+  CHECK(broken([](Request& r) { r.args.d_out_strides.row += 4; }) == "d_out_strides.row: 260");
   CHECK(broken([](Request& r) { r.args.dv_strides.row += 4, r.args.dv_strides.batch *= 2; }) ==
         "dv_strides.row: 132");
   CHECK(rule([](Request& r) {
@@ -213,7 +213,7 @@ TEST_CASE("validate backward: rows of gradients must neither overlap nor be misa
         }).find("must be a multiple of 16 bytes for RowAlignment::bytes16") == 0);
   CHECK(of_elements([](BackwardArgs& a) {
           a.dq = static_cast<std::uint16_t*>(a.dq) + 1;
-          a.d_o_strides.row += 4;
+          a.d_out_strides.row += 4;
         }) == "");
 }
 
@@ -225,7 +225,7 @@ TEST_CASE("validate backward: a plan's guarantees include the gradients") {
         .row_alignment;
   };
   CHECK(promised([](Request&) {}) == RowAlignment::bytes16);
-  CHECK(promised([](Request& r) { r.args.d_o_strides.row += 4; }) == RowAlignment::element);
+  CHECK(promised([](Request& r) { r.args.d_out_strides.row += 4; }) == RowAlignment::element);
   CHECK(promised([](Request& r) { r.args.dv = static_cast<std::uint16_t*>(r.args.dv) + 4; }) ==
         RowAlignment::element);
   CHECK(promised([](Request& r) { r.args.dk_strides.row *= -1; }) == RowAlignment::bytes16_any_order);
@@ -280,7 +280,7 @@ TEST_CASE("validate backward: gradients of packed tensors are packed") {
   };
   CHECK(packed([](Request&) {}) == "");
   CHECK(packed([](Request& r) { r.args.forward.cu_seqlens_k = nullptr; }) == "cu_seqlens_k: null");
-  CHECK(packed([](Request& r) { r.args.dq_strides.batch = r.args.d_o_strides.batch = 3; }) == "");
+  CHECK(packed([](Request& r) { r.args.dq_strides.batch = r.args.d_out_strides.batch = 3; }) == "");
   CHECK(packed([](Request& r) { r.args.dk_strides.row = 8; }) == "dk_strides.row: 8");
   // LSE and its gradient are (heads_q, total_q): bytes after 4 * 40 floats belong to another tensor.
   const auto behind_lse = [](Request& r, std::ptrdiff_t floats) {
@@ -338,7 +338,7 @@ TEST_CASE("validate backward: a context rejects problems and calls before it com
   const ScopedContext current(kInterpreterDevice);
   AttentionProblem p = problem();
   BackwardArgs args = backward_arguments(p);
-  args.dq = args.forward.o;
+  args.dq = args.forward.out;
   CHECK_THROWS_WITH_AS(context.attention_backward(p, args), doctest::Contains("must not overlap o"),
                        InvalidRequest);
   p.varlen = true;

@@ -67,7 +67,7 @@ TEST_CASE("validate pages: the table is required with pages, and rejected withou
   CHECK(broken([](P& p, A&) { p.page_size = 0, p.page_count = 0; }) ==
         "page_table: given\npage_table_stride: 7");
   CHECK(broken([](P& p, A& a) { p.seqlen_k = 0, a.page_table = nullptr; }) == "");
-  CHECK(broken([](P&, A& a) { a.o = const_cast<std::int32_t*>(a.page_table); }) != "");
+  CHECK(broken([](P&, A& a) { a.out = const_cast<std::int32_t*>(a.page_table); }) != "");
 }
 
 TEST_CASE("validate pages: gradients are not supported") {

@@ -115,10 +115,10 @@ TEST_CASE("validate: everything wrong with a problem is listed at once") {
 TEST_CASE("validate: null pointers") {
   CHECK(broken_args([](P&, A& a) { a.q = nullptr; }) == "q: null");
   CHECK(broken_args([](P&, A& a) { a.k = a.v = nullptr; }) == "k: null\nv: null");
-  CHECK(broken_args([](P&, A& a) { a.o = nullptr; }) == "o: null");
+  CHECK(broken_args([](P&, A& a) { a.out = nullptr; }) == "out: null");
   CHECK(broken_args([](P&, A& a) { a.lse = nullptr; }) == "");
   CHECK(broken_args([](P& p, A& a) { p.seqlen_k = 0, a.k = a.v = nullptr; }) == "");
-  CHECK(broken_args([](P& p, A& a) { p.seqlen_k = 0, a.o = nullptr; }) == "o: null");
+  CHECK(broken_args([](P& p, A& a) { p.seqlen_k = 0, a.out = nullptr; }) == "out: null");
   CHECK(broken_args([](P& p, A& a) { p.batch = 0, a = A{}; }) == "");
   CHECK(broken_args([](P& p, A& a) { p.seqlen_q = 0, a = A{}; }) == "");
 }
@@ -154,7 +154,7 @@ TEST_CASE("validate: options_kept_by considers only what a kernel accesses") {
   P p = problem();
   A a = arguments(p);
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
-  a.o_strides.row = 260;
+  a.out_strides.row = 260;
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::element);
   p.seqlen_q = 1;
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
@@ -199,7 +199,7 @@ TEST_CASE("validate: lse") {
   CHECK(broken_args([&](P&, A& a) { a.lse = reinterpret_cast<float*>(at(last)); }) ==
         "lse: [0x1003ffc, 0x10041fc)");
   CHECK(broken_args([&](P&, A& a) { a.lse = reinterpret_cast<float*>(at(last + 4)); }) == "");
-  CHECK(broken_args([](P&, A& a) { a.lse = static_cast<float*>(a.o); }) == "lse: [0x4000000, 0x4000200)");
+  CHECK(broken_args([](P&, A& a) { a.lse = static_cast<float*>(a.out); }) == "lse: [0x4000000, 0x4000200)");
 }
 
 TEST_CASE("validate: inputs may be broadcast, reversed, and shared") {
@@ -214,8 +214,8 @@ TEST_CASE("validate: strides that leave the address space, whatever their size")
   CHECK(broken_args([](P&, A& a) {
           a.k_strides = {kMin64, kMin64, kMin64};
         }) == "k_strides: batch -9223372036854775808, head -9223372036854775808, row -9223372036854775808");
-  CHECK(broken_args([](P&, A& a) { a.o_strides.batch = kMin64; }) ==
-        "o_strides: batch -9223372036854775808, head 64, row 256");
+  CHECK(broken_args([](P&, A& a) { a.out_strides.batch = kMin64; }) ==
+        "out_strides: batch -9223372036854775808, head 64, row 256");
   CHECK(broken_args([](P&, A& a) { a.v_strides.row = -0x1000000; }) ==
         "v_strides: batch 4096, head 64, row -16777216");
   CHECK(broken_args([](P& p, A& a) { p.batch = 1, a.q_strides.batch = kMin64; }) == "");
@@ -224,43 +224,45 @@ TEST_CASE("validate: strides that leave the address space, whatever their size")
   p.batch = 1, p.heads_q = p.heads_kv = 16, p.seqlen_q = p.seqlen_k = (std::int64_t{1} << 31) - 1024;
   A a = arguments(p);
   a.k_strides = a.v_strides = {kMin64, kMin64, kMin64};
-  a.o = at(std::uintptr_t{1} << 44), a.lse = nullptr;  // beyond the 4 TiB of Q
+  a.out = at(std::uintptr_t{1} << 44), a.lse = nullptr;  // beyond the 4 TiB of Q
   CHECK(violations_of(p, a).size() == 2);
 }
 
 TEST_CASE("validate: rows of O must not overlap") {
-  CHECK(broken_args([](P&, A& a) { a.o_strides.row = 0; }) == "o_strides.row: 0");
-  CHECK(broken_args([](P&, A& a) { a.o_strides.head = 56; }) == "o_strides.head: 56");
-  CHECK(broken_args([](P&, A& a) { a.o_strides.row = 248; }) == "o_strides.row: 248");
-  CHECK(broken_args([](P&, A& a) { a.o_strides.batch = 4088; }) == "o_strides.batch: 4088");
-  CHECK(broken_args([](P&, A& a) { a.o_strides.row = -256; }) == "");
-  CHECK(broken_args([](P& p, A& a) { p.seqlen_q = 1, a.o_strides.row = 0; }) == "");
-  CHECK(broken_args([](P&, A& a) { a.o_strides = {64, 128, 512}; }) == "");  // (row, head, batch, dim) order
+  CHECK(broken_args([](P&, A& a) { a.out_strides.row = 0; }) == "out_strides.row: 0");
+  CHECK(broken_args([](P&, A& a) { a.out_strides.head = 56; }) == "out_strides.head: 56");
+  CHECK(broken_args([](P&, A& a) { a.out_strides.row = 248; }) == "out_strides.row: 248");
+  CHECK(broken_args([](P&, A& a) { a.out_strides.batch = 4088; }) == "out_strides.batch: 4088");
+  CHECK(broken_args([](P&, A& a) { a.out_strides.row = -256; }) == "");
+  CHECK(broken_args([](P& p, A& a) { p.seqlen_q = 1, a.out_strides.row = 0; }) == "");
+  CHECK(broken_args([](P&, A& a) {
+          a.out_strides = {64, 128, 512};
+        }) == "");  // (row, head, batch, dim) order
   const P p = problem();
   A a = arguments(p);
-  a.o_strides.row = 248;
+  a.out_strides.row = 248;
   CHECK(violations_of(p, a).at(0).rule.find("at least 256") != std::string::npos);
 }
 
 TEST_CASE("validate: O against the inputs") {
   const std::uintptr_t size = 2 * 16 * 4 * 64 * 2;
-  CHECK(broken_args([](P&, A& a) { a.o = const_cast<void*>(a.q); }) == "o: [0x1000000, 0x1004000)");
-  CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 + size - 16); }) == "o: [0x1003ff0, 0x1007ff0)");
-  CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 + size); }) == "");
-  CHECK(broken_args([&](P&, A& a) { a.o = at(0x1000000 - size); }) == "");
+  CHECK(broken_args([](P&, A& a) { a.out = const_cast<void*>(a.q); }) == "out: [0x1000000, 0x1004000)");
+  CHECK(broken_args([&](P&, A& a) { a.out = at(0x1000000 + size - 16); }) == "out: [0x1003ff0, 0x1007ff0)");
+  CHECK(broken_args([&](P&, A& a) { a.out = at(0x1000000 + size); }) == "");
+  CHECK(broken_args([&](P&, A& a) { a.out = at(0x1000000 - size); }) == "");
   // With its rows reversed, O ends with its first row.
   const std::uintptr_t first_row = 0x1000000 + size + 15 * 512;
   const auto reversed = [&](std::uintptr_t address) {
     return broken_args([&](P& p, A& a) {
       p.batch = 1;
-      a.o_strides.row = -256;
-      a.o = at(address);
+      a.out_strides.row = -256;
+      a.out = at(address);
       a.q_strides.batch = 0;
     });
   };
   CHECK(reversed(first_row) == "");
   CHECK(reversed(0x1000000 + 8192 + 15 * 512) == "");
-  CHECK(reversed(0x1000000 + 8192 + 15 * 512 - 16) == "o: [0x1001ff0, 0x1003ff0)");
+  CHECK(reversed(0x1000000 + 8192 + 15 * 512 - 16) == "out: [0x1001ff0, 0x1003ff0)");
 }
 
 TEST_CASE("validate: O as a slice of one packed buffer") {
@@ -270,23 +272,23 @@ TEST_CASE("validate: O as a slice of one packed buffer") {
   // (batch, seqlen, 4, heads, dim): slices 0..3 are Q, K, V, O.
   const std::int64_t row = 4 * 4 * 64;
   A a = arguments(p);
-  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {16 * row, 64, row};
+  a.q_strides = a.k_strides = a.v_strides = a.out_strides = {16 * row, 64, row};
   const auto slice = [](std::uintptr_t index) { return at(0x1000000 + index * 4 * 64 * 2); };
-  a.q = slice(0), a.k = slice(1), a.v = slice(2), a.o = slice(3);
+  a.q = slice(0), a.k = slice(1), a.v = slice(2), a.out = slice(3);
   CHECK(violations_of(p, a).empty());
-  a.o = slice(0), a.q = slice(3);
+  a.out = slice(0), a.q = slice(3);
   CHECK(violations_of(p, a).empty());
   a.k_strides.row = -row, a.k = at(0x1000000 + 512 + 15 * 2048);  // K backwards, in the same columns
   CHECK(violations_of(p, a).empty());
-  a.o = at(0x1000000 + 16);  // eight columns into K
-  CHECK(fields(violations_of(p, a)).rfind("o: [0x1000010", 0) == 0);
-  a.o = slice(2);
+  a.out = at(0x1000000 + 16);  // eight columns into K
+  CHECK(fields(violations_of(p, a)).rfind("out: [0x1000010", 0) == 0);
+  a.out = slice(2);
   CHECK(violations_of(p, a).size() == 1);
 
   // (batch, heads, seqlen, 4, dim): the head stride is a multiple of the row stride.
   a = arguments(p);
-  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {4 * 16 * 256, 16 * 256, 256};
-  a.q = at(0x1000000), a.k = at(0x1000080), a.v = at(0x1000100), a.o = at(0x1000180);
+  a.q_strides = a.k_strides = a.v_strides = a.out_strides = {4 * 16 * 256, 16 * 256, 256};
+  a.q = at(0x1000000), a.k = at(0x1000080), a.v = at(0x1000100), a.out = at(0x1000180);
   CHECK(violations_of(p, a).empty());
   a.q_strides.head += 8;  // Q's columns move with the head, into O's
   CHECK_FALSE(violations_of(p, a).empty());
@@ -299,13 +301,13 @@ TEST_CASE("validate: O as a slice of one packed buffer") {
   // (batch, 4, heads, seqlen, dim): each tensor's batches lie between those of the others.
   a = arguments(p);
   const std::int64_t elements = p.heads_q * p.seqlen_q * 64;
-  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {4 * elements, p.seqlen_q * 64, 64};
+  a.q_strides = a.k_strides = a.v_strides = a.out_strides = {4 * elements, p.seqlen_q * 64, 64};
   const auto tensor = [&](int i) {
     return at(0x1000000 + static_cast<std::uintptr_t>(2 * elements) * static_cast<unsigned>(i));
   };
-  a.q = tensor(0), a.k = tensor(1), a.v = tensor(2), a.o = tensor(3);
+  a.q = tensor(0), a.k = tensor(1), a.v = tensor(2), a.out = tensor(3);
   CHECK(violations_of(p, a).empty());
-  a.o_strides.batch -= 8;
+  a.out_strides.batch -= 8;
   CHECK_FALSE(violations_of(p, a).empty());
 }
 
@@ -355,10 +357,10 @@ TEST_CASE("validate: everything wrong with the arguments is listed at once") {
   const std::string text = broken_args([](P&, A& a) {
     a.q = nullptr;
     a.k = at(0x2000002);
-    a.o_strides.row = 0;
+    a.out_strides.row = 0;
     a.softmax_scale = std::nanf("");
   });
-  CHECK(text == "softmax_scale: nan\nq: null\nk: 0x2000002\no_strides.row: 0");
+  CHECK(text == "softmax_scale: nan\nq: null\nk: 0x2000002\nout_strides.row: 0");
 }
 
 TEST_CASE("validate: tensors must be on the device") {

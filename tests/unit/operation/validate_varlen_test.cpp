@@ -139,24 +139,24 @@ TEST_CASE("validate varlen: tables are int32 and must not overlap outputs") {
 
 TEST_CASE("validate varlen: rows of packed tensors must not overlap, and batch strides are ignored") {
   CHECK(broken([](P&, A& a) {
-          a.q_strides.batch = a.k_strides.batch = a.v_strides.batch = a.o_strides.batch = kMin64;
+          a.q_strides.batch = a.k_strides.batch = a.v_strides.batch = a.out_strides.batch = kMin64;
         }) == "");
-  CHECK(broken([](P&, A& a) { a.o_strides.batch = 0; }) == "");
+  CHECK(broken([](P&, A& a) { a.out_strides.batch = 0; }) == "");
   CHECK(broken([](P&, A& a) { a.q_strides.batch = 3; }) == "");
-  CHECK(broken([](P&, A& a) { a.o_strides.row = 248; }) == "o_strides.row: 248");
-  CHECK(broken([](P&, A& a) { a.o_strides.head = 0; }) == "o_strides.head: 0");
+  CHECK(broken([](P&, A& a) { a.out_strides.row = 248; }) == "out_strides.row: 248");
+  CHECK(broken([](P&, A& a) { a.out_strides.head = 0; }) == "out_strides.head: 0");
   CHECK(broken([](P&, A& a) { a.q_strides.row = 4; }) == "q_strides.row: 4");
   // The last row of O is the last row of all sequences.
   const std::uintptr_t bytes = 40 * 4 * 64 * 2;
-  CHECK(broken([&](P&, A& a) { a.o = at(0x1000000 - bytes); }) == "");
-  CHECK(broken([&](P&, A& a) { a.o = at(0x1000000 - bytes + 16); }).starts_with("o: "));
-  CHECK(broken([&](P&, A& a) { a.o = at(0x1000000 + bytes); }) == "");
-  CHECK(broken([&](P&, A& a) { a.o = at(0x1000000 + bytes - 16); }).starts_with("o: "));
+  CHECK(broken([&](P&, A& a) { a.out = at(0x1000000 - bytes); }) == "");
+  CHECK(broken([&](P&, A& a) { a.out = at(0x1000000 - bytes + 16); }).starts_with("out: "));
+  CHECK(broken([&](P&, A& a) { a.out = at(0x1000000 + bytes); }) == "");
+  CHECK(broken([&](P&, A& a) { a.out = at(0x1000000 + bytes - 16); }).starts_with("out: "));
 
   P p = problem();
   A a = call(p);
   a.q_strides.batch = 3;
-  a.o_strides.batch = -1;
+  a.out_strides.batch = -1;
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::bytes16);
   a.k_strides.row += 4;
   CHECK(options_kept_by(p, operands_of(p, a)).row_alignment == RowAlignment::element);

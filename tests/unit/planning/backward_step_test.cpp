@@ -185,7 +185,7 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
   const AttentionProblem p = causal_gqa();
   BackwardArgs args = backward_arguments(p);
   args.forward.q_strides = {1, 2, 3};
-  args.d_o_strides = {-4, 5, 6};
+  args.d_out_strides = {-4, 5, 6};
   args.dq_strides = {7, 8, 9};
   args.dk_strides = {std::int64_t{1} << 40, 11, 12};
   args.dv_strides = {13, 0, 15};
@@ -198,12 +198,12 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
     CHECK(params.attention.q == args.forward.q);
     CHECK(params.attention.k == args.forward.k);
     CHECK(params.attention.v == args.forward.v);
-    CHECK(params.attention.o == args.forward.o);
+    CHECK(params.attention.o == args.forward.out);
     CHECK(params.attention.lse == args.forward.lse);
     CHECK(params.attention.q_strides.row_stride == 3);
     CHECK(params.attention.scale == -0.5f);
     CHECK(params.attention.empty_row_lse == -std::numeric_limits<float>::infinity());
-    CHECK(params.d_o == args.d_o);
+    CHECK(params.d_o == args.d_out);
     CHECK(params.d_sinks == args.d_sinks);
     CHECK(params.d_lse == args.d_lse);
     CHECK(params.dq == args.dq);
@@ -219,9 +219,9 @@ TEST_CASE("backward steps: parameters carry the call's pointers, strides and sca
 
 TEST_CASE("backward steps: each uses only what it reads, and writes only its own gradients") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
-  CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
+  CHECK(uses_of(KernelPass::delta) == tables + "out:read d_out:read d_lse:read lse:read");
   const std::string inputs =
-      tables + "q:read k:read v:read lse:read d_o:read dropout.state:read " + reads_of_numbers();
+      tables + "q:read k:read v:read lse:read d_out:read dropout.state:read " + reads_of_numbers();
   CHECK(uses_of(KernelPass::dq) == inputs + "dq:write");
   CHECK(uses_of(KernelPass::dk_dv) == inputs + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");
@@ -268,8 +268,8 @@ TEST_CASE("backward steps: all steps of a plan share one scratch, in order; dV a
   args.workspace = reinterpret_cast<void*>(std::uintptr_t{13} << 34);
   plan.run(args);
   REQUIRE(launches.size() == 4);
-  const std::string inputs = "q:read k:read v:read lse:read d_o:read ";
-  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write");
+  const std::string inputs = "q:read k:read v:read lse:read d_out:read ";
+  CHECK(text_of(launches[0].ranges) == "out:read d_out:read d_lse:read lse:read workspace:write");
   CHECK(text_of(launches[1].ranges) == inputs + "dq:write workspace:read");
   CHECK(text_of(launches[2].ranges) == inputs + "dk:write workspace:read");
   CHECK(text_of(launches[3].ranges) == inputs + "dv:write");

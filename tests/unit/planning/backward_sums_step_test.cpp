@@ -124,9 +124,9 @@ TEST_CASE(
 
 TEST_CASE("fused backward steps: each uses only what it reads, and writes only its own gradients") {
   const std::string tables = "cu_seqlens_q:read cu_seqlens_k:read seqused_q:read seqused_k:read ";
-  CHECK(uses_of(KernelPass::delta) == tables + "o:read d_o:read d_lse:read lse:read");
+  CHECK(uses_of(KernelPass::delta) == tables + "out:read d_out:read d_lse:read lse:read");
   CHECK(uses_of(KernelPass::dq_dk_dv) == tables +
-                                             "q:read k:read v:read lse:read d_o:read dropout.state:read " +
+                                             "q:read k:read v:read lse:read d_out:read dropout.state:read " +
                                              reads_of_numbers() + "dk:write dv:write");
   CHECK(uses_of(KernelPass::dq_convert) == tables + "dq:write");
 }
@@ -162,7 +162,7 @@ TEST_CASE("fused backward steps: the boxes of maps are a stage's queries and a w
   const BackwardArgs args = backward_arguments(p);
   const BackwardParamsSm90 params = filled(p, args);
   check_map(params.q, args.forward.q, 1000, 64);
-  check_map(params.d_o, args.d_o, 1000, 64);
+  check_map(params.d_o, args.d_out, 1000, 64);
   check_map(params.k, args.forward.k, 4000, 64);
   check_map(params.v, args.forward.v, 4000, 64);
   check_map(params.dk, args.dk, 4000, 64);
@@ -173,7 +173,7 @@ TEST_CASE("fused backward steps: without queries, operands that may be null have
   AttentionProblem p = causal_gqa();
   p.seqlen_q = 0;
   BackwardArgs args = backward_arguments(p);
-  args.forward.q = args.d_o = nullptr;
+  args.forward.q = args.d_out = nullptr;
   const BackwardParamsSm90 params = filled(p, args);
   check_map(params.dk, args.dk, 4000, 64);
 }
@@ -197,8 +197,8 @@ TEST_CASE("fused backward steps: the steps of a plan share one scratch, in order
   CHECK(launches[0].params.size() == sizeof(BackwardParams));
   CHECK(launches[1].params.size() == sizeof(BackwardParamsSm90));
   CHECK(launches[2].params.size() == sizeof(BackwardParams));
-  CHECK(text_of(launches[0].ranges) == "o:read d_o:read d_lse:read lse:read workspace:write");
+  CHECK(text_of(launches[0].ranges) == "out:read d_out:read d_lse:read lse:read workspace:write");
   CHECK(text_of(launches[1].ranges) ==
-        "q:read k:read v:read lse:read d_o:read dk:write dv:write workspace:read_write");
+        "q:read k:read v:read lse:read d_out:read dk:write dv:write workspace:read_write");
   CHECK(text_of(launches[2].ranges) == "dq:write workspace:read");
 }

@@ -229,12 +229,12 @@ TEST_CASE("parameters carry the call's pointers, strides and scalars") {
   args.q = &args;
   args.k = &step;
   args.v = &p;
-  args.o = &lse;
+  args.out = &lse;
   args.lse = &lse;
   args.q_strides = {1, 2, 3};
   args.k_strides = {-4, 5, 6};
   args.v_strides = {7, 0, 9};
-  args.o_strides = {std::int64_t{1} << 40, 11, 12};
+  args.out_strides = {std::int64_t{1} << 40, 11, 12};
 
   ParamsBuffer buffer;
   step.fill(step, {p, args, operands_of(p, args)}, buffer);

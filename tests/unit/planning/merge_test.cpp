@@ -30,7 +30,7 @@ struct Tensors {
   Tensors() {
     args.parts = parts.data(), args.part_stride = 16, args.parts_strides = {16, 16, 8};
     args.lse_parts = lse.data(), args.lse_part_stride = 2, args.lse_parts_strides = {2, 2, 1};
-    args.o = o.data(), args.o_strides = {16, 16, 8};
+    args.out = o.data(), args.out_strides = {16, 16, 8};
     args.lse = lse.data() + 4;
   }
   std::string broken() const { return text_of(violations_of(args, operands_of(problem, args))); }
@@ -64,17 +64,17 @@ TEST_CASE("merge: pointers and strides") {
   Tensors none;
   none.args = {};
   const std::string text = none.broken();
-  for (const char* name : {"parts = null", "lse_parts = null", "o = null"})
+  for (const char* name : {"parts = null", "lse_parts = null", "out = null"})
     CHECK(text.find(name) != std::string::npos);
   CHECK(text.find("lse = null") == std::string::npos);
   Tensors over;
-  over.args.o = over.parts.data() + 16;  // the second partial output
+  over.args.out = over.parts.data() + 16;  // the second partial output
   CHECK(over.broken().find("must not overlap parts") != std::string::npos);
   over.args.part_stride = 0;
   CHECK(over.broken() == "");
   Tensors rows;
-  rows.args.o_strides.row = 4;
-  CHECK(rows.broken().find("o_strides.row = 4, must be at least 8") != std::string::npos);
+  rows.args.out_strides.row = 4;
+  CHECK(rows.broken().find("out_strides.row = 4, must be at least 8") != std::string::npos);
   Tensors lse;
   lse.args.lse = lse.lse.data() + 3;
   CHECK(lse.broken().find("must not overlap lse_parts") != std::string::npos);
@@ -89,11 +89,11 @@ TEST_CASE("merge: the rows of every partial output and of O decide how they are 
   it.args.parts = aligned;
   it.problem.parts = 1;
   alignas(16) static float output[20];
-  it.args.o = output;
+  it.args.out = output;
   CHECK(it.alignment() == RowAlignment::bytes16);
-  it.args.o = output + 1;
+  it.args.out = output + 1;
   CHECK(it.alignment() == RowAlignment::element);
-  it.args.o = output;
+  it.args.out = output;
   it.problem.parts = 2;
   CHECK(it.alignment() == RowAlignment::bytes16);
   it.args.part_stride = 15;

@@ -54,8 +54,8 @@ TEST_CASE("steps: a forward uses every operand that is given") {
   args.lse = nullptr;
   plan.run(args);
   REQUIRE(launches.size() == 2);
-  CHECK(text_of(launches[0].ranges) == "q:read k:read v:read o:write lse:write");
-  CHECK(text_of(launches[1].ranges) == "q:read k:read v:read o:write");
+  CHECK(text_of(launches[0].ranges) == "q:read k:read v:read out:write lse:write");
+  CHECK(text_of(launches[1].ranges) == "q:read k:read v:read out:write");
   const MemoryRange& lse = launches[0].ranges[4];
   CHECK(lse.begin == reinterpret_cast<const std::byte*>(args_with_lse().lse));
   CHECK(lse.bytes == 2 * 16 * sizeof(float));
@@ -65,7 +65,7 @@ TEST_CASE("steps: each is launched in turn, with only the operands that it uses"
   std::vector<Launch> launches;
   Step second = forward("second", launches);
   second.shape.grid = 7;
-  second.uses = {{Role::lse, Access::read}, {Role::o, Access::read_write}};
+  second.uses = {{Role::lse, Access::read}, {Role::out, Access::read_write}};
   second.fill = [](const Step&, const Call& call, ParamsBuffer& params) {
     params.emplace(call.args.as<AttentionArgs>().lse);
   };
@@ -75,7 +75,7 @@ TEST_CASE("steps: each is launched in turn, with only the operands that it uses"
   CHECK(launches[1].kernel == "second");
   CHECK(launches[1].grid == 7);
   CHECK(launches[1].params.size() == sizeof(float*));
-  CHECK(text_of(launches[1].ranges) == "lse:read o:read_write");
+  CHECK(text_of(launches[1].ranges) == "lse:read out:read_write");
 }
 
 /// Returns a step with `bytes` of counters, whose parameter points to them. `counters` provides them to calls
@@ -83,7 +83,7 @@ TEST_CASE("steps: each is launched in turn, with only the operands that it uses"
 Step working_in(std::size_t bytes, std::vector<Launch>& launches,
                 std::shared_ptr<LaunchCounters> counters = nullptr) {
   Step step = forward("working", launches);
-  step.uses = {{Role::o, Access::write}};
+  step.uses = {{Role::out, Access::write}};
   step.fill = [](const Step&, const Call&, ParamsBuffer& params) {
     params.emplace(static_cast<const std::byte*>(nullptr));
   };
@@ -114,7 +114,7 @@ TEST_CASE("steps: each has its own counters in the workspace") {
   const std::size_t bytes[] = {4, 0, 1000, 256};
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(pointer_in(launches[i]) == parts[i]);
-    CHECK(text_of(launches[i].ranges) == (i == 1 ? "o:write" : "o:write workspace:read_write"));
+    CHECK(text_of(launches[i].ranges) == (i == 1 ? "out:write" : "out:write workspace:read_write"));
     const MemoryRange& last = launches[i].ranges.back();
     if (i == 1) continue;
     CHECK(last.begin == parts[i]);
@@ -138,8 +138,8 @@ TEST_CASE("steps: without a workspace the context provides the counters, with on
   CHECK(pointer_in(launches[0]) == reinterpret_cast<const std::byte*>(first + 1));
   CHECK(pointer_in(launches[1]) == reinterpret_cast<const std::byte*>(std::uintptr_t{6} << 30));
   CHECK(pointer_in(launches[2]) == reinterpret_cast<const std::byte*>(first + 2));
-  CHECK(text_of(launches[0].ranges) == "o:write launch counters:read_write");
-  CHECK(text_of(launches[1].ranges) == "o:write workspace:read_write");
+  CHECK(text_of(launches[0].ranges) == "out:write launch counters:read_write");
+  CHECK(text_of(launches[1].ranges) == "out:write workspace:read_write");
   CHECK(launches[1].ranges.back().bytes == sizeof *first);
 }
 
@@ -172,10 +172,10 @@ TEST_CASE("steps: scratch lies behind the counters of a workspace; without one, 
   REQUIRE(launches.size() == 2);
   CHECK(pointers_in(launches[0]).counters == reinterpret_cast<const std::byte*>(first + 8));
   CHECK(pointers_in(launches[0]).scratch != nullptr);
-  CHECK(text_of(launches[0].ranges) == "o:write workspace:read_write launch counters:read_write");
+  CHECK(text_of(launches[0].ranges) == "out:write workspace:read_write launch counters:read_write");
   CHECK(pointers_in(launches[1]).counters == static_cast<const std::byte*>(args.workspace));
   CHECK(pointers_in(launches[1]).scratch == static_cast<const std::byte*>(args.workspace) + 256);
-  CHECK(text_of(launches[1].ranges) == "o:write workspace:read_write workspace:read_write");
+  CHECK(text_of(launches[1].ranges) == "out:write workspace:read_write workspace:read_write");
 }
 
 TEST_CASE("steps: a plan that needs a workspace rejects a wrong one, others ignore it") {
@@ -184,7 +184,7 @@ TEST_CASE("steps: a plan that needs a workspace rejects a wrong one, others igno
   const AttentionPlan none = plan_of({forward("forward", launches)}),
                       some = plan_of({working_in(300, launches)});
   const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };
-  const std::uintptr_t o = reinterpret_cast<std::uintptr_t>(args.o);
+  const std::uintptr_t o = reinterpret_cast<std::uintptr_t>(args.out);
   for (const auto& [address, part] :
        {std::pair{o - 512 + 256, "must not overlap o"},
         {o - 512 + 4, "workspace = 0xfffffe04, must be a multiple of 256 bytes"}}) {

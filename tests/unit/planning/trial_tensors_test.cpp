@@ -119,7 +119,7 @@ TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients 
     }
     CHECK(args.d_lse == nullptr);
     // If two tensors had equal rows, one key would dominate each query.
-    CHECK(first_of(tensors, Role::o) != first_of(tensors, Role::d_o));
+    CHECK(first_of(tensors, Role::out) != first_of(tensors, Role::d_out));
     CHECK(first_of(tensors, Role::q) != first_of(tensors, Role::k));
     std::vector<float> lse(2 * 4 * 40);
     tensors[Role::lse].download(lse.data(), lse.size() * sizeof(float));

@@ -28,7 +28,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 /// A problem with its inputs and the gradients of its outputs.
 struct Call {
   AttentionProblem problem;
-  Tensor q, k, v, d_o;
+  Tensor q, k, v, d_out;
   std::optional<std::vector<double>> d_lse;
   std::vector<float> slopes, sinks;
   double scale = 0.4;
@@ -38,7 +38,8 @@ struct Call {
     q = random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim, DType::f16, 1);
     k = random_tensor(problem.batch, problem.heads_kv, problem.seqlen_k, problem.head_dim, DType::f16, 2);
     v = random_tensor(problem.batch, problem.heads_kv, problem.seqlen_k, problem.head_dim_v, DType::f16, 3);
-    d_o = random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim_v, DType::f16, 4);
+    d_out =
+        random_tensor(problem.batch, problem.heads_q, problem.seqlen_q, problem.head_dim_v, DType::f16, 4);
     slopes = random_tensor(1, 1, problem.batch, problem.heads_q, DType::f16, 5).values;
     sinks = random_tensor(1, 1, 1, problem.heads_q, DType::f16, 6).values;
   }
@@ -57,10 +58,10 @@ struct Call {
     return rule;
   }
   Gradients gradients() const {
-    return reference::gradients_f64(problem, q, k, v, d_o, d_lse ? &*d_lse : nullptr, rule());
+    return reference::gradients_f64(problem, q, k, v, d_out, d_lse ? &*d_lse : nullptr, rule());
   }
   Gradients baseline() const {
-    return reference::gradients_baseline(problem, q, k, v, d_o, d_lse ? &*d_lse : nullptr, rule());
+    return reference::gradients_baseline(problem, q, k, v, d_out, d_lse ? &*d_lse : nullptr, rule());
   }
 };
 
@@ -76,7 +77,7 @@ double row_loss(const Call& call, std::int64_t b, std::int64_t h, std::int64_t i
     for (std::int64_t d = 0; d < p.head_dim; ++d)
       product += double{call.q.at(b, h, i, d)} * double{call.k.at(b, kv, j, d)};
     for (std::int64_t d = 0; d < p.head_dim_v; ++d)
-      value += double{call.d_o.at(b, h, i, d)} * double{call.v.at(b, kv, j, d)};
+      value += double{call.d_out.at(b, h, i, d)} * double{call.v.at(b, kv, j, d)};
     const double weight = std::exp(reference::score_of(p, call.rule(), {b, h, i, j}, product));
     sum += weight;
     if (p.dropout) value *= mask.keeps(b * p.heads_q + h, i, j) ? 1 / mask.share_kept() : 0;
@@ -205,7 +206,7 @@ TEST_CASE("gradients: rows without a key and keys that no query sees have 0, wha
   Call dirty = call;
   for (std::int64_t i = 0; i < 10; ++i) {
     fill_row(dirty.q, i, kNaN);
-    fill_row(dirty.d_o, i, kNaN);
+    fill_row(dirty.d_out, i, kNaN);
     (*dirty.d_lse)[static_cast<std::size_t>(i)] = std::nan("");
   }
   for (const auto& compute : {&Call::gradients, &Call::baseline}) {
@@ -252,10 +253,10 @@ TEST_CASE("gradients: without keys or queries they are empty, and sinks have LSE
 TEST_CASE("gradients: the baseline rounds each head's gradient before it sums the group's") {
   Call call = one_key();  // P is 1, so dV is the sum of dO
   call.problem.mask = MaskKind::none;
-  call.d_o.values.assign(call.d_o.values.size(), 0);
-  call.d_o.at(0, 0, 0, 0) = 1;
-  call.d_o.at(0, 0, 1, 0) = 0.75f * 0x1p-8f;  // vanishes next to 1 in bfloat16
-  call.d_o.at(0, 1, 0, 0) = 0x1p-8f;          // so does this, but their sum does not
+  call.d_out.values.assign(call.d_out.values.size(), 0);
+  call.d_out.at(0, 0, 0, 0) = 1;
+  call.d_out.at(0, 0, 1, 0) = 0.75f * 0x1p-8f;  // vanishes next to 1 in bfloat16
+  call.d_out.at(0, 1, 0, 0) = 0x1p-8f;          // so does this, but their sum does not
   CHECK(call.gradients().dv.at(0, 0, 0, 0) == 1 + 1.75f * 0x1p-8f);
   CHECK(call.baseline().dv.at(0, 0, 0, 0) == 1);
 }
@@ -321,7 +322,7 @@ TEST_CASE("varlen gradients: each sequence's, and NaN in rows of no sequence") {
   Call call(p);
   const std::vector<std::int32_t> cu_seqlens_q = {1, 4, 9, 18}, cu_seqlens_k = {0, 7, 11, 19},
                                   seqused_k = {7, 4, 5};
-  call.q = random_tensor(1, 4, 20, 8, DType::f16, 1), call.d_o = random_tensor(1, 4, 20, 16, DType::f16, 4);
+  call.q = random_tensor(1, 4, 20, 8, DType::f16, 1), call.d_out = random_tensor(1, 4, 20, 16, DType::f16, 4);
   call.k = random_tensor(1, 2, 21, 8, DType::f16, 2), call.v = random_tensor(1, 2, 21, 16, DType::f16, 3);
   const std::vector<float> numbers = random_tensor(1, 4, 20, 1, DType::f16, 7).values;
   const std::vector<double> d_lse(numbers.begin(), numbers.end());
@@ -330,16 +331,16 @@ TEST_CASE("varlen gradients: each sequence's, and NaN in rows of no sequence") {
   rule.numbers.cu_seqlens_q = cu_seqlens_q.data();
   rule.numbers.cu_seqlens_k = cu_seqlens_k.data();
   rule.numbers.seqused_k = seqused_k.data();
-  const Gradients all = reference::gradients_f64(p, call.q, call.k, call.v, call.d_o, &d_lse, rule);
+  const Gradients all = reference::gradients_f64(p, call.q, call.k, call.v, call.d_out, &d_lse, rule);
 
   std::vector<double> dsinks(4);
   std::int64_t b = 0;
   for (const reference::Sequence& s : reference::sequences_of(p, rule.numbers)) {
-    const std::vector<double> part = reference::rows_of(d_lse, call.d_o, s.q);
-    const Gradients alone =
-        reference::gradients_f64(reference::problem_of(p, s), reference::rows_of(call.q, s.q),
-                                 reference::rows_of(call.k, s.k), reference::rows_of(call.v, s.k),
-                                 reference::rows_of(call.d_o, s.q), &part, reference::rule_of(p, rule, b++));
+    const std::vector<double> part = reference::rows_of(d_lse, call.d_out, s.q);
+    const Gradients alone = reference::gradients_f64(
+        reference::problem_of(p, s), reference::rows_of(call.q, s.q), reference::rows_of(call.k, s.k),
+        reference::rows_of(call.v, s.k), reference::rows_of(call.d_out, s.q), &part,
+        reference::rule_of(p, rule, b++));
     CHECK(reference::rows_of(all.dq, s.q).values == alone.dq.values);
     CHECK(reference::rows_of(all.dk, s.k).values == alone.dk.values);
     CHECK(reference::rows_of(all.dv, s.k).values == alone.dv.values);

@@ -64,9 +64,9 @@ TEST_CASE("reference: two queries and three keys by hand") {
   const reference::Result result = reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0);
   const double e = std::exp(1.0);
   const double sum0 = e + e * e + 1, sum1 = 1 + e + 1 / e;
-  CHECK(result.o.at(0, 0, 0, 0) == doctest::Approx((e + 10 * e * e + 100) / sum0).epsilon(1e-6));
-  CHECK(result.o.at(0, 0, 1, 0) == doctest::Approx((1 + 10 * e + 100 / e) / sum1).epsilon(1e-6));
-  CHECK(result.o.at(0, 0, 0, 1) == 0);
+  CHECK(result.out.at(0, 0, 0, 0) == doctest::Approx((e + 10 * e * e + 100) / sum0).epsilon(1e-6));
+  CHECK(result.out.at(0, 0, 1, 0) == doctest::Approx((1 + 10 * e + 100 / e) / sum1).epsilon(1e-6));
+  CHECK(result.out.at(0, 0, 0, 1) == 0);
   CHECK(result.lse[0] == doctest::Approx(std::log(sum0)).epsilon(1e-14));
   CHECK(result.lse[1] == doctest::Approx(std::log(sum1)).epsilon(1e-14));
 }
@@ -74,10 +74,10 @@ TEST_CASE("reference: two queries and three keys by hand") {
 TEST_CASE("reference: scale 0 averages, a negative scale prefers the smallest score") {
   const Tiny t;
   const reference::Result zero = reference::attention_f64(t.problem, t.q, t.k, t.v, 0.0);
-  CHECK(zero.o.at(0, 0, 0, 0) == doctest::Approx(37.0));
+  CHECK(zero.out.at(0, 0, 0, 0) == doctest::Approx(37.0));
   CHECK(zero.lse[1] == doctest::Approx(std::log(3.0)));
   const reference::Result negative = reference::attention_f64(t.problem, t.q, t.k, t.v, -30.0);
-  CHECK(negative.o.at(0, 0, 0, 0) == doctest::Approx(100.0));
+  CHECK(negative.out.at(0, 0, 0, 0) == doctest::Approx(100.0));
   CHECK(negative.lse[0] == doctest::Approx(0.0));
 }
 
@@ -113,9 +113,9 @@ TEST_CASE("reference: rows that see no key are 0 with the chosen infinity") {
   t.v = tensor(1, 1, 1, 8);
   t.v.at(0, 0, 0, 0) = 7;
   const reference::Result plus = reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0);
-  CHECK(plus.o.at(0, 0, 0, 0) == 0);
+  CHECK(plus.out.at(0, 0, 0, 0) == 0);
   CHECK(plus.lse[0] == kInfinity);
-  CHECK(plus.o.at(0, 0, 1, 0) == 7);
+  CHECK(plus.out.at(0, 0, 1, 0) == 7);
   CHECK(plus.lse[1] == 0);
   const reference::Result minus =
       reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0, EmptyRowLse::negative_infinity);
@@ -127,13 +127,13 @@ TEST_CASE("reference: no keys, no queries, no batch") {
   t.problem.seqlen_k = 0;
   const Tensor none = tensor(1, 1, 0, 8);
   const reference::Result result = reference::attention_f64(t.problem, t.q, none, none, 1.0);
-  for (const float value : result.o.values) CHECK(value == 0);
+  for (const float value : result.out.values) CHECK(value == 0);
   CHECK(result.lse == std::vector<double>{kInfinity, kInfinity});
   const Tensor baseline = reference::attention_baseline(t.problem, t.q, none, none, 1.0);
   for (const float value : baseline.values) CHECK(value == 0);
 
   t.problem.seqlen_q = 0;
-  CHECK(reference::attention_f64(t.problem, none, none, none, 1.0).o.values.empty());
+  CHECK(reference::attention_f64(t.problem, none, none, none, 1.0).out.values.empty());
   t.problem.batch = 0;
   CHECK(reference::attention_f64(t.problem, none, none, none, 1.0).lse.empty());
 }
@@ -158,7 +158,7 @@ TEST_CASE("reference: blocks, threads and grouped heads agree with the plain def
         for (std::int64_t h = 0; h < 6; ++h) {
           for (std::int64_t i = 0; i < sq; ++i) {
             const double expected = naive(p, q, k, v, 0.25, b, h, i, 23);
-            worst = std::max(worst, std::abs(double{result.o.at(b, h, i, 23)} - expected));
+            worst = std::max(worst, std::abs(double{result.out.at(b, h, i, 23)} - expected));
           }
         }
       }
@@ -177,11 +177,11 @@ TEST_CASE("reference: NaN in keys that no query sees has no effect") {
   Tensor k = random_tensor(1, 1, 90, 8, p.dtype, 2), v = random_tensor(1, 1, 90, 8, p.dtype, 3);
   const reference::Result clean = reference::attention_f64(p, q, k, v, 1.0);
   for (std::int64_t j = 20; j < 90; ++j) k.at(0, 0, j, 3) = v.at(0, 0, j, 3) = std::nanf("");
-  CHECK(reference::attention_f64(p, q, k, v, 1.0).o.values == clean.o.values);
+  CHECK(reference::attention_f64(p, q, k, v, 1.0).out.values == clean.out.values);
   k.at(0, 0, 5, 0) = std::nanf("");
   const reference::Result dirty = reference::attention_f64(p, q, k, v, 1.0);
-  CHECK(dirty.o.at(0, 0, 4, 0) == clean.o.at(0, 0, 4, 0));
-  CHECK(std::isnan(dirty.o.at(0, 0, 5, 0)));
+  CHECK(dirty.out.at(0, 0, 4, 0) == clean.out.at(0, 0, 4, 0));
+  CHECK(std::isnan(dirty.out.at(0, 0, 5, 0)));
 }
 
 TEST_CASE("reference: the baseline rounds scores, probabilities and output") {
@@ -199,7 +199,7 @@ TEST_CASE("reference: the baseline rounds scores, probabilities and output") {
   CHECK(score == 1.015625f);
   const float probability = round_to(1 / (1 + std::exp(-score)), DType::bf16);
   CHECK(reference::attention_baseline(p, q, k, v, 1.0).at(0, 0, 0, 0) == probability);
-  CHECK(reference::attention_f64(p, q, k, v, 1.0).o.at(0, 0, 0, 0) != probability);
+  CHECK(reference::attention_f64(p, q, k, v, 1.0).out.at(0, 0, 0, 0) != probability);
 }
 
 TEST_CASE("contract: the baseline passes, and each kind of damage is named") {
@@ -224,7 +224,7 @@ TEST_CASE("contract: the baseline passes, and each kind of damage is named") {
   CHECK(verdict.message.rfind("ok: ", 0) == 0);
 
   Tensor far = good;
-  far.at(0, 1, 30, 5) = static_cast<float>(double{ref.o.at(0, 1, 30, 5)} + verdict.limit * 1.01);
+  far.at(0, 1, 30, 5) = static_cast<float>(double{ref.out.at(0, 1, 30, 5)} + verdict.limit * 1.01);
   verdict = reference::check(p, q, k, v, 0.125, far, nullptr);
   CHECK_FALSE(verdict.ok);
   CHECK(verdict.message.find("[batch 0, head 1, row 30, dim 5]") != std::string::npos);
@@ -302,8 +302,8 @@ TEST_CASE("contract: scores beyond float16 do not make the limit infinite") {
   for (float& value : t.q.values) value *= 60000;
   const reference::Result ref = reference::attention_f64(t.problem, t.q, t.k, t.v, 1.0);
   CHECK(std::isnan(reference::attention_baseline(t.problem, t.q, t.k, t.v, 1.0).at(0, 0, 0, 0)));
-  CHECK(reference::check(t.problem, t.q, t.k, t.v, 1.0, ref.o, nullptr).ok);
-  Tensor wrong = ref.o;
+  CHECK(reference::check(t.problem, t.q, t.k, t.v, 1.0, ref.out, nullptr).ok);
+  Tensor wrong = ref.out;
   wrong.at(0, 0, 0, 0) += 1;
   CHECK_FALSE(reference::check(t.problem, t.q, t.k, t.v, 1.0, wrong, nullptr).ok);
 }

@@ -95,12 +95,12 @@ TEST_CASE("varlen reference: packed sequences equal batched attention of each") 
     const Packed packed(mask);
     for (std::size_t b = 0; b < 4; ++b) {
       CAPTURE(b);
-      expect_same(packed, b, [](const auto&... in) { return reference::attention_f64(in...).o; });
+      expect_same(packed, b, [](const auto&... in) { return reference::attention_f64(in...).out; });
       expect_same(packed, b, [](const auto&... in) { return reference::attention_baseline(in...); });
       expect_same(packed, b, [](const auto&... in) { return reference::attention_fused_baseline(in...); });
       expect_same(packed, b, [](const auto&... in) {
         const reference::Result result = reference::attention_f64(in...);
-        Tensor lse{1, 4, result.o.rows, 1, {}};
+        Tensor lse{1, 4, result.out.rows, 1, {}};
         for (const double value : result.lse) lse.values.push_back(static_cast<float>(value));
         return lse;
       });
@@ -112,16 +112,16 @@ TEST_CASE("varlen reference: rows of no sequence are not computed, and have no e
   const Packed packed(MaskKind::none);
   const reference::Result result =
       reference::attention_f64(packed.problem, packed.q, packed.k, packed.v, packed.rule);
-  REQUIRE(result.o.rows == 31);
+  REQUIRE(result.out.rows == 31);
   for (std::int64_t h = 0; h < 4; ++h) {
     for (std::int64_t r = 0; r < 31; ++r) {
       CAPTURE(r);
-      CHECK(std::isnan(result.o.at(0, h, r, 23)) == !is_of_a_sequence(r));
+      CHECK(std::isnan(result.out.at(0, h, r, 23)) == !is_of_a_sequence(r));
       CHECK(std::isnan(result.lse[static_cast<std::size_t>(h * 31 + r)]) == !is_of_a_sequence(r));
     }
   }
   std::vector<float> lse(result.lse.begin(), result.lse.end());
-  Tensor out = result.o;
+  Tensor out = result.out;
   const auto verdict = [&] {
     return reference::check(packed.problem, packed.q, packed.k, packed.v, packed.rule, out, &lse);
   };
@@ -131,7 +131,7 @@ TEST_CASE("varlen reference: rows of no sequence are not computed, and have no e
   CHECK(verdict().ok);
   out.at(0, 3, 14, 5) = 1e9f;  // the last row
   CHECK_FALSE(verdict().ok);
-  out = result.o;
+  out = result.out;
   lse[14] = 1e9f;
   CHECK_FALSE(verdict().ok);
 }

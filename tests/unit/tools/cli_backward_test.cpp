@@ -30,7 +30,7 @@ std::string run_of(const Command& fa2) {
 }
 
 std::string backward_of(const Command& fa2) {
-  return run_of(fa2) + " --backward --check --json" + fa2.option("--do", "do");
+  return run_of(fa2) + " --backward --check --json" + fa2.option("--d-out", "do");
 }
 
 std::string outputs_of(const Command& fa2) {
@@ -63,7 +63,7 @@ TEST_CASE("cli backward: run computes the same gradients as the reference") {
   CHECK(fa2.run(run + outputs + " --causal").status == 0);
   const std::vector<float> causal = values_of(fa2, "dq");
   CHECK(causal != softcapped);
-  CHECK(fa2.run(run + outputs + " --causal" + fa2.option("--dlse", "dlse")).status == 0);
+  CHECK(fa2.run(run + outputs + " --causal" + fa2.option("--d-lse", "dlse")).status == 0);
   CHECK(values_of(fa2, "dq") != causal);
 
   for (const std::string name : {"q", "do"}) fa2.write(name, {2, 4, 9, 16});
@@ -84,7 +84,7 @@ TEST_CASE("cli backward: run computes only gradients with a file, from a given o
   CHECK(fa2.run(of_queries).status == 0);
   const std::vector<float> computed = values_of(fa2, "dq");
 
-  const std::string forward = fa2.option("--o", "o") + fa2.option("--lse", "lse");
+  const std::string forward = fa2.option("--out", "o") + fa2.option("--lse", "lse");
   REQUIRE(fa2.run(run_of(fa2) + fa2.option("--out", "o") + fa2.option("--lse", "lse")).status == 0);
   CHECK(fa2.run(of_queries + forward).status == 0);
   // O was rounded to float16 before it was written, so nothing is lost.
@@ -100,20 +100,18 @@ TEST_CASE("cli backward: run computes only gradients with a file, from a given o
 
 TEST_CASE("cli backward: run says which flags exclude each other") {
   const Command fa2;
-  const std::string run = run_of(fa2), out = fa2.option("--out", "o"), d_o = fa2.option("--do", "do"),
-                    dq = fa2.option("--dq", "dq"), lse = fa2.option("--lse", "lse"),
-                    o = fa2.option("--o", "o");
+  const std::string run = run_of(fa2), out = fa2.option("--out", "o"), d_out = fa2.option("--d-out", "do"),
+                    dq = fa2.option("--dq", "dq"), lse = fa2.option("--lse", "lse");
   const auto refuses = [&](const std::string& words, const std::string& text) {
     expect_error(fa2, run + words, 2, text);
   };
   refuses("", "--out is required");
-  refuses(out + d_o, "--do requires --backward");
+  refuses(out + d_out, "--d-out requires --backward");
   refuses(out + dq, "--dq requires --backward");
-  refuses(" --backward" + dq, "--backward requires --do");
-  refuses(" --backward" + d_o, "One of --dq, --dk and --dv is required");
-  refuses(" --backward" + d_o + dq + out, "--backward excludes --out");
-  refuses(" --backward" + d_o + dq + o, "--o requires --lse");
-  refuses(" --backward" + d_o + dq + lse, "--lse requires --o");
+  refuses(" --backward" + dq, "--backward requires --d-out");
+  refuses(" --backward" + d_out, "One of --dq, --dk and --dv is required");
+  refuses(" --backward" + d_out + dq + out, "--out requires --lse");
+  refuses(" --backward" + d_out + dq + lse, "--lse requires --out");
 }
 
 TEST_CASE("cli backward: run names the file that is wrong") {
@@ -128,11 +126,11 @@ TEST_CASE("cli backward: run names the file that is wrong") {
   };
   says(fa2.option("--dk", "none/dk"), "none/dk: No such file or directory");
   fa2.write("lse", {2, 9, 4});
-  says(fa2.option("--dlse", "lse"), "lse: shape = (2, 9, 4), must be (2, 4, 9)");
-  says(fa2.option("--o", "k") + fa2.option("--lse", "dlse"),
+  says(fa2.option("--d-lse", "lse"), "lse: shape = (2, 9, 4), must be (2, 4, 9)");
+  says(fa2.option("--out", "k") + fa2.option("--lse", "dlse"),
        "k: shape = (2, 14, 2, 16), must be (2, 9, 4, 16)");
   write_npy(fa2.file("lse"), {kOfLse, std::vector<std::uint16_t>(72)});
-  says(fa2.option("--dlse", "lse"), "lse: dtype = float16, must be float32");
+  says(fa2.option("--d-lse", "lse"), "lse: dtype = float16, must be float32");
   fa2.write("do", {2, 9, 4, 8});
   says("", "do: shape = (2, 9, 4, 8), must be (2, 9, 4, 16)");
   std::filesystem::remove(fa2.file("do"));

@@ -210,10 +210,10 @@ TEST_CASE(
           "--out = \"" + fa2.file("v").string() + "\", must not be the file of --v");
   refuses(run + fa2.option("--alibi", "slopes") + fa2.option("--lse", "slopes"),
           "must not be the file of --alibi");
-  const std::string backward = qkv + " --backward" + fa2.option("--do", "q");
+  const std::string backward = qkv + " --backward" + fa2.option("--d-out", "q");
   refuses(backward + fa2.option("--dq", "o.npy") + fa2.option("--dk", "o.npy"),
           "must not be the file of --dq");
-  refuses(backward + fa2.option("--dv", "l") + fa2.option("--o", "q") + fa2.option("--lse", "l"),
+  refuses(backward + fa2.option("--dv", "l") + fa2.option("--out", "q") + fa2.option("--lse", "l"),
           "must not be the file of --lse");
 }
 

@@ -52,9 +52,8 @@ TEST_CASE("cli mistakes: fa2 precompile lists every value that no kernel support
 
 TEST_CASE("cli mistakes: fa2 run lists every flag, then every file that it cannot read") {
   const Command fa2;
-  check_lists(fa2, "run --q q --k k --v v --backward --do d --out o --lse l --device gpu", 2,
-              {"--backward excludes --out", "One of --dq, --dk and --dv is required", "--lse requires --o",
-               "\"gpu\" is none of auto"});
+  check_lists(fa2, "run --q q --k k --v v --backward --d-out d --lse l --device gpu", 2,
+              {"One of --dq, --dk and --dv is required", "--lse requires --out", "\"gpu\" is none of auto"});
   check_lists(fa2, "run --q q --k k --v v --out v --lse q", 2,
               {"--out = \"v\", must not", "--lse = \"q\", must not"});
   check_lists(fa2,
@@ -63,7 +62,7 @@ TEST_CASE("cli mistakes: fa2 run lists every flag, then every file that it canno
               1,
               {"no/q: No such", "no/k: No such", "no/v: No such", "no/u: No such", "no/c: No such",
                "no/a: No such", "no/o", "no/l"});
-  check_lists(fa2, "run --backward --q no/q --k no/k --v no/v --do no/do --dq no/dq --dk no/dk", 1,
+  check_lists(fa2, "run --backward --q no/q --k no/k --v no/v --d-out no/do --dq no/dq --dk no/dk", 1,
               {"no/q: No such", "no/k: No such", "no/v: No such", "no/do: No such", "no/dq", "no/dk"});
 }
 
