@@ -20,7 +20,7 @@ def append(
     rotary_sin: Any = None,
     rotary_interleaved: bool = False,
     rotary_seqlens: Any = None,
-    equal_positions: bool = False,
+    causal_positions: bool = True,
     page_table: Any = None,
     cache_batch_idx: Any = None,
     cu_seqlens_new: Any = None,
@@ -34,7 +34,7 @@ def append(
     (batch), each sequence's entry. rotary_cos, rotary_sin: (positions, rotary_dim / 2), of k's dtype or float32;
     columns i and i + rotary_dim / 2 form a pair, or if rotary_interleaved 2 i and 2 i + 1. rotary_seqlens: int32
     (batch), positions of the first new row, cache_seqlens if None. q: (batch, seqlen_q, heads, head_dim), or
-    packed with cu_seqlens_q; its row i has the position of new row i; if equal_positions, that of new row 0.
+    packed with cu_seqlens_q; its row i has the position of new row i, or without causal_positions that of new row 0.
 
     Runs on the device of the tensors. Not differentiable. Raises as attention() does.
     """
@@ -61,7 +61,7 @@ def append(
         q_out,
         # end of append tensors
         rotary_interleaved,
-        equal_positions,
+        causal_positions,
     )
     return q_out
 

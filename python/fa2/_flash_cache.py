@@ -77,7 +77,7 @@ def _append(q: Any, caches: Any, new: Any, lengths: Any, options: tuple[Any, ...
         rotary_sin=sin,
         rotary_interleaved=interleaved,
         rotary_seqlens=None if cos is None else positions,
-        equal_positions=not found.mask and found.window_left < 0 and found.window_right < 0,
+        causal_positions=bool(found.mask) or found.window_left >= 0 or found.window_right >= 0,
         cu_seqlens_q=None if cos is None else found.cu_seqlens_q,
         **places,
     )

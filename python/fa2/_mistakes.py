@@ -24,7 +24,7 @@ _OPTIONAL_TENSORS = frozenset(TENSORS).union(
 )
 _FLAGS = frozenset(
     """return_lse return_attn_probs return_softmax_lse deterministic batch_invariant autocast rotary_interleaved
-    equal_positions backward every""".split()
+    causal_positions backward every""".split()
 )
 #: Names that other libraries give to arguments of attention().
 _SYNONYMS = {

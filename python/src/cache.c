@@ -37,7 +37,7 @@ static PyObject* launch(fa2_status bound, fa2_status (*body)(void*), RowCall* ca
 }
 
 /* append()'s numbers follow its tensors. */
-enum { INTERLEAVED = FA2_APPEND_TENSORS, EQUAL_POSITIONS, APPEND_ARGS };
+enum { INTERLEAVED = FA2_APPEND_TENSORS, CAUSAL_POSITIONS, APPEND_ARGS };
 
 PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
@@ -46,14 +46,14 @@ PyObject* append(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   fa2_array tensors[FA2_APPEND_TENSORS];
   const fa2_array* given[FA2_APPEND_TENSORS];
   fa2_placement place = {FA2_CURRENT_DEVICE, FA2_ROWS_16_BYTES};
-  int64_t interleaved, equal;
+  int64_t interleaved, causal;
   if (expect_count("append", count, APPEND_ARGS) < 0 ||
       read_tensors(args, FA2_APPEND_TENSORS, tensors, given) < 0 ||
       read_int(args[INTERLEAVED], "rotary_interleaved", &interleaved) < 0 ||
-      read_int(args[EQUAL_POSITIONS], "equal_positions", &equal) < 0)
+      read_int(args[CAUSAL_POSITIONS], "causal_positions", &causal) < 0)
     return NULL;
   p.rotary_style = interleaved ? FA2_ROTARY_INTERLEAVED : FA2_ROTARY_HALVES;
-  p.causal_positions = equal == 0;
+  p.causal_positions = causal != 0;
   const fa2_status bound = fa2_bind_append(given, FA2_APPEND_TENSORS, &p, &a, &place);
   RowCall call = {&p, &a, NULL, NULL};
   return launch(bound, launch_append, &call, place.device, args[FA2_APPEND_K]);
