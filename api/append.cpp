@@ -13,7 +13,7 @@
 namespace fa2 {
 
 void Context::append(const AppendProblem& problem, const AppendArgs& args, Stream stream) try {
-  if (Violations found = violations_of(problem); !found.empty()) throw InvalidRequest(std::move(found));
+  if (!violations_of(problem).empty()) throw InvalidRequest(violations_of_call(problem, args));
   if (is_empty(problem)) return;
   const std::vector<Operand> operands = operands_of(problem, args);
   const Device& gpu = device(current_device());

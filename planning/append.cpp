@@ -171,6 +171,13 @@ Violations violations_of(const AppendProblem& p, const AppendArgs& args, Operand
   return found;
 }
 
+Violations violations_of_call(const AppendProblem& p, const AppendArgs& args) {
+  Violations found = violations_of(p);
+  if (has_shapes(p))
+    std::ranges::move(violations_of(p, args, operands_of(p, args)), std::back_inserter(found));
+  return found;
+}
+
 std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args) {
   const ElementType element = element_of(p.dtype), cached = key_value_format(p).element,
                     angles = element_of<AppendArgs, row_index<AppendArgs>("cos")>(p);

@@ -30,9 +30,11 @@ std::int64_t queries_of(const AppendProblem& problem);
 /// Returns the most rows that a sequence may have in the cache.
 std::int64_t capacity_of(const AppendProblem& problem);
 
-/// Returns every rule that the problem breaks, by itself and with these arguments.
+/// Returns every rule that the problem breaks, by itself and with these arguments. violations_of_call() checks the arguments of an
+/// invalid problem too, if it has shapes.
 Violations violations_of(const AppendProblem& problem);
 Violations violations_of(const AppendProblem& problem, const AppendArgs& args, OperandList operands);
+Violations violations_of_call(const AppendProblem& problem, const AppendArgs& args);
 
 /// Returns the tensors, then the tables. The problem must be valid and not empty. If Q is rotated in place, q_out stands for both.
 std::vector<Operand> operands_of(const AppendProblem& problem, const AppendArgs& args);

@@ -6,9 +6,11 @@
 #include <planning/row_kernels.h>
 #include <planning/step_request.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -17,8 +19,10 @@ namespace {
 
 constexpr std::int64_t kMostParts = 1 << 16, kMostRows = std::numeric_limits<std::int32_t>::max();
 
-const void* advanced(const void* data, std::int64_t elements, ElementType element) {
-  const auto bytes = static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(bytes_of(element));
+/// Returns the beginning of a part. Strides may be any number, so that nothing is signed here.
+const void* part_of(const void* data, std::int64_t part, std::int64_t stride, ElementType element) {
+  const auto bytes = static_cast<std::uint64_t>(part) * static_cast<std::uint64_t>(stride) *
+                     static_cast<std::uint64_t>(bytes_of(element));
   return data == nullptr ? nullptr
                          : reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(data) + bytes);
 }
@@ -56,6 +60,13 @@ Violations violations_of(const MergeArgs& args, OperandList operands) {
   return found;
 }
 
+Violations violations_of_call(const MergeProblem& p, const MergeArgs& args) {
+  Violations found = violations_of(p);
+  if (has_shapes(p) && p.parts <= kMostParts)
+    std::ranges::move(violations_of(args, operands_of(p, args)), std::back_inserter(found));
+  return found;
+}
+
 std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
   const ElementType element = element_of<MergeArgs, row_index<MergeArgs>("parts")>(p),
                     merged = element_of<MergeArgs, row_index<MergeArgs>("out")>(p);
@@ -64,13 +75,13 @@ std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
   std::vector<Operand> operands;
   for (std::int64_t part = 0; part < p.parts; ++part)
     operands.push_back(strided_operand("parts", Access::read,
-                                       advanced(args.parts, part * args.part_stride, element), element, rows,
+                                       part_of(args.parts, part, args.part_stride, element), element, rows,
                                        args.parts_strides));
   operands.push_back(strided_operand("out", Access::write, args.out, merged, rows, args.out_strides));
   for (std::int64_t part = 0; part < p.parts; ++part)
-    operands.push_back(strided_operand(
-        "lse_parts", Access::read, advanced(args.lse_parts, part * args.lse_part_stride, ElementType::f32),
-        ElementType::f32, statistics, args.lse_parts_strides));
+    operands.push_back(strided_operand("lse_parts", Access::read,
+                                       part_of(args.lse_parts, part, args.lse_part_stride, ElementType::f32),
+                                       ElementType::f32, statistics, args.lse_parts_strides));
   operands.push_back(optional_operand("lse", Access::write, args.lse, ElementType::f32, statistics));
   return operands;
 }

@@ -16,9 +16,11 @@ namespace fa2 {
 /// Returns whether there is nothing to write.
 bool is_empty(const MergeProblem& problem);
 
-/// Returns every rule that the problem breaks, by itself and with these arguments.
+/// Returns every rule that the problem breaks, and that the arguments break. violations_of_call() checks the arguments of an
+/// invalid problem too, if it has shapes.
 Violations violations_of(const MergeProblem& problem);
 Violations violations_of(const MergeArgs& args, OperandList operands);
+Violations violations_of_call(const MergeProblem& problem, const MergeArgs& args);
 
 /// Returns the partial outputs, O, the partial LSEs and LSE. The problem must be valid and not empty.
 std::vector<Operand> operands_of(const MergeProblem& problem, const MergeArgs& args);

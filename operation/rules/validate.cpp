@@ -250,15 +250,6 @@ bool computes_nothing(const AttentionProblem& problem) {
   return problem.batch == 0 || problem.seqlen_q == 0;
 }
 
-/// Returns whether the checks of arguments fit into 128 bits, even if the problem is invalid.
-bool has_shapes(const AttentionProblem& normalized) {
-  const AttentionProblem& p = normalized;
-  const auto is_extent = [](std::int64_t n) { return n >= 0 && n <= std::int64_t{1} << 32; };
-  return p.head_dim > 0 && p.head_dim_v > 0 && is_extent(p.batch) && is_extent(p.heads_q) &&
-         is_extent(p.heads_kv) && is_extent(p.seqlen_q) && is_extent(p.seqlen_k) && is_extent(p.total_q) &&
-         is_extent(p.total_k) && is_extent(p.page_size) && is_extent(p.page_count);
-}
-
 }  // namespace
 
 void check_dropout(Violations& found, const AttentionProblem& problem, const Dropout& dropout) {

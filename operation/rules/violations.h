@@ -42,4 +42,18 @@ void check_enums(Violations& found, const Problem& problem) {
   });
 }
 
+/// Returns whether the checks of arguments can count with the problem's sizes, even if the problem is invalid.
+template <class Problem>
+bool has_shapes(const Problem& problem) {
+  bool fits = true;
+  each_row<Problem>([&](const auto& row) {
+    using Value = std::remove_cvref_t<decltype(problem.*row.member)>;
+    if constexpr (std::is_integral_v<Value>) {
+      const std::int64_t n{problem.*row.member};
+      fits = fits && n >= 0 && n <= std::int64_t{1} << 32;
+    }
+  });
+  return fits;
+}
+
 }  // namespace fa2

@@ -71,6 +71,18 @@ std::string unsound(const AppendProblem& problem, const AppendTables& tables) {
 
 }  // namespace
 
+TEST_CASE("append: what is wrong with the problem and with the arguments comes at once") {
+  Tensors tensors;
+  tensors.args.seqlens = nullptr;
+  const auto all = [&] { return text_of(violations_of_call(tensors.problem, tensors.args)); };
+  tensors.problem.rotary_dim = 12;
+  CHECK(all().starts_with("rotary_dim = 12, must be a multiple of 8, or 0 for none; "));
+  CHECK(all().find("seqlens = null") != std::string::npos);
+  tensors.problem = contiguous();
+  tensors.problem.batch = -1;  // no shapes
+  CHECK(all() == "batch = -1, must be 0..2147483647");
+}
+
 TEST_CASE("append: rotary_dim, and columns of K and V") {
   CHECK(broken([](P&) {}) == "");
   CHECK(broken([](P& p) { p.head_dim = 12; }) ==

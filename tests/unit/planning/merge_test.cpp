@@ -4,6 +4,7 @@
 #include <planning/merge.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,26 @@ TEST_CASE("merge: sizes") {
   CHECK(is_empty({.heads = 0}));
   CHECK(is_empty({.seqlen = 0}));
   CHECK_FALSE(is_empty({}));
+}
+
+TEST_CASE("merge: what is wrong with the problem and with the arguments comes at once") {
+  Tensors tensors;
+  tensors.args.parts = nullptr;
+  const auto all = [&] { return text_of(violations_of_call(tensors.problem, tensors.args)); };
+  tensors.problem.head_dim = 12;
+  CHECK(all().starts_with("head_dim = 12, must be a multiple of 8 in 8..256; parts = null"));
+  tensors.problem.batch = -1;  // no shapes
+  CHECK(all() == "head_dim = 12, must be a multiple of 8 in 8..256; batch = -1, must be 0..2147483647");
+  tensors.problem = {.parts = 1 << 30};
+  CHECK(all() == "parts = 1073741824, must be 1..65536");
+}
+
+TEST_CASE("merge: strides of parts may be any number") {
+  Tensors tensors;
+  tensors.problem.parts = 3;
+  tensors.args.part_stride = std::numeric_limits<std::int64_t>::max();
+  tensors.args.lse_part_stride = std::numeric_limits<std::int64_t>::min();
+  CHECK(operands_of(tensors.problem, tensors.args).size() == 8);
 }
 
 TEST_CASE("merge: pointers and strides") {
