@@ -9,7 +9,7 @@ namespace fa2 {
 namespace {
 
 void fill_forward_split(const Step& step, const Call& call, ParamsBuffer& buffer) {
-  add_call(buffer.emplace(step.constants.as<AttentionParamsSm81>()).attention, call.problem,
+  add_call(buffer.emplace(step.constants.as<AttentionParamsSplit>()).attention, call.problem,
            call.args.as<AttentionArgs>());
 }
 
@@ -18,9 +18,9 @@ void fill_forward_split(const Step& step, const Call& call, ParamsBuffer& buffer
 Step forward_split_step(const StepRequest& request) {
   constexpr int kTeams = 1;  // the block merges its warps' partial outputs before it stores one
   Step step = forward_steps::of_tiles(request);
-  AttentionParamsSm81 params{};
+  AttentionParamsSplit params{};
   params.attention = constants_of(request.problem.as<AttentionProblem>(), request.config);
-  params.shares = forward_steps::split_keys(request, kTeams, offsetof(AttentionParamsSm81, shares), step);
+  params.shares = forward_steps::split_keys(request, kTeams, offsetof(AttentionParamsSplit, shares), step);
   step.constants.emplace(params);
   step.fill = fill_forward_split;
   return step;

@@ -107,7 +107,7 @@ struct WorkShares {
 };
 
 /// Parameters of the split-KV forward kernel for mma.sync.
-struct AttentionParamsSm81 {
+struct AttentionParamsSplit {
   AttentionParams attention;
   WorkShares shares;
 };

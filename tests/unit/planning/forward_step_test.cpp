@@ -116,12 +116,12 @@ TEST_CASE("forward_split: a block stores one partial output, however many warps 
   const Step step = step_of(p, config);
   CHECK(step.shape.grid == 132);
   CHECK(step.shape.begins_early);
-  const AttentionParamsSm81 params = step.constants.as<AttentionParamsSm81>();
+  const AttentionParamsSplit params = step.constants.as<AttentionParamsSplit>();
   CHECK(params.shares.block_count == 132);
   CHECK(params.shares.part_rows == 12);
   CHECK(step.scratch.bytes == 2 * 132 * 12 * (128 + 4) * sizeof(float));
-  CHECK(step.scratch.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, parts));
-  CHECK(step.counters.param == offsetof(AttentionParamsSm81, shares) + offsetof(WorkShares, counters));
+  CHECK(step.scratch.param == offsetof(AttentionParamsSplit, shares) + offsetof(WorkShares, parts));
+  CHECK(step.counters.param == offsetof(AttentionParamsSplit, shares) + offsetof(WorkShares, counters));
   CHECK(step_of(p, config, 10000).shape.grid == 1024);
 }
 

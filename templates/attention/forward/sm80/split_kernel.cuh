@@ -139,7 +139,7 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
 }
 
 template <class Config>
-FA2_DEVICE void attention_forward_split(const AttentionParamsSm81& params) {
+FA2_DEVICE void attention_forward_split(const AttentionParamsSplit& params) {
   const AttentionParams& attention = params.attention;
   const SplitLayout<Config> layout{ptx::dynamic_shared()};
   ptx::launch_dependents();
