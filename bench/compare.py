@@ -29,7 +29,8 @@ def arguments():
     ints = lambda text: [int(x) for x in text.split(",")]  # noqa: E731
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--library", default=os.path.join(here, "../build/libfa2.so"))
-    p.add_argument("--beside", default="", help="another build of libfa2.so, timed in the same rounds as \"beside\"")
+    p.add_argument("--beside", default="", help="another build of libfa2.so with the same C structs, "
+                   "timed in the same rounds as \"beside\" (bench/builds.py: builds with others)")
     direction = p.add_mutually_exclusive_group()
     direction.add_argument("--backward", action="store_true", help="the gradients of Q, K and V in place of the forward")
     direction.add_argument("--train", action="store_true", help="the forward with LSE and the gradients, timed as one")
