@@ -13,7 +13,7 @@ cat >"$work/cpp.h" <<'NAMES'
 extern fa2::AttentionProblem problem;
 extern fa2::AttentionArgs args;
 extern const fa2::AttentionPlan plan;
-extern void *q, *k, *v, *o, *d_out, *dq, *dk, *dv, *k_cache, *v_cache, *workspace;
+extern void *q, *k, *v, *out, *d_out, *dq, *dk, *dv, *k_cache, *v_cache, *workspace;
 extern float* lse;
 extern const int *cu_seqlens, *seqlens, *seqused_k, *page_table, sequences, longest, total, pages, max_pages, gpus;
 extern std::atomic<bool> stop;
@@ -21,7 +21,7 @@ extern fa2::Stream stream;
 NAMES
 cat >"$work/c.h" <<'NAMES'
 #include <stdio.h>
-extern void *q, *k, *v, *o, *stream;
+extern void *q, *k, *v, *out, *stream;
 NAMES
 
 compile() {  # compile LANGUAGE COMPILER...: a file per page, with #includes before its functions
