@@ -24,7 +24,7 @@ const AttentionProblem kProblem =
 
 struct Params {
   float* lse;
-  void* o;
+  void* out;
   int rows;  ///< rows that the first step writes
 };
 
@@ -42,7 +42,7 @@ const std::string kReadLse =
 const std::string kAddToLse = "red_add_global_f32(p.lse + thread_index(), 1.0f);";
 
 KernelBinary compiled(const Part& part) {
-  return compile_for_interpreter({part.body, "float* lse; unsigned char* o; int rows;"});
+  return compile_for_interpreter({part.body, "float* lse; unsigned char* out; int rows;"});
 }
 
 /// softmax_scale carries `rows`.
