@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
 # is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
-# Compiled kernels are shared. Of the long jobs a third runs, which part.sh chooses; `all` runs every one of them.
-# Usage: run_tests.sh BUILD [all]
+# Compiled kernels are shared. Of the long jobs a third runs, which part.sh chooses; `all` runs every one of them, `gpu` only the
+# cases of the suite gpu. A job fails after TEST_TIMEOUT seconds (600), as one does whose kernel waits for ever.
+# Usage: run_tests.sh BUILD [all|gpu]
 set -uo pipefail
 build=$(realpath "$1") tier=${2:-}
 source_dir=$(realpath "$(dirname "$0")/..")
@@ -20,6 +21,7 @@ cases() {  # cases SUITE MODE [FILTER]
 }
 long() { bash "$source_dir/scripts/part.sh" $tier; }
 jobs() {
+  if [ "$tier" = gpu ]; then cases gpu early; return; fi
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
   suite unit; suite golden; suite gpu
   for example in train generate; do
@@ -34,7 +36,7 @@ jobs() {
 run_job() {
   IFS='|' read -r title mode name command <<<"$1"
   local log="$work/$title.log" started=$SECONDS status=0
-  FA2_INTERPRETER=$mode $command ${name:+"--test-case=$name"} >"$log" 2>&1 || status=$?
+  FA2_INTERPRETER=$mode timeout "${TEST_TIMEOUT:-600}" $command ${name:+"--test-case=$name"} >"$log" 2>&1 || status=$?
   # A job without doctest's totals, or that ended before they were printed, is one test. doctest has skipped ones passed.
   local totals passed skipped failed
   totals=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | sed -n 's/.*test cases: *[0-9]* | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1 \2/p')
@@ -50,7 +52,7 @@ run_job() {
 export -f run_job
 export work
 
-[ "$tier" = all ] || echo "a third of the long jobs; make test-long runs all of them"
+[ -n "$tier" ] || echo "a third of the long jobs; make test-long runs all of them"
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
 sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
 read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"
