@@ -11,6 +11,7 @@ import pytest
 
 START = """
 import os, signal, sys, threading, numpy, fa2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
 def ones(rows, heads=1):
     return numpy.ones((1, rows, heads, 64), numpy.float16)
 def interrupt_in(seconds):
