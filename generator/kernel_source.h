@@ -32,9 +32,6 @@ struct KernelSource {
 /// @throws InvalidRequest if the config does not fit the traits and arch (see why_rejected).
 KernelSource render(const KernelSpec& spec);
 
-/// Returns what templates/config_defaults.cuh must hold.
-std::string render_config_defaults();
-
 /// Returns the hash of the templates that this config's kernel includes, and of no others. It is part of the key, and tuning
 /// records keep it.
 const std::string& template_digest(const KernelConfig& config, const Arch& arch);

@@ -1,15 +1,15 @@
-// From a spec to source text: the rendered config.cuh, the embedded templates, the options and the key.
-#include <core/hash.h>
+// From a spec to source text: config.cuh, the embedded templates, the options.
 #include <fa2/errors.h>
 #include <fmt/format.h>
+#include <generator/config_header.h>
 #include <generator/config_space.h>
+#include <generator/kernel_key.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_source.h>
 #include <generator/problem_text.h>
 #include <generator/template_set.h>
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 namespace fa2 {
@@ -18,52 +18,6 @@ namespace {
 
 std::string spec_line(const KernelSpec& spec) {
   return fmt::format("{} {} {}", to_string(spec.traits), spec.arch.name, to_string(spec.config));
-}
-
-template <class Value>
-std::string constant_line(std::string_view type, std::string_view name, const Value& value) {
-  return fmt::format("  static constexpr {} {} = {};\n", type, name, value);
-}
-
-// A trait as kernels see it.
-std::string trait_line(std::string_view, DType dtype) {
-  return fmt::format("  using Element = {};\n", dtype == DType::f16 ? "Half" : "BFloat16");
-}
-std::string trait_line(std::string_view name, MaskKind mask) {
-  return constant_line("MaskKind", name, fmt::format("MaskKind::{}", to_string(mask)));
-}
-std::string trait_line(std::string_view, RowAlignment alignment) {
-  return constant_line("bool", "rows_are_16_byte_aligned", alignment != RowAlignment::element);
-}
-template <class Value>
-std::string trait_line(std::string_view name, const Value& value) {
-  if constexpr (std::is_enum_v<Value>) {
-    return constant_line("int", name, static_cast<int>(value));
-  } else {
-    return constant_line(std::is_same_v<Value, bool> ? "bool" : "int", name, value);
-  }
-}
-
-/// Returns config.cuh: the constants that differ from config_defaults.cuh.
-std::string render_config(const KernelSpec& spec) {
-  std::string text = fmt::format(
-      "// Rendered by fa2 for {}\n#pragma once\n\n#include \"config_defaults.cuh\"\n\n"
-      "namespace fa2 {{\n\nstruct Config : ConfigDefaults {{\n",
-      spec_line(spec));
-  const std::string_view defaults = embedded_template(kDefaultsHeader);
-  const auto add = [&](const std::string& line) {
-    if (defaults.find(line) == std::string_view::npos) text += line;
-  };
-  const auto constant = [&](std::string_view name, int value) { add(constant_line("int", name, value)); };
-  const KernelKind& kind = kind_of(spec.config);
-  const auto trait = [&](const char* name, const auto& value) {
-    if (kind.reads == nullptr || kind.reads(name)) add(trait_line(name, value));
-  };
-  visit_traits(trait, spec.traits);
-  visit_own(spec.config, constant);
-  constant("shared_bytes", shared_bytes(spec.traits, spec.config));
-  for (const auto& [name, value] : kind.constants(spec)) constant(name, value);
-  return text + "};\n\n}  // namespace fa2\n";
 }
 
 std::string precompile_command(const KernelSpec& spec) {
@@ -103,49 +57,10 @@ std::vector<SourceFile> headers_of(std::span<const EmbeddedFile> files, std::vec
   return headers;
 }
 
-/// The machine code of interpreted kernels.
-#if defined(__x86_64__)
-constexpr std::string_view kHost = "x86_64";
-#elif defined(__aarch64__)
-constexpr std::string_view kHost = "aarch64";
-#else
-#error "the interpreter's objects need a name for this host's machine code"
-#endif
-
-/// Sets the key of the compiled kernel in caches: a hash of everything that its binary depends on.
-void set_cache_key(KernelSource& source, const std::string& template_digest,
-                   const std::vector<SourceFile>& rendered) {
-  source.key_parts = {{"format", "2"},
-                      {"arch", std::string(source.arch.name)},
-                      {"entry", source.entry},
-                      {"templates", template_digest},
-                      {"options", fmt::format("{}", fmt::join(source.options, " "))}};
-  for (const SourceFile& file : rendered) source.key_parts.push_back({file.name, content_hash(file.text)});
-  if (source.arch.interpreted) source.key_parts.push_back({"host", std::string(kHost)});
-  std::string text;
-  for (const KeyPart& part : source.key_parts) text += fmt::format("{}={}\n", part.name, part.value);
-  source.key = content_hash(text);
-}
-
 }  // namespace
 
 const std::string& template_digest(const KernelConfig& config, const Arch& arch) {
   return template_set(kind_of(config), arch).digest;
-}
-
-std::string render_config_defaults() {
-  std::string text =
-      "// Written by the golden tests: the constants of a kernel without variants, with the tunables of "
-      "KernelConfig{}.\n"
-      "// config.cuh names those that differ.\n"
-      "#pragma once\n\n#include \"attention/common/mask.cuh\"\n#include \"ptx/keywords.cuh\"\n\n"
-      "namespace fa2 {\n\nstruct ConfigDefaults {\n";
-  visit_traits([&](const char* name, const auto& value) { text += trait_line(name, value); },
-               AttentionTraits());
-  constexpr KernelConfig kConfig;
-  KernelConfig::visit(kConfig,
-                      [&](const char* name, int value) { text += constant_line("int", name, value); });
-  return text + "};\n\n}  // namespace fa2\n";
 }
 
 std::vector<SourceFile> device_headers(std::string config, const Arch& arch,
@@ -169,14 +84,15 @@ KernelSource render(const KernelSpec& asked) {
   const KernelKind& kind = kind_of(spec.config);
   const TemplateSet& templates = template_set(kind, spec.arch);
   std::vector<SourceFile> rendered = kind.headers(spec);
-  rendered.insert(rendered.begin(), {std::string(kConfigHeader), render_config(spec)});
+  rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, spec_line(spec))});
   KernelSource source;
   source.spec = spec_line(spec);
   source.precompile_command = precompile_command(spec);
   source.entry = kind.entry;
   source.arch = spec.arch;
   source.options = compile_options(spec.arch);
-  set_cache_key(source, templates.digest, rendered);
+  source.key_parts = key_parts(source, templates.digest, rendered);
+  source.key = key_of(source.key_parts);
   source.main = {std::string(templates.main.name), std::string(templates.main.text)};
   source.headers = headers_of(templates.headers, std::move(rendered));
   source.threads = kind.threads(spec.config);
