@@ -7,7 +7,7 @@
 #include <generator/config_space.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
-#include <tools/measure.h>
+#include <tools/launch_timer.h>
 #include <tools/problem_options.h>
 #include <tools/table.h>
 #include <tools/verb.h>

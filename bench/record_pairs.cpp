@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <runtime/device.h>
 #include <tools/bench_inputs.h>
-#include <tools/measure.h>
+#include <tools/launch_timer.h>
 #include <tools/problem_options.h>
 #include <tools/table.h>
 #include <tools/verb.h>

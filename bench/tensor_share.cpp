@@ -8,7 +8,8 @@
 #include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <tools/bench_inputs.h>
-#include <tools/measure.h>
+#include <tools/flops.h>
+#include <tools/launch_timer.h>
 #include <tools/problem_options.h>
 #include <tools/table.h>
 #include <tools/verb.h>

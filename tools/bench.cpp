@@ -5,7 +5,8 @@
 #include <tools/backward_options.h>
 #include <tools/bench_inputs.h>
 #include <tools/bench_workload.h>
-#include <tools/measure.h>
+#include <tools/flops.h>
+#include <tools/launch_timer.h>
 #include <tools/problem_options.h>
 #include <tools/progress.h>
 #include <tools/table.h>

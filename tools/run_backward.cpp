@@ -3,6 +3,7 @@
 #include <fa2/backward.h>
 #include <fmt/format.h>
 #include <reference/gradients.h>
+#include <tools/flops.h>
 #include <tools/run_call.h>
 #include <tools/table.h>
 

@@ -1,6 +1,7 @@
 // Inputs of `fa2 run`, its launches and its times.
 #include <fmt/format.h>
 #include <interpreter/block_observer.h>
+#include <tools/flops.h>
 #include <tools/progress.h>
 #include <tools/run_call.h>
 

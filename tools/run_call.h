@@ -5,7 +5,7 @@
 #include <reference/attention_reference.h>
 #include <runtime/device_buffer.h>
 #include <tools/backward_options.h>
-#include <tools/measure.h>
+#include <tools/launch_timer.h>
 #include <tools/mistakes.h>
 #include <tools/problem_options.h>
 #include <tools/sequence_options.h>

@@ -1,6 +1,7 @@
 // fa2 run: attention on tensors from files.
 #include <api/explanation.h>
 #include <fmt/format.h>
+#include <tools/flops.h>
 #include <tools/run_call.h>
 #include <tools/table.h>
 

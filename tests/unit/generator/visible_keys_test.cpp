@@ -9,7 +9,7 @@
 #include <reference/attention_reference.h>
 #include <runtime/device.h>
 #include <runtime/tensor_map.h>
-#include <tools/measure.h>
+#include <tools/flops.h>
 
 #include <algorithm>
 #include <cstdint>

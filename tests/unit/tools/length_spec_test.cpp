@@ -1,9 +1,9 @@
 // --lengths: its words, their tables, and the FLOPs of the tables.
 #include <doctest/doctest.h>
 #include <reference/attention_reference.h>
+#include <tools/flops.h>
 #include <tools/length_options.h>
 #include <tools/length_spec.h>
-#include <tools/measure.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,8 @@
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
 #include <tests/support/temporary_directory.h>
-#include <tools/measure.h>
+#include <tools/flops.h>
+#include <tools/launch_timer.h>
 #include <tools/tensor_files.h>
 
 #include <limits>
