@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -181,73 +180,6 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   }
 }
 
-/// Fails if a lane of this warp waits at another barrier, because a barrier takes whole warps. After
-/// arriving, a lane may.
-void Block::require_one_barrier(Site site) const {
-  const int first = current_ - current_ % 32;
-  for (int t = first; t < first + 32; ++t) {
-    const Thread& other = threads_[static_cast<std::size_t>(t)];
-    if (other.state != State::at_barrier || same(other.waits_at, site)) continue;
-    fault(current_, site,
-          fmt::format("divergent warp: a barrier here, while lane {} {}", t - first, doing_of(t)));
-  }
-}
-
-bool Block::arrive(int id, int threads, Site site) {
-  if (id < 0 || id >= kBarriers)
-    fault(current_, site, fmt::format("barrier = {}, must be 0..{}", id, kBarriers - 1));
-  if (threads % 32 != 0)
-    fault(current_, site, fmt::format("barrier {}: threads = {}, must be a multiple of 32", id, threads));
-  Barrier& barrier = barriers_[id];
-  const int expected = threads == 0 ? static_cast<int>(threads_.size()) : threads;
-  if (barrier.arrived > 0 && barrier.expected != expected) {
-    fault(current_, site,
-          fmt::format("barrier {} for {} threads here, for {} where others arrived", id, expected,
-                      barrier.expected));
-  }
-  barrier.expected = expected;
-  clocks_.arrive(current_, barrier.joined);
-  if (++barrier.arrived < expected) return false;
-  for (const int waiting : barrier.waiting) {
-    clocks_.leave(waiting, barrier.joined);
-    wake(waiting);
-  }
-  return true;
-}
-
-void Block::bar_sync(int id, int threads, Site site) {
-  if (options_.checks) require_one_barrier(site);
-  if (arrive(id, threads, site)) {
-    clocks_.leave(current_, barriers_[id].joined);
-    barriers_[id] = {};
-    return;
-  }
-  barriers_[id].waiting.push_back(current_);
-  wait(State::at_barrier, static_cast<unsigned>(id), site);
-}
-
-void Block::bar_arrive(int id, int threads, Site site) {
-  if (arrive(id, threads, site)) barriers_[id] = {};
-}
-
-void Block::mbarrier_init(unsigned mbarrier, int arrivals, Site site) {
-  require(mbarriers_.init(current_, mbarrier, arrivals), site);
-}
-
-void Block::fence_mbarrier_init() {
-  mbarriers_.fence_init(current_);
-}
-
-void Block::mbarrier_arrive(unsigned mbarrier, int bytes, Site site) {
-  require(mbarriers_.arrive(current_, mbarrier, bytes), site);
-}
-
-void Block::mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) {
-  bool waits = false;
-  require(mbarriers_.wait(current_, mbarrier, parity, waits), site);
-  if (waits) wait(State::at_mbarrier, mbarrier, site);
-}
-
 void Block::fence_proxy_async() {
   clocks_.fence_proxy(current_);
 }
@@ -279,44 +211,8 @@ void Block::fault(int thread, Site site, const std::string& what) const {
                                 thread_text(thread), text_of(site)));
 }
 
-std::string Block::doing_of(int thread) const {
-  const Thread& it = threads_[static_cast<std::size_t>(thread)];
-  const std::string where = text_of(it.waits_at);
-  switch (it.state) {
-    case State::ready:
-      return "can run";
-    case State::in_warp:
-      return fmt::format("waits in {} at {}", warps_[static_cast<std::size_t>(thread / 32)].name, where);
-    case State::at_barrier:
-      return fmt::format("waits in bar.sync {} at {} ({} of {} threads have arrived)", it.waits_for, where,
-                         barriers_[it.waits_for].arrived, barriers_[it.waits_for].expected);
-    case State::at_mbarrier:
-      return fmt::format("waits at {} for {}", where, mbarriers_.describe(it.waits_for));
-    case State::at_flag:
-      return fmt::format("waits at {} for a flag of another block to become {}, it is {}", where,
-                         it.waits_for, flag_of(it.flag));
-    case State::for_registers:
-      return fmt::format("waits at {} in {}", where, registers_.describe(thread / 32));
-    case State::done:
-      break;
-  }
-  return "ended";
-}
-
 void Block::fault(Site site, const std::string& what) const {
   throw KernelFault(fmt::format("{}\nkernel {}, block {}, at {}", what, name_, place_.index, text_of(site)));
-}
-
-void Block::report_deadlock() const {
-  std::map<std::string, std::vector<int>> doing;
-  for (int t = 0; t < static_cast<int>(threads_.size()); ++t) doing[doing_of(t)].push_back(t);
-  std::string list;
-  for (const auto& [what, threads] : doing) {
-    list += fmt::format("\n  {} of {} threads (thread {} the first): {}", threads.size(), threads_.size(),
-                        threads.front(), what);
-  }
-  throw KernelFault(
-      fmt::format("deadlock: every thread waits\nkernel {}, block {}:{}", name_, place_.index, list));
 }
 
 }  // namespace fa2::interpreter
