@@ -4,17 +4,19 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 TEST_CASE("written files: agree with the rows of public structs") {
-  for (const auto& [path, expected] : fa2::test::written_files(FA2_SOURCE_DIR)) {
-    INFO(path, "; fa2_write_files writes it");
+  for (const auto& file : fa2::test::written_files(FA2_SOURCE_DIR)) {
+    const auto& [name, expected] = file;
+    const std::filesystem::path path = std::filesystem::path(FA2_SOURCE_DIR) / name;
+    INFO(path.string(), "; fa2_write_files writes it");
     REQUIRE_FALSE(expected.empty());
-    if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr)
-      std::ofstream(std::filesystem::path(FA2_SOURCE_DIR) / path) << expected;
+    if (std::getenv("FA2_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << expected;
     std::ostringstream text;
-    text << std::ifstream(std::filesystem::path(FA2_SOURCE_DIR) / path).rdbuf();
+    text << std::ifstream(path).rdbuf();
     CHECK((text.str() == expected));
   }
 }
