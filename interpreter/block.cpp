@@ -18,11 +18,11 @@ namespace context = boost::context;
 
 constexpr std::uint32_t kWholeWarp = 0xffffffff;
 
-unsigned flag_of(const unsigned* flag) {
+}  // namespace
+
+unsigned Block::flag_of(const unsigned* flag) {
   return std::atomic_ref(*const_cast<unsigned*>(flag)).load(std::memory_order_acquire);
 }
-
-}  // namespace
 
 Block::Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options)
     : name_(std::move(name)),

@@ -127,6 +127,7 @@ class Block final : public Machine {
 
   Thread& current() { return threads_[static_cast<std::size_t>(current_)]; }
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
+  static unsigned flag_of(const unsigned* flag);
   void start(Entry entry, const void* params);
   void schedule();
   /// Checks that nothing is in flight. All threads must have ended.
