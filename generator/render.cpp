@@ -83,10 +83,10 @@ KernelSource render(const KernelSpec& asked) {
   const KernelSpec spec = canonical(asked);
   const KernelKind& kind = kind_of(spec.config);
   const TemplateSet& templates = template_set(kind, spec.arch);
-  std::vector<SourceFile> rendered = kind.headers(spec);
-  rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, spec_line(spec))});
   KernelSource source;
   source.spec = spec_line(spec);
+  std::vector<SourceFile> rendered = kind.headers(spec);
+  rendered.insert(rendered.begin(), {std::string(kConfigHeader), config_header(spec, source.spec)});
   source.precompile_command = precompile_command(spec);
   source.entry = kind.entry;
   source.arch = spec.arch;
