@@ -7,13 +7,14 @@ one over the old one at every point. Other options go to `fa2 bench`. The builds
 """
 import argparse
 import json
-import math
 import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import compare
 
 
 def arguments():
@@ -74,7 +75,7 @@ def main():
     if not points:
         raise SystemExit("no point was measured by both builds")
     speeds = [point["speed"] for point in points]
-    mean = math.exp(statistics.mean(map(math.log, speeds)))
+    mean = compare.geometric_mean(speeds)
     missing = sorted({*measured["old"], *measured["new"]} - {point["problem"] for point in points})
     if a.json:
         print(json.dumps(dict(points=points, geometric_mean=mean, worst=min(speeds), missing=missing), indent=1))
