@@ -36,7 +36,7 @@ Violations violations_of(const AppendProblem& problem);
 Violations violations_of(const AppendProblem& problem, const AppendArgs& args, OperandList operands);
 Violations violations_of_call(const AppendProblem& problem, const AppendArgs& args);
 
-/// Returns the tensors, then the tables. The problem must be valid and not empty. If Q is rotated in place, q_out stands for both.
+/// Returns the tensors, then the tables. The problem must have shapes. If Q is rotated in place, q_out stands for both.
 std::vector<Operand> operands_of(const AppendProblem& problem, const AppendArgs& args);
 
 /// Returns the fastest kernel that can process the operands.

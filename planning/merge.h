@@ -22,7 +22,7 @@ Violations violations_of(const MergeProblem& problem);
 Violations violations_of(const MergeArgs& args, OperandList operands);
 Violations violations_of_call(const MergeProblem& problem, const MergeArgs& args);
 
-/// Returns the partial outputs, O, the partial LSEs and LSE. The problem must be valid and not empty.
+/// Returns the partial outputs, O, the partial LSEs and LSE. The problem must have shapes, and few enough parts to list.
 std::vector<Operand> operands_of(const MergeProblem& problem, const MergeArgs& args);
 
 /// Returns the fastest kernel that can process the operands.
