@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <interpreter/shared_memory.h>
 
-#include <algorithm>
 #include <cstring>
 
 namespace fa2::interpreter {

@@ -6,7 +6,7 @@
  *   fa2_args args = FA2_ARGS_INIT;
  *   problem.head_dim = 128, problem.heads_q = 32, problem.heads_kv = 8;
  *   problem.seqlen_q = problem.seqlen_k = 4096;
- *   args.q.data = q, args.k.data = k, args.v.data = v, args.out.data = o;  and the strides of the four
+ *   args.q.data = q, args.k.data = k, args.v.data = v, args.out.data = out;  and the strides of the four
  *   if (fa2_attention(NULL, &problem, &args, stream) != FA2_OK) puts(fa2_last_error());
  *
  * Structs start with their size as the caller's header knows it. If the library has more fields, it takes the missing ones as 0,
