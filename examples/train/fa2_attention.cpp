@@ -36,7 +36,7 @@ Fa2Attention::Fa2Attention(const Shape& shape, const AttentionPlans& plans)
       qkv_(bytes(shape.tokens(), shape.qkv_width()), plans.on_gpu),
       o_(bytes(shape.tokens(), shape.width()), plans.on_gpu),
       lse_(bytes(shape.tokens(), shape.heads_q, sizeof(float)), plans.on_gpu),
-      d_o_(o_.size(), plans.on_gpu),
+      d_out_(o_.size(), plans.on_gpu),
       d_qkv_(qkv_.size(), plans.on_gpu) {
   fill_in_arguments();
 }
@@ -55,7 +55,7 @@ void Fa2Attention::fill_in_arguments() {
   forward_.lse = lse_.at<float>(0);  // the backward recomputes the probabilities from it
 
   backward_ = fa2::backward_args(forward_);
-  backward_.d_out = d_o_.at<Bfloat16>(0), backward_.d_out_strides = forward_.out_strides;
+  backward_.d_out = d_out_.at<Bfloat16>(0), backward_.d_out_strides = forward_.out_strides;
   backward_.dq = d_qkv_.at<Bfloat16>(0), backward_.dq_strides = of_qkv;
   backward_.dk = d_qkv_.at<Bfloat16>(k), backward_.dk_strides = of_qkv;
   backward_.dv = d_qkv_.at<Bfloat16>(v), backward_.dv_strides = of_qkv;
@@ -69,7 +69,7 @@ Matrix<float> Fa2Attention::forward(Matrix<float> qkv) {
 }
 
 Matrix<float> Fa2Attention::backward(const Matrix<float>& d_out) {
-  upload(d_out, d_o_);
+  upload(d_out, d_out_);
   plans_.backward.run(backward_);
   Matrix<float> d_qkv = downloaded(d_qkv_, shape_.tokens(), shape_.qkv_width());
   rotary_.rotate_back(d_qkv);

@@ -32,7 +32,7 @@ class Fa2Attention final : public Attention<float> {
   Shape shape_;
   Rotary<float> rotary_;
   AttentionPlans plans_;
-  DeviceMemory qkv_, o_, lse_, d_o_, d_qkv_;
+  DeviceMemory qkv_, o_, lse_, d_out_, d_qkv_;
   fa2::AttentionArgs forward_;
   fa2::BackwardArgs backward_;
 };

@@ -80,7 +80,7 @@ GuardedBackward::GuardedBackward(const AttentionProblem& problem, const Backward
       layouts_(layouts),
       out_(buffer_for(layouts.forward.out)),
       lse_((lse_size(layouts.forward.out.shape) + 2 * kGuard) * sizeof(float)),
-      d_o_(buffer_for(layouts.d_out)),
+      d_out_(buffer_for(layouts.d_out)),
       d_lse_(lse_.size()),
       d_sinks_((static_cast<std::size_t>(forward.problem.heads_q) + 2 * kGuard) * sizeof(float)) {
   for (std::size_t i = 0; i < (layouts.is_packed ? 1 : kGradients); ++i)
@@ -103,7 +103,7 @@ void GuardedBackward::give_d_lse() {
 void GuardedBackward::upload() {
   forward.upload();
   upload_outputs();
-  send(d_out, layouts_.d_out, forward.problem.dtype, d_o_);
+  send(d_out, layouts_.d_out, forward.problem.dtype, d_out_);
   send_guarded(d_lse, d_lse_);
   d_sinks_.upload(blank_sinks().data(), d_sinks_.size());
   for (std::size_t i = 0; i < gradients_.size(); ++i)
@@ -122,7 +122,7 @@ BackwardArgs GuardedBackward::args() const {
   BackwardArgs args = backward_args(forward.args);
   args.forward.out = element(out_, layouts_.forward.out.first);
   args.forward.lse = first_of(lse_);
-  args.d_out = element(d_o_, layouts_.d_out.first);
+  args.d_out = element(d_out_, layouts_.d_out.first);
   args.d_lse = d_lse.empty() ? nullptr : first_of(d_lse_);
   args.dq = pointer_to(0);
   args.dk = pointer_to(1);

@@ -86,7 +86,7 @@ class GuardedBackward {
   void upload_outputs();
 
   BackwardLayouts layouts_;
-  DeviceBuffer out_, lse_, d_o_, d_lse_, d_sinks_;
+  DeviceBuffer out_, lse_, d_out_, d_lse_, d_sinks_;
   std::vector<DeviceBuffer> gradients_;  ///< allocations
 };
 
