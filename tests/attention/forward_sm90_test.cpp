@@ -135,6 +135,28 @@ TEST_CASE("forward_sm90 packs the query heads of one key/value head into a tile"
   }
 }
 
+// Warpgroups pass over different keys. If one waited for the next tile before it passed its turn on, the slot for that tile would
+// never become empty.
+TEST_CASE("forward_sm90: warpgroups in turn, with two slots and a window") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  Context context(
+      pinning(parse_config("kernel=forward_sm90,tile_m=192,tile_n=48,warps=12,stages=2,q_buffers=2,schedule="
+                           "1,overlap=1,pingpong=1,skip_masked=1")));
+  for (const std::int64_t window : {0, 5, 100}) {
+    for (const std::int64_t length : {70, 300}) {
+      GuardedCall call({.dtype = DType::bf16,
+                        .head_dim = 64,
+                        .mask = MaskKind::causal_bottom_right,
+                        .window_left = window,
+                        .seqlen_q = length,
+                        .seqlen_k = length});
+      call.upload();
+      run_and_expect_contract(context, call);
+    }
+  }
+}
+
 // There are 1.5 times as many tiles as an H100 or H200 runs blocks, at two blocks per SM.
 TEST_CASE("forward_sm90 and more tiles than blocks, under every schedule") {
   if (cannot_run_sm_90a()) return;

@@ -28,6 +28,9 @@ BUGS = {
          "pages"),
     ],
     "mainloop.cuh": [
+        ("run_overlapped", "a warpgroup waits for the next tile before it passes its turn on",
+         "if (unread % 2 == 1) order.skip(); ring.skip(ring.take());",
+         "ring.skip(ring.take()); if (unread % 2 == 1) order.skip();", "forward_sm90: warpgroups in turn"),
         ("run_overlapped", "window: keys below a warpgroup's own are not passed over",
          "int unread = 2 * (lowest - loaded.begin);", "int unread = 0;", "variants"),
         ("may_guess", "window: a block with hidden keys is guessed like a whole one", "blocks.hides_first_keys(n) || !in_series",

@@ -133,9 +133,10 @@ struct MainloopSm90 {
     ptx::wgmma_wait_group<0>();
     hold(output);
     ring.consumer_release(values);
+    // The turn passes first: another warpgroup may need it before it releases the slot of the next tile.
     for (; unread > 0; --unread) {
-      ring.skip(ring.take());
       if (unread % 2 == 1) order.skip();
+      ring.skip(ring.take());
     }
   }
 
