@@ -20,16 +20,15 @@ struct SizeLog2 {
   friend bool operator==(const SizeLog2&, const SizeLog2&) = default;
 };
 
-/// Problems with the same pass, traits and packed heads. The tiles agree to half an octave, because an SM has few of them; the
-/// query group size, batch * heads_q and every other size agree when rounded to powers of two.
+/// Problems with the same pass and traits. The tiles agree to half an octave, because an SM has few of them; the query group size,
+/// batch * heads_q and every other size agree when rounded to powers of two.
 struct Bucket {
   std::string traits;  ///< to_string(AttentionTraits)
   KernelPass pass = KernelPass::forward;
-  int group_log2 = 0;    ///< round(log2(heads_q / heads_kv))
-  int packed_heads = 1;  ///< packed_heads() of the largest tile; 1 for passes that pack none
-  int heads_log2 = 0;    ///< round(log2(batch * heads_q))
+  int group_log2 = 0;  ///< round(log2(heads_q / heads_kv))
+  int heads_log2 = 0;  ///< round(log2(batch * heads_q))
   int tiles_half_octaves =
-      0;  ///< round(2 log2(tiles of 64 packed rows)); 0 with varlen: only the device knows the rows
+      0;  ///< round(2 log2(tiles of 64 rows in a forward)); 0 with varlen: only the device knows the rows
   std::vector<SizeLog2> sizes;  ///< all but batch and heads, in the problem's order
 
   friend bool operator==(const Bucket&, const Bucket&) = default;
@@ -41,15 +40,10 @@ Bucket bucket_of(const PlannedProblem& problem, KernelPass pass = KernelPass::fo
 /// heads. `traits` must have the bucket's traits.
 PlannedProblem problem_of(const Bucket& bucket, const PlannedProblem& traits);
 
-/// Returns problem_of(), then problems with the same packed heads: at least one for every number of heads that a smaller tile
-/// packs in such a problem.
-std::vector<PlannedProblem> packings_of(const Bucket& bucket, const PlannedProblem& traits);
-
 std::string to_string(const Bucket& bucket);
 
-/// Returns 0 for equal buckets, and nullopt if the passes, the traits or the packed heads differ: a record of one is ignored for
-/// the other. Packing decides how many tiles there are, and how full they are. Otherwise the sum of the exponents' distances, or 1 if
-/// only the tiles differ.
+/// Returns 0 for equal buckets, and nullopt if the passes or the traits differ: a record of one is ignored for the other. Otherwise
+/// the sum of the exponents' distances, or 1 if only the tiles differ.
 std::optional<int> distance(const Bucket& a, const Bucket& b);
 
 }  // namespace fa2

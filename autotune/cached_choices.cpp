@@ -6,9 +6,7 @@
 #include <generator/kernel_source.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 namespace fa2 {
@@ -40,12 +38,6 @@ std::vector<KernelConfig> usable_configs(const std::vector<std::string>& cached,
   return configs;
 }
 
-/// Ranks the kernel first and packed heads second: these decide how many tiles there are.
-auto unlikeness(const KernelConfig& a, const KernelConfig& b) {
-  return std::tuple(a.kernel != b.kernel,
-                    std::fabs(std::log2(double(a.packed_heads) / double(b.packed_heads))), distance(a, b));
-}
-
 }  // namespace
 
 std::vector<ConfigChoice> cached_choices(const ConfigChoice& choice, std::vector<ConfigChoice> alternatives,
@@ -53,7 +45,7 @@ std::vector<ConfigChoice> cached_choices(const ConfigChoice& choice, std::vector
                                          const PlannedProblem& problem, const Arch& arch) {
   std::vector<KernelConfig> configs = usable_configs(cached, choice.config, problem, arch);
   std::ranges::stable_sort(configs, {},
-                           [&](const KernelConfig& config) { return unlikeness(config, choice.config); });
+                           [&](const KernelConfig& config) { return distance(config, choice.config); });
   std::erase_if(alternatives, [&](const ConfigChoice& other) {
     return std::ranges::find(configs, other.config) == configs.end();
   });

@@ -3,7 +3,6 @@
 #include <autotune/heuristic.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <generator/packed_heads.h>
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +46,6 @@ std::vector<KernelConfig> search_candidates(const PlannedProblem& problem, const
                                             KernelPass pass) {
   const std::vector<KernelConfig> first = one_of_each_kernel(heuristic_choices(problem, arch, pass));
   std::vector<KernelConfig> candidates = config_space(traits_of(problem), arch, pass).valid;
-  for (KernelConfig& config : candidates) config = with_packed_heads(config, problem);
   std::erase_if(candidates, [&](const KernelConfig& config) {
     return std::ranges::find(first, config) != first.end() || why_rejected(problem, config, arch).has_value();
   });

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
-#include <generator/packed_heads.h>
 #include <runtime/log.h>
 
 #include <algorithm>
@@ -53,8 +52,8 @@ ConfigOrigin origin_of(Match match) {
   return match == Match::nearest ? ConfigOrigin::tuned_nearest : ConfigOrigin::tuned_other_device;
 }
 
-ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const PlannedProblem& problem,
-                    const Arch& arch, const std::string& obstacle) {
+ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const Arch& arch,
+                    const std::string& obstacle) {
   const TuningRecord& record = lookup.record;
   std::string reason = lookup.shipped ? "record shipped with this library" : "record";
   if (lookup.match == Match::exact) reason += " for this bucket and GPU";
@@ -69,8 +68,7 @@ ConfigChoice follow(const Lookup& lookup, const Bucket& wanted, const PlannedPro
   if (record.templates != template_digest(record.config, arch))
     reason += "; measured with other templates than this library's";
   if (!obstacle.empty()) reason += "; not measured now: " + obstacle;
-  ConfigChoice choice{with_packed_heads(record.config, problem), origin_of(lookup.match), reason,
-                      std::nullopt};
+  ConfigChoice choice{record.config, origin_of(lookup.match), reason, std::nullopt};
   if (!lookup.shipped) choice.record = record;
   return choice;
 }
@@ -93,7 +91,7 @@ std::string summary(const TuneReport& report) {
 Lookup find_record(const TuningStore& store, const PlannedProblem& problem, const Target& target,
                    const Bucket& bucket) {
   const auto is_valid = [&](const KernelConfig& config) {
-    return !why_rejected(problem, with_packed_heads(config, problem), target.arch).has_value();
+    return !why_rejected(problem, config, target.arch).has_value();
   };
   return store.find(target.device, std::string(target.arch.name), target.sm_count, bucket, is_valid);
 }
@@ -126,15 +124,9 @@ std::vector<PossibleChoice> ConfigChooser::recorded_choices(const PlannedProblem
   if (settings_.tune == TuneMode::off) return all;
   for (const Lookup& found :
        store_.of_traits(to_string(traits_of(problem)), pass, std::string(target.arch.name))) {
-    std::vector<KernelConfig> of_record;
-    for (const PlannedProblem& p : packings_of(found.record.bucket, problem)) {
-      const KernelConfig config = with_packed_heads(found.record.config, p);
-      if (std::ranges::find(of_record, config) != of_record.end() || why_rejected(p, config, target.arch))
-        continue;
-      all.push_back({p, follow(found, found.record.bucket, p, target.arch, {})});
-      if (!of_record.empty()) all.back().choice.record.reset();  // the record must be listed once
-      of_record.push_back(config);
-    }
+    const PlannedProblem p = problem_of(found.record.bucket, problem);
+    if (why_rejected(p, found.record.config, target.arch)) continue;
+    all.push_back({p, follow(found, found.record.bucket, target.arch, {})});
   }
   return all;
 }
@@ -148,8 +140,7 @@ std::vector<PossibleChoice> ConfigChooser::every_choice(const PlannedProblem& pr
     if (choice.record || std::ranges::none_of(all, same)) all.push_back({p, std::move(choice)});
   };
   if (settings_.pinned && (pins(pass) || pass == KernelPass::forward)) {
-    PlannedProblem p = problem.normalized();
-    p.heads_q = p.heads_kv * std::max(1, settings_.pinned->packed_heads);
+    const PlannedProblem p = problem.normalized();
     add(p, pinned(p, target));
     return all;
   }
@@ -211,7 +202,7 @@ ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& 
   if (may_search && can_be_tuned(traits_of(problem), target.arch, pass)) {
     if (auto choice = measure(problem, target, bucket, search, obstacle)) return *choice;
   }
-  if (lookup.match != Match::none) return follow(lookup, bucket, problem, target.arch, obstacle);
+  if (lookup.match != Match::none) return follow(lookup, bucket, target.arch, obstacle);
   return guess(problem, target, pass, obstacle.empty() ? "no tuning record" : "not measured: " + obstacle);
 }
 
@@ -236,7 +227,7 @@ std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem
   const std::lock_guard lock(measuring_);
   // Another thread may have searched while this one waited.
   const Lookup lookup = find_record(store_, problem, target, bucket);
-  if (lookup.match == Match::exact) return follow(lookup, bucket, problem, target.arch, {});
+  if (lookup.match == Match::exact) return follow(lookup, bucket, target.arch, {});
   const auto [known, is_new] = unmeasurable_.try_emplace(target.device + ", " + to_string(bucket));
   if (is_new) {
     try {

@@ -3,8 +3,8 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <generator/config_space.h>
+#include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
-#include <generator/packed_heads.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
@@ -44,7 +44,6 @@ void for_each_kernel(KernelPass pass, const Arch& arch, const Function& f) {
 std::vector<KernelConfig> configs_of(const KernelKind& kind, const PlannedProblem& p, const Arch& arch) {
   std::vector<KernelConfig> configs =
       kind.heuristic == nullptr ? std::vector{kind.default_config} : kind.heuristic(p, arch);
-  for (KernelConfig& config : configs) config = with_packed_heads(config, p);
   std::erase_if(configs, [&](const KernelConfig& c) { return why_rejected(p, c, arch).has_value(); });
   return configs;
 }
@@ -121,7 +120,7 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
     all.keys.insert(all.keys.end(), limits.keys.begin(), limits.keys.end());
   });
   all.keys.push_back(kMostLength);
-  // Below a tile, the number of queries decides how many heads are packed.
+  // Below a tile, rows depend on queries and heads.
   for (std::int64_t queries = 1; queries < all.packed_rows; ++queries) {
     for (int group = 1; group <= kMostPackedHeads; group *= 2) {
       add(queries, group, queries);

@@ -79,7 +79,6 @@ TuningRecord parse_record(const json& object) {
   });
   record.bucket.pass = pass_of(record.config);
   const json& bucket = object.at("bucket");
-  record.bucket.packed_heads = int32_field(bucket, "packed_heads");
   record.bucket.tiles_half_octaves = int32_field(bucket, "tiles_half_octaves");
   record.us = object.value("us", 0.0);
   record.heuristic_us = object.value("heuristic_us", 0.0);
@@ -146,7 +145,6 @@ std::string to_json_line(const TuningRecord& record) {
   visit_own(record.config, [&](std::string_view name, std::int32_t value) { config[name] = value; });
   json bucket = {{"traits", record.bucket.traits},
                  {"group_log2", record.bucket.group_log2},
-                 {"packed_heads", record.bucket.packed_heads},
                  {"heads_log2", record.bucket.heads_log2},
                  {"tiles_half_octaves", record.bucket.tiles_half_octaves}};
   for (const SizeLog2& size : record.bucket.sizes) bucket[field_of(size)] = size.log2;

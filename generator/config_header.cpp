@@ -53,6 +53,7 @@ std::string config_header(const KernelSpec& spec, std::string_view title) {
   };
   visit_traits(trait, spec.traits);
   visit_own(spec.config, constant);
+  constant("packs_heads", kind.pass == KernelPass::forward ? 1 : 0);
   constant("shared_bytes", shared_bytes(spec.traits, spec.config));
   for (const auto& [name, value] : kind.constants(spec)) constant(name, value);
   return text + "};\n\n}  // namespace fa2\n";
@@ -70,6 +71,7 @@ std::string config_defaults_header() {
   constexpr KernelConfig kConfig;
   KernelConfig::visit(kConfig,
                       [&](const char* name, int value) { text += constant_line("int", name, value); });
+  text += constant_line("int", "packs_heads", 0);
   return text + "};\n\n}  // namespace fa2\n";
 }
 

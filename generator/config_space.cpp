@@ -1,5 +1,6 @@
 // The rules that all kernels share, and the configs that satisfy them.
 #include <generator/config_space.h>
+#include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/rules.h>
 
@@ -67,25 +68,20 @@ void check_config(const KernelSpec& spec, BrokenRules& rules) {
   if (is_in_range) check_resources(kind, spec, rules);
 }
 
-void check_heads(const AttentionProblem& problem, const KernelConfig& config, BrokenRules& rules) {
-  if (config.packed_heads <= 1) return;
-  const std::int64_t group = problem.heads_q / problem.heads_kv;
-  rules.expect(group % config.packed_heads == 0,
-               "packed_heads = {} does not divide the {} query heads of a key/value head",
-               config.packed_heads, group);
-  const std::int64_t most_rows = std::int64_t{std::numeric_limits<std::int32_t>::max()} - config.tile_m;
-  rules.expect(problem.seqlen_q <= most_rows / config.packed_heads,
-               "packed_heads = {} makes more than 2^31 rows of seqlen_q = {}", config.packed_heads,
+/// packed_rows() is exact for so many queries, and rows have 32 bits.
+void check_packed_rows(const AttentionProblem& problem, const KernelConfig& config, BrokenRules& rules) {
+  constexpr std::int64_t kMostQueries = std::int64_t{1} << 23;
+  const HeadPacking packing = head_packing(problem, config);
+  rules.expect(packing.heads == 1 || problem.seqlen_q <= kMostQueries,
+               "{} heads share tiles, which hold at most 2^23 queries, not {}", packing.heads,
                problem.seqlen_q);
 }
 
 /// Split-KV kernels number the KV blocks of all tiles in 32 bits.
 void check_key_blocks(const AttentionProblem& p, const KernelConfig& config, BrokenRules& rules) {
   if (!splits_keys(config) || !rules.empty()) return;
-  const auto divided_up = [](std::int64_t count, std::int64_t by) { return (count + by - 1) / by; };
-  const std::int64_t tiles = p.batch * (p.heads_q / config.packed_heads) *
-                             divided_up(p.seqlen_q * config.packed_heads, config.tile_m);
-  const std::int64_t blocks = std::max<std::int64_t>(1, divided_up(p.seqlen_k, config.tile_n));
+  const std::int64_t tiles = most_query_tiles(p, config);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (p.seqlen_k + config.tile_n - 1) / config.tile_n);
   rules.expect(tiles <= std::numeric_limits<std::int32_t>::max() / blocks,
                "split KV numbers at most 2^31 KV blocks, not {} tiles of {}", tiles, blocks);
 }
@@ -111,7 +107,7 @@ std::optional<std::string> why_rejected(const PlannedProblem& problem, const Ker
                                         const Arch& arch) {
   BrokenRules rules;
   check_config({traits_of(problem), config, arch}, rules);
-  check_heads(problem, config, rules);
+  check_packed_rows(problem, config, rules);
   check_key_blocks(problem, config, rules);
   return text_of(rules);
 }

@@ -1,4 +1,5 @@
 // Computes the fields of AttentionParams.
+#include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
 #include <generator/key_value_format.h>
 #include <generator/sequences.h>
@@ -61,33 +62,19 @@ DropoutParams dropout_params(const Dropout& dropout) {
   return params;
 }
 
-/// The rows of one head and side, which its tiles must cover.
-struct Rows {
-  std::int64_t longest = 0;  ///< rows of the longest sequence
-  std::int64_t total = 0;    ///< rows of all packed sequences; 0: batched
-};
-
-/// Returns an upper bound of the tiles per head.
-std::int64_t most_tiles(const Rows& rows, std::int64_t batch, std::int64_t tile_m) {
-  const std::int64_t of_longest = batch * ((rows.longest + tile_m - 1) / tile_m);
-  return rows.total == 0 ? of_longest : std::min(of_longest, rows.total / tile_m + batch);
-}
-
 }  // namespace
 
-std::int64_t most_query_tiles(const AttentionProblem& p, const KernelConfig& config) {
-  const Rows rows{p.seqlen_q * config.packed_heads, p.total_q * config.packed_heads};
-  return p.heads_q / config.packed_heads * most_tiles(rows, p.batch, config.tile_m);
-}
-
 std::int64_t most_key_tiles(const AttentionProblem& p, const KernelConfig& config) {
-  return p.heads_kv * most_tiles({p.seqlen_k, p.total_k}, p.batch, config.tile_m);
+  const std::int64_t of_longest = p.batch * ((p.seqlen_k + config.tile_m - 1) / config.tile_m);
+  if (p.total_k == 0) return p.heads_kv * of_longest;
+  return p.heads_kv * std::min(of_longest, p.total_k / config.tile_m + p.batch);
 }
 
 AttentionParams constants_of(const AttentionProblem& p, const KernelConfig& config) {
-  const std::int64_t heads = p.heads_q / config.packed_heads;
-  const std::int64_t q_rows = p.seqlen_q * config.packed_heads;
   AttentionParams params{};
+  params.packing = head_packing(p, config);
+  const std::int64_t heads = p.heads_q / params.packing.heads;
+  const std::int64_t q_rows = packed_rows(params.packing, p.seqlen_q);
   params.seqlen_q = static_cast<int>(p.seqlen_q);
   params.q_rows = static_cast<int>(q_rows);
   params.seqlen_k = static_cast<int>(p.seqlen_k);
@@ -146,7 +133,7 @@ float value_of(EmptyRowLse lse) {
 
 int heads_per_section(const AttentionProblem& p, const KernelConfig& config) {
   if (p.mask == MaskKind::none) return 1;
-  const std::int64_t group = p.heads_q / p.heads_kv / config.packed_heads,
+  const std::int64_t group = p.heads_q / p.heads_kv / head_packing(p, config).heads,
                      groups = p.varlen ? p.heads_kv : p.batch * p.heads_kv;
   std::int64_t most_heads = 64;
   if (const std::int64_t section_bytes = kind_of(config).section_bytes; section_bytes > 0) {

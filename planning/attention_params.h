@@ -14,8 +14,7 @@ namespace fa2 {
 /// the tiles of packed sequences too.
 AttentionParams constants_of(const AttentionProblem& problem, const KernelConfig& config);
 
-/// Returns an upper bound of the query tiles of all heads, or of their key tiles. Each packed sequence may end inside a tile.
-std::int64_t most_query_tiles(const AttentionProblem& problem, const KernelConfig& config);
+/// Returns an upper bound of the key tiles of all heads. Each packed sequence may end inside a tile.
 std::int64_t most_key_tiles(const AttentionProblem& problem, const KernelConfig& config);
 
 /// Adds the pointers, strides and scalars of a call.

@@ -1,5 +1,6 @@
-// Tensor maps of rank 5: columns of a group, rows, groups, heads, batches. With packed GQA heads: columns, packed heads, rows,
-// heads, batches.
+// Tensor maps of rank 5: columns of a group, rows, groups, heads, batches. Of Q and O: columns, heads that share tiles, rows, groups
+// of such heads, batches.
+#include <generator/head_packing.h>
 #include <generator/kernels/rules.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
@@ -25,8 +26,7 @@ struct RowRange {
 };
 
 /// Returns the map of a tensor. With `by_groups`, a box is always one group of columns.
-TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, std::int32_t packed_heads = 1,
-                 bool by_groups = false) {
+TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, bool by_groups = false) {
   const auto [batch_stride, head_stride, row_stride] = t.strides;
   const std::int32_t dim = static_cast<std::int32_t>(t.extents[3]);
   TensorMapSpec spec;
@@ -35,16 +35,27 @@ TensorMap map_of(const Operand& t, const RowRange& rows, std::int32_t box_rows, 
   const int bytes = bytes_of(t.element), group = span_of(spec.swizzle) / bytes;
   spec.data = static_cast<std::byte*>(const_cast<void*>(t.data)) + rows.first * row_stride * bytes;
   // Otherwise a box is one group, so that TMA sees where the row ends.
-  const bool whole_groups = dim % group == 0 && packed_heads == 1 && !by_groups;
+  const bool whole_groups = dim % group == 0 && !by_groups;
   spec.dimensions[0] = {whole_groups ? group : dim, 0, group};
-  if (packed_heads > 1) {
-    spec.dimensions[1] = {packed_heads, head_stride * bytes, packed_heads};
-    spec.dimensions[2] = {rows.count, row_stride * bytes, box_rows / packed_heads};
-  } else {
-    spec.dimensions[1] = {rows.count, row_stride * bytes, box_rows};
-    if (whole_groups) spec.dimensions[2] = {dim / group, group * bytes, dim / group};
-  }
-  spec.dimensions[3] = {t.extents[1] / packed_heads, packed_heads * head_stride * bytes, 1};
+  spec.dimensions[1] = {rows.count, row_stride * bytes, box_rows};
+  if (whole_groups) spec.dimensions[2] = {dim / group, group * bytes, dim / group};
+  spec.dimensions[3] = {t.extents[1], head_stride * bytes, 1};
+  spec.dimensions[4] = {t.extents[0], batch_stride * bytes, 1};
+  return encode_tensor_map(spec);
+}
+
+/// Returns the map of Q or O (tile/tma_copy.cuh, PackedShape).
+TensorMap packed_map_of(const Operand& t, std::int64_t queries, const HeadPacking& packing) {
+  const auto [batch_stride, head_stride, row_stride] = t.strides;
+  TensorMapSpec spec;
+  spec.element = t.element;
+  spec.swizzle = swizzle_for(t);
+  const int bytes = bytes_of(t.element);
+  spec.data = const_cast<void*>(t.data);
+  spec.dimensions[0] = {t.extents[3], 0, span_of(spec.swizzle) / bytes};
+  spec.dimensions[1] = {packing.heads, head_stride * bytes, packing.box_heads};
+  spec.dimensions[2] = {queries, row_stride * bytes, packing.queries};
+  spec.dimensions[3] = {t.extents[1] / packing.heads, packing.heads * head_stride * bytes, 1};
   spec.dimensions[4] = {t.extents[0], batch_stride * bytes, 1};
   return encode_tensor_map(spec);
 }
@@ -74,16 +85,15 @@ TensorMap ragged_map_of(const Operand& t, std::int64_t longest, std::int32_t box
 
 void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params) {
-  constexpr std::int32_t kQueriesOfWarpgroup = 64;
   const std::int64_t queries = q_entries(p).rows;
-  params.q = map_of(operands[Role::q], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
-  params.o = map_of(operands[Role::out], {0, queries}, kQueriesOfWarpgroup, config.packed_heads);
+  params.q = packed_map_of(operands[Role::q], queries, params.attention.packing);
+  params.o = packed_map_of(operands[Role::out], queries, params.attention.packing);
   if (p.seqlen_k == 0) return;  // the kernel loads neither, and both may be null
   if (p.page_size > 0) {
     if (gathers_keys(p.page_size)) return;
     const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
-    params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, 1, true);
-    params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, 1, true);
+    params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, true);
+    params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, true);
     return;
   }
   const auto [first, count] = visible_rows(p);

@@ -9,8 +9,9 @@
 
 namespace fa2 {
 
-/// Sets params.q, k, v and o for the current device, in the boxes that tile/tma_copy.cuh expects: 64 query rows, over all
-/// packed GQA heads, and config.tile_n keys. `operands` must be valid for `problem`, with a query and RowAlignment::bytes16.
+/// Sets params.q, k, v and o for the current device, in the boxes that tile/tma_copy.cuh expects: up to 64 query rows, as
+/// params.attention.packing numbers them, and config.tile_n keys. `operands` must be valid for `problem`, with a query and
+/// RowAlignment::bytes16.
 void fill_tensor_maps(const AttentionProblem& problem, const KernelConfig& config, OperandList operands,
                       AttentionParamsSm90& params);
 

@@ -12,6 +12,7 @@ struct Config : ConfigDefaults {
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 64;
   static constexpr int stages = 2;
+  static constexpr int packs_heads = 1;
   static constexpr int shared_bytes = 98304;
 };
 

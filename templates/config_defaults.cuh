@@ -34,8 +34,8 @@ struct ConfigDefaults {
   static constexpr int pingpong = 0;
   static constexpr int speculative_max = 0;
   static constexpr int skip_masked = 0;
-  static constexpr int packed_heads = 1;
   static constexpr int split_gradients = 0;
+  static constexpr int packs_heads = 0;
 };
 
 }  // namespace fa2

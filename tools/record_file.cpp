@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Sort key of a record: device, arch, SMs, pass, traits, group, packed heads, sizes, heads.
+/// Sort key of a record: device, arch, SMs, pass, traits, group, sizes, heads, tiles.
 using Place =
-    std::tuple<std::string, std::string, int, KernelPass, std::string, int, int, std::vector<int>, int, int>;
+    std::tuple<std::string, std::string, int, KernelPass, std::string, int, std::vector<int>, int, int>;
 
 struct Line {
   std::string text;
@@ -50,7 +50,6 @@ Place place_of(const TuningRecord& record) {
           bucket.pass,
           with_wide_numbers(bucket.traits),
           bucket.group_log2,
-          bucket.packed_heads,
           sizes,
           bucket.heads_log2,
           bucket.tiles_half_octaves};

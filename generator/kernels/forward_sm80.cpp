@@ -93,7 +93,7 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const bool tight = arch.compute_capability >= 100 || traits.head_dim != traits.head_dim_v;
   if (head_dim <= 128 && tight) return {{kMostQueries, few.best_first}};
   if (head_dim <= 112) return then(tiles(128, 32, 4, 3), tiles(128, 32, 4, 2));
-  const int tile_n = causal ? 32 : 48;  // with a mask 48 keys spill
+  const int tile_n = causal || traits.alibi ? 32 : 48;  // with a mask or slopes 48 keys spill
   if (head_dim <= 128) return then(tiles(128, tile_n, 4, 3), tiles(128, tile_n, 4, 2));
   return {few, {kMostQueries, {tiles(64, 80, 4, 1), tiles(64, 64, 4, 1), tiles(64, 48, 4, 1), small}}};
 }

@@ -44,7 +44,6 @@ void check(const KernelSpec& spec, BrokenRules& rules) {
   rules.expect(c.pingpong == 0 || c.overlap == 1, "pingpong = 1 needs overlap = 1");
   rules.expect(c.skip_masked == 0 || has_edges(spec.traits),
                "skip_masked = 1 without a mask or window to skip by");
-  forward_rules::check_packed_heads(spec, rules);
 }
 
 void check_registers(const KernelSpec& spec, BrokenRules& rules) {
@@ -127,8 +126,7 @@ constexpr Tunable kTunables[] = {{"tile_m", 16, kMostTile},
                                  {"overlap", 0, 1},
                                  {"pingpong", 0, 1},
                                  {"speculative_max", 0, 1},
-                                 {"skip_masked", 0, 1},
-                                 {"packed_heads", 1, 64}};
+                                 {"skip_masked", 0, 1}};
 
 }  // namespace
 
@@ -141,7 +139,9 @@ int most_stages(const AttentionTraits& traits, const KernelConfig& config, const
 wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const KernelConfig& c = spec.config;
   // A producer that searches for its tiles needs more, and one that gathers rows or searches for its range of KV blocks most.
-  const bool looks = spec.traits.varlen && wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1;
+  const bool has_room =
+      wgmma_rules::warpgroups(c) == 1 || (wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1);
+  const bool looks = spec.traits.varlen && has_room;
   const bool gathers = gathers_keys(spec.traits.page_size), most = c.schedule == kSplitKeys || gathers;
   const int least = gathers && wgmma_rules::warpgroups(c) == 2 ? 72 : most ? 56 : looks ? 40 : 24;
   return wgmma_rules::register_shares(c, spec.arch, least);

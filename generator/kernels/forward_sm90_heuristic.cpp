@@ -1,7 +1,7 @@
 // The configs of forward_sm90 by head dim, from sweeps on an H100 (docs/kernel-notes.md).
+#include <generator/head_packing.h>
 #include <generator/kernels/forward_sm90.h>
 #include <generator/kernels/heuristic_table.h>
-#include <generator/packed_heads.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
@@ -11,7 +11,7 @@
 namespace fa2 {
 namespace {
 
-constexpr int kWarpgroupRows = 64;
+constexpr int kWarpgroupRows = 64, kMostRows = 192;  // of a tile
 constexpr int kTileOfChunks = 128;
 constexpr std::int64_t kLeastKeysOfChunks = 2048;
 constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};  ///< for completed()
@@ -32,10 +32,8 @@ bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
 bool has_few_tiles(const AttentionProblem& problem) {
   constexpr std::int64_t kFewTiles = 88;
   const AttentionProblem p = with_mean_lengths(problem);
-  const int packed = packed_heads(p, kTileOfChunks);
-  const std::int64_t tiles = (p.seqlen_q * packed + kTileOfChunks - 1) / kTileOfChunks;
   const std::int64_t keys = std::min(visible_keys(p), window_width(p).value_or(kMostQueries));
-  return p.batch * (p.heads_q / packed) * tiles <= kFewTiles && keys >= kLeastKeysOfChunks;
+  return most_query_tiles(p, {.tile_m = kTileOfChunks}) <= kFewTiles && keys >= kLeastKeysOfChunks;
 }
 
 /// Completes a config of forward_sm90 with the fields that follow from the problem and the GPU.
@@ -117,10 +115,14 @@ namespace forward_sm90 {
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (arch.interpreted) return {};  // slower there than forward_sm80
   const AttentionTraits traits = traits_of(p);
-  const std::int64_t rows = with_mean_lengths(p).seqlen_q * packed_heads(p, kWarpgroupRows);
-  std::vector<KernelConfig> configs = line_for(table_of(traits, arch), table_length(p, rows));
+  const std::int64_t queries = with_mean_lengths(p).seqlen_q;
+  const std::int64_t rows = packed_rows(head_packing(p, kWarpgroupRows), queries);
+  // More rows than a warpgroup's are no decoding, however few queries they are.
+  const std::int64_t length =
+      table_length(p, rows <= kWarpgroupRows ? rows : std::max<std::int64_t>(queries, kWarpgroupRows + 1));
+  std::vector<KernelConfig> configs = line_for(table_of(traits, arch), length);
   if (!shares_keys(p, rows)) std::erase_if(configs, splits_keys);
-  if (table_length(p, rows) > kWarpgroupRows && !p.batch_invariant && has_few_tiles(p)) {
+  if (length > kWarpgroupRows && !p.batch_invariant && has_few_tiles(p)) {
     const auto chunks = chunk_configs(traits, arch);
     configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
@@ -129,7 +131,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
 
 HeuristicLimits heuristic_limits(const AttentionTraits& traits, const Arch& arch) {
   if (arch.interpreted) return {};
-  HeuristicLimits limits{.packed_rows = kMostPackedRows, .queries = limits_of(table_of(traits, arch))};
+  HeuristicLimits limits{.packed_rows = kMostRows, .queries = limits_of(table_of(traits, arch))};
   limits.queries.push_back(kLeastKeysOfChunks);
   return limits;
 }

@@ -1,10 +1,10 @@
 // The forward kernel for few queries: split KV on mma.sync.
+#include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/forward_rules.h>
 #include <generator/kernels/launch_steps.h>
 #include <generator/kernels/mma_rules.h>
 #include <generator/kernels/wgmma_rules.h>
-#include <generator/packed_heads.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
@@ -104,7 +104,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   const AttentionTraits traits = traits_of(p);
   // Next to forward_sm90, whose tiles have 64 rows, only for few rows.
   const int most_rows = wgmma_rules::runs_on(arch) ? 16 : kMostSplitRows;
-  const std::int64_t rows = p.seqlen_q * packed_heads(p, kMostSplitRows);
+  const std::int64_t rows = packed_rows(head_packing(p, kMostSplitRows), p.seqlen_q);
   if (rows > most_rows) return {};
   // Two tiles of 16 rows read keys twice, but registers hold no more of wide rows.
   const bool is_wide = std::max(traits.head_dim, traits.head_dim_v) > 128;
@@ -125,8 +125,7 @@ bool is_preferred(const PlannedProblem& p, const Arch& arch) {
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, 64, 16},   {"tile_n", 16, 128, 16},
                                  {"warps", 1, 16},         {"stages", 2, kMostStages},
-                                 {"q_in_registers", 0, 1}, {"ctas_per_sm", 1, kMostBlocks},
-                                 {"packed_heads", 1, 64}};
+                                 {"q_in_registers", 0, 1}, {"ctas_per_sm", 1, kMostBlocks}};
 
 }  // namespace
 
@@ -139,7 +138,6 @@ constexpr KernelKind kernels::forward_split = {
     .tunables = kTunables,
     .default_config =
         {.kernel = KernelId::forward_split, .tile_m = 16, .tile_n = 16, .warps = 4, .stages = 2},
-    .check = forward_rules::check_packed_heads,
     .check_registers = check_registers,
     .shared_bytes = shared_bytes,
     .estimated_registers = estimated_registers,

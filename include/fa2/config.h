@@ -68,8 +68,6 @@ struct KernelConfig {
   std::int32_t pingpong = 0;
   std::int32_t speculative_max = 0;  ///< 1: subtracts the last maximum before this block's is known
   std::int32_t skip_masked = 0;      ///< 1: a warpgroup skips KV blocks that none of its own rows sees
-  /// Query heads of one key/value head whose rows share a tile; a power of two; 1..64. For few queries.
-  std::int32_t packed_heads = 1;
   /// backward_sm80: 1: half of the warps own dV and half dK, of the same keys; 0: each warp owns both.
   std::int32_t split_gradients = 0;
 
@@ -88,7 +86,6 @@ struct KernelConfig {
     field("pingpong", self.pingpong);
     field("speculative_max", self.speculative_max);
     field("skip_masked", self.skip_masked);
-    field("packed_heads", self.packed_heads);
     field("split_gradients", self.split_gradients);
   }
 

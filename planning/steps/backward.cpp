@@ -1,4 +1,5 @@
 // The launches of the backward kernels on mma.sync, and what all backward kernels share.
+#include <generator/head_packing.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernels/launch_steps.h>
 #include <planning/attention_params.h>

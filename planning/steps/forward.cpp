@@ -1,4 +1,5 @@
 // Computes query tiles, resident blocks and split KV.
+#include <generator/head_packing.h>
 #include <generator/kernels/rules.h>
 #include <planning/attention_params.h>
 #include <planning/steps/forward.h>
@@ -54,10 +55,11 @@ WorkShares split_keys(const StepRequest& request, int teams, std::size_t offset,
   const KernelConfig& config = request.config;
   const std::uint32_t counters_per_block =
       static_cast<std::uint32_t>(problem.batch_invariant ? 2 * teams : teams);
-  const int rows = problem.batch_invariant ? most_split_rows(config.packed_heads) : config.tile_m;
+  const HeadPacking packing = head_packing(problem, config);
+  const int rows = problem.batch_invariant ? most_split_rows(packing.heads) : config.tile_m;
   WorkShares shares{};
   shares.block_count = std::min(resident_blocks(request), kSplitCounters / counters_per_block);
-  shares.part_rows = static_cast<int>(std::min<std::int64_t>(rows, problem.seqlen_q * config.packed_heads));
+  shares.part_rows = static_cast<int>(std::min<std::int64_t>(rows, packed_rows(packing, problem.seqlen_q)));
   step.shape = {.grid = shares.block_count, .begins_early = true};
   step.counters = {.bytes = kSplitCounters * sizeof *shares.counters,
                    .param = offset + offsetof(WorkShares, counters)};

@@ -13,6 +13,8 @@ struct GlobalRows {
   static constexpr int cols = kCols;
   const u16* data;
   i64 stride;
+
+  FA2_DEVICE const u16* row(int number) const { return data + number * stride; }
 };
 
 /// The rows that a tile takes from its source. Other rows become zeros, and their memory is never read.
@@ -110,11 +112,11 @@ FA2_DEVICE void load_rows(SharedTile<kRows, kCols> tile, const Source& source, R
   }
 }
 
-/// Stores rows [first_row, first_row + kWarpRows) of `tile` with one warp; row r goes to row r. Rows from
-/// `row_count` on and columns from kCols on are not stored.
-template <bool kAligned, int kWarpRows, int kRows, int kTileCols, int kCols>
-FA2_DEVICE void store_tile(GlobalRows<kCols> destination, SharedTile<kRows, kTileCols> tile, int first_row,
-                           int row_count) {
+/// Stores rows [first_row, first_row + kWarpRows) of `tile` with one warp; row r goes to destination.row(r).
+/// Rows outside `rows` and columns beyond the destination's are not stored.
+template <bool kAligned, int kWarpRows, int kRows, int kTileCols, class Destination, class Rows>
+FA2_DEVICE void store_tile(const Destination& destination, SharedTile<kRows, kTileCols> tile, int first_row,
+                           const Rows& rows) {
   FA2_UNROLL
   for (int page = 0; page < kTileCols; page += tile.page_width(page)) {
     const int chunks_per_row = tile.page_width(page) / 8;
@@ -123,9 +125,9 @@ FA2_DEVICE void store_tile(GlobalRows<kCols> destination, SharedTile<kRows, kTil
     FA2_UNROLL
     for (int first = 0; first < kWarpRows; first += rows_per_pass) {
       const int row = first_row + first + ptx::lane_index() / chunks_per_row;
-      if (row >= row_count || col >= kCols) continue;
+      if (col >= Destination::cols || !rows.has(row)) continue;
       const ptx::Vector16 chunk = ptx::ld_shared_v4(tile.chunk_address(row, page, lane_chunk));
-      u16* const to = const_cast<u16*>(destination.data) + row * destination.stride + col;
+      u16* const to = const_cast<u16*>(destination.row(row)) + col;
       if constexpr (kAligned) {
         ptx::st_global_v4(to, chunk);
       } else {

@@ -13,15 +13,27 @@ namespace fa2 {
 /// Coordinates of rows in one head of a tensor.
 struct TensorRows {
   int begin;  ///< row of the tensor at which `row` is 0
-  int row;    ///< counted from `begin`; with packed heads, one row per head and tensor row
+  int row;    ///< counted from `begin`
   int head;
   int batch;
 };
 
-/// A tensor whose rows have kCols elements. With kPackedHeads > 1, each row of the tensor becomes one row per
-/// adjacent head.
-template <int kCols, int kPackedHeads = 1>
+/// Coordinates of rows in several adjacent heads of a group.
+struct PackedRows {
+  int row;
+  int head;  ///< first head, counted from the group's first
+  int group;
+  int batch;
+};
+
+/// A tensor whose rows have kCols elements.
+template <int kCols>
 struct TensorShape {};
+
+/// A tensor whose heads form groups. A box holds some heads of one row, then those of the next, in one group of
+/// columns. It may be smaller than its tile.
+template <int kCols>
+struct PackedShape {};
 
 /// A tensor in which loads must end with a sequence although other rows follow. The map has two dimensions of
 /// rows, and their sum is a row of the tensor: `row`, whose dimension ends with the sequence, and `begin`.
@@ -35,9 +47,14 @@ struct PagedShape {};
 /// Returns how many boxes carry a tile: one, whose third dimension runs over the groups of columns; or one
 /// per group, if the columns end inside a group or heads take that dimension. TMA pads boxes with zeros. The
 /// tensor maps match (planning/tensor_maps.h).
-template <class Tile, int kCols, int kPackedHeads>
-constexpr int boxes_of(TensorShape<kCols, kPackedHeads>) {
-  return kCols % Tile::group_cols == 0 && kPackedHeads == 1 ? 1 : Tile::groups;
+template <class Tile, int kCols>
+constexpr int boxes_of(TensorShape<kCols>) {
+  return kCols % Tile::group_cols == 0 ? 1 : Tile::groups;
+}
+
+template <class Tile, int kCols>
+constexpr int boxes_of(PackedShape<kCols>) {
+  return Tile::groups;
 }
 
 template <class Tile, int kCols>
@@ -58,18 +75,19 @@ template <class Tile, int kCols>
 FA2_DEVICE ptx::TensorCoordinates box_at(PagedShape<kCols>, const TensorRows& at, int box) {
   return {{box * Tile::group_cols, at.begin + at.row, 0, at.head, at.batch}};
 }
-template <class Tile, int kCols, int kPackedHeads>
-FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols, kPackedHeads>, const TensorRows& at, int box) {
-  const int col = box * Tile::group_cols;
-  if constexpr (kPackedHeads > 1) return {{col, 0, at.begin + at.row / kPackedHeads, at.head, at.batch}};
-  return {{col, at.begin + at.row, 0, at.head, at.batch}};
+template <class Tile, int kCols>
+FA2_DEVICE ptx::TensorCoordinates box_at(TensorShape<kCols>, const TensorRows& at, int box) {
+  return {{box * Tile::group_cols, at.begin + at.row, 0, at.head, at.batch}};
+}
+template <class Tile, int kCols>
+FA2_DEVICE ptx::TensorCoordinates box_at(PackedShape<kCols>, const PackedRows& at, int box) {
+  return {{box * Tile::group_cols, at.head, at.row, at.group, at.batch}};
 }
 
 /// Starts to load `tile`. One thread must call it, and the mbarrier must already expect the bytes. Rows
 /// outside the tensor become zeros.
-template <class Shape, class Tile>
-FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const TensorRows& from,
-                              SharedAddress mbarrier) {
+template <class Shape, class Tile, class Rows = TensorRows>
+FA2_DEVICE void tma_load_tile(Tile tile, const TensorMap& map, const Rows& from, SharedAddress mbarrier) {
   // The loop saves registers: a producer has few for addresses.
   FA2_NO_UNROLL
   for (int box = 0; box < boxes_of<Tile>(Shape{}); ++box) {
@@ -94,8 +112,8 @@ FA2_DEVICE void clear_rows_outside(Tile tile, const RowsWithin& rows, int thread
 
 /// Starts storing `tile` without the parts outside the tensor, and commits the bulk group. One thread must
 /// call it.
-template <class Shape, class Tile>
-FA2_DEVICE void tma_store_tile(const TensorMap& map, const TensorRows& to, Tile tile) {
+template <class Shape, class Tile, class Rows = TensorRows>
+FA2_DEVICE void tma_store_tile(const TensorMap& map, const Rows& to, Tile tile) {
   FA2_UNROLL
   for (int box = 0; box < boxes_of<Tile>(Shape{}); ++box) {
     ptx::tma_store(map, box_at<Tile>(Shape{}, to, box),

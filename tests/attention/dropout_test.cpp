@@ -64,7 +64,7 @@ Mask mask_of_reference(const AttentionProblem& p, const Dropout& dropout) {
 /// Covers each kernel and several tile shapes.
 const std::vector<std::string> kConfigs = {
     "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=1",
-    "kernel=forward_sm80,tile_m=128,tile_n=48,warps=4,stages=2",
+    "kernel=forward_sm80,tile_m=128,tile_n=32,warps=4,stages=2",
     "kernel=forward_sm80,tile_m=64,tile_n=64,warps=4,stages=2,q_in_registers=1",
     "kernel=forward_split,tile_m=32,tile_n=16,warps=2,stages=3",
     "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,schedule=2,overlap=1,speculative_"
@@ -199,7 +199,8 @@ TEST_CASE("dropout: the forward reads seed and offset from memory in every launc
 TEST_CASE("dropout: probability 0 keeps the bits of attention without dropout") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
-  const AttentionProblem plain = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 90, 130);
+  AttentionProblem plain = grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 64, 90, 130);
+  plain.heads_kv = plain.heads_q;  // heads share tiles only without dropout, which changes bits
   const GuardedCall without(plain);
   GuardedCall call(dropping(plain));
   call.args.dropout.probability = 0;

@@ -120,7 +120,7 @@ GuardedCall call_of(const AttentionProblem& problem, const Lengths& lengths, Pac
 /// CHECKs the contract for pairs of all traits, among them page sizes, on several mixes of lengths, with Q
 /// packed and batched.
 void expect_contracts(const std::vector<std::string>& configs, const std::vector<int>& page_sizes) {
-  constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {4, 1}, {2, 2}};
+  constexpr std::pair<std::int64_t, std::int64_t> kHeads[] = {{1, 1}, {5, 1}, {6, 2}};
   std::size_t i = 0;
   for (const Combination& c :
        pairwise({configs.size(), page_sizes.size(), std::size(kHeadDims), std::size(kMasks), 3, 2, 2, 2})) {

@@ -60,7 +60,6 @@ AttentionProblem decode(std::int64_t queries, std::int64_t keys, MaskKind mask =
 AttentionPlan plan_of(const AttentionProblem& problem, const std::string& text, int sm_count) {
   const Device& gpu = device(device_under_test());
   KernelConfig config = parse_config(text);
-  config.packed_heads = problem.batch_invariant || problem.seqlen_q * 4 <= config.tile_m ? 4 : 1;
   config.skip_masked = config.kernel == KernelId::forward_sm90 && has_edges(problem);
   Context context(untuned());
   auto plan = std::make_shared<Plan>();

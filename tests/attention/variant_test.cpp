@@ -185,8 +185,7 @@ TEST_CASE("forward_sm90: variants with packed heads") {
   const ScopedContext current(device_under_test());
   const std::string config =
       "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,overlap="
-      "1,"
-      "packed_heads=4";
+      "1";
   for (const Variant& variant : kVariants) {
     if (variant.dropout) continue;  // dropout does not support packed heads
     AttentionProblem problem =

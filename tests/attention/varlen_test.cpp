@@ -151,7 +151,7 @@ TEST_CASE("forward_sm90: varlen and packed heads") {
     problem.window_left = mask == MaskKind::none ? std::optional<std::int64_t>(20) : std::nullopt;
     Context context(pinned(
         "kernel=forward_sm90,tile_m=64,tile_n=32,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,schedule=2,"
-        "overlap=1,packed_heads=4",
+        "overlap=1",
         problem));
     for (const Packing packing : kPackings) {
       const GuardedCall call = call_of(problem, few, packing);

@@ -17,7 +17,7 @@ BUGS = {
          "split KV"),
         ("skip_begun_part", "a part that began before is computed twice", "(next_ - tile_begin_ + length - 1) / length * length",
          "(next_ - tile_begin_) / length * length", "split KV"),
-        ("blocks_of_part", "more rows are split than there is room for", "shape.rows > most_split_rows(Config::packed_heads)",
+        ("blocks_of_part", "more rows are split than there is room for", "shape.rows > most_split_rows(params.packing.heads)",
          "shape.rows > Config::tile_m", "split KV"),
         ("blocks_of_part", "more parts than there is room for", "blocks > kLeast ? blocks : kLeast", "kLeast", "split KV"),
         ("blocks_of_part", "borders follow the number of workers", "(blocks_of_tile + kMostParts - 1) / kMostParts",

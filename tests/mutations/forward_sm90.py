@@ -104,8 +104,9 @@ BUGS = {
          "ptx::st_shared_v4(shared.tile(place) + 16", "ptx::st_shared_v4(shared.tile(place ^ 1) + 16", "varlen"),
     ],
     "consumer.cuh": [
-        ("consume", "queries of the next sequence take part", "Config::varlen && group_row + 64 > mask.shape.rows", "false",
+        ("rows_of_queries", "queries of the next sequence take part", "Config::varlen && left < loaded ? left : loaded", "loaded",
          "varlen"),
+        ("consume", "rows that no box fills take part", "own_rows < 64", "Config::varlen && own_rows < 64", "head groups"),
         ("consume", "queries are read while they are being cleared", "ptx::bar_sync(own_barrier(warpgroup), 128);", "", "varlen"),
         ("consume", "the forward's mask, on Hopper, is that of a head of the first batch",
          "of_head(at.batch * attention.heads_q + at.head)", "of_head(at.head)", "dropout"),

@@ -13,8 +13,8 @@ BUGS = {
          "% 2 * 2], v[i % 2 * 2 + 1]);"),
     ],
     "copy.cuh": [
-        ("store_tile", "O written beyond seqlen_q", "row >= row_count || col >= kCols", "col >= kCols"),
-        ("store_tile", "O written beyond head_dim_v", "row >= row_count || col >= kCols", "row >= row_count"),
+        ("store_tile", "O written beyond seqlen_q", "col >= Destination::cols || !rows.has(row)", "col >= Destination::cols"),
+        ("store_tile", "O written beyond head_dim_v", "col >= Destination::cols || !rows.has(row)", "!rows.has(row)"),
         ("load_tile", "zero fill of missing rows and columns forgotten", "from + (page - start), exists ? 16 : 0",
          "from + (page - start), 16"),
         ("load_tile", "columns beyond head_dim are read", "(whole_page || page + chunk * 8 < kSourceCols) &&", ""),
@@ -36,8 +36,8 @@ BUGS = {
         ("gemm_nn_block", "V's blocks numbered across the columns", "BlockOrder::down", "BlockOrder::across"),
     ],
     "tma_copy.cuh": [
-        ("box_at", "packed heads: TMA coordinate of the row, not of its query", "at.row / kPackedHeads", "at.row",
-         "forward_sm90"),
+        ("box_at", "packed heads: every box begins with the group's first head", "at.head, at.row, at.group", "0, at.row, at.group",
+         "head groups"),
         ("clear_rows_outside", "cleared rows are not seen by wgmma", "ptx::fence_proxy_async_shared();", "", "varlen"),
     ],
     "swizzled_tile.cuh": [

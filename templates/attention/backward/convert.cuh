@@ -50,7 +50,8 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   const auto destination = head_rows<Config::head_dim>(params.dq, params.dq_strides, shape.q_entry, at.head,
                                                        static_cast<i64>(shape.q_begin) + tile_row);
   for (int row = 16 * ptx::warp_index(); row < Config::tile_m; row += 16 * Config::warps)
-    store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row, shape.seqlen_q - tile_row);
+    store_tile<Config::rows_are_16_byte_aligned, 16>(destination, tile, row,
+                                                     RowsBefore{shape.seqlen_q - tile_row});
 }
 
 }  // namespace fa2

@@ -21,11 +21,12 @@ struct Alibi {
   float first_slope;  ///< slope of the tile's first head
 
   FA2_DEVICE int diagonal(int row) const {
-    return RowMap<Config>::query(row) + shape.seqlen_k - shape.seqlen_q;
+    return row_map_of<Config>(params).query(row) + shape.seqlen_k - shape.seqlen_q;
   }
 
   FA2_DEVICE float slope_of(int row) const {
-    return Config::packed_heads == 1 ? first_slope : slope_of_head(query_head<Config>(at, row));
+    if (!Config::packs_heads || params.packing.heads == 1) return first_slope;
+    return slope_of_head(query_head<Config>(params, at, row));
   }
 
   FA2_DEVICE float slope_of_head(int head) const {
@@ -86,7 +87,7 @@ template <class Config>
 FA2_DEVICE Alibi<Config> alibi_of(const AttentionParams& params, const SequenceShape& shape,
                                   const TileCoordinates& at) {
   Alibi<Config> alibi{params, shape, at, 0.0f};
-  if constexpr (Config::alibi) alibi.first_slope = alibi.slope_of_head(query_head<Config>(at, 0));
+  if constexpr (Config::alibi) alibi.first_slope = alibi.slope_of_head(query_head<Config>(params, at, 0));
   return alibi;
 }
 

@@ -15,7 +15,7 @@ namespace fa2 {
 template <class Config>
 FA2_DEVICE u16* output_row(const AttentionParams& params, const SequenceShape& shape,
                            const TileCoordinates& at, int row) {
-  return static_cast<u16*>(params.o) + query_row<Config>(params.o_strides, shape, at, row);
+  return static_cast<u16*>(params.o) + query_row<Config>(params, params.o_strides, shape, at, row);
 }
 
 /// Stores the warp's rows of the output tile, [warp_row, warp_row + 16 kM). All warps must call it.
@@ -27,21 +27,18 @@ FA2_DEVICE void store_output(const AttentionParams& params, const SequenceShape&
   ptx::bar_sync();  // the tile lies where other warps may still be reading K and V
   round_into_tile<typename Config::Element>(tile, warp_row, output);
   ptx::bar_warp_sync();
-  const int first_row = at.q_tile * Config::tile_m;
-  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(
-      GlobalRows<Config::head_dim_v>{output_row<Config>(params, shape, at, first_row),
-                                     params.o_strides.row_stride},
-      tile, warp_row, shape.rows - first_row);
+  const QueryRows<Config, Config::head_dim_v> rows{params, params.o, params.o_strides, shape, at};
+  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(rows, tile, warp_row, rows);
 }
 
 /// Returns the address of one row's LSE. params.lse must not be null.
 template <class Config>
 FA2_DEVICE float* lse_of_row(const AttentionParams& params, const SequenceShape& shape,
                              const TileCoordinates& at, int row) {
-  const i64 first_head = (static_cast<i64>(shape.q_entry) * params.heads_q + at.head) * Config::packed_heads;
+  const RowMap<Config> row_map = row_map_of<Config>(params);
+  const i64 first_head = (static_cast<i64>(shape.q_entry) * params.heads_q + at.head) * params.packing.heads;
   const int entry_rows = Config::varlen ? params.sequences.total_q : params.seqlen_q;
-  return params.lse + (first_head + RowMap<Config>::head(row)) * entry_rows + shape.q_begin +
-         RowMap<Config>::query(row);
+  return params.lse + (first_head + row_map.head(row)) * entry_rows + shape.q_begin + row_map.query(row);
 }
 
 /// Stores the LSE of the warp's rows. `first_row`: the warp's first row in the sequence.
@@ -55,7 +52,7 @@ FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& sh
     FA2_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + fragment_row();
-      if (row >= shape.rows) continue;
+      if (row >= shape.rows || !row_map_of<Config>(params).is_filled(row)) continue;
       ptx::st_global_f32(lse_of_row<Config>(params, shape, at, row),
                          softmax.log_sum_exp(m, half, params.empty_row_lse));
     }

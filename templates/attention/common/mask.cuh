@@ -39,6 +39,7 @@ FA2_DEVICE void set_columns_before(AccumulatorTile<kM, kN>& of, int first_row, i
 template <class Config>
 struct Mask {
   SequenceShape shape;
+  RowMap<Config> row_map;
   int window_left;   ///< keys that a query sees before its diagonal; used if Config::window_left
   int window_right;  ///< keys that a query sees after its diagonal; used if Config::window_right, which
                      ///< excludes a causal mask
@@ -91,14 +92,14 @@ struct Mask {
 
   /// Returns the last key that a causal mask lets a row see.
   FA2_DEVICE int diagonal_of(int row) const {
-    const int query = RowMap<Config>::query(row);
+    const int query = row_map.query(row);
     return Config::mask == MaskKind::causal_top_left ? query : query - shape.seqlen_q + shape.seqlen_k;
   }
 };
 
 template <class Config>
 FA2_DEVICE Mask<Config> mask_of(const AttentionParams& params, const SequenceShape& shape) {
-  return {shape, params.window_left, params.window_right};
+  return {shape, row_map_of<Config>(params), params.window_left, params.window_right};
 }
 
 }  // namespace fa2

@@ -61,6 +61,27 @@ struct SequenceTables {
   number(alibi_slopes) /* or (batch, heads_q), by alibi_batch_stride */ \
       number(sinks)
 
+/// How the rows of tiles number the queries of several heads that share one key/value head (packed GQA). Rows
+/// come in blocks. A block holds whole queries: all heads of its first, then all heads of the next. The rows
+/// that are left stay empty, so that a TMA box carries whole queries.
+struct HeadPacking {
+  int heads;               ///< 1: each head has tiles of its own; up to 128
+  int inverse;             ///< ceil(2^16 / heads)
+  int queries;             ///< queries in a block
+  unsigned query_inverse;  ///< ceil(2^31 / queries)
+  int block_log2;          ///< a block has 2^block_log2 rows: 64, or 128 for more heads than that
+  int box_heads;           ///< heads in a box, which carries 64 rows or fewer
+};
+
+/// Returns the rows from a sequence's first query to its last. Of at most 2^23 queries, unless heads = 1.
+template <class Count>
+constexpr Count packed_rows(const HeadPacking& packing, Count queries) {
+  if (queries == 0 || packing.heads == 1) return queries;
+  const unsigned long long last = static_cast<unsigned long long>(queries - 1);
+  const Count block = static_cast<Count>(last * packing.query_inverse >> 31);
+  return (block << packing.block_log2) + (queries - block * packing.queries) * packing.heads;
+}
+
 struct AttentionParams {
   const void* q;
   const void* k;
@@ -72,14 +93,15 @@ struct AttentionParams {
   Strides v_strides;
   Strides o_strides;
   int seqlen_q;
-  int q_rows;  ///< seqlen_q * packed_heads
+  int q_rows;  ///< packed_rows() of the longest sequence
   int seqlen_k;
-  // A group of packed GQA heads counts as one head.
+  // Heads that share tiles count as one.
   int heads_q;
   int queries_per_kv;     ///< query heads that share one key/value head
   int q_tiles;            ///< ceil(q_rows / tile_m)
   int head_count;         ///< batch * heads_q
   int heads_per_section;  ///< heads whose tiles are interleaved (scheduler.cuh)
+  HeadPacking packing;    ///< forward only
   float scale;            ///< signed
   float scale_log2;       ///< |scale| * log2(e); at least the smallest normal number
   float empty_row_lse;    ///< LSE of rows that see no key

@@ -92,8 +92,8 @@ struct ScoreMod {
       return [=](float& s, int col) {
         const bool rows_are_queries = kTile == ScoreTile::queries_by_keys;
         const int query_row = rows_are_queries ? row : lane_col + col;
-        f(s, {at.batch, query_head<Config>(at, query_row), RowMap<Config>::query(query_row),
-              rows_are_queries ? lane_col + col : row});
+        f(s, {at.batch, query_head<Config>(params, at, query_row),
+              row_map_of<Config>(params).query(query_row), rows_are_queries ? lane_col + col : row});
       };
     });
   }

@@ -12,7 +12,7 @@ namespace fa2 {
 struct SequenceShape {
   int seqlen_q;
   int seqlen_k;
-  int rows;  ///< seqlen_q * packed heads
+  int rows;  ///< seqlen_q; in the forward packed_rows()
   // Position in the tensors: the batch entry, and the row at which the sequence begins.
   int q_entry;
   int k_entry;
@@ -47,7 +47,7 @@ FA2_DEVICE SequenceShape shape_of(const AttentionParams& params, int batch, RowS
   const SequenceTables& tables = params.sequences;
   return {q.length,
           k.length,
-          q.length * Config::packed_heads,
+          Config::packs_heads ? packed_rows(params.packing, q.length) : q.length,
           tables.cu_seqlens_q != nullptr ? 0 : batch,
           tables.cu_seqlens_k != nullptr ? 0 : batch,
           q.begin,
@@ -94,30 +94,72 @@ struct SequenceTile {
   FA2_DEVICE bool exist() const { return at.exist(); }
 };
 
-/// Maps a row of a tile to query and head: the packed heads of the first query, then those of the next.
+/// Maps a row of a sequence's tiles to query and head. Queries never decrease from row to row.
 template <class Config>
 struct RowMap {
-  FA2_DEVICE static int query(int row) {
-    return static_cast<int>(static_cast<u32>(row) / Config::packed_heads);
+  const HeadPacking& packing;
+
+  /// Returns the query. An empty row counts as the first query of the next block.
+  FA2_DEVICE int query(int row) const {
+    if constexpr (!Config::packs_heads) return row;
+    return (row >> packing.block_log2) * packing.queries + query_in_block(row);
   }
-  /// Returns the index among the packed heads.
-  FA2_DEVICE static int head(int row) {
-    return static_cast<int>(static_cast<u32>(row) % Config::packed_heads);
+  /// Returns the index of the head among those that share tiles.
+  FA2_DEVICE int head(int row) const {
+    if constexpr (!Config::packs_heads) return 0;
+    return row_in_block(row) - query_in_block(row) * packing.heads;
+  }
+  /// Returns whether the row is not empty. It must come before the sequence's end.
+  FA2_DEVICE bool is_filled(int row) const {
+    return !Config::packs_heads || query_in_block(row) < packing.queries;
+  }
+
+ private:
+  FA2_DEVICE int row_in_block(int row) const { return row & ((1 << packing.block_log2) - 1); }
+  FA2_DEVICE int query_in_block(int row) const {
+    return row_in_block(row) * packing.inverse >> 16;  // exact, because blocks have at most 128 rows
   }
 };
 
+template <class Config>
+FA2_DEVICE RowMap<Config> row_map_of(const AttentionParams& params) {
+  return {params.packing};
+}
+
 /// Returns the query head of a tile's row.
 template <class Config>
-FA2_DEVICE int query_head(const TileCoordinates& at, int row) {
-  return at.head * Config::packed_heads + RowMap<Config>::head(row);
+FA2_DEVICE int query_head(const AttentionParams& params, const TileCoordinates& at, int row) {
+  if constexpr (!Config::packs_heads) return at.head;
+  return at.head * params.packing.heads + row_map_of<Config>(params).head(row);
 }
 
 /// Returns the offset of a sequence's row in a tensor with query heads; elements.
 template <class Config>
-FA2_DEVICE i64 query_row(const Strides& strides, const SequenceShape& shape, const TileCoordinates& at,
-                         int row) {
-  return shape.q_entry * strides.batch_stride + query_head<Config>(at, row) * strides.head_stride +
-         (shape.q_begin + RowMap<Config>::query(row)) * strides.row_stride;
+FA2_DEVICE i64 query_row(const AttentionParams& params, const Strides& strides, const SequenceShape& shape,
+                         const TileCoordinates& at, int row) {
+  return shape.q_entry * strides.batch_stride + query_head<Config>(params, at, row) * strides.head_stride +
+         (shape.q_begin + row_map_of<Config>(params).query(row)) * strides.row_stride;
 }
+
+/// A tile's rows of Q or O in global memory. Packed heads alternate from row to row.
+template <class Config, int kCols>
+struct QueryRows {
+  static constexpr int cols = kCols;
+  const AttentionParams& params;
+  const void* data;
+  const Strides& strides;
+  const SequenceShape& shape;
+  const TileCoordinates& at;
+
+  FA2_DEVICE const u16* row(int number) const {
+    const int row = at.q_tile * Config::tile_m + number;
+    return static_cast<const u16*>(data) + query_row<Config>(params, strides, shape, at, row);
+  }
+  /// Returns whether the row belongs to the sequence and is not empty.
+  FA2_DEVICE bool has(int number) const {
+    const int row = at.q_tile * Config::tile_m + number;
+    return row < shape.rows && row_map_of<Config>(params).is_filled(row);
+  }
+};
 
 }  // namespace fa2

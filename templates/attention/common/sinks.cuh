@@ -23,7 +23,7 @@ struct Sinks {
     constexpr float kLog2E = 1.44269504088896341f;
     if (!join) return -ptx::infinity();
     const int row = first_row + 16 * m + 8 * half + fragment_row();
-    return ptx::ld_global_f32(params.sinks + query_head<Config>(at, row)) * kLog2E;
+    return ptx::ld_global_f32(params.sinks + query_head<Config>(params, at, row)) * kLog2E;
   }
 };
 

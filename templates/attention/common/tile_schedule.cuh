@@ -12,10 +12,10 @@ enum TileSchedule : int {
                        ///< (split_keys.cuh)
 };
 
-/// Limits with fixed split boundaries: splits per tile, and rows of a tile that is split.
+/// Limits with fixed split boundaries: splits per tile, and rows of a tile that is split. A query has `heads` rows.
 constexpr int kMostParts = 16;
-constexpr int most_split_rows(int packed_heads) {
-  return packed_heads > 16 ? packed_heads : 16;
+constexpr int most_split_rows(int heads) {
+  return heads > 16 ? heads : 16;
 }
 
 }  // namespace fa2

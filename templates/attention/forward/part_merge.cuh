@@ -122,9 +122,10 @@ struct MergedRow {
     if (ptx::lane_index() == 0) PartRow<Config>::put_sum(row, {largest, sum});
   }
 
-  /// Stores the merged row of O and its LSE. `row` counts the sequence's rows.
+  /// Stores the merged row of O and its LSE, unless it is empty. `row` counts the sequence's rows.
   FA2_DEVICE void finish(const AttentionParams& params, const SequenceShape& shape, const TileCoordinates& at,
                          int row) const {
+    if (!row_map_of<Config>(params).is_filled(row)) return;
     const float factor = sum == 0.0f ? 0.0f : ptx::rcp_rn(sum);
     u16* const to = output_row<Config>(params, shape, at, row);
     FA2_UNROLL

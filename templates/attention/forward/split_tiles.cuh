@@ -11,9 +11,9 @@ namespace fa2 {
 /// alone, so the output's bits do too. Tiles with many rows are not split, because that takes too much
 /// memory.
 template <class Config>
-FA2_DEVICE u32 blocks_of_part(const SequenceShape& shape, u32 blocks_of_tile) {
+FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape& shape, u32 blocks_of_tile) {
   constexpr u32 kLeast = 512 / Config::tile_n;
-  if (shape.rows > most_split_rows(Config::packed_heads)) return blocks_of_tile;
+  if (shape.rows > most_split_rows(params.packing.heads)) return blocks_of_tile;
   const u32 blocks = (blocks_of_tile + kMostParts - 1) / kMostParts;
   return blocks > kLeast ? blocks : kLeast;
 }
@@ -87,7 +87,7 @@ class SplitTiles {
 
   /// Returns the split from next_ to the next fixed boundary. `count`: KV blocks in the tile.
   FA2_DEVICE KeyPart fixed_part(u32 count) const {
-    const u32 length = blocks_of_part<Config>(shape_, count), first = next_ - tile_begin_;
+    const u32 length = blocks_of_part<Config>(params_, shape_, count), first = next_ - tile_begin_;
     const u32 parts = (count + length - 1) / length;
     // Other thread blocks may store splits of the last tile begun here while this one still merges earlier
     // tiles. So tiles that this thread block computes alone use another slot.
@@ -99,7 +99,8 @@ class SplitTiles {
 
   /// Skips the rest of a split that began in an earlier range.
   FA2_DEVICE void skip_begun_part() {
-    const u32 count = count_of(seen_by(shape_, at_.q_tile)), length = blocks_of_part<Config>(shape_, count);
+    const u32 count = count_of(seen_by(shape_, at_.q_tile)),
+              length = blocks_of_part<Config>(params_, shape_, count);
     const u32 first = (next_ - tile_begin_ + length - 1) / length * length;
     next_ = tile_begin_ + (first < count ? first : count);
     if (first >= count && next_ < end_) begin_next_tile();

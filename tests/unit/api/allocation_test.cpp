@@ -32,10 +32,7 @@ const std::vector<std::string> kConfigs = {
     "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=0",
     "kernel=forward_sm90,tile_m=128,tile_n=128,warps=8,stages=2,q_buffers=1,schedule=1",
     "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
-    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,packed_"
-    "heads=4",
-    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3,packed_"
-    "heads=4"};
+    "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=3"};
 
 AttentionProblem grouped(std::int32_t head_dim, MaskKind mask) {
   AttentionProblem p;

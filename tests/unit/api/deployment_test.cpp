@@ -127,8 +127,7 @@ TuningRecord tuned_record(const PlannedProblem& p) {
   record.sm_count = 114;
   record.bucket = bucket_of(p);
   record.config = parse_config(
-      "kernel=forward_sm90,tile_m=64,tile_n=96,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=2,packed_"
-      "heads=8");
+      "kernel=forward_sm90,tile_m=64,tile_n=96,warps=4,stages=4,ctas_per_sm=2,q_buffers=1,schedule=2");
   record.us = 90;
   record.heuristic_us = 100;
   return record;
@@ -213,10 +212,10 @@ TEST_CASE(
       ++made_for[request.row.arch];
     }
     CHECK(made_for.size() == archs.size());
-    // Without records there are few kernels, because only lengths, packed heads and split KV distinguish
-    // them. Each record adds up to four, for tiles that pack 8, 4, 2 or 1 heads.
+    // Without records there are few kernels, because only lengths and split KV distinguish them. Each record
+    // adds at most one.
     for (const auto& [arch, count] : made_for)
-      CHECK(count <= (arch == "sm_90a" ? 40 : 18) + 4 * requests.records.size());
+      CHECK(count <= (arch == "sm_90a" ? 12 : 8) + requests.records.size());
     made.merge(distinct);
     records += requests.records.size();
   }
@@ -285,42 +284,41 @@ TEST_CASE("deployment: without its kernel a problem runs the most similar cached
 TEST_CASE("deployment: a pack holds the replacement of a refused kernel, which runs") {
   const TemporaryDirectory dir;
   const CapturedLog log;
-  const auto rows = make_pack(dir / "pack", {traits(64)}, "packed_heads=4");
+  const auto rows = make_pack(dir / "pack", {traits(64)}, "kernel=forward_split");
   for (const PrecompiledKernel& row : rows) CHECK(row.error.empty());
   const auto context = deployed(dir);
   AttentionProblem p = decoding();
   p.heads_q = 32;
   p.seqlen_q = 1;
   const KernelReport e = context->explain(p, "sm_90a").kernels.at(0);
-  CHECK(e.config.packed_heads != 4);
-  CHECK(e.config_reason.find("packed_heads=4: spills (pretender 1.0)") != std::string::npos);
-  CHECK(log.has("packed_heads=4: spills (pretender 1.0)"));
+  CHECK(e.config.kernel != KernelId::forward_split);
+  CHECK(e.config_reason.find("kernel=forward_split,") != std::string::npos);
+  CHECK(e.config_reason.find(": spills (pretender 1.0)") != std::string::npos);
+  CHECK(log.has(": spills (pretender 1.0)"));
 }
 
-TEST_CASE(
-    "deployment: a cached kernel replaces another only if it packs heads alike and can compute the problem") {
+TEST_CASE("deployment: a cached kernel replaces another only if it can compute the problem") {
   const Arch& arch = *find_arch("sm_90a");
   const PlannedProblem p = decoding().normalized();
-  const auto packing = [](int tile_m, int heads) {
+  const auto tiles = [](int tile_m, int tile_n) {
     KernelConfig config = tuned_record(decoding()).config;
     config.tile_m = tile_m;
     config.warps = tile_m / 16;
     config.ctas_per_sm = 128 / tile_m;
-    config.packed_heads = heads;
+    config.tile_n = tile_n;
     return config;
   };
   const auto spec = [&](const PlannedProblem& of, const KernelConfig& config) {
     return render({traits_of(of), config, arch}).spec;
   };
-  const ConfigChoice wanted{packing(64, 4), ConfigOrigin::heuristic, "", std::nullopt};
-  const ConfigChoice next{packing(128, 4), ConfigOrigin::heuristic, "the next one", std::nullopt};
+  const ConfigChoice wanted{tiles(64, 64), ConfigOrigin::heuristic, "", std::nullopt};
+  const ConfigChoice next{tiles(128, 64), ConfigOrigin::heuristic, "the next one", std::nullopt};
   const std::vector<std::string> cached = {spec(p, kSmall),
-                                           spec(p, packing(64, 1)),
-                                           spec(p, packing(64, 2)),
-                                           spec(p, packing(64, 2)),
-                                           spec(p, packing(64, 16)),  // packs 8 heads
+                                           spec(p, tiles(64, 16)),
+                                           spec(p, tiles(64, 32)),
+                                           spec(p, tiles(64, 32)),
                                            spec(p, wanted.config),  // another version: its key was not found
-                                           spec(traits(128), packing(64, 4)),
+                                           spec(traits(128), tiles(64, 64)),
                                            spec(p, kSmall) + ",warp_specialization=1",
                                            ""};
   const auto configs = [&](const std::vector<std::string>& specs) {
@@ -329,10 +327,10 @@ TEST_CASE(
       list.push_back(choice.config);
     return list;
   };
-  CHECK(configs(cached) == std::vector{packing(64, 2), packing(64, 1), kSmall});
+  CHECK(configs(cached) == std::vector{tiles(64, 32), tiles(64, 16), kSmall});
   std::vector<std::string> more = cached;
   more.push_back(spec(p, next.config));
-  CHECK(configs(more) == std::vector{next.config, packing(64, 2), packing(64, 1), kSmall});
+  CHECK(configs(more) == std::vector{next.config, tiles(64, 32), tiles(64, 16), kSmall});
   CHECK(cached_choices(wanted, {next}, more, p, arch)[0].reason == "the next one");
   CHECK(configs({}).empty());
 }

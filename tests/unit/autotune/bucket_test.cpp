@@ -157,6 +157,13 @@ TEST_CASE("a bucket of variants with numbers: the numbers do not matter") {
   }
 }
 
+TEST_CASE("a bucket of few queries: groups of 7 and 8 heads share tiles alike, and have one bucket") {
+  const Bucket seven = bucket_of(problem(64, 28, 4, 1, 2048)), eight = bucket_of(problem(64, 32, 4, 1, 2048));
+  CHECK(seven == eight);
+  CHECK(eight.tiles_half_octaves == 16);  // 256 tiles
+  CHECK_FALSE(bucket_of(problem(64, 32, 32, 1, 2048)) == eight);
+}
+
 TEST_CASE("a bucket prints its traits and sizes") {
   const std::string text = to_string(bucket_of(problem(2, 32, 8, 4096, 1000)));
   CHECK(text == bucket_of(problem(1, 1, 1, 1, 1)).traits +

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <generator/packed_heads.h>
 #include <tests/support/tuning_record.h>
 
 #include <algorithm>
@@ -51,14 +50,6 @@ TEST_CASE(
   CHECK(std::ranges::is_sorted(others, {}, [&](const KernelConfig& c) { return distance(c, all[0]); }));
   CHECK(std::ranges::is_partitioned(others, [&](const KernelConfig& c) { return &kind_of(c) == &kind; }));
   CHECK_FALSE(&kind_of(all.back()) == &kind);
-}
-
-TEST_CASE("candidates: heads are packed if the kernel can pack them") {
-  PlannedProblem p = some_problem(64);
-  p.heads_kv = 2;
-  p.seqlen_q = 4;
-  for (const KernelConfig& c : search_candidates(p.normalized(), *find_arch("sm_90a"), TuneScope::all))
-    CHECK(c.packed_heads == (kind_of(c).tunable("packed_heads") ? packed_heads(p, c.tile_m) : 1));
 }
 
 TEST_CASE("candidates: some split the keys if there are few queries") {

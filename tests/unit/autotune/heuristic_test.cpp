@@ -2,7 +2,6 @@
 #include <autotune/heuristic.h>
 #include <doctest/doctest.h>
 #include <generator/config_space.h>
-#include <generator/packed_heads.h>
 #include <generator/visible_keys.h>
 
 #include <algorithm>
@@ -66,27 +65,6 @@ TEST_CASE("heuristic: valid for unequal head dims") {
   for (const int dim : dims) {
     for (const int dim_v : dims) check_head_dims(dim, dim_v);
   }
-}
-
-TEST_CASE("heuristic: heads that share keys are packed until they fill a tile") {
-  const auto packed = [](int heads_q, int heads_kv, int seqlen_q) {
-    AttentionProblem p;
-    p.head_dim = 64;
-    p.heads_q = heads_q;
-    p.heads_kv = heads_kv;
-    p.seqlen_q = seqlen_q;
-    p.seqlen_k = 4096;
-    return packed_heads(p.normalized(), 64);
-  };
-  CHECK(packed(8, 8, 1) == 1);
-  CHECK(packed(32, 8, 1) == 4);
-  CHECK(packed(32, 8, 16) == 4);
-  CHECK(packed(32, 8, 20) == 4);
-  CHECK(packed(32, 8, 32) == 2);
-  CHECK(packed(32, 8, 64) == 1);
-  CHECK(packed(12, 2, 1) == 2);  // a group of 6
-  CHECK(packed(7, 1, 1) == 1);
-  CHECK(packed(128, 1, 1) == 64);
 }
 
 TEST_CASE("heuristic: a window counts as a causal sequence of twice its width") {
@@ -164,7 +142,7 @@ TEST_CASE("heuristic: few queries split the keys, unless there are many tiles of
   CHECK(shares_keys(11, 16));
   CHECK_FALSE(shares_keys(12, 1));
   CHECK(shares_keys(12, 1, true));
-  CHECK(shares_keys(1, 65));  // 16 tiles of 130 rows
+  CHECK(shares_keys(1, 65));  // 24 tiles of 128 rows
   CHECK(shares_keys(1, 256));
   CHECK_FALSE(shares_keys(1, 1024));
   CHECK_FALSE(shares_keys(12, 65));
@@ -219,14 +197,6 @@ TEST_CASE("heuristic: packed sequences count as batched ones of their mean lengt
   padded.varlen = true;
   CHECK(heuristic(padded, arch).config == heuristic(long_problem(64, 1000), arch).config);
   CHECK(heuristic(padded, arch).reason.find(", seqlen_q 1000, ") != std::string::npos);
-  // Heads are packed according to the longest sequence: a tile holds whole queries of one sequence.
-  PlannedProblem grouped({.head_dim = 64, .varlen = true, .batch = 64, .heads_q = 32, .heads_kv = 8}, {});
-  grouped.seqlen_q = 1024;
-  grouped.seqlen_k = 4096;
-  grouped.total_q = 64;
-  CHECK(heuristic(grouped, arch).config.packed_heads == 1);
-  grouped.seqlen_q = 1;
-  CHECK(heuristic(grouped, arch).config.packed_heads == 4);
 }
 
 TEST_CASE("heuristic: pages of any size are judged like contiguous keys") {
@@ -299,24 +269,6 @@ TEST_CASE("heuristic: the precompiled cases include the prefill chunks of every 
       }));
     }
   }
-}
-
-TEST_CASE("heuristic: heads are not packed with dropout") {
-  PlannedProblem p({.head_dim = 64, .heads_q = 8, .heads_kv = 1, .seqlen_q = 1, .seqlen_k = 4096}, {});
-  const Arch& arch = *find_arch("sm_90a");
-  CHECK(heuristic(p, arch).config.packed_heads == 8);
-  p.dropout = true;
-  CHECK(heuristic(p, arch).config.packed_heads == 1);
-  const KernelConfig packing{.kernel = KernelId::forward_sm90,
-                             .tile_m = 64,
-                             .tile_n = 32,
-                             .warps = 4,
-                             .stages = 2,
-                             .ctas_per_sm = 2,
-                             .q_buffers = 1,
-                             .packed_heads = 2};
-  CHECK(why_rejected(p, packing, arch).value_or("").find("packed_heads = 2, must be 1 with dropout") !=
-        std::string::npos);
 }
 
 TEST_CASE("heuristic: valid with every variant") {

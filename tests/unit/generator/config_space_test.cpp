@@ -147,33 +147,16 @@ TEST_CASE("config space: valid and rejected configs are the whole product, each 
   }
 }
 
-TEST_CASE("config space: heads are packed in powers of two that divide the group") {
-  const std::string valid = "kernel=forward_sm90,tile_m=64,warps=4,q_buffers=1,ctas_per_sm=2,packed_heads=";
-  CHECK(broken(valid + "64", 64, "sm_90a") == "");
-  for (const char* packed : {"0", "-2", "3", "128"}) {
-    CHECK(broken(valid + packed, 64, "sm_90a").find(std::string("packed_heads = ") + packed + ", must be ") ==
-          0);
-  }
-  CHECK(broken(valid + "3", 64, "sm_90a") == "packed_heads = 3, must be a power of two");
-  CHECK(broken(valid + "128", 64, "sm_90a") == "packed_heads = 128, must be 1..64");
-  CHECK(broken("packed_heads=2", 64, "sm_90a") == "packed_heads = 2, must be 1 for forward_sm80");
-  PlannedProblem problem;
-  problem.head_dim = 64;
-  problem.heads_q = 12;
-  problem.heads_kv = 3;
-  problem.seqlen_q = problem.seqlen_k = 10;
-  problem = problem.normalized();
-  const auto why = [&](const char* packed) {
-    return why_rejected(problem, parse_config(valid + packed), *find_arch("sm_90a")).value_or("");
-  };
-  CHECK(why("4") == "");
-  CHECK(why("8") == "packed_heads = 8 does not divide the 4 query heads of a key/value head");
-  CHECK(why("3") ==
-        "packed_heads = 3, must be a power of two; packed_heads = 3 does not divide the 4 query heads of a "
-        "key/value head");
-  problem.seqlen_q = 1 << 29;
-  CHECK(why("2") == "");
-  CHECK(why("4") == "packed_heads = 4 makes more than 2^31 rows of seqlen_q = 536870912");
+TEST_CASE("config space: the rows of heads that share tiles can be numbered") {
+  PlannedProblem p({.head_dim = 64, .heads_q = 12, .heads_kv = 3}, {});
+  p.seqlen_q = p.seqlen_k = (1 << 23) + 1;
+  const KernelConfig config = parse_config("kernel=forward_sm90,tile_m=64,warps=4,q_buffers=1,ctas_per_sm=2");
+  CHECK(why_rejected(p, config, *find_arch("sm_90a")).value_or("") == "");  // so many queries share no tiles
+  p.batch_invariant = true;
+  CHECK(why_rejected(p, config, *find_arch("sm_90a")) ==
+        "4 heads share tiles, which hold at most 2^23 queries, not 8388609");
+  p.seqlen_q = 1 << 23;
+  CHECK(why_rejected(p, config, *find_arch("sm_90a")).value_or("") == "");
 }
 
 TEST_CASE("config space: keys are split if their blocks can be numbered") {

@@ -56,7 +56,7 @@ TEST_CASE("config: only the kernel's own tunables are printed; a text with all f
         "kernel=forward_sm80,tile_m=64,tile_n=32,warps=4,stages=1,q_in_registers=0,ctas_per_sm=1");
   CHECK(to_string(default_config(KernelId::forward_sm90)) ==
         "kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=2,ctas_per_sm=1,q_buffers=1,schedule=0,"
-        "overlap=0,pingpong=0,speculative_max=0,skip_masked=0,packed_heads=1");
+        "overlap=0,pingpong=0,speculative_max=0,skip_masked=0");
   for (const KernelId kernel : {KernelId::forward_sm80, KernelId::forward_sm90, KernelId::append}) {
     const KernelConfig config = default_config(kernel);
     std::string every_field = "kernel=" + std::string(to_string(kernel));

@@ -1,6 +1,7 @@
 // Which keys queries see, compared with counts by the reference's is_visible(): every mask and kind of
 // window.
 #include <doctest/doctest.h>
+#include <generator/head_packing.h>
 #include <generator/kernel_spec.h>
 #include <generator/visible_keys.h>
 #include <planning/forward.h>
@@ -219,6 +220,7 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first visible
     void* const tensor = memory.data() + (256 - reinterpret_cast<std::uintptr_t>(memory.data()) % 256);
     const AttentionArgs args = bshd_args(p, tensor, tensor, tensor, tensor);
     AttentionParamsSm90 params{};
+    params.attention.packing = head_packing(p, config);
     fill_tensor_maps(p, config, operands_of(p, args), params);
     for (const TensorMap* map : {&params.k, &params.v}) {
       const InterpretedTensorMap seen = interpreted(*map);
@@ -226,7 +228,7 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first visible
       CHECK(seen.size[1] == c.count);
     }
     CHECK(interpreted(params.q).data == tensor);
-    CHECK(interpreted(params.q).size[1] == 40);
+    CHECK(interpreted(params.q).size[2] == 40);
     const Step step = forward_step(p.normalized(), config, nullptr, 132);
     CHECK(step.constants.as<AttentionParamsSm90>().attention.first_key == c.first);
   }
@@ -247,6 +249,7 @@ TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all 
   AttentionArgs args = bshd_args(p, tensor, tensor, tensor, tensor);
   args.q_strides.batch = args.k_strides.batch = -1;  // not used
   AttentionParamsSm90 params{};
+  params.attention.packing = head_packing(p, config);
   fill_tensor_maps(p, config, operands_of(p, args), params);
   CHECK(interpreted(params.k).data == tensor);
   CHECK(interpreted(params.k).size[1] == 700);
@@ -259,6 +262,6 @@ TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all 
   CHECK(v.size[2] == 701);
   CHECK(v.stride[1] == v.stride[2]);
   CHECK(v.size[4] == 1);
-  CHECK(interpreted(params.q).size[1] == 300);
-  CHECK(interpreted(params.o).size[1] == 300);
+  CHECK(interpreted(params.q).size[2] == 300);
+  CHECK(interpreted(params.o).size[2] == 300);
 }

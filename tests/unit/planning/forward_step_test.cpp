@@ -89,7 +89,6 @@ TEST_CASE("forward_sm90: persistent blocks, and sections that L2 holds") {
 TEST_CASE("forward_sm90: split KV launches every block that fits, with room for two splits of each") {
   KernelConfig config =
       parse_config("kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,ctas_per_sm=2,schedule=3");
-  config.packed_heads = 4;
   AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 3;
   Step step = step_of(p, config);
@@ -109,8 +108,7 @@ TEST_CASE("forward_sm90: split KV launches every block that fits, with room for 
 }
 
 TEST_CASE("forward_split: a block stores one partial output, however many warps it has") {
-  const KernelConfig config =
-      parse_config("kernel=forward_split,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1,packed_heads=4");
+  const KernelConfig config = parse_config("kernel=forward_split,tile_m=16,tile_n=16,warps=8,ctas_per_sm=1");
   AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 3;
   const Step step = step_of(p, config);
@@ -125,23 +123,23 @@ TEST_CASE("forward_split: a block stores one partial output, however many warps 
   CHECK(step_of(p, config, 10000).shape.grid == 1024);
 }
 
-TEST_CASE("packed heads count as one head with more rows") {
+TEST_CASE("heads that share tiles count as one head with more rows") {
   KernelConfig config;
   config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
   AttentionProblem p = causal_gqa(4096);
   p.seqlen_q = 33;
-  config.packed_heads = 2;
   AttentionParams params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
-  CHECK(params.q_tiles == 2);  // tiles of 66 rows
-  CHECK(params.heads_q == p.heads_q / 2);
-  CHECK(params.head_count == p.batch * p.heads_q / 2);
-  CHECK(params.queries_per_kv == 2);
-  CHECK(params.seqlen_q == 33);
-  CHECK(params.q_rows == 66);
-  config.packed_heads = 4;
-  params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
+  CHECK(params.q_tiles == 3);  // tiles of 132 rows
+  CHECK(params.heads_q == p.heads_kv);
+  CHECK(params.head_count == p.batch * p.heads_kv);
   CHECK(params.queries_per_kv == 1);
+  CHECK(params.seqlen_q == 33);
+  CHECK(params.q_rows == 132);
+  p.heads_q = 256 * p.heads_kv;  // 128 share tiles, and two such parts share keys
+  params = step_of(p, config).constants.as<AttentionParamsSm90>().attention;
+  CHECK(params.heads_q == 2 * p.heads_kv);
+  CHECK(params.queries_per_kv == 2);
 }
 
 TEST_CASE("packed sequences: as many tiles as are possible, whatever their lengths") {
@@ -153,8 +151,8 @@ TEST_CASE("packed sequences: as many tiles as are possible, whatever their lengt
   CHECK(grid_of(p, config) == 64 * 32 * 8);  // batched: each may be the longest
   p.total_q = 6400;
   CHECK(grid_of(p, config) == (6400 / 128 + 64) * 32);  // each sequence may end inside a tile
-  p.total_q = 127;
-  CHECK(grid_of(p, config) == 64 * 32);
+  p.total_q = 127;                                      // heads share tiles
+  CHECK(grid_of(p, config) == ((127 / 16 + 64) * 64 / 128 + 64) * 8);
   p.seqlen_q = 128;
   p.total_q = 64 * 128;
   CHECK(grid_of(p, config) == 64 * 32);  // no sequence is longer than this
@@ -163,10 +161,9 @@ TEST_CASE("packed sequences: as many tiles as are possible, whatever their lengt
 
   config.kernel = KernelId::forward_sm90;
   config.tile_m = 64;
-  config.packed_heads = 4;
   p.seqlen_q = 1000;
-  p.total_q = 6400;
-  CHECK(grid_of(p, config) == (6400 * 4 / 64 + 64) * 8);
+  p.total_q = 640;
+  CHECK(grid_of(p, config) == (640 / 16 + 64 + 64) * 8);  // each sequence may also end inside a block of rows
   config.schedule = kDynamicPersistent;
   config.ctas_per_sm = 2;
   const Step step = step_of(p, config);

@@ -84,20 +84,15 @@ TEST_CASE("missing kernel: the command makes exactly this kernel of forward_sm80
                      {RowAlignment::bytes16_any_order}));
 }
 
-TEST_CASE("missing kernel: the command makes a kernel of forward_sm90, however many heads it packs") {
-  for (int packed = 1; packed <= 64; packed *= 2) {
-    KernelSpec few =
-        spec("sm_90a",
-             "kernel=forward_sm90,tile_m=64,tile_n=128,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,"
-             "schedule=2,overlap=1,speculative_max=1",
-             {.head_dim = 64});
-    few.config.packed_heads = packed;
-    check_command(few);
-  }
+TEST_CASE("missing kernel: the command makes a kernel of forward_sm90") {
+  check_command(spec("sm_90a",
+                     "kernel=forward_sm90,tile_m=64,tile_n=128,warps=4,stages=3,ctas_per_sm=2,q_buffers=1,"
+                     "schedule=2,overlap=1,speculative_max=1",
+                     {.head_dim = 64}));
   check_command(
       spec("sm_90a",
            "kernel=forward_sm90,tile_m=192,tile_n=80,warps=12,stages=2,q_buffers=1,schedule=2,overlap=1,"
-           "pingpong=1,skip_masked=1,packed_heads=16",
+           "pingpong=1,skip_masked=1",
            {.dtype = DType::bf16, .head_dim = 128, .head_dim_v = 64, .mask = MaskKind::causal_bottom_right}));
 }
 
@@ -106,8 +101,7 @@ TEST_CASE("missing kernel: the command makes an interpreted kernel if the host h
       spec("interpreter", "tile_m=64,tile_n=32,warps=4,stages=1", {.head_dim = 16}, {RowAlignment::element}));
   check_command(
       spec("interpreter",
-           "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2,"
-           "packed_heads=8",
+           "kernel=forward_sm90,tile_m=64,tile_n=64,warps=4,stages=4,ctas_per_sm=2,q_buffers=2,schedule=2",
            {.head_dim = 64}));
 }
 

@@ -29,7 +29,7 @@ FA2_DEVICE void store_gradient(Tile tile, int warp_row, AccumulatorTile<kM, kN>&
   for_each_score(gradient, [&](float& value) { value *= scale; });
   round_into_tile<typename Config::Element>(tile, warp_row, gradient);
   ptx::bar_warp_sync();
-  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(destination, tile, warp_row, row_count);
+  store_tile<Config::rows_are_16_byte_aligned, 16 * kM>(destination, tile, warp_row, RowsBefore{row_count});
 }
 
 }  // namespace fa2

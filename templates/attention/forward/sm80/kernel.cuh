@@ -8,7 +8,6 @@
 #pragma once
 
 #include "attention/common/epilogue.cuh"
-#include "attention/common/head_rows.cuh"
 #include "attention/common/varlen_tiles.cuh"
 #include "attention/forward/sm80/mainloop.cuh"
 
@@ -17,9 +16,10 @@ namespace fa2 {
 /// Loads Q into shared memory and, with Config::q_in_registers, on into registers. On return the ring's first
 /// loads are in flight.
 template <class Config>
-FA2_DEVICE void load_queries(QueryOperand<Config>& q, GlobalRows<Config::head_dim> rows, int row_count,
+FA2_DEVICE void load_queries(QueryOperand<Config>& q, const QueryRows<Config, Config::head_dim>& rows,
                              KeyValueRing<Config>& ring) {
-  load_tile<Config::warps * 32, Config::rows_are_16_byte_aligned>(q.tile, rows, RowsBefore{row_count});
+  load_rows<Config::warps * 32, Config::rows_are_16_byte_aligned, Config::head_dim>(q.tile, rows, rows,
+                                                                                    ptx::thread_index());
   ptx::cp_async_commit_group();
   if constexpr (Config::q_in_registers) {
     ptx::cp_async_wait_group<0>();
@@ -59,10 +59,7 @@ FA2_DEVICE void attention_forward(const AttentionParams& params) {
   QueryOperand<Config> q;
   q.tile = {shared};
   q.first_row = warp_row;
-  load_queries(q,
-               head_rows<Config::head_dim>(params.q, params.q_strides, shape.q_entry, at.head,
-                                           static_cast<i64>(shape.q_begin) + tile_row),
-               shape.seqlen_q - tile_row, ring);
+  load_queries(q, {params, params.q, params.q_strides, shape, at}, ring);
 
   MainloopSm80<Config> mainloop;
   mainloop.output.clear();

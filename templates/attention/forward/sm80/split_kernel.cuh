@@ -47,19 +47,6 @@ struct SplitLayout {
   FA2_DEVICE SharedAddress parts_before() const { return base + static_cast<u32>(known_start); }
 };
 
-/// The query rows of a tile. Packed GQA heads alternate from row to row.
-template <class Config>
-struct QueryRows {
-  const AttentionParams& params;
-  const SequenceShape& shape;
-  const TileCoordinates& at;
-
-  FA2_DEVICE const u16* row(int number) const {
-    const int row = at.q_tile * Config::tile_m + number;
-    return static_cast<const u16*>(params.q) + query_row<Config>(params.q_strides, shape, at, row);
-  }
-};
-
 /// All warps of the block, as one team.
 template <class Config>
 struct BlockTeam {
@@ -91,10 +78,10 @@ FA2_DEVICE Blocks share_of_warp(const Blocks& blocks, int warp, int warps) {
 
 /// Loads the tile's queries with all warps. On return the ring's first loads are in flight.
 template <class Config, class Ring>
-FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q, const QueryRows<Config>& rows,
-                             int row_count, Ring& ring) {
-  load_rows<32 * Config::warps, Config::rows_are_16_byte_aligned, Config::head_dim>(
-      q.tile, rows, RowsBefore{row_count}, ptx::thread_index());
+FA2_DEVICE void load_queries(QueryOperand<OneWarpConfig<Config>>& q,
+                             const QueryRows<Config, Config::head_dim>& rows, Ring& ring) {
+  load_rows<32 * Config::warps, Config::rows_are_16_byte_aligned, Config::head_dim>(q.tile, rows, rows,
+                                                                                    ptx::thread_index());
   ptx::cp_async_commit_group();
   ring.start();
   ptx::cp_async_wait_group<Ring::started_groups>();
@@ -123,7 +110,7 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
   QueryOperand<Warp> q;
   q.tile = layout.queries();
   q.first_row = 0;
-  load_queries<Config>(q, QueryRows<Config>{params, mask.shape, at}, row_count, ring);
+  load_queries<Config>(q, {params, params.q, params.q_strides, mask.shape, at}, ring);
 
   MainloopSm80<Warp> mainloop;
   mainloop.output.clear();

@@ -18,6 +18,13 @@ struct WarpgroupTeam {
   FA2_DEVICE static int warp() { return ptx::warp_index() % 4; }
 };
 
+/// Returns how many of the 64 rows from `first_row` on the producer has loaded for this sequence.
+template <class Config>
+FA2_DEVICE int rows_of_queries(const AttentionParams& params, const SequenceShape& shape, int first_row) {
+  const int loaded = rows_of_box(params.packing), left = shape.rows - first_row;
+  return Config::varlen && left < loaded ? left : loaded;
+}
+
 template <class Config>
 FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm90<Config>& shared,
                         int warpgroup) {
@@ -37,10 +44,11 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     const int buffer = tiles.turn.place(Config::q_buffers);
     ptx::mbarrier_wait(shared.queries_full(buffer), tiles.turn.parity(Config::q_buffers));
     const auto queries = shared.queries(buffer, warpgroup);
-    if (Config::varlen && group_row + 64 > mask.shape.rows) {
-      // Clears rows that belong to the next sequence: a warp's decisions for all of its rows would depend on
-      // them.
-      clear_rows_outside<128>(queries, {0, mask.shape.rows - group_row}, ptx::thread_index() % 128);
+    const int own_rows = rows_of_queries<Config>(attention, mask.shape, group_row);
+    if (own_rows < 64) {
+      // Clears rows that nothing has loaded, or that belong to the next sequence: a warp's decisions for all of
+      // its rows would depend on them.
+      clear_rows_outside<128>(queries, {0, own_rows}, ptx::thread_index() % 128);
       ptx::bar_sync(own_barrier(warpgroup), 128);
     }
     const Dropout<Config> dropout =

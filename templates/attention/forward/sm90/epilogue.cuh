@@ -4,11 +4,11 @@
 
 #include "attention/common/epilogue.cuh"
 #include "attention/forward/sm90/pipeline.cuh"
+#include "attention/forward/sm90/query_box.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/stmatrix.cuh"
 #include "tile/register_tile.cuh"
-#include "tile/tma_copy.cuh"
 
 namespace fa2 {
 
@@ -55,8 +55,8 @@ struct OutputStore {
     if (Config::varlen && first_row + 64 > shape.rows) {
       store_first_rows(tile, shape, at, first_row);
     } else if (ptx::thread_index() % 128 == 0 && first_row < shape.rows) {
-      tma_store_tile<TensorShape<Config::head_dim_v, Config::packed_heads>>(
-          params.o, {shape.q_begin, first_row, at.head, shape.q_entry}, tile);
+      tma_store_tile<PackedShape<Config::head_dim_v>>(
+          params.o, query_box<Config>(params.attention, shape, at, first_row), tile);
     }
     if constexpr (Config::q_buffers == 1) release(buffer);
   }
@@ -80,6 +80,7 @@ struct OutputStore {
     FA2_NO_UNROLL
     for (int i = ptx::thread_index() % 128; i < (shape.rows - first_row) * kChunks; i += 128) {
       const int row = i / kChunks, col = i % kChunks * 8;
+      if (!row_map_of<Config>(params.attention).is_filled(first_row + row)) continue;
       ptx::st_global_v4(output_row<Config>(params.attention, shape, at, first_row + row) + col,
                         ptx::ld_shared_v4(tile.chunk_address(row, col)));
     }

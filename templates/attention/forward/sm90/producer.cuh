@@ -4,6 +4,7 @@
 
 #include "attention/common/key_blocks.cuh"
 #include "attention/forward/sm90/page_loads.cuh"
+#include "attention/forward/sm90/query_box.cuh"
 #include "attention/forward/sm90/tile_schedule.cuh"
 #include "ptx/dependent_launch.cuh"
 #include "tile/tma_copy.cuh"
@@ -167,12 +168,14 @@ struct Producer {
     ptx::mbarrier_wait(shared.queries_empty(buffer), turn.parity(Config::q_buffers) ^ 1);
     if (ptx::elect_one()) {
       const SharedAddress full = shared.queries_full(buffer);
-      ptx::mbarrier_arrive_expect_tx(full, Layout::warpgroups * Layout::QueryTile::bytes);
+      constexpr int kBytesPerRow = Layout::warpgroups * Layout::QueryTile::bytes / 64;
+      ptx::mbarrier_arrive_expect_tx(full, rows_of_box(params.attention.packing) * kBytesPerRow);
       FA2_UNROLL
       for (int w = 0; w < Layout::warpgroups; ++w) {
-        tma_load_tile<TensorShape<Config::head_dim, Config::packed_heads>>(
-            shared.queries(buffer, w), params.q,
-            {shape.q_begin, at.q_tile * Config::tile_m + 64 * w, at.head, shape.q_entry}, full);
+        const int first_row = at.q_tile * Config::tile_m + 64 * w;
+        tma_load_tile<PackedShape<Config::head_dim>>(
+            shared.queries(buffer, w), params.q, query_box<Config>(params.attention, shape, at, first_row),
+            full);
       }
     }
     ptx::bar_warp_sync();
