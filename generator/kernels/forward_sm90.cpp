@@ -93,7 +93,7 @@ std::vector<KernelConfig> configs(const AttentionTraits& traits, const Arch& arc
                              .speculative_max = speculative_max};
               add(c);
               c.schedule = kSplitKeys;
-              if (pingpong == 0 && speculative_max == 0 && warps < 12) add(c);
+              add(c);
             }
           }
         }

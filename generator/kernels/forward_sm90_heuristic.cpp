@@ -6,6 +6,7 @@
 #include <generator/visible_keys.h>
 
 #include <algorithm>
+#include <cmath>
 #include <templates/attention/common/tile_schedule.cuh>
 
 namespace fa2 {
@@ -28,12 +29,20 @@ bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
   return rows <= kWarpgroupRows && (p.varlen || p.batch * p.heads_kv < kEnoughTiles);
 }
 
-/// For prefill chunks: returns whether there are at most 88 tiles, which leave SMs idle, and at least 2,048 keys to split.
-bool has_few_tiles(const AttentionProblem& problem) {
-  constexpr std::int64_t kFewTiles = 88;
+/// For prefill chunks: returns whether splitting KV takes less time than whole tiles, some of which leave SMs idle while others end.
+/// Times are in keys that an SM passes over with a tile of 192 rows (docs/kernel-notes.md).
+bool pays_to_split(const AttentionProblem& problem) {
+  constexpr double kSms = 132;           // of an H100 or H200: a choice may not depend on the GPU
+  constexpr double kSplitKernel = 1.15;  // its tiles are smaller, and blocks of keys have fewer slots
+  constexpr double kMerge = 1400;
   const AttentionProblem p = with_mean_lengths(problem);
-  const std::int64_t keys = std::min(visible_keys(p), window_width(p).value_or(kMostQueries));
-  return most_query_tiles(p, {.tile_m = kTileOfChunks}) <= kFewTiles && keys >= kLeastKeysOfChunks;
+  const auto keys = static_cast<double>(std::min(visible_keys(p), window_width(p).value_or(kMostQueries)));
+  if (keys < kLeastKeysOfChunks) return false;
+  const double seen = visible_pairs(p) / (static_cast<double>(p.seqlen_q) * keys);
+  const double tiles = static_cast<double>(most_query_tiles(p, {.tile_m = kMostRows})) / kSms;
+  // Tiles of unequal length leave no gaps if there are enough of them: the longest come first.
+  const double whole = seen < 0.75 ? std::max(1.0, tiles * seen) : std::ceil(tiles);
+  return tiles * seen * kSplitKernel * keys + kMerge < whole * keys;
 }
 
 /// Completes a config of forward_sm90 with the fields that follow from the problem and the GPU.
@@ -60,8 +69,10 @@ std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, const 
 
 /// Returns the configs for prefill chunks.
 std::vector<KernelConfig> chunk_configs(const AttentionTraits& traits, const Arch& arch) {
-  const bool is_narrow = wider_dim(traits) > 128 || traits.dropout;
-  return {completed(traits, arch, kTileOfChunks / 16, is_narrow ? 64 : 128, kSplit)};
+  const bool is_wide = wider_dim(traits) > 128;  // guessing a maximum would spill
+  KernelConfig split = kSplit;
+  split.speculative_max = is_wide ? 0 : 1;
+  return {completed(traits, arch, kTileOfChunks / 16, is_wide || traits.dropout ? 64 : 128, split)};
 }
 
 /// For long sequences, three warpgroups hide each other's softmax. For short ones, whose tiles have few KV blocks, the begin and
@@ -122,7 +133,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
       table_length(p, rows <= kWarpgroupRows ? rows : std::max<std::int64_t>(queries, kWarpgroupRows + 1));
   std::vector<KernelConfig> configs = line_for(table_of(traits, arch), length);
   if (!shares_keys(p, rows)) std::erase_if(configs, splits_keys);
-  if (length > kWarpgroupRows && !p.batch_invariant && has_few_tiles(p)) {
+  if (length > kWarpgroupRows && !p.batch_invariant && pays_to_split(p)) {
     const auto chunks = chunk_configs(traits, arch);
     configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }

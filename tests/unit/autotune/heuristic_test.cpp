@@ -142,10 +142,11 @@ TEST_CASE("heuristic: few queries split the keys, unless there are many tiles of
   CHECK(shares_keys(11, 16));
   CHECK_FALSE(shares_keys(12, 1));
   CHECK(shares_keys(12, 1, true));
-  CHECK(shares_keys(1, 65));  // 24 tiles of 128 rows
+  CHECK(shares_keys(1, 65));  // 16 tiles of 192 rows
   CHECK(shares_keys(1, 256));
-  CHECK_FALSE(shares_keys(1, 1024));
-  CHECK_FALSE(shares_keys(12, 65));
+  CHECK(shares_keys(1, 1024));  // 176 tiles of 192 rows: the second wave would leave SMs idle
+  CHECK(shares_keys(12, 65));
+  CHECK_FALSE(shares_keys(1, 2048));
   CHECK_FALSE(shares_keys(1, 8192));
   // With a narrow window, many queries see few keys and have many tiles.
   AttentionProblem narrow{.head_dim = 128, .window_left = 16, .window_right = 16};
