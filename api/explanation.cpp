@@ -74,7 +74,8 @@ Json json_of(const KernelReport& k) {
           {"load_ms", k.load_ms},
           {"binary_bytes", k.binary_bytes},
           {"resources", json_of(k.resources)},
-          {"blocks_per_sm", k.blocks_per_sm}};
+          {"blocks_per_sm", k.blocks_per_sm},
+          {"heads_per_tile", k.heads_per_tile}};
 }
 
 Json json_of(const TuneCandidate& candidate) {

@@ -1,4 +1,5 @@
 // Gets the kernels of choices, and reports them.
+#include <generator/head_packing.h>
 #include <planning/planner.h>
 
 #include <utility>
@@ -10,6 +11,7 @@ LoadedKernel Planner::pick(const ConfigChoice& choice) const {
   kernel.report.config = choice.config;
   kernel.report.config_origin = choice.origin;
   kernel.report.config_reason = choice.reason;
+  kernel.report.heads_per_tile = head_packing(problem, choice.config).heads;
   return kernel;
 }
 

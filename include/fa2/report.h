@@ -63,6 +63,8 @@ struct KernelReport {
   std::size_t binary_bytes = 0;
   KernelResources resources;
   std::int32_t blocks_per_sm = 0;  ///< resident blocks per SM, as registers, shared memory and threads permit
+  /// Query heads of one key/value head whose rows share tiles, which then read keys and values once for all of them.
+  std::int32_t heads_per_tile = 1;
 };
 
 /// The kernels that run for a problem, with the reasons.

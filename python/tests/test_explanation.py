@@ -18,7 +18,7 @@ def test_an_explanation_prints_as_text(backward: bool) -> None:
     text = str(found)
     assert repr(found) == text and max(map(len, text.splitlines())) <= 80
     names = [line.split()[0] for line in text.splitlines() if not line.startswith(" ")]
-    kernel = ["kernel", "origin", "config", "reason", "resources"]
+    kernel = ["kernel", "origin", "config", "reason", "resources", "tiles"]
     assert names == ["problem", "device", *kernel * len(found["kernels"])]
     assert "heads 2/1" in text and "window_left=7" in text and "causal_bottom_right" in text
     assert len({line.index(line.split(maxsplit=1)[1]) for line in text.splitlines() if not line.startswith(" ")}) == 1

@@ -288,9 +288,10 @@ TEST_CASE("deployment: a pack holds the replacement of a refused kernel, which r
   for (const PrecompiledKernel& row : rows) CHECK(row.error.empty());
   const auto context = deployed(dir);
   AttentionProblem p = decoding();
-  p.heads_q = 32;
+  p.heads_q = 56;
   p.seqlen_q = 1;
   const KernelReport e = context->explain(p, "sm_90a").kernels.at(0);
+  CHECK(e.heads_per_tile == 7);
   CHECK(e.config.kernel != KernelId::forward_split);
   CHECK(e.config_reason.find("kernel=forward_split,") != std::string::npos);
   CHECK(e.config_reason.find(": spills (pretender 1.0)") != std::string::npos);
