@@ -1,5 +1,6 @@
 // Compares docs/interpreter.md with the code: its debugger session, and the lines where it stops.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <tests/support/cache_fixtures.h>
 #include <tests/support/sanitizers.h>
@@ -21,6 +22,13 @@ std::string line_of(const std::string& file, int number) {
   std::string line;
   for (int i = 0; i < number && std::getline(lines, line); ++i) continue;
   return lines ? line : "";
+}
+
+/// Returns the number of the first line that contains `part`.
+int number_of(const std::string& file, const std::string& part) {
+  int number = 1;
+  while (number < 1000 && line_of(file, number).find(part) == std::string::npos) ++number;
+  return number;
 }
 
 }  // namespace
@@ -83,6 +91,16 @@ bool cannot_debug(const TemporaryDirectory& dir) {
   return true;
 }
 
+/// Returns whether gdb cannot call the program's functions. gdb 13 cannot on a processor whose registers it does not know, and
+/// waits for ever when a condition has called one.
+bool cannot_call(const TemporaryDirectory& dir) {
+  const std::string text =
+      output_of_gdb(dir, "", {"break main", "run", "print ((int (*)(void))getpid)() > 0"}, "--version");
+  if (text.find("\n$1 = 1\n") != std::string::npos) return false;
+  MESSAGE("skipped: gdb cannot call functions of a program here");
+  return true;
+}
+
 /// Returns a pattern of a frame, with any text for each "...", and with its address, which gdb may print.
 std::regex pattern_of(const std::string& text) {
   const std::string escaped = std::regex_replace(text, std::regex(R"([.*+?()\[\]{}|^$\\])"), R"(\$&)");
@@ -94,7 +112,7 @@ std::regex pattern_of(const std::string& text) {
 
 TEST_CASE("interpreter.md: the debugger session runs as shown") {
   const TemporaryDirectory dir;
-  if (cannot_debug(dir)) return;
+  if (cannot_debug(dir) || cannot_call(dir)) return;
   const std::string begin_of_command = " fa2 ", prompt = "(gdb) ";
   std::vector<std::string> commands, frames;
   std::string arguments;
@@ -123,13 +141,17 @@ TEST_CASE("interpreter.md: the debugger session runs as shown") {
 TEST_CASE("interpreter.md: without kept sources a debugger finds those of the repository") {
   const TemporaryDirectory dir;
   if (cannot_debug(dir)) return;
-  const std::string text =
-      output_of_gdb(dir, "", {"set breakpoint pending on", "break epilogue.cuh:52", "run", "bt 2"},
-                    "run --device interpreter --q samples/q.npy --k samples/k.npy --v samples/v.npy --out " +
-                        (dir / "o.npy").native());
+  const std::string epilogue = "attention/common/epilogue.cuh", kernel = "attention/forward/sm80/kernel.cuh";
+  const int in_epilogue = number_of(epilogue, "params.lse == nullptr");
+  const std::string text = output_of_gdb(
+      dir, "",
+      {"set breakpoint pending on", "break epilogue.cuh:" + std::to_string(in_epilogue), "run", "bt 2"},
+      "run --device interpreter --q samples/q.npy --k samples/k.npy --v samples/v.npy --out " +
+          (dir / "o.npy").native());
   CAPTURE(text);
-  CHECK(text.find("\n52\t" + line_of("attention/common/epilogue.cuh", 52)) != std::string::npos);
-  CHECK(text.find(" templates/attention/forward/sm80/kernel.cuh:74") != std::string::npos);
+  CHECK(text.find(fmt::format("\n{}\t", in_epilogue) + line_of(epilogue, in_epilogue)) != std::string::npos);
+  CHECK(text.find(fmt::format(" templates/{}:{}", kernel, number_of(kernel, "store_lse<"))) !=
+        std::string::npos);
 }
 
 #else
