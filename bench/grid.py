@@ -16,13 +16,14 @@ import math
 import random
 import subprocess
 import sys
+import time
+import types
 
 import compare
 import decode
 from grid_shapes import drawn_shapes
 
-COLD_BYTES = 512 << 20  # ten times L2
-LIMITS = {"forward": 0.93, "backward": 0.93}
+LIMIT = 0.93  # a slower point is timed again
 REGIMES = ("bandwidth", "other", "backward")
 COLOURS = {"bandwidth": "#1864ab", "other": "#d9480f", "backward": "#2b8a3e"}
 
@@ -57,7 +58,7 @@ class Point:
         import torch
 
         self.shape = s = shape
-        copies = 1 if s.backward else max(1, min(8, COLD_BYTES // max(1, s.bytes()) + 1))
+        copies = 1 if s.backward else max(1, min(8, decode.COLD_BYTES // max(1, s.bytes()) + 1))
         make = lambda rows, heads: torch.randn(s.batch, rows, heads, s.d, device="cuda", dtype=torch.bfloat16)  # noqa: E731
         self.copies = [(make(s.queries, s.heads_q), make(s.keys, s.heads_kv), make(s.keys, s.heads_kv)) for _ in range(copies)]
         self.used = None
@@ -215,8 +216,7 @@ def measured_row(number, shape, a, rng, bandwidth):
     import torch
 
     rows = []
-    limit = LIMITS["backward" if shape.backward else "forward"]
-    while not rows or (len(rows) < 3 and rows[0]["speed"] is not None and rows[0]["speed"] < limit):
+    while not rows or (len(rows) < 3 and rows[0]["speed"] is not None and rows[0]["speed"] < LIMIT):
         rows.append(row_of(number, shape, *timed(shape, a, rng), bandwidth))
         torch.cuda.empty_cache()
     return sorted(rows, key=lambda row: row["speed"] or 0)[len(rows) // 2]
@@ -295,15 +295,11 @@ def svg(rows, facts):
 
 
 def facts_of(a, bandwidth):
-    import torch
-
     import fa2
 
-    driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    return {"GPU": torch.cuda.get_device_name(0), "driver": driver.stdout.strip(), "PyTorch": torch.__version__,
-            "cuDNN": torch.backends.cudnn.version(), "FlashAttention-3": "yes" if flash_attention_3() else "not installed",
-            "fa2": fa2.__version__, "commit": commit_of(a), "seed": a.seed, "copy": f"{bandwidth / 1e12:.2f} TB/s",
-            "command": "python3 " + " ".join(sys.argv)}
+    facts = compare.machine_facts(types.SimpleNamespace(version=fa2.__version__), a)
+    return facts | {"FlashAttention-3": "yes" if flash_attention_3() else "not installed", "seed": a.seed,
+                    "copy": f"{bandwidth / 1e12:.2f} TB/s"}
 
 
 def main():
@@ -316,8 +312,6 @@ def main():
         for number, shape in shapes:
             print(f"{number:3} {shape.text()}: {shape.flops() / 1e12:.3g} TFLOP, {shape.bytes() / 1e9:.3g} GB")
         return
-    import time
-
     bandwidth, rng, rows, begin = copy_bandwidth(), random.Random(0), [], time.monotonic()
     rng.shuffle(shapes)  # records of one shape must not help the next of its kind
     for number, shape in shapes:

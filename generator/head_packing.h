@@ -9,7 +9,8 @@
 
 namespace fa2 {
 
-/// Of one tile. A larger group is packed in equal parts, or not at all if it has no divisor up to this.
+/// The most query heads that share a tile. A larger group is divided into equal parts: each has the group's largest divisor up to
+/// this. If that is 1, no heads share a tile.
 inline constexpr int kMostPackedHeads = 128;
 
 /// Returns the numbering of the rows in tiles of `tile_m` rows of a forward kernel. Heads are packed if that makes at least a tenth
