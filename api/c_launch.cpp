@@ -2,6 +2,7 @@
 #include <api/c_guard.h>
 #include <api/c_structs.h>
 #include <api/context.h>
+#include <api/plan.h>
 #include <fa2/c_launch.h>
 #include <fmt/format.h>
 #include <operation/operands/operands.h>
@@ -77,8 +78,7 @@ class KeptWorkspaces {
 /// Returns the workspace of a call, null if it needs none of the caller's.
 SharedWorkspace workspace_for(const fa2_launch& launch, std::size_t bytes, std::size_t zeros, bool keeps) {
   if (bytes == 0 || launch.allocate == nullptr || launch.place.device == kInterpreterDevice) return nullptr;
-  if (!keeps || is_capturing(static_cast<Stream>(launch.stream)))
-    return std::make_shared<const Workspace>(launch, bytes, zeros);
+  if (!keeps) return std::make_shared<const Workspace>(launch, bytes, zeros);
   // Never destroyed: at exit, the allocator may be gone.
   static KeptWorkspaces& kept = *new KeptWorkspaces;
   return kept.get(launch, bytes, zeros);
@@ -129,10 +129,15 @@ fa2_status fa2_launch_attention(const fa2_problem* problem, const fa2_args* args
       require_no_capture(p, how);
       plan = context.plan(p, how.place.device, std::string(reason_for(p)));
     }
-    const SharedWorkspace workspace =
-        workspace_for(how, plan->workspace_bytes(), plan->workspace_zeros(), how.keeps != 0);
+    // A captured launch counts in the context's memory. Zeros in a workspace would be another node of the graph, before which
+    // the launch cannot begin.
+    const bool captures =
+        how.place.device != kInterpreterDevice && is_capturing(static_cast<Stream>(how.stream));
+    const SharedWorkspace workspace = workspace_for(
+        how, plan->workspace_bytes(), captures ? 0 : plan->workspace_zeros(), how.keeps != 0 && !captures);
     with->workspace = workspace != nullptr ? workspace->data() : nullptr;
-    plan->run(*with, static_cast<Stream>(how.stream));
+    run(plan->impl(), *with, operands_of(p, *with, plan->workspace_bytes()), static_cast<Stream>(how.stream),
+        captures ? CounterPlace::context : CounterPlace::workspace);
   });
 }
 

@@ -11,12 +11,13 @@ namespace fa2 {
 
 bool operator==(const Gradients&, const Gradients&) = default;
 
-void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream) {
+void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream,
+         CounterPlace counters) {
   if (plan.steps.empty()) return require_valid(plan.problem, args);
   const ScopedContext context(plan.device);
   require_usable(violations_of(plan.problem, args, operands), operands, plan.device);
   if (plan.checks_tables) require_sound_tables(plan.problem, args, plan.device, stream);
-  launch(plan, args, operands, args.workspace, stream);
+  launch(plan, args, operands, args.workspace, stream, counters);
 }
 
 void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& operands, Stream stream) {

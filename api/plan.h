@@ -10,7 +10,8 @@ namespace fa2 {
 
 /// Validates the arguments and launches. `operands` must list the tensors of the plan's problem and `args`, with the size of
 /// the plan's workspace.
-void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream);
+void run(const Plan& plan, const AttentionArgs& args, const Operands& operands, Stream stream,
+         CounterPlace counters = CounterPlace::workspace);
 void run(const Plan& plan, const BackwardArgs& args, const BackwardOperands& operands, Stream stream);
 
 }  // namespace fa2

@@ -158,9 +158,14 @@ def backward_systems(point):
     if s.window < 0:
         forwards |= {"CUDNN": lambda: sdpa(SDPBackend.CUDNN_ATTENTION), "FLASH": lambda: sdpa(SDPBackend.FLASH_ATTENTION)}
     d_out, systems = torch.randn_like(q), {}
+    # Autograd launches a backward on the stream of its forward, which must be the one that graphs are captured on.
+    torch.cuda.graph.default_capture_stream = torch.cuda.graph.default_capture_stream or torch.cuda.Stream()
     for name, forward in forwards.items():
         try:
-            out = forward()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(torch.cuda.graph.default_capture_stream):
+                out = forward()
+            torch.cuda.synchronize()
         except Exception as error:  # a peer refuses a shape in its own way
             if name == "fa2":
                 raise

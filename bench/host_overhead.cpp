@@ -68,7 +68,7 @@ double bare_launch(const Plan& plan, const AttentionArgs& args, const OwnedStrea
   const Step& step = plan.steps.front();
   ParamsBuffer params;
   step.fill(step, {plan.problem, args, operands_of(plan.problem, args)}, params);
-  if (step.context_counters) params.put(step.counters.param, step.context_counters->take(nullptr));
+  if (step.context_counters) params.put(step.counters.param, step.context_counters->take({}, nullptr));
   return nanoseconds(stream, rounds, [&] {
     step.kernel->launch(step.shape, params.data(), params.size(), stream.get(), nullptr);
   });

@@ -109,13 +109,25 @@ bool Block::let_others_act() {
     return true;
   }
   const auto awaits_flag = [](const Thread& thread) { return thread.state == State::at_flag; };
-  return std::any_of(threads_.begin(), threads_.end(), awaits_flag) && signals_->wait(seen);
+  if (std::none_of(threads_.begin(), threads_.end(), awaits_flag)) return false;
+  return signals_->wait(seen) || end_polls();
+}
+
+bool Block::end_polls() {
+  bool any = false;
+  for (Thread& thread : threads_) {
+    if (thread.state != State::at_flag || !thread.polls) continue;
+    thread.state = State::ready;
+    any = true;
+  }
+  return any;
 }
 
 bool Block::wake_for_flags() {
   bool any = false;
   for (Thread& thread : threads_) {
-    if (thread.state != State::at_flag || flag_of(thread.flag) != thread.waits_for) continue;
+    if (thread.state != State::at_flag || (flag_of(thread.flag) & thread.flag_mask) != thread.waits_for)
+      continue;
     thread.state = State::ready;
     any = true;
   }
@@ -193,8 +205,28 @@ void Block::store_flag(unsigned* flag, unsigned value, Site site) {
 
 void Block::await_flag(const unsigned* flag, unsigned value, Site site) {
   if (options_.checks) require(global_->check_load(flag, 4, 4), site);
-  if (flag_of(flag) == value) return;
-  current().flag = flag;
+  wait_for_flag(flag, ~0u, value, false, site);
+}
+
+unsigned Block::add_to_flag(unsigned* flag, unsigned value, Site site) {
+  require_atomic(flag, 4, site);
+  const unsigned old = std::atomic_ref(*flag).fetch_add(value, std::memory_order_acq_rel);
+  signals_->signal();
+  return old;
+}
+
+bool Block::poll_flag(const unsigned* flag, unsigned mask, unsigned value, Site site) {
+  if (options_.checks) require(global_->check_load(flag, 4, 4), site);
+  wait_for_flag(flag, mask, value, true, site);
+  return (flag_of(flag) & mask) == value;
+}
+
+void Block::wait_for_flag(const unsigned* flag, unsigned mask, unsigned value, bool polls, Site site) {
+  if ((flag_of(flag) & mask) == value) return;
+  Thread& thread = current();
+  thread.flag = flag;
+  thread.flag_mask = mask;
+  thread.polls = polls;
   wait(State::at_flag, value, site);
 }
 

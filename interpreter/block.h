@@ -86,6 +86,8 @@ class Block final : public Machine {
   void atomic_add_v4(float* address, const float* values, Site site) override;
   void store_flag(unsigned* flag, unsigned value, Site site) override;
   void await_flag(const unsigned* flag, unsigned value, Site site) override;
+  unsigned add_to_flag(unsigned* flag, unsigned value, Site site) override;
+  bool poll_flag(const unsigned* flag, unsigned mask, unsigned value, Site site) override;
 
  private:
   enum class State : std::uint8_t { ready, in_warp, at_barrier, at_mbarrier, at_flag, for_registers, done };
@@ -104,6 +106,8 @@ class Block final : public Machine {
     State state = State::ready;
     unsigned waits_for = 0;  ///< the barrier's number, the mbarrier's address, or the flag's value
     const unsigned* flag = nullptr;
+    unsigned flag_mask = 0;  ///< bits of the flag that are waited for
+    bool polls = false;      ///< stops to wait for the flag if no block can go on
     Site waits_at;
     std::vector<Copy> open_group;
     std::deque<std::vector<Copy>> groups;  ///< oldest first
@@ -136,6 +140,9 @@ class Block final : public Machine {
   /// deadlock.
   bool let_others_act();
   bool wake_for_flags();
+  /// Ends the polls of this block, which found nothing. Returns false if there are none.
+  bool end_polls();
+  void wait_for_flag(const unsigned* flag, unsigned mask, unsigned value, bool polls, Site site);
   bool resume_ready_threads(const std::vector<int>& warp_order);
   void wait(State state, unsigned waits_for, Site site);
   void wake(int thread) { threads_[static_cast<std::size_t>(thread)].state = State::ready; }

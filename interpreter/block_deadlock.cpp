@@ -23,7 +23,7 @@ std::string Block::doing_of(int thread) const {
       return fmt::format("waits at {} for {}", where, mbarriers_.describe(it.waits_for));
     case State::at_flag:
       return fmt::format("waits at {} for a flag of another block to become {}, it is {}", where,
-                         it.waits_for, flag_of(it.flag));
+                         it.waits_for, flag_of(it.flag) & it.flag_mask);
     case State::for_registers:
       return fmt::format("waits at {} in {}", where, registers_.describe(thread / 32));
     case State::done:

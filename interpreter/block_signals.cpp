@@ -58,9 +58,9 @@ bool BlockSignals::wait(std::uint64_t seen) {
   if (is_hopeless()) changed_.notify_all();
   changed_.wait_for(lock, kMoment, [&] { return count_ != seen || is_hopeless(); });
   if (count_ != seen) return true;  // signal() no longer counts this block
-  if (is_hopeless()) return false;
+  const bool hopeless = is_hopeless();
   --waiting_;
-  return true;
+  return !hopeless;
 }
 
 }  // namespace fa2::interpreter

@@ -113,6 +113,10 @@ class Machine {
   /// `value`.
   virtual void store_flag(unsigned* flag, unsigned value, Site site) = 0;
   virtual void await_flag(const unsigned* flag, unsigned value, Site site) = 0;
+  /// add_to_flag: atomic add with acquire and release; returns the old value. poll_flag: returns whether the
+  /// bits in `mask` become `value` while another block can go on.
+  virtual unsigned add_to_flag(unsigned* flag, unsigned value, Site site) = 0;
+  virtual bool poll_flag(const unsigned* flag, unsigned mask, unsigned value, Site site) = 0;
 
  protected:
   ~Machine() = default;

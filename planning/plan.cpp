@@ -15,13 +15,15 @@ void Plan::add(Step step) {
   steps.push_back(std::move(step));
 }
 
-void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* workspace, Stream stream) {
+void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* workspace, Stream stream,
+            CounterPlace counters) {
   WrittenBytes written;
   Call call{.problem = plan.problem, .args = args, .operands = operands, .written = &written};
   std::optional<StreamMemory> borrowed;
   if (workspace != nullptr) {
-    call.counters = static_cast<std::byte*>(workspace);
-    call.scratch = call.counters + plan.workspace.counter_bytes;
+    auto* const begin = static_cast<std::byte*>(workspace);
+    if (counters == CounterPlace::workspace) call.counters = begin;
+    call.scratch = begin + plan.workspace.counter_bytes;
   } else if (plan.workspace.scratch_bytes > 0) {
     borrowed = plan.scratch->take(plan.workspace.scratch_bytes, stream);
     call.scratch = static_cast<std::byte*>(borrowed->data());

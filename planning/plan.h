@@ -7,6 +7,7 @@
 #include <planning/step.h>
 #include <runtime/stream_memory.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -31,8 +32,12 @@ struct Plan {
   void add(Step step);
 };
 
+/// Where the counters of a call with a workspace lie: in it, or in the Context's memory.
+enum class CounterPlace : std::uint8_t { workspace, context };
+
 /// Launches all steps in the plan's device's context, which must be current. `args` and `operands` are valid arguments of the
 /// plan's operation. Takes no lock and allocates nothing, except as launch() does and for scratch without a `workspace`.
-void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* workspace, Stream stream);
+void launch(const Plan& plan, const AnyRef& args, OperandList operands, void* workspace, Stream stream,
+            CounterPlace counters = CounterPlace::workspace);
 
 }  // namespace fa2

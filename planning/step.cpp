@@ -56,9 +56,9 @@ void launch(const Step& step, const Call& call, Stream stream, int times) {
   if (std::byte* const scratch = address_of(step.scratch, call.scratch))
     params.put(step.scratch.param, scratch);
   const bool borrows = counters == nullptr && step.context_counters != nullptr;
-  const Graph graph = borrows ? capturing_graph(stream) : nullptr;
+  const Capture capture = borrows ? capture_of(stream) : Capture{};
   for (int i = 0; i < times; ++i) {
-    if (borrows) params.put(step.counters.param, step.context_counters->take(graph));
+    if (borrows) params.put(step.counters.param, step.context_counters->take(capture, stream));
     step.kernel->launch(step.shape, params.data(), params.size(), stream, &memory);
   }
 }

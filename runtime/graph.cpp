@@ -17,14 +17,15 @@ void CUDA_CB release(void* kept) {
 
 }  // namespace
 
-Graph capturing_graph(Stream stream) {
+Capture capture_of(Stream stream) {
   // The default stream cannot be captured, and the interpreter has no streams.
-  if (stream == nullptr || interpreting() || !is_capturing(stream)) return nullptr;
+  if (stream == nullptr || interpreting() || !is_capturing(stream)) return {};
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t number = 0;
   Graph graph = nullptr;
-  check(driver().stream_get_capture_info(stream, &status, nullptr, &graph, nullptr, nullptr),
+  check(driver().stream_get_capture_info(stream, &status, &number, &graph, nullptr, nullptr),
         "cuStreamGetCaptureInfo");
-  return graph;
+  return {graph, number};
 }
 
 void keep_with(Graph graph, Kept object) {

@@ -17,11 +17,16 @@ LaunchCounters::LaunchCounters(const CounterSizes& sizes)
   stream.synchronize();
 }
 
-std::uint32_t* LaunchCounters::take(Graph graph) {
-  if (graph == nullptr) return words(next_.fetch_add(1, std::memory_order_relaxed) % sizes_.in_turn);
-  const std::shared_ptr<std::uint32_t> word = lend();
-  keep_with(graph, word);
-  return word.get();
+std::uint32_t* LaunchCounters::take(const Capture& capture, Stream stream) {
+  if (capture.graph == nullptr) return words(next_.fetch_add(1, std::memory_order_relaxed) % sizes_.in_turn);
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<std::uint32_t>& kept = captured_[{capture.number, stream}];
+  if (const std::shared_ptr<std::uint32_t> shared = kept.lock()) return shared.get();
+  const std::shared_ptr<std::uint32_t> lent = lend();
+  keep_with(capture.graph, lent);
+  kept = lent;
+  std::erase_if(captured_, [](const auto& item) { return item.second.expired(); });
+  return lent.get();
 }
 
 // A word is returned as 0, because CUDA releases it only after every launch that uses it, and each launch

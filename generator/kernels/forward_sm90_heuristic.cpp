@@ -1,6 +1,7 @@
 // The configs of forward_sm90 by head dim, from sweeps on an H100 (docs/kernel-notes.md).
 #include <generator/head_packing.h>
 #include <generator/kernels/forward_sm90.h>
+#include <generator/kernels/forward_time.h>
 #include <generator/kernels/heuristic_table.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
@@ -14,35 +15,13 @@ namespace {
 
 constexpr int kWarpgroupRows = 64, kMostRows = 192;  // of a tile
 constexpr int kTileOfChunks = 128;
-constexpr std::int64_t kLeastKeysOfChunks = 2048;
+/// With few rows, sequences of unequal lengths split their keys from here on: the longest one would take too long.
+constexpr std::int64_t kLeastKeysOfVarlen = 640;
+constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                           ///< for completed()
 constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};  ///< for completed()
 
 int wider_dim(const AttentionTraits& traits) {
   return std::max(traits.head_dim, traits.head_dim_v);
-}
-
-/// Returns whether to split KV: if tiles are too few to fill the GPU, or differ in length. Enough tiles of one length read keys and
-/// values at the speed of memory without a merge.
-bool shares_keys(const AttentionProblem& p, std::int64_t rows) {
-  if (p.batch_invariant) return true;
-  constexpr std::int64_t kEnoughTiles = 96;
-  return rows <= kWarpgroupRows && (p.varlen || p.batch * p.heads_kv < kEnoughTiles);
-}
-
-/// For prefill chunks: returns whether splitting KV takes less time than whole tiles, some of which leave SMs idle while others end.
-/// Times are in keys that an SM passes over with a tile of 192 rows (docs/kernel-notes.md).
-bool pays_to_split(const AttentionProblem& problem) {
-  constexpr double kSms = 132;           // of an H100 or H200: a choice may not depend on the GPU
-  constexpr double kSplitKernel = 1.15;  // its tiles are smaller, and blocks of keys have fewer slots
-  constexpr double kMerge = 1400;
-  const AttentionProblem p = with_mean_lengths(problem);
-  const auto keys = static_cast<double>(std::min(visible_keys(p), window_width(p).value_or(kMostQueries)));
-  if (keys < kLeastKeysOfChunks) return false;
-  const double seen = visible_pairs(p) / (static_cast<double>(p.seqlen_q) * keys);
-  const double tiles = static_cast<double>(most_query_tiles(p, {.tile_m = kMostRows})) / kSms;
-  // Tiles of unequal length leave no gaps if there are enough of them: the longest come first.
-  const double whole = seen < 0.75 ? std::max(1.0, tiles * seen) : std::ceil(tiles);
-  return tiles * seen * kSplitKernel * keys + kMerge < whole * keys;
 }
 
 /// Completes a config of forward_sm90 with the fields that follow from the problem and the GPU.
@@ -82,11 +61,9 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const auto with = [&](int warps, int tile_n, const KernelConfig& c) {
     return completed(traits, arch, warps, tile_n, c);
   };
-  const KernelConfig safe = with(8, 64, {.q_buffers = 1, .overlap = 1});
+  const KernelConfig safe = with(8, 64, kSafe);
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
-  HeuristicRange few{kWarpgroupRows, decoding_configs(traits, arch)};
-  few.best_first.push_back(safe);
   if (head_dim <= 64) {
     // Rows that are not a whole swizzle of 128 bytes need more registers for addresses; so do a bias and dropout. A producer
     // that gathers rows leaves fewer.
@@ -97,26 +74,56 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
     };
     const HeuristicRange any{kMostQueries, {three, safe}};
-    if (has_edges(traits)) return {few, {1536, {two(64), three, safe}}, any};
-    return {few,
-            {768, {two(64), three, safe}},
+    if (has_edges(traits)) return {{1536, {two(64), three, safe}}, any};
+    return {{768, {two(64), three, safe}},
             {1536, {two(traits.varlen || traits.dropout ? 64 : 80), three, safe}},
             any};
   }
   const KernelConfig wide = with(8, 128, guessing);
-  if (head_dim <= 96)
-    return {few, {kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
+  if (head_dim <= 96) return {{kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
     const KernelConfig three = with(12, 80, in_turns);
     const HeuristicRange any{kMostQueries, {three, wide, safe}};
-    if (has_edges(traits)) return {few, {3072, {with(12, 64, guessing), three, wide, safe}}, any};
-    return {few, {1536, {wide, three, safe}}, any};
+    if (has_edges(traits)) return {{3072, {with(12, 64, guessing), three, wide, safe}}, any};
+    return {{1536, {wide, three, safe}}, any};
   }
   const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
-  if (head_dim <= 192) return {few, {kMostQueries, {with(8, 96, guessing_once), safe}}};
+  if (head_dim <= 192) return {{kMostQueries, {with(8, 96, guessing_once), safe}}};
   const auto exact = [&](int tile_n) { return with(8, tile_n, {.q_buffers = 1, .overlap = 1}); };
-  if (head_dim < 256) return {few, {kMostQueries, {safe, exact(48)}}};
-  return {few, {6144, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
+  if (head_dim < 256) return {{kMostQueries, {safe, exact(48)}}};
+  return {{6144, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
+}
+
+/// Returns the length of the square problem whose queries see as many keys on average.
+std::int64_t square_length(const AttentionProblem& problem) {
+  const AttentionProblem p = with_mean_lengths(problem);
+  if (p.seqlen_q == 0) return 0;
+  const auto seen =
+      static_cast<std::int64_t>(visible_pairs(p) / static_cast<double>(p.seqlen_q) * (has_edges(p) ? 2 : 1));
+  return std::min(kMostQueries, has_edges(p) ? seen - 1 : seen);
+}
+
+std::vector<KernelConfig> for_few_rows(const PlannedProblem& p, const AttentionTraits& traits,
+                                       const Arch& arch) {
+  std::vector<KernelConfig> configs = decoding_configs(traits, arch);
+  const bool splits = p.batch_invariant || (p.varlen && visible_keys(p) >= kLeastKeysOfVarlen) ||
+                      estimated_time(p, configs[0]) < estimated_time(p, configs[1]);
+  if (!splits) std::erase_if(configs, splits_keys);
+  configs.push_back(completed(traits, arch, 8, 64, kSafe));
+  return configs;
+}
+
+/// Moves a guessing config to the front if its tiles fit the rows or the GPU much better than those of the first.
+void put_fastest_first(const AttentionProblem& p, std::vector<KernelConfig>& configs) {
+  constexpr double kMuch = 0.94;
+  std::size_t fastest = 0;
+  for (std::size_t i = 1; i < configs.size(); ++i) {
+    if (configs[i].speculative_max == 1 &&
+        estimated_time(p, configs[i]) < estimated_time(p, configs[fastest]) * (fastest == 0 ? kMuch : 1))
+      fastest = i;
+  }
+  std::rotate(configs.begin(), configs.begin() + static_cast<std::ptrdiff_t>(fastest),
+              configs.begin() + static_cast<std::ptrdiff_t>(fastest) + 1);
 }
 
 }  // namespace
@@ -126,16 +133,15 @@ namespace forward_sm90 {
 std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (arch.interpreted) return {};  // slower there than forward_sm80
   const AttentionTraits traits = traits_of(p);
-  const std::int64_t queries = with_mean_lengths(p).seqlen_q;
-  const std::int64_t rows = packed_rows(head_packing(p, kWarpgroupRows), queries);
-  // More rows than a warpgroup's are no decoding, however few queries they are.
-  const std::int64_t length =
-      table_length(p, rows <= kWarpgroupRows ? rows : std::max<std::int64_t>(queries, kWarpgroupRows + 1));
-  std::vector<KernelConfig> configs = line_for(table_of(traits, arch), length);
-  if (!shares_keys(p, rows)) std::erase_if(configs, splits_keys);
-  if (length > kWarpgroupRows && !p.batch_invariant && pays_to_split(p)) {
-    const auto chunks = chunk_configs(traits, arch);
-    configs.insert(configs.begin(), chunks.begin(), chunks.end());
+  const std::int64_t rows = packed_rows(head_packing(p, kMostRows), with_mean_lengths(p).seqlen_q);
+  if (rows <= kWarpgroupRows) return for_few_rows(p, traits, arch);
+  std::vector<KernelConfig> configs =
+      line_for(table_of(traits, arch), std::max<std::int64_t>(kWarpgroupRows + 1, square_length(p)));
+  put_fastest_first(p, configs);
+  if (!p.batch_invariant) {
+    const std::vector<KernelConfig> chunks = chunk_configs(traits, arch);
+    if (estimated_time(p, chunks[0]) < estimated_time(p, configs[0]))
+      configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
   return configs;
 }
@@ -143,7 +149,6 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
 HeuristicLimits heuristic_limits(const AttentionTraits& traits, const Arch& arch) {
   if (arch.interpreted) return {};
   HeuristicLimits limits{.packed_rows = kMostRows, .queries = limits_of(table_of(traits, arch))};
-  limits.queries.push_back(kLeastKeysOfChunks);
   return limits;
 }
 

@@ -55,6 +55,10 @@ FA2_DEVICE int ld_global_s32(const int* address, Site site = {}) {
   return value;
 }
 
+FA2_DEVICE int ld_global_s32_or(const int* array, int index, int otherwise, Site site = {}) {
+  return array == nullptr ? otherwise : ld_global_s32(array + index, site);
+}
+
 FA2_DEVICE Vector16 ld_global_v4(const void* address, Site site = {}) {
   Vector16 v;
   machine->load_global(address, &v, 16, site);

@@ -67,6 +67,15 @@ FA2_DEVICE int ld_global_s32(const int* address) {
   return value;
 }
 
+/// Returns array[index], or `otherwise` if `array` is null. Has no branch, so that several such loads overlap.
+FA2_DEVICE int ld_global_s32_or(const int* array, int index, int otherwise) {
+  int value = otherwise;
+  asm volatile("{\n  .reg .pred p;\n  setp.ne.u64 p, %1, 0;\n  @p ld.global.nc.s32 %0, [%2];\n}"
+               : "+r"(value)
+               : "l"(array), "l"(array + index));
+  return value;
+}
+
 FA2_DEVICE Vector16 ld_global_v4(const void* address) {
   Vector16 v;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -72,8 +72,8 @@ BUGS = {
          "QueryTile::bytes + warp / 2 * warp_bytes)", "split KV"),
         ("load_queries", "queries of another sequence", "q.tile, rows, rows, ptx", "q.tile, rows, RowsBefore{Config::tile_m}, ptx",
          "split KV"),
-        ("attention_forward_split", "a whole tile left as a part", "if (part.is_of_several()) {", "if (true) {", "split KV"),
-        ("attention_forward_split", "a part stored as if it were the tile", "if (part.is_of_several()) {", "if (false) {",
+        ("merge_warps", "a whole tile left as a part", "if (part.is_of_several()) {", "if (true) {", "split KV"),
+        ("merge_warps", "a part stored as if it were the tile", "if (part.is_of_several()) {", "if (false) {",
          "split KV"),
     ],
 }

@@ -107,7 +107,7 @@ BUGS = {
         ("rows_of_queries", "queries of the next sequence take part", "Config::varlen && left < loaded ? left : loaded", "loaded",
          "varlen"),
         ("consume", "rows that no box fills take part", "own_rows < 64", "Config::varlen && own_rows < 64", "head groups"),
-        ("consume", "queries are read while they are being cleared", "ptx::bar_sync(own_barrier(warpgroup), 128);", "", "varlen"),
+        ("consume", "queries are read while they are being cleared", "WarpgroupTeam<Config>{warpgroup}.sync();", "", "varlen"),
         ("consume", "the forward's mask, on Hopper, is that of a head of the first batch",
          "of_head(at.batch * attention.heads_q + at.head)", "of_head(at.head)", "dropout"),
         ("consume", "O, on Hopper, is not divided by the share kept", "dropout.rescale(mainloop.output);", "", "dropout"),

@@ -26,19 +26,19 @@ struct RowSpan {
   int length;
 };
 
-/// Returns the rows of one sequence, clamped to the tensor whatever the tables hold.
+/// Returns the rows of one sequence, clamped to the tensor whatever the tables hold. No branch parts the
+/// loads, so that those of several sequences overlap.
 FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch, int total, int longest) {
   const auto clamp = [](int value, int low, int high) {
     return value < low ? low : value < high ? value : high;
   };
-  RowSpan span{0, longest};
-  if (cu_seqlens != nullptr) {
-    span.begin = clamp(ptx::ld_global_s32(cu_seqlens + batch), 0, total);
-    const int end = clamp(ptx::ld_global_s32(cu_seqlens + batch + 1), span.begin, total);
-    span.length = clamp(end - span.begin, 0, longest);
-  }
-  if (seqused != nullptr) span.length = clamp(ptx::ld_global_s32(seqused + batch), 0, span.length);
-  return span;
+  const int first = ptx::ld_global_s32_or(cu_seqlens, batch, 0);
+  const int next = ptx::ld_global_s32_or(cu_seqlens, batch + 1, longest);
+  const int used = ptx::ld_global_s32_or(seqused, batch, longest);
+  const int begin = clamp(first, 0, total);
+  const int length =
+      cu_seqlens == nullptr ? longest : clamp(clamp(next, begin, total) - begin, 0, longest);
+  return {begin, clamp(used, 0, length)};
 }
 
 /// Returns the shape of the sequence with these queries and keys.

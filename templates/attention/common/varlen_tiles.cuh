@@ -29,10 +29,15 @@ class VarlenTiles {
  public:
   FA2_DEVICE explicit VarlenTiles(const Side& side) : side_(side) {
     u32 tiles = 0, classes = 0;
-    for (int first = 0; first < sequences(); first += 32) {
-      const Sequence sequence = sequence_at(first);
-      tiles += sequence.tiles;
-      classes |= sequence.tiles > 0 ? sequence.size_class : 0;
+    for (int first = 0; first < sequences(); first += 32 * kAtOnce) {
+      Sequence sequence[kAtOnce];
+      FA2_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) sequence[i] = sequence_at(first + 32 * i);
+      FA2_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        tiles += sequence[i].tiles;
+        classes |= sequence[i].tiles > 0 ? sequence[i].size_class : 0;
+      }
     }
     count_ = last_lane(inclusive_sum(tiles * heads()));
     FA2_UNROLL
@@ -62,6 +67,8 @@ class VarlenTiles {
   }
 
  private:
+  static constexpr int kAtOnce = 4;  ///< sequences whose lengths a lane loads together
+
   struct Sequence {
     u32 tiles;       ///< tiles per head
     u32 size_class;  ///< one bit; a higher one for longer other sides
@@ -80,12 +87,12 @@ class VarlenTiles {
 
   FA2_DEVICE Sequence sequence_at(int first_batch) const {
     const int batch = first_batch + ptx::lane_index();
-    if (batch >= sequences()) return {0, 0};
-    const SequenceShape shape = shape_of<Config>(side_.attention(), batch);
+    const bool exists = batch < sequences();
+    const SequenceShape shape = shape_of<Config>(side_.attention(), exists ? batch : 0);
     const int halvings = ptx::clz(static_cast<u32>(Side::length_of_other(shape))) -
                          ptx::clz(static_cast<u32>(side_.longest_other()));
-    return {static_cast<u32>(Side::rows(shape) + Config::tile_m - 1) / Config::tile_m,
-            0x80000000u >> halvings};
+    const u32 tiles = static_cast<u32>(Side::rows(shape) + Config::tile_m - 1) / Config::tile_m;
+    return {exists ? tiles : 0, 0x80000000u >> halvings};
   }
 
   FA2_DEVICE void look_at_next_class() {

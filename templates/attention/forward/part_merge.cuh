@@ -1,4 +1,4 @@
-// Merging partial outputs over disjoint keys: one warp merges one row (FlashAttention-2, section 2.3.1).
+// Merging partial outputs over disjoint keys (FlashAttention-2, section 2.3.1).
 #pragma once
 
 #include "attention/common/epilogue.cuh"
@@ -80,12 +80,27 @@ FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
     ptx::st_global_u16(to + i, static_cast<u16>(rounded.word[i / 2] >> (i % 2 * 16)));
 }
 
-/// Merges one row with a warp. Each lane holds the sum of every 32nd part, and four of each 128 columns.
-/// `Parts` provides `count`, row(part), and `at_once`: how many parts to load together.
+constexpr int kFewParts = 8;
+/// Lanes that merge a row of up to kFewParts parts. Fewer merge more rows at once, but each needs more registers:
+/// wide rows leave none, and a producer that reads page tables takes some.
 template <class Config>
+constexpr int lanes_for_few_parts = Config::head_dim_v <= 128 ? 8 : Config::page_size == 0 ? 16 : 32;
+/// Lanes that merge a row of more parts.
+template <class Config>
+constexpr int lanes_for_many_parts = Config::head_dim_v <= 64 ? 16 : 32;
+
+/// A row that kLanes neighbouring lanes merge, while the warp's others merge other rows of as many parts. Each
+/// lane holds the sum of every kLanes-th part, and four of each 4 kLanes columns. `Parts` provides `count` and
+/// row(part).
+template <class Config, int kLanes>
 struct MergedRow {
   static constexpr int cols = PartRow<Config>::cols;
-  static constexpr int chunks = (Config::head_dim_v + 127) / 128;
+  static constexpr int chunks = (Config::head_dim_v + 4 * kLanes - 1) / (4 * kLanes);
+  static constexpr int at_once = chunks * kLanes <= 32 ? kLanes : kLanes / 2;  ///< parts to load together
+  static constexpr int rows_of_warp = 32 / kLanes;
+
+  /// Returns this lane's row among those of the warp.
+  FA2_DEVICE static int number() { return ptx::lane_index() / kLanes; }
 
   float scale_log2;  ///< as in OnlineSoftmax
   RowExponent largest{0.0f, -ptx::infinity()};
@@ -94,9 +109,9 @@ struct MergedRow {
 
   template <class Parts>
   FA2_DEVICE void add(const Parts& parts) {
-    for (int first = 0; first < parts.count; first += 32) {
+    for (int first = 0; first < parts.count; first += kLanes) {
       const RowSum part = sum_of(parts, first);
-      SomeParts<Parts::at_once> some;
+      SomeParts some = {};
       load(parts, first, some);  // early, so that these loads overlap those of the sums
       const RowExponent before = largest;
       find_largest(part);
@@ -119,7 +134,7 @@ struct MergedRow {
         row.put(column(c), ptx::Vector16{{ptx::bits_of(v[0] * factor), ptx::bits_of(v[1] * factor),
                                           ptx::bits_of(v[2] * factor), ptx::bits_of(v[3] * factor)}});
     }
-    if (ptx::lane_index() == 0) PartRow<Config>::put_sum(row, {largest, sum});
+    if (lane() == 0) PartRow<Config>::put_sum(row, {largest, sum});
   }
 
   /// Stores the merged row of O and its LSE, unless it is empty. `row` counts the sequence's rows.
@@ -134,13 +149,15 @@ struct MergedRow {
       if (column(c) < Config::head_dim_v)
         store_four<Config>(to + column(c), {v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor});
     }
-    if (params.lse == nullptr || ptx::lane_index() != 0) return;
+    if (params.lse == nullptr || lane() != 0) return;
     ptx::st_global_f32(lse_of_row<Config>(params, shape, at, row),
                        sum == 0.0f ? params.empty_row_lse : log_sum_exp());
   }
 
  private:
-  FA2_DEVICE static int column(int chunk) { return 128 * chunk + 4 * ptx::lane_index(); }
+  FA2_DEVICE static int lane() { return ptx::lane_index() % kLanes; }
+  FA2_DEVICE static int first_lane() { return ptx::lane_index() - lane(); }
+  FA2_DEVICE static int column(int chunk) { return 4 * (kLanes * chunk + lane()); }
 
   template <class F>
   FA2_DEVICE static void for_each_column(const F& f) {
@@ -167,28 +184,29 @@ struct MergedRow {
     return ptx::fma_rn(largest.score, scale_log2 * kLn2, (ptx::lg2_approx(sum) + largest.log2) * kLn2);
   }
 
-  /// Raises `largest` to the largest exponent in any lane. Equal in all lanes.
+  /// Raises `largest` to the largest exponent in any of the row's lanes. Equal in all of them.
   FA2_DEVICE void find_largest(const RowSum& part) {
     const float own = log2_of(part), most = over_lanes(own, ptx::max_f32);
     const float before = ptx::fma_rn(largest.score, scale_log2, largest.log2);
-    const int last = 31 - ptx::clz(ptx::vote_ballot(own == most));
+    const u32 lanes = (~0u >> (32 - kLanes)) << first_lane();
+    const int last = 31 - ptx::clz(ptx::vote_ballot(own == most) & lanes);
     const RowExponent found{ptx::shfl_idx(part.exponent.score, last),
                             ptx::shfl_idx(part.exponent.log2, last)};
     if (most > before) largest = found;
   }
 
-  /// Reduces the lanes' values with both(a, b). The result is equal in all lanes.
+  /// Reduces the values of the row's lanes with both(a, b). The result is equal in all of them.
   template <class Both>
   FA2_DEVICE static float over_lanes(float value, const Both& both) {
     FA2_UNROLL
-    for (int distance = 1; distance < 32; distance *= 2) value = both(value, ptx::shfl_bfly(value, distance));
+    for (int distance = 1; distance < kLanes; distance *= 2) value = both(value, ptx::shfl_bfly(value, distance));
     return value;
   }
 
   /// Returns the sum of part first + lane; 0 if there is none.
   template <class Parts>
   FA2_DEVICE static RowSum sum_of(const Parts& parts, int first) {
-    const int part = first + ptx::lane_index();
+    const int part = first + lane();
     if (part >= parts.count) return {{0.0f, 0.0f}, 0.0f};
     float word[4];
     parts.row(part).load(cols, word);
@@ -196,42 +214,38 @@ struct MergedRow {
   }
 
   /// Consecutive parts that are loaded together.
-  template <int kCount>
   struct SomeParts {
-    static constexpr int count = kCount;
-    float value[kCount][chunks][4];
+    float value[at_once][chunks][4];
   };
 
-  /// Loads kCount parts from `first` on, which must exist. Loads `first` in place of parts that do not.
-  template <class Parts, int kCount>
-  FA2_DEVICE static void load(const Parts& parts, int first, SomeParts<kCount>& some) {
+  /// Loads parts from `first` on, which must exist.
+  template <class Parts>
+  FA2_DEVICE static void load(const Parts& parts, int first, SomeParts& some) {
     FA2_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      const int part = first + j < parts.count ? first + j : first;
+    for (int j = 0; j < at_once; ++j) {
       FA2_UNROLL
       for (int c = 0; c < chunks; ++c)
-        parts.row(part).load(column(c) < cols ? column(c) : 0, some.value[j][c]);
+        if (first + j < parts.count) parts.row(first + j).load(column(c) < cols ? column(c) : 0, some.value[j][c]);
     }
   }
 
-  /// Adds up to 32 parts. Each lane holds one weight, and `some` must already receive the first parts.
-  template <class Parts, int kCount>
-  FA2_DEVICE void add_parts(const Parts& parts, int first, float weight, SomeParts<kCount>& some) {
+  /// Adds up to kLanes parts. Each lane holds one weight, and `some` must already receive the first parts.
+  template <class Parts>
+  FA2_DEVICE void add_parts(const Parts& parts, int first, float weight, SomeParts& some) {
     FA2_NO_UNROLL
     for (int i = 0;;) {
       add(i, weight, some);
-      i += kCount;
-      if (i >= 32 || first + i >= parts.count) return;
+      i += at_once;
+      if (i >= kLanes || first + i >= parts.count) return;
       load(parts, first + i, some);
     }
   }
 
   /// Adds the parts whose weights are in lanes from `begin` on. Parts that do not exist weigh 0.
-  template <int kCount>
-  FA2_DEVICE void add(int begin, float weight, const SomeParts<kCount>& some) {
+  FA2_DEVICE void add(int begin, float weight, const SomeParts& some) {
     FA2_UNROLL
-    for (int j = 0; j < kCount; ++j) {
-      const float of_part = ptx::shfl_idx(weight, begin + j);
+    for (int j = 0; j < at_once; ++j) {
+      const float of_part = ptx::shfl_idx(weight, first_lane() + begin + j);
       for_each_column([&](int c, int k) {
         output[c][k] = ptx::fma_rn(of_part, of_part == 0.0f ? 0.0f : some.value[j][c][k], output[c][k]);
       });

@@ -1,11 +1,13 @@
-// Split KV: thread blocks compute splits of a tile, over disjoint keys, without waiting for one another. Each
-// stores its normalised partial output and its sum. The last one to finish merges all of them.
+// Split KV: thread blocks compute splits of a tile, over disjoint keys. Each stores its normalised partial
+// output and its sum. The last one to finish merges them, with those that had nothing else to do and have
+// waited for it. None has to wait for another: their waits are short and end.
 #pragma once
 
 #include "attention/common/tile_schedule.cuh"
 #include "attention/forward/part_merge.cuh"
 #include "attention/forward/split_tiles.cuh"
 #include "ptx/atomic.cuh"
+#include "ptx/flag.cuh"
 
 namespace fa2 {
 
@@ -37,34 +39,93 @@ struct TilePart {
   /// Returns the address of the team's row in this split.
   FA2_DEVICE GlobalPartRow own_row(int row) const { return row_of_part(index(), row); }
 
-  /// Must follow the team's stores. Returns whether all other splits of these rows are stored and readable.
-  /// `known`: a word of shared memory for this team.
-  FA2_DEVICE bool is_last_to_end(SharedAddress known) const {
-    const u32 others = static_cast<u32>(tile.part.count - 1);
-    if (ptx::thread_index() % (32 * Team::warps) == 0) {
-      u32* const counter = shares.counters + place() * Team::teams + team.number;
-      ptx::st_shared_u32(known, ptx::atom_inc_acq_rel_global_u32(counter, others));
-    }
+  /// Merges all splits of the team's rows, if they are stored or soon will be; otherwise a later team does.
+  /// Must follow the team's stores. `known`: a word of shared memory for this team. `scale_log2`: as in
+  /// OnlineSoftmax.
+  FA2_DEVICE void merge(SharedAddress known, float scale_log2) const {
+    const bool is_leader = ptx::thread_index() % (32 * Team::warps) == 0;
+    if (is_leader) ptx::st_shared_u32(known, arrive() ? 1 : 0);
     team.sync();
-    const int before = static_cast<int>(ptx::ld_shared_u32(known));
     // The shuffle tells the compiler that all lanes agree, so values that depend on the result stay uniform.
-    return ptx::shfl_idx(before, 0) == static_cast<int>(others);
-  }
-
-  /// Merges all splits, one warp per row. `scale_log2`: as in OnlineSoftmax.
-  FA2_DEVICE void merge(float scale_log2) const {
-    for (int row = team.warp(); row < row_count(); row += Team::warps) {
-      MergedRow<Config> merged{scale_log2};
-      merged.add(PartsOfRow{*this, row, tile.part.count});
-      merged.finish(params, tile.shape, tile.at, first_row() + row);
+    const bool all_are_stored = ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(known)), 0) != 0;
+    if (all_are_stored) {
+      if (has_few_rows()) {
+        merge_turn<lanes_for_many_parts<Config>>(team.warp(), scale_log2);
+      } else if (tile.part.count <= kFewParts) {
+        merge_rows<lanes_for_few_parts<Config>>(scale_log2);
+      } else {
+        merge_rows<lanes_for_many_parts<Config>>(scale_log2);
+      }
+      team.sync();  // before the counter and the partial outputs are used again
     }
-    // The next tile's partial outputs reuse this memory.
-    if constexpr (has_fixed_borders) team.sync();
+    if (is_leader) leave(all_are_stored);
   }
 
  private:
+  /// A counter has three fields: the splits that are stored, the warps' turns to merge, and the splits whose
+  /// teams have left.
+  static constexpr int kTurnShift = 9, kLeftShift = 23;
+  static constexpr u32 kStored = (1u << kTurnShift) - 1;
+  static constexpr int kPolls = 32;  ///< about 20 us
+
+  /// Returns whether the last team merges all rows in one turn.
+  FA2_DEVICE bool has_few_rows() const { return row_count() <= Team::warps; }
+  /// Returns whether teams that have nothing else to do wait for the last one and merge with it. With fixed
+  /// borders a team may have more splits of the same tile.
+  FA2_DEVICE bool merge_together() const { return !has_fixed_borders && !has_few_rows(); }
+
+  FA2_DEVICE u32* counter() const { return shares.counters + place() * Team::teams + team.number; }
+
+  /// Counts this split as stored. Returns whether all are, if need be after a wait.
+  FA2_DEVICE bool arrive() const {
+    const u32 count = static_cast<u32>(tile.part.count);
+    const u32 before = ptx::atom_add_acq_rel_global_u32(counter(), 1) & kStored;
+    if (before + 1 == count) return true;
+    const bool range_ends_here = index() + 1 < tile.part.count;
+    return merge_together() && range_ends_here && ptx::poll_global_u32(counter(), kStored, count, kPolls);
+  }
+
+  /// The last one to leave returns the counter to 0.
+  FA2_DEVICE void leave(bool has_merged) const {
+    if (!merge_together()) {
+      if (has_merged) ptx::st_release_global_u32(counter(), 0);
+      return;
+    }
+    const u32 before = ptx::atom_add_acq_rel_global_u32(counter(), 1u << kLeftShift) >> kLeftShift;
+    if (before + 1 == static_cast<u32>(tile.part.count)) ptx::st_release_global_u32(counter(), 0);
+  }
+
+  /// Takes the warp's next turn to merge rows. Lane 0 receives it, for turn_of().
+  FA2_DEVICE u32 take_turn() const {
+    return ptx::lane_index() == 0 ? ptx::atom_add_global_u32(counter(), 1u << kTurnShift) : 0;
+  }
+  FA2_DEVICE static int turn_of(u32 taken) {
+    return ptx::shfl_idx(static_cast<int>((taken & ((1u << kLeftShift) - 1)) >> kTurnShift), 0);
+  }
+
+  /// Merges rows until all have been taken by this or another team.
+  template <int kLanes>
+  FA2_DEVICE void merge_rows(float scale_log2) const {
+    int turn = turn_of(take_turn());
+    while (turn * MergedRow<Config, kLanes>::rows_of_warp < row_count()) {
+      const u32 next = take_turn();  // its latency overlaps the merge
+      merge_turn<kLanes>(turn, scale_log2);
+      turn = turn_of(next);
+    }
+  }
+
+  /// Merges the rows of one turn.
+  template <int kLanes>
+  FA2_DEVICE void merge_turn(int turn, float scale_log2) const {
+    using Row = MergedRow<Config, kLanes>;
+    const int first = turn * Row::rows_of_warp, row = first + Row::number();
+    if (first >= row_count()) return;
+    Row merged{scale_log2};
+    merged.add(PartsOfRow{*this, row < row_count() ? row : first, tile.part.count});
+    if (row < row_count()) merged.finish(params, tile.shape, tile.at, first_row() + row);
+  }
+
   struct PartsOfRow {
-    static constexpr int at_once = 32 / MergedRow<Config>::chunks;
     const TilePart& of;
     int number;
     int count;

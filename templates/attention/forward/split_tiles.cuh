@@ -23,15 +23,15 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 ///
 /// KV blocks are numbered by sequence, head, query tile and position. A tile that sees no key counts as one
 /// block, because its output must be written. Every thread block gets ceil(blocks / thread blocks); the last
-/// ones get fewer, or none. The lanes of a warp look at 32 sequences at once.
+/// ones get fewer, or none. The lanes of a warp look at 128 sequences at once, four neighbours each.
 template <class Config>
 class SplitTiles {
  public:
   FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
       : params_(params), launched_(static_cast<int>(shares.block_count)) {
     u32 blocks = 0;
-    for (int first = 0; first < sequences(); first += 32)
-      blocks += last_lane(inclusive_sum(blocks_at(first)));
+    for (int first = 0; first < sequences(); first += kSequences)
+      blocks += last_lane(inclusive_sum(blocks_at(first).sum));
     share_ = (blocks + shares.block_count - 1) / shares.block_count;
     next_ = ptx::block_index() * share_;
     if (next_ >= blocks) return;
@@ -56,6 +56,8 @@ class SplitTiles {
   }
 
  private:
+  static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
+
   const AttentionParams& params_;
   int launched_;            ///< thread blocks in the grid
   u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
@@ -113,27 +115,60 @@ class SplitTiles {
     return blocks;
   }
 
-  /// Returns the KV blocks in the sequence of this lane, first_batch + lane.
-  FA2_DEVICE u32 blocks_at(int first_batch) const {
-    const int batch = first_batch + ptx::lane_index();
-    if (batch >= sequences()) return 0;
-    return static_cast<u32>(params_.heads_q) * blocks_of_head(shape_of<Config>(params_, batch));
+  /// KV blocks of a lane's sequences.
+  struct LaneBlocks {
+    u32 of_sequence[kOfLane];
+    u32 sum;
+  };
+
+  /// Returns the KV blocks of this lane's sequences, the first of which is first_batch + kOfLane * lane. Their
+  /// lengths are loaded together.
+  FA2_DEVICE LaneBlocks blocks_at(int first_batch) const {
+    const int batch = first_batch + kOfLane * ptx::lane_index();
+    SequenceShape shapes[kOfLane];
+    FA2_UNROLL
+    for (int i = 0; i < kOfLane; ++i)
+      shapes[i] = shape_of<Config>(params_, batch + i < sequences() ? batch + i : 0);
+    LaneBlocks blocks{};
+    FA2_UNROLL
+    for (int i = 0; i < kOfLane; ++i) {
+      if (batch + i < sequences())
+        blocks.of_sequence[i] = static_cast<u32>(params_.heads_q) * blocks_of_head(shapes[i]);
+      blocks.sum += blocks.of_sequence[i];
+    }
+    return blocks;
   }
 
-  /// Finds the tile that contains KV block next_.
-  FA2_DEVICE void find_tile() {
+  /// Finds the sequence that contains KV block next_. Returns how many KV blocks come before it.
+  FA2_DEVICE u32 find_sequence() {
+    const auto of_lane = [](u32 value, int lane) {
+      return static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), lane));
+    };
     u32 before = 0;
-    for (int first = 0;; first += 32) {
-      const u32 end = before + inclusive_sum(blocks_at(first));
+    for (int first = 0;; first += kSequences) {
+      const LaneBlocks blocks = blocks_at(first);
+      const u32 end = before + inclusive_sum(blocks.sum);
       const int lane = ptx::popc(ptx::vote_ballot(end <= next_));
       if (lane == 32) {
         before = last_lane(end);
         continue;
       }
-      if (lane > 0) before = static_cast<u32>(ptx::shfl_idx(static_cast<int>(end), lane - 1));
-      at_.batch = first + lane;
-      break;
+      before = of_lane(end - blocks.sum, lane);
+      at_.batch = first + kOfLane * lane;
+      FA2_UNROLL
+      for (int i = 0; i < kOfLane - 1; ++i) {
+        const u32 next = before + of_lane(blocks.of_sequence[i], lane);
+        if (next > next_) return before;
+        before = next;
+        ++at_.batch;
+      }
+      return before;
     }
+  }
+
+  /// Finds the tile that contains KV block next_.
+  FA2_DEVICE void find_tile() {
+    const u32 before = find_sequence();
     shape_ = uniform_shape_of<Config>(params_, at_.batch);
     const u32 of_head = blocks_of_head(shape_);
     at_.head = static_cast<int>((next_ - before) / of_head);

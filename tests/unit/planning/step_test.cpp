@@ -126,7 +126,7 @@ TEST_CASE("steps: without a workspace the context provides the counters, with on
   const ScopedContext current(kInterpreterDevice);
   std::vector<Launch> launches;
   const auto counters = std::make_shared<LaunchCounters>();
-  const std::uint32_t* const first = counters->take(nullptr);
+  const std::uint32_t* const first = counters->take({}, nullptr);
   const AttentionPlan plan = plan_of({working_in(sizeof *first, launches, counters)});
   AttentionArgs args = args_with_lse();
   plan.run(args);
@@ -150,7 +150,7 @@ TEST_CASE("steps: scratch lies behind the counters of a workspace; without one, 
   };
   std::vector<Launch> launches;
   const auto counters = std::make_shared<LaunchCounters>(CounterSizes{.words = 8});
-  const std::uint32_t* const first = counters->take(nullptr);
+  const std::uint32_t* const first = counters->take({}, nullptr);
   Step step = working_in(8 * sizeof *first, launches, counters);
   step.fill = [](const Step&, const Call&, ParamsBuffer& params) { params.emplace(Pointers{}); };
   step.scratch = {.bytes = 1000, .param = offsetof(Pointers, scratch)};

@@ -55,8 +55,8 @@ TEST_CASE("launch counters: launches rotate, without the slots that graphs hold"
   LaunchCounters counters({.for_graphs = 2});
   const Word lent[] = {counters.lend(), counters.lend()};
   std::set<const std::uint32_t*> in_turn;
-  const std::uint32_t* const first = counters.take(nullptr);
-  for (const std::uint32_t* word = first; in_turn.insert(word).second; word = counters.take(nullptr)) {
+  const std::uint32_t* const first = counters.take({}, nullptr);
+  for (const std::uint32_t* word = first; in_turn.insert(word).second; word = counters.take({}, nullptr)) {
     REQUIRE(*word == 0);
     REQUIRE(contains(counters.memory(), word));
   }

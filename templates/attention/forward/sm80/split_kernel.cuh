@@ -43,8 +43,8 @@ struct SplitLayout {
   FA2_DEVICE SharedAddress of_warp(int warp) const {
     return base + static_cast<u32>(QueryTile::bytes + warp * warp_bytes);
   }
-  /// Returns the address of a word: how many splits of the tile had ended before this one.
-  FA2_DEVICE SharedAddress parts_before() const { return base + static_cast<u32>(known_start); }
+  /// Returns the address of a word: whether all splits of the tile are stored.
+  FA2_DEVICE SharedAddress all_are_stored() const { return base + static_cast<u32>(known_start); }
 };
 
 /// All warps of the block, as one team.
@@ -58,7 +58,7 @@ struct BlockTeam {
 /// The warps' partial outputs for one row.
 template <class Config>
 struct WarpParts {
-  static constexpr int count = Config::warps, at_once = Config::warps;
+  static constexpr int count = Config::warps;
   SplitLayout<Config> layout;
   int number;  ///< row in the tile
 
@@ -125,6 +125,26 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
   return mainloop.softmax.scale_log2;
 }
 
+/// Merges the warps' partial outputs of a split into the output, or into the block's partial output. kLanes
+/// lanes merge a row.
+template <int kLanes, class Part, class Config>
+FA2_DEVICE void merge_warps(const Part& part, const SplitLayout<Config>& layout, float scale_log2) {
+  using Row = MergedRow<Config, kLanes>;
+  const int rows = part.row_count();
+  for (int first = ptx::warp_index() * Row::rows_of_warp; first < rows;
+       first += Config::warps * Row::rows_of_warp) {
+    const int row = first + Row::number();
+    Row merged{scale_log2};
+    merged.add(WarpParts<Config>{layout, row < rows ? row : first});
+    if (row >= rows) continue;
+    if (part.is_of_several()) {
+      merged.store_as_part(part.own_row(row));
+    } else {
+      merged.finish(part.params, part.tile.shape, part.tile.at, part.first_row() + row);
+    }
+  }
+}
+
 template <class Config>
 FA2_DEVICE void attention_forward_split(const AttentionParamsSplit& params) {
   const AttentionParams& attention = params.attention;
@@ -139,17 +159,13 @@ FA2_DEVICE void attention_forward_split(const AttentionParamsSplit& params) {
     const TilePart<Config, BlockTeam<Config>> part{attention, params.shares, tile, {}};
     const float scale_log2 = attend<Config>(attention, tile, part.is_first(), layout);
     ptx::bar_sync();
-    for (int row = ptx::warp_index(); row < part.row_count(); row += Config::warps) {
-      MergedRow<Config> merged{scale_log2};
-      merged.add(WarpParts<Config>{layout, row});
-      if (part.is_of_several()) {
-        merged.store_as_part(part.own_row(row));
-      } else {
-        merged.finish(attention, tile.shape, tile.at, part.first_row() + row);
-      }
+    if (part.row_count() <= Config::warps) {
+      merge_warps<32>(part, layout, scale_log2);
+    } else {
+      merge_warps<lanes_for_few_parts<Config>>(part, layout, scale_log2);
     }
     ptx::bar_sync();  // the next tile's queries and keys reuse the parts' memory
-    if (part.is_of_several() && part.is_last_to_end(layout.parts_before())) part.merge(scale_log2);
+    if (part.is_of_several()) part.merge(layout.all_are_stored(), scale_log2);
   }
 }
 

@@ -14,7 +14,10 @@ template <class Config>
 struct WarpgroupTeam {
   static constexpr int warps = 4, rows = 64, teams = Config::warps / 4;
   int number;
-  FA2_DEVICE void sync() const { ptx::bar_sync(own_barrier(number), 128); }
+  /// The barrier's number is computed again at each use: wide heads leave no register to keep it in.
+  FA2_DEVICE void sync() const {
+    ptx::bar_sync(own_barrier(static_cast<int>(ptx::renewed(static_cast<u32>(number)))), 128);
+  }
   FA2_DEVICE static int warp() { return ptx::warp_index() % 4; }
 };
 
@@ -49,7 +52,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
       // Clears rows that nothing has loaded, or that belong to the next sequence: a warp's decisions for all of
       // its rows would depend on them.
       clear_rows_outside<128>(queries, {0, own_rows}, ptx::thread_index() % 128);
-      ptx::bar_sync(own_barrier(warpgroup), 128);
+      WarpgroupTeam<Config>{warpgroup}.sync();
     }
     const Dropout<Config> dropout =
         dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);
@@ -65,7 +68,9 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
                              [&](int row) { return part.own_row(row); });
       part.team.sync();
       store.skip();
-      if (part.is_last_to_end(shared.parts_before(warpgroup))) part.merge(mainloop.softmax.scale_log2);
+      // An address that is computed again, because wide heads leave no register to keep it in.
+      const SharedLayoutSm90<Config> same{ptx::renewed(shared.base)};
+      part.merge(same.all_are_stored(warpgroup), mainloop.softmax.scale_log2);
       continue;
     }
     store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);

@@ -64,8 +64,8 @@ struct SharedLayoutSm90 {
   }
   /// mbarrier for a V tile that the producer clears partly before it hands it on; only with varlen.
   FA2_DEVICE SharedAddress edge_full() const { return tile(2); }
-  /// A word per warpgroup: how many splits of the tile had ended before this one. Only with kSplitKeys.
-  FA2_DEVICE SharedAddress parts_before(int warpgroup) const {
+  /// A word per warpgroup: whether all splits of the tile are stored. Only with kSplitKeys.
+  FA2_DEVICE SharedAddress all_are_stored(int warpgroup) const {
     return tile(2) + static_cast<u32>((Config::varlen ? 8 : 0) + 4 * warpgroup);
   }
 
