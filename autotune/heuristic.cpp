@@ -67,6 +67,21 @@ std::vector<KernelConfig> backward_configs(const PlannedProblem& p, KernelPass p
   return configs;
 }
 
+/// Returns the limits of all forward kernels, and some lengths beyond.
+HeuristicLimits limits_of_forward(const AttentionTraits& traits, const Arch& arch) {
+  HeuristicLimits all;
+  for_each_kernel(KernelPass::forward, arch, [&](const KernelKind& kind) {
+    if (kind.heuristic_limits == nullptr) return;
+    const HeuristicLimits limits = kind.heuristic_limits(traits, arch);
+    all.packed_rows = std::max(all.packed_rows, limits.packed_rows);
+    all.queries.insert(all.queries.end(), limits.queries.begin(), limits.queries.end());
+    all.keys.insert(all.keys.end(), limits.keys.begin(), limits.keys.end());
+  });
+  all.queries.push_back(4096);
+  all.keys.push_back(kMostLength);
+  return all;
+}
+
 }  // namespace
 
 std::vector<HeuristicChoice> heuristic_choices(const PlannedProblem& problem, const Arch& arch) {
@@ -111,15 +126,7 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
     p.seqlen_k = keys;
     cases.push_back(p);
   };
-  HeuristicLimits all;
-  for_each_kernel(KernelPass::forward, arch, [&](const KernelKind& kind) {
-    if (kind.heuristic_limits == nullptr) return;
-    const HeuristicLimits limits = kind.heuristic_limits(traits_of(p), arch);
-    all.packed_rows = std::max(all.packed_rows, limits.packed_rows);
-    all.queries.insert(all.queries.end(), limits.queries.begin(), limits.queries.end());
-    all.keys.insert(all.keys.end(), limits.keys.begin(), limits.keys.end());
-  });
-  all.keys.push_back(kMostLength);
+  const HeuristicLimits all = limits_of_forward(traits_of(p), arch);
   // Below a tile, rows depend on queries and heads.
   for (std::int64_t queries = 1; queries < all.packed_rows; ++queries) {
     for (int group = 1; group <= kMostPackedHeads; group *= 2) {
@@ -132,6 +139,13 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
   for (const std::int64_t queries : all.queries) {
     add(queries, 1, queries);
     add(queries, 1, kMostLength);
+  }
+  // Tiles of either size may fit the rows, whatever number of keys these see.
+  for (const std::int64_t queries : {128, 192}) {
+    for (const std::int64_t length : all.queries) {
+      const std::int64_t keys = has_edges(p) ? length / 2 + queries / 2 : length;
+      for (const std::int64_t batch : {1, 256}) add(queries, 1, std::max(queries, keys), batch);
+    }
   }
   return cases;
 }

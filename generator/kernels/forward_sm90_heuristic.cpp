@@ -90,7 +90,7 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
   if (head_dim <= 192) return {{kMostQueries, {with(8, 96, guessing_once), safe}}};
   const auto exact = [&](int tile_n) { return with(8, tile_n, {.q_buffers = 1, .overlap = 1}); };
-  if (head_dim < 256) return {{kMostQueries, {safe, exact(48)}}};
+  if (head_dim < 256 || gathers_keys(traits.page_size)) return {{kMostQueries, {safe, exact(48)}}};
   return {{6144, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
 }
 

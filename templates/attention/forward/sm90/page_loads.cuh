@@ -49,18 +49,64 @@ struct BlockPages {
   }
 };
 
-/// Starts to load a block into `tile`. The mbarrier must already expect its bytes.
+/// Returns the largest divisor of `pieces` up to 8.
+constexpr int pieces_at_once(int pieces) {
+  int most = pieces < 8 ? pieces : 8;
+  while (pieces % most != 0) --most;
+  return most;
+}
+
+/// Starts to load a block into `tile`. The mbarrier must already expect its bytes. The places of some pieces are
+/// found together, because each takes the latency of a shuffle.
 template <int kCols, class Config, class Tile>
 FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Config>& pages, int head,
                             SharedAddress full) {
+  constexpr int kAtOnce = pieces_at_once(BlockPages<Config>::pieces);
   FA2_NO_UNROLL
-  for (int piece = 0; piece < pages.pieces; ++piece) {
-    const PageRow at = pages.at(piece);
-    const Tile to{tile.base + static_cast<u32>(piece * pages.piece_rows * Tile::span)};
-    if (ptx::elect_one()) tma_load_tile<PagedShape<kCols>>(to, map, {0, at.row, head, at.page}, full);
+  for (int first = 0; first < pages.pieces; first += kAtOnce) {
+    PageRow at[kAtOnce];
+    FA2_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) at[i] = pages.at(first + i);
+    if (!ptx::elect_one()) continue;
+    FA2_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Tile to{tile.base + static_cast<u32>((first + i) * pages.piece_rows * Tile::span)};
+      tma_load_tile<PagedShape<kCols>>(to, map, {0, at[i].row, head, at[i].page}, full);
+    }
   }
   ptx::bar_warp_sync();
 }
+
+/// The offsets of a warp's rows in a paged tensor; elements. A lane computes those of the rows that it looked up.
+template <class Config>
+struct RowOffsets {
+  using Pages = BlockPages<Config>;
+  i64 own[Pages::per_lane];
+
+  FA2_DEVICE RowOffsets(const Pages& pages, const Strides& strides) {
+    FA2_UNROLL
+    for (int i = 0; i < Pages::per_lane; ++i) {
+      const int row = KeyPages<Config>::row_of(pages.first_key + 32 * i + ptx::lane_index());
+      own[i] = pages.page[i] * strides.batch_stride + row * strides.row_stride;
+    }
+  }
+
+  /// Returns the offset of a row, which may differ between lanes. The whole warp must call it.
+  FA2_DEVICE i64 of(int row) const {
+    i64 found = from_lane(own[0], row % 32);
+    if constexpr (Pages::per_lane > 1) {
+      const i64 of_second = from_lane(own[1], row % 32);
+      if (row >= 32) found = of_second;
+    }
+    return found;
+  }
+
+ private:
+  FA2_DEVICE static i64 from_lane(i64 value, int lane) {
+    const u32 low = static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), lane));
+    return static_cast<i64>(ptx::shfl_idx(static_cast<int>(value >> 32), lane)) << 32 | low;
+  }
+};
 
 /// Starts to gather this warp's rows of a block, from the tile's `first_row` on. Rows outside `seen` become
 /// zeros. `data`: the head's first row in page 0.
@@ -69,14 +115,14 @@ FA2_DEVICE void gather_rows(Tile tile, int first_row, const u16* data, const Str
                             const BlockPages<Config>& pages, const RowsWithin& seen) {
   constexpr int kChunks = Tile::cols / 8, kRows = BlockPages<Config>::pieces;
   constexpr int kPasses = (kRows * kChunks + 31) / 32;
+  const RowOffsets<Config> offsets(pages, strides);
   FA2_UNROLL_BY_4
   for (int pass = 0; pass < kPasses; ++pass) {
     const int chunk = 32 * pass + ptx::lane_index(), row = chunk / kChunks, col = chunk % kChunks * 8;
-    const PageRow at = pages.at(row);
+    const i64 offset = offsets.of(row);
     if (row >= kRows) continue;
     const bool exists = col < kCols && seen.has(first_row + row);
-    const u16* const from = data + at.page * strides.batch_stride + at.row * strides.row_stride + col;
-    ptx::cp_async_16_zfill(tile.chunk_address(first_row + row, col), from, exists ? 16 : 0);
+    ptx::cp_async_16_zfill(tile.chunk_address(first_row + row, col), data + offset + col, exists ? 16 : 0);
   }
 }
 
