@@ -36,8 +36,7 @@ FA2_DEVICE RowSpan span_of(const int* cu_seqlens, const int* seqused, int batch,
   const int next = ptx::ld_global_s32_or(cu_seqlens, batch + 1, longest);
   const int used = ptx::ld_global_s32_or(seqused, batch, longest);
   const int begin = clamp(first, 0, total);
-  const int length =
-      cu_seqlens == nullptr ? longest : clamp(clamp(next, begin, total) - begin, 0, longest);
+  const int length = cu_seqlens == nullptr ? longest : clamp(clamp(next, begin, total) - begin, 0, longest);
   return {begin, clamp(used, 0, length)};
 }
 

@@ -84,7 +84,9 @@ constexpr int kFewParts = 8;
 /// Lanes that merge a row of up to kFewParts parts. Fewer merge more rows at once, but each needs more registers:
 /// wide rows leave none, and a producer that reads page tables takes some.
 template <class Config>
-constexpr int lanes_for_few_parts = Config::head_dim_v <= 128 ? 8 : Config::page_size == 0 ? 16 : 32;
+constexpr int lanes_for_few_parts = Config::head_dim_v <= 128 ? 8
+                                    : Config::page_size == 0  ? 16
+                                                              : 32;
 /// Lanes that merge a row of more parts.
 template <class Config>
 constexpr int lanes_for_many_parts = Config::head_dim_v <= 64 ? 16 : 32;
@@ -199,7 +201,8 @@ struct MergedRow {
   template <class Both>
   FA2_DEVICE static float over_lanes(float value, const Both& both) {
     FA2_UNROLL
-    for (int distance = 1; distance < kLanes; distance *= 2) value = both(value, ptx::shfl_bfly(value, distance));
+    for (int distance = 1; distance < kLanes; distance *= 2)
+      value = both(value, ptx::shfl_bfly(value, distance));
     return value;
   }
 
@@ -225,7 +228,8 @@ struct MergedRow {
     for (int j = 0; j < at_once; ++j) {
       FA2_UNROLL
       for (int c = 0; c < chunks; ++c)
-        if (first + j < parts.count) parts.row(first + j).load(column(c) < cols ? column(c) : 0, some.value[j][c]);
+        if (first + j < parts.count)
+          parts.row(first + j).load(column(c) < cols ? column(c) : 0, some.value[j][c]);
     }
   }
 
