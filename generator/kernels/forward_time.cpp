@@ -15,6 +15,7 @@ namespace {
 constexpr double kSms = 132;
 constexpr double kBandwidth = 2.9e6, kBandwidthOfSm = 50e3;  // bytes per microsecond
 constexpr double kPair = 0.109e-3 / 256;  // of a query, a key and a column of K or V, on one SM
+constexpr double kL2 = 50e6;              // bytes
 constexpr double kStart = 5;
 constexpr double kMerge = 9, kMergeOfFewRows = 5, kMergeOfWideRows = 25;
 constexpr double kSplitLoop = 1.1;  // split tiles have one buffer of queries, and an end that takes longer
@@ -40,6 +41,14 @@ double merge_time(const AttentionProblem& p, double heads_of_tile, double column
   return columns > 256 ? kMergeOfWideRows : kMerge;
 }
 
+/// Returns how often split tiles read the keys of a sequence from memory. A block that computes several tiles of
+/// it does so one after the other. Blocks that share one tile are at other keys than those of the next tile, and
+/// L2 holds what lies between, unless that is too much.
+double passes_over_keys(double tiles, double tiles_of_sequence, double bytes) {
+  if (tiles > kSms) return std::min(tiles_of_sequence, tiles / kSms);
+  return bytes / 4 > kL2 ? std::min(tiles_of_sequence, 3.0) : 1;
+}
+
 }  // namespace
 
 double estimated_time(const AttentionProblem& problem, const KernelConfig& config) {
@@ -59,9 +68,7 @@ double estimated_time(const AttentionProblem& problem, const KernelConfig& confi
       at_once * std::max(config.tile_m * columns * kPair, bytes_per_key / kBandwidthOfSm);
   const double rounds = tiles / (kSms * at_once), reading = sequences * keys * bytes_per_key / kBandwidth;
   if (splits_keys(config)) {
-    // A block that computes several tiles of a sequence does so one after the other, and each time its keys are
-    // no longer in L2.
-    const double passes = tiles > kSms ? tiles / sequences : 1;
+    const double passes = passes_over_keys(tiles, tiles / sequences, sequences * keys * bytes_per_key);
     return kStart + merge_time(p, heads, columns) +
            std::max(kSplitLoop * rounds * seen * keys * time_per_key, passes * reading);
   }

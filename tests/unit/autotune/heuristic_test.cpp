@@ -147,7 +147,7 @@ TEST_CASE("heuristic: few queries split the keys, unless there are many tiles of
   CHECK(shares_keys(1, 256));
   CHECK_FALSE(shares_keys(1, 1024));  // 256 tiles of 128 rows: two full rounds
   CHECK(shares_keys(3, 65));
-  CHECK_FALSE(shares_keys(12, 65));  // 288 tiles: blocks would read the keys of each sequence three times
+  CHECK_FALSE(shares_keys(16, 65));  // 384 tiles: blocks would read the keys of each sequence three times
   CHECK_FALSE(shares_keys(1, 2048));
   CHECK_FALSE(shares_keys(1, 8192));
   // With a narrow window, many queries see few keys and have many tiles.
