@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kWarpgroupRows = 64, kMostRows = 192;  // of a tile
 constexpr int kTileOfChunks = 128;
+constexpr double kWorthSplitting =
+    0.9;  ///< estimates are not exact, and whole tiles suffer less where they are wrong
 /// With few rows, sequences of unequal lengths split their keys from here on: the longest one would take too long.
 constexpr std::int64_t kLeastKeysOfVarlen = 640;
 constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                           ///< for completed()
@@ -140,7 +142,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   put_fastest_first(p, configs);
   if (!p.batch_invariant) {
     const std::vector<KernelConfig> chunks = chunk_configs(traits, arch);
-    if (estimated_time(p, chunks[0]) < estimated_time(p, configs[0]))
+    if (estimated_time(p, chunks[0]) < kWorthSplitting * estimated_time(p, configs[0]))
       configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
   return configs;

@@ -14,10 +14,7 @@ template <class Config>
 struct WarpgroupTeam {
   static constexpr int warps = 4, rows = 64, teams = Config::warps / 4;
   int number;
-  /// The barrier's number is computed again at each use: wide heads leave no register to keep it in.
-  FA2_DEVICE void sync() const {
-    ptx::bar_sync(own_barrier(static_cast<int>(ptx::renewed(static_cast<u32>(number)))), 128);
-  }
+  FA2_DEVICE void sync() const { sync_warpgroup(number); }
   FA2_DEVICE static int warp() { return ptx::warp_index() % 4; }
 };
 
@@ -52,7 +49,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
       // Clears rows that nothing has loaded, or that belong to the next sequence: a warp's decisions for all of
       // its rows would depend on them.
       clear_rows_outside<128>(queries, {0, own_rows}, ptx::thread_index() % 128);
-      WarpgroupTeam<Config>{warpgroup}.sync();
+      sync_warpgroup(warpgroup);
     }
     const Dropout<Config> dropout =
         dropout_of<Config>(attention).of_head(at.batch * attention.heads_q + at.head);

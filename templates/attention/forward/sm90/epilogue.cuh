@@ -17,6 +17,12 @@ FA2_DEVICE int own_barrier(int warpgroup) {
   return 8 + warpgroup;
 }
 
+/// Waits for the warpgroup's other warps. The barrier's number is computed again at each use, because wide heads
+/// leave no register to keep it in.
+FA2_DEVICE void sync_warpgroup(int warpgroup) {
+  ptx::bar_sync(own_barrier(static_cast<int>(ptx::renewed(static_cast<u32>(warpgroup)))), 128);
+}
+
 /// Rounds `output` into `tile`: this warp's 16 of the tile's 64 rows.
 template <class Element, int kN, class Tile>
 FA2_DEVICE void stage_output(Tile tile, const AccumulatorTile<1, kN>& output) {
@@ -45,13 +51,13 @@ struct OutputStore {
   FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const SequenceShape& shape,
                         const TileCoordinates& at, int first_row) {
     if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
-      ptx::bar_sync(own_barrier(warpgroup), 128);  // this warp's output lies where others' queries do
+      sync_warpgroup(warpgroup);  // this warp's output lies where others' queries do
     }
     const int buffer = turn.place(Config::q_buffers);
     const typename Layout::OutputTile tile = shared.output(buffer, warpgroup);
     stage_output<typename Config::Element>(tile, output);
     ptx::fence_proxy_async_shared();
-    ptx::bar_sync(own_barrier(warpgroup), 128);
+    sync_warpgroup(warpgroup);
     if (Config::varlen && first_row + 64 > shape.rows) {
       store_first_rows(tile, shape, at, first_row);
     } else if (ptx::thread_index() % 128 == 0 && first_row < shape.rows) {
@@ -84,7 +90,7 @@ struct OutputStore {
       ptx::st_global_v4(output_row<Config>(params.attention, shape, at, first_row + row) + col,
                         ptx::ld_shared_v4(tile.chunk_address(row, col)));
     }
-    ptx::bar_sync(own_barrier(warpgroup), 128);  // before one thread hands the tile's memory on
+    sync_warpgroup(warpgroup);  // before one thread hands the tile's memory on
   }
 
   /// Lets the producer load queries into the buffer once TMA has read the output.
