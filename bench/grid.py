@@ -21,7 +21,7 @@ import types
 
 import compare
 import decode
-from grid_shapes import drawn_shapes
+from grid_shapes import MOST_BYTES, drawn_shapes
 
 LIMIT = 0.93  # a slower point is timed again
 REGIMES = ("bandwidth", "other", "backward")
@@ -58,7 +58,7 @@ class Point:
         import torch
 
         self.shape = s = shape
-        copies = 1 if s.backward else max(1, min(8, decode.COLD_BYTES // max(1, s.bytes()) + 1))
+        copies = 1 if s.backward else max(1, min(8, decode.COLD_BYTES // max(1, s.bytes()) + 1, MOST_BYTES // max(1, s.memory())))
         make = lambda rows, heads: torch.randn(s.batch, rows, heads, s.d, device="cuda", dtype=torch.bfloat16)  # noqa: E731
         self.copies = [(make(s.queries, s.heads_q), make(s.keys, s.heads_kv), make(s.keys, s.heads_kv)) for _ in range(copies)]
         self.used = None

@@ -64,6 +64,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
     return completed(traits, arch, warps, tile_n, c);
   };
   const KernelConfig safe = with(8, 64, kSafe);
+  const bool is_paged =
+      traits.page_size > 0;  // 80 keys come from pages in pieces of 16 rows or fewer, 64 in larger ones
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   if (head_dim <= 64) {
@@ -84,7 +86,7 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig wide = with(8, 128, guessing);
   if (head_dim <= 96) return {{kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
-    const KernelConfig three = with(12, 80, in_turns);
+    const KernelConfig three = is_paged ? with(12, 64, guessing) : with(12, 80, in_turns);
     const HeuristicRange any{kMostQueries, {three, wide, safe}};
     if (has_edges(traits)) return {{3072, {with(12, 64, guessing), three, wide, safe}}, any};
     return {{1536, {wide, three, safe}}, any};
@@ -92,7 +94,7 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
   if (head_dim <= 192) return {{kMostQueries, {with(8, 96, guessing_once), safe}}};
   const auto exact = [&](int tile_n) { return with(8, tile_n, {.q_buffers = 1, .overlap = 1}); };
-  if (head_dim < 256 || gathers_keys(traits.page_size)) return {{kMostQueries, {safe, exact(48)}}};
+  if (head_dim < 256 || is_paged) return {{kMostQueries, {safe, exact(48)}}};
   return {{6144, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
 }
 
@@ -117,7 +119,7 @@ std::vector<KernelConfig> for_few_rows(const PlannedProblem& p, const AttentionT
 
 /// Moves a guessing config to the front if its tiles fit the rows or the GPU much better than those of the first.
 void put_fastest_first(const AttentionProblem& p, std::vector<KernelConfig>& configs) {
-  constexpr double kMuch = 0.94;
+  constexpr double kMuch = 0.85;
   std::size_t fastest = 0;
   for (std::size_t i = 1; i < configs.size(); ++i) {
     if (configs[i].speculative_max == 1 &&

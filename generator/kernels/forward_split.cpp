@@ -118,9 +118,11 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
 }
 
 /// Next to forward_sm90, forward_split is faster if so few keys and values are read that other costs count. Pages are faster by
-/// TMA, however few keys there are; so are lengths on the device, which tell a warp too late where to begin.
+/// TMA, however few keys there are; so are short sequences with lengths on the device, which tell a warp too late where to begin.
 bool is_preferred(const PlannedProblem& p, const Arch& arch) {
-  return bytes_read(p) <= kLittle && !(wgmma_rules::runs_on(arch) && p.varlen);
+  constexpr std::int64_t kShort = 1024;
+  const bool is_late = p.page_size > 0 || (p.varlen && visible_keys(p) < kShort);
+  return bytes_read(p) <= kLittle && !(wgmma_rules::runs_on(arch) && is_late);
 }
 
 constexpr Tunable kTunables[] = {{"tile_m", 16, 64, 16},   {"tile_n", 16, 128, 16},

@@ -27,13 +27,15 @@ struct Keys {
   double seen;  ///< share of `most` that tiles pass over on average
 };
 
-/// `queries`: of a tile.
-Keys keys_of_tiles(const AttentionProblem& p, double queries) {
+/// `queries`: of a tile. Tiles pass over whole KV blocks of `tile_n` keys; a window begins anywhere in one.
+Keys keys_of_tiles(const AttentionProblem& p, double queries, double tile_n) {
+  const auto whole_blocks = [&](double keys) { return std::ceil(keys / tile_n) * tile_n; };
   const auto keys = std::max(1.0, static_cast<double>(visible_keys(p)));
   const auto width = window_width(p);
   if (width && static_cast<double>(*width) + queries < keys)
-    return {static_cast<double>(*width) + queries, 1};
-  return {keys, std::min(1.0, visible_pairs(p) / (static_cast<double>(p.seqlen_q) * keys))};
+    return {whole_blocks(static_cast<double>(*width) + queries + tile_n / 2), 1};
+  const double seen = visible_pairs(p) / (static_cast<double>(p.seqlen_q) * keys);
+  return {whole_blocks(keys), std::min(1.0, seen)};
 }
 
 double merge_time(const AttentionProblem& p, double heads_of_tile, double columns) {
@@ -58,7 +60,7 @@ double estimated_time(const AttentionProblem& problem, const KernelConfig& confi
   if (sequences == 0 || tiles == 0) return 0;
   const double heads = head_packing(p, config).heads;
   const auto [keys, seen] =
-      keys_of_tiles(p, std::min(config.tile_m / heads, static_cast<double>(p.seqlen_q)));
+      keys_of_tiles(p, std::min(config.tile_m / heads, static_cast<double>(p.seqlen_q)), config.tile_n);
 
   // Some tiles may run side by side on an SM, if there are enough.
   const double at_once = std::clamp(std::ceil(tiles / kSms), 1.0, static_cast<double>(config.ctas_per_sm));
@@ -73,7 +75,8 @@ double estimated_time(const AttentionProblem& problem, const KernelConfig& confi
            std::max(kSplitLoop * rounds * seen * keys * time_per_key, passes * reading);
   }
   // Tiles of unequal length leave no gaps if there are enough of them: the longest come first.
-  const double whole_rounds = seen < 0.75 ? std::max(1.0, rounds * seen) : std::ceil(rounds);
+  const bool differ = p.varlen || seen < 0.75;
+  const double whole_rounds = differ ? std::max(1.0, rounds * seen) : std::ceil(rounds);
   return kStart + std::max(whole_rounds * keys * time_per_key, reading);
 }
 

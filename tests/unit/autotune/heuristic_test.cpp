@@ -236,7 +236,9 @@ TEST_CASE("heuristic: pages of any size are judged like contiguous keys") {
         std::stable_partition(expected.begin(), expected.end(),
                               [](const KernelConfig& c) { return c.kernel == KernelId::forward_sm90; });
       const std::vector<KernelConfig> choices = choices_of(paged, arch);
-      CHECK(choices.at(0) == expected.at(0));
+      // KV blocks may be smaller: 80 keys come from pages in small pieces.
+      CHECK(choices.at(0).kernel == expected.at(0).kernel);
+      CHECK(splits_keys(choices.at(0)) == splits_keys(expected.at(0)));
       CHECK(of_kernel(KernelId::forward_split, choices) == of_kernel(KernelId::forward_split, expected));
       split += choices[0].kernel == KernelId::forward_sm90 && splits_keys(choices[0]);
     }

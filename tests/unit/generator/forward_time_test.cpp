@@ -27,6 +27,7 @@ AttentionProblem problem_of(const Measured& m) {
 KernelConfig config_of(const Measured& m) {
   return {.kernel = KernelId::forward_sm90,
           .tile_m = m.tile_m,
+          .tile_n = m.head_dim == 256 ? 64 : 128,
           .ctas_per_sm = m.ctas_per_sm,
           .schedule = m.splits ? kSplitKeys : kDynamicPersistent};
 }
