@@ -40,6 +40,18 @@ TEST_CASE("ld.global.v4.f32 loads four floats in order, whatever their bits") {
                                 "  for (int j = 0; j < 4; ++j) p.out[i + j] = bits_of(value[j]);\n}") == in);
 }
 
+TEST_CASE("a load of an array that may be missing") {
+  if (cannot_run()) return;
+  const auto in = words();
+  std::vector<std::uint32_t> expected = in;
+  for (std::size_t i = 1; i < in.size(); i += 2) expected[i] = 7;
+  CHECK(run_over<std::uint32_t>(
+            in, in.size(),
+            "for (int i = thread_index(); i < p.count; i += 32) {\n"
+            "  const int* const array = reinterpret_cast<const int*>(i % 2 == 0 ? p.in : nullptr);\n"
+            "  p.out[i] = static_cast<u32>(ld_global_s32_or(array, i, 7));\n}") == expected);
+}
+
 TEST_CASE("ld.global.v2 and st.global.v2 keep two words in order") {
   if (cannot_run()) return;
   const auto in = words();
