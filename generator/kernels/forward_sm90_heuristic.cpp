@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kWarpgroupRows = 64, kMostRows = 192;  // of a tile
 constexpr int kTileOfChunks = 128;
-constexpr double kWorthSplitting =
-    0.9;  ///< estimates are not exact, and whole tiles suffer less where they are wrong
+/// Splits must take this share of the time of whole tiles: estimates are not exact, and whole tiles lose less by it.
+constexpr double kWorthSplitting = 0.9;
 /// With few rows, sequences of unequal lengths split their keys from here on: the longest one would take too long.
 constexpr std::int64_t kLeastKeysOfVarlen = 640;
 constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                           ///< for completed()
@@ -64,8 +64,8 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
     return completed(traits, arch, warps, tile_n, c);
   };
   const KernelConfig safe = with(8, 64, kSafe);
-  const bool is_paged =
-      traits.page_size > 0;  // 80 keys come from pages in pieces of 16 rows or fewer, 64 in larger ones
+  // 80 keys come from pages in pieces of 16 rows or fewer, 64 keys in larger ones.
+  const bool is_paged = traits.page_size > 0;
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   if (head_dim <= 64) {

@@ -58,7 +58,8 @@ WorkShares split_keys(const StepRequest& request, int teams, std::size_t offset,
   const HeadPacking packing = head_packing(problem, config);
   const int rows = problem.batch_invariant ? most_split_rows(packing.heads) : config.tile_m;
   WorkShares shares{};
-  shares.block_count = std::min(resident_blocks(request), kSplitCounters / counters_per_block);
+  shares.block_count = std::min(
+      {resident_blocks(request), kSplitCounters / counters_per_block, std::uint32_t{kMostSplitBlocks}});
   shares.part_rows = static_cast<int>(std::min<std::int64_t>(rows, packed_rows(packing, problem.seqlen_q)));
   step.shape = {.grid = shares.block_count, .begins_early = true};
   step.counters = {.bytes = kSplitCounters * sizeof *shares.counters,

@@ -12,6 +12,9 @@ enum TileSchedule : int {
                        ///< (split_keys.cuh)
 };
 
+/// Thread blocks that may share the keys of a tile, so that they fit a field of its counter (split_keys.cuh).
+constexpr int kMostSplitBlocks = 511;
+
 /// Limits with fixed split boundaries: splits per tile, and rows of a tile that is split. A query has `heads` rows.
 constexpr int kMostParts = 16;
 constexpr int most_split_rows(int heads) {

@@ -67,6 +67,7 @@ struct TilePart {
   static constexpr int kTurnShift = 9, kLeftShift = 23;
   static constexpr u32 kStored = (1u << kTurnShift) - 1;
   static constexpr int kPolls = 32;  ///< about 20 us
+  static_assert(kMostSplitBlocks == kStored, "all splits of a tile may be stored");
 
   /// Returns whether the last team merges all rows in one turn.
   FA2_DEVICE bool has_few_rows() const { return row_count() <= Team::warps; }

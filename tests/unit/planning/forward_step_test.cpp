@@ -102,9 +102,9 @@ TEST_CASE("forward_sm90: split KV launches every block that fits, with room for 
   step = step_of(p, config);
   CHECK(step.constants.as<AttentionParamsSm90>().shares.part_rows == 64);
   CHECK(step.scratch.bytes == 2 * 264 * 64 * (80 + 4) * sizeof(float));
-  CHECK(step_of(p, config, 10000).shape.grid == 1024);  // each counts the splits of one tile
+  CHECK(step_of(p, config, 10000).shape.grid == 511);  // which all may share one tile
   config.tile_m = 128, config.warps = 8;
-  CHECK(step_of(p, config, 10000).shape.grid == 1024 / 2);  // by warpgroup
+  CHECK(step_of(p, config, 10000).shape.grid == 511);
 }
 
 TEST_CASE("forward_split: a block stores one partial output, however many warps it has") {
@@ -120,7 +120,7 @@ TEST_CASE("forward_split: a block stores one partial output, however many warps 
   CHECK(step.scratch.bytes == 2 * 132 * 12 * (128 + 4) * sizeof(float));
   CHECK(step.scratch.param == offsetof(AttentionParamsSplit, shares) + offsetof(WorkShares, parts));
   CHECK(step.counters.param == offsetof(AttentionParamsSplit, shares) + offsetof(WorkShares, counters));
-  CHECK(step_of(p, config, 10000).shape.grid == 1024);
+  CHECK(step_of(p, config, 10000).shape.grid == 511);
 }
 
 TEST_CASE("heads that share tiles count as one head with more rows") {
