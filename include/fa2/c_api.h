@@ -146,8 +146,8 @@ FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* prob
  * unloads the kernel and frees memory that the context provided. Destroy the graph before the library is unloaded. Executables of
  * one capture use the same memory, so they must not run at the same time.
  *
- * A captured launch without a workspace holds one counter slot of its context, of 2^18 per device or of 2^12 for split KV,
- * until the graph, its clones and its executables are destroyed and have finished. FA2_UNAVAILABLE if all slots are
+ * The launches of a capture and stream that have no workspace hold one counter slot of their context, of 2^18 per device or of
+ * 2^12 for split KV, until the graph, its clones and its executables are destroyed and have finished. FA2_UNAVAILABLE if all slots are
  * held. */
 typedef struct fa2_plan fa2_plan;
 

@@ -35,8 +35,8 @@ class BackwardPlan;
 ///   - the plan, a copy of it, or its Context; the last of these unloads the kernel and frees memory that the Context provided;
 ///   - all memory that the arguments point to, including the workspace.
 /// The graph must be destroyed before the library is unloaded. Executables of one capture must not run at the same time.
-/// A captured launch without a workspace holds one counter slot of its Context, of 2^18 per device or of 2^12 for split KV,
-/// until the graph, its clones and its executables are destroyed and have finished.
+/// The launches of a capture and stream that have no workspace hold one counter slot of their Context, of 2^18 per device or of
+/// 2^12 for split KV, until the graph, its clones and its executables are destroyed and have finished.
 class FA2_API AttentionPlan {
  public:
   /// Validates the arguments and launches, without synchronisation. Takes no lock and allocates nothing, with three exceptions:
