@@ -204,6 +204,21 @@ TEST_CASE("split KV: sequences of any lengths, whatever lies around them") {
   }
 }
 
+TEST_CASE("split KV: more sequences than a warp's lanes look at together") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  constexpr int kSequences = 150;  // lanes look at 128
+  const Lengths lengths(std::vector<std::int32_t>(kSequences, 1), many_lengths(7, kSequences));
+  const AttentionProblem problem = with_lengths(decode(1, 1), lengths, Packing::batched);
+  for (const char* const config : split_configs()) {
+    GuardedCall call(problem);
+    set_lengths(call, lengths, Packing::batched);
+    poison_unseen(call);
+    call.upload();
+    for (const int sms : {3, 13}) expect_contract_with(plan_of(problem, config, sms), call);
+  }
+}
+
 TEST_CASE("split KV: one plan serves any lengths") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

@@ -172,6 +172,19 @@ TEST_CASE("varlen: rows aligned only to one element") {
   }
 }
 
+TEST_CASE("varlen: more sequences than a warp's lanes look at together") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const Lengths lengths(many_lengths(2, 150), many_lengths(7, 150));  // lanes look at 128
+  AttentionProblem problem = plain(MaskKind::causal_bottom_right);
+  problem.heads_q = problem.heads_kv = 1;
+  for (const std::string& config : configs_of_both()) {
+    INFO(config);
+    Context context(pinned(config, problem));
+    run_and_expect_contract(context, call_of(problem, lengths, Packing::packed));
+  }
+}
+
 // A sequence has the tiles, the KV blocks and their order that it has alone.
 TEST_CASE("varlen computes the bits of batched attention of each sequence") {
   if (cannot_run()) return;

@@ -25,11 +25,9 @@ std::vector<std::int32_t> borders(const std::vector<std::int32_t>& lengths, Pack
   return all;
 }
 
-/// Returns 1, ..., 9, 1, ... for more sequences than a warp has lanes.
+/// Returns the lengths of more sequences than a warp has lanes.
 std::vector<std::int32_t> many(std::int32_t first) {
-  std::vector<std::int32_t> lengths;
-  for (std::int32_t b = 0; b < 34; ++b) lengths.push_back((first + 5 * b) % 9 + 1);
-  return lengths;
+  return many_lengths(first, 34);
 }
 
 bool is_in(const reference::SequenceRows& rows, std::int64_t entry, std::int64_t r) {
@@ -81,6 +79,12 @@ void set_lengths(GuardedCall& call, const Lengths& lengths, Packing packing) {
     call.tables.cu_seqlens_k = borders(lengths.k, packing);
   if (packing == Packing::roomy || packing == Packing::batched) call.tables.seqused_q = lengths.q;
   if (packing != Packing::packed) call.tables.seqused_k = lengths.k;
+}
+
+std::vector<std::int32_t> many_lengths(std::int32_t first, std::int32_t sequences) {
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t b = 0; b < sequences; ++b) lengths.push_back((first + 5 * b) % 9 + 1);
+  return lengths;
 }
 
 const std::vector<Lengths>& length_mixes() {

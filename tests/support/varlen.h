@@ -34,6 +34,9 @@ AttentionProblem with_lengths(AttentionProblem problem, const Lengths& lengths, 
 /// Sets tables for these lengths in a call with room for them. The caller must upload the call.
 void set_lengths(GuardedCall& call, const Lengths& lengths, Packing packing);
 
+/// Returns lengths from 1 to 9, in another order for another `first`.
+std::vector<std::int32_t> many_lengths(std::int32_t first, std::int32_t sequences);
+
 /// Returns mixes of lengths: around tiles of 64, one long among short ones, more than a warp has lanes, empty
 /// ones, equal and unequal numbers of queries and keys.
 const std::vector<Lengths>& length_mixes();
