@@ -141,10 +141,10 @@ std::vector<PlannedProblem> heuristic_cases(const PlannedProblem& problem, const
     add(queries, 1, kMostLength);
   }
   // Tiles of either size may fit the rows, whatever number of keys these see.
-  for (const std::int64_t queries : {128, 192}) {
+  for (const std::int64_t queries : {128, 192, 384, 640, 1000, 2000, 4000, 8000}) {
     for (const std::int64_t length : all.queries) {
       const std::int64_t keys = has_edges(p) ? length / 2 + queries / 2 : length;
-      for (const std::int64_t batch : {1, 256}) add(queries, 1, std::max(queries, keys), batch);
+      for (const std::int64_t batch : {1, 16, 256}) add(queries, 1, std::max(queries, keys), batch);
     }
   }
   return cases;

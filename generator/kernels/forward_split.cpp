@@ -69,6 +69,7 @@ constexpr int kMostSplitRows = 32;  // of the largest tile
 // Bytes of keys and values (docs/kernel-notes.md). Up to kFew, as many warps as possible read them; above kLittle, startup costs
 // are small against reading.
 constexpr double kFew = 48 << 20, kLittle = 96 << 20;
+constexpr std::int64_t kShort = 1024;  // keys
 
 /// Returns the bytes of the keys and values that some query sees.
 double bytes_read(const PlannedProblem& p) {
@@ -120,7 +121,6 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
 /// Next to forward_sm90, forward_split is faster if so few keys and values are read that other costs count. Pages are faster by
 /// TMA, however few keys there are; so are short sequences with lengths on the device, which tell a warp too late where to begin.
 bool is_preferred(const PlannedProblem& p, const Arch& arch) {
-  constexpr std::int64_t kShort = 1024;
   const bool is_late = p.page_size > 0 || (p.varlen && visible_keys(p) < kShort);
   return bytes_read(p) <= kLittle && !(wgmma_rules::runs_on(arch) && is_late);
 }
@@ -146,7 +146,7 @@ constexpr KernelKind kernels::forward_split = {
     .configs = configs,
     .heuristic = heuristic,
     .heuristic_limits = [](const AttentionTraits& traits, const Arch&) -> HeuristicLimits {
-      return {.packed_rows = kMostSplitRows + 1, .keys = {some_keys(traits)}};
+      return {.packed_rows = kMostSplitRows + 1, .keys = {kShort, some_keys(traits)}};
     },
     .is_preferred = is_preferred,
     .constants =
