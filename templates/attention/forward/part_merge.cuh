@@ -82,11 +82,11 @@ FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
 
 constexpr int kFewParts = 8;
 /// Lanes that merge a row of up to kFewParts parts. Fewer merge more rows at once, but each needs more registers:
-/// wide rows leave none, and a producer that reads page tables takes some.
+/// wide rows leave few, and page tables and a bias take some.
 template <class Config>
-constexpr int lanes_for_few_parts = Config::head_dim_v <= 128 ? 8
-                                    : Config::page_size == 0  ? 16
-                                                              : 32;
+constexpr int lanes_for_few_parts = Config::head_dim_v <= 128                  ? 8
+                                    : Config::page_size == 0 && !Config::alibi ? 16
+                                                                               : 32;
 /// Lanes that merge a row of more parts.
 template <class Config>
 constexpr int lanes_for_many_parts = Config::head_dim_v <= 64 ? 16 : 32;
