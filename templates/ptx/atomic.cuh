@@ -25,16 +25,6 @@ FA2_DEVICE u32 atom_inc_global_u32(u32* address, u32 limit) {
   return old;
 }
 
-/// atom.inc with acquire and release: what precedes one call happens before what follows each later call.
-FA2_DEVICE u32 atom_inc_acq_rel_global_u32(u32* address, u32 limit) {
-  u32 old;
-  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-               : "=r"(old)
-               : "l"(address), "r"(limit)
-               : "memory");
-  return old;
-}
-
 FA2_DEVICE void red_add_global_f32(float* address, float value) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }

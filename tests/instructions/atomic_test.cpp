@@ -77,7 +77,7 @@ TEST_CASE("atom.inc wraps to 0 at its limit") {
 }
 
 // The last thread to arrive sees what all others have stored.
-TEST_CASE("atom.acq_rel.inc orders earlier stores") {
+TEST_CASE("atom.acq_rel.add orders earlier stores") {
   if (cannot_run()) return;
   const ScopedContext context(device_under_test());
   Memory memory;
@@ -86,8 +86,9 @@ TEST_CASE("atom.acq_rel.inc orders earlier stores") {
     if (block_index() > 0) st_global_f32(all + (block_index() - 1) * 32 + thread_index(), 1.0f);
     bar_warp_sync();
     u32 before = 0;
-    if (thread_index() == 0) before = atom_inc_acq_rel_global_u32(p.counter, 63);
+    if (thread_index() == 0) before = atom_add_acq_rel_global_u32(p.counter, 1);
     if (shfl_idx(static_cast<int>(before), 0) != 63) return;
+    if (thread_index() == 0) st_release_global_u32(p.counter, 0);
     float sum = 0.0f;
     for (int i = 0; i < 63 * 8; i += 1) {
       float value[4];
