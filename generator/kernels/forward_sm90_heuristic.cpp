@@ -7,7 +7,6 @@
 #include <generator/visible_keys.h>
 
 #include <algorithm>
-#include <cmath>
 #include <templates/attention/common/tile_schedule.cuh>
 
 namespace fa2 {

@@ -11,7 +11,7 @@
 namespace fa2 {
 namespace {
 
-// Of an H100. Times in microseconds.
+// These numbers are of an H100. Times are in microseconds.
 constexpr double kSms = 132;
 constexpr double kBandwidth = 2.9e6, kBandwidthOfSm = 50e3;  // bytes per microsecond
 constexpr double kPair = 0.109e-3 / 256;  // of a query, a key and a column of K or V, on one SM

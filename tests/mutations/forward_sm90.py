@@ -120,10 +120,9 @@ BUGS = {
     "page_loads.cuh": [
         ("load_pieces", "pieces of a tile in one place", "tile.base + static_cast<u32>((first + i) * pages.piece_rows * Tile::span)",
          "tile.base", "pages"),
-        ("at", "every piece from the first one's page", "ptx::shfl_idx(page[0], piece % 32)", "ptx::shfl_idx(page[0], 0)",
+        ("at", "every piece from the first one's page", "ptx::shfl_idx(page[0], piece)", "ptx::shfl_idx(page[0], 0)",
          "pages"),
         ("at", "every piece from the first one's row", "row_of(first_key + piece_rows * piece)", "row_of(first_key)", "pages"),
-        ("at", "a lane's second row from its first one's page", "if (piece >= 32) found = of_second;", "", "pages"),
         ("of", "gathered: every row at the place of the first", "from_lane(own[0], row % 32)", "from_lane(own[0], 0)", "pages"),
         ("of", "gathered: a lane's second row at the place of its first", "if (row >= 32) found = of_second;", "", "pages"),
         ("RowOffsets", "gathered: every row is the first of its page", "+ row * strides.row_stride", "", "pages"),

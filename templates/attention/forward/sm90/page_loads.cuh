@@ -38,14 +38,10 @@ struct BlockPages {
     }
   }
 
-  /// Returns the row at which a piece begins. The whole warp must call it.
+  /// Returns the row at which a piece begins that TMA loads. The whole warp must call it.
   FA2_DEVICE PageRow at(int piece) const {
-    int found = ptx::shfl_idx(page[0], piece % 32);
-    if constexpr (per_lane > 1) {
-      const int of_second = ptx::shfl_idx(page[1], piece % 32);
-      if (piece >= 32) found = of_second;
-    }
-    return {found, KeyPages<Config>::row_of(first_key + piece_rows * piece)};
+    static_assert(per_lane == 1, "a lane looks up at most one piece for TMA");
+    return {ptx::shfl_idx(page[0], piece), KeyPages<Config>::row_of(first_key + piece_rows * piece)};
   }
 };
 
