@@ -58,6 +58,16 @@ std::int64_t visible_keys(const AttentionProblem& p) {
   return rows_of_sequence(with_mean_lengths(p)).count;
 }
 
+VisibleRows visible_queries(const AttentionProblem& p, const VisibleRows& of) {
+  const std::int64_t diagonal = first_diagonal(p), last = of.first + of.count - 1;
+  const auto right = right_of(p);
+  const auto existing = [&](std::int64_t query) { return std::clamp<std::int64_t>(query, 0, p.seqlen_q); };
+  const std::int64_t begin = right ? existing(of.first - diagonal - *right) : 0;
+  const std::int64_t end =
+      p.window_left ? existing(last - diagonal + std::min(*p.window_left, kWidest) + 1) : p.seqlen_q;
+  return {begin, std::max<std::int64_t>(0, end - begin)};
+}
+
 double visible_pairs(const AttentionProblem& problem) {
   const AttentionProblem p = with_mean_lengths(problem);
   const std::int64_t diagonal = first_diagonal(p);

@@ -18,6 +18,9 @@ struct VisibleRows {
 /// an entry, be it a page, because only the device knows the lengths.
 VisibleRows visible_rows(const AttentionProblem& problem);
 
+/// Returns the queries, from the first to the last, that see some of the keys `of` in a sequence of the problem's longest lengths.
+VisibleRows visible_queries(const AttentionProblem& problem, const VisibleRows& of);
+
 /// Returns how many keys of a sequence lie from the first to the last that some query sees, however memory holds them. With
 /// varlen: for mean lengths.
 std::int64_t visible_keys(const AttentionProblem& problem);

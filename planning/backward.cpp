@@ -39,11 +39,12 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
   return kernels;
 }
 
-BackwardScratch scratch_of(const PlannedProblem& problem, const std::vector<LoadedKernel>& kernels) {
+BackwardScratch scratch_of(const Planner& planner, const std::vector<LoadedKernel>& kernels) {
   for (const LoadedKernel& kernel : kernels) {
-    if (sums_dq(pass_of(kernel.report.config))) return scratch_for(problem, kernel.report.config);
+    if (sums_dq(pass_of(kernel.report.config)))
+      return scratch_for(planner.problem, kernel.report.config, planner.target.sm_count);
   }
-  return scratch_for(problem);
+  return scratch_for(planner.problem);
 }
 
 }  // namespace
@@ -129,7 +130,7 @@ std::vector<LoadedKernel> backward_kernels(const Planner& planner, const Gradien
 
 Plan plan_backward(const Planner& planner, const Gradients& gradients, std::string notes) {
   std::vector<LoadedKernel> kernels = backward_kernels(planner, gradients, notes);
-  const BackwardScratch scratch = scratch_of(planner.problem, kernels);
+  const BackwardScratch scratch = scratch_of(planner, kernels);
   Plan plan;
   plan.problem = planner.problem;
   plan.gradients = gradients;

@@ -15,18 +15,6 @@ namespace fa2 {
 namespace backward_steps {
 namespace {
 
-/// Returns how many key/value heads have interleaved tiles. L2 must hold their queries, dO and dQ
-/// accumulators. Kernels without section_bytes wait for memory anyway, and take as many heads as the forward.
-int kv_heads_per_section(const AttentionProblem& p, const KernelConfig& config,
-                         const AttentionParams& attention) {
-  const int most = std::max(1, attention.heads_per_section / attention.queries_per_kv);
-  const std::int64_t section_bytes = kind_of(config).section_bytes;
-  if (section_bytes == 0 || most == 1) return most;
-  const std::int64_t head_bytes =
-      std::max<std::int64_t>(1, attention.queries_per_kv * p.seqlen_q * (6 * p.head_dim + 2 * p.head_dim_v));
-  return static_cast<int>(std::clamp<std::int64_t>(section_bytes / head_bytes, 1, most));
-}
-
 void add_reads(std::vector<OperandUse>& uses, std::initializer_list<Role> roles) {
   for (const Role role : roles) uses.push_back({role, Access::read});
 }
@@ -75,8 +63,14 @@ Step of_tiles(const StepRequest& request, std::size_t offset) {
   Step step;
   step.kernel = request.kernel;
   step.config = request.config;
-  step.shape = {.grid = static_cast<std::uint32_t>(most_blocks(problem, request.config))};
+  const std::int64_t merge_blocks = pass == KernelPass::dq_convert ? request.scratch.merge_blocks() : 0;
+  const bool has_parts = sums_dq(pass) && request.scratch.parts.count > 1;
+  const std::int64_t blocks =
+      has_parts ? request.scratch.part_blocks() : merge_blocks + most_blocks(problem, request.config);
+  step.shape = {.grid = static_cast<std::uint32_t>(blocks)};
   step.uses = uses_of(pass);
+  if (merge_blocks > 0)
+    step.uses.insert(step.uses.end(), {{Role::dk, Access::write}, {Role::dv, Access::write}});
   if (pass != KernelPass::dv)
     step.scratch = {.bytes = request.scratch.bytes(problem),
                     .param = offset + offsetof(BackwardParams, delta),
@@ -92,10 +86,17 @@ BackwardParams constants_of(const StepRequest& request) {
   params.k_tiles = static_cast<int>((p.seqlen_k + request.config.tile_m - 1) / request.config.tile_m);
   params.kv_head_count = static_cast<int>(p.batch * p.heads_kv);
   params.heads_kv = static_cast<int>(p.heads_kv);
-  params.kv_heads_per_section = kv_heads_per_section(p, request.config, params.attention);
+  params.kv_heads_per_section = static_cast<int>(kv_heads_per_section(p, request.config));
   params.statistic_rows = static_cast<int>(scratch.statistic_rows);
   params.sum_tile = static_cast<int>(scratch.sum_tile);
   params.statistic_count = scratch.sum_cols > 0 ? scratch.statistics(p) : 0;
+  params.parts = static_cast<int>(scratch.parts.count);
+  params.part_tiles = static_cast<int>(scratch.parts.section_tiles);
+  params.part_steps = static_cast<int>(scratch.parts.steps);
+  params.part_floats = static_cast<int>(scratch.part_floats);
+  params.part_start = scratch.part_start(p);
+  params.part_rows = static_cast<int>(scratch.part_rows);
+  params.merge_blocks = static_cast<unsigned>(scratch.merge_blocks());
   return params;
 }
 

@@ -60,7 +60,7 @@ Plan GpuTrial::plan_of(const KernelConfig& config) {
     return plan;
   }
   const bool accumulates_dq = sums_dq(pass_of(config));
-  const BackwardScratch scratch = accumulates_dq ? scratch_for(p, config) : scratch_for(p);
+  const BackwardScratch scratch = accumulates_dq ? scratch_for(p, config, device_.sm_count) : scratch_for(p);
   plan.add(backward_step(p, delta_config_, delta_, scratch));
   plan.add(backward_step(p, config, load(config), scratch));
   if (accumulates_dq) {

@@ -89,7 +89,7 @@ BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelCo
   plan->problem = {problem.normalized(), {}};
   plan->device = device_under_test();
   plan->scratch = std::make_shared<const ScratchPool>();
-  const BackwardScratch scratch = scratch_for(problem, summing);
+  const BackwardScratch scratch = scratch_for(problem, summing, 0);
   for (const KernelPass pass : {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert}) {
     const KernelConfig config = pass == KernelPass::dq_dk_dv ? summing : config_on_every_gpu(pass);
     const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));

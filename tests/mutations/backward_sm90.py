@@ -34,8 +34,12 @@ BUGS = {
         ("await_others", "warpgroups that own a gradient each do not wait for each other", "bar_sync(10 + warpgroup",
          "bar_sync(10 + 1 - warpgroup", "backward on wgmma"),
         ("key_work_of", "a block beyond the last tile computes one",
-         "Config::varlen && block >= tiles.count() ? kNoTile : tiles.at(block)",
-         "tiles.at(Config::varlen && block >= tiles.count() ? 0 : block)", "backward varlen on wgmma"),
+         "number.tile >= tiles.count() ? kNoTile : tiles.at(number.tile)",
+         "tiles.at(number.tile >= tiles.count() ? 0 : number.tile)", "backward varlen on wgmma"),
+        ("key_work_of", "tiles that do not exist have parts", "!at.exist() || blocks.is_empty()", "blocks.is_empty()", "backward parts"),
+        ("first", "every part begins with the tile's first step", "if (work.part.begin == 0) return step;", "return step;",
+         "backward parts"),
+        ("advance", "the next query block for every head", "n -= ends;", "n -= 1;", "backward on wgmma"),
     ],
     "producer.cuh": [
         ("load_keys", "waits for the values of one warpgroup alone", "tiles * Layout::ValueTile::bytes",
@@ -43,7 +47,7 @@ BUGS = {
     ],
     "kernel.cuh": [
         ("compute_key_gradients", "dK and dV staged over keys that others read",
-         "mainloop.run(); await_others<Config>(warpgroup);", "mainloop.run();", "backward on wgmma"),
+         "await_others<Config>(warpgroup); if (first_key", "if (first_key", "backward on wgmma"),
         ("compute_key_gradients", "keys that no query sees: 0 stored over K that is on its way",
          "ptx::mbarrier_wait(shared.keys_full(), 0);", "if (work.steps() > 0) ptx::mbarrier_wait(shared.keys_full(), 0);",
          "backward on wgmma"),

@@ -1,10 +1,12 @@
 // The dq_convert kernel after the sm90 dq_dk_dv kernel: scales and rounds the dQ accumulator.
 //
-// Launch: one thread block per query tile and head.
+// Launch: one thread block per query tile and head, and more before these that merge the parts of key tiles
+// (key_parts.cuh).
 // Block: a thread loads what one consumer thread of dq_dk_dv accumulated; the block stores dQ through shared
 // memory.
 #pragma once
 
+#include "attention/backward/key_parts.cuh"
 #include "attention/backward/sums.cuh"
 #include "attention/common/varlen_tiles.cuh"
 #include "ptx/barrier.cuh"
@@ -19,9 +21,11 @@ FA2_DEVICE void backward_convert(const BackwardParams& params) {
   using Sums = QuerySums<Config::tile_m, kCols>;
   static_assert(Sums::warpgroups * 4 == Config::warps, "threads are those that summed");
   const AttentionParams& attention = params.attention;
+  if (ptx::block_index() < params.merge_blocks) return merge_parts<Config>(params, ptx::block_index());
+  const u32 tile_number = ptx::block_index() - params.merge_blocks;
   auto tiles = tiles_of<Config>(attention);
-  if (Config::varlen && ptx::block_index() >= tiles.count()) return;
-  const TileCoordinates at = tiles.at(ptx::block_index());
+  if (Config::varlen && tile_number >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(tile_number);
   const SequenceShape shape = shape_of<Config>(attention, at.batch);
   const i64 head = static_cast<i64>(shape.q_entry) * attention.heads_q + at.head;
   const i64 sum_tile =

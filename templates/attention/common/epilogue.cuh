@@ -7,6 +7,7 @@
 #include "attention/common/sinks.cuh"
 #include "attention/common/softmax.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/vector8.cuh"
 #include "tile/copy.cuh"
 
 namespace fa2 {
@@ -57,6 +58,18 @@ FA2_DEVICE void store_lse(const AttentionParams& params, const SequenceShape& sh
                          softmax.log_sum_exp(m, half, params.empty_row_lse));
     }
   }
+}
+
+/// Rounds and stores four columns of a row.
+template <class Config>
+FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
+  using Element = typename Config::Element;
+  const ptx::Vector8 rounded{
+      {ptx::cvt_rn_x2<Element>(value[0], value[1]), ptx::cvt_rn_x2<Element>(value[2], value[3])}};
+  if constexpr (Config::rows_are_16_byte_aligned) return ptx::st_global_v2(to, rounded);
+  FA2_UNROLL
+  for (int i = 0; i < 4; ++i)
+    ptx::st_global_u16(to + i, static_cast<u16>(rounded.word[i / 2] >> (i % 2 * 16)));
 }
 
 }  // namespace fa2

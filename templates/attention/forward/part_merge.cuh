@@ -68,18 +68,6 @@ struct PartRow {
   }
 };
 
-/// Rounds and stores four columns of a row of O.
-template <class Config>
-FA2_DEVICE void store_four(u16* to, const float (&value)[4]) {
-  using Element = typename Config::Element;
-  const ptx::Vector8 rounded{
-      {ptx::cvt_rn_x2<Element>(value[0], value[1]), ptx::cvt_rn_x2<Element>(value[2], value[3])}};
-  if constexpr (Config::rows_are_16_byte_aligned) return ptx::st_global_v2(to, rounded);
-  FA2_UNROLL
-  for (int i = 0; i < 4; ++i)
-    ptx::st_global_u16(to + i, static_cast<u16>(rounded.word[i / 2] >> (i % 2 * 16)));
-}
-
 constexpr int kFewParts = 8;
 /// Lanes that merge a row of up to kFewParts parts. Fewer merge more rows at once, but each needs more registers:
 /// wide rows leave few, and page tables and a bias take some.

@@ -158,7 +158,7 @@ BackwardPlan backward_plan_of(const AttentionProblem& problem, const std::vector
   plan->device = kInterpreterDevice;
   plan->scratch = std::make_shared<const ScratchPool>();
   const BackwardScratch scratch = computes(passes, KernelPass::dq_dk_dv)
-                                      ? scratch_for(problem, config_of(KernelPass::dq_dk_dv))
+                                      ? scratch_for(problem, config_of(KernelPass::dq_dk_dv), 0)
                                       : scratch_for(problem);
   for (const KernelPass pass : passes) plan->add(backward_step(problem, config_of(pass), kernel, scratch));
   return BackwardPlan(std::move(plan));

@@ -216,7 +216,7 @@ TEST_CASE("backward on wgmma: scratch is delta, LSE and float32 accumulators of 
     for (const KernelConfig& config : valid_configs(head_dim, head_dim)) {
       const PlannedProblem p = problem_of(head_dim, head_dim);
       INFO(to_string(p), ", ", to_string(config));
-      const BackwardScratch scratch = scratch_for(p, config);
+      const BackwardScratch scratch = scratch_for(p, config, 0);
       CHECK(scratch.statistic_rows % config.tile_n == 0);
       CHECK(scratch.statistic_rows >= p.seqlen_q);
       CHECK(scratch.statistic_rows < p.seqlen_q + config.tile_n);
@@ -237,14 +237,14 @@ TEST_CASE("backward on wgmma: each packed sequence has its own tiles in the scra
   PlannedProblem p = problem_of(128, 128);
   p.varlen = true;
   const KernelConfig config = default_config(KernelId::backward_sm90);  // tiles of 64
-  CHECK(scratch_for(p, config).statistic_rows == 1024);
-  CHECK(scratch_for(p, config).bytes(p) == 4 * 2 * 12 * 1024 * (3 + 128));
+  CHECK(scratch_for(p, config, 0).statistic_rows == 1024);
+  CHECK(scratch_for(p, config, 0).bytes(p) == 4 * 2 * 12 * 1024 * (3 + 128));
   p.batch = 5, p.total_q = 1000;
-  CHECK(scratch_for(p, config).sum_tile == 64);
-  CHECK(scratch_for(p, config).statistic_rows == (1000 / 64 + 5) * 64);
-  CHECK(scratch_for(p, config).bytes(p) == 4 * 12 * 1280 * (3 + 128));
+  CHECK(scratch_for(p, config, 0).sum_tile == 64);
+  CHECK(scratch_for(p, config, 0).statistic_rows == (1000 / 64 + 5) * 64);
+  CHECK(scratch_for(p, config, 0).bytes(p) == 4 * 12 * 1280 * (3 + 128));
   p.heads_q = 128, p.batch = 1 << 12, p.total_q = std::int64_t{1} << 30;  // beyond 32 bits
-  CHECK(scratch_for(p, config).bytes(p) == 4 * 128 * ((std::size_t{1} << 30) + (64 << 12)) * (3 + 128));
+  CHECK(scratch_for(p, config, 0).bytes(p) == 4 * 128 * ((std::size_t{1} << 30) + (64 << 12)) * (3 + 128));
 }
 
 TEST_CASE(
@@ -253,7 +253,7 @@ TEST_CASE(
   CHECK(scratch_for(p).bytes(p) == 4 * 2 * 12 * 1000);
   p.seqlen_q = 0;
   CHECK(scratch_for(p).bytes(p) == 0);
-  CHECK(scratch_for(p, default_config(KernelId::backward_sm90)).bytes(p) == 0);
+  CHECK(scratch_for(p, default_config(KernelId::backward_sm90), 0).bytes(p) == 0);
 }
 
 TEST_CASE("backward on wgmma: the heuristic chooses it for every head dim, on Hopper and the interpreter") {

@@ -159,7 +159,7 @@ TEST_CASE(
     "holds") {
   const PlannedProblem p = problem_of(64);
   const KernelConfig config = parse_config("kernel=backward_sm80,tile_m=128,tile_n=48,split_gradients=1");
-  const BackwardScratch scratch = scratch_for(p, config);
+  const BackwardScratch scratch = scratch_for(p, config, 0);
   CHECK(scratch.statistic_rows == 1008);
   CHECK(scratch.sum_cols == 64);
   const Step step = backward_step(p, config, nullptr, scratch);

@@ -234,6 +234,23 @@ TEST_CASE("visible keys: the tensor maps of K and V begin with the first visible
   }
 }
 
+TEST_CASE("visible queries: from the first to the last that see some key, or none") {
+  for (const AttentionProblem& p : problems()) {
+    for (std::int64_t first = 0; first < p.seqlen_k; first += 2) {
+      const std::int64_t count = std::min<std::int64_t>(3, p.seqlen_k - first);
+      std::int64_t begin = p.seqlen_q, end = 0;
+      for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
+        for (std::int64_t j = first; j < first + count; ++j)
+          if (reference::is_visible(p, i, j)) begin = std::min(begin, i), end = i + 1;
+      }
+      const VisibleRows queries = visible_queries(p, {first, count});
+      INFO(to_string(p), ", keys from ", first);
+      CHECK(queries.count == std::max<std::int64_t>(0, end - begin));
+      if (end > 0) CHECK(queries.first == begin);
+    }
+  }
+}
+
 TEST_CASE("visible keys: the tensor maps of packed K and V hold the rows of all sequences") {
   const ScopedContext current(kInterpreterDevice);
   KernelConfig config;

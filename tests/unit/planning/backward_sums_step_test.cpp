@@ -34,7 +34,7 @@ KernelConfig config_of(KernelPass pass) {
 }
 
 Step step_of(const AttentionProblem& p, KernelPass pass, std::shared_ptr<const Kernel> kernel = nullptr) {
-  return backward_step(p, config_of(pass), std::move(kernel), scratch_for(p, summing()));
+  return backward_step(p, config_of(pass), std::move(kernel), scratch_for(p, summing(), 0));
 }
 
 const BackwardParams& constants_of(const Step& step) {
@@ -135,7 +135,7 @@ TEST_CASE("fused backward steps: one step writes the scratch, one adds to it, on
   const AttentionProblem p = causal_gqa();
   for (const KernelPass pass : kPasses) {
     const WorkspacePart part = step_of(p, pass).scratch;
-    CHECK(part.bytes == scratch_for(p, summing()).bytes(p));
+    CHECK(part.bytes == scratch_for(p, summing(), 0).bytes(p));
     CHECK(part.begin == 0);
   }
   CHECK(step_of(p, KernelPass::delta).scratch.access == Access::write);

@@ -1,6 +1,6 @@
 // The fused backward kernel dq_dk_dv, on mma.sync and cp.async (FlashAttention-2, Algorithm 2).
 //
-// Launch: one thread block per key tile and key/value head.
+// Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh).
 // Block: visits the query blocks of all query heads in the group. It keeps dK and dV in registers, and adds
 // its part of dQ to the dQ accumulator in global memory.
 // Warp: owns rows of dK and dV or, with split_gradients, of one of the two (split.cuh). Rows are keys and
@@ -9,6 +9,7 @@
 // and V.
 #pragma once
 
+#include "attention/backward/key_parts.cuh"
 #include "attention/backward/queries_of_keys.cuh"
 #include "attention/backward/score_gradient.cuh"
 #include "attention/backward/sm80/query_gradient.cuh"
@@ -62,7 +63,7 @@ struct BackwardMainloopSm80 {
   }
 };
 
-/// A block's key tile.
+/// A block's key tile, and its part of the queries.
 template <class Config>
 struct KeyTileSm80 {
   using Layout = BackwardLayout<Config>;
@@ -76,6 +77,35 @@ struct KeyTileSm80 {
   FA2_DEVICE typename Layout::OwnTileV v() const { return {shared + Layout::OwnTile::bytes}; }
   FA2_DEVICE int first_row() const { return at.q_tile * Config::tile_m; }
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
+  FA2_DEVICE QueryBlocks<Config> blocks() const { return key_blocks(queries, first_row(), Config::tile_m); }
+
+  FA2_DEVICE GradientPart<Config> part() const {
+    return GradientPart<Config>::of(params, ptx::block_index());
+  }
+  FA2_DEVICE bool is_part() const {
+    return GradientPart<Config>::is_one_of_several(params, ptx::block_index());
+  }
+
+  /// Chooses the block's part. Returns whether it has one.
+  FA2_DEVICE bool start() const {
+    if (params.parts == 1) return true;
+    const QueryBlocks<Config> of_head = blocks();
+    const int group = params.attention.queries_per_kv;
+    const int steps = of_head.is_empty() ? 0 : (of_head.end - of_head.begin) * group;
+    const PartSteps own = PartSteps::of(params, PartNumber::of(params, ptx::block_index()).part, steps);
+    part().describe(own, shape(), at.head, first_row());
+    ptx::bar_sync();
+    return own.exist();
+  }
+
+  /// Returns the part's blocks among those of the group's head `i`.
+  FA2_DEVICE QueryBlocks<Config> blocks_of_head(int i) const {
+    const QueryBlocks<Config> all = blocks();
+    if (params.parts == 1) return all;
+    const PartSteps own = part().steps();
+    const int end = all.end + i * (all.end - all.begin);  // of step 0, if all heads' blocks counted down
+    return all.within(end - own.end, end - own.begin);
+  }
 
   /// Returns the tile's rows in a tensor with key/value heads.
   template <int kCols>
@@ -93,7 +123,7 @@ struct KeyTileSm80 {
                           seen);
   }
 
-  /// Calls f(score_mod, ring, head) for each query head of the group.
+  /// Calls f(score_mod, ring, head) for each query head of the group, with the part's blocks.
   template <class F>
   FA2_DEVICE void for_each_head(const F& f) const {
     const AttentionParams& attention = params.attention;
@@ -106,7 +136,7 @@ struct KeyTileSm80 {
           head_rows<Config::head_dim_v>(params.d_o, params.d_o_strides, shape().q_entry, of_head.head,
                                         shape().q_begin),
           {delta + params.statistic_count, delta},
-          key_blocks(queries, first_row(), Config::tile_m),
+          blocks_of_head(i),
           shared + Layout::ring_start,
           0};
       ring.start();
@@ -137,6 +167,10 @@ FA2_DEVICE void compute_whole(const KeyTileSm80<Config>& tile, const QueryGradie
   mainloop.dv.clear();
   tile.for_each_head(
       [&](const auto& score_mod, auto& ring, int head) { mainloop.add_head(score_mod, ring, head); });
+  if (tile.is_part()) {
+    tile.part().store(mainloop.dk, tile.params.attention.scale, warp_row, false);
+    return tile.part().store(mainloop.dv, 1.0f, warp_row, true);
+  }
   tile.store_dk(warp_row, mainloop.dk);
   tile.store_dv(warp_row, mainloop.dv);
 }
@@ -158,6 +192,8 @@ FA2_DEVICE void compute_split(const KeyTileSm80<Config>& tile, const QueryGradie
   own.clear();
   tile.for_each_head(
       [&](const auto& score_mod, auto& ring, int head) { of.add_head(score_mod, ring, head, own); });
+  if (tile.is_part())
+    return tile.part().store(own, of.owns_dv ? 1.0f : tile.params.attention.scale, of.warp_row, of.owns_dv);
   if (of.owns_dv) {
     tile.store_dv(of.warp_row, own);
   } else {
@@ -167,11 +203,15 @@ FA2_DEVICE void compute_split(const KeyTileSm80<Config>& tile, const QueryGradie
 
 template <class Config>
 FA2_DEVICE void backward_sm80(const BackwardParams& params) {
-  const TileCoordinates at = BatchedTiles<KeySide>{{params}}.at(ptx::block_index());
+  const BatchedTiles<KeySide> tiles{{params}};
+  const u32 number = PartNumber::of(params, ptx::block_index()).tile;
+  if (params.parts > 1 && number >= tiles.count()) return;
+  const TileCoordinates at = tiles.at(number);
   const Mask<Config> mask = mask_of<Config>(params.attention, shape_of<Config>(params.attention, at.batch));
   const KeyTileSm80<Config> tile{params, at, {mask}, ptx::dynamic_shared()};
   const QueryGradientSm80<Config> dq{params, tile.shape(), tile.k(), tile.shared,
                                      QueryGradientSm80<Config>::Shares::of(ptx::warp_index())};
+  if (!tile.start()) return;
   tile.load();
   if constexpr (Config::split_gradients) {
     compute_split(tile, dq);

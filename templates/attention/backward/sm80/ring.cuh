@@ -77,7 +77,7 @@ struct BackwardRing {
 
   /// Starts to load block `n`, as one cp.async group. The group is empty if there is no such block.
   FA2_DEVICE void fetch(int n, int index) {
-    if (n >= blocks.begin && n < blocks.end) {
+    if (n >= blocks.begin) {
       const int begin = n * Config::tile_n;
       const RowsWithin seen{blocks.key_begin - begin, blocks.key_end - begin};
       load_tile<threads, aligned>(typename Layout::InnerTile{slot(index)}, block_of(first, n), seen);

@@ -1,6 +1,6 @@
 // The fused backward kernel dq_dk_dv, on wgmma and TMA, with specialised warps.
 //
-// Launch: one thread block per key tile and key/value head.
+// Launch: one thread block per key tile and key/value head, or several that share its queries (key_parts.cuh).
 // Block: in the first warpgroup one warp loads, and two order the dQ accumulation if its bits must not vary
 // (turns.cuh). The other warpgroups keep dK and dV in registers, and add their part of dQ to the dQ
 // accumulator in global memory.
@@ -39,6 +39,8 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
   const int first_key = work.first_key() + (Config::splits_gradients ? 0 : 64 * warpgroup);
   const TensorRows to = key_rows(backward.attention, work, first_key);
   const float scale = backward.attention.scale;
+  const auto part = [&] { return GradientPart<Config>::of(backward, ptx::block_index()); };
+  const auto is_part = [&] { return GradientPart<Config>::is_one_of_several(backward, ptx::block_index()); };
   const float value_scale = value_gradient_scale<Config>(backward.attention);
   ptx::mbarrier_wait(shared.keys_full(), 0);
   ptx::mbarrier_wait(shared.values_full(), 0);
@@ -52,12 +54,14 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     if (warpgroup == 0) {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim_v / 8> dv;
       of.sum_dv(dv);
+      if (is_part()) return part().store(dv, value_scale, 16 * warp, true);
       await_others<Config>(warpgroup);
       store_key_gradient<Config, Config::head_dim_v>(shared.values(0), dv, value_scale, params.dv, to,
                                                      warpgroup);
     } else {
       AccumulatorTile<1, BackwardLayoutSm90<Config>::padded_dim / 8> dk;
       of.sum_dk(dk);
+      if (is_part()) return part().store(dk, scale, 16 * warp, false);
       await_others<Config>(warpgroup);
       store_key_gradient<Config, Config::head_dim>(shared.keys(0), dk, scale, params.dk, to, warpgroup);
     }
@@ -65,6 +69,11 @@ FA2_DEVICE void compute_key_gradients(const BackwardParamsSm90& params,
     BackwardMainloopSm90<Config> mainloop{
         backward, work, warpgroup, first_key + 16 * warp, {backward, shared, warpgroup, warp}};
     mainloop.run();
+    if (is_part()) {
+      const int row = 64 * warpgroup + 16 * warp;
+      part().store(mainloop.dv, value_scale, row, true);
+      return part().store(mainloop.dk, scale, row, false);
+    }
     await_others<Config>(warpgroup);
     if (first_key >= work.shape().seqlen_k) return;
     store_key_gradient<Config, Config::head_dim_v>(shared.values(warpgroup), mainloop.dv, value_scale,
@@ -80,7 +89,10 @@ FA2_DEVICE void backward_sm90(const BackwardParamsSm90& params) {
   const BackwardLayoutSm90<Config> shared{ptx::dynamic_shared()};
   start_backward_pipeline<Config>(shared);
   const KeyWork<Config> work = key_work_of<Config>(params.backward, ptx::block_index());
-  if (Config::varlen && !work.exists()) return;
+  if (params.backward.parts > 1)
+    GradientPart<Config>::of(params.backward, ptx::block_index())
+        .describe(work.part, work.shape(), work.at.head, work.first_key());
+  if (!work.exists()) return;
   const int warpgroup = ptx::warpgroup_index();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Config::producer_registers>();

@@ -41,9 +41,9 @@ struct BackwardMainloopSm90 {
     if (warpgroup == 1)
       order.skip();  // half an iteration behind, so that its products overlap the other's
                      // exponentials
-    Progress at{QueryStep::first(work)};
+    Progress at{QueryStep::first(work), steps};
     run_step<true>(order, at);
-    while (at.count < steps) run_step<false>(order, at);
+    while (at.left > 0) run_step<false>(order, at);
     if (warpgroup == 0) order.skip();
     dq.issue(at.place.before());
     ptx::wgmma_wait_group<0>();
@@ -53,9 +53,9 @@ struct BackwardMainloopSm90 {
  private:
   struct Progress {
     QueryStep step;
-    State state;
-    ScoreState<Config> place;
-    int count = 0;      ///< iterations done
+    int left;  ///< iterations
+    State state = {};
+    ScoreState<Config> place = {};
     int last_tile = 0;  ///< accumulator tile of the previous iteration, whose dQ is not yet computed
   };
 
@@ -88,7 +88,7 @@ struct BackwardMainloopSm90 {
     at.step.advance(work);
     at.state.advance();
     at.place.advance();
-    ++at.count;
+    --at.left;
   }
 
   /// Issues S^T = K Q^T.

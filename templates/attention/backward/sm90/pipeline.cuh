@@ -1,6 +1,7 @@
 // The iterations that producer and consumers of the fused backward kernel share, and their mbarriers.
 #pragma once
 
+#include "attention/backward/key_parts.cuh"
 #include "attention/backward/queries_of_keys.cuh"
 #include "attention/backward/sm90/layout.cuh"
 #include "attention/common/varlen_tiles.cuh"
@@ -58,30 +59,34 @@ FA2_DEVICE void await_others(int warpgroup) {
   }
 }
 
-/// A key tile, and the queries that see it.
+/// A key tile, the queries that see it, and a block's part of the steps.
 template <class Config>
 struct KeyWork {
   TileCoordinates at;  ///< key tile and key/value head
   QueriesOfKeys<Config> queries;
   QueryBlocks<Config> blocks;
   int group;  ///< query heads of the key/value head
+  PartSteps part;
 
-  FA2_DEVICE bool exists() const { return at.exist(); }
+  FA2_DEVICE bool exists() const { return at.exist() && part.exist(); }
   FA2_DEVICE int first_key() const { return at.q_tile * Config::tile_m; }
   FA2_DEVICE const SequenceShape& shape() const { return queries.mask.shape; }
-  FA2_DEVICE int steps() const { return blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group; }
+  FA2_DEVICE int steps() const { return part.end - part.begin; }
 };
 
-/// Returns the work of a thread block. Packed sequences may have fewer tiles than the launch has blocks; then
-/// exists() is false, and no other member may be used.
+/// Returns the work of a thread block. A launch may have more blocks than packed sequences have tiles, or a tile
+/// has parts; then exists() is false, and no other member may be used.
 template <class Config>
 FA2_DEVICE KeyWork<Config> key_work_of(const BackwardParams& params, u32 block) {
   auto tiles = key_tiles_of<Config>(params);
-  const TileCoordinates at = Config::varlen && block >= tiles.count() ? kNoTile : tiles.at(block);
+  const PartNumber number = PartNumber::of(params, block);
+  const TileCoordinates at = number.tile >= tiles.count() ? kNoTile : tiles.at(number.tile);
   const QueriesOfKeys<Config> queries{
       mask_of<Config>(params.attention, uniform_shape_of<Config>(params.attention, at.batch))};
-  return {at, queries, key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m),
-          params.attention.queries_per_kv};
+  const QueryBlocks<Config> blocks = key_blocks(queries, at.q_tile * Config::tile_m, Config::tile_m);
+  const int group = params.attention.queries_per_kv;
+  const int steps = !at.exist() || blocks.is_empty() ? 0 : (blocks.end - blocks.begin) * group;
+  return {at, queries, blocks, group, PartSteps::of(params, number.part, steps)};
 }
 
 /// One query block and its head.
@@ -89,18 +94,20 @@ struct QueryStep {
   int head;
   int n;
 
-  /// Returns the last query block of the group's first head. Blocks descend to the head's first, then the
-  /// next head follows.
+  /// Returns the part's first step. A tile's first is the last query block of the group's first head. Blocks
+  /// descend to the head's first, then the next head follows.
   template <class Config>
   FA2_DEVICE static QueryStep first(const KeyWork<Config>& work) {
-    return {work.at.head * work.group, work.blocks.end - 1};
+    const QueryStep step{work.at.head * work.group, work.blocks.end - 1};
+    if (work.part.begin == 0) return step;
+    const int blocks = ptx::shfl_idx(work.part.begin / work.group, 0);
+    return {step.head + work.part.begin - blocks * work.group, step.n - blocks};
   }
   template <class Config>
   FA2_DEVICE void advance(const KeyWork<Config>& work) {
-    if (--n < work.blocks.begin) {
-      n = work.blocks.end - 1;
-      ++head;
-    }
+    const bool ends = ++head == (work.at.head + 1) * work.group;
+    head -= ends ? work.group : 0;
+    n -= ends;
   }
 };
 
