@@ -1,8 +1,8 @@
 """Bugs of templates/attention/forward: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
     "split_tiles.cuh": [
-        ("SplitTiles", "shares leave a rest to nobody", "(blocks + shares.block_count - 1) / shares.block_count",
-         "blocks / shares.block_count + (blocks < shares.block_count)", "split KV"),
+        ("share_of", "shares leave a rest to nobody", "(blocks + launched - 1) / launched",
+         "blocks / launched + (blocks < launched)", "split KV"),
         ("SplitTiles", "shares of workers that have none", "if (next_ >= blocks) return;", "", "split KV"),
         ("SplitTiles", "the last share goes on beyond the last block", "next_ + share_ < blocks ? next_ + share_ : blocks",
          "next_ + share_", "split KV"),
@@ -47,7 +47,7 @@ BUGS = {
          "split KV"),
         ("counter", "warpgroups count in one word", "place() * Team::teams + team.number;", "place() * Team::teams;", "split KV"),
         ("arrive", "the first to end merges", "if (before + 1 == count)", "if (before == 0)", "split KV"),
-        ("arrive", "teams merge that have waited in vain", "&& ptx::poll_global_u32(counter(), kStored, count, kPolls)", "", "split KV"),
+        ("arrive", "teams merge that have waited in vain", "&& ptx::poll_global_u32(counter(), kStored, count, most_polls())", "", "split KV"),
         ("merge", "the count read before it is there", "team.sync(); const bool all_are_stored", "const bool all_are_stored", "split KV"),
         ("merge_rows", "rows of every second turn are left out", "turn = turn_of(next);", "turn = turn_of(next) + 1;", "split KV"),
         ("turn_of", "teams that have left count as turns", "(taken & ((1u << kLeftShift) - 1)) >> kTurnShift", "taken >> kTurnShift", "split KV"),

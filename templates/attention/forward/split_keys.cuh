@@ -66,7 +66,6 @@ struct TilePart {
   /// teams have left.
   static constexpr int kTurnShift = 9, kLeftShift = 23;
   static constexpr u32 kStored = (1u << kTurnShift) - 1;
-  static constexpr int kPolls = 32;  ///< about 20 us
   static_assert(kMostSplitBlocks == kStored, "all splits of a tile may be stored");
 
   /// Returns whether the last team merges all rows in one turn.
@@ -77,13 +76,21 @@ struct TilePart {
 
   FA2_DEVICE u32* counter() const { return shares.counters + place() * Team::teams + team.number; }
 
+  /// Returns how long to wait for the last team, which would otherwise merge alone: for longer the more it has to
+  /// merge. A poll takes about 0.6 us.
+  FA2_DEVICE int most_polls() const {
+    constexpr int kLeast = 32, kFloats = 1024;  // that one team adds up during a poll
+    return kLeast + tile.part.count * row_count() * PartRow<Config>::cols / kFloats;
+  }
+
   /// Counts this split as stored. Returns whether all are, if need be after a wait.
   FA2_DEVICE bool arrive() const {
     const u32 count = static_cast<u32>(tile.part.count);
     const u32 before = ptx::atom_add_acq_rel_global_u32(counter(), 1) & kStored;
     if (before + 1 == count) return true;
     const bool range_ends_here = index() + 1 < tile.part.count;
-    return merge_together() && range_ends_here && ptx::poll_global_u32(counter(), kStored, count, kPolls);
+    return merge_together() && range_ends_here &&
+           ptx::poll_global_u32(counter(), kStored, count, most_polls());
   }
 
   /// The last one to leave returns the counter to 0.

@@ -22,8 +22,8 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 /// splits that begin in its range.
 ///
 /// KV blocks are numbered by sequence, head, query tile and position. A tile that sees no key counts as one
-/// block, because its output must be written. Every thread block gets ceil(blocks / thread blocks); the last
-/// ones get fewer, or none. The lanes of a warp look at 128 sequences at once, four neighbours each.
+/// block, because its output must be written. Every thread block gets equally many; the last ones get fewer, or
+/// none. The lanes of a warp look at 128 sequences at once, four neighbours each.
 template <class Config>
 class SplitTiles {
  public:
@@ -32,7 +32,7 @@ class SplitTiles {
     u32 blocks = 0;
     for (int first = 0; first < sequences(); first += kSequences)
       blocks += last_lane(inclusive_sum(blocks_at(first).sum));
-    share_ = (blocks + shares.block_count - 1) / shares.block_count;
+    share_ = share_of(blocks);
     next_ = ptx::block_index() * share_;
     if (next_ >= blocks) return;
     end_ = next_ + share_ < blocks ? next_ + share_ : blocks;
@@ -67,6 +67,17 @@ class SplitTiles {
   u32 tile_begin_ = 0;
 
   FA2_DEVICE int sequences() const { return params_.sequences.batch; }
+
+  /// Returns the share of all `blocks`: the smallest, or one by which ranges begin at the same keys in all tiles
+  /// of a head. Then L2 serves all these tiles with keys that one of them has loaded.
+  FA2_DEVICE u32 share_of(u32 blocks) const {
+    const u32 launched = static_cast<u32>(launched_), least = (blocks + launched - 1) / launched;
+    const u32 tiles = static_cast<u32>(params_.q_tiles * params_.heads_q * sequences());
+    if (params_.q_tiles == 1 || tiles > launched) return least;
+    const u32 parts = launched / tiles, of_tile = (blocks + tiles - 1) / tiles;
+    const u32 aligned = (of_tile + parts - 1) / parts;
+    return 64 * aligned <= 65 * least ? aligned : least;  // more would cost more than it saves
+  }
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
     return (shape.rows + Config::tile_m - 1) / Config::tile_m;
   }
