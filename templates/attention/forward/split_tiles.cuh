@@ -69,14 +69,19 @@ class SplitTiles {
   FA2_DEVICE int sequences() const { return params_.sequences.batch; }
 
   /// Returns the share of all `blocks`: the smallest, or one by which ranges begin at the same keys in all tiles
-  /// of a head. Then L2 serves all these tiles with keys that one of them has loaded.
+  /// of a head. Then L2 serves all these tiles with keys that one of them has loaded. That is worth leaving
+  /// thread blocks idle if heads are wide, and L2 does not hold all keys anyway.
   FA2_DEVICE u32 share_of(u32 blocks) const {
     const u32 launched = static_cast<u32>(launched_), least = (blocks + launched - 1) / launched;
     const u32 tiles = static_cast<u32>(params_.q_tiles * params_.heads_q * sequences());
     if (params_.q_tiles == 1 || tiles > launched) return least;
     const u32 parts = launched / tiles, of_tile = (blocks + tiles - 1) / tiles;
     const u32 aligned = (of_tile + parts - 1) / parts;
-    return 64 * aligned <= 65 * least ? aligned : least;  // more would cost more than it saves
+    constexpr u64 kL2Bytes = 48 << 20,
+                  kBlockBytes = 2 * Config::tile_n * (Config::head_dim + Config::head_dim_v);
+    const bool exceeds_l2 = blocks / static_cast<u32>(params_.q_tiles) * kBlockBytes > kL2Bytes;
+    const u32 most_idle = Config::head_dim_v > 128 && exceeds_l2 ? 7 : 65;  // one of so many
+    return (most_idle - 1) * aligned <= most_idle * least ? aligned : least;
   }
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
     return (shape.rows + Config::tile_m - 1) / Config::tile_m;
