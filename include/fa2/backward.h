@@ -17,7 +17,8 @@
 namespace fa2 {
 
 /// How gradients may differ between runs.
-///   fastest: dQ may be accumulated over key tiles in any order, in float32, so that its last bits may differ.
+///   fastest: dQ may be accumulated over key tiles in any order, in float32, so that its last bits may differ. dK and dV have the
+///     same bits in every run of one GPU model, but these may depend on the rest of the batch.
 ///   bitwise: every run has the same bits, and those of a sequence do not depend on the rest of the batch, because the heuristic
 ///     chooses the kernels whatever was measured. A problem with batch_invariant always takes this.
 enum class Determinism : std::uint8_t { fastest, bitwise };
