@@ -39,7 +39,6 @@ BackwardScratch scratch_for(const AttentionProblem& p) {
 }
 
 BackwardScratch scratch_for(const AttentionProblem& p, const KernelConfig& fused, int sm_count) {
-  constexpr int kWordsBefore = 8;  // GradientPart::words (templates/attention/backward/key_parts.cuh)
   const std::int64_t tile = fused.tile_n;
   const std::int64_t tiles = p.total_q > 0 ? p.total_q / tile + p.batch : (p.seqlen_q + tile - 1) / tile;
   return {.statistic_rows = tiles * tile,
@@ -48,8 +47,8 @@ BackwardScratch scratch_for(const AttentionProblem& p, const KernelConfig& fused
           .parts = key_parts(p, fused, sm_count),
           .key_tiles = most_key_tiles(p, fused),
           .part_rows = fused.tile_m,
-          .part_floats = kWordsBefore + fused.tile_m * (padded_dim(static_cast<std::int32_t>(p.head_dim)) +
-                                                        padded_dim(static_cast<std::int32_t>(p.head_dim_v)))};
+          .part_floats = kPartWords + fused.tile_m * (padded_dim(static_cast<std::int32_t>(p.head_dim)) +
+                                                      padded_dim(static_cast<std::int32_t>(p.head_dim_v)))};
 }
 
 }  // namespace fa2

@@ -1,10 +1,9 @@
-// Key tiles that several thread blocks share. Each block visits a part of the tile's steps: query blocks of all
-// heads in the group, one head after the other. Its dK and dV lie in memory as float32 until dq_convert adds up
+// Key tiles that several thread blocks share. Each block visits a part of the tile's steps: pairs of a query
+// block and a head of the group, in the order of the kernel. Its dK and dV lie in memory as float32 until dq_convert adds up
 // those of all parts, in order.
 #pragma once
 
 #include "attention/common/epilogue.cuh"
-#include "attention/common/head_rows.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 #include "ptx/memory.cuh"
@@ -60,7 +59,7 @@ template <class Config>
 struct GradientPart {
   static constexpr int padded_dim = (Config::head_dim + 15) / 16 * 16;
   static constexpr int padded_dim_v = (Config::head_dim_v + 15) / 16 * 16;
-  static constexpr int words = 8, cols = padded_dim + padded_dim_v;
+  static constexpr int words = kPartWords, cols = padded_dim + padded_dim_v;
   float* at;
 
   /// Returns a block's part. The block's number is new, else the address would take registers in the main loop.

@@ -148,6 +148,9 @@ struct AttentionParamsSm90 {
 /// Keys whose dK and dV one block of dq_convert merges, if key tiles have parts.
 constexpr int kMergedRows = 16;
 
+/// Words that describe a part of a key tile in memory, before its sums.
+constexpr int kPartWords = 8;
+
 /// Parameters of the backward kernels.
 struct BackwardParams {
   AttentionParams attention;  ///< the forward's parameters; O and LSE are inputs
@@ -174,14 +177,13 @@ struct BackwardParams {
   int heads_kv;
   int kv_heads_per_section;
   // Key tiles that thread blocks share (backward/key_parts.cuh).
-  int parts;             ///< thread blocks per key tile
-  int part_tiles;        ///< key tiles in a section of parts
-  int part_steps;        ///< query blocks of a part, unless that takes more parts
-  int part_floats;       ///< distance between the parts of blocks, which lie behind delta
-  long long part_start;  ///< of the first
-  int part_rows;         ///< keys of a tile
-  unsigned
-      merge_blocks;  ///< blocks of dq_convert that merge parts, each kMergedRows keys of a tile; 0: there are none
+  int parts;              ///< thread blocks per key tile
+  int part_tiles;         ///< key tiles in a section of parts
+  int part_steps;         ///< query blocks of a part, unless that takes more parts
+  int part_floats;        ///< distance between the parts of blocks, which lie behind delta
+  long long part_start;   ///< of the first
+  int part_rows;          ///< keys of a tile
+  unsigned merge_blocks;  ///< blocks of dq_convert that merge kMergedRows keys each; 0 without parts
 };
 
 /// Parameters of the dropout mask kernel.

@@ -94,8 +94,8 @@ struct QueryStep {
   int head;
   int n;
 
-  /// Returns the part's first step. A tile's first is the last query block of the group's first head. Blocks
-  /// descend to the head's first, then the next head follows.
+  /// Returns the part's first step. A tile's first is the last query block of the group's first head. All heads
+  /// of the group follow, then the query block before.
   template <class Config>
   FA2_DEVICE static QueryStep first(const KeyWork<Config>& work) {
     const QueryStep step{work.at.head * work.group, work.blocks.end - 1};
