@@ -1,23 +1,15 @@
 // Key tiles that several thread blocks share (templates/attention/backward/key_parts.cuh), under the gradients'
 // contract, with numbers of parts that no choice would make.
-#include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <interpreter/host_compiler.h>
-#include <interpreter/interpreted_kernel.h>
-#include <interpreter/options.h>
 #include <planning/backward.h>
-#include <runtime/compiler.h>
 #include <runtime/device.h>
-#include <runtime/device_buffer.h>
-#include <runtime/kernel.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,24 +29,11 @@ namespace {
 /// Returns a plan whose key tiles have up to `count` parts, each of one step or more.
 BackwardPlan plan_in_parts(const AttentionProblem& problem, const KernelConfig& fused, std::int64_t count,
                            std::int64_t section_tiles) {
-  const Arch& arch = device(device_under_test()).arch;
-  const auto compiler = arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler();
-  auto plan = std::make_shared<Plan>();
-  plan->problem = {problem.normalized(), {}};
-  plan->device = device_under_test();
-  plan->scratch = std::make_shared<const ScratchPool>();
-  BackwardScratch scratch = scratch_for(plan->problem, fused, 0);
+  BackwardScratch scratch = scratch_for(problem, fused, 0);
   scratch.parts = {.count = count, .steps = 1, .section_tiles = section_tiles};
-  for (const KernelConfig& config :
-       {config_on_every_gpu(KernelPass::delta), fused, conversion_of(fused).config}) {
-    const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));
-    plan->add(backward_step(plan->problem, config,
-                            arch.interpreted ? interpreter::load_interpreted_kernel(
-                                                   binary, interpreter::options_from_environment())
-                                             : load_cuda_kernel(binary, device_under_test()),
-                            scratch));
-  }
-  return BackwardPlan(std::move(plan));
+  return plan_of_kernels(problem,
+                         {config_on_every_gpu(KernelPass::delta), fused, conversion_of(fused).config},
+                         scratch, device(device_under_test()).arch);
 }
 
 /// CHECKs the gradients, and that dK and dV have the same bits in a second run, whose scratch holds NaN.
@@ -63,15 +42,9 @@ void expect_gradients_in_parts(GuardedBackward& call, const KernelConfig& fused,
   INFO(to_string(call.forward.problem), " ", to_string(fused), ", ", count, " parts, sections of ",
        section_tiles);
   const BackwardPlan plan = plan_in_parts(call.forward.problem, fused, count, section_tiles);
-  DeviceBuffer workspace(plan.workspace_bytes());
   std::vector<std::uint16_t> bits[2];
   for (auto& of_run : bits) {
-    call.upload();
-    workspace.fill(0xff);
-    BackwardArgs args = call.args();
-    args.workspace = workspace.data();
-    plan.run(args);
-    expect_gradients(call);
+    run_after_nan(plan, call);
     for (const reference::Tensor& gradient : {call.dk(), call.dv()}) {
       const auto more = bits_of(gradient, call.forward.problem.dtype);
       of_run.insert(of_run.end(), more.begin(), more.end());

@@ -1,17 +1,11 @@
 // The fused backward on mma.sync (backward_sm80): one kernel for dQ, dK and dV, under the gradients'
 // contract.
-#include <api/plan.h>
 #include <doctest/doctest.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
 #include <generator/config_space.h>
 #include <generator/kernel_kind.h>
-#include <generator/kernel_source.h>
-#include <interpreter/host_compiler.h>
-#include <interpreter/interpreted_kernel.h>
-#include <interpreter/options.h>
 #include <planning/backward.h>
-#include <runtime/compiler.h>
 #include <runtime/device.h>
 #include <runtime/device_buffer.h>
 #include <runtime/kernel.h>
@@ -84,22 +78,9 @@ void check_space(const AttentionProblem& problem) {
 BackwardPlan plan_of_single_adds(const AttentionProblem& problem, const KernelConfig& summing) {
   Arch arch = device(device_under_test()).arch;
   arch.compute_capability = 80;
-  const auto compiler = arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler();
-  auto plan = std::make_shared<Plan>();
-  plan->problem = {problem.normalized(), {}};
-  plan->device = device_under_test();
-  plan->scratch = std::make_shared<const ScratchPool>();
-  const BackwardScratch scratch = scratch_for(problem, summing, 0);
-  for (const KernelPass pass : {KernelPass::delta, KernelPass::dq_dk_dv, KernelPass::dq_convert}) {
-    const KernelConfig config = pass == KernelPass::dq_dk_dv ? summing : config_on_every_gpu(pass);
-    const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));
-    plan->add(backward_step(plan->problem, config,
-                            arch.interpreted ? interpreter::load_interpreted_kernel(
-                                                   binary, interpreter::options_from_environment())
-                                             : load_cuda_kernel(binary, device_under_test()),
-                            scratch));
-  }
-  return BackwardPlan(std::move(plan));
+  return plan_of_kernels(
+      problem, {config_on_every_gpu(KernelPass::delta), summing, config_on_every_gpu(KernelPass::dq_convert)},
+      scratch_for(problem, summing, 0), arch);
 }
 
 }  // namespace
@@ -187,13 +168,7 @@ TEST_CASE("fused backward on mma.sync: adds single floats if a GPU cannot add fo
   const ScopedContext current(device_under_test());
   GuardedBackward call(grouped_problem(DType::bf16, MaskKind::causal_bottom_right, 72, 77, 129));
   for (const KernelConfig& config : {split(), whole()}) {
-    call.upload();
-    const BackwardPlan plan = plan_of_single_adds(call.forward.problem, config);
-    const DeviceBuffer workspace(plan.workspace_bytes());  // the plan's own scratch pool is the interpreter's
-    BackwardArgs args = call.args();
-    args.workspace = workspace.data();
-    plan.run(args);
-    expect_gradients(call);
+    run_after_nan(plan_of_single_adds(call.forward.problem, config), call);
   }
 }
 

@@ -1,10 +1,22 @@
 // Calls at the limits of float32.
 #include "backward_cases.h"
 
+#include <api/plan.h>
 #include <doctest/doctest.h>
+#include <generator/kernel_source.h>
+#include <interpreter/host_compiler.h>
+#include <interpreter/interpreted_kernel.h>
+#include <interpreter/options.h>
+#include <planning/backward.h>
+#include <runtime/compiler.h>
+#include <runtime/kernel.h>
 
 #include <cmath>
 #include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "device_under_test.h"
 
 namespace fa2::test {
 
@@ -69,19 +81,41 @@ void expect_nan_of_one_sequence(const Expectation& expect, int head_dim) {
   }
 }
 
-void expect_any_lengths(const BackwardPlan& plan, GuardedBackward& call, Packing packing) {
+BackwardPlan plan_of_kernels(const AttentionProblem& problem, const std::vector<KernelConfig>& configs,
+                             const BackwardScratch& scratch, const Arch& arch) {
+  const auto compiler = arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler();
+  auto plan = std::make_shared<Plan>();
+  plan->problem = {problem.normalized(), {}};
+  plan->device = device_under_test();
+  plan->scratch = std::make_shared<const ScratchPool>();
+  for (const KernelConfig& config : configs) {
+    const KernelBinary binary = compiler->compile(render({traits_of(plan->problem), config, arch}));
+    plan->add(backward_step(plan->problem, config,
+                            arch.interpreted ? interpreter::load_interpreted_kernel(
+                                                   binary, interpreter::options_from_environment())
+                                             : load_cuda_kernel(binary, device_under_test()),
+                            scratch));
+  }
+  return BackwardPlan(std::move(plan));
+}
+
+void run_after_nan(const BackwardPlan& plan, GuardedBackward& call) {
   DeviceBuffer workspace(plan.workspace_bytes());
+  call.upload();
+  workspace.fill(0xff);
+  BackwardArgs args = call.args();
+  args.workspace = workspace.data();
+  plan.run(args);
+  expect_gradients(call);
+}
+
+void expect_any_lengths(const BackwardPlan& plan, GuardedBackward& call, Packing packing) {
   for (const Lengths& lengths : {Lengths({50, 65, 1, 20}), Lengths({0, 0, 0, 0}), Lengths({3, 5, 64, 7}),
                                  Lengths({0, 65, 65, 0}, {66, 0, 50, 20})}) {
     call.randomize(11);
     set_lengths(call.forward, lengths, packing);
     poison_unseen(call);
-    call.upload();
-    workspace.fill(0xff);
-    BackwardArgs args = call.args();
-    args.workspace = workspace.data();
-    plan.run(args);
-    expect_gradients(call);
+    run_after_nan(plan, call);
   }
 }
 

@@ -1,8 +1,13 @@
 // Expectations of every kernel that computes dQ, dK and dV at once.
 #pragma once
 
+#include <core/arch.h>
+#include <fa2/backward.h>
+#include <planning/backward_scratch.h>
+
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "gpu_backward.h"
 #include "varlen.h"
@@ -29,6 +34,13 @@ void expect_nan_of_one_query(Context& context, std::int64_t first_hidden);
 
 /// CHECKs packed sequences, of which one consists of NaN.
 void expect_nan_of_one_sequence(const Expectation& expect, int head_dim);
+
+/// Returns a plan that launches kernels of these configs, one after the other, as rendered for `arch`.
+BackwardPlan plan_of_kernels(const AttentionProblem& problem, const std::vector<KernelConfig>& configs,
+                             const BackwardScratch& scratch, const Arch& arch);
+
+/// Uploads a call, runs it in a workspace that holds NaN, and CHECKs its gradients.
+void run_after_nan(const BackwardPlan& plan, GuardedBackward& call);
 
 /// CHECKs that the plan of `call`, whose batch is 4, serves several lengths in a workspace that holds NaN.
 void expect_any_lengths(const BackwardPlan& plan, GuardedBackward& call, Packing packing);
