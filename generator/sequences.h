@@ -29,9 +29,11 @@ constexpr std::int64_t pages_of_sequence(const AttentionProblem& p) {
   return p.page_size > 0 ? (p.seqlen_k + p.page_size - 1) / p.page_size : 0;
 }
 
-/// Returns whether kernels on wgmma gather the rows of pages, see templates/attention/common/key_pages.cuh.
-constexpr bool gathers_keys(std::int32_t page_size) {
-  return page_size % 16 != 0;
+/// Returns whether kernels on wgmma gather the rows of pages, see templates/attention/common/key_pages.cuh. Takes a problem or its
+/// traits.
+template <class Problem>
+constexpr bool gathers_keys(const Problem& p) {
+  return p.page_size % (p.head_dim > 64 || p.head_dim_v > 64 ? 32 : 16) != 0;
 }
 
 /// Returns the batched problem that stands for a packed one as long as its lengths are unknown: all sequences have the mean

@@ -54,6 +54,7 @@ void Block::run(Entry entry, const void* params, const BlockPlace& place, Global
   registers_.reset();
   std::fill(warps_.begin(), warps_.end(), Warp{});
   std::fill(std::begin(barriers_), std::end(barriers_), Barrier{});
+  arrivals_.clear();
   start(entry, params);
   try {
     schedule();
@@ -108,6 +109,7 @@ bool Block::let_others_act() {
     if (!broken.empty()) fault(site, broken);
     return true;
   }
+  if (land_next_arrival()) return true;
   const auto awaits_flag = [](const Thread& thread) { return thread.state == State::at_flag; };
   if (std::none_of(threads_.begin(), threads_.end(), awaits_flag)) return false;
   return signals_->wait(seen) || end_polls();
@@ -136,6 +138,12 @@ bool Block::wake_for_flags() {
 
 void Block::finish() {
   Site site;
+  if (!arrivals_.empty() && options_.checks) {
+    const Arrival& arrival = arrivals_.front();
+    fault(arrival.issued.who, arrival.site,
+          fmt::format("asynchronous copies that arrive at {}, never waited for",
+                      mbarriers_.describe(arrival.mbarrier)));
+  }
   std::string broken = copies_.finish(site);
   if (broken.empty()) broken = mma_.finish(site);
   if (broken.empty()) broken = sequence_.finish(site);

@@ -68,6 +68,7 @@ class Block final : public Machine {
   void cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) override;
   void cp_async_commit_group() override;
   void cp_async_wait_group(int pending) override;
+  void cp_async_mbarrier_arrive(unsigned mbarrier, Site site) override;
   void tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier, Site site) override;
   void bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) override;
   void tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) override;
@@ -97,6 +98,14 @@ class Block final : public Machine {
     const void* from;
     int bytes;
     int source_bytes;
+    Site site;
+  };
+
+  /// Copies of a thread that arrive at an mbarrier once they are complete.
+  struct Arrival {
+    Epoch issued;
+    std::vector<Copy> copies;
+    unsigned mbarrier;
     Site site;
   };
 
@@ -150,6 +159,8 @@ class Block final : public Machine {
   void require_one_barrier(Site site) const;
   bool arrive(int id, int threads, Site site);
   void land(const Copy& copy);
+  /// Completes the copies that arrive next. Returns false if there are none.
+  bool land_next_arrival();
   void require_all_waited_for();
   void require(const std::string& broken_rule, Site site) const;
   void require_atomic(const void* address, int bytes, Site site);
@@ -174,6 +185,7 @@ class Block final : public Machine {
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   Barrier barriers_[kBarriers];
+  std::deque<Arrival> arrivals_;  ///< oldest first
   GlobalMemory* global_ = nullptr;
   BlockSignals* signals_ = nullptr;
   BlockPlace place_;

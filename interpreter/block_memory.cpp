@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 namespace fa2::interpreter {
 namespace {
@@ -81,6 +82,29 @@ void Block::cp_async_wait_group(int pending) {
       shared_.land(clocks_.now(current_), copy.to, copy.bytes);
     }
   }
+}
+
+void Block::cp_async_mbarrier_arrive(unsigned mbarrier, Site site) {
+  require(mbarriers_.expect_arrival(current_, mbarrier), site);
+  Arrival arrival{clocks_.pass(current_), std::move(current().open_group), mbarrier, site};
+  for (const auto& group : std::exchange(current().groups, {}))
+    arrival.copies.insert(arrival.copies.end(), group.begin(), group.end());
+  current().open_group.clear();
+  arrivals_.push_back(std::move(arrival));
+  if (!options_.late) land_next_arrival();
+}
+
+bool Block::land_next_arrival() {
+  if (arrivals_.empty()) return false;
+  const Arrival arrival = std::move(arrivals_.front());
+  arrivals_.pop_front();
+  for (const Copy& copy : arrival.copies) {
+    if (options_.late) land(copy);
+    shared_.land(arrival.issued, copy.to, copy.bytes);
+  }
+  const std::string broken = mbarriers_.arrive_at(arrival.issued, arrival.mbarrier);
+  if (!broken.empty()) fault(arrival.issued.who, arrival.site, broken);
+  return true;
 }
 
 void Block::require_all_waited_for() {

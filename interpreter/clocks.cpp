@@ -15,7 +15,8 @@ Clocks::Clocks(int threads)
     : threads_(static_cast<std::size_t>(threads)),
       width_(threads_ + kAgentsAtFirst),
       times_(threads_ * width_),
-      fences_(threads_) {
+      fences_(threads_),
+      fenced_(threads_) {
   reset();
 }
 
@@ -23,6 +24,7 @@ void Clocks::reset() {
   std::fill(times_.begin(), times_.end(), 0);
   for (std::size_t t = 0; t < threads_; ++t) times_[t * width_ + t] = 1;
   for (auto& fences : fences_) fences.clear();
+  for (Times& fenced : fenced_) fenced.clear();
   agents_.clear();
 }
 
@@ -69,12 +71,16 @@ void Clocks::learn(int thread, Epoch then) {
 }
 
 void Clocks::fence_proxy(int thread) {
-  fences_[static_cast<std::size_t>(thread)].push_back(of(thread)[thread]++);
+  fenced_[static_cast<std::size_t>(thread)].assign(of(thread), of(thread) + width_);
+  fences_[static_cast<std::size_t>(thread)].push_back(pass(thread).clock);
 }
 
 bool Clocks::knows_fence(int thread, Epoch then) const {
   if (is_agent(then.who) || then.clock == 0) return true;
-  const auto& fences = fences_[static_cast<std::size_t>(then.who)];
+  const Times& fenced = fenced_[static_cast<std::size_t>(thread)];
+  const auto writer = static_cast<std::size_t>(then.who);
+  if (writer < fenced.size() && fenced[writer] >= then.clock) return true;
+  const auto& fences = fences_[writer];
   const auto first = std::lower_bound(fences.begin(), fences.end(), then.clock);
   return first != fences.end() && knows(thread, {then.who, *first});
 }

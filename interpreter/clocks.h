@@ -38,6 +38,9 @@ class Clocks {
 
   bool anyone_knows(Epoch then) const;
 
+  /// Returns the moment of what `thread` does now; what it does next comes later.
+  Epoch pass(int thread) { return {thread, of(thread)[thread]++}; }
+
   /// `thread` arrives: passes on what it did so far, but nothing that it does next.
   void arrive(int thread, Times& joined);
   /// `thread` leaves: learns everything that was passed on.
@@ -47,8 +50,8 @@ class Clocks {
 
   /// Notes a fence.proxy.async by `thread`.
   void fence_proxy(int thread);
-  /// Returns whether the writer at `then` executed fence.proxy.async before `thread` synchronised with it.
-  /// Agents need no fence.
+  /// Returns whether a fence.proxy.async lies between the write at `then` and what `thread` does now: the writer's,
+  /// before `thread` synchronised with it, or one by `thread` itself, after that. Agents need no fence.
   bool knows_fence(int thread, Epoch then) const;
 
  private:
@@ -61,6 +64,7 @@ class Clocks {
   std::vector<std::uint32_t> times_;  ///< one row per thread: the latest moment it knows of each thread and
                                       ///< agent
   std::vector<std::vector<std::uint32_t>> fences_;  ///< moments of each thread's fences, ascending
+  std::vector<Times> fenced_;                       ///< what each thread knew when it fenced last
   std::vector<std::string> agents_;
 };
 

@@ -83,6 +83,8 @@ class Machine {
   virtual void cp_async(unsigned to, const void* from, int bytes, int source_bytes, Site site) = 0;
   virtual void cp_async_commit_group() = 0;
   virtual void cp_async_wait_group(int pending) = 0;
+  /// cp.async.mbarrier.arrive.noinc: once the thread's copies so far are complete, they arrive at the mbarrier.
+  virtual void cp_async_mbarrier_arrive(unsigned mbarrier, Site site) = 0;
 
   /// Bulk copies. `box`: five coordinates of a box's first element.
   virtual void tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier,

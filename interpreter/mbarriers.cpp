@@ -49,10 +49,7 @@ std::string Mbarriers::find(int thread, std::uint32_t address, const char* what,
 std::string Mbarriers::arrive(int thread, std::uint32_t address, int bytes) {
   Mbarrier* mbarrier = nullptr;
   if (auto broken = find(thread, address, "mbarrier.arrive", mbarrier); !broken.empty()) return broken;
-  if (mbarrier->missing == 0) {
-    return fmt::format("mbarrier.arrive on {}: one arrival too many, the phase takes {}", describe(address),
-                       mbarrier->arrivals);
-  }
+  if (mbarrier->missing == 0) return one_too_many(address);
   if (bytes < 0 || bytes > kMostBytes || mbarrier->bytes + bytes > kMostBytes)
     return fmt::format("expect_tx of {} bytes on {}, must be at most {}", bytes, describe(address),
                        kMostBytes);
@@ -61,6 +58,27 @@ std::string Mbarriers::arrive(int thread, std::uint32_t address, int bytes) {
   clocks_.arrive(thread, mbarrier->joining);
   finish_phase(*mbarrier);
   return {};
+}
+
+std::string Mbarriers::expect_arrival(int thread, std::uint32_t address) {
+  Mbarrier* mbarrier = nullptr;
+  return find(thread, address, "cp.async.mbarrier.arrive", mbarrier);
+}
+
+std::string Mbarriers::arrive_at(Epoch issued, std::uint32_t address) {
+  Mbarrier& mbarrier = list_.at(address);
+  if (mbarrier.missing == 0) return one_too_many(address);
+  --mbarrier.missing;
+  const auto who = static_cast<std::size_t>(issued.who);
+  mbarrier.joining.resize(std::max(mbarrier.joining.size(), who + 1));
+  mbarrier.joining[who] = std::max(mbarrier.joining[who], issued.clock);
+  finish_phase(mbarrier);
+  return {};
+}
+
+std::string Mbarriers::one_too_many(std::uint32_t address) const {
+  return fmt::format("mbarrier.arrive on {}: one arrival too many, the phase takes {}", describe(address),
+                     list_.at(address).arrivals);
 }
 
 std::string Mbarriers::wait(int thread, std::uint32_t address, unsigned parity, bool& waits) {

@@ -24,6 +24,10 @@ class Mbarriers {
   void fence_init(int thread);
   /// Makes the phase expect `bytes` more from asynchronous copies; then `thread` arrives.
   std::string arrive(int thread, std::uint32_t address, int bytes);
+  /// `thread` has issued copies that will arrive.
+  std::string expect_arrival(int thread, std::uint32_t address);
+  /// Copies arrive that were issued at `issued`.
+  std::string arrive_at(Epoch issued, std::uint32_t address);
   /// Sets `waits` unless the last phase with this parity is complete. A thread that waits is woken later.
   std::string wait(int thread, std::uint32_t address, unsigned parity, bool& waits);
 
@@ -56,6 +60,7 @@ class Mbarriers {
   };
 
   std::string find(int thread, std::uint32_t address, const char* what, Mbarrier*& found);
+  std::string one_too_many(std::uint32_t address) const;
   void finish_phase(Mbarrier& mbarrier);
 
   Clocks& clocks_;

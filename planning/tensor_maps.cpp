@@ -90,7 +90,7 @@ void fill_tensor_maps(const AttentionProblem& p, const KernelConfig& config, Ope
   params.o = packed_map_of(operands[Role::out], queries, params.attention.packing);
   if (p.seqlen_k == 0) return;  // the kernel loads neither, and both may be null
   if (p.page_size > 0) {
-    if (gathers_keys(p.page_size)) return;
+    if (gathers_keys(p)) return;
     const std::int32_t box_rows = std::gcd(p.page_size, config.tile_n);
     params.k = map_of(operands[Role::k], {0, p.page_size}, box_rows, true);
     params.v = map_of(operands[Role::v], {0, p.page_size}, box_rows, true);

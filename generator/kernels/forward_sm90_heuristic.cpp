@@ -55,6 +55,19 @@ std::vector<KernelConfig> chunk_configs(const AttentionTraits& traits, const Arc
   return {completed(traits, arch, kTileOfChunks / 16, is_wide || traits.dropout ? 64 : 128, split)};
 }
 
+/// For head dims above 192.
+HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) {
+  const auto exact = [&](int tile_n) { return completed(traits, arch, 8, tile_n, kSafe); };
+  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. A producer that gathers leaves no
+  // registers for 80 keys with a bias or dropout.
+  const bool gathers = gathers_keys(traits);
+  const bool takes_80 = gathers ? !traits.alibi && !traits.dropout : traits.page_size == 0;
+  if (wider_dim(traits) < 256 || !takes_80) return {{kMostQueries, {exact(64), exact(48)}}};
+  const HeuristicRange any{kMostQueries, {exact(80), exact(64), exact(48)}};
+  if (gathers) return {any};
+  return {{6144, {exact(64), exact(48)}}, any};
+}
+
 /// For long sequences, three warpgroups hide each other's softmax. For short ones, whose tiles have few KV blocks, the begin and
 /// end of tiles must be hidden (docs/measurements).
 HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
@@ -63,15 +76,12 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
     return completed(traits, arch, warps, tile_n, c);
   };
   const KernelConfig safe = with(8, 64, kSafe);
-  // 80 keys come from pages in pieces of 16 rows or fewer, 64 keys in larger ones.
-  const bool is_paged = traits.page_size > 0;
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   if (head_dim <= 64) {
     // Rows that are not a whole swizzle of 128 bytes need more registers for addresses; so do a bias and dropout. A producer
     // that gathers rows leaves fewer.
-    const bool is_lean =
-        head_dim == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits.page_size);
+    const bool is_lean = head_dim == 64 && !traits.alibi && !traits.dropout && !gathers_keys(traits);
     const KernelConfig three = with(12, is_lean ? 128 : 112, in_turns);
     const auto two = [&](int tile_n) {
       return with(8, tile_n, {.ctas_per_sm = 2, .q_buffers = 2, .speculative_max = 1});
@@ -85,16 +95,15 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const KernelConfig wide = with(8, 128, guessing);
   if (head_dim <= 96) return {{kMostQueries, {with(12, traits.dropout ? 80 : 96, in_turns), wide, safe}}};
   if (head_dim <= 128) {
-    const KernelConfig three = is_paged ? with(12, 64, guessing) : with(12, 80, in_turns);
+    // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
+    const KernelConfig three = traits.page_size > 0 ? with(12, 64, guessing) : with(12, 80, in_turns);
     const HeuristicRange any{kMostQueries, {three, wide, safe}};
     if (has_edges(traits)) return {{3072, {with(12, 64, guessing), three, wide, safe}}, any};
     return {{1536, {wide, three, safe}}, any};
   }
   const KernelConfig guessing_once{.q_buffers = 1, .overlap = 1, .speculative_max = 1};
   if (head_dim <= 192) return {{kMostQueries, {with(8, 96, guessing_once), safe}}};
-  const auto exact = [&](int tile_n) { return with(8, tile_n, {.q_buffers = 1, .overlap = 1}); };
-  if (head_dim < 256 || is_paged) return {{kMostQueries, {safe, exact(48)}}};
-  return {{6144, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
+  return table_of_widest(traits, arch);
 }
 
 /// Returns the length of the square problem whose queries see as many keys on average.

@@ -28,4 +28,8 @@ FA2_DEVICE void cp_async_wait_group() {
   machine->cp_async_wait_group(kPending);
 }
 
+FA2_DEVICE void cp_async_mbarrier_arrive(SharedAddress mbarrier, Site site = {}) {
+  machine->cp_async_mbarrier_arrive(mbarrier, site);
+}
+
 }  // namespace fa2::ptx

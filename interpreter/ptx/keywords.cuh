@@ -6,7 +6,6 @@
 
 #define FA2_DEVICE inline
 #define FA2_UNROLL
-#define FA2_UNROLL_BY_4
 #define FA2_NO_UNROLL
 #define FA2_EXPORTED extern "C" __attribute__((visibility("default")))
 /// Once per translation unit.

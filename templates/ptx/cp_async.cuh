@@ -36,4 +36,11 @@ FA2_DEVICE void cp_async_wait_group() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+/// cp.async.mbarrier.arrive.noinc (sm_90): arrives at the mbarrier once all copies that this thread has issued
+/// are complete. Threads that wait for the phase may then read what was copied, in the generic proxy; before
+/// wgmma reads it, they must call fence_proxy_async_shared().
+FA2_DEVICE void cp_async_mbarrier_arrive(SharedAddress mbarrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(mbarrier) : "memory");
+}
+
 }  // namespace fa2::ptx

@@ -107,3 +107,22 @@ TEST_CASE("an empty group counts, and a wait without committed groups returns") 
       64);
   for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == (i % 4 == 0 ? 7 : in[i ^ (33 * 4)]));
 }
+
+TEST_CASE("copies arrive at an mbarrier once all that their thread has issued are complete") {
+  if (cannot_run_sm_90a()) return;
+  const auto in = numbers(2 * 64 * 4);
+  const auto out =
+      run_over<std::uint32_t>(in, in.size(),
+                              kBegin +
+                                  "const SharedAddress bar = s + 2048;\n"
+                                  "if (t == 0) mbarrier_init(bar, 64);\nbar_sync();\n"
+                                  "cp_async_16(s + 16 * t, p.in + 4 * t);\ncp_async_commit_group();\n"
+                                  "cp_async_16(s + 1024 + 16 * t, p.in + 256 + 4 * t);\n"
+                                  "cp_async_mbarrier_arrive(bar);\nmbarrier_wait(bar, 0);\n"
+                                  "for (int half = 0; half < 2; ++half) {\n"
+                                  "  const Vector16 v = ld_shared_v4(s + 1024 * half + 16 * (t ^ 33));\n"
+                                  "  for (int i = 0; i < 4; ++i) p.out[256 * half + 4 * t + i] = v.word[i];\n"
+                                  "}",
+                              64, 4096);
+  for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == in[i ^ (33 * 4)]);
+}

@@ -124,6 +124,51 @@ TEST_CASE("asynchronous copies that are never waited for, or read too much") {
   });
 }
 
+TEST_CASE("asynchronous copies that arrive at an mbarrier") {
+  const std::string init =
+      "const SharedAddress bar = s + 1016; if (t == 0) mbarrier_init(bar, 32); bar_sync();\n";
+  const std::string copy = "cp_async_16(s + 16 * t, p.input + 16 * t);\n";
+  expect_caught({
+      {"a load before the wait",
+       init + copy +
+           "cp_async_mbarrier_arrive(bar);\nif (mended) mbarrier_wait(bar, 0);\n"
+           "ld_shared_u32(s + 16 * (t ^ 1));\nmbarrier_wait(bar, 0);",
+       {"load of shared address", "at body:5"}},
+      {"an arrival that does not wait for copies",
+       init + copy +
+           "if (mended) cp_async_mbarrier_arrive(bar); else mbarrier_arrive(bar);\nmbarrier_wait(bar, 0);\n"
+           "ld_shared_u32(s + 16 * (t ^ 1));",
+       {"load of shared address", "to which an asynchronous copy of thread", "is in flight", "at body:5"}},
+      {"what a thread stores after its arrival",
+       init + copy +
+           "cp_async_mbarrier_arrive(bar);\nif (t == 1) st_shared_u32(s + 512, 1);\nmbarrier_wait(bar, 0);\n"
+           "if (mended) bar_warp_sync();\nif (t == 0) ld_shared_u32(s + 512);",
+       {"race: load of shared address 1536 by thread 0, and store by thread 1", "at body:7"}},
+      {"an mbarrier that nothing has initialised",
+       "const SharedAddress bar = s + 1016; if (mended && t == 0) mbarrier_init(bar, 32); bar_sync();\n" +
+           copy + "cp_async_mbarrier_arrive(bar);\nmbarrier_wait(bar, 0);",
+       {"cp.async.mbarrier.arrive at shared address 2040, where nothing has initialised an mbarrier",
+        "at body:3"}},
+  });
+}
+
+TEST_CASE("asynchronous copies whose arrival nobody awaits are caught if they complete late") {
+  const ScopedContext current(kInterpreterDevice);
+  DeviceBuffer input(32 * 16), output(32 * 16);
+  input.fill(1);
+  const KernelBinary binary = compile_for_interpreter(small_kernel(
+      {"",
+       "if (t == 0) mbarrier_init(s + 1016, 32);\nbar_sync();\ncp_async_16(s + 16 * t, p.input + 16 * t);\n"
+       "cp_async_mbarrier_arrive(s + 1016);\nif (mended) mbarrier_wait(s + 1016, 0);",
+       {}}));
+  const auto kernel = interpreter::load_interpreted_kernel(binary, {true, true, 0});
+  BrokenParams params{static_cast<const std::byte*>(input.data()), static_cast<std::byte*>(output.data())};
+  const Buffers buffers = Buffers().input(input).output(output);
+  CHECK_THROWS_WITH_AS(launch(*kernel, params, buffers), doctest::Contains("never waited for"), KernelFault);
+  params.mended = true;
+  CHECK_NOTHROW(launch(*kernel, params, buffers));
+}
+
 TEST_CASE("without checks a load before its wait finds the data if copies complete early, and NaN if late") {
   const ScopedContext current(kInterpreterDevice);
   DeviceBuffer input(32 * 16), output(32 * 16);

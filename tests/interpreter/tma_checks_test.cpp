@@ -147,8 +147,8 @@ TEST_CASE("bulk stores") {
         "wrote with no "
         "fence.proxy.async before the barrier"}},
       {"a fence by the wrong thread",
+       kWrite + kSync + "if (thread_index() == 1) " + kFence + kStore + kStored,
        kWrite + kSync + "if (thread_index() == 0) " + kFence + kStore + kStored,
-       kWrite + kFence + kSync + kStore + kStored,
        {"wrote with no fence.proxy.async before the barrier"}},
       {"a fence before the store",
        kFence + kWrite + kSync + kStore + kStored,

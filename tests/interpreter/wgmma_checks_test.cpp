@@ -42,6 +42,11 @@ TEST_CASE("wgmma: operands in shared memory") {
       warpgroup("operands that no fence has shown", kTypes + kWrite + "bar_sync();\n" + kFence + kSs + kDone,
                 kReady + kFence + kSs + kDone,
                 {"by wgmma of warp", "wrote with no fence.proxy.async before the barrier"}),
+      warpgroup("operands that a fence has shown to one reader only",
+                kTypes + kWrite + "bar_sync();\nif (thread_index() == 0) fence_proxy_async_shared();\n" +
+                    kFence + kSs + kDone,
+                kTypes + kWrite + "bar_sync();\nfence_proxy_async_shared();\n" + kFence + kSs + kDone,
+                {"by wgmma of warp", "wrote with no fence.proxy.async before the barrier"}),
       warpgroup(
           "operands that other warps have yet to store",
           kTypes + kWrite + "fence_proxy_async_shared();\n" + kFence + kSs + kDone,

@@ -13,9 +13,11 @@ struct PageRow {
   int row;  ///< row in the page
 };
 
-/// True if pages have too few rows for TMA, which writes swizzles of 8 rows and would need too many copies.
+/// True if pages have too few rows for TMA, whose boxes hold 64 columns of a page: wide heads take many.
 template <class Config>
-constexpr bool gathers_keys = Config::page_size % 16 != 0;
+constexpr bool gathers_keys = Config::page_size %
+                                  (Config::head_dim > 64 || Config::head_dim_v > 64 ? 32 : 16) !=
+                              0;
 
 /// The pages of one sequence.
 template <class Config>

@@ -109,53 +109,26 @@ struct RowOffsets {
 template <int kCols, class Config, class Tile>
 FA2_DEVICE void gather_rows(Tile tile, int first_row, const u16* data, const Strides& strides,
                             const BlockPages<Config>& pages, const RowsWithin& seen) {
-  constexpr int kChunks = Tile::cols / 8, kRows = BlockPages<Config>::pieces;
-  constexpr int kPasses = (kRows * kChunks + 31) / 32;
+  // Neighbouring lanes copy a row of one group of columns. A lane's row and address serve every group.
+  constexpr int kChunks = Tile::group_cols / 8, kRowsAtOnce = 32 / kChunks,
+                kRows = BlockPages<Config>::pieces;
+  const int lane_row = ptx::lane_index() / kChunks, col = ptx::lane_index() % kChunks * 8;
   const RowOffsets<Config> offsets(pages, strides);
-  FA2_UNROLL_BY_4
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const int chunk = 32 * pass + ptx::lane_index(), row = chunk / kChunks, col = chunk % kChunks * 8;
-    const i64 offset = offsets.of(row);
-    if (row >= kRows) continue;
-    const bool exists = col < kCols && seen.has(first_row + row);
-    ptx::cp_async_16_zfill(tile.chunk_address(first_row + row, col), data + offset + col, exists ? 16 : 0);
+  FA2_UNROLL
+  for (int first = 0; first < kRows; first += kRowsAtOnce) {
+    const int row = first + lane_row;
+    const u16* const from = data + offsets.of(row) + col;
+    if (kRows % kRowsAtOnce != 0 && row >= kRows) continue;
+    const SharedAddress to = tile.chunk_address(first_row + row, col);
+    const bool is_seen = seen.has(first_row + row);
+    FA2_UNROLL
+    for (int group = 0; group < Tile::groups; ++group) {
+      const int group_col = group * Tile::group_cols;
+      const bool exists = is_seen && (group_col + Tile::group_cols <= kCols || group_col + col < kCols);
+      ptx::cp_async_16_zfill(to + static_cast<u32>(group * Tile::group_bytes), from + group_col,
+                             exists ? 16 : 0);
+    }
   }
 }
-
-/// The slots that a warp is filling. It hands them to the consumers in the order in which it began them.
-template <class Config>
-struct GatheredSlots {
-  /// Most slots in flight. Consumers may wait for two slots before they release one.
-  static constexpr int most_ahead = Config::stages < 5 ? Config::stages - 2 : 3;
-
-  SharedLayoutSm90<Config> shared;
-  PipelineState<Config::stages> oldest;
-  int in_flight = 0;
-
-  /// Ends the copies into one slot. Must follow the last of them.
-  FA2_DEVICE void commit() {
-    ptx::cp_async_commit_group();
-    if (++in_flight <= most_ahead) return;
-    ptx::cp_async_wait_group<most_ahead>();
-    hand_on();
-  }
-
-  /// Hands on all slots. The warp must call it before it waits for anything but an empty slot.
-  FA2_DEVICE void finish() {
-    ptx::cp_async_wait_group<0>();
-    while (in_flight > 0) hand_on();
-  }
-
- private:
-  /// Hands on the oldest slot. cp.async wrote through the generic proxy and wgmma reads through the async
-  /// proxy, so a fence comes first.
-  FA2_DEVICE void hand_on() {
-    ptx::fence_proxy_async_shared();
-    ptx::bar_warp_sync();
-    if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(oldest.index));
-    oldest.advance();
-    --in_flight;
-  }
-};
 
 }  // namespace fa2

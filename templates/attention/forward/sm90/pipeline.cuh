@@ -5,6 +5,7 @@
 #include "attention/forward/sm90/shared_layout.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/mbarrier.cuh"
+#include "ptx/proxy.cuh"
 
 namespace fa2 {
 
@@ -46,7 +47,7 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
   if (ptx::thread_index() == 0) {
     FA2_UNROLL
     for (int slot = 0; slot < Config::stages; ++slot) {
-      ptx::mbarrier_init(shared.slot_full(slot), kLoadingWarps);
+      ptx::mbarrier_init(shared.slot_full(slot), gathers_keys<Config> ? 32 * kLoadingWarps : 1);
       ptx::mbarrier_init(shared.slot_empty(slot), kConsumerWarps);
     }
     FA2_UNROLL
@@ -79,6 +80,7 @@ struct KeyValueReader {
   }
   FA2_DEVICE void consumer_wait(PipelineState<Config::stages> at) const {
     ptx::mbarrier_wait(shared.slot_full(at.index), at.phase);
+    if constexpr (gathers_keys<Config>) ptx::fence_proxy_async_shared();
   }
 
   /// Skips a tile that this warpgroup does not need.

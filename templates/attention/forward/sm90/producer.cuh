@@ -22,7 +22,6 @@ struct Producer {
   Layout shared;
   int warp;  ///< 0: the producer; others gather rows next to it
   PipelineState<Config::stages> state;
-  GatheredSlots<Config> gathered{shared, {}};
   u32 edge_phase = 0;
 
   template <class Tiles>
@@ -44,7 +43,6 @@ struct Producer {
         load_values(mask, at, here);
         here = below, below = next;
       }
-      if constexpr (gathers) gathered.finish();
     }
   }
 
@@ -160,7 +158,7 @@ struct Producer {
     const u16* const of_head = static_cast<const u16*>(data) + kv_head(at) * strides.head_stride;
     gather_rows<kCols>(tile, warp * block.pages.pieces, of_head, strides, block.pages,
                        mask.seen_rows(block.n * Config::tile_n));
-    gathered.commit();
+    ptx::cp_async_mbarrier_arrive(shared.slot_full(state.index));
   }
 
   FA2_DEVICE void load_queries(const SequenceShape& shape, const TileCoordinates& at, TileTurn turn) {
