@@ -7,6 +7,7 @@
 #define FA2_DEVICE inline
 #define FA2_UNROLL
 #define FA2_NO_UNROLL
+#define FA2_UNROLL_BY(count)
 #define FA2_EXPORTED extern "C" __attribute__((visibility("default")))
 /// Once per translation unit.
 #define FA2_KERNEL(threads, ctas_per_sm)           \

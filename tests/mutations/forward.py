@@ -1,11 +1,14 @@
 """Bugs of templates/attention/forward: {file: [(scope, bug, old, new, tests that run first)]}. See mutate.py."""
 BUGS = {
     "split_tiles.cuh": [
-        ("share_of", "shares leave a rest to nobody", "(blocks + launched - 1) / launched",
-         "blocks / launched + (blocks < launched)", "split KV"),
-        ("SplitTiles", "shares of workers that have none", "if (next_ >= blocks) return;", "", "split KV"),
-        ("SplitTiles", "the last share goes on beyond the last block", "next_ + share_ < blocks ? next_ + share_ : blocks",
-         "next_ + share_", "split KV"),
+        ("SplitTiles", "shares leave a rest to nobody", "(all.sum + shares.block_count - 1) / shares.block_count",
+         "all.sum / shares.block_count + (all.sum < shares.block_count)", "split KV"),
+        ("SplitTiles", "shares of workers that have none", "if (next_ >= all.sum) return;", "", "split KV"),
+        ("SplitTiles", "the last share goes on beyond the last block", "end_at(all.sum);", "", "split KV"),
+        ("SplitTiles", "the last share of an aligned tile goes on in the next one",
+         "if (stretch_ > 0) end_at(tile_begin_ + count_of(seen_by(shape_, at_.q_tile)));", "", "split KV"),
+        ("SplitTiles", "blocks are not numbered again once tiles are aligned", "all = all_blocks(); next_", "; next_", "split KV"),
+        ("align", "aligned shares leave a rest to nobody", "+ parts - 1) / parts", ") / parts", "split KV"),
         ("count_of", "a tile that sees no key has no block", "seen.is_empty() ? 1 :", "seen.is_empty() ? 0 :", "split KV"),
         ("rest_of_share", "a part goes on beyond the worker's share", "static_cast<int>(count < left ? count : left)",
          "static_cast<int>(count)", "split KV"),
@@ -32,7 +35,7 @@ BUGS = {
         ("find_sequence", "sequences before the 128 that lanes look at do not count", "before = last_lane(end);", "", "split KV"),
         ("find_sequence", "the first of a lane's sequences for all of them", "++at_.batch;", "", "split KV"),
         ("find_sequence", "KV blocks of a lane's first sequences do not count", "before = next;", "", "split KV"),
-        ("blocks_at", "sequences that do not exist have the blocks of the first", "if (batch + i < sequences())", "", "split KV"),
+        ("blocks_at", "sequences that do not exist have the blocks of the first", "if (batch + i >= sequences()) continue;", "", "split KV"),
     ],
     "split_keys.cuh": [
         ("row_of_part", "fixed parts in the places of shares", "place() * kMostParts + part", "place() + part", "split KV"),

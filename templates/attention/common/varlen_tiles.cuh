@@ -21,6 +21,15 @@ FA2_DEVICE u32 last_lane(u32 value) {
   return static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), 31));
 }
 
+FA2_DEVICE u32 largest_of_lanes(u32 value) {
+  FA2_UNROLL
+  for (int mask = 1; mask < 32; mask *= 2) {
+    const u32 other = static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), ptx::lane_index() ^ mask));
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
 /// Orders sequences by the length of their other side, longest first, so that no long tile begins last.
 /// Lengths compare by their power of two; sequences of equal power follow batch order. A sequence's tiles
 /// follow tile_in_sections(). All lanes of a warp search together, one sequence per lane, 32 at a time.

@@ -23,21 +23,23 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 ///
 /// KV blocks are numbered by sequence, head, query tile and position. A tile that sees no key counts as one
 /// block, because its output must be written. Every thread block gets equally many; the last ones get fewer, or
-/// none. The lanes of a warp look at 128 sequences at once, four neighbours each.
+/// none. If tiles are aligned, each takes equally many numbers, and as many thread blocks; the last of them get
+/// fewer KV blocks, or none. The lanes of a warp look at 128 sequences at once, four neighbours each.
 template <class Config>
 class SplitTiles {
  public:
   FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
       : params_(params), launched_(static_cast<int>(shares.block_count)) {
-    u32 blocks = 0;
-    for (int first = 0; first < sequences(); first += kSequences)
-      blocks += last_lane(inclusive_sum(blocks_at(first).sum));
-    share_ = share_of(blocks);
+    HeadBlocks all = all_blocks();
+    share_ = (all.sum + shares.block_count - 1) / shares.block_count;
+    if (!Config::batch_invariant && tiles_of_kv_head() > 1 && align(all)) all = all_blocks();
     next_ = ptx::block_index() * share_;
-    if (next_ >= blocks) return;
-    end_ = next_ + share_ < blocks ? next_ + share_ : blocks;
+    if (next_ >= all.sum) return;
+    end_ = next_ + share_;
+    end_at(all.sum);
     find_tile();
     if constexpr (Config::batch_invariant) skip_begun_part();
+    if (stretch_ > 0) end_at(tile_begin_ + count_of(seen_by(shape_, at_.q_tile)));
   }
 
   FA2_DEVICE SequenceTile next() {
@@ -58,31 +60,42 @@ class SplitTiles {
  private:
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
+  /// KV blocks of some tiles, and of the longest of them.
+  struct HeadBlocks {
+    u32 sum, most;
+  };
+
   const AttentionParams& params_;
-  int launched_;            ///< thread blocks in the grid
-  u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
+  int launched_;     ///< thread blocks in the grid
+  u32 share_;        ///< KV blocks per thread block; the last ones have fewer, or none
+  u32 stretch_ = 0;  ///< numbers that an aligned tile takes, a multiple of share_; 0: no tile is aligned
   u32 next_ = 0, end_ = 0;  ///< KV blocks left for this thread block: [next_, end_)
   TileCoordinates at_{};    ///< tile of KV block next_
   SequenceShape shape_{};
   u32 tile_begin_ = 0;
 
+  FA2_DEVICE void end_at(u32 block) { end_ = end_ < block ? end_ : block; }
   FA2_DEVICE int sequences() const { return params_.sequences.batch; }
 
-  /// Returns the share of all `blocks`: the smallest, or one by which ranges begin at the same keys in all tiles
-  /// of a head. Then L2 serves all these tiles with keys that one of them has loaded. That is worth leaving
-  /// thread blocks idle if heads are wide, and L2 does not hold all keys anyway.
-  FA2_DEVICE u32 share_of(u32 blocks) const {
-    const u32 launched = static_cast<u32>(launched_), least = (blocks + launched - 1) / launched;
+  /// Aligns tiles, if that is worth leaving some thread blocks idle. Then ranges begin at the same keys in all
+  /// tiles of a key/value head, L2 serves them with keys that one of them has loaded, and no thread block has parts of two
+  /// tiles. Otherwise all tiles may read their keys from memory, unless L2 holds all that lies between.
+  FA2_DEVICE bool align(const HeadBlocks& all) {
+    const u32 launched = static_cast<u32>(launched_);
     const u32 tiles = static_cast<u32>(params_.q_tiles * params_.heads_q * sequences());
-    if (params_.q_tiles == 1 || tiles > launched) return least;
-    const u32 parts = launched / tiles, of_tile = (blocks + tiles - 1) / tiles;
-    const u32 aligned = (of_tile + parts - 1) / parts;
+    if (tiles > launched) return false;
+    const u32 parts = launched / tiles, aligned = (largest_of_lanes(all.most) + parts - 1) / parts;
     constexpr u64 kL2Bytes = 48 << 20,
                   kBlockBytes = 2 * Config::tile_n * (Config::head_dim + Config::head_dim_v);
-    const bool exceeds_l2 = blocks / static_cast<u32>(params_.q_tiles) * kBlockBytes > kL2Bytes;
-    const u32 most_idle = Config::head_dim_v > 128 && exceeds_l2 ? 7 : 65;  // one of so many
-    return (most_idle - 1) * aligned <= most_idle * least ? aligned : least;
+    const bool exceeds_l2 = all.sum / static_cast<u32>(tiles_of_kv_head()) * kBlockBytes > kL2Bytes;
+    const u32 least_busy = exceeds_l2 ? 6 : 7;  // of eight thread blocks
+    if (least_busy * aligned > 8 * share_) return false;
+    share_ = aligned;
+    stretch_ = parts * aligned;
+    return true;
   }
+
+  FA2_DEVICE int tiles_of_kv_head() const { return params_.q_tiles * params_.queries_per_kv; }
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
     return (shape.rows + Config::tile_m - 1) / Config::tile_m;
   }
@@ -124,17 +137,22 @@ class SplitTiles {
     if (first >= count && next_ < end_) begin_next_tile();
   }
 
-  /// Returns the KV blocks in all tiles of one head.
-  FA2_DEVICE u32 blocks_of_head(const SequenceShape& shape) const {
-    u32 blocks = 0;
-    for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) blocks += count_of(seen_by(shape, q_tile));
+  /// Returns the numbers that the KV blocks of one head's tiles take.
+  FA2_DEVICE HeadBlocks blocks_of_head(const SequenceShape& shape) const {
+    HeadBlocks blocks{0, 0};
+    for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) {
+      const u32 count = numbers_of(count_of(seen_by(shape, q_tile)));
+      blocks.sum += count;
+      blocks.most = count > blocks.most ? count : blocks.most;
+    }
     return blocks;
   }
+  FA2_DEVICE u32 numbers_of(u32 count) const { return stretch_ > 0 ? stretch_ : count; }
 
   /// KV blocks of a lane's sequences.
   struct LaneBlocks {
     u32 of_sequence[kOfLane];
-    u32 sum;
+    HeadBlocks all;
   };
 
   /// Returns the KV blocks of this lane's sequences, the first of which is first_batch + kOfLane * lane. Their
@@ -148,11 +166,24 @@ class SplitTiles {
     LaneBlocks blocks{};
     FA2_UNROLL
     for (int i = 0; i < kOfLane; ++i) {
-      if (batch + i < sequences())
-        blocks.of_sequence[i] = static_cast<u32>(params_.heads_q) * blocks_of_head(shapes[i]);
-      blocks.sum += blocks.of_sequence[i];
+      if (batch + i >= sequences()) continue;
+      const HeadBlocks of_head = blocks_of_head(shapes[i]);
+      blocks.of_sequence[i] = static_cast<u32>(params_.heads_q) * of_head.sum;
+      blocks.all.sum += blocks.of_sequence[i];
+      blocks.all.most = of_head.most > blocks.all.most ? of_head.most : blocks.all.most;
     }
     return blocks;
+  }
+
+  /// Returns the numbers of all KV blocks, and each lane's most.
+  FA2_DEVICE HeadBlocks all_blocks() const {
+    HeadBlocks all{0, 0};
+    for (int first = 0; first < sequences(); first += kSequences) {
+      const HeadBlocks some = blocks_at(first).all;
+      all.sum += last_lane(inclusive_sum(some.sum));
+      all.most = some.most > all.most ? some.most : all.most;
+    }
+    return all;
   }
 
   /// Finds the sequence that contains KV block next_. Returns how many KV blocks come before it.
@@ -163,13 +194,13 @@ class SplitTiles {
     u32 before = 0;
     for (int first = 0;; first += kSequences) {
       const LaneBlocks blocks = blocks_at(first);
-      const u32 end = before + inclusive_sum(blocks.sum);
+      const u32 end = before + inclusive_sum(blocks.all.sum);
       const int lane = ptx::popc(ptx::vote_ballot(end <= next_));
       if (lane == 32) {
         before = last_lane(end);
         continue;
       }
-      before = of_lane(end - blocks.sum, lane);
+      before = of_lane(end - blocks.all.sum, lane);
       at_.batch = first + kOfLane * lane;
       FA2_UNROLL
       for (int i = 0; i < kOfLane - 1; ++i) {
@@ -186,14 +217,14 @@ class SplitTiles {
   FA2_DEVICE void find_tile() {
     const u32 before = find_sequence();
     shape_ = uniform_shape_of<Config>(params_, at_.batch);
-    const u32 of_head = blocks_of_head(shape_);
+    const u32 of_head = blocks_of_head(shape_).sum;
     at_.head = static_cast<int>((next_ - before) / of_head);
     at_.q_tile = 0;
     tile_begin_ = before + static_cast<u32>(at_.head) * of_head;
     for (;; ++at_.q_tile) {
-      const u32 count = count_of(seen_by(shape_, at_.q_tile));
-      if (next_ - tile_begin_ < count) return;
-      tile_begin_ += count;
+      const u32 numbers = numbers_of(count_of(seen_by(shape_, at_.q_tile)));
+      if (next_ - tile_begin_ < numbers) return;
+      tile_begin_ += numbers;
     }
   }
 
