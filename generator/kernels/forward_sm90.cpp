@@ -142,9 +142,8 @@ wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool has_room =
       wgmma_rules::warpgroups(c) == 1 || (wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1);
   const bool looks = spec.traits.varlen && has_room;
-  const bool splits = c.schedule == kSplitKeys, gathers = gathers_keys(spec.traits);
-  const bool does_both = splits && gathers && wgmma_rules::warpgroups(c) == 2;
-  const int least = does_both ? 64 : splits || gathers ? 56 : looks ? 40 : 24;
+  const bool most = c.schedule == kSplitKeys || gathers_keys(spec.traits);
+  const int least = most ? 56 : looks ? 40 : 24;
   return wgmma_rules::register_shares(c, spec.arch, least);
 }
 

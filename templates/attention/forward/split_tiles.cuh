@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/common/key_blocks.cuh"
+#include "attention/common/key_pages.cuh"
 #include "attention/common/tile_schedule.cuh"
 #include "attention/common/varlen_tiles.cuh"
 
@@ -32,14 +33,16 @@ class SplitTiles {
       : params_(params), launched_(static_cast<int>(shares.block_count)) {
     HeadBlocks all = all_blocks();
     share_ = (all.sum + shares.block_count - 1) / shares.block_count;
-    if (!Config::batch_invariant && tiles_of_kv_head() > 1 && align(all)) all = all_blocks();
+    if constexpr (aligns) {
+      if (tiles_of_kv_head() > 1 && align(all)) all = all_blocks();
+    }
     next_ = ptx::block_index() * share_;
     if (next_ >= all.sum) return;
     end_ = next_ + share_;
     end_at(all.sum);
     find_tile();
     if constexpr (Config::batch_invariant) skip_begun_part();
-    if (stretch_ > 0) end_at(tile_begin_ + count_of(seen_by(shape_, at_.q_tile)));
+    if (aligns && stretch_ > 0) end_at(tile_begin_ + count_of(seen_by(shape_, at_.q_tile)));
   }
 
   FA2_DEVICE SequenceTile next() {
@@ -58,6 +61,8 @@ class SplitTiles {
   }
 
  private:
+  /// A producer that gathers rows has no registers to align tiles.
+  static constexpr bool aligns = !Config::batch_invariant && !gathers_keys<Config>;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
   /// KV blocks of some tiles, and of the longest of them.
@@ -147,7 +152,7 @@ class SplitTiles {
     }
     return blocks;
   }
-  FA2_DEVICE u32 numbers_of(u32 count) const { return stretch_ > 0 ? stretch_ : count; }
+  FA2_DEVICE u32 numbers_of(u32 count) const { return aligns && stretch_ > 0 ? stretch_ : count; }
 
   /// KV blocks of a lane's sequences.
   struct LaneBlocks {

@@ -115,7 +115,7 @@ FA2_DEVICE void gather_rows(Tile tile, int first_row, const u16* data, const Str
   const int lane_row = ptx::lane_index() / kChunks, col = ptx::lane_index() % kChunks * 8;
   const RowOffsets<Config> offsets(pages, strides);
   // A producer that also searches for its range has registers for few addresses.
-  constexpr int kUnrolled = Config::schedule != kSplitKeys ? kRows : Config::warps > 4 ? 4 : 1;
+  constexpr int kUnrolled = Config::schedule == kSplitKeys ? 1 : kRows;
   FA2_UNROLL_BY(kUnrolled)
   for (int first = 0; first < kRows; first += kRowsAtOnce) {
     const int row = first + lane_row;
