@@ -58,10 +58,10 @@ std::vector<KernelConfig> chunk_configs(const AttentionTraits& traits, const Arc
 /// For head dims above 192.
 HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) {
   const auto exact = [&](int tile_n) { return completed(traits, arch, 8, tile_n, kSafe); };
-  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. A producer that gathers leaves no
-  // registers for 80 keys with a bias or dropout.
-  const bool gathers = gathers_keys(traits);
-  const bool takes_80 = gathers ? !traits.alibi && !traits.dropout : traits.page_size == 0;
+  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. A producer that gathers leaves
+  // registers for 80 keys with plain scores alone.
+  const bool gathers = gathers_keys(traits), is_plain = !traits.softcap && !traits.alibi && !traits.dropout;
+  const bool takes_80 = gathers ? is_plain : traits.page_size == 0;
   if (wider_dim(traits) < 256 || !takes_80) return {{kMostQueries, {exact(64), exact(48)}}};
   const HeuristicRange any{kMostQueries, {exact(80), exact(64), exact(48)}};
   if (gathers) return {any};

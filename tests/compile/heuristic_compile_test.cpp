@@ -229,21 +229,24 @@ std::vector<KernelSource> dropout_kernels() {
   return std::move(kernels).list();
 }
 
-/// Returns kernels with paged KV for decode, for prefill and batch-invariant, with plain and other scores, in which any two
-/// choices meet.
+/// Returns kernels with lengths on the device, most with paged KV, for decode, for prefill and batch-invariant, with plain and other
+/// scores, in which any two choices meet.
 std::vector<KernelSource> paged_kernels() {
   constexpr std::pair<const char*, int> kPages[] = {{"sm_80", 1},   {"sm_90a", 1},  {"sm_90a", 7},
-                                                    {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48}};
+                                                    {"sm_90a", 16}, {"sm_90a", 64}, {"sm_120", 48},
+                                                    {"sm_90a", 0}};
   constexpr int kHeadDims[] = {64, 128, 256};
   enum Use { decode, prompt, invariant };
-  enum Scores { plain, alibi, dropout };
+  enum Scores { plain, windowed, alibi, dropout };
   Kernels kernels;
-  for (const Combination& c : pairwise({std::size(kPages), std::size(kHeadDims), 3, 3})) {
+  for (const Combination& c : pairwise({std::size(kPages), std::size(kHeadDims), 3, 4})) {
     const auto& [name, page_size] = kPages[c[0]];
     PlannedProblem p = square(kHeadDims[c[1]], kMasks[c[2] != decode], c[2] == decode ? 1 : 2048);
     p.varlen = true;
     p.batch_invariant = c[2] == invariant;
     p.page_size = page_size;
+    // With fixed split boundaries and a window, kernels that gather pages at head dim 256 spill and are replaced.
+    if (c[3] == windowed && !p.batch_invariant) p.window_left = 500;
     p.alibi = c[3] == alibi;
     p.dropout = c[3] == dropout;
     kernels.add(p, *find_arch(name));

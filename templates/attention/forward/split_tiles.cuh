@@ -61,8 +61,8 @@ class SplitTiles {
   }
 
  private:
-  /// A producer that gathers rows has no registers to align tiles.
-  static constexpr bool aligns = !Config::batch_invariant && !gathers_keys<Config>;
+  /// Tiles see different keys in a window, and a producer that gathers rows has no registers to align them.
+  static constexpr bool aligns = !Config::batch_invariant && !Config::window_left && !gathers_keys<Config>;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
   /// KV blocks of some tiles, and of the longest of them.
