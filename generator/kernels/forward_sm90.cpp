@@ -142,9 +142,13 @@ wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool has_room =
       wgmma_rules::warpgroups(c) == 1 || (wgmma_rules::warpgroups(c) == 2 && c.ctas_per_sm == 1);
   const bool looks = spec.traits.varlen && has_room;
-  const bool most = c.schedule == kSplitKeys || gathers_keys(spec.traits);
-  const int least = most ? 56 : looks ? 40 : 24;
-  return wgmma_rules::register_shares(c, spec.arch, least);
+  const bool splits = c.schedule == kSplitKeys, gathers = gathers_keys(spec.traits);
+  const auto with = [&](int least) { return wgmma_rules::register_shares(c, spec.arch, least); };
+  // One that does both takes more, if consumers surely need less.
+  constexpr int kMargin = 16;
+  const bool is_ample = with(72).consumer >= estimated_registers(spec.traits, c) + kMargin;
+  if (splits && gathers && is_ample) return with(72);
+  return with(splits || gathers ? 56 : looks ? 40 : 24);
 }
 
 }  // namespace forward_sm90
