@@ -144,6 +144,22 @@ TEST_CASE("split KV: any number of blocks, fewer than tiles and more than KV blo
   }
 }
 
+TEST_CASE("split KV: tiles with blocks of their own, the last of which have a rest or nothing") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  for (const char* const config : split_configs()) {
+    for (const int sm_count : {5, 6, 10, 12}) {
+      const bool has_rest = sm_count < 10;
+      AttentionProblem problem =
+          decode(150, has_rest ? 333 : 150, has_rest ? MaskKind::none : MaskKind::causal_bottom_right);
+      problem.batch = 1, problem.heads_q = 2, problem.heads_kv = 1;
+      INFO(config, ", ", sm_count, " SMs");
+      GuardedCall call(problem);
+      expect_contract_with(plan_of(problem, config, sm_count), call);
+    }
+  }
+}
+
 TEST_CASE("split KV: more splits of a tile than a warp has lanes") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());

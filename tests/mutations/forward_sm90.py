@@ -70,7 +70,7 @@ BUGS = {
          "shared.slot_empty(slot), kConsumerWarps)", "shared.slot_empty(slot), kConsumerWarps / 4)", "forward_sm90"),
         ("start_pipeline", "consumers wait for one warp of four", "gathers_keys<Config> ? 32 * kLoadingWarps : 1",
          "gathers_keys<Config> ? 32 : 1", "pages"),
-        ("consumer_wait", "gathered rows are not shown to wgmma", "ptx::fence_proxy_async_shared();", "", "pages"),
+        ("consumer_wait", "gathered rows are not shown to wgmma", "ptx::fence_proxy_async_shared();", ";", "pages"),
         ("start_pipeline", "a tile is announced before all that gather have heard the last",
          "kConsumerWarps + kLoadingWarps - 1", "kConsumerWarps", "pages"),
     ],
