@@ -1,5 +1,6 @@
 // Key tiles alone may be too few to fill a GPU, or a long one may begin last. The choice replays a launch: blocks begin in order,
-// each on the SM that is free first.
+// each on the SM that is free first. And long tiles of unequal length drift apart, until each reads its queries from memory
+// (docs/kernel-notes.md).
 #include <generator/kernel_kind.h>
 #include <generator/kernels/rules.h>
 #include <generator/sequences.h>
@@ -23,6 +24,7 @@ constexpr double kWorthSharing = 0.95;
 constexpr std::int64_t kMostReplayed = 2048;  // more leave few SMs without work, and take long to replay
 constexpr std::int64_t kMostParts = 64;
 constexpr std::int64_t kMemory = std::int64_t{128} << 20;
+constexpr std::int64_t kL2 = 36'000'000;  // bytes for a part's queries, dO and dQ, of 50 MB
 
 /// Returns the steps of the key tiles of one head.
 std::vector<std::int64_t> steps_of_tiles(const AttentionProblem& p, const KernelConfig& config) {
@@ -74,7 +76,15 @@ std::int64_t most_parts(const AttentionProblem& p, const KernelConfig& fused, st
   const std::int64_t columns =
       padded_dim(static_cast<int>(p.head_dim)) + padded_dim(static_cast<int>(p.head_dim_v));
   const std::int64_t of_dq = 4 * p.batch * p.heads_q * p.seqlen_q * p.head_dim;
-  return std::min(kMostParts, std::max(kMemory, of_dq) / (4 * tiles * fused.tile_m * columns));
+  return std::min(kMostParts, std::max(kMemory, of_dq / 2 * 3) / (4 * tiles * fused.tile_m * columns));
+}
+
+/// Returns how many parts keep tiles of unequal length from drifting further apart than L2 holds.
+std::int64_t parts_for_l2(const AttentionProblem& p, const KernelConfig& config,
+                          const std::vector<std::int64_t>& steps) {
+  const auto [least, most] = std::ranges::minmax(steps);
+  const std::int64_t bytes = most * config.tile_n * (6 * p.head_dim + 2 * p.head_dim_v);
+  return least == most ? 1 : (bytes + kL2 - 1) / kL2;
 }
 
 }  // namespace
@@ -92,21 +102,26 @@ std::int64_t kv_heads_per_section(const AttentionProblem& p, const KernelConfig&
 
 KeyParts key_parts(const AttentionProblem& problem, const KernelConfig& fused, int sm_count) {
   const std::int64_t tiles = most_key_tiles(problem, fused);
-  if (pass_of(fused) != KernelPass::dq_dk_dv || tiles == 0 || sm_count == 0 || 2 * tiles > kMostReplayed)
-    return {};
+  if (pass_of(fused) != KernelPass::dq_dk_dv || tiles == 0 || sm_count == 0) return {};
   const AttentionProblem p = with_mean_lengths(problem);
   const Launch launch{.steps = steps_of_tiles(p, fused),
                       .heads = p.batch * p.heads_kv,
                       .heads_per_section = kv_heads_per_section(problem, fused),
                       .blocks_at_once = std::int64_t{sm_count} * fused.ctas_per_sm};
   const std::int64_t longest = std::ranges::max(launch.steps);
-  const std::int64_t most = std::min({longest, kMostReplayed / tiles, most_parts(p, fused, tiles)});
-  const std::int64_t section_tiles =
-      std::min(launch.heads_per_section, launch.heads) * static_cast<std::int64_t>(launch.steps.size());
-  KeyParts best;
+  const auto of = [&](std::int64_t count) {
+    if (count <= 1) return KeyParts{};
+    return KeyParts{
+        count, (longest + count - 1) / count,
+        std::min(launch.heads_per_section, launch.heads) * static_cast<std::int64_t>(launch.steps.size())};
+  };
+  const std::int64_t most = std::min(longest, most_parts(p, fused, tiles));
+  std::int64_t count = std::max<std::int64_t>(1, std::min(most, parts_for_l2(p, fused, launch.steps)));
+  KeyParts best = of(count);
+  if ((count + 1) * tiles > kMostReplayed) return best;
   double least = kWorthSharing * launch.end(best);
-  for (std::int64_t count = 2; count <= most; count += (count + 7) / 8) {
-    const KeyParts parts{count, (longest + count - 1) / count, section_tiles};
+  while ((count += (count + 7) / 8) <= std::min(most, kMostReplayed / tiles)) {
+    const KeyParts parts = of(count);
     const double end = launch.end(parts);
     if (end < least) best = parts, least = end;
   }

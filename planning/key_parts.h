@@ -20,7 +20,7 @@ struct KeyParts {
 
 /// Returns the parts with which a launch of `fused`, the config of a kernel that accumulates dQ, is expected to end first on a GPU
 /// with `sm_count` SMs. One part per tile if that is about as fast, if bits may not depend on the batch (ordered_dq_dk_dv), or if
-/// sm_count = 0. The parts take no more memory than 128 MB or the dQ accumulator, whichever is more.
+/// sm_count = 0. The parts take no more memory than 128 MB or 1.5 times the dQ accumulator, whichever is more.
 KeyParts key_parts(const AttentionProblem& problem, const KernelConfig& fused, int sm_count);
 
 }  // namespace fa2
