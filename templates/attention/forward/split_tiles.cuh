@@ -24,83 +24,97 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 ///
 /// KV blocks are numbered by sequence, head, query tile and position. A tile that sees no key counts as one
 /// block, because its output must be written. Every thread block gets equally many; the last ones get fewer, or
-/// none. If tiles are aligned, each takes equally many numbers, and as many thread blocks; the last of them get
-/// fewer KV blocks, or none. The lanes of a warp look at 128 sequences at once, four neighbours each.
+/// none. The lanes of a warp look at 128 sequences at once, four neighbours each.
+///
+/// The tiles of a key/value head, which see about the same keys, may form a stack. Then every thread block
+/// belongs to a layer: one tile of each stack. KV blocks are numbered by sequence, key/value head and position,
+/// alike in all layers. Thread blocks with the same range in different layers read the same keys together, one
+/// of them from memory and the others from L2.
 template <class Config>
 class SplitTiles {
  public:
   FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
       : params_(params), launched_(static_cast<int>(shares.block_count)) {
-    HeadBlocks all = all_blocks();
-    share_ = (all.sum + shares.block_count - 1) / shares.block_count;
-    if constexpr (aligns) {
-      if (tiles_of_kv_head() > 1 && align(all)) all = all_blocks();
-    }
-    next_ = ptx::block_index() * share_;
-    if (next_ >= all.sum) return;
+    const Numbers all = all_numbers();
+    share_ = (all.of_tiles + shares.block_count - 1) / shares.block_count;
+    if constexpr (stacks) stack(all);
+    next_ = (ptx::block_index() - static_cast<u32>(first_worker_)) * share_;
+    if (next_ >= chosen(all) || at_.head >= params_.queries_per_kv) return;
     end_ = next_ + share_;
-    end_at(all.sum);
+    end_ = end_ < chosen(all) ? end_ : chosen(all);
     find_tile();
     if constexpr (Config::batch_invariant) skip_begun_part();
-    if (aligns && stretch_ > 0) end_at(tile_begin_ + count_of(seen_by(shape_, at_.q_tile)));
   }
 
   FA2_DEVICE SequenceTile next() {
-    if (next_ >= end_) return {kNoTile, {}};
-    const TileCoordinates at = at_;
-    const KeyBlocks<Config> seen = seen_by(shape_, at.q_tile);
-    const u32 count = count_of(seen);
-    KeyPart part = Config::batch_invariant ? fixed_part(count) : rest_of_share(count);
-    const SequenceShape shape = shape_;
-    next_ = tile_begin_ + static_cast<u32>(part.end);
-    if (static_cast<u32>(part.end) == count && next_ < end_) begin_next_tile();
-    part.begin += seen.begin;
-    part.end += seen.begin;
-    if (part.end > seen.end) part.end = seen.end;
-    return {at, shape, part};
+    while (next_ < end_) {
+      const TileCoordinates at = at_;
+      const SequenceShape shape = shape_;
+      const KeyBlocks<Config> seen = seen_by(shape, at.q_tile);
+      const u32 count = is_stacked() && at.q_tile >= tiles_of(shape) ? 0 : count_of(seen);
+      const bool is_over = next_ - tile_begin_ >= count;  // other tiles of the stack see more keys
+      KeyPart part = Config::batch_invariant ? fixed_part(count) : rest_of_share(count);
+      next_ = tile_begin_ + static_cast<u32>(part.end);
+      if (static_cast<u32>(part.end) == count) {
+        if (is_stacked()) next_ = tile_begin_ + numbers_of_head(shape).of_stacks;
+        if (next_ < end_) begin_next_tile();
+      }
+      if (is_over) continue;
+      part.begin += seen.begin;
+      part.end += seen.begin;
+      if (part.end > seen.end) part.end = seen.end;
+      return {at, shape, part};
+    }
+    return {kNoTile, {}};
   }
 
  private:
-  /// Tiles see different keys in a window, and a producer that gathers rows has no registers to align them.
-  static constexpr bool aligns = !Config::batch_invariant && !Config::window_left && !gathers_keys<Config>;
+  /// Tiles see different keys in a window.
+  static constexpr bool stacks = !Config::batch_invariant && !Config::window_left;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
-  /// KV blocks of some tiles, and of the longest of them.
-  struct HeadBlocks {
-    u32 sum, most;
+  /// How many numbers KV blocks take.
+  struct Numbers {
+    u32 of_tiles, of_stacks;
   };
 
   const AttentionParams& params_;
-  int launched_;     ///< thread blocks in the grid
-  u32 share_;        ///< KV blocks per thread block; the last ones have fewer, or none
-  u32 stretch_ = 0;  ///< numbers that an aligned tile takes, a multiple of share_; 0: no tile is aligned
+  int launched_;  ///< thread blocks in the grid
+  bool is_stacked_ = false;
+  int first_worker_ = 0;    ///< first thread block of the layer
+  u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
   u32 next_ = 0, end_ = 0;  ///< KV blocks left for this thread block: [next_, end_)
   TileCoordinates at_{};    ///< tile of KV block next_
   SequenceShape shape_{};
   u32 tile_begin_ = 0;
 
-  FA2_DEVICE void end_at(u32 block) { end_ = end_ < block ? end_ : block; }
   FA2_DEVICE int sequences() const { return params_.sequences.batch; }
+  FA2_DEVICE bool is_stacked() const { return stacks && is_stacked_; }
+  FA2_DEVICE u32 chosen(const Numbers& numbers) const {
+    return is_stacked() ? numbers.of_stacks : numbers.of_tiles;
+  }
+  /// Returns the distance between the heads of successive stacks or tiles.
+  FA2_DEVICE int head_step() const { return is_stacked() ? params_.queries_per_kv : 1; }
 
-  /// Aligns tiles, if that is worth leaving some thread blocks idle. Then ranges begin at the same keys in all
-  /// tiles of a key/value head, L2 serves them with keys that one of them has loaded, and no thread block has parts of two
-  /// tiles. Otherwise all tiles may read their keys from memory, unless L2 holds all that lies between.
-  FA2_DEVICE bool align(const HeadBlocks& all) {
-    const u32 launched = static_cast<u32>(launched_);
-    const u32 tiles = static_cast<u32>(params_.q_tiles * params_.heads_q * sequences());
-    if (tiles > launched) return false;
-    const u32 parts = launched / tiles, aligned = (largest_of_lanes(all.most) + parts - 1) / parts;
+  /// Stacks tiles, unless that leaves too many thread blocks idle or with less work than others. The tiles of
+  /// keys that exceed L2 would otherwise read them from memory again.
+  FA2_DEVICE void stack(const Numbers& all) {
+    const u32 layers = static_cast<u32>(params_.q_tiles * params_.queries_per_kv);
+    const u32 workers = static_cast<u32>(launched_) / layers;
+    if (layers == 1 || workers == 0) return;
     constexpr u64 kL2Bytes = 48 << 20,
                   kBlockBytes = 2 * Config::tile_n * (Config::head_dim + Config::head_dim_v);
-    const bool exceeds_l2 = all.sum / static_cast<u32>(tiles_of_kv_head()) * kBlockBytes > kL2Bytes;
-    const u32 least_busy = exceeds_l2 ? 6 : 7;  // of eight thread blocks
-    if (least_busy * aligned > 8 * share_) return false;
-    share_ = aligned;
-    stretch_ = parts * aligned;
-    return true;
+    const u32 least_busy = all.of_stacks * kBlockBytes > kL2Bytes ? 6 : 7;  // of eight thread blocks
+    const u32 share = (all.of_stacks + workers - 1) / workers;
+    if (least_busy * share > 8 * share_) return;
+    const int layer = ptx::shfl_idx(static_cast<int>(ptx::block_index() / workers), 0);
+    at_.head = layer / params_.q_tiles;
+    at_.q_tile = layer - at_.head * params_.q_tiles;
+    first_worker_ = layer * static_cast<int>(workers);
+    share_ = share;
+    is_stacked_ = true;
   }
 
-  FA2_DEVICE int tiles_of_kv_head() const { return params_.q_tiles * params_.queries_per_kv; }
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
     return (shape.rows + Config::tile_m - 1) / Config::tile_m;
   }
@@ -111,7 +125,7 @@ class SplitTiles {
     return seen.is_empty() ? 1 : static_cast<u32>(seen.end - seen.begin);
   }
 
-  FA2_DEVICE int worker_of(u32 block) const { return static_cast<int>(block / share_); }
+  FA2_DEVICE int worker_of(u32 block) const { return first_worker_ + static_cast<int>(block / share_); }
 
   /// Returns the split from next_ to the end of the tile or of the range. `count`: KV blocks in the tile.
   FA2_DEVICE KeyPart rest_of_share(u32 count) const {
@@ -142,51 +156,49 @@ class SplitTiles {
     if (first >= count && next_ < end_) begin_next_tile();
   }
 
-  /// Returns the numbers that the KV blocks of one head's tiles take.
-  FA2_DEVICE HeadBlocks blocks_of_head(const SequenceShape& shape) const {
-    HeadBlocks blocks{0, 0};
+  /// Returns the numbers of one head's tiles, and of one stack.
+  FA2_DEVICE Numbers numbers_of_head(const SequenceShape& shape) const {
+    Numbers numbers{0, 0};
     for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) {
-      const u32 count = numbers_of(count_of(seen_by(shape, q_tile)));
-      blocks.sum += count;
-      blocks.most = count > blocks.most ? count : blocks.most;
+      const u32 count = count_of(seen_by(shape, q_tile));
+      numbers.of_tiles += count;
+      numbers.of_stacks = count > numbers.of_stacks ? count : numbers.of_stacks;
     }
-    return blocks;
+    return numbers;
   }
-  FA2_DEVICE u32 numbers_of(u32 count) const { return aligns && stretch_ > 0 ? stretch_ : count; }
 
-  /// KV blocks of a lane's sequences.
-  struct LaneBlocks {
-    u32 of_sequence[kOfLane];
-    HeadBlocks all;
-  };
-
-  /// Returns the KV blocks of this lane's sequences, the first of which is first_batch + kOfLane * lane. Their
+  /// Returns the numbers of a lane's sequences, the first of which is first_batch + kOfLane * lane. Their
   /// lengths are loaded together.
-  FA2_DEVICE LaneBlocks blocks_at(int first_batch) const {
+  struct LaneNumbers {
+    Numbers of_sequence[kOfLane];
+    Numbers all;
+  };
+  FA2_DEVICE LaneNumbers numbers_at(int first_batch) const {
     const int batch = first_batch + kOfLane * ptx::lane_index();
     SequenceShape shapes[kOfLane];
     FA2_UNROLL
     for (int i = 0; i < kOfLane; ++i)
       shapes[i] = shape_of<Config>(params_, batch + i < sequences() ? batch + i : 0);
-    LaneBlocks blocks{};
+    const u32 heads = static_cast<u32>(params_.heads_q);
+    const u32 stacked_heads = heads / static_cast<u32>(params_.queries_per_kv);
+    LaneNumbers numbers{};
     FA2_UNROLL
     for (int i = 0; i < kOfLane; ++i) {
       if (batch + i >= sequences()) continue;
-      const HeadBlocks of_head = blocks_of_head(shapes[i]);
-      blocks.of_sequence[i] = static_cast<u32>(params_.heads_q) * of_head.sum;
-      blocks.all.sum += blocks.of_sequence[i];
-      blocks.all.most = of_head.most > blocks.all.most ? of_head.most : blocks.all.most;
+      const Numbers of_head = numbers_of_head(shapes[i]);
+      numbers.of_sequence[i] = {heads * of_head.of_tiles, stacked_heads * of_head.of_stacks};
+      numbers.all.of_tiles += numbers.of_sequence[i].of_tiles;
+      numbers.all.of_stacks += numbers.of_sequence[i].of_stacks;
     }
-    return blocks;
+    return numbers;
   }
 
-  /// Returns the numbers of all KV blocks, and each lane's most.
-  FA2_DEVICE HeadBlocks all_blocks() const {
-    HeadBlocks all{0, 0};
+  FA2_DEVICE Numbers all_numbers() const {
+    Numbers all{0, 0};
     for (int first = 0; first < sequences(); first += kSequences) {
-      const HeadBlocks some = blocks_at(first).all;
-      all.sum += last_lane(inclusive_sum(some.sum));
-      all.most = some.most > all.most ? some.most : all.most;
+      const Numbers some = numbers_at(first).all;
+      all.of_tiles += last_lane(inclusive_sum(some.of_tiles));
+      if constexpr (stacks) all.of_stacks += last_lane(inclusive_sum(some.of_stacks));
     }
     return all;
   }
@@ -198,18 +210,18 @@ class SplitTiles {
     };
     u32 before = 0;
     for (int first = 0;; first += kSequences) {
-      const LaneBlocks blocks = blocks_at(first);
-      const u32 end = before + inclusive_sum(blocks.all.sum);
+      const LaneNumbers numbers = numbers_at(first);
+      const u32 end = before + inclusive_sum(chosen(numbers.all));
       const int lane = ptx::popc(ptx::vote_ballot(end <= next_));
       if (lane == 32) {
         before = last_lane(end);
         continue;
       }
-      before = of_lane(end - blocks.all.sum, lane);
+      before = of_lane(end - chosen(numbers.all), lane);
       at_.batch = first + kOfLane * lane;
       FA2_UNROLL
       for (int i = 0; i < kOfLane - 1; ++i) {
-        const u32 next = before + of_lane(blocks.of_sequence[i], lane);
+        const u32 next = before + of_lane(chosen(numbers.of_sequence[i]), lane);
         if (next > next_) return before;
         before = next;
         ++at_.batch;
@@ -222,24 +234,27 @@ class SplitTiles {
   FA2_DEVICE void find_tile() {
     const u32 before = find_sequence();
     shape_ = uniform_shape_of<Config>(params_, at_.batch);
-    const u32 of_head = blocks_of_head(shape_).sum;
-    at_.head = static_cast<int>((next_ - before) / of_head);
-    at_.q_tile = 0;
-    tile_begin_ = before + static_cast<u32>(at_.head) * of_head;
+    const u32 of_head = chosen(numbers_of_head(shape_)), heads_before = (next_ - before) / of_head;
+    tile_begin_ = before + heads_before * of_head;
+    at_.head += static_cast<int>(heads_before) * head_step();
+    if (is_stacked()) return;
     for (;; ++at_.q_tile) {
-      const u32 numbers = numbers_of(count_of(seen_by(shape_, at_.q_tile)));
-      if (next_ - tile_begin_ < numbers) return;
-      tile_begin_ += numbers;
+      const u32 count = count_of(seen_by(shape_, at_.q_tile));
+      if (next_ - tile_begin_ < count) return;
+      tile_begin_ += count;
     }
   }
 
-  /// Moves to the next tile, which must exist. next_ must be at its first KV block.
+  /// Moves to the next tile or stack, which must exist. next_ must be its first number.
   FA2_DEVICE void begin_next_tile() {
     tile_begin_ = next_;
-    if (++at_.q_tile < tiles_of(shape_)) return;
-    at_.q_tile = 0;
-    if (++at_.head < params_.heads_q) return;
-    at_.head = 0;
+    if (!is_stacked()) {
+      if (++at_.q_tile < tiles_of(shape_)) return;
+      at_.q_tile = 0;
+    }
+    at_.head += head_step();
+    if (at_.head < params_.heads_q) return;
+    at_.head -= params_.heads_q;
     do {
       shape_ = uniform_shape_of<Config>(params_, ++at_.batch);
     } while (shape_.rows == 0);

@@ -72,8 +72,7 @@ TEST_CASE("key parts: tiles of unequal length have parts whose queries L2 holds"
   CHECK(parts(5, 9195, 22, 2, kCausal, 128) == 3);         // 104 MB
   CHECK(parts(54, 1787, 4, 1, kCausal, 256) == 1);         // 15 MB
   CHECK(parts(14, 8480, 7, 1, MaskKind::none, 256) == 1);  // tiles of equal length stay together
-  CHECK(parts(64, 11316, 1, 1, kCausal, 256) ==
-        1);  // two parts would take more than 1.5 times the dQ accumulator
+  CHECK(parts(8, 32768, 1, 1, kCausal, 256) == 1);         // two parts would take twice the memory of dQ
 }
 
 TEST_CASE("key parts: bits that may not depend on the batch, and unknown GPUs, have one") {
