@@ -144,10 +144,10 @@ wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool looks = spec.traits.varlen && has_room;
   const bool splits = c.schedule == kSplitKeys, gathers = gathers_keys(spec.traits);
   const auto with = [&](int least) { return wgmma_rules::register_shares(c, spec.arch, least); };
-  // One that does both takes more, if consumers surely need less.
+  // One that searches takes more, if consumers surely need less.
   constexpr int kMargin = 16;
   const bool is_ample = with(72).consumer >= estimated_registers(spec.traits, c) + kMargin;
-  if (splits && gathers && is_ample) return with(72);
+  if (splits && is_ample) return with(72);
   return with(splits || gathers ? 56 : looks ? 40 : 24);
 }
 

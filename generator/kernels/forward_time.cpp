@@ -17,6 +17,7 @@ constexpr double kBandwidth = 2.9e6, kBandwidthOfSm = 50e3;  // bytes per micros
 constexpr double kPair = 0.109e-3 / 256;  // of a query, a key and a column of K or V, on one SM
 constexpr double kL2 = 50e6;              // bytes
 constexpr double kStart = 5;
+constexpr double kGap = 0.4;  // rounds
 constexpr double kMerge = 9, kMergeOfFewRows = 5, kMergeOfWideRows = 25;
 constexpr double kSplitLoop = 1.1;  // split tiles have one buffer of queries, and an end that takes longer
 constexpr int kFewRows = 64;
@@ -74,9 +75,10 @@ double estimated_time(const AttentionProblem& problem, const KernelConfig& confi
     return kStart + merge_time(p, heads, columns) +
            std::max(kSplitLoop * rounds * seen * keys * time_per_key, passes * reading);
   }
-  // Tiles of unequal length leave no gaps if there are enough of them: the longest come first.
+  // Tiles of unequal length leave small gaps if there are enough of them: the longest come first.
   const bool differ = p.varlen || seen < 0.75;
-  const double whole_rounds = differ ? std::max(1.0, rounds * seen) : std::ceil(rounds);
+  const double whole_rounds =
+      differ ? std::max(1.0, std::min(rounds + kGap, std::ceil(rounds)) * seen) : std::ceil(rounds);
   return kStart + std::max(whole_rounds * keys * time_per_key, reading);
 }
 

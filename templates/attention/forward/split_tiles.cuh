@@ -29,21 +29,32 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 /// The tiles of a key/value head, which see about the same keys, may form a stack. Then every thread block
 /// belongs to a layer: one tile of each stack. KV blocks are numbered by sequence, key/value head and position,
 /// alike in all layers. Thread blocks with the same range in different layers read the same keys together, one
-/// of them from memory and the others from L2.
+/// of them from memory and the others from L2. If stacks are aligned, each takes a multiple of a thread block's
+/// numbers. The last block of a stack gets fewer KV blocks, and no block has parts of two tiles.
 template <class Config>
 class SplitTiles {
  public:
   FA2_DEVICE SplitTiles(const AttentionParams& params, const WorkShares& shares)
       : params_(params), launched_(static_cast<int>(shares.block_count)) {
     const Numbers all = all_numbers();
-    share_ = (all.of_tiles + shares.block_count - 1) / shares.block_count;
-    if constexpr (stacks) stack(all);
-    next_ = (ptx::block_index() - static_cast<u32>(first_worker_)) * share_;
-    if (next_ >= chosen(all) || at_.head >= params_.queries_per_kv) return;
-    end_ = next_ + share_;
-    end_ = end_ < chosen(all) ? end_ : chosen(all);
-    find_tile();
+    share_ = quotient_up(all.of_tiles, shares.block_count);
+    if (share_ == 0) return;
+    u32 unit = 1;
+    if constexpr (stacks) {
+      if (stack(all)) unit = unit_of(all);
+    }
+    const bool is_aligned = unit > 1;
+    if (is_aligned) share_ = unit;
+    next_ = (ptx::block_index() - static_cast<u32>(is_stacked() ? first_worker_ : 0)) * share_;
+    if (!is_aligned && next_ >= chosen(all)) return;
+    end_ = is_aligned ? next_ + share_ : smaller(next_ + share_, chosen(all));
+    if (!find_tile(unit)) {
+      end_ = 0;
+      return;
+    }
     if constexpr (Config::batch_invariant) skip_begun_part();
+    // Saves next() the unit, for which the producer has no register.
+    if (is_aligned) end_ = smaller(end_, tile_begin_ + blocks_of_tile(seen_by(shape_, at_.q_tile)));
   }
 
   FA2_DEVICE SequenceTile next() {
@@ -51,12 +62,12 @@ class SplitTiles {
       const TileCoordinates at = at_;
       const SequenceShape shape = shape_;
       const KeyBlocks<Config> seen = seen_by(shape, at.q_tile);
-      const u32 count = is_stacked() && at.q_tile >= tiles_of(shape) ? 0 : count_of(seen);
+      const u32 count = blocks_of_tile(seen);
       const bool is_over = next_ - tile_begin_ >= count;  // other tiles of the stack see more keys
       KeyPart part = Config::batch_invariant ? fixed_part(count) : rest_of_share(count);
       next_ = tile_begin_ + static_cast<u32>(part.end);
       if (static_cast<u32>(part.end) == count) {
-        if (is_stacked()) next_ = tile_begin_ + numbers_of_head(shape).of_stacks;
+        if (is_stacked()) next_ = tile_begin_ + numbers_of_head(shape).of_longest;
         if (next_ < end_) begin_next_tile();
       }
       if (is_over) continue;
@@ -69,18 +80,20 @@ class SplitTiles {
   }
 
  private:
-  /// Tiles see different keys in a window.
-  static constexpr bool stacks = !Config::batch_invariant && !Config::window_left;
+  /// Tiles see different keys in a window. With dropout a producer has no registers for stacks.
+  static constexpr bool stacks = !Config::batch_invariant && !Config::window_left && !Config::dropout;
+  static constexpr u32 kNone = ~0u;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
-  /// How many numbers KV blocks take.
+  /// How many numbers KV blocks take: all of them, or those of the longest stack.
   struct Numbers {
-    u32 of_tiles, of_stacks;
+    u32 of_tiles, of_stacks, of_longest;
   };
 
   const AttentionParams& params_;
   int launched_;  ///< thread blocks in the grid
   bool is_stacked_ = false;
+  u32 unit_ = 1;            ///< numbers of a stack are a multiple of it
   int first_worker_ = 0;    ///< first thread block of the layer
   u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
   u32 next_ = 0, end_ = 0;  ///< KV blocks left for this thread block: [next_, end_)
@@ -88,31 +101,49 @@ class SplitTiles {
   SequenceShape shape_{};
   u32 tile_begin_ = 0;
 
+  FA2_DEVICE static u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+  FA2_DEVICE static u32 larger(u32 a, u32 b) { return a > b ? a : b; }
+  FA2_DEVICE static u32 quotient_up(u32 a, u32 b) { return (a + b - 1) / b; }
+  FA2_DEVICE int stacked_heads() const { return params_.heads_q / params_.queries_per_kv; }
   FA2_DEVICE int sequences() const { return params_.sequences.batch; }
-  FA2_DEVICE bool is_stacked() const { return stacks && is_stacked_; }
+  FA2_DEVICE bool is_stacked() const { return stacks && first_worker_ >= 0; }
   FA2_DEVICE u32 chosen(const Numbers& numbers) const {
     return is_stacked() ? numbers.of_stacks : numbers.of_tiles;
   }
   /// Returns the distance between the heads of successive stacks or tiles.
   FA2_DEVICE int head_step() const { return is_stacked() ? params_.queries_per_kv : 1; }
 
+  /// Returns how many thread blocks each layer gets.
+  FA2_DEVICE u32 workers_of_layer() const {
+    return static_cast<u32>(launched_) / static_cast<u32>(params_.q_tiles * params_.queries_per_kv);
+  }
+
   /// Stacks tiles, unless that leaves too many thread blocks idle or with less work than others. The tiles of
   /// keys that exceed L2 would otherwise read them from memory again.
-  FA2_DEVICE void stack(const Numbers& all) {
-    const u32 layers = static_cast<u32>(params_.q_tiles * params_.queries_per_kv);
-    const u32 workers = static_cast<u32>(launched_) / layers;
-    if (layers == 1 || workers == 0) return;
+  FA2_DEVICE bool stack(const Numbers& all) {
+    const u32 workers = workers_of_layer();
+    if (workers == 0) return false;
     constexpr u64 kL2Bytes = 48 << 20,
                   kBlockBytes = 2 * Config::tile_n * (Config::head_dim + Config::head_dim_v);
     const u32 least_busy = all.of_stacks * kBlockBytes > kL2Bytes ? 6 : 7;  // of eight thread blocks
-    const u32 share = (all.of_stacks + workers - 1) / workers;
-    if (least_busy * share > 8 * share_) return;
-    const int layer = ptx::shfl_idx(static_cast<int>(ptx::block_index() / workers), 0);
-    at_.head = layer / params_.q_tiles;
-    at_.q_tile = layer - at_.head * params_.q_tiles;
-    first_worker_ = layer * static_cast<int>(workers);
+    const u32 share = quotient_up(all.of_stacks, workers);
+    if (least_busy * share > 8 * share_) return false;
+    first_worker_ = static_cast<int>(ptx::block_index() / workers * workers);
     share_ = share;
-    is_stacked_ = true;
+    return true;
+  }
+
+  /// Returns the share if stacks are aligned, which is worth as much time as thread blocks take to go on from one
+  /// tile to the next; else 1.
+  FA2_DEVICE u32 unit_of(const Numbers& all) const {
+    constexpr u32 kBlocksOfStep = Config::tile_m > 64 ? 6 : 0;  // about 10 us on an H100
+    const u32 workers = workers_of_layer(), stacks_of_layer = static_cast<u32>(sequences() * stacked_heads());
+    if (stacks_of_layer > workers) return 1;
+    // Both suffice for all stacks: as many thread blocks for each, or one more than a fraction of a share takes.
+    u32 share = quotient_up(largest_of_lanes(all.of_longest), workers / stacks_of_layer);
+    if (stacks_of_layer < workers)
+      share = smaller(share, quotient_up(all.of_stacks, workers - stacks_of_layer));
+    return share <= share_ + kBlocksOfStep ? share : 1;
   }
 
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
@@ -123,6 +154,10 @@ class SplitTiles {
   }
   FA2_DEVICE static u32 count_of(const KeyBlocks<Config>& seen) {
     return seen.is_empty() ? 1 : static_cast<u32>(seen.end - seen.begin);
+  }
+  /// Returns the KV blocks of tile `at_`, of which it sees `seen`. A shorter sequence has none in the upper layers.
+  FA2_DEVICE u32 blocks_of_tile(const KeyBlocks<Config>& seen) const {
+    return is_stacked() && at_.q_tile >= tiles_of(shape_) ? 0 : count_of(seen);
   }
 
   FA2_DEVICE int worker_of(u32 block) const { return first_worker_ + static_cast<int>(block / share_); }
@@ -157,13 +192,14 @@ class SplitTiles {
   }
 
   /// Returns the numbers of one head's tiles, and of one stack.
-  FA2_DEVICE Numbers numbers_of_head(const SequenceShape& shape) const {
-    Numbers numbers{0, 0};
+  FA2_DEVICE Numbers numbers_of_head(const SequenceShape& shape, u32 unit = 1) const {
+    Numbers numbers{0, 0, 0};
     for (int q_tile = 0; q_tile < tiles_of(shape); ++q_tile) {
       const u32 count = count_of(seen_by(shape, q_tile));
       numbers.of_tiles += count;
-      numbers.of_stacks = count > numbers.of_stacks ? count : numbers.of_stacks;
+      numbers.of_longest = larger(count, numbers.of_longest);
     }
+    numbers.of_stacks = quotient_up(numbers.of_longest, unit) * unit;
     return numbers;
   }
 
@@ -173,44 +209,46 @@ class SplitTiles {
     Numbers of_sequence[kOfLane];
     Numbers all;
   };
-  FA2_DEVICE LaneNumbers numbers_at(int first_batch) const {
+  FA2_DEVICE LaneNumbers numbers_at(int first_batch, u32 unit) const {
     const int batch = first_batch + kOfLane * ptx::lane_index();
     SequenceShape shapes[kOfLane];
     FA2_UNROLL
     for (int i = 0; i < kOfLane; ++i)
       shapes[i] = shape_of<Config>(params_, batch + i < sequences() ? batch + i : 0);
-    const u32 heads = static_cast<u32>(params_.heads_q);
-    const u32 stacked_heads = heads / static_cast<u32>(params_.queries_per_kv);
     LaneNumbers numbers{};
     FA2_UNROLL
     for (int i = 0; i < kOfLane; ++i) {
       if (batch + i >= sequences()) continue;
-      const Numbers of_head = numbers_of_head(shapes[i]);
-      numbers.of_sequence[i] = {heads * of_head.of_tiles, stacked_heads * of_head.of_stacks};
+      const Numbers of_head = numbers_of_head(shapes[i], unit);
+      numbers.of_sequence[i] = {static_cast<u32>(params_.heads_q) * of_head.of_tiles,
+                                static_cast<u32>(stacked_heads()) * of_head.of_stacks, 0};
       numbers.all.of_tiles += numbers.of_sequence[i].of_tiles;
       numbers.all.of_stacks += numbers.of_sequence[i].of_stacks;
+      numbers.all.of_longest = larger(of_head.of_longest, numbers.all.of_longest);
     }
     return numbers;
   }
 
+  /// Returns the numbers of all sequences. Each lane has a longest stack of its own.
   FA2_DEVICE Numbers all_numbers() const {
-    Numbers all{0, 0};
+    Numbers all{0, 0, 0};
     for (int first = 0; first < sequences(); first += kSequences) {
-      const Numbers some = numbers_at(first).all;
+      const Numbers some = numbers_at(first, 1).all;
       all.of_tiles += last_lane(inclusive_sum(some.of_tiles));
       if constexpr (stacks) all.of_stacks += last_lane(inclusive_sum(some.of_stacks));
+      all.of_longest = larger(some.of_longest, all.of_longest);
     }
     return all;
   }
 
   /// Finds the sequence that contains KV block next_. Returns how many KV blocks come before it.
-  FA2_DEVICE u32 find_sequence() {
+  FA2_DEVICE u32 find_sequence(u32 unit) {
     const auto of_lane = [](u32 value, int lane) {
       return static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), lane));
     };
     u32 before = 0;
-    for (int first = 0;; first += kSequences) {
-      const LaneNumbers numbers = numbers_at(first);
+    for (int first = 0; first < sequences(); first += kSequences) {
+      const LaneNumbers numbers = numbers_at(first, unit);
       const u32 end = before + inclusive_sum(chosen(numbers.all));
       const int lane = ptx::popc(ptx::vote_ballot(end <= next_));
       if (lane == 32) {
@@ -228,19 +266,27 @@ class SplitTiles {
       }
       return before;
     }
+    return kNone;
   }
 
-  /// Finds the tile that contains KV block next_.
-  FA2_DEVICE void find_tile() {
-    const u32 before = find_sequence();
+  /// Finds the tile that contains KV block next_. Returns false if there is none.
+  FA2_DEVICE bool find_tile(u32 unit) {
+    const u32 before = find_sequence(unit);
+    if (before == kNone) return false;
     shape_ = uniform_shape_of<Config>(params_, at_.batch);
-    const u32 of_head = chosen(numbers_of_head(shape_)), heads_before = (next_ - before) / of_head;
+    const u32 of_head = chosen(numbers_of_head(shape_, unit)), heads_before = (next_ - before) / of_head;
     tile_begin_ = before + heads_before * of_head;
     at_.head += static_cast<int>(heads_before) * head_step();
-    if (is_stacked()) return;
+    if (is_stacked()) {
+      const int layer = first_worker_ / static_cast<int>(workers_of_layer());
+      const int head_of_stack = ptx::shfl_idx(layer / params_.q_tiles, 0);
+      at_.head += head_of_stack;
+      at_.q_tile = layer - head_of_stack * params_.q_tiles;
+      return head_of_stack < params_.queries_per_kv;
+    }
     for (;; ++at_.q_tile) {
       const u32 count = count_of(seen_by(shape_, at_.q_tile));
-      if (next_ - tile_begin_ < count) return;
+      if (next_ - tile_begin_ < count) return true;
       tile_begin_ += count;
     }
   }
