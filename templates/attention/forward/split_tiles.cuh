@@ -45,7 +45,7 @@ class SplitTiles {
     }
     const bool is_aligned = unit > 1;
     if (is_aligned) share_ = unit;
-    next_ = (ptx::block_index() - static_cast<u32>(is_stacked() ? first_worker_ : 0)) * share_;
+    next_ = (ptx::block_index() - static_cast<u32>(first_of_layer())) * share_;
     if (!is_aligned && next_ >= chosen(all)) return;
     end_ = is_aligned ? next_ + share_ : smaller(next_ + share_, chosen(all));
     if (!find_tile(unit)) {
@@ -80,8 +80,9 @@ class SplitTiles {
   }
 
  private:
-  /// Tiles see different keys in a window. With dropout a producer has no registers for stacks.
-  static constexpr bool stacks = !Config::batch_invariant && !Config::window_left && !Config::dropout;
+  /// Tiles see different keys in a window. With dropout, or if it gathers rows, a producer has no registers for stacks.
+  static constexpr bool stacks =
+      !Config::batch_invariant && !Config::window_left && !Config::dropout && !gathers_keys<Config>;
   static constexpr u32 kNone = ~0u;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
@@ -91,10 +92,8 @@ class SplitTiles {
   };
 
   const AttentionParams& params_;
-  int launched_;  ///< thread blocks in the grid
-  bool is_stacked_ = false;
-  u32 unit_ = 1;            ///< numbers of a stack are a multiple of it
-  int first_worker_ = 0;    ///< first thread block of the layer
+  int launched_;            ///< thread blocks in the grid
+  int first_worker_ = -1;   ///< first thread block of the layer; negative: tiles are not stacked
   u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
   u32 next_ = 0, end_ = 0;  ///< KV blocks left for this thread block: [next_, end_)
   TileCoordinates at_{};    ///< tile of KV block next_
@@ -107,6 +106,7 @@ class SplitTiles {
   FA2_DEVICE int stacked_heads() const { return params_.heads_q / params_.queries_per_kv; }
   FA2_DEVICE int sequences() const { return params_.sequences.batch; }
   FA2_DEVICE bool is_stacked() const { return stacks && first_worker_ >= 0; }
+  FA2_DEVICE int first_of_layer() const { return is_stacked() ? first_worker_ : 0; }
   FA2_DEVICE u32 chosen(const Numbers& numbers) const {
     return is_stacked() ? numbers.of_stacks : numbers.of_tiles;
   }
@@ -160,7 +160,7 @@ class SplitTiles {
     return is_stacked() && at_.q_tile >= tiles_of(shape_) ? 0 : count_of(seen);
   }
 
-  FA2_DEVICE int worker_of(u32 block) const { return first_worker_ + static_cast<int>(block / share_); }
+  FA2_DEVICE int worker_of(u32 block) const { return first_of_layer() + static_cast<int>(block / share_); }
 
   /// Returns the split from next_ to the end of the tile or of the range. `count`: KV blocks in the tile.
   FA2_DEVICE KeyPart rest_of_share(u32 count) const {
