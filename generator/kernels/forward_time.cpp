@@ -44,10 +44,14 @@ double merge_time(const AttentionProblem& p, double heads_of_tile, double column
   return columns > 256 ? kMergeOfWideRows : kMerge;
 }
 
-/// Returns how often split tiles read the keys of a sequence from memory. A block that computes several tiles of
-/// it does so one after the other. Blocks that share one tile are at other keys than those of the next tile, and
-/// L2 holds what lies between, unless that is too much.
-double passes_over_keys(double tiles, double tiles_of_sequence, double bytes) {
+/// Returns how often split tiles read the keys of a sequence from memory. If thread blocks can be dealt out to all of its tiles,
+/// tiles read them together (templates/attention/forward/split_tiles.cuh). Else a block that computes several tiles does so one after
+/// the other, and blocks that share one tile are at other keys than those of the next. L2 holds what lies between, unless that is too
+/// much.
+double passes_over_keys(const AttentionProblem& p, double tiles, double tiles_of_sequence, double bytes) {
+  constexpr double kLeastBusy = 0.75;
+  const double busy = std::floor(kSms / tiles_of_sequence) * tiles_of_sequence / kSms;
+  if (busy >= kLeastBusy && !window_width(p) && !p.batch_invariant && !p.dropout) return 1;
   if (tiles > kSms) return std::min(tiles_of_sequence, tiles / kSms);
   return bytes / 4 > kL2 ? std::min(tiles_of_sequence, 3.0) : 1;
 }
@@ -71,7 +75,7 @@ double estimated_time(const AttentionProblem& problem, const KernelConfig& confi
       at_once * std::max(config.tile_m * columns * kPair, bytes_per_key / kBandwidthOfSm);
   const double rounds = tiles / (kSms * at_once), reading = sequences * keys * bytes_per_key / kBandwidth;
   if (splits_keys(config)) {
-    const double passes = passes_over_keys(tiles, tiles / sequences, sequences * keys * bytes_per_key);
+    const double passes = passes_over_keys(p, tiles, tiles / sequences, sequences * keys * bytes_per_key);
     return kStart + merge_time(p, heads, columns) +
            std::max(kSplitLoop * rounds * seen * keys * time_per_key, passes * reading);
   }

@@ -39,12 +39,8 @@ class SplitTiles {
     const Numbers all = all_numbers();
     share_ = quotient_up(all.of_tiles, shares.block_count);
     if (share_ == 0) return;
-    u32 unit = 1;
-    if constexpr (stacks) {
-      if (stack(all)) unit = unit_of(all);
-    }
+    const u32 unit = stacks ? stack(all) : 1;
     const bool is_aligned = unit > 1;
-    if (is_aligned) share_ = unit;
     next_ = (ptx::block_index() - static_cast<u32>(first_of_layer())) * share_;
     if (!is_aligned && next_ >= chosen(all)) return;
     end_ = is_aligned ? next_ + share_ : smaller(next_ + share_, chosen(all));
@@ -80,9 +76,10 @@ class SplitTiles {
   }
 
  private:
-  /// Tiles see different keys in a window. With dropout, or if it gathers rows, a producer has no registers for stacks.
-  static constexpr bool stacks =
-      !Config::batch_invariant && !Config::window_left && !Config::dropout && !gathers_keys<Config>;
+  /// Tiles see different keys in a window, and small ones rarely share keys. With dropout, or if it gathers rows,
+  /// a producer has no registers for stacks.
+  static constexpr bool stacks = !Config::batch_invariant && !Config::window_left && !Config::dropout &&
+                                 !gathers_keys<Config> && Config::tile_m > 64;
   static constexpr u32 kNone = ~0u;
   static constexpr int kOfLane = 4, kSequences = 32 * kOfLane;
 
@@ -118,32 +115,29 @@ class SplitTiles {
     return static_cast<u32>(launched_) / static_cast<u32>(params_.q_tiles * params_.queries_per_kv);
   }
 
-  /// Stacks tiles, unless that leaves too many thread blocks idle or with less work than others. The tiles of
-  /// keys that exceed L2 would otherwise read them from memory again.
-  FA2_DEVICE bool stack(const Numbers& all) {
-    const u32 workers = workers_of_layer();
-    if (workers == 0) return false;
-    constexpr u64 kL2Bytes = 48 << 20,
+  /// Stacks tiles where that takes less time, and returns of what their numbers are a multiple. Aligned stacks may
+  /// give thread blocks more to do, by as much as they need to go on from one tile to the next. Others pay
+  /// where L2 cannot hold the keys, which tiles in linear order read from memory again.
+  FA2_DEVICE u32 stack(const Numbers& all) {
+    constexpr u32 kBlocksOfStep = 6;  // about 10 us on an H100
+    constexpr u64 kL2Bytes = 96 << 20,
                   kBlockBytes = 2 * Config::tile_n * (Config::head_dim + Config::head_dim_v);
-    const u32 least_busy = all.of_stacks * kBlockBytes > kL2Bytes ? 6 : 7;  // of eight thread blocks
+    const u32 workers = workers_of_layer(), heads = static_cast<u32>(sequences() * stacked_heads());
+    if (workers == 0 || share_ == 1) return 1;
     const u32 share = quotient_up(all.of_stacks, workers);
-    if (least_busy * share > 8 * share_) return false;
+    const bool pays = all.of_stacks * kBlockBytes > kL2Bytes && 6 * share <= 8 * share_;
+    u32 unit = 1;
+    if (heads <= workers) {
+      // Both suffice for all stacks: as many thread blocks for each, or one more than a fraction of a unit takes.
+      u32 aligned = quotient_up(largest_of_lanes(all.of_longest), workers / heads);
+      if (heads < workers) aligned = smaller(aligned, quotient_up(all.of_stacks, workers - heads));
+      const u32 else_share = pays ? share : share_;
+      if (aligned <= else_share + smaller(else_share, kBlocksOfStep)) unit = aligned;
+    }
+    if (!pays && unit == 1) return 1;
     first_worker_ = static_cast<int>(ptx::block_index() / workers * workers);
-    share_ = share;
-    return true;
-  }
-
-  /// Returns the share if stacks are aligned, which is worth as much time as thread blocks take to go on from one
-  /// tile to the next; else 1.
-  FA2_DEVICE u32 unit_of(const Numbers& all) const {
-    constexpr u32 kBlocksOfStep = Config::tile_m > 64 ? 6 : 0;  // about 10 us on an H100
-    const u32 workers = workers_of_layer(), stacks_of_layer = static_cast<u32>(sequences() * stacked_heads());
-    if (stacks_of_layer > workers) return 1;
-    // Both suffice for all stacks: as many thread blocks for each, or one more than a fraction of a share takes.
-    u32 share = quotient_up(largest_of_lanes(all.of_longest), workers / stacks_of_layer);
-    if (stacks_of_layer < workers)
-      share = smaller(share, quotient_up(all.of_stacks, workers - stacks_of_layer));
-    return share <= share_ + kBlocksOfStep ? share : 1;
+    share_ = unit > 1 ? unit : share;
+    return unit;
   }
 
   FA2_DEVICE static int tiles_of(const SequenceShape& shape) {
@@ -199,7 +193,7 @@ class SplitTiles {
       numbers.of_tiles += count;
       numbers.of_longest = larger(count, numbers.of_longest);
     }
-    numbers.of_stacks = quotient_up(numbers.of_longest, unit) * unit;
+    numbers.of_stacks = unit > 1 ? quotient_up(numbers.of_longest, unit) * unit : numbers.of_longest;
     return numbers;
   }
 
