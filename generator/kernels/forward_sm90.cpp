@@ -144,11 +144,12 @@ wgmma_rules::RegisterShares register_shares(const KernelSpec& spec) {
   const bool looks = spec.traits.varlen && has_room;
   const bool splits = c.schedule == kSplitKeys, gathers = gathers_keys(spec.traits);
   const auto with = [&](int least) { return wgmma_rules::register_shares(c, spec.arch, least); };
-  // One that searches takes more, if consumers surely need less.
+  if (!splits && !gathers) return with(looks ? 40 : 24);
+  // One that looks up pages for its range takes more, if consumers surely need less.
   constexpr int kMargin = 16;
   const bool is_ample = with(72).consumer >= estimated_registers(spec.traits, c) + kMargin;
-  if (splits && is_ample) return with(72);
-  return with(splits || gathers ? 56 : looks ? 40 : 24);
+  if (splits && spec.traits.page_size > 0 && is_ample) return with(72);
+  return with(with(64).consumer == with(56).consumer ? 64 : 56);  // consumers get multiples of 8
 }
 
 }  // namespace forward_sm90

@@ -144,18 +144,39 @@ TEST_CASE("split KV: any number of blocks, fewer than tiles and more than KV blo
   }
 }
 
-TEST_CASE("split KV: tiles with blocks of their own, the last of which have a rest or nothing") {
+TEST_CASE("split KV: stacks of tiles, in thread blocks of their own or with others") {
   if (cannot_run()) return;
   const ScopedContext current(device_under_test());
   for (const char* const config : split_configs()) {
-    for (const int sm_count : {5, 6, 10, 12}) {
+    for (const int sm_count : {5, 6, 8, 10, 12, 26}) {
       const bool has_rest = sm_count < 10;
       AttentionProblem problem =
-          decode(150, has_rest ? 333 : 150, has_rest ? MaskKind::none : MaskKind::causal_bottom_right);
-      problem.batch = 1, problem.heads_q = 2, problem.heads_kv = 1;
+          decode(128, has_rest ? 333 : 150, has_rest ? MaskKind::none : MaskKind::causal_bottom_right);
+      problem.batch = 1, problem.heads_q = 4;  // the tiles of a stack are of two query heads
       INFO(config, ", ", sm_count, " SMs");
       GuardedCall call(problem);
       expect_contract_with(plan_of(problem, config, sm_count), call);
+    }
+  }
+}
+
+TEST_CASE("split KV: stacks of unequal heights and lengths") {
+  if (cannot_run()) return;
+  const ScopedContext current(device_under_test());
+  const Lengths lengths({100, 20, 0, 150}, {333, 90, 64, 600});
+  for (const MaskKind mask : {MaskKind::none, MaskKind::causal_bottom_right}) {
+    AttentionProblem some = decode(1, 1, mask);
+    some.heads_q = 4;
+    const AttentionProblem problem = with_lengths(some, lengths, Packing::packed);
+    GuardedCall call(problem);
+    set_lengths(call, lengths, Packing::packed);
+    poison_unseen(call);
+    for (const char* const config : split_configs()) {
+      for (const int sm_count : {7, 9, 13, 16, 20, 33, 64}) {
+        INFO(config, ", ", sm_count, " SMs");
+        call.upload();
+        expect_contract_with(plan_of(problem, config, sm_count), call);
+      }
     }
   }
 }

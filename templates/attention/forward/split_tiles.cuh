@@ -55,22 +55,19 @@ class SplitTiles {
 
   FA2_DEVICE SequenceTile next() {
     while (next_ < end_) {
-      const TileCoordinates at = at_;
-      const SequenceShape shape = shape_;
-      const KeyBlocks<Config> seen = seen_by(shape, at.q_tile);
+      if (tile_ends_) begin_next_tile();
+      const KeyBlocks<Config> seen = seen_by(shape_, at_.q_tile);
       const u32 count = blocks_of_tile(seen);
       const bool is_over = next_ - tile_begin_ >= count;  // other tiles of the stack see more keys
       KeyPart part = Config::batch_invariant ? fixed_part(count) : rest_of_share(count);
       next_ = tile_begin_ + static_cast<u32>(part.end);
-      if (static_cast<u32>(part.end) == count) {
-        if (is_stacked()) next_ = tile_begin_ + numbers_of_head(shape).of_longest;
-        if (next_ < end_) begin_next_tile();
-      }
+      tile_ends_ = static_cast<u32>(part.end) == count;
+      if (tile_ends_ && is_stacked()) next_ = tile_begin_ + numbers_of_head(shape_).of_longest;
       if (is_over) continue;
       part.begin += seen.begin;
       part.end += seen.begin;
       if (part.end > seen.end) part.end = seen.end;
-      return {at, shape, part};
+      return {at_, shape_, part};
     }
     return {kNoTile, {}};
   }
@@ -93,9 +90,10 @@ class SplitTiles {
   int first_worker_ = -1;   ///< first thread block of the layer; negative: tiles are not stacked
   u32 share_;               ///< KV blocks per thread block; the last ones have fewer, or none
   u32 next_ = 0, end_ = 0;  ///< KV blocks left for this thread block: [next_, end_)
-  TileCoordinates at_{};    ///< tile of KV block next_
+  TileCoordinates at_{};    ///< tile of KV block next_, or the one before
   SequenceShape shape_{};
   u32 tile_begin_ = 0;
+  bool tile_ends_ = false;  ///< KV block next_ is the first of the tile after `at_`
 
   FA2_DEVICE static u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
   FA2_DEVICE static u32 larger(u32 a, u32 b) { return a > b ? a : b; }
@@ -115,28 +113,22 @@ class SplitTiles {
     return static_cast<u32>(launched_) / static_cast<u32>(params_.q_tiles * params_.queries_per_kv);
   }
 
-  /// Stacks tiles where that takes less time, and returns of what their numbers are a multiple. Aligned stacks may
-  /// give thread blocks more to do, by as much as they need to go on from one tile to the next. Others pay
-  /// where L2 cannot hold the keys, which tiles in linear order read from memory again.
+  /// Stacks tiles, unless that leaves too many thread blocks idle, and returns of what their numbers are a multiple.
+  /// Aligned stacks may give thread blocks more to do, by what it takes them to go on from one tile to the next.
   FA2_DEVICE u32 stack(const Numbers& all) {
-    constexpr u32 kBlocksOfStep = 6;  // about 10 us on an H100
-    constexpr u64 kL2Bytes = 96 << 20,
-                  kBlockBytes = 2 * Config::tile_n * (Config::head_dim + Config::head_dim_v);
+    constexpr u32 kBlocksOfStep = 4;  // about 7 us on an H100
     const u32 workers = workers_of_layer(), heads = static_cast<u32>(sequences() * stacked_heads());
     if (workers == 0 || share_ == 1) return 1;
-    const u32 share = quotient_up(all.of_stacks, workers);
-    const bool pays = all.of_stacks * kBlockBytes > kL2Bytes && 6 * share <= 8 * share_;
-    u32 unit = 1;
+    u32 unit = 1, share = quotient_up(all.of_stacks, workers);
     if (heads <= workers) {
       // Both suffice for all stacks: as many thread blocks for each, or one more than a fraction of a unit takes.
       u32 aligned = quotient_up(largest_of_lanes(all.of_longest), workers / heads);
       if (heads < workers) aligned = smaller(aligned, quotient_up(all.of_stacks, workers - heads));
-      const u32 else_share = pays ? share : share_;
-      if (aligned <= else_share + smaller(else_share, kBlocksOfStep)) unit = aligned;
+      if (aligned <= share_ + smaller(share_, kBlocksOfStep)) unit = share = aligned;
     }
-    if (!pays && unit == 1) return 1;
+    if (unit == 1 && 8 * share > 9 * share_) return 1;
     first_worker_ = static_cast<int>(ptx::block_index() / workers * workers);
-    share_ = unit > 1 ? unit : share;
+    share_ = share;
     return unit;
   }
 
