@@ -3,7 +3,7 @@ BUGS = {
     "split_tiles.cuh": [
         ("SplitTiles", "shares leave a rest to nobody", "share_ = quotient_up(all.of_tiles, shares.block_count);",
          "share_ = all.of_tiles / shares.block_count + (all.of_tiles < shares.block_count);", "split KV"),
-        ("SplitTiles", "shares of workers that have none", "if (!is_aligned && next_ >= chosen(all)) return;", "", "split KV"),
+        ("find_sequence", "shares of workers that have none", "return kNone;", "return 0;", "split KV"),
         ("SplitTiles", "the last share goes on beyond the last block",
          "end_ = is_aligned ? next_ + share_ : smaller(next_ + share_, chosen(all));", "end_ = next_ + share_;", "split KV"),
         ("SplitTiles", "the last share of an aligned stack goes on in the next one",

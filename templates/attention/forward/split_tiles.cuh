@@ -42,7 +42,6 @@ class SplitTiles {
     const u32 unit = stacks ? stack(all) : 1;
     const bool is_aligned = unit > 1;
     next_ = (ptx::block_index() - static_cast<u32>(first_of_layer())) * share_;
-    if (!is_aligned && next_ >= chosen(all)) return;
     end_ = is_aligned ? next_ + share_ : smaller(next_ + share_, chosen(all));
     if (!find_tile(unit)) {
       end_ = 0;
