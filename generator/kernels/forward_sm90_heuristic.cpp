@@ -3,6 +3,7 @@
 #include <generator/kernels/forward_sm90.h>
 #include <generator/kernels/forward_time.h>
 #include <generator/kernels/heuristic_table.h>
+#include <generator/key_value_format.h>
 #include <generator/sequences.h>
 #include <generator/visible_keys.h>
 
@@ -14,10 +15,11 @@ namespace {
 
 constexpr int kWarpgroupRows = 64, kMostRows = 192;  // of a tile
 constexpr int kTileOfChunks = 128;
+constexpr std::int64_t kFewTiles = 132;  // no more than an H100 has SMs
+constexpr std::int64_t kShortBytes =
+    1'250'000;  // of a sequence's keys and values, which an SM alone reads in 25 us
 /// Splits must take this share of the time of whole tiles: estimates are not exact, and whole tiles lose less by it.
 constexpr double kWorthSplitting = 0.9;
-/// With few rows, sequences of unequal lengths split their keys from here on: the longest one would take too long.
-constexpr std::int64_t kLeastKeysOfVarlen = 640;
 constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                           ///< for completed()
 constexpr KernelConfig kSplit{.q_buffers = 1, .schedule = kSplitKeys, .overlap = 1};  ///< for completed()
 
@@ -115,10 +117,15 @@ std::int64_t square_length(const AttentionProblem& problem) {
   return std::min(kMostQueries, has_edges(p) ? seen - 1 : seen);
 }
 
+bool is_short(const AttentionProblem& p) {
+  return visible_keys(p) * key_value_format(p).bytes_per_key() <= kShortBytes;
+}
+
 std::vector<KernelConfig> for_few_rows(const PlannedProblem& p, const AttentionTraits& traits,
                                        const Arch& arch) {
   std::vector<KernelConfig> configs = decoding_configs(traits, arch);
-  const bool splits = p.batch_invariant || (p.varlen && visible_keys(p) >= kLeastKeysOfVarlen) ||
+  // The one long sequence among short ones would take too long.
+  const bool splits = p.batch_invariant || (p.varlen && !is_short(p)) ||
                       estimated_time(p, configs[0]) < estimated_time(p, configs[1]);
   if (!splits) std::erase_if(configs, splits_keys);
   configs.push_back(completed(traits, arch, 8, 64, kSafe));
@@ -149,6 +156,10 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (rows <= kWarpgroupRows) return for_few_rows(p, traits, arch);
   std::vector<KernelConfig> configs =
       line_for(table_of(traits, arch), std::max<std::int64_t>(kWarpgroupRows + 1, square_length(p)));
+  const KernelConfig small = decoding_configs(traits, arch)[1];  // spreads few rows over the GPU
+  if (!p.batch_invariant && wider_dim(traits) <= 128 && is_short(p) &&
+      most_query_tiles(p, small) <= kFewTiles)
+    configs.push_back(small);
   put_fastest_first(p, configs);
   if (!p.batch_invariant) {
     const std::vector<KernelConfig> chunks = chunk_configs(traits, arch);

@@ -18,7 +18,8 @@ constexpr double kPair = 0.109e-3 / 256;  // of a query, a key and a column of K
 constexpr double kL2 = 50e6;              // bytes
 constexpr double kStart = 5;
 constexpr double kGap = 0.4;  // rounds
-constexpr double kMerge = 9, kMergeOfFewRows = 5, kMergeOfWideRows = 25;
+constexpr double kMerge = 9, kMergeOfWideRows = 25;
+constexpr double kMergeOfFewRows = 5, kMergeOfFewWideRows = 9;
 constexpr double kSplitLoop = 1.1;  // split tiles have one buffer of queries, and an end that takes longer
 constexpr int kFewRows = 64;
 
@@ -40,8 +41,10 @@ Keys keys_of_tiles(const AttentionProblem& p, double queries, double tile_n) {
 }
 
 double merge_time(const AttentionProblem& p, double heads_of_tile, double columns) {
-  if (static_cast<double>(p.seqlen_q) * heads_of_tile <= kFewRows) return kMergeOfFewRows;
-  return columns > 256 ? kMergeOfWideRows : kMerge;
+  const bool is_wide = columns > 256;
+  if (static_cast<double>(p.seqlen_q) * heads_of_tile <= kFewRows)
+    return is_wide ? kMergeOfFewWideRows : kMergeOfFewRows;
+  return is_wide ? kMergeOfWideRows : kMerge;
 }
 
 /// Returns how often split tiles read the keys of a sequence from memory. If thread blocks can be dealt out to all of its tiles,
