@@ -15,7 +15,6 @@ BUGS = {
         ("stack", "all layers in the thread blocks of the first", "ptx::block_index() / workers * workers", "0 * workers", "split KV"),
         ("numbers_of_head", "aligned stacks begin where the one before ends", "quotient_up(numbers.of_longest, unit) * unit",
          "numbers.of_longest", "split KV"),
-        ("numbers_of_head", "a stack has the blocks of its last tile", "larger(count, numbers.of_longest)", "count", "split KV"),
         ("find_tile", "every layer has the first tile of queries", "at_.q_tile = layer - head_of_stack * params_.q_tiles;", "", "split KV"),
         ("find_tile", "every layer has the first head of the stack", "at_.head += head_of_stack;", "", "split KV"),
         ("next", "the next stack begins where this layer's tile ends", "if (tile_ends_ && is_stacked())", "if (false)", "split KV"),
