@@ -26,6 +26,11 @@ constexpr std::int64_t kMostParts = 64;
 constexpr std::int64_t kMemory = std::int64_t{128} << 20;
 constexpr std::int64_t kL2 = 36'000'000;  // bytes for a part's queries, dO and dQ, of 50 MB
 
+/// Returns the bytes of a query, its dO and its dQ accumulator.
+std::int64_t bytes_per_query(const AttentionProblem& p) {
+  return 6 * p.head_dim + 2 * p.head_dim_v;
+}
+
 /// Returns the steps of the key tiles of one head.
 std::vector<std::int64_t> steps_of_tiles(const AttentionProblem& p, const KernelConfig& config) {
   std::vector<std::int64_t> steps;
@@ -83,7 +88,7 @@ std::int64_t most_parts(const AttentionProblem& p, const KernelConfig& fused, st
 std::int64_t parts_for_l2(const AttentionProblem& p, const KernelConfig& config,
                           const std::vector<std::int64_t>& steps) {
   const auto [least, most] = std::ranges::minmax(steps);
-  const std::int64_t bytes = most * config.tile_n * (6 * p.head_dim + 2 * p.head_dim_v);
+  const std::int64_t bytes = most * config.tile_n * bytes_per_query(p);
   return least == most ? 1 : (bytes + kL2 - 1) / kL2;
 }
 
@@ -95,8 +100,7 @@ std::int64_t kv_heads_per_section(const AttentionProblem& p, const KernelConfig&
   // Kernels without section_bytes wait for memory anyway, and take as many heads as the forward.
   if (section_bytes == 0 || most == 1) return most;
   // L2 must hold the heads' queries, dO and dQ accumulators.
-  const std::int64_t head_bytes =
-      std::max<std::int64_t>(1, group * p.seqlen_q * (6 * p.head_dim + 2 * p.head_dim_v));
+  const std::int64_t head_bytes = std::max<std::int64_t>(1, group * p.seqlen_q * bytes_per_query(p));
   return std::clamp<std::int64_t>(section_bytes / head_bytes, 1, most);
 }
 
@@ -116,11 +120,13 @@ KeyParts key_parts(const AttentionProblem& problem, const KernelConfig& fused, i
         std::min(launch.heads_per_section, launch.heads) * static_cast<std::int64_t>(launch.steps.size())};
   };
   const std::int64_t most = std::min(longest, most_parts(p, fused, tiles));
-  std::int64_t count = std::max<std::int64_t>(1, std::min(most, parts_for_l2(p, fused, launch.steps)));
-  KeyParts best = of(count);
-  if ((count + 1) * tiles > kMostReplayed) return best;
+  const std::int64_t fewest = std::max<std::int64_t>(1, std::min(most, parts_for_l2(p, fused, launch.steps)));
+  const auto after = [](std::int64_t count) { return count + (count + 7) / 8; };
+  KeyParts best = of(fewest);
+  if ((fewest + 1) * tiles > kMostReplayed) return best;
   double least = kWorthSharing * launch.end(best);
-  while ((count += (count + 7) / 8) <= std::min(most, kMostReplayed / tiles)) {
+  for (std::int64_t count = after(fewest); count <= std::min(most, kMostReplayed / tiles);
+       count = after(count)) {
     const KeyParts parts = of(count);
     const double end = launch.end(parts);
     if (end < least) best = parts, least = end;

@@ -16,8 +16,8 @@ namespace {
 constexpr int kWarpgroupRows = 64, kMostRows = 192;  // of a tile
 constexpr int kTileOfChunks = 128;
 constexpr std::int64_t kFewTiles = 132;  // no more than an H100 has SMs
-constexpr std::int64_t kShortBytes =
-    1'250'000;  // of a sequence's keys and values, which an SM alone reads in 25 us
+/// Keys and values of a short sequence: an SM alone reads them in 25 us.
+constexpr std::int64_t kShortBytes = 1'250'000;
 /// Splits must take this share of the time of whole tiles: estimates are not exact, and whole tiles lose less by it.
 constexpr double kWorthSplitting = 0.9;
 constexpr KernelConfig kSafe{.q_buffers = 1, .overlap = 1};                           ///< for completed()
@@ -38,15 +38,21 @@ KernelConfig completed(const AttentionTraits& traits, const Arch& arch, int warp
   return c;
 }
 
-/// Returns the configs for few queries, where only the time of reading keys and values counts.
+/// Returns a config with tiles of one warpgroup, two on an SM, that do not split keys.
+KernelConfig small_tiles(const AttentionTraits& traits, const Arch& arch) {
+  return completed(traits, arch, 4, wider_dim(traits) > 64 ? 64 : 128,
+                   {.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1});
+}
+
+/// Returns the configs for few queries, where only the time of reading keys and values counts: one that splits keys, and one that
+/// does not.
 std::vector<KernelConfig> decoding_configs(const AttentionTraits& traits, const Arch& arch) {
-  const int head_dim = wider_dim(traits);
-  const KernelConfig whole{.ctas_per_sm = 2, .q_buffers = 1, .overlap = 1, .speculative_max = 1};
-  if (head_dim > 128) return {completed(traits, arch, 8, 64, kSplit), completed(traits, arch, 4, 64, whole)};
   KernelConfig split_twice = kSplit;
   split_twice.ctas_per_sm = 2;
-  return {completed(traits, arch, 4, traits.dropout ? 64 : 128, split_twice),
-          completed(traits, arch, 4, head_dim > 64 ? 64 : 128, whole)};
+  const KernelConfig split = wider_dim(traits) > 128
+                                 ? completed(traits, arch, 8, 64, kSplit)
+                                 : completed(traits, arch, 4, traits.dropout ? 64 : 128, split_twice);
+  return {split, small_tiles(traits, arch)};
 }
 
 /// Returns the configs for prefill chunks.
@@ -156,7 +162,7 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   if (rows <= kWarpgroupRows) return for_few_rows(p, traits, arch);
   std::vector<KernelConfig> configs =
       line_for(table_of(traits, arch), std::max<std::int64_t>(kWarpgroupRows + 1, square_length(p)));
-  const KernelConfig small = decoding_configs(traits, arch)[1];  // spreads few rows over the GPU
+  const KernelConfig small = small_tiles(traits, arch);  // spreads few rows over the GPU
   if (!p.batch_invariant && wider_dim(traits) <= 128 && is_short(p) &&
       most_query_tiles(p, small) <= kFewTiles)
     configs.push_back(small);
