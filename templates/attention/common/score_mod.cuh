@@ -39,6 +39,11 @@ struct ScoreMod {
   /// Returns d modified() / d score for the same `score`.
   FA2_DEVICE float derivative(float /*score*/, const ScorePosition& /*position*/) const { return 1.0f; }
 
+  /// Returns whether apply() changes scores.
+  FA2_DEVICE bool changes_scores() const {
+    return Config::softcap || Config::alibi || modifies || params.scale < 0.0f;
+  }
+
   /// Modifies the scores. They stay unscaled unless ALiBi or modified() needs scaled ones. If the scale is
   /// negative, unscaled scores are negated, so that the maximum stays the maximum.
   template <ScoreTile kTile = ScoreTile::queries_by_keys, int kM, int kN>

@@ -34,6 +34,8 @@ struct RowExponent {
 template <int kM, class Element>
 struct OnlineSoftmax {
   using Unit = ProbabilityUnit<Element>;
+  /// Rounding a larger exponent would change a probability by more than rounding to float16 does.
+  static constexpr float kLargestExponent = 2048.0f;
 
   float scale_log2;  ///< factor of a score in its exponent, base 2
   /// Shifts the exponents of rows fragment_row() and + 8, so that the maximum's probability is one unit.
@@ -42,14 +44,13 @@ struct OnlineSoftmax {
   float offset[kM][2];
   float row_sum[kM][2];     ///< this lane's part of the row's sum
   float correction[kM][2];  ///< factor of the output; valid if the last step asked for a rescale
-  float tolerated[kM][2];   ///< limit of the lane's sum over one block, below which none of its keys is heavy
-  // Equal in all lanes of the warp:
-  bool near;     ///< every row has seen a key, and exponents are so small that rounding them does not show
-  bool settled;  ///< near, and the next block probably raises no maximum
+  /// Every row has seen a key, and exponents are so small that rounding them does not show. Equal in all lanes
+  /// of the warp.
+  bool near;
 
   FA2_DEVICE void start(float scale) {
     scale_log2 = scale;
-    near = settled = false;
+    near = false;
     for_each_row([&](int m, int half) {
       offset[m][half] = ptx::infinity();
       row_sum[m][half] = 0.0f;
@@ -64,11 +65,55 @@ struct OnlineSoftmax {
     if (!near) subtract_maximum(scores);
     for_each_row([&](int m, int half) {
       const float add = near ? offset[m][half] : Unit::log2;
-      row_sum[m][half] += exponentiate(scores, m, half,
-                                       [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
+      row_sum[m][half] += exponentiate_row(
+          scores, m, half, [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
     });
-    look_ahead();
     return rises;
+  }
+
+  /// Returns whether rows are near and the next block probably raises no maximum. A row that depends on few keys
+  /// often meets a heavier one, and then a search for the maximum costs less than a later rise.
+  FA2_DEVICE bool is_settled() const {
+    bool hangs = !near;
+    for_each_row([&](int m, int half) { hangs |= row_sum[m][half] < 0.25f * Unit::value; });
+    return !ptx::vote_any(hangs);
+  }
+
+  /// Raises the maxima of rows that are near to the true ones. Returns false, and changes nothing, if exponents
+  /// become too large; else sets `rises`: whether the output must be rescaled. exponentiate() must follow. Both
+  /// do what step() does, but without a branch between the maximum and the exponentials, so that they overlap.
+  template <int kN>
+  FA2_DEVICE bool search(const AccumulatorTile<kM, kN>& scores, bool& rises) {
+    float highest[kM][2];
+    bool far = false;
+    for_each_row([&](int m, int half) {
+      highest[m][half] = lane_maximum(scores, m, half);
+      far |= highest[m][half] != -ptx::infinity() &&
+             !(ptx::abs_f32(highest[m][half] * scale_log2) < kLargestExponent);
+    });
+    const bool any_far = ptx::vote_any(far);  // of lanes, so that the shuffles need not end first
+    for_each_row([&](int m, int half) { highest[m][half] = quad_maximum(highest[m][half]); });
+    if (any_far) return false;
+    bool higher = false;
+    for_each_row([&](int m, int half) {
+      const float before = offset[m][half];
+      offset[m][half] = ptx::min_f32(before, ptx::fma_rn(highest[m][half], -scale_log2, Unit::log2));
+      correction[m][half] = ptx::ex2_approx(offset[m][half] - before);
+      higher |= offset[m][half] < before;
+    });
+    rises = ptx::vote_any(higher);
+    return true;
+  }
+
+  /// Replaces scores by unnormalised probabilities. search() must have returned true.
+  template <int kN>
+  FA2_DEVICE void exponentiate(AccumulatorTile<kM, kN>& scores) {
+    for_each_row([&](int m, int half) {
+      const float add = offset[m][half];
+      const float total = exponentiate_row(
+          scores, m, half, [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
+      row_sum[m][half] = ptx::fma_rn(row_sum[m][half], correction[m][half], total);
+    });
   }
 
   /// Like step(), but without a search for the maximum: the probabilities show whether it has risen. Rows
@@ -80,8 +125,8 @@ struct OnlineSoftmax {
     float partial[kM][2];
     bool much = false;
     for_each_row([&](int m, int half) {
-      partial[m][half] = exponentiate(scores, m, half, exponents(m, half, offset[m][half]));
-      much |= !(partial[m][half] <= tolerated[m][half]);
+      partial[m][half] = exponentiate_row(scores, m, half, exponents(m, half, offset[m][half]));
+      much |= !(partial[m][half] <= tolerable(4.0f * row_sum[m][half]));
     });
     rises = false;
     if (ptx::vote_any(much || !exponents.are_right())) {
@@ -91,7 +136,6 @@ struct OnlineSoftmax {
         if (!raise_to(largest, scores, partial)) return false;
         rises = true;
       }
-      look_ahead();
     }
     for_each_row([&](int m, int half) { row_sum[m][half] += partial[m][half]; });
     return true;
@@ -161,7 +205,8 @@ struct OnlineSoftmax {
 
   /// Replaces a row's scores by 2^exponent(score, column). Returns this lane's sum.
   template <int kN, class Exponent>
-  FA2_DEVICE static float exponentiate(AccumulatorTile<kM, kN>& scores, int m, int half, Exponent exponent) {
+  FA2_DEVICE static float exponentiate_row(AccumulatorTile<kM, kN>& scores, int m, int half,
+                                           Exponent exponent) {
     float total[2] = {};  // two partial sums, because one would wait for the latency of every add
     FA2_UNROLL
     for (int n = 0; n < kN; ++n) {
@@ -230,8 +275,6 @@ struct OnlineSoftmax {
   /// did.
   template <int kN>
   FA2_DEVICE bool raise_maximum(const AccumulatorTile<kM, kN>& scores) {
-    // Rounding a larger exponent would change a probability by more than rounding to float16 does.
-    constexpr float kLargestExponent = 2048.0f;
     float highest[kM][2];
     bool heavy = false;
     for_each_row([&](int m, int half) {
@@ -306,17 +349,6 @@ struct OnlineSoftmax {
       scale_row(probabilities, m, half, correction[m][half]);
     });
     return true;
-  }
-
-  /// Predicts the next block. A row that depends on few keys often meets a heavier one, and then a search for
-  /// the maximum costs less than a later rise.
-  FA2_DEVICE void look_ahead() {
-    bool hangs = false;
-    for_each_row([&](int m, int half) {
-      tolerated[m][half] = tolerable(4.0f * row_sum[m][half]);
-      hangs |= row_sum[m][half] < 0.25f * Unit::value;
-    });
-    settled = near && !ptx::vote_any(hangs);
   }
 };
 

@@ -21,6 +21,10 @@ struct MainloopSm90 {
   using State = PipelineState<Config::stages>;
   using Blocks = KeyBlocks<Config>;
   static constexpr int steps = Config::tile_n / 16;
+  /// Whether rows that cannot guess their maximum take OnlineSoftmax::search(). Kernels that never guess are
+  /// limited by memory or by tensor cores, and a modification of scores is longer than the wait for P V.
+  static constexpr bool searches =
+      Config::speculative_max && !Config::softcap && !Config::alibi && !ScoreMod<Config>::modifies;
 
   const Mask<Config>& mask;
   const ScoreMod<Config>& score_mod;
@@ -66,12 +70,9 @@ struct MainloopSm90 {
       issue_scores(keys);
       if (first) store.finish_before();
       first = false;
-      ptx::wgmma_wait_group<0>();
-      hold(scores);
-      if (softmax_of(n, own, keys)) softmax.rescale(output);
+      if (softmax_of(n, own, keys, values)) softmax.rescale(output);
       ring.consumer_release(keys);
-      drop(n);
-      round_probabilities();
+      round(n);
       issue_output(values);
       ptx::wgmma_wait_group<0>();
       hold(output);
@@ -100,10 +101,10 @@ struct MainloopSm90 {
     store.finish_before();
     ptx::wgmma_wait_group<0>();
     hold(scores);
-    exact_softmax_of(n, own);
+    modify(n, own);
     ring.consumer_release(first);
-    drop(n);
-    round_probabilities();
+    softmax.step(scores);
+    round(n);
     while (n-- > lowest) {
       const State keys = ring.take(), values = ring.take();
       ring.consumer_wait(keys);
@@ -111,15 +112,8 @@ struct MainloopSm90 {
       issue_scores(keys);
       issue_output(values);
       order.arrive();
-      ptx::wgmma_wait_group<1>();
-      hold(scores);
-      const bool rises = softmax_of(n, own, keys);
+      const bool rises = softmax_of(n, own, keys, values);
       ring.consumer_release(keys);
-      drop(n);
-      ptx::wgmma_wait_group<0>();
-      hold(output);
-      ring.consumer_release(values);
-      round_probabilities();
       if (rises) softmax.rescale(output);
     }
     // Skips the blocks below in the producer's order: a block's keys, then the values of the block above it.
@@ -169,56 +163,123 @@ struct MainloopSm90 {
     ptx::wgmma_commit_group();
   }
 
-  /// Turns the scores of block `n` into probabilities. Its keys must still be in their slot. Returns whether
-  /// the output must be rescaled.
-  FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, State keys) {
+  /// Turns the scores of block `n`, which are on their way, into probabilities. If products overlap, also
+  /// finishes the P V in flight, of `values`, and rounds the probabilities for the next. The block's keys must
+  /// still be in their slot. Returns whether the output must be rescaled.
+  FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, State keys, State values) {
+    if constexpr (searches) return search_or_guess(n, blocks, keys, values);
+    wait_for_scores();
+    const bool rises = guess_or_step(n, blocks, keys);
+    finish_output_and_round(n, values);
+    return rises;
+  }
+
+  /// Replaces the scores of block `n` by probabilities. Returns whether the output must be rescaled.
+  FA2_DEVICE bool guess_or_step(int n, const Blocks& blocks, State keys) {
     if constexpr (Config::speculative_max) {
       bool rises = false;
       if (may_guess(n, blocks)) {
-        if (guess(n, blocks, rises)) return rises;
-        // A score rose too far to be corrected, or lies outside the softcap's series. The warp starts again
-        // with the true maximum.
-        recompute_scores(keys);
-        if constexpr (Config::softcap) in_series = false;
+        if (!ScoreMod<Config>::fused) modify(n, blocks);
+        if (guess(n, rises)) return rises;
+        give_up_guess(keys);
       }
     }
-    return exact_softmax_of(n, blocks);
+    modify(n, blocks);
+    return softmax.step(scores);
+  }
+
+  /// Like softmax_of(): a warp whose rows are settled guesses their maxima, another searches them. Both paths are
+  /// as short as latencies allow, because three warpgroups hide no more than two take.
+  FA2_DEVICE bool search_or_guess(int n, const Blocks& blocks, State keys, State values) {
+    bool rises, is_done;
+    // What does not depend on the scores is decided before the wait for them, which hides it.
+    const bool plain = is_plain(n, blocks);
+    if (may_guess(n, blocks)) {
+      wait_for_scores();
+      if (!plain) modify(n, blocks);
+      is_done = guess(n, rises);
+      finish_output_and_round(n, values);
+      if (!is_done) {
+        give_up_guess(keys);
+        modify(n, blocks);
+      }
+    } else {
+      wait_for_scores();
+      if (!plain) modify(n, blocks);
+      is_done = softmax.near && softmax.search(scores, rises);
+      if (is_done) {
+        // Without a branch in between, ptxas rounds and sums between the exponentials.
+        softmax.exponentiate(scores);
+        finish_output_and_round(n, values);
+      } else {
+        finish_output(values);
+      }
+    }
+    if (is_done) return rises;
+    rises = softmax.step(scores);
+    if constexpr (Config::overlap) round(n);
+    return rises;
+  }
+
+  /// Starts again after a guess that failed: a score rose too far to be corrected, or lies outside the softcap's
+  /// series.
+  FA2_DEVICE void give_up_guess(State keys) {
+    recompute_scores(keys);
+    if constexpr (Config::softcap) in_series = false;
+  }
+
+  FA2_DEVICE void wait_for_scores() {
+    ptx::wgmma_wait_group<Config::overlap ? 1 : 0>();
+    hold(scores);
+  }
+
+  /// Waits for the P V in flight, if products overlap.
+  FA2_DEVICE void finish_output(State values) {
+    if constexpr (Config::overlap) {
+      ptx::wgmma_wait_group<0>();
+      hold(output);
+      ring.consumer_release(values);
+    }
+  }
+
+  /// Also rounds the probabilities of block `n` then.
+  FA2_DEVICE void finish_output_and_round(int n, State values) {
+    finish_output(values);
+    if constexpr (Config::overlap) round(n);
+  }
+
+  /// Returns whether modify() would leave the scores of block `n` as they are.
+  FA2_DEVICE bool is_plain(int n, const Blocks& blocks) const {
+    return !score_mod.changes_scores() && !blocks.hides_last_keys(n) && !blocks.hides_first_keys(n);
+  }
+
+  /// Modifies the scores of block `n`, and hides what the mask does not show.
+  FA2_DEVICE void modify(int n, const Blocks& blocks) {
+    score_mod.apply(scores, first_row, n * Config::tile_n);
+    blocks.hide_keys(mask, scores, first_row, n);
   }
 
   FA2_DEVICE bool may_guess(int n, const Blocks& blocks) const {
-    if constexpr (!ScoreMod<Config>::fused) return !blocks.hides_last_keys(n) && softmax.settled;
+    if constexpr (!ScoreMod<Config>::fused) return !blocks.hides_last_keys(n) && softmax.is_settled();
     if (blocks.hides_last_keys(n) || blocks.hides_first_keys(n) || !in_series) return false;
-    if constexpr (!Config::alibi) return softmax.settled;
+    if constexpr (!Config::alibi) return softmax.is_settled();
     // ALiBi makes rows depend on few keys, which unsettles them. Still, keys further away rarely weigh more.
     return softmax.near && score_mod.alibi.side_of(scores, first_row, n * Config::tile_n) != Side::both;
   }
 
   /// Computes probabilities with the old maximum. Returns false, with the scores lost, if that failed; else
   /// sets `rises`.
-  FA2_DEVICE bool guess(int n, const Blocks& blocks, bool& rises) {
+  FA2_DEVICE bool guess(int n, bool& rises) {
     const int first_key = n * Config::tile_n;
-    if constexpr (!ScoreMod<Config>::fused) {
-      score_mod.apply(scores, first_row, first_key);
-      blocks.hide_first_keys(mask, scores, first_row, n);
-    }
     const Side side = score_mod.alibi.side_of(scores, first_row, first_key);
     return softmax.speculate(
         scores, Exponents<Config>{score_mod, side, first_row, first_key + fragment_col()}, rises);
   }
 
-  /// Like softmax_of(), always with the true maximum, which a row's first block needs.
-  FA2_DEVICE bool exact_softmax_of(int n, const Blocks& blocks) {
-    score_mod.apply(scores, first_row, n * Config::tile_n);
-    blocks.hide_keys(mask, scores, first_row, n);
-    return softmax.step(scores);
-  }
-
-  /// Drops probabilities for O only. The row sums already include them.
-  FA2_DEVICE void drop(int n) {
+  /// Rounds the probabilities of block `n`, without those that are dropped. These are dropped for O only: the row
+  /// sums already include them.
+  FA2_DEVICE void round(int n) {
     dropout.template drop<ScoreTile::queries_by_keys>(scores, first_row, n * Config::tile_n);
-  }
-
-  FA2_DEVICE void round_probabilities() {
     FA2_UNROLL
     for (int k = 0; k < steps; ++k) probabilities[k] = round_to_operand_a<Element>(scores, k);
   }
