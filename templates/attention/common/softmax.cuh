@@ -79,41 +79,35 @@ struct OnlineSoftmax {
     return !ptx::vote_any(hangs);
   }
 
-  /// Raises the maxima of rows that are near to the true ones. Returns false, and changes nothing, if exponents
-  /// become too large; else sets `rises`: whether the output must be rescaled. exponentiate() must follow. Both
-  /// do what step() does, but without a branch between the maximum and the exponentials, so that they overlap.
+  /// Like step(), for rows that are near, without a branch between the search for the maximum and the
+  /// exponentials, so that they overlap. Returns false, with the scores lost and the rows as before, if exponents
+  /// became too large; else sets `rises`. The maximum does not lag.
   template <int kN>
-  FA2_DEVICE bool search(const AccumulatorTile<kM, kN>& scores, bool& rises) {
-    float highest[kM][2];
-    bool far = false;
+  FA2_DEVICE bool search(AccumulatorTile<kM, kN>& scores, bool& rises) {
+    float before[kM][2], partial[kM][2];
+    bool higher = false, far = false;
     for_each_row([&](int m, int half) {
-      highest[m][half] = lane_maximum(scores, m, half);
-      far |= highest[m][half] != -ptx::infinity() &&
-             !(ptx::abs_f32(highest[m][half] * scale_log2) < kLargestExponent);
-    });
-    const bool any_far = ptx::vote_any(far);  // of lanes, so that the shuffles need not end first
-    for_each_row([&](int m, int half) { highest[m][half] = quad_maximum(highest[m][half]); });
-    if (any_far) return false;
-    bool higher = false;
-    for_each_row([&](int m, int half) {
-      const float before = offset[m][half];
-      offset[m][half] = ptx::min_f32(before, ptx::fma_rn(highest[m][half], -scale_log2, Unit::log2));
-      correction[m][half] = ptx::ex2_approx(offset[m][half] - before);
-      higher |= offset[m][half] < before;
+      before[m][half] = offset[m][half];
+      const float highest = quad_maximum(lane_maximum(scores, m, half));
+      offset[m][half] = ptx::min_f32(before[m][half], ptx::fma_rn(highest, -scale_log2, Unit::log2));
+      correction[m][half] = ptx::ex2_approx(offset[m][half] - before[m][half]);
+      higher |= offset[m][half] < before[m][half];
+      far |= !(offset[m][half] > -kLargestExponent);
     });
     rises = ptx::vote_any(higher);
-    return true;
-  }
-
-  /// Replaces scores by unnormalised probabilities. search() must have returned true.
-  template <int kN>
-  FA2_DEVICE void exponentiate(AccumulatorTile<kM, kN>& scores) {
+    const bool any_far = ptx::vote_any(far);
     for_each_row([&](int m, int half) {
       const float add = offset[m][half];
-      const float total = exponentiate_row(
+      partial[m][half] = exponentiate_row(
           scores, m, half, [&](float score, int) { return ptx::fma_rn(score, scale_log2, add); });
-      row_sum[m][half] = ptx::fma_rn(row_sum[m][half], correction[m][half], total);
     });
+    for_each_row([&](int m, int half) {
+      // A choice, not a branch: sums behind a branch could not fill the time between exponentials.
+      const float sum = ptx::fma_rn(row_sum[m][half], correction[m][half], partial[m][half]);
+      row_sum[m][half] = any_far ? row_sum[m][half] : sum;
+      offset[m][half] = any_far ? before[m][half] : offset[m][half];
+    });
+    return !any_far;
   }
 
   /// Like step(), but without a search for the maximum: the probabilities show whether it has risen. Rows

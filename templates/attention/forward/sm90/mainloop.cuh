@@ -21,8 +21,8 @@ struct MainloopSm90 {
   using State = PipelineState<Config::stages>;
   using Blocks = KeyBlocks<Config>;
   static constexpr int steps = Config::tile_n / 16;
-  /// Whether rows that cannot guess their maximum take OnlineSoftmax::search(). Kernels that never guess are
-  /// limited by memory or by tensor cores, and a modification of scores is longer than the wait for P V.
+  /// Whether warps that do not guess their maxima search them. Kernels that never guess are limited by memory or
+  /// by tensor cores. Modified scores keep their warps too long for a search to matter.
   static constexpr bool searches =
       Config::speculative_max && !Config::softcap && !Config::alibi && !ScoreMod<Config>::modifies;
 
@@ -167,85 +167,56 @@ struct MainloopSm90 {
   /// finishes the P V in flight, of `values`, and rounds the probabilities for the next. The block's keys must
   /// still be in their slot. Returns whether the output must be rescaled.
   FA2_DEVICE bool softmax_of(int n, const Blocks& blocks, State keys, State values) {
-    if constexpr (searches) return search_or_guess(n, blocks, keys, values);
-    wait_for_scores();
-    const bool rises = guess_or_step(n, blocks, keys);
-    finish_output_and_round(n, values);
+    // Decisions that do not depend on the scores precede the wait for them, which hides them.
+    const bool guesses = Config::speculative_max && may_guess(n, blocks), plain = is_plain(n, blocks);
+    ptx::wgmma_wait_group<Config::overlap ? 1 : 0>();
+    hold(scores);
+    bool rises;
+    if constexpr (searches) {
+      rises = guess_or_search(n, blocks, keys, guesses, plain);
+    } else {
+      rises = guess_or_step(n, blocks, keys, guesses);
+    }
+    if constexpr (Config::overlap) {
+      // No branch may contain a wait: the warpgroup's four warps must execute the same one.
+      ptx::wgmma_wait_group<0>();
+      hold(output);
+      ring.consumer_release(values);
+      round(n);
+    }
     return rises;
   }
 
   /// Replaces the scores of block `n` by probabilities. Returns whether the output must be rescaled.
-  FA2_DEVICE bool guess_or_step(int n, const Blocks& blocks, State keys) {
+  FA2_DEVICE bool guess_or_step(int n, const Blocks& blocks, State keys, bool guesses) {
     if constexpr (Config::speculative_max) {
-      bool rises = false;
-      if (may_guess(n, blocks)) {
+      bool rises;
+      if (guesses) {
         if (!ScoreMod<Config>::fused) modify(n, blocks);
         if (guess(n, rises)) return rises;
-        give_up_guess(keys);
+        start_again(keys);
       }
     }
     modify(n, blocks);
     return softmax.step(scores);
   }
 
-  /// Like softmax_of(): a warp whose rows are settled guesses their maxima, another searches them. Both paths are
-  /// as short as latencies allow, because three warpgroups hide no more than two take.
-  FA2_DEVICE bool search_or_guess(int n, const Blocks& blocks, State keys, State values) {
-    bool rises, is_done;
-    // What does not depend on the scores is decided before the wait for them, which hides it.
-    const bool plain = is_plain(n, blocks);
-    if (may_guess(n, blocks)) {
-      wait_for_scores();
-      if (!plain) modify(n, blocks);
-      is_done = guess(n, rises);
-      finish_output_and_round(n, values);
-      if (!is_done) {
-        give_up_guess(keys);
-        modify(n, blocks);
-      }
-    } else {
-      wait_for_scores();
-      if (!plain) modify(n, blocks);
-      is_done = softmax.near && softmax.search(scores, rises);
-      if (is_done) {
-        // Without a branch in between, ptxas rounds and sums between the exponentials.
-        softmax.exponentiate(scores);
-        finish_output_and_round(n, values);
-      } else {
-        finish_output(values);
-      }
+  /// Like guess_or_step(), but a warp that does not guess its maxima searches them. `plain`: is_plain().
+  FA2_DEVICE bool guess_or_search(int n, const Blocks& blocks, State keys, bool guesses, bool plain) {
+    bool rises;
+    if (!plain) modify(n, blocks);
+    if (guesses || softmax.near) {
+      if (guesses ? guess(n, rises) : softmax.search(scores, rises)) return rises;
+      start_again(keys);
+      modify(n, blocks);
     }
-    if (is_done) return rises;
-    rises = softmax.step(scores);
-    if constexpr (Config::overlap) round(n);
-    return rises;
+    return softmax.step(scores);
   }
 
-  /// Starts again after a guess that failed: a score rose too far to be corrected, or lies outside the softcap's
-  /// series.
-  FA2_DEVICE void give_up_guess(State keys) {
+  /// Restores the scores if a score rose too far, or lies outside the softcap's series.
+  FA2_DEVICE void start_again(State keys) {
     recompute_scores(keys);
     if constexpr (Config::softcap) in_series = false;
-  }
-
-  FA2_DEVICE void wait_for_scores() {
-    ptx::wgmma_wait_group<Config::overlap ? 1 : 0>();
-    hold(scores);
-  }
-
-  /// Waits for the P V in flight, if products overlap.
-  FA2_DEVICE void finish_output(State values) {
-    if constexpr (Config::overlap) {
-      ptx::wgmma_wait_group<0>();
-      hold(output);
-      ring.consumer_release(values);
-    }
-  }
-
-  /// Also rounds the probabilities of block `n` then.
-  FA2_DEVICE void finish_output_and_round(int n, State values) {
-    finish_output(values);
-    if constexpr (Config::overlap) round(n);
   }
 
   /// Returns whether modify() would leave the scores of block `n` as they are.
