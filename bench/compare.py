@@ -5,6 +5,7 @@ JSON and Markdown.
 
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
   python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
+  python3 bench/compare.py --seqlen 2048,8192 --inputs x1,x2,x4,x12,sink,drift
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
   python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
   python3 bench/compare.py --train                                    # forward and backward as one
@@ -22,6 +23,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import backward  # noqa: E402
 import c_binding as binding  # noqa: E402
 import variants  # noqa: E402
+
+# Classes of inputs. Keys and values are N(0,1), and queries are N(0,1) times the number after the x. With "sink" the first
+# key dominates every row. With "drift" scores grow along the keys.
+INPUTS = ("x1", "x2", "x4", "x12", "sink", "drift")
 
 
 def arguments():
@@ -41,7 +46,8 @@ def arguments():
     p.add_argument("--seqlen", type=ints, default=[512, 1024, 2048, 4096, 8192, 16384])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
     p.add_argument("--dtype", choices=["f16", "bf16"], default="f16")
-    p.add_argument("--q-scale", type=float, default=1.0, help="factor of N(0,1) queries: more than 1 for peaked rows")
+    p.add_argument("--inputs", type=lambda text: text.split(","), default=["x1", "x4"],
+                   help=f"classes of inputs, of {','.join(INPUTS)}: x4 scales N(0,1) queries by 4, which makes rows peaked")
     p.add_argument("--tokens", type=int, default=16384, help="batch = tokens / seqlen")
     p.add_argument("--hidden", type=int, default=2048, help="heads = hidden / head_dim, unless --heads is given")
     p.add_argument("--heads", default="", help="q/kv, for example 32/8")
@@ -57,6 +63,8 @@ def arguments():
     a = p.parse_args()
     if a.flex and a.dropout:
         p.error("FlexAttention has no dropout")
+    if unknown := [name for name in a.inputs if name not in INPUTS]:
+        p.error(f"--inputs = {','.join(unknown)}, must be of {','.join(INPUTS)}")
     return a
 
 
@@ -69,7 +77,8 @@ def points(a):
         hq, hk = (int(x) for x in a.heads.split("/")) if a.heads else [max(1, a.hidden // d)] * 2
         for causal in masks_of(a):
             for s in a.seqlen:
-                yield dict(d=d, causal=causal, seqlen=s, batch=max(1, a.tokens // s), heads_q=hq, heads_kv=hk)
+                for inputs in a.inputs:
+                    yield dict(d=d, causal=causal, seqlen=s, batch=max(1, a.tokens // s), heads_q=hq, heads_kv=hk, inputs=inputs)
 
 
 def tensors(pt, dtype):
@@ -77,7 +86,18 @@ def tensors(pt, dtype):
 
     shape = lambda h: (pt["batch"], pt["seqlen"], h, pt["d"])  # noqa: E731
     make = lambda h: torch.randn(shape(h), device="cuda", dtype=dtype).transpose(1, 2)  # noqa: E731
-    return make(pt["heads_q"]), make(pt["heads_kv"]), make(pt["heads_kv"])
+    q, k, v = make(pt["heads_q"]), make(pt["heads_kv"]), make(pt["heads_kv"])
+    if pt["inputs"] in ("sink", "drift"):
+        direction = torch.nn.functional.normalize(torch.randn(pt["d"], device="cuda"), dim=0).to(dtype)
+        if pt["inputs"] == "sink":
+            q += 6 * direction
+            k[:, :, 0] = 10 * pt["d"] ** 0.25 * direction
+        else:
+            q += 4 * direction
+            k += torch.linspace(-8, 8, pt["seqlen"], device="cuda", dtype=dtype)[:, None] * direction
+    else:
+        q *= int(pt["inputs"][1:])
+    return q, k, v
 
 
 def torch_systems(pt, q, k, v, with_flex, variant):
@@ -102,9 +122,22 @@ def torch_systems(pt, q, k, v, with_flex, variant):
             "CUDNN": sdpa(SDPBackend.CUDNN_ATTENTION),
             "EFFICIENT": sdpa(SDPBackend.EFFICIENT_ATTENTION),
         }
+    fa3 = flash_attention_3()
+    if fa3 is not None and not variant.any():
+        by_rows = [x.transpose(1, 2) for x in (q, k, v)]
+        systems["FA3"] = lambda: fa3.flash_attn_func(*by_rows, causal=pt["causal"])
     if with_flex:
         systems["FLEX"] = variant.flex(q, k, v, pt["causal"], grouped)
     return systems
+
+
+def flash_attention_3():
+    """Returns FlashAttention-3's module; None if it is not installed."""
+    try:
+        import flash_attn_interface
+    except ImportError:
+        return None
+    return flash_attn_interface
 
 
 def error_against_float32(pt, q, k, v, o, variant):
@@ -179,6 +212,11 @@ def time_bursts(bursts, rounds, rng):
     return {name: sorted(t) for name, t in times.items()}
 
 
+def limit_factor(inputs):
+    """Returns how much larger errors may be than those of N(0,1) inputs, whose outputs are smaller."""
+    return int(inputs[1:]) if inputs[0] == "x" else 4
+
+
 class Forward:
     """A forward at one point: its inputs, its check, and the systems that it is compared with."""
 
@@ -186,7 +224,7 @@ class Forward:
 
     def __init__(self, pt, q, k, v, variant, a):
         self.pt, self.inputs, self.variant, self.with_flex = pt, (q, k, v), variant, a.flex
-        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * max(1, a.q_scale) / (1 - variant.dropout)
+        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * limit_factor(pt["inputs"]) / (1 - variant.dropout)
         self.errors, self.refusals = {}, {}
 
     def peers(self, library):
@@ -259,8 +297,6 @@ def measure_point(libraries, pt, a, rng):
     import torch
 
     q, k, v = tensors(pt, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
-    if a.q_scale != 1:
-        q = (q.float() * a.q_scale).to(q.dtype)
     variant = variants.Variants.of(a, pt["heads_q"])
     if variant.dropout:
         variant.kept = libraries["fa2"].dropout_mask(q, k, variant)
@@ -284,14 +320,18 @@ def geometric_mean(values):
 
 
 def summary(rows):
-    """Returns lines with the geometric mean and the worst point of fa2 over each peer, per head dim and over all."""
+    """Returns lines with the geometric mean and the worst point of fa2 over each peer: per head dim and class of inputs, per
+    head dim, and over all."""
     lines = []
+    classes = list(dict.fromkeys(r["inputs"] for r in rows))
     for d in sorted({r["d"] for r in rows}) + ["all"]:
-        for peer in names_of(rows)[1:]:
-            ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows if d in (r["d"], "all") and peer in r["tflops"]]
-            if ratios:
-                lines.append(f"d {d}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, worst {min(ratios):.3f}, "
-                             f"best {max(ratios):.3f} ({len(ratios)} points)")
+        for inputs in (classes if len(classes) > 1 else []) + ["all"]:
+            for peer in names_of(rows)[1:]:
+                ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows
+                          if d in (r["d"], "all") and inputs in (r["inputs"], "all") and peer in r["tflops"]]
+                if ratios:
+                    lines.append(f"d {d}, inputs {inputs}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, "
+                                 f"worst {min(ratios):.3f}, best {max(ratios):.3f} ({len(ratios)} points)")
     return lines
 
 
@@ -308,14 +348,15 @@ def markdown(rows, facts, task):
     text = [f"# {task.title}, TFLOP/s", ""] + [f"- {k}: {v}" for k, v in facts.items()] + [""]
     text += [f"{4 * task.forwards:g} batch heads seqlen^2 head_dim operations, half of that under a causal mask; with a window, of visible"
              " pairs. Medians; spread is slowest / fastest burst of fa2.", ""]
-    text.append("| d | mask | seqlen | heads | " + " | ".join(names) + " | fa2/FLASH | fa2/CUDNN | spread | config |")
-    text.append("|" + "---|" * (len(names) + 8))
+    peers = [name for name in ("FLASH", "CUDNN", "FA3") if name in names]
+    text.append("| d | mask | seqlen | inputs | heads | " + " | ".join(names + [f"fa2/{peer}" for peer in peers]) + " | spread | config |")
+    text.append("|" + "---|" * (len(names) + len(peers) + 7))
     for r in rows:
         t = r["tflops"]
         ratio = lambda peer: f"{t['fa2'] / t[peer]:.2f}" if peer in t else "-"  # noqa: E731
-        text.append(f"| {r['d']} | {'causal' if r['causal'] else 'full'} | {r['seqlen']} | {r['heads_q']}/{r['heads_kv']} | "
-                    + " | ".join(f"{t[n]:.0f}" if n in t else "-" for n in names)
-                    + f" | {ratio('FLASH')} | {ratio('CUDNN')} | {r['spread']['fa2']:.2f} | {r['config']} |")
+        text.append(f"| {r['d']} | {'causal' if r['causal'] else 'full'} | {r['seqlen']} | {r['inputs']} | {r['heads_q']}/{r['heads_kv']} | "
+                    + " | ".join([f"{t[n]:.0f}" if n in t else "-" for n in names] + [ratio(peer) for peer in peers])
+                    + f" | {r['spread']['fa2']:.2f} | {r['config']} |")
     return "\n".join(text + [""] + [f"- {line}" for line in summary(rows)]) + "\n"
 
 
@@ -361,7 +402,7 @@ def main():
     for pt in todo:
         row = measure_point(libraries, pt, a, rng)
         rows.append(row)
-        print(f"d {pt['d']:3} {'causal' if pt['causal'] else 'full':6} {pt['seqlen']:6} "
+        print(f"d {pt['d']:3} {'causal' if pt['causal'] else 'full':6} {pt['seqlen']:6} {pt['inputs']:5} "
               + "  ".join(f"{n} {x:4.0f}" for n, x in row["tflops"].items())
               + f"  [{row['origin']}] {row['dropped'] or ''}", flush=True)
     print("\n".join(summary(rows)))

@@ -85,7 +85,7 @@ def measure(pt, dtype, q_scale, seeds, libraries):
     squares, largest = {}, {}
     for seed in range(seeds):
         torch.manual_seed(seed)
-        q, k, v = compare.tensors(pt, dtype)
+        q, k, v = compare.tensors(dict(pt, inputs="x1"), dtype)
         q = (q.float() * q_scale).to(dtype)
         expected = float64(pt, q, k, v)
         for name, o in outputs(pt, q, k, v, libraries):

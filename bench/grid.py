@@ -112,7 +112,7 @@ def forward_systems(point):
     window = dict(window_size=(s.window, 0)) if s.window >= 0 else {}
     systems["fa2"] = [lambda q=q, kv=kv: fa2.attention(q, *kv, causal=s.causal, **window, **tables)
                       for (q, _, _), kv in zip(point.copies, point.pages)]
-    fa3 = flash_attention_3()
+    fa3 = compare.flash_attention_3()
     if fa3 is not None:
         cache = dict(cache_seqlens=point.used, page_table=point.table, causal=s.causal, window_size=(s.window, 0 if s.window >= 0 else -1))
         systems["FA3"] = [lambda q=q, kv=kv: fa3.flash_attn_with_kvcache(q, *kv, **cache) for (q, _, _), kv in zip(point.copies, point.pages)]
@@ -150,7 +150,7 @@ def backward_systems(point):
                                                   enable_gqa=s.heads_q != s.heads_kv).transpose(1, 2)
 
     forwards = {"fa2": lambda: fa2.attention(q, k, v, causal=s.causal, **window)}
-    fa3 = flash_attention_3()
+    fa3 = compare.flash_attention_3()
     if fa3 is not None:
         both = (s.window, 0 if s.window >= 0 else -1)
         first = lambda result: result[0] if isinstance(result, tuple) else result  # noqa: E731
@@ -173,14 +173,6 @@ def backward_systems(point):
             continue
         systems[name] = [lambda out=out: torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True)]
     return systems
-
-
-def flash_attention_3():
-    try:
-        import flash_attn_interface
-    except ImportError:
-        return None
-    return flash_attn_interface
 
 
 def timed(shape, a, rng):

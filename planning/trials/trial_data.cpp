@@ -152,9 +152,9 @@ double pairs_of_mix(const AttentionProblem& problem) {
   return pairs;
 }
 
-std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype) {
+std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype, float deviation) {
   std::mt19937 random(1);
-  std::normal_distribution<float> normal;
+  std::normal_distribution<float> normal(0, deviation);
   std::vector<std::uint16_t> values(count);
   for (std::uint16_t& value : values) value = to_bits(normal(random), dtype);
   return values;

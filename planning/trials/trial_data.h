@@ -39,8 +39,12 @@ constexpr float kTrialNumber = 30;
 /// The probability of dropout. No kernel's time depends on it.
 constexpr float kTrialDropout = 0.1f;
 
+/// The standard deviation of half of the queries, which makes their rows peaked, like those of trained models. A
+/// kernel's time depends on it.
+constexpr float kPeakedQueries = 4;
+
 /// Returns `count` normally distributed values as bits of `dtype`, the same in every call.
-std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype);
+std::vector<std::uint16_t> normal_values(std::size_t count, DType dtype, float deviation = 1);
 
 /// Returns how two outputs of (rows, dim) elements differ by more than rounding, which is 4 units in the last place of the row's
 /// largest magnitude; nullopt if they do not. NaN and infinities differ from everything.

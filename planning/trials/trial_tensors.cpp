@@ -21,10 +21,11 @@ std::vector<Operand> operands_of(const AttentionProblem& problem, const Backward
   return backward ? listed(backward_operands_of(problem, args)) : listed(operands_of(problem, args.forward));
 }
 
-/// Fills the buffer with `values` in rotation, beginning with number `from`.
+/// Fills the buffer from byte `begin` on with `values` in rotation, beginning with number `from`.
 template <class Value>
-void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std::size_t from = 0) {
-  for (std::size_t done = 0; done < buffer.size(); from = 0) {
+void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std::size_t from = 0,
+                     std::size_t begin = 0) {
+  for (std::size_t done = begin; done < buffer.size(); from = 0) {
     const std::size_t bytes = std::min((values.size() - from) * sizeof(Value), buffer.size() - done);
     buffer.upload(&values[from], bytes, done);
     done += bytes;
@@ -135,7 +136,12 @@ void TrialTensors::upload_inputs() {
   if (is_backward_) inputs.insert(inputs.end(), {Role::out, Role::d_out});
   for (std::size_t i = 0; i < inputs.size(); ++i)
     upload_repeated((*this)[inputs[i]], values, kPeriod / inputs.size() * i);  // so that tensors differ too
-  if (is_backward_) upload_repeated((*this)[Role::lse], std::vector<float>(kPeriod, typical_lse(p)));
+  if (is_backward_) {
+    upload_repeated((*this)[Role::lse], std::vector<float>(kPeriod, typical_lse(p)));
+    return;
+  }
+  DeviceBuffer& queries = (*this)[Role::q];
+  upload_repeated(queries, normal_values(kPeriod, p.dtype, kPeakedQueries), 0, queries.size() / 4 * 2);
 }
 
 }  // namespace fa2

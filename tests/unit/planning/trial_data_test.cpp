@@ -186,6 +186,11 @@ TEST_CASE("normal values are finite, spread and always the same") {
     CHECK(negative < 5300);
     CHECK(below_one > 6600);  // 68 % of a normal distribution
     CHECK(below_one < 7000);
+    int peaked_below_one = 0;
+    for (const std::uint16_t bits : normal_values(10000, dtype, kPeakedQueries))
+      peaked_below_one += (bits & 0x7fff) < one ? 1 : 0;
+    CHECK(peaked_below_one > 1850);  // 20 % within a quarter of the deviation
+    CHECK(peaked_below_one < 2100);
   }
 }
 
