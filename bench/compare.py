@@ -22,11 +22,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import backward  # noqa: E402
 import c_binding as binding  # noqa: E402
+import inputs  # noqa: E402
 import variants  # noqa: E402
-
-# Classes of inputs. Keys and values are N(0,1), and queries are N(0,1) times the number after the x. With "sink" the first
-# key dominates every row. With "drift" scores grow along the keys.
-INPUTS = ("x1", "x2", "x4", "x12", "sink", "drift")
 
 
 def arguments():
@@ -47,7 +44,7 @@ def arguments():
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
     p.add_argument("--dtype", choices=["f16", "bf16"], default="f16")
     p.add_argument("--inputs", type=lambda text: text.split(","), default=["x1", "x4"],
-                   help=f"classes of inputs, of {','.join(INPUTS)}: x4 scales N(0,1) queries by 4, which makes rows peaked")
+                   help=f"classes of inputs, of {','.join(inputs.CLASSES)}: x4 scales N(0,1) queries by 4, which makes rows peaked")
     p.add_argument("--tokens", type=int, default=16384, help="batch = tokens / seqlen")
     p.add_argument("--hidden", type=int, default=2048, help="heads = hidden / head_dim, unless --heads is given")
     p.add_argument("--heads", default="", help="q/kv, for example 32/8")
@@ -63,8 +60,8 @@ def arguments():
     a = p.parse_args()
     if a.flex and a.dropout:
         p.error("FlexAttention has no dropout")
-    if unknown := [name for name in a.inputs if name not in INPUTS]:
-        p.error(f"--inputs = {','.join(unknown)}, must be of {','.join(INPUTS)}")
+    if unknown := [name for name in a.inputs if name not in inputs.CLASSES]:
+        p.error(f"--inputs = {','.join(unknown)}, must be of {','.join(inputs.CLASSES)}")
     return a
 
 
@@ -77,27 +74,8 @@ def points(a):
         hq, hk = (int(x) for x in a.heads.split("/")) if a.heads else [max(1, a.hidden // d)] * 2
         for causal in masks_of(a):
             for s in a.seqlen:
-                for inputs in a.inputs:
-                    yield dict(d=d, causal=causal, seqlen=s, batch=max(1, a.tokens // s), heads_q=hq, heads_kv=hk, inputs=inputs)
-
-
-def tensors(pt, dtype):
-    import torch
-
-    shape = lambda h: (pt["batch"], pt["seqlen"], h, pt["d"])  # noqa: E731
-    make = lambda h: torch.randn(shape(h), device="cuda", dtype=dtype).transpose(1, 2)  # noqa: E731
-    q, k, v = make(pt["heads_q"]), make(pt["heads_kv"]), make(pt["heads_kv"])
-    if pt["inputs"] in ("sink", "drift"):
-        direction = torch.nn.functional.normalize(torch.randn(pt["d"], device="cuda"), dim=0).to(dtype)
-        if pt["inputs"] == "sink":
-            q += 6 * direction
-            k[:, :, 0] = 10 * pt["d"] ** 0.25 * direction
-        else:
-            q += 4 * direction
-            k += torch.linspace(-8, 8, pt["seqlen"], device="cuda", dtype=dtype)[:, None] * direction
-    else:
-        q *= int(pt["inputs"][1:])
-    return q, k, v
+                for name in a.inputs:
+                    yield dict(d=d, causal=causal, seqlen=s, batch=max(1, a.tokens // s), heads_q=hq, heads_kv=hk, inputs=name)
 
 
 def torch_systems(pt, q, k, v, with_flex, variant):
@@ -212,11 +190,6 @@ def time_bursts(bursts, rounds, rng):
     return {name: sorted(t) for name, t in times.items()}
 
 
-def limit_factor(inputs):
-    """Returns how much larger errors may be than those of N(0,1) inputs, whose outputs are smaller."""
-    return int(inputs[1:]) if inputs[0] == "x" else 4
-
-
 class Forward:
     """A forward at one point: its inputs, its check, and the systems that it is compared with."""
 
@@ -224,7 +197,7 @@ class Forward:
 
     def __init__(self, pt, q, k, v, variant, a):
         self.pt, self.inputs, self.variant, self.with_flex = pt, (q, k, v), variant, a.flex
-        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * limit_factor(pt["inputs"]) / (1 - variant.dropout)
+        self.limit = (2e-3 if a.dtype == "f16" else 1.6e-2) * inputs.limit_factor(pt["inputs"]) / (1 - variant.dropout)
         self.errors, self.refusals = {}, {}
 
     def peers(self, library):
@@ -296,7 +269,7 @@ def checked_systems(libraries, task):
 def measure_point(libraries, pt, a, rng):
     import torch
 
-    q, k, v = tensors(pt, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
+    q, k, v = inputs.tensors(pt, torch.bfloat16 if a.dtype == "bf16" else torch.float16)
     variant = variants.Variants.of(a, pt["heads_q"])
     if variant.dropout:
         variant.kept = libraries["fa2"].dropout_mask(q, k, variant)
@@ -325,12 +298,12 @@ def summary(rows):
     lines = []
     classes = list(dict.fromkeys(r["inputs"] for r in rows))
     for d in sorted({r["d"] for r in rows}) + ["all"]:
-        for inputs in (classes if len(classes) > 1 else []) + ["all"]:
+        for name in (classes if len(classes) > 1 else []) + ["all"]:
             for peer in names_of(rows)[1:]:
                 ratios = [r["tflops"]["fa2"] / r["tflops"][peer] for r in rows
-                          if d in (r["d"], "all") and inputs in (r["inputs"], "all") and peer in r["tflops"]]
+                          if d in (r["d"], "all") and name in (r["inputs"], "all") and peer in r["tflops"]]
                 if ratios:
-                    lines.append(f"d {d}, inputs {inputs}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, "
+                    lines.append(f"d {d}, inputs {name}: fa2 / {peer}: geometric mean {geometric_mean(ratios):.3f}, "
                                  f"worst {min(ratios):.3f}, best {max(ratios):.3f} ({len(ratios)} points)")
     return lines
 

@@ -14,6 +14,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import compare  # noqa: E402
 import c_binding as binding  # noqa: E402
+import inputs  # noqa: E402
 import variants  # noqa: E402
 
 
@@ -85,7 +86,7 @@ def measure(pt, dtype, q_scale, seeds, libraries):
     squares, largest = {}, {}
     for seed in range(seeds):
         torch.manual_seed(seed)
-        q, k, v = compare.tensors(dict(pt, inputs="x1"), dtype)
+        q, k, v = inputs.tensors(dict(pt, inputs="x1"), dtype)
         q = (q.float() * q_scale).to(dtype)
         expected = float64(pt, q, k, v)
         for name, o in outputs(pt, q, k, v, libraries):
