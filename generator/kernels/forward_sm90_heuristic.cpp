@@ -73,7 +73,7 @@ HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) 
   if (wider_dim(traits) < 256 || !takes_80) return {{kMostQueries, {exact(64), exact(48)}}};
   const HeuristicRange any{kMostQueries, {exact(80), exact(64), exact(48)}};
   if (gathers) return {any};
-  return {{6144, {exact(64), exact(48)}}, any};
+  return {{3072, {exact(64), exact(48)}}, any};
 }
 
 /// For long sequences, three warpgroups hide each other's softmax. For short ones, whose tiles have few KV blocks, the begin and
