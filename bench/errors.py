@@ -86,8 +86,7 @@ def measure(pt, dtype, q_scale, seeds, libraries):
     squares, largest = {}, {}
     for seed in range(seeds):
         torch.manual_seed(seed)
-        q, k, v = inputs.tensors(dict(pt, inputs="x1"), dtype)
-        q = (q.float() * q_scale).to(dtype)
+        q, k, v = inputs.tensors(dict(pt, inputs=f"x{q_scale}"), dtype)
         expected = float64(pt, q, k, v)
         for name, o in outputs(pt, q, k, v, libraries):
             error = (o.double() - expected).abs()

@@ -153,8 +153,7 @@ def backward_systems(point):
     fa3 = compare.flash_attention_3()
     if fa3 is not None:
         both = (s.window, 0 if s.window >= 0 else -1)
-        first = lambda result: result[0] if isinstance(result, tuple) else result  # noqa: E731
-        forwards["FA3"] = lambda: first(fa3.flash_attn_func(q, k, v, causal=s.causal, window_size=both))
+        forwards["FA3"] = lambda: compare.output_of(fa3.flash_attn_func(q, k, v, causal=s.causal, window_size=both))
     if s.window < 0:
         forwards |= {"CUDNN": lambda: sdpa(SDPBackend.CUDNN_ATTENTION), "FLASH": lambda: sdpa(SDPBackend.FLASH_ATTENTION)}
     d_out, systems = torch.randn_like(q), {}

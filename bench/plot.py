@@ -114,8 +114,11 @@ def markdown(rows):
 
 
 def merged(paths):
-    """Returns the first file's document, with systems that it lacks from later files, at the points that it has."""
+    """Returns the first file's document, with systems that it lacks from later files, at the points that it has on
+    N(0,1) inputs."""
     documents = [json.load(open(path)) for path in paths]
+    for d in documents:  # other classes of inputs would be further points at one place
+        d["rows"] = [r for r in d["rows"] if r.get("inputs", "x1") == "x1"]
     point = lambda r: (r["d"], r["causal"], r["seqlen"])  # noqa: E731
     rows = {point(r): r for r in documents[0]["rows"]}
     for row in (r for d in documents[1:] for r in d["rows"] if point(r) in rows):
