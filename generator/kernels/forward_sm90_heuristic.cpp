@@ -73,7 +73,7 @@ HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) 
   if (wider_dim(traits) < 256 || !takes_80) return {{kMostQueries, {exact(64), exact(48)}}};
   const HeuristicRange any{kMostQueries, {exact(80), exact(64), exact(48)}};
   if (gathers) return {any};
-  return {{3072, {exact(64), exact(48)}}, any};
+  return {{has_edges(traits) ? 1536 : 768, {exact(64), exact(48)}}, any};
 }
 
 /// For long sequences, three warpgroups hide each other's softmax. For short ones, whose tiles have few KV blocks, the begin and
@@ -169,7 +169,9 @@ std::vector<KernelConfig> heuristic(const PlannedProblem& p, const Arch& arch) {
   put_fastest_first(p, configs);
   if (!p.batch_invariant) {
     const std::vector<KernelConfig> chunks = chunk_configs(traits, arch);
-    if (estimated_time(p, chunks[0]) < kWorthSplitting * estimated_time(p, configs[0]))
+    KernelConfig whole = configs[0];
+    whole.tile_n = chunks[0].tile_n;  // so that pages, which change it, change no decision
+    if (estimated_time(p, chunks[0]) < kWorthSplitting * estimated_time(p, whole))
       configs.insert(configs.begin(), chunks.begin(), chunks.end());
   }
   return configs;

@@ -33,7 +33,7 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
   const WarpgroupOrder<Config> order{warpgroup};
   KeyValueReader<Config> ring{shared, {}};
   TileFollower<Config> tiles{params, shared, 0};
-  OutputStore<Config> store{params, shared, tiles.turn, warpgroup};
+  OutputStore<Config> store{params, shared, tiles.turn, ring, warpgroup};
   order.start();
   for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
     const TileCoordinates& at = tile.at;

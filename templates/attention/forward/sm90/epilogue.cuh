@@ -36,7 +36,8 @@ FA2_DEVICE void stage_output(Tile tile, const AccumulatorTile<1, kN>& output) {
   }
 }
 
-/// Stores a warpgroup's outputs in global memory. Each passes through the shared memory of its queries.
+/// Stores a warpgroup's outputs in global memory. Each passes through shared memory: a slot of the ring, or the
+/// memory of its queries.
 template <class Config>
 struct OutputStore {
   using Layout = SharedLayoutSm90<Config>;
@@ -44,17 +45,63 @@ struct OutputStore {
   const AttentionParamsSm90& params;
   Layout shared;
   const TileTurn& turn;
+  KeyValueReader<Config>& ring;
   int warpgroup;
+  SharedAddress held = 0;  ///< mbarrier that waits for the release of the last tile's memory, or 0
+
+  /// Tells the producer that this warp does not read its queries again.
+  FA2_DEVICE void release_queries() const {
+    if constexpr (Layout::stages_output_in_ring) {
+      if (ptx::elect_one()) ptx::mbarrier_arrive(shared.queries_empty(0));
+    }
+  }
 
   /// Starts to store a tile's output. `first_row`: the warpgroup's first row in the sequence.
   template <int kN>
   FA2_DEVICE void start(const AccumulatorTile<1, kN>& output, const SequenceShape& shape,
                         const TileCoordinates& at, int first_row) {
-    if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
-      sync_warpgroup(warpgroup);  // this warp's output lies where others' queries do
+    if constexpr (Layout::stages_output_in_ring) {
+      PipelineState<Config::stages> own = ring.next;
+      for (int w = 0; w < warpgroup; ++w) own.advance();
+      ring.consumer_wait(own);
+      store_through(shared.output(own.index), output, shape, at, first_row);
+      held = shared.slot_empty(own.index);
+      if (ptx::warp_index() % 4 != 0) ring.consumer_release(own);
+      for (int w = 0; w < Layout::warpgroups; ++w) {
+        const PipelineState<Config::stages> slot = ring.take();
+        if (w != warpgroup) ring.skip(slot);
+      }
+    } else {
+      if constexpr (Layout::QueryTile::cols != Layout::OutputTile::cols) {
+        sync_warpgroup(warpgroup);  // this warp's output lies where others' queries do
+      }
+      const int buffer = turn.place(Config::q_buffers);
+      store_through({shared.queries(buffer, warpgroup).base}, output, shape, at, first_row);
+      held = shared.queries_empty(buffer);
+      if constexpr (Config::q_buffers == 1) finish();
     }
-    const int buffer = turn.place(Config::q_buffers);
-    const typename Layout::OutputTile tile = shared.output(buffer, warpgroup);
+  }
+
+  /// Ends a tile whose output is stored elsewhere. Every warp of the warpgroup must have read its queries.
+  FA2_DEVICE void skip() {
+    held = shared.queries_empty(turn.place(Config::q_buffers));
+    if constexpr (Config::q_buffers == 1) finish();
+  }
+
+  /// Releases the memory of the last tile's output once TMA has read it. The next tile must call it before it waits
+  /// for values, and best after the issue of its first product: until then the producer does not need the memory.
+  FA2_DEVICE void finish() {
+    if (held != 0 && ptx::thread_index() % 128 == 0) {
+      ptx::bulk_wait_group_read<0>();
+      ptx::mbarrier_arrive(held);
+    }
+    held = 0;
+  }
+
+ private:
+  template <int kN>
+  FA2_DEVICE void store_through(typename Layout::OutputTile tile, const AccumulatorTile<1, kN>& output,
+                                const SequenceShape& shape, const TileCoordinates& at, int first_row) {
     stage_output<typename Config::Element>(tile, output);
     ptx::fence_proxy_async_shared();
     sync_warpgroup(warpgroup);
@@ -64,21 +111,8 @@ struct OutputStore {
       tma_store_tile<PackedShape<Config::head_dim_v>>(
           params.o, query_box<Config>(params.attention, shape, at, first_row), tile);
     }
-    if constexpr (Config::q_buffers == 1) release(buffer);
   }
 
-  /// Ends a tile whose output is stored elsewhere. Every warp of the warpgroup must have read its queries.
-  FA2_DEVICE void skip() {
-    if constexpr (Config::q_buffers == 1) release(turn.place(Config::q_buffers));
-  }
-
-  /// Releases the previous tile's buffer. Must follow the issue of this tile's first product: until then the
-  /// producer does not need the buffer.
-  FA2_DEVICE void finish_before() {
-    if (Config::q_buffers > 1 && turn.count > 0) release(turn.place(Config::q_buffers) ^ 1);
-  }
-
- private:
   /// Stores the rows that the sequence has, because TMA would also overwrite the next sequence's rows.
   FA2_DEVICE void store_first_rows(typename Layout::OutputTile tile, const SequenceShape& shape,
                                    const TileCoordinates& at, int first_row) {
@@ -91,14 +125,6 @@ struct OutputStore {
                         ptx::ld_shared_v4(tile.chunk_address(row, col)));
     }
     sync_warpgroup(warpgroup);  // before one thread hands the tile's memory on
-  }
-
-  /// Lets the producer load queries into the buffer once TMA has read the output.
-  FA2_DEVICE void release(int buffer) {
-    if (ptx::thread_index() % 128 == 0) {
-      ptx::bulk_wait_group_read<0>();
-      ptx::mbarrier_arrive(shared.queries_empty(buffer));
-    }
   }
 };
 

@@ -46,7 +46,8 @@ struct MainloopSm90 {
   FA2_DEVICE void run(const Blocks& loaded, const Blocks& own) {
     output.clear();
     if (loaded.is_empty()) {
-      store.finish_before();
+      store.finish();
+      store.release_queries();
     } else if constexpr (Config::overlap) {
       run_overlapped(loaded, own);
     } else {
@@ -62,13 +63,14 @@ struct MainloopSm90 {
       const State keys = ring.take(), values = ring.take();
       const bool above = n >= own.end && n > loaded.begin, below = own.is_below(n) && !first;
       if (Config::skip_masked && (above || below)) {
+        store.finish();
         ring.skip(keys);
         ring.skip(values);
         continue;
       }
       ring.consumer_wait(keys);
       issue_scores(keys);
-      if (first) store.finish_before();
+      store.finish();
       first = false;
       if (softmax_of(n, own, keys, values)) softmax.rescale(output);
       ring.consumer_release(keys);
@@ -78,6 +80,7 @@ struct MainloopSm90 {
       hold(output);
       ring.consumer_release(values);
     }
+    store.release_queries();
   }
 
   /// Keeps the next block's Q K^T and this block's P V in flight together. The next block's softmax overlaps
@@ -88,6 +91,7 @@ struct MainloopSm90 {
     if constexpr (Config::skip_masked) {
       // In the producer's order, a block's keys precede the values of the block above it.
       for (; n >= own.end && n > loaded.begin; --n) {
+        store.finish();
         ring.skip(first);
         first = ring.take();
         ring.skip(ring.take());
@@ -98,7 +102,7 @@ struct MainloopSm90 {
     if constexpr (Config::skip_masked && Mask<Config>::has_begin) lowest = own.begin < n ? own.begin : n;
     ring.consumer_wait(first);
     issue_scores(first);
-    store.finish_before();
+    store.finish();
     ptx::wgmma_wait_group<0>();
     hold(scores);
     modify(n, own);
@@ -116,6 +120,7 @@ struct MainloopSm90 {
       ring.consumer_release(keys);
       if (rises) softmax.rescale(output);
     }
+    store.release_queries();
     // Skips the blocks below in the producer's order: a block's keys, then the values of the block above it.
     int unread = 2 * (lowest - loaded.begin);
     if (unread > 0) {

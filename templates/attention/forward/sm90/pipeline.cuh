@@ -53,7 +53,8 @@ FA2_DEVICE void start_pipeline(const SharedLayoutSm90<Config>& shared) {
     FA2_UNROLL
     for (int buffer = 0; buffer < Config::q_buffers; ++buffer) {
       ptx::mbarrier_init(shared.queries_full(buffer), 1);
-      ptx::mbarrier_init(shared.queries_empty(buffer), kConsumerWarps / 4);
+      ptx::mbarrier_init(shared.queries_empty(buffer),
+                         shared.stages_output_in_ring ? kConsumerWarps : kConsumerWarps / 4);
     }
     FA2_UNROLL
     for (int turn = 0; turn < 2; ++turn) {

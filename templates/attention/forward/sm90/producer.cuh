@@ -26,7 +26,7 @@ struct Producer {
 
   template <class Tiles>
   FA2_DEVICE void run(Tiles tiles) {
-    for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
+    for (SequenceTile tile = tiles.first(); tile.exist();) {
       const TileCoordinates& at = tile.at;
       const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
       const KeyBlocks<Config> blocks =
@@ -34,7 +34,7 @@ struct Producer {
       const int last = blocks.end - 1;
       Block here = block(mask.shape, blocks, last), below = block(mask.shape, blocks, last - 1);
       if (!blocks.is_empty()) load_keys(mask, at, here);
-      // Runs even without a key, because consumers stage the output in the memory of the queries.
+      // Runs even without a key, because the output may pass through the memory of the queries.
       if (warp == 0) load_queries(mask.shape, at, tiles.turn);
       for (int n = last; n >= blocks.begin; --n) {
         const Block next = block(mask.shape, blocks, n - 2);
@@ -43,6 +43,8 @@ struct Producer {
         load_values(mask, at, here);
         here = below, below = next;
       }
+      tile = tiles.next();
+      if constexpr (Layout::stages_output_in_ring) hand_slots_to_outputs();
     }
   }
 
@@ -123,6 +125,16 @@ struct Producer {
       ptx::bar_warp_sync();
       if (ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
       ptx::bar_warp_sync();
+    }
+  }
+
+  /// Leaves the next slots to the consumers, one for the output of each warpgroup.
+  FA2_DEVICE void hand_slots_to_outputs() {
+    for (int w = 0; w < Layout::warpgroups; ++w) {
+      await_empty_slot();
+      if (gathers || ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
+      ptx::bar_warp_sync();
+      state.advance();
     }
   }
 

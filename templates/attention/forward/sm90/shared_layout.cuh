@@ -19,10 +19,14 @@ struct SharedLayoutSm90 {
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
   /// Rounds up to 1024 bytes, the period of the widest swizzle.
   static constexpr int aligned(int bytes) { return (bytes + 1023) / 1024 * 1024; }
-  /// A warpgroup's queries, later replaced by its output.
+  /// A warpgroup's queries, later replaced by its output unless that passes through the ring.
   static constexpr int query_bytes = aligned(larger(QueryTile::bytes, OutputTile::bytes));
   /// Keys and values share one ring.
   static constexpr int slot_bytes = aligned(larger(KeyTile::bytes, ValueTile::bytes));
+  /// Whether outputs pass through slots of the ring, one for each warpgroup. Then the next tile's queries load while
+  /// this one ends, though there is only one buffer. Splits have few queries, and keep the ring for keys.
+  static constexpr bool stages_output_in_ring = Config::q_buffers == 1 && Config::schedule != kSplitKeys &&
+                                                Config::stages > warpgroups&& OutputTile::bytes <= slot_bytes;
 
   static constexpr int ring_start = Config::q_buffers * warpgroups * query_bytes;
   static constexpr int mbarrier_start = ring_start + Config::stages * slot_bytes;
@@ -41,11 +45,11 @@ struct SharedLayoutSm90 {
   FA2_DEVICE QueryTile queries(int buffer, int warpgroup) const {
     return {base + static_cast<u32>((buffer * warpgroups + warpgroup) * query_bytes)};
   }
-  FA2_DEVICE OutputTile output(int buffer, int warpgroup) const { return {queries(buffer, warpgroup).base}; }
   FA2_DEVICE KeyTile keys(int slot) const {
     return {base + static_cast<u32>(ring_start + slot * slot_bytes)};
   }
   FA2_DEVICE ValueTile values(int slot) const { return {keys(slot).base}; }
+  FA2_DEVICE OutputTile output(int slot) const { return {keys(slot).base}; }
 
   /// mbarriers: slot_full completes when the slot is loaded, slot_empty when it may be loaded again.
   FA2_DEVICE SharedAddress slot_full(int slot) const { return mbarrier(slot); }
