@@ -174,6 +174,31 @@ TEST_CASE("forward_sm90 and more tiles than blocks, under every schedule") {
   }
 }
 
+// Two of three slots hold outputs while the next tile's first keys load. Some tiles have no keys, and some warpgroups pass over the
+// first blocks of a tile.
+TEST_CASE("forward_sm90 stages outputs in the ring, with more tiles than blocks") {
+  if (cannot_run_sm_90a()) return;
+  const ScopedContext current(device_under_test());
+  for (const std::int64_t keys : {40, 170}) {
+    GuardedCall call({.dtype = DType::bf16,
+                      .head_dim = 16,
+                      .mask = MaskKind::causal_bottom_right,
+                      .batch = 5,
+                      .heads_q = 16,
+                      .heads_kv = 4,
+                      .seqlen_q = 150,
+                      .seqlen_k = keys});
+    for (const std::string overlap : {"0", "1"}) {
+      Context context(
+          pinning(parse_config("kernel=forward_sm90,tile_m=128,tile_n=64,warps=8,stages=3,q_buffers=1,"
+                               "schedule=2,skip_masked=1,overlap=" +
+                               overlap)));
+      call.upload();
+      run_and_expect_contract(context, call);
+    }
+  }
+}
+
 // The next launch with the same counter slot comes thousands of launches later, so no other test would notice
 // a counter that is left above 0.
 TEST_CASE("forward_sm90 leaves its tile counters at 0") {
