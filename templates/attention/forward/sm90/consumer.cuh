@@ -60,15 +60,17 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
     const TilePart<Config, WarpgroupTeam<Config>> part{attention, params.shares, tile, {warpgroup}};
     mainloop.softmax.normalize(mainloop.output, Sinks<Config>{attention, at, warp_row, part.is_first()});
     dropout.rescale(mainloop.output);
-    if (part.is_of_several()) {
-      PartRow<Config>::store(mainloop.output, mainloop.softmax, 16 * part.team.warp(), part.row_count(),
-                             [&](int row) { return part.own_row(row); });
-      part.team.sync();
-      store.skip();
-      // An address that is computed again, because wide heads leave no register to keep it in.
-      const SharedLayoutSm90<Config> same{ptx::renewed(shared.base)};
-      part.merge(same.all_are_stored(warpgroup), mainloop.softmax.scale_log2);
-      continue;
+    if constexpr (Config::schedule == kSplitKeys) {
+      if (part.is_of_several()) {
+        PartRow<Config>::store(mainloop.output, mainloop.softmax, 16 * part.team.warp(), part.row_count(),
+                               [&](int row) { return part.own_row(row); });
+        part.team.sync();
+        store.skip();
+        // An address that is computed again, because wide heads leave no register to keep it in.
+        const SharedLayoutSm90<Config> same{ptx::renewed(shared.base)};
+        part.merge(same.all_are_stored(warpgroup), mainloop.softmax.scale_log2);
+        continue;
+      }
     }
     store_lse<Config>(attention, mask.shape, at, warp_row, mainloop.softmax);
     store.start(mainloop.output, mask.shape, at, group_row);
