@@ -3,6 +3,8 @@
 #include <planning/step.h>
 #include <runtime/graph.h>
 
+#include <algorithm>
+
 namespace fa2 {
 namespace {
 
@@ -46,6 +48,18 @@ class StepMemory final : public LaunchMemory {
 };
 
 }  // namespace
+
+std::vector<Role> operands_written(std::span<const Step> steps) {
+  std::vector<Role> written;
+  for (const Step& step : steps) {
+    for (const OperandUse& use : step.uses)
+      if (use.access != Access::read) written.push_back(use.role);
+  }
+  std::ranges::sort(written);
+  const auto repeated = std::ranges::unique(written);
+  written.erase(repeated.begin(), repeated.end());
+  return written;
+}
 
 void launch(const Step& step, const Call& call, Stream stream, int times) {
   ParamsBuffer params;

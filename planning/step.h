@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -82,6 +83,9 @@ struct Step {
   std::shared_ptr<LaunchCounters> context_counters;
   WorkspacePart scratch;
 };
+
+/// Returns the operands that the steps write, each once, in ascending order.
+std::vector<Role> operands_written(std::span<const Step> steps);
 
 /// Launches `times` times in the current context. Takes no lock and allocates nothing, except on the interpreter and for a
 /// captured launch that takes the Context's counters.

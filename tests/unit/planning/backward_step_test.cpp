@@ -1,5 +1,7 @@
 // The grids, parameters and memory of a backward's launches.
 #include <api/plan.h>
+#include <autotune/candidates.h>
+#include <core/arch.h>
 #include <doctest/doctest.h>
 #include <planning/backward.h>
 #include <runtime/device.h>
@@ -7,9 +9,11 @@
 #include <tests/support/fake_kernels.h>
 #include <tests/support/mma_configs.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <templates/attention/common/params.cuh>
 #include <utility>
@@ -227,6 +231,23 @@ TEST_CASE("backward steps: each uses only what it reads, and writes only its own
   CHECK(uses_of(KernelPass::dk) == inputs + "dk:write");
   CHECK(uses_of(KernelPass::dv) == inputs + "dv:write");
   CHECK(uses_of(KernelPass::d_sinks) == tables + "lse:read " + reads_of_numbers() + "d_sinks:write");
+}
+
+TEST_CASE(
+    "backward steps: all candidates of a search write the same operands, however many kernels add them up") {
+  const Arch& hopper = *find_arch("sm_90a");
+  const PlannedProblem p({.head_dim = 64, .heads_q = 4, .heads_kv = 2, .seqlen_q = 97, .seqlen_k = 130}, {});
+  for (const KernelPass pass : {KernelPass::dq_dk_dv, KernelPass::dq, KernelPass::dk_dv}) {
+    std::set<std::vector<Role>> written;
+    for (const KernelConfig& config : search_candidates(p, hopper, TuneScope::all, pass)) {
+      const BackwardScratch scratch = sums_dq(pass) ? scratch_for(p, config, 132) : scratch_for(p);
+      std::vector<Step> steps{backward_step(p, config, nullptr, scratch)};
+      if (sums_dq(pass)) steps.push_back(backward_step(p, conversion_of(config).config, nullptr, scratch));
+      written.insert(operands_written(steps));
+    }
+    CHECK(written.size() == 1);
+    CHECK(std::ranges::is_sorted(*written.begin()));
+  }
 }
 
 TEST_CASE("backward steps: delta takes a float per row of Q and head, rounded up to the alignment") {
