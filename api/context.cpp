@@ -15,6 +15,7 @@
 #include <planning/forward.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
+#include <runtime/process.h>
 
 #include <chrono>
 #include <utility>
@@ -47,7 +48,7 @@ TuningStore tuning_records(const Settings& settings) {
   std::vector<std::filesystem::path> read_only;
   for (const auto& path : settings.read_only_caches) read_only.push_back(tuning_file(path));
   return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only),
-                     shipped_records());
+                     shipped_records(), settings.tune == TuneMode::learn ? utc_text(process_start()) : "");
 }
 
 /// Compiles with NVRTC for GPUs, and with the host's compiler for the interpreter.
@@ -169,8 +170,10 @@ Planner Context::Impl::planner_for(const PlannedProblem& problem, const Target& 
 Planner Context::Impl::planner_on(const Device& gpu, const PlannedProblem& problem) {
   Planner planner = planner_for(problem, target_of(gpu));
   planner.get = [this, &gpu](const KernelSpec& spec) { return load_kernel(spec, gpu); };
-  planner.search = [this, &gpu, problem](KernelPass pass) {
-    return search_on(gpu, problem, pass, TuneScope::likely);
+  planner.search = [this, &gpu, problem](KernelPass pass) -> Search {
+    if (settings.tune == TuneMode::now) return search_on(gpu, problem, pass, TuneScope::likely);
+    note(gpu, problem, pass);
+    return {};
   };
   return planner;
 }

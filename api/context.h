@@ -4,6 +4,7 @@
 #include <api/memo.h>
 #include <api/settings.h>
 #include <autotune/config_choice.h>
+#include <autotune/learner.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -17,10 +18,12 @@
 #include <runtime/launch_counters.h>
 #include <runtime/stream_memory.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +81,9 @@ std::string_view reason_for(const PlanOptions& options);
 /// @throws InvalidRequest with everything wrong with the problem and its options, by themselves and for a backward.
 void require_valid_backward(const PlannedProblem& problem, const Gradients& gradients = {});
 
+/// Returns whether a search could measure the pass of the problem.
+bool is_measurable(const PlannedProblem& problem, KernelPass pass);
+
 /// Says that the problem has no plan yet and that the stream is capturing. @throws Unavailable.
 [[noreturn]] void throw_capturing(const AttentionProblem& problem);
 
@@ -86,6 +92,9 @@ const Arch& require_arch(const std::string& name, std::vector<Violation> found);
 
 /// Thread-safe.
 struct Context::Impl {
+  /// How long a program must run before it learns.
+  static constexpr std::chrono::seconds kPatience{3};
+
   explicit Impl(const ContextOptions& options);
 
   /// Returns the memoised plan of a valid, normalized problem; makes it if there is none. `notes`: see Explanation.
@@ -108,6 +117,11 @@ struct Context::Impl {
   /// Returns how the kernels of a pass are measured on the GPU; an empty Search if there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
 
+  /// Puts the pass in line for study(), if it should and can be measured.
+  void note(const Device& gpu, const PlannedProblem& problem, KernelPass pass);
+  /// Measures a lesson beside the program's own work, on the learner's thread.
+  void study(const Lesson& lesson, const std::stop_token& stop);
+
   Settings settings;
   std::shared_ptr<Compiler> compiler;
   KernelCache kernels;
@@ -123,6 +137,9 @@ struct Context::Impl {
   Memo<CountersKey, std::shared_ptr<LaunchCounters>, CountersKeyHash> counters{
       std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{std::numeric_limits<std::size_t>::max()};
+  /// Last, because its thread uses all other members until it is destroyed.
+  Learner learner{[this](const Lesson& lesson, const std::stop_token& stop) { study(lesson, stop); },
+                  kPatience};
 
  private:
   /// Returns a planner that loads kernels on the GPU, and measures candidates there.

@@ -64,6 +64,15 @@ Enum enumerator_of(const Environment& environment, std::string_view name, Enum u
   return fa2::enumerator_of<Enum>(environment(name).value_or("")).value_or(usual);
 }
 
+/// Returns whether a launcher has started this process as one of several ranks. A rank does not measure beside the program: others
+/// would follow other records, and a kernel that is loaded while collectives wait for it can stop them all.
+bool is_rank(const Environment& environment) {
+  return std::ranges::any_of(rank_counts(), [&](std::string_view name) {
+    const std::string ranks = environment(name).value_or("1");
+    return ranks != "1" && ranks != "0";
+  });
+}
+
 Violations doubts_of(const Settings& settings, const char* path_name) {
   std::error_code error;
   Violations found;
@@ -90,7 +99,8 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
                                                  ? *options.read_only_caches
                                                  : split_paths(environment("FA2_CACHE_PATH").value_or(""));
   settings.read_only_caches.assign(read_only.begin(), read_only.end());
-  settings.tune = options.tune.value_or(enumerator_of(environment, "FA2_TUNE", TuneMode::search));
+  settings.tune = options.tune.value_or(enumerator_of(environment, "FA2_TUNE", TuneMode::learn));
+  if (settings.tune == TuneMode::learn && is_rank(environment)) settings.tune = TuneMode::stored;
   const std::int64_t budget_ms = options.tune_budget_ms
                                      ? *options.tune_budget_ms
                                      : std::stoll(environment("FA2_TUNE_BUDGET_MS").value_or("3000"));

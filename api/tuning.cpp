@@ -16,10 +16,6 @@ namespace {
 
 constexpr int kMostCompileThreads = 8;
 
-bool is_measurable(const PlannedProblem& problem, KernelPass pass) {
-  return has_output(problem) && (pass == KernelPass::forward || problem.seqlen_k > 0);
-}
-
 TunerOptions options_of(const Settings& settings, TuneScope scope, std::size_t candidates) {
   TunerOptions options;
   options.budget_seconds = settings.tune_budget_seconds;
@@ -48,6 +44,10 @@ const Device& require_measurable(const PlannedProblem& problem, KernelPass pass,
 }
 
 }  // namespace
+
+bool is_measurable(const PlannedProblem& problem, KernelPass pass) {
+  return has_output(problem) && (pass == KernelPass::forward || problem.seqlen_k > 0);
+}
 
 Search Context::Impl::search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass,
                                 TuneScope scope) {

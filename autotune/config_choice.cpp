@@ -6,6 +6,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <runtime/log.h>
+#include <runtime/process.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,15 +27,6 @@ bool compares(const TuneReport& report) {
   return timed(report) >= (report.budget_spent ? std::min<std::size_t>(2, report.candidates.size()) : 1);
 }
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 TuningRecord record_of(const Bucket& bucket, const Target& target, const TuneReport& report) {
   return {target.device,
           std::string(target.arch.name),
@@ -44,7 +36,7 @@ TuningRecord record_of(const Bucket& bucket, const Target& target, const TuneRep
           report.best_us,
           report.heuristic_us,
           template_digest(report.best, target.arch),
-          utc_now()};
+          utc_text(std::time(nullptr))};
 }
 
 ConfigOrigin origin_of(Match match) {
@@ -198,7 +190,7 @@ ConfigChoice ConfigChooser::choose(const PlannedProblem& problem, const Target& 
   const Bucket bucket = bucket_of(problem, pass);
   const Lookup lookup = find_record(store_, problem, target, bucket);
   std::string obstacle;
-  const bool may_search = lookup.match != Match::exact && settings_.tune == TuneMode::search && search;
+  const bool may_search = lookup.match != Match::exact && settings_.tune == TuneMode::now && search;
   if (may_search && can_be_tuned(traits_of(problem), target.arch, pass)) {
     if (auto choice = measure(problem, target, bucket, search, obstacle)) return *choice;
   }
@@ -245,6 +237,32 @@ std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem
   }
   obstacle = known->second;
   return std::nullopt;
+}
+
+bool ConfigChooser::may_learn(const PlannedProblem& problem, const Target& target, KernelPass pass) const {
+  const bool learns = settings_.tune == TuneMode::learn || settings_.tune == TuneMode::adaptive;
+  return learns && settings_.jit == JitMode::on && !problem.batch_invariant && !pins(pass) &&
+         can_be_tuned(traits_of(problem), target.arch, pass) &&
+         find_record(store_, problem, target, bucket_of(problem, pass)).match != Match::exact;
+}
+
+bool ConfigChooser::learn(const PlannedProblem& problem, const Target& target, const Search& search,
+                          KernelPass pass) {
+  const std::lock_guard lock(measuring_);
+  const Bucket bucket = bucket_of(problem, pass);
+  const TuningStore on_disk(store_.file());
+  if (!may_learn(problem, target, pass) ||
+      find_record(on_disk, problem, target, bucket).match == Match::exact)
+    return false;
+  const TuneReport report = search(problem);
+  if (!compares(report)) return false;
+  const TuningRecord record = record_of(bucket, target, report);
+  if (settings_.tune == TuneMode::adaptive) {
+    store_.add(record);
+  } else {
+    store_.publish(record);
+  }
+  return true;
 }
 
 TuneReport ConfigChooser::tune(const PlannedProblem& problem, const Target& target, const Search& search,

@@ -30,9 +30,9 @@ Target target_of(const Device& device);
 
 /// How configurations are chosen.
 struct ChoiceSettings {
-  TuneMode tune = TuneMode::search;
-  std::optional<KernelConfig> pinned;
-  std::string pinned_by;  ///< "FA2_CONFIG" or "ContextOptions::config"
+  TuneMode tune = TuneMode::learn;
+  std::optional<KernelConfig> pinned = {};
+  std::string pinned_by = {};  ///< "FA2_CONFIG" or "ContextOptions::config"
   JitMode jit = JitMode::on;
 };
 
@@ -107,6 +107,13 @@ class ConfigChooser {
   /// choices.
   static std::vector<ConfigChoice> alternatives(const ConfigChoice& choice, const PlannedProblem& problem,
                                                 const Target& target);
+
+  /// Searches for the benefit of later processes: publishes the record, and with TuneMode::adaptive adds it to the store. Does
+  /// nothing if an exact record is there by now, from this process or another. Returns whether the search compared configs.
+  bool learn(const PlannedProblem& problem, const Target& target, const Search& search, KernelPass pass);
+
+  /// Returns whether learn() has something to learn.
+  bool may_learn(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
 
   /// Searches even if there is a record, and records the result.
   TuneReport tune(const PlannedProblem& problem, const Target& target, const Search& search,

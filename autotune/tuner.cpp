@@ -10,6 +10,7 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 
 namespace fa2 {
@@ -31,16 +32,23 @@ struct Entrant {
 
   bool racing() const { return dropped.empty(); }
 
-  double median() const {
+  /// Returns the median, or if `shared` the lower quartile, which other work disturbs less.
+  double typical(bool shared) const {
     if (samples.empty()) return 0;
     std::vector<double> sorted = samples;
     std::ranges::sort(sorted);
+    if (shared) return sorted[(sorted.size() - 1) / 4];
     return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
   }
+  double fastest() const { return *std::ranges::min_element(samples); }
 };
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void sleep_seconds(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
 void raise(std::atomic<double>& maximum, double value) {
@@ -64,6 +72,7 @@ class Race {
   Race(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options)
       : trial_(trial), options_(options) {
     if (!options_.now_seconds) options_.now_seconds = steady_seconds;
+    if (!options_.rest) options_.rest = sleep_seconds;
     start_ = options_.now_seconds();
     for (const KernelConfig& config : candidates) entrants_.push_back({config, {}, {}, {}});
   }
@@ -76,6 +85,9 @@ class Race {
 
  private:
   double elapsed() const { return options_.now_seconds() - start_; }
+  bool is_shared() const { return options_.gpu_share < 1; }
+  bool is_stopped() const { return options_.stop.stop_requested(); }
+  double typical(const Entrant& entrant) const { return entrant.typical(is_shared()); }
 
   /// Returns whether a step of `step_seconds` would end after this share of the budget.
   bool time_is_up(double share, double step_seconds = 0) {
@@ -87,6 +99,10 @@ class Race {
   void prepare() {
     for_each_index(entrants_.size(), options_.compile_threads, [&](std::size_t i) {
       const double start = elapsed();
+      if (is_stopped()) {
+        entrants_[i].dropped = "not compiled: the search was stopped";
+        return;
+      }
       if (i > 0 && time_is_up(kCompileShare, longest_prepare_)) {
         entrants_[i].dropped = "not compiled: the budget was spent";
         return;
@@ -106,7 +122,7 @@ class Race {
       std::ranges::shuffle(order, random);
       for (const std::size_t i : order) {
         if (round == 1 && i == 0) continue;
-        if (time_is_up(round <= kFirstCut ? kFirstRoundsShare : 1.0)) return;
+        if (is_stopped() || time_is_up(round <= kFirstCut ? kFirstRoundsShare : 1.0)) return;
         sample(i);
       }
       if (round == kFirstCut) drop_slower_than(kFirstRatio);
@@ -120,11 +136,13 @@ class Race {
   void sample(std::size_t i) {
     Entrant& entrant = entrants_[i];
     if (!entrant.racing()) return;
+    const double start = elapsed();
     attempt(entrant, [&] {
       const double us = trial_.measure_us(i);
       if (!(us > 0)) throw Error(ErrorCode::internal, fmt::format("measured {} us", us));
       entrant.samples.push_back(us);
     });
+    if (is_shared()) options_.rest((elapsed() - start) * (1 / options_.gpu_share - 1));
   }
 
   std::vector<std::size_t> racing() const {
@@ -138,16 +156,16 @@ class Race {
   /// Returns the racing candidates, fastest first.
   std::vector<std::size_t> ranking() const {
     std::vector<std::size_t> indices = racing();
-    std::ranges::stable_sort(indices, {}, [&](std::size_t i) { return entrants_[i].median(); });
+    std::ranges::stable_sort(indices, {}, [&](std::size_t i) { return typical(entrants_[i]); });
     return indices;
   }
 
   void drop_slower_than(double ratio) {
     const std::vector<std::size_t> order = ranking();
     if (order.empty()) return;
-    const double best = entrants_[order.front()].median();
+    const double best = typical(entrants_[order.front()]);
     for (const std::size_t i : order) {
-      const double us = entrants_[i].median();
+      const double us = typical(entrants_[i]);
       if (i == 0 || us <= ratio * best) continue;
       entrants_[i].dropped =
           fmt::format("{:.2f}x the best after {} samples", us / best, entrants_[i].samples.size());
@@ -170,29 +188,32 @@ class Race {
     const auto best = std::ranges::find_if(order, well_measured);
     if (heuristic.racing()) {
       if (best == order.end()) return heuristic;
-      const bool beaten = entrants_[*best].median() < heuristic.median() * (1 - options_.keep_margin);
+      const double share = 1 - options_.keep_margin;
+      const bool beaten = typical(entrants_[*best]) < typical(heuristic) * share &&
+                          (!is_shared() || entrants_[*best].fastest() < heuristic.fastest() * share);
       return beaten ? entrants_[*best] : heuristic;
     }
     if (best != order.end()) return entrants_[*best];
     const auto timed =
         std::ranges::find_if(order, [&](std::size_t i) { return !entrants_[i].samples.empty(); });
-    if (timed == order.end()) std::rethrow_exception(heuristic.failure);
-    return entrants_[*timed];
+    if (timed != order.end()) return entrants_[*timed];
+    if (heuristic.failure) std::rethrow_exception(heuristic.failure);
+    return heuristic;  // stopped before it was prepared
   }
 
   TuneReport report() {
     const Entrant& best = winner();
     TuneReport report;
     report.best = best.config;
-    report.best_us = best.median();
-    report.heuristic_us = entrants_[0].median();
+    report.best_us = typical(best);
+    report.heuristic_us = typical(entrants_[0]);
     report.budget_spent = budget_spent_;
     for (Entrant& entrant : entrants_) {
       if (entrant.racing() && entrant.samples.size() < kFirstCut && &entrant != &best) {
         entrant.dropped = fmt::format("only {} samples when the budget was spent", entrant.samples.size());
       }
       report.candidates.push_back(
-          {entrant.config, entrant.median(), static_cast<int>(entrant.samples.size()), entrant.dropped});
+          {entrant.config, typical(entrant), static_cast<int>(entrant.samples.size()), entrant.dropped});
     }
     // With a drifting clock, medians of different numbers of samples cannot be compared.
     std::ranges::stable_sort(report.candidates, {}, [](const TuneCandidate& c) {

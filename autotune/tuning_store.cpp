@@ -208,12 +208,16 @@ const std::vector<TuningRecord>& shipped_records() {
   return all;
 }
 
-TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only, std::vector<TuningRecord> shipped)
+TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only, std::vector<TuningRecord> shipped,
+                         const std::string& as_of)
     : file_(std::move(file)), shipped_(std::move(shipped)) {
   std::reverse(read_only.begin(), read_only.end());
   read_only.push_back(file_);
   for (const fs::path& path : read_only) {
     ParsedRecords parsed = load(path);
+    // ISO 8601 sorts by time.
+    if (path == file_ && !as_of.empty())
+      std::erase_if(parsed.records, [&](const TuningRecord& record) { return record.date > as_of; });
     std::move(parsed.records.begin(), parsed.records.end(), std::back_inserter(records_));
     outdated_ += parsed.outdated;
   }
@@ -263,6 +267,10 @@ void TuningStore::add(const TuningRecord& record) {
     const std::lock_guard lock(mutex_);
     records_.push_back(record);
   }
+  publish(record);
+}
+
+void TuningStore::publish(const TuningRecord& record) const {
   if (file_.empty()) return;
   try {
     append_line(file_, to_json_line(record));

@@ -54,9 +54,9 @@ const std::vector<TuningRecord>& shipped_records();
 class TuningStore {
  public:
   /// `file` may not exist yet. Empty: in memory only. `read_only`: further files consulted after `file`,
-  /// never written. `shipped`: consulted last.
+  /// never written. `shipped`: consulted last. `as_of`: records of `file` with a later date are left out; empty: none.
   explicit TuningStore(std::filesystem::path file, std::vector<std::filesystem::path> read_only = {},
-                       std::vector<TuningRecord> shipped = {});
+                       std::vector<TuningRecord> shipped = {}, const std::string& as_of = {});
 
   /// Looks a record up. exact: same device, same bucket. nearest: same device, distance <= 3. other_device:
   /// same arch, same bucket. A shipped record is used if it matches better than all others. Records whose
@@ -68,8 +68,10 @@ class TuningStore {
   /// shipped ones.
   std::vector<Lookup> of_traits(const std::string& traits, KernelPass pass, const std::string& arch) const;
 
-  /// Adds the record and appends it to the file. If the file cannot be written, warns once and keeps the record in memory.
+  /// Adds the record and publishes it. If the file cannot be written, the record stays in memory.
   void add(const TuningRecord& record);
+  /// Appends the record to the file, for other processes; find() does not see it. Warns once if the file cannot be written.
+  void publish(const TuningRecord& record) const;
 
   /// Returns all records but the shipped ones.
   std::vector<TuningRecord> records() const;

@@ -23,7 +23,7 @@ def arguments():
     p.add_argument("new", help="the fa2 command that is judged")
     p.add_argument("--runs", type=int, default=3, help="of each command; a point counts by the median of its runs")
     p.add_argument("--seed", type=int, default=1, help="of the order")
-    p.add_argument("--tune", choices=["off", "stored", "search"], default="stored")
+    p.add_argument("--tune", choices=["off", "stored", "now"], default="stored")
     p.add_argument("--caches", default="", help="a folder for both kernel caches; default: a temporary one")
     p.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else there")
     p.add_argument("bench", nargs="*", help="options of `fa2 bench`, after --")

@@ -29,7 +29,7 @@ class Options(C.Structure):
 class Library:
     """libfa2.so and one context. Tensors are (batch, heads, seqlen, dim) views with any strides."""
 
-    TUNE = {"off": 1, "stored": 2, "search": 3}
+    TUNE = {"off": 1, "stored": 2, "learn": 3, "adaptive": 4, "now": 5}
 
     def __init__(self, path, tune="off", tune_budget_ms=0, cache_dir=None, config=None, bitwise=False):
         self.bitwise = bitwise

@@ -4,7 +4,7 @@ attention ("plain"), each counted by its own visible pairs; dropout is also comp
 JSON and Markdown.
 
   python3 bench/compare.py --out docs/measurements/forward            # FlashAttention's matrix, 16k tokens, hidden 2048
-  python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune search
+  python3 bench/compare.py --head-dim 128 --seqlen 1024,4096 --causal yes --tune now
   python3 bench/compare.py --seqlen 2048,8192 --inputs x1,x2,x4,x12,sink,drift
   python3 bench/compare.py --head-dim 128 --seqlen 4096,16384 --causal yes --softcap 30 --flex
   python3 bench/compare.py --head-dim 128 --causal yes --backward --dropout 0.1
@@ -49,7 +49,7 @@ def arguments():
     p.add_argument("--hidden", type=int, default=2048, help="heads = hidden / head_dim, unless --heads is given")
     p.add_argument("--heads", default="", help="q/kv, for example 32/8")
     variants.add_arguments(p)
-    p.add_argument("--tune", choices=["off", "stored", "search"], default="off")
+    p.add_argument("--tune", choices=["off", "stored", "now"], default="off")
     p.add_argument("--tune-budget-ms", type=int, default=3000)
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--burst-ms", type=float, default=12.0)

@@ -31,7 +31,7 @@ def parse_args():
     p.add_argument("--head-dim", type=int, default=128)
     p.add_argument("--dtype", choices=["f16", "bf16"], default="bf16")
     p.add_argument("--config", action="append", default=[], help="also with this configuration pinned; repeatable")
-    p.add_argument("--tune", choices=["off", "stored", "search"], default="stored")
+    p.add_argument("--tune", choices=["off", "stored", "now"], default="stored")
     p.add_argument("--append", action="store_true", help="where lengths are on the device, also with append() of a token before each launch")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--burst-ms", type=float, default=4)

@@ -29,7 +29,7 @@ def arguments():
                    "lengths of 2k to 16k at 16k tokens, three skewed mixes, 512 short sequences")
     p.add_argument("--head-dim", type=lambda text: [int(x) for x in text.split(",")], default=[64, 128, 256])
     p.add_argument("--causal", choices=["both", "yes", "no"], default="both")
-    p.add_argument("--tune", choices=["off", "stored", "search"], default="off")
+    p.add_argument("--tune", choices=["off", "stored", "now"], default="off")
     p.add_argument("--rounds", type=int, default=11)
     p.add_argument("--burst-ms", type=float, default=8.0)
     p.add_argument("--peers", action="store_true", help="FlexAttention and varlen_attn too (slow to start)")

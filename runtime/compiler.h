@@ -45,4 +45,7 @@ struct NvrtcVersion {
 };
 NvrtcVersion nvrtc_version();
 
+/// Ends every compilation by NVRTC, also later ones, soon and with an error: the process exits.
+void cancel_compilations();
+
 }  // namespace fa2

@@ -65,27 +65,25 @@ void DeviceBuffer::fill(std::uint8_t value, Stream stream) {
   check(driver().memset_d8_async(address(data_), value, size_, stream), "cuMemsetD8Async");
 }
 
-void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offset) {
+void DeviceBuffer::upload(const void* host, std::size_t bytes, std::size_t offset, Stream stream) {
   check_range("an upload", offset, bytes, size_);
   if (bytes == 0) return;
   if (on_host_) {
     std::memcpy(static_cast<std::byte*>(data_) + offset, host, bytes);
     return;
   }
-  check(driver().memcpy_htod(address(data_, offset), host, bytes), "cuMemcpyHtoD");
-  // From pageable memory, the call may return before the last bytes have reached the device, and non-blocking
-  // streams do not wait for the default stream.
-  check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
+  check(driver().memcpy_async(address(data_, offset), address(host), bytes, stream), "cuMemcpyAsync");
+  check(driver().stream_synchronize(stream), "cuStreamSynchronize");
 }
 
-void DeviceBuffer::download(void* host, std::size_t bytes, std::size_t offset) const {
+void DeviceBuffer::download(void* host, std::size_t bytes, std::size_t offset, Stream stream) const {
   check_range("a download", offset, bytes, size_);
   if (bytes == 0) return;
   if (on_host_) {
     std::memcpy(host, static_cast<const std::byte*>(data_) + offset, bytes);
     return;
   }
-  check(driver().memcpy_dtoh(host, address(data_, offset), bytes), "cuMemcpyDtoH");
+  copy_to_host(host, static_cast<const std::byte*>(data_) + offset, bytes, stream);
 }
 
 void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream) {

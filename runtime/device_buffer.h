@@ -25,10 +25,10 @@ class DeviceBuffer {
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
   void fill(std::uint8_t value, Stream stream = nullptr);
-  /// Both are complete on return. They wait for the default stream only; other streams that use the buffer
-  /// must be synchronised.
-  void upload(const void* host, std::size_t bytes, std::size_t offset = 0);
-  void download(void* host, std::size_t bytes, std::size_t offset = 0) const;
+  /// Both follow the work on `stream` (nullptr: the default one), and are complete on return. Other streams that use the buffer must
+  /// be synchronised.
+  void upload(const void* host, std::size_t bytes, std::size_t offset = 0, Stream stream = nullptr);
+  void download(void* host, std::size_t bytes, std::size_t offset = 0, Stream stream = nullptr) const;
 
  private:
   void* data_ = nullptr;

@@ -29,7 +29,6 @@
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                          \
   X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                     \
   X(mem_free_async, cuMemFreeAsync, 11020)                                         \
-  X(memcpy_htod, cuMemcpyHtoD, 3020)                                               \
   X(memcpy_dtoh, cuMemcpyDtoH, 3020)                                               \
   X(memcpy_async, cuMemcpyAsync, 4000)                                             \
   X(memset_d8_async, cuMemsetD8Async, 3020)                                        \

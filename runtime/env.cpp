@@ -102,9 +102,13 @@ constexpr EnvVariable kVariables[] = {
      check_word},
     {"FA2_JIT", word_of(JitMode::on), joined_words<JitMode>(),
      "off: never compile; use the most similar cached kernel, else fail", check_word},
-    {"FA2_TUNE", word_of(TuneMode::search), joined_words<TuneMode>(),
-     "off: the heuristic alone; stored: tuning records, too; search: measure what has no record", check_word},
-    {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "longest search, in milliseconds", check_number},
+    {"FA2_TUNE", word_of(TuneMode::learn), joined_words<TuneMode>(),
+     "off: the heuristic alone; stored: tuning records, too; learn: besides, measure what has none for later "
+     "processes; adaptive: and "
+     "follow it at once; now: calls wait for it",
+     check_word},
+    {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "longest search of FA2_TUNE=now, in milliseconds",
+     check_number},
     {"FA2_CONFIG", "", "kernel=NAME,field=number,...",
      "pins a kernel's config (default: forward_sm80's): kernel=forward_sm90,tile_n=64", check_config},
     {"FA2_NVRTC", "", "a file", "path of libnvrtc; no other one is tried", nullptr},
@@ -122,6 +126,9 @@ constexpr EnvVariable kVariables[] = {
 
 constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH",
                                                  "COLUMNS"};
+/// Of torchrun, Open MPI, MPICH and Slurm.
+constexpr std::string_view kRankCounts[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                            "SLURM_STEP_NUM_TASKS"};
 
 /// Returns the variable; nullptr if the table lacks it.
 const EnvVariable* find(std::string_view name) {
@@ -130,7 +137,8 @@ const EnvVariable* find(std::string_view name) {
 }
 
 bool is_known(std::string_view name) {
-  return find(name) != nullptr || std::ranges::find(kSystemVariables, name) != std::end(kSystemVariables);
+  const auto lists = [&](const auto& names) { return std::ranges::find(names, name) != std::end(names); };
+  return find(name) != nullptr || lists(kSystemVariables) || lists(kRankCounts);
 }
 
 const EnvVariable& variable_of(std::string_view name) {
@@ -144,6 +152,10 @@ const EnvVariable& variable_of(std::string_view name) {
 
 std::span<const EnvVariable> environment() {
   return kVariables;
+}
+
+std::span<const std::string_view> rank_counts() {
+  return kRankCounts;
 }
 
 std::optional<std::string> env(std::string_view name) {

@@ -24,8 +24,11 @@ struct EnvVariable {
 std::span<const EnvVariable> environment();
 
 /// Returns a variable's value; nullopt if unset or empty. `name` must be in environment() or one of the
-/// system variables (XDG_CACHE_HOME, HOME, CUDA_HOME, CUDA_PATH, COLUMNS).
+/// system variables (XDG_CACHE_HOME, HOME, CUDA_HOME, CUDA_PATH, COLUMNS), or in rank_counts().
 std::optional<std::string> env(std::string_view name);
+
+/// Returns the variables by which launchers tell a process how many ranks it is one of.
+std::span<const std::string_view> rank_counts();
 
 /// Returns what is wrong with a value of `name`, which must be in environment().
 std::vector<Violation> violations_of_variable(std::string_view name, const std::string& value);

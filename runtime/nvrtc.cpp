@@ -80,6 +80,7 @@ Nvrtc::Nvrtc(const std::vector<std::string>& candidates)
   if (field == nullptr) throw Unavailable(library.path() + " has no " #name ": fa2 cannot use this NVRTC");
   FA2_NVRTC_FUNCTIONS(FA2_LOAD)
 #undef FA2_LOAD
+  set_flow_callback = reinterpret_cast<decltype(set_flow_callback)>(library.find("nvrtcSetFlowCallback"));
   get_version(&major, &minor);
   open_builtins(*this);
 }

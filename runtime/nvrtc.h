@@ -42,6 +42,8 @@ struct Nvrtc {
 #define FA2_FIELD(field, name) decltype(&::name) field = nullptr;
   FA2_NVRTC_FUNCTIONS(FA2_FIELD)
 #undef FA2_FIELD
+  /// nvrtcSetFlowCallback; null before CUDA 12.9.
+  nvrtcResult (*set_flow_callback)(nvrtcProgram program, int (*callback)(void*, void*), void* data) = nullptr;
 };
 
 /// Returns NVRTC. The first call opens it, and it is never closed. After a failure the next call tries again.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,8 @@ namespace {
 /// Constant, because NVRTC hashes it into the names of file-local symbols.
 constexpr const char* kProgramName = "fa2.cu";
 
+std::atomic<bool> is_cancelled = false;
+
 /// Owns an NVRTC program.
 class Program {
  public:
@@ -37,6 +40,9 @@ class Program {
     require(nvrtc_.create_program(&program_, source.main.text.c_str(), kProgramName,
                                   static_cast<int>(texts.size()), texts.data(), names.data()),
             "nvrtcCreateProgram");
+    if (nvrtc_.set_flow_callback != nullptr)
+      nvrtc_.set_flow_callback(
+          program_, [](void*, void*) { return is_cancelled ? 1 : 0; }, nullptr);
   }
   ~Program() { nvrtc_.destroy_program(&program_); }
   Program(const Program&) = delete;
@@ -198,6 +204,7 @@ bool is_elf(const std::vector<std::byte>& code) {
 void compile_or_refuse(Program& program, const KernelSource& source) {
   const nvrtcResult result = program.compile(source.options);
   if (result == NVRTC_SUCCESS) return;
+  if (is_cancelled) throw Unavailable("the process exits: nothing is compiled any more");
   const std::string log = program.log();
   fail(source, fmt::format("{}: {}", nvrtc().get_error_string(result), first_error(log)), log);
 }
@@ -244,6 +251,10 @@ class NvrtcCompiler final : public Compiler {
 };
 
 }  // namespace
+
+void cancel_compilations() {
+  is_cancelled = true;
+}
 
 void discard_source(const CompileError& error) {
   if (!error.source_path().empty()) unlink(error.source_path().c_str());

@@ -102,9 +102,11 @@ enum { FA2_EMPTY_ROW_POSITIVE_INFINITY = 0, FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1 
  * one, which the first use makes from the environment (FA2_CACHE_DIR, FA2_TUNE, ...) and which lives as long as the process. */
 typedef struct fa2_context fa2_context;
 
-/* fa2_context_options.tune. OFF: the heuristic alone. STORED: tuning records, else the heuristic. SEARCH: an exact record, else a
- * search, once per bucket of problems. */
-enum { FA2_TUNE_DEFAULT = 0, FA2_TUNE_OFF = 1, FA2_TUNE_STORED = 2, FA2_TUNE_SEARCH = 3 };
+/* fa2_context_options.tune. OFF: the heuristic alone. STORED: tuning records, else the heuristic. LEARN: the same, and
+ * what has no exact record is measured meanwhile, for processes that start later. ADAPTIVE: the context follows that at once, so the
+ * bits of a problem may change. NOW: calls wait for it. */
+enum { FA2_TUNE_DEFAULT = 0, FA2_TUNE_OFF = 1, FA2_TUNE_STORED = 2, FA2_TUNE_LEARN = 3, FA2_TUNE_ADAPTIVE = 4,
+       FA2_TUNE_NOW = 5 };
 
 /* fa2_context_options.jit. ON: compile kernels that no cache holds. OFF: run a similar cached kernel; FA2_UNAVAILABLE without one. */
 enum { FA2_JIT_DEFAULT = 0, FA2_JIT_ON = 1, FA2_JIT_OFF = 2 };
@@ -133,7 +135,7 @@ FA2_C_API fa2_status fa2_context_destroy(fa2_context* context);
 /* ---- attention ---- */
 
 /* Enqueues the problem on `stream` (a CUstream or cudaStream_t; NULL: the legacy default stream) of the current CUDA device. The
- * first call for a problem may compile, load and search. Later calls look the plan up and launch. While the stream captures, a
+ * first call for a problem may compile and load, and with FA2_TUNE_NOW search. Later calls look the plan up and launch. While the stream captures, a
  * problem without a plan is FA2_UNAVAILABLE. The plan's row_alignment is the strictest that the arguments satisfy: rows that are
  * not 16-byte aligned run the kernel of FA2_ROWS_ELEMENT. Thread-safe. */
 FA2_C_API fa2_status fa2_attention(fa2_context* context, const fa2_problem* problem, const fa2_args* args,

@@ -123,7 +123,7 @@ class FA2_API Context {
   void attention(const AttentionProblem& problem, const AttentionArgs& args, Stream stream = nullptr);
 
   /// Prepares a problem for `device` (-1: the current one; kInterpreterDevice). Every call of the plan must satisfy `options`.
-  /// May compile, load and search; no stream may capture meanwhile.
+  /// May compile and load, and with TuneMode::now search; no stream may capture meanwhile.
   AttentionPlan plan(const AttentionProblem& problem, int device = -1, const PlanOptions& options = {});
 
   /// Computes the gradients that `args` point to, as attention() computes the output (fa2/backward.h). @throws as attention().

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace fa2 {
@@ -27,8 +28,9 @@ int burst_for(double us) {
   return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
 }
 
-TrialLimits limits_of(const Device& device) {
+TrialLimits limits_of(const Device& device, double bytes) {
   TrialLimits limits;
+  limits.bytes = bytes;
   limits.min_blocks = kWaves * kBlocksPerSm * device.sm_count;
   return limits;
 }
@@ -36,11 +38,11 @@ TrialLimits limits_of(const Device& device) {
 }  // namespace
 
 GpuTrial::GpuTrial(const PlannedProblem& problem, const Device& device,
-                   const std::vector<KernelConfig>& candidates, KernelCache& kernels)
+                   const std::vector<KernelConfig>& candidates, KernelCache& kernels, double bytes)
     : context_(device.ordinal),
       device_(device),
       kernels_(kernels),
-      tensors_(problem, pass_of(candidates.at(0)), limits_of(device)) {
+      tensors_(problem, pass_of(candidates.at(0)), limits_of(device, bytes), stream_) {
   for (const KernelConfig& config : candidates) candidates_.push_back({.config = config});
   if (pass_of(candidates[0]) == KernelPass::forward) return;
   delta_config_ = heuristic_choices(problem, device.arch, KernelPass::delta).at(0).config;
@@ -84,7 +86,7 @@ void GpuTrial::prepare(std::size_t index) {
 double GpuTrial::measure_us(std::size_t index) {
   Candidate& candidate = candidates_[index];
   if (candidate.plan.workspace.bytes() > tensors_.workspace_bytes())
-    tensors_.make_workspace(candidate.plan.workspace.bytes(), stream_);
+    tensors_.make_workspace(candidate.plan.workspace.bytes());
   if (candidate.burst == 0) {
     check_outputs(candidate);
     candidate.burst = burst_for(time_us(candidate, 1));
@@ -108,13 +110,9 @@ double GpuTrial::time_us(const Candidate& candidate, int times) {
 }
 
 std::vector<Role> GpuTrial::outputs_of(const Candidate& candidate) const {
-  std::vector<Role> outputs;
-  for (std::size_t i = candidate.measured; i < candidate.plan.steps.size(); ++i) {
-    for (const OperandUse& use : candidate.plan.steps[i].uses) {
-      if (use.access != Access::read && !tensors_.call().operands[use.role].is_absent())
-        outputs.push_back(use.role);
-    }
-  }
+  std::vector<Role> outputs = operands_written(std::span(candidate.plan.steps).subspan(candidate.measured));
+  const Call call = tensors_.call();
+  std::erase_if(outputs, [&](Role role) { return call.operands[role].is_absent(); });
   return outputs;
 }
 
@@ -154,7 +152,7 @@ std::vector<std::uint16_t> GpuTrial::sample_of(const Operand& output, const Devi
   for (std::size_t place = 0; place < places; ++place) {
     const std::size_t first_row = places == 1 ? 0 : (rows - rows_each) * place / (places - 1);
     buffer.download(&sample[place * rows_each * dim], rows_each * dim * sizeof sample[0],
-                    first_row * dim * sizeof sample[0]);
+                    first_row * dim * sizeof sample[0], stream_.get());
   }
   return sample;
 }

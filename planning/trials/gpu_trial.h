@@ -16,14 +16,15 @@
 
 namespace fa2 {
 
-/// Has a stream and memory of its own: at most 1 GiB, or less if memory is short. One thread must make it, measure with it and
+/// Has a stream and memory of its own, less if memory is short, and touches no other stream. One thread must make it, measure with it and
 /// destroy it, and must not capture a stream meanwhile. For a backward, measures the kernels of one pass alone.
 class GpuTrial final : public Trial {
  public:
   /// `problem` must be valid and normalized, with a query, and for a backward with a key. `candidates` must be of one pass.
-  /// `kernels` must outlive the trial. @throws CudaError; CompileError if delta, which other kernels read, does not compile.
+  /// `kernels` must outlive the trial. `bytes`: of Q, K, V and O, at most. @throws CudaError; CompileError if delta, which other
+  /// kernels read, does not compile.
   GpuTrial(const PlannedProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
-           KernelCache& kernels);
+           KernelCache& kernels, double bytes = TrialLimits{}.bytes);
 
   void prepare(std::size_t index) override;
 
@@ -52,8 +53,8 @@ class GpuTrial final : public Trial {
   ScopedContext context_;  // first, because all other members need it until they are destroyed
   const Device& device_;
   KernelCache& kernels_;
-  TrialTensors tensors_;
   OwnedStream stream_;
+  TrialTensors tensors_;
   StreamTimer timer_;
   std::vector<Candidate> candidates_;
   KernelConfig delta_config_;

@@ -23,11 +23,11 @@ std::vector<Operand> operands_of(const AttentionProblem& problem, const Backward
 
 /// Fills the buffer from byte `begin` on with `values` in rotation, beginning with number `from`.
 template <class Value>
-void upload_repeated(DeviceBuffer& buffer, const std::vector<Value>& values, std::size_t from = 0,
-                     std::size_t begin = 0) {
+void upload_repeated(DeviceBuffer& buffer, Stream stream, const std::vector<Value>& values,
+                     std::size_t from = 0, std::size_t begin = 0) {
   for (std::size_t done = begin; done < buffer.size(); from = 0) {
     const std::size_t bytes = std::min((values.size() - from) * sizeof(Value), buffer.size() - done);
-    buffer.upload(&values[from], bytes, done);
+    buffer.upload(&values[from], bytes, done, stream);
     done += bytes;
   }
 }
@@ -40,8 +40,9 @@ float typical_lse(const AttentionProblem& p) {
 
 }  // namespace
 
-TrialTensors::TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits)
-    : is_backward_(pass != KernelPass::forward) {
+TrialTensors::TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits,
+                           const OwnedStream& stream)
+    : is_backward_(pass != KernelPass::forward), stream_(stream) {
   if (is_backward_) limits.bytes /= 3;  // for gradients, and the dQ accumulator in float32
   for (;; limits.bytes /= 4) {
     problem_ = PlannedProblem(within(limits, problem), problem);
@@ -103,15 +104,15 @@ Call TrialTensors::call(const WorkspaceLayout& layout) const {
           .scratch = workspace == nullptr ? nullptr : workspace + layout.counter_bytes};
 }
 
-void TrialTensors::make_workspace(std::size_t bytes, const OwnedStream& stream) {
+void TrialTensors::make_workspace(std::size_t bytes) {
   (*this)[Role::workspace] = DeviceBuffer(bytes);
-  (*this)[Role::workspace].fill(0, stream.get());
+  (*this)[Role::workspace].fill(0, stream_.get());
 }
 
 void TrialTensors::upload_borders(Role role, std::int64_t total, std::int64_t longest) {
   if (total == 0) return;
   const auto borders = borders_of(mix_of(problem_.batch, total, longest));
-  (*this)[role].upload(borders.data(), borders.size() * sizeof borders[0]);
+  (*this)[role].upload(borders.data(), borders.size() * sizeof borders[0], 0, stream_.get());
 }
 
 /// Uses all pages in rotation, every two of them swapped.
@@ -119,7 +120,7 @@ void TrialTensors::upload_pages() {
   std::vector<std::int32_t> table((*this)[Role::page_table].size() / sizeof(std::int32_t));
   for (std::size_t i = 0; i < table.size(); ++i)
     table[i] = static_cast<std::int32_t>((i ^ 1) % static_cast<std::size_t>(problem_.page_count));
-  (*this)[Role::page_table].upload(table.data(), table.size() * sizeof table[0]);
+  (*this)[Role::page_table].upload(table.data(), table.size() * sizeof table[0], 0, stream_.get());
 }
 
 void TrialTensors::upload_inputs() {
@@ -129,19 +130,21 @@ void TrialTensors::upload_inputs() {
   if (p.page_size > 0) upload_pages();
   constexpr std::uint8_t kSmall = 0x3d;  // in every byte: 0.046
   for (std::size_t i = 0; i < kOperandCount; ++i)
-    if (has_numbers(static_cast<Role>(i))) buffers_[i].fill(kSmall);
+    if (has_numbers(static_cast<Role>(i))) buffers_[i].fill(kSmall, stream_.get());
   constexpr std::size_t kPeriod = 1000003;  // prime: rows of any length differ
   const std::vector<std::uint16_t> values = normal_values(kPeriod, p.dtype);
   std::vector<Role> inputs = {Role::q, Role::k, Role::v};
   if (is_backward_) inputs.insert(inputs.end(), {Role::out, Role::d_out});
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    upload_repeated((*this)[inputs[i]], values, kPeriod / inputs.size() * i);  // so that tensors differ too
+    upload_repeated((*this)[inputs[i]], stream_.get(), values,
+                    kPeriod / inputs.size() * i);  // so that tensors differ too
   if (is_backward_) {
-    upload_repeated((*this)[Role::lse], std::vector<float>(kPeriod, typical_lse(p)));
+    upload_repeated((*this)[Role::lse], stream_.get(), std::vector<float>(kPeriod, typical_lse(p)));
     return;
   }
   DeviceBuffer& queries = (*this)[Role::q];
-  upload_repeated(queries, normal_values(kPeriod, p.dtype, kPeakedQueries), 0, queries.size() / 4 * 2);
+  upload_repeated(queries, stream_.get(), normal_values(kPeriod, p.dtype, kPeakedQueries), 0,
+                  queries.size() / 4 * 2);
 }
 
 }  // namespace fa2

@@ -15,12 +15,13 @@
 
 namespace fa2 {
 
-/// Inputs of a pass's kernels, filled, and room for their outputs; in the context that is current when they are made.
+/// Inputs of a pass's kernels, filled, and room for their outputs; in the context that is current when they are made. All work is
+/// done on one stream, which must outlive them.
 class TrialTensors {
  public:
   /// `problem` must be valid and normalized. Takes a shape within the limits, or a smaller one if memory is short.
   /// @throws CudaError.
-  TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits);
+  TrialTensors(const PlannedProblem& problem, KernelPass pass, TrialLimits limits, const OwnedStream& stream);
 
   /// Returns the shape that is measured.
   const PlannedProblem& problem() const { return problem_; }
@@ -30,7 +31,7 @@ class TrialTensors {
   DeviceBuffer& operator[](Role role) { return buffers_[static_cast<std::size_t>(role)]; }
 
   /// Replaces the workspace by a zeroed one, from this point of the stream on.
-  void make_workspace(std::size_t bytes, const OwnedStream& stream);
+  void make_workspace(std::size_t bytes);
   std::size_t workspace_bytes() const { return (*this)[Role::workspace].size(); }
 
  private:
@@ -43,6 +44,7 @@ class TrialTensors {
 
   PlannedProblem problem_;
   bool is_backward_;
+  const OwnedStream& stream_;
   std::vector<DeviceBuffer> buffers_;  ///< by role; empty: no kernel of the pass needs the operand
   BackwardArgs args_;
   std::vector<Operand> operands_;

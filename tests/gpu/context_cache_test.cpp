@@ -4,10 +4,13 @@
 #include <fa2/attention.h>
 #include <fa2/errors.h>
 #include <runtime/device.h>
+#include <runtime/disk_cache.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../support/cache_fixtures.h"
@@ -145,7 +148,7 @@ TEST_CASE("a first backward without records searches each of its kernels once") 
   const ScopedContext current(0);
   const TemporaryDirectory cache;
   ContextOptions options = untuned(cache.path());
-  options.tune = TuneMode::search;
+  options.tune = TuneMode::now;
   options.tune_budget_ms = 6000;  // enough to compile a few kernels
   Context context(options);
   const auto origins = [&](const AttentionProblem& problem) {
@@ -161,4 +164,83 @@ TEST_CASE("a first backward without records searches each of its kernels once") 
   CHECK(std::ranges::count(second, ConfigOrigin::tuned_exact) ==
         std::ranges::count(first, ConfigOrigin::tuned_now));
   run_and_expect_gradients(context, GuardedBackward(small_problem()));
+}
+
+namespace {
+
+/// A problem that no shipped record fits exactly, and options of a context in an empty directory.
+AttentionProblem unmeasured_problem() {
+  return {.head_dim = 72,
+          .mask = MaskKind::causal_top_left,
+          .heads_q = 3,
+          .heads_kv = 3,
+          .seqlen_q = 300,
+          .seqlen_k = 300};
+}
+
+/// Calls until `is_done`, for up to two minutes. Returns whether it is.
+template <class Predicate>
+bool call_until(Context& context, GuardedCall& call, const Predicate& is_done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!is_done() && std::chrono::steady_clock::now() < end) {
+    context.attention(call.problem, call.args);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return is_done();
+}
+
+}  // namespace
+
+TEST_CASE("learn: a problem keeps its config, and what the process used is measured meanwhile for the next") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.tune = TuneMode::learn;
+  GuardedCall call(unmeasured_problem());
+  const auto choice_of = [&](Context& context) { return context.plan(call.problem).explain().kernels.at(0); };
+  {
+    Context context(options);
+    const KernelReport first = choice_of(context);
+    CHECK(first.config_origin != ConfigOrigin::tuned_exact);
+    CHECK(first.config_origin != ConfigOrigin::tuned_now);
+    CHECK(call_until(context, call, [&] { return std::filesystem::exists(tuning_file(cache.path())); }));
+    CHECK(choice_of(context).config == first.config);
+    CHECK(choice_of(context).config_origin == first.config_origin);
+    run_and_expect_contract(context, call);
+  }
+  options.tune = TuneMode::stored;
+  Context next(options);
+  CHECK(choice_of(next).config_origin == ConfigOrigin::tuned_exact);
+  call.upload();
+  run_and_expect_contract(next, call);
+}
+
+TEST_CASE("adaptive: the process follows what it has measured") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.tune = TuneMode::adaptive;
+  Context context(options);
+  GuardedCall call(unmeasured_problem());
+  CHECK(call_until(context, call, [&] {
+    return context.plan(call.problem).explain().kernels.at(0).config_origin == ConfigOrigin::tuned_exact;
+  }));
+  run_and_expect_contract(context, call);
+}
+
+TEST_CASE("learn: a context that is destroyed while it measures waits for no more than the step under way") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  ContextOptions options = untuned(cache.path());
+  options.tune = TuneMode::learn;
+  {
+    Context context(options);
+    GuardedCall call(unmeasured_problem());
+    const DiskCache kernels(cache.path(), DiskCache::Access::read_only);
+    CHECK(call_until(context, call, [&] { return kernels.entries().size() > 1; }));  // candidates compile
+  }
+  CHECK_FALSE(std::filesystem::exists(tuning_file(cache.path())));
 }

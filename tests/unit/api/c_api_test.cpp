@@ -116,20 +116,20 @@ TEST_CASE("c api: a problem without output needs no pointers, but its scale is c
 TEST_CASE("c api: context options") {
   fa2_context* context = nullptr;
   fa2_context_options options = FA2_CONTEXT_OPTIONS_INIT;
-  options.tune = 4;
+  options.tune = 6;
   options.jit = -1;
   CHECK(fa2_context_create(&options, &context) == FA2_INVALID_REQUEST);
   CHECK(context == nullptr);
-  CHECK(says("tune = 4"));
+  CHECK(says("tune = 6"));
   CHECK(says("jit = -1"));
   options = FA2_CONTEXT_OPTIONS_INIT;
   options.config = "tile_q=1";
   CHECK(fa2_context_create(&options, &context) == FA2_INVALID_REQUEST);
   CHECK(says("tile_q"));
   options.tune_budget_ms = -5;
-  options.tune = 4;
+  options.tune = 6;
   CHECK(fa2_context_create(&options, &context) == FA2_INVALID_REQUEST);
-  for (const char* part : {"tile_q", "tune_budget_ms = -5", "tune = 4"}) CHECK(says(part));
+  for (const char* part : {"tile_q", "tune_budget_ms = -5", "tune = 6"}) CHECK(says(part));
 }
 
 TEST_CASE("c api: options of precompile and tune") {

@@ -169,7 +169,7 @@ std::unique_ptr<Context> deployed(const TemporaryDirectory& dir) {
   ContextOptions options;
   options.cache_dir = (dir / "own").string();
   options.read_only_caches = {(dir / "pack").string()};
-  options.tune = TuneMode::search;
+  options.tune = TuneMode::now;
   options.jit = JitMode::off;
   return std::make_unique<Context>(options);
 }

@@ -119,7 +119,7 @@ TEST_CASE("with batch_invariant no record is used") {
 }
 
 TEST_CASE("a pass is searched once per bucket, forward and backward separately") {
-  const ChoiceSettings settings;
+  const ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   for (const KernelPass pass : passes()) {
@@ -146,7 +146,7 @@ TEST_CASE("a pass is searched once per bucket, forward and backward separately")
 }
 
 TEST_CASE("a failed search of a pass is not repeated for that pass, but others are searched") {
-  const ChoiceSettings settings;
+  const ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   const CapturedLog log;
@@ -167,7 +167,7 @@ TEST_CASE("a failed search of a pass is not repeated for that pass, but others a
   CHECK(log.lines() == passes().size());
   CHECK(store.records().empty());
 
-  ChoiceSettings no_jit;
+  ChoiceSettings no_jit{.tune = TuneMode::now};
   no_jit.jit = JitMode::off;
   ConfigChooser deployed(no_jit, store);
   const ConfigChoice choice = deployed.choose(some_problem(), some_gpu(), fails, KernelPass::dq);

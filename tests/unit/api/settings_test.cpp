@@ -32,12 +32,24 @@ std::vector<Violation> violations(const ContextOptions& options, const Environme
 
 TEST_CASE("defaults") {
   const Settings settings = settings_of({}, table({}));
-  CHECK(settings.tune == TuneMode::search);
+  CHECK(settings.tune == TuneMode::learn);
   CHECK(settings.tune_budget_seconds == 3.0);
   CHECK(settings.jit == JitMode::on);
   CHECK_FALSE(settings.pinned.has_value());
   CHECK(settings.read_only_caches.empty());
   CHECK_FALSE(settings.check);
+}
+
+TEST_CASE("one rank of several does not measure beside the program, unless it is told to") {
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    CAPTURE(name);
+    CHECK(settings_of({}, table({{name, "8"}})).tune == TuneMode::stored);
+    CHECK(settings_of({}, table({{name, "1"}})).tune == TuneMode::learn);
+    for (const auto& [word, mode] :
+         {std::pair("now", TuneMode::now), std::pair("adaptive", TuneMode::adaptive),
+          std::pair("off", TuneMode::off)})
+      CHECK(settings_of({}, table({{name, "8"}, {"FA2_TUNE", word}})).tune == mode);
+  }
 }
 
 TEST_CASE("FA2_CHECK turns on the check of sequence tables") {
@@ -88,7 +100,7 @@ TEST_CASE("every bad value is named, with the allowed ones") {
   CHECK(found[0].rule == "must be one of on, off");
   CHECK(found[1].field == "FA2_TUNE");
   CHECK(found[1].value == "\"foo\"");
-  CHECK(found[1].rule == "must be one of off, stored, search");
+  CHECK(found[1].rule == "must be one of off, stored, learn, adaptive, now");
   CHECK(found[2].field == "FA2_TUNE_BUDGET_MS");
   CHECK(found[2].value == "\"3s\"");
   CHECK(found[3].field == "FA2_CONFIG: config field \"tile_q\"");

@@ -83,6 +83,19 @@ TEST_CASE("tune=off: the heuristic, whatever is recorded") {
   CHECK(has(choice, "tuning is off"));
 }
 
+TEST_CASE("tune=learn and tune=adaptive: a choice never waits for a search") {
+  ChoiceSettings settings;
+  CHECK(settings.tune == TuneMode::learn);
+  for (const TuneMode mode : {TuneMode::learn, TuneMode::adaptive}) {
+    settings.tune = mode;
+    TuningStore store("");
+    ConfigChooser chooser(settings, store);
+    CHECK(chooser.choose(some_problem(), some_gpu(), must_not_search).origin == ConfigOrigin::heuristic);
+    store.add(record("Some GPU", some_problem()));
+    CHECK(chooser.choose(some_problem(), some_gpu(), must_not_search).origin == ConfigOrigin::tuned_exact);
+  }
+}
+
 TEST_CASE("tune=stored: exact, nearest, another device, heuristic") {
   ChoiceSettings settings;
   settings.tune = TuneMode::stored;
@@ -164,11 +177,11 @@ TEST_CASE("a record made with other templates is used, and the choice says so") 
   CHECK(has(choice, "other templates"));
 }
 
-TEST_CASE("shipped records: ignored by off, used by stored and search, which say whose they are") {
+TEST_CASE("shipped records: ignored by off, used by stored and now, which say whose they are") {
   TuningRecord shipped = record("Some GPU", some_problem());
   shipped.templates = "0123";
   TuningStore store("", {}, {shipped});
-  for (const TuneMode mode : {TuneMode::stored, TuneMode::search}) {
+  for (const TuneMode mode : {TuneMode::stored, TuneMode::now}) {
     ChoiceSettings settings;
     settings.tune = mode;
     const ConfigChoice choice =
@@ -194,14 +207,14 @@ TEST_CASE("search measures a problem without an exact record, shipped or not") {
   PlannedProblem longer = some_problem();
   longer.seqlen_k *= 2;
   TuningStore store("", {}, {record("Some GPU", longer), record("Other GPU", some_problem())});
-  const ChoiceSettings settings;
+  const ChoiceSettings settings{.tune = TuneMode::now};
   CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu(), found).origin ==
         ConfigOrigin::tuned_now);
   CHECK(store.records().size() == 1);
 }
 
 TEST_CASE("search: a bucket is measured once, then recorded") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   store.add(record("Other GPU", some_problem()));
   ConfigChooser chooser(settings, store);
@@ -221,13 +234,13 @@ TEST_CASE("search: a bucket is measured once, then recorded") {
 }
 
 TEST_CASE("without a search function, records and the heuristic serve") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   CHECK(ConfigChooser(settings, store).choose(some_problem(), some_gpu()).origin == ConfigOrigin::heuristic);
 }
 
 TEST_CASE("FA2_JIT=off never searches") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   settings.jit = JitMode::off;
   TuningStore store("");
   const ConfigChoice choice =
@@ -237,7 +250,7 @@ TEST_CASE("FA2_JIT=off never searches") {
 }
 
 TEST_CASE("a search that fails or compares nothing is not recorded and not repeated") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   int searches = 0;
@@ -271,7 +284,7 @@ TEST_CASE("a search that fails or compares nothing is not recorded and not repea
 }
 
 TEST_CASE("a search in which only one config works is recorded, because there is no other to compare") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   int searches = 0;
@@ -288,7 +301,7 @@ TEST_CASE("a search in which only one config works is recorded, because there is
 }
 
 TEST_CASE("threads that meet a new bucket at the same time search once") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   TuningStore store("");
   ConfigChooser chooser(settings, store);
   std::atomic<int> searches = 0, tuned = 0;
@@ -305,7 +318,7 @@ TEST_CASE("threads that meet a new bucket at the same time search once") {
 }
 
 TEST_CASE("tune() searches even if there is a record") {
-  ChoiceSettings settings;
+  ChoiceSettings settings{.tune = TuneMode::now};
   settings.tune = TuneMode::off;
   TuningStore store("");
   store.add(record("Some GPU", some_problem()));

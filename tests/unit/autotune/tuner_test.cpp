@@ -9,8 +9,10 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -235,6 +237,59 @@ TEST_CASE("without any budget the heuristic's choice is still prepared and measu
   CHECK(report.best_us == 100);
   CHECK(report.budget_spent);
   CHECK(landscape.measured == std::vector{1, 0});
+}
+
+TEST_CASE("beside other work, a search rests after each sample and judges by undisturbed ones") {
+  Landscape landscape({100, 90, 80});
+  landscape.measure_seconds = 0.001;
+  TunerOptions options = landscape.options();
+  options.gpu_share = 0.05;
+  double rested = 0;
+  options.rest = [&](double seconds) { rested += seconds; };
+  const TuneReport report = search(landscape.candidates(), landscape, options);
+  CHECK(report.best.tile_n == 2);
+  CHECK(rested == doctest::Approx(0.019 * static_cast<double>(landscape.order.size())));
+}
+
+TEST_CASE("beside other work, a challenger must win by its lower quartile and by its fastest sample") {
+  // Every sample but each fifth is disturbed by a factor that falls on candidates alike.
+  class Disturbed final : public Trial {
+   public:
+    void prepare(std::size_t) override {}
+    double measure_us(std::size_t i) override {
+      const int sample = samples[i]++;
+      const double quiet = i == 1 ? 95 : 100;
+      if (i == 2) return sample == 4 ? 90 : 300;      // one lucky sample
+      if (i == 3) return sample % 5 == 4 ? 99 : 101;  // hardly better
+      return sample % 5 <= 1 ? quiet : quiet * (2 + sample % 3);
+    }
+    std::map<std::size_t, int> samples;
+  } trial;
+  std::vector<KernelConfig> candidates(4);
+  for (int i = 0; i < 4; ++i) candidates[static_cast<std::size_t>(i)].tile_n = i;
+  TunerOptions options;
+  options.gpu_share = 0.5;
+  options.rest = [](double) {};
+  const TuneReport report = search(candidates, trial, options);
+  CHECK(report.best.tile_n == 1);
+  CHECK(report.best_us == doctest::Approx(95));
+  CHECK(report.heuristic_us == doctest::Approx(100));
+}
+
+TEST_CASE("a stop ends a search after the step under way") {
+  Landscape landscape({100, 90, 80});
+  std::stop_source source;
+  TunerOptions options = landscape.options();
+  options.gpu_share = 0.05;
+  options.stop = source.get_token();
+  int rests = 0;
+  options.rest = [&](double) {
+    if (++rests == 4) source.request_stop();
+  };
+  search(landscape.candidates(), landscape, options);
+  CHECK(landscape.order.size() == 4);
+  CHECK(search(landscape.candidates(), landscape, options).candidates.size() == 3);
+  CHECK(landscape.prepared == 3);  // of the first search
 }
 
 TEST_CASE("no candidates is a bug of the caller") {

@@ -78,13 +78,13 @@ std::vector<std::uint16_t> outputs_of(const Step& delta, const Step& step, Trial
 TEST_CASE("trial tensors: candidates of a pass agree on the gradients") {
   if (test::cannot_interpret()) return;
   const ScopedContext current(kInterpreterDevice);
+  const OwnedStream stream;
   for (const KernelPass pass : {KernelPass::dq, KernelPass::dk_dv}) {
-    TrialTensors tensors(problem_of(2 + 8, false), pass, {});
+    TrialTensors tensors(problem_of(2 + 8, false), pass, {}, stream);
     const PlannedProblem& p = tensors.problem();
     Steps steps(p);
     const Step delta = steps.of(heuristic_choices(p, interpreter_arch(), KernelPass::delta).at(0).config);
-    const OwnedStream stream;
-    tensors.make_workspace(delta.scratch.bytes, stream);
+    tensors.make_workspace(delta.scratch.bytes);
     const auto candidates = search_candidates(p, interpreter_arch(), TuneScope::all, pass);
     const auto first = outputs_of(delta, steps.of(candidates.front()), tensors);
     const auto last = outputs_of(delta, steps.of(candidates.back()), tensors);
@@ -95,8 +95,9 @@ TEST_CASE("trial tensors: candidates of a pass agree on the gradients") {
 
 TEST_CASE("trial tensors: valid arguments of a forward, and no memory for optional tensors") {
   const ScopedContext current(kInterpreterDevice);
+  const OwnedStream stream;
   for (int i = 0; i < 32; ++i) {
-    TrialTensors tensors(problem_of(i % 16, i >= 16), KernelPass::forward, {});
+    TrialTensors tensors(problem_of(i % 16, i >= 16), KernelPass::forward, {}, stream);
     const Call call = tensors.call();
     const AttentionArgs& args = call.args.as<AttentionArgs>();
     CHECK(violations_of(tensors.problem(), args, call.operands).empty());
@@ -108,8 +109,9 @@ TEST_CASE("trial tensors: valid arguments of a forward, and no memory for option
 
 TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients can be written") {
   const ScopedContext current(kInterpreterDevice);
+  const OwnedStream stream;
   for (int variants = 0; variants < 16; ++variants) {
-    TrialTensors tensors(problem_of(variants, false), KernelPass::dq, {});
+    TrialTensors tensors(problem_of(variants, false), KernelPass::dq, {}, stream);
     const Call call = tensors.call();
     const BackwardArgs& args = call.args.as<BackwardArgs>();
     CHECK(violations_of(tensors.problem(), {}, args, call.operands).empty());
@@ -129,10 +131,10 @@ TEST_CASE("trial tensors: valid arguments of a backward, all of whose gradients 
 
 TEST_CASE("trial tensors: a workspace is zero, with counters before scratch") {
   const ScopedContext current(kInterpreterDevice);
-  TrialTensors tensors(problem_of(0, false), KernelPass::dk_dv, {});
-  CHECK(tensors.workspace_bytes() == 0);
   const OwnedStream stream;
-  tensors.make_workspace(512, stream);
+  TrialTensors tensors(problem_of(0, false), KernelPass::dk_dv, {}, stream);
+  CHECK(tensors.workspace_bytes() == 0);
+  tensors.make_workspace(512);
   CHECK(tensors.workspace_bytes() == 512);
   const Call call = tensors.call({.counter_bytes = 256, .scratch_bytes = 256});
   REQUIRE(call.counters == tensors[Role::workspace].data());
@@ -142,11 +144,12 @@ TEST_CASE("trial tensors: a workspace is zero, with counters before scratch") {
 
 TEST_CASE("trial tensors: a backward is shrunk until it fits with its gradients") {
   const ScopedContext current(kInterpreterDevice);
+  const OwnedStream stream;
   PlannedProblem large = problem_of(0, false);
   large.batch = 64;
   const TrialLimits limits{.bytes = 1 << 20};
   const auto bytes_of = [&](KernelPass pass) {
-    TrialTensors tensors(large, pass, limits);
+    TrialTensors tensors(large, pass, limits, stream);
     std::size_t bytes = 0;
     for (const Operand& operand : tensors.call().operands) {
       if (operand.strided && !operand.is_absent()) bytes += size_in_bytes(operand);

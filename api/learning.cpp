@@ -1,0 +1,69 @@
+// What a Context measures in the background.
+#include <api/context.h>
+#include <autotune/candidates.h>
+#include <autotune/tuner.h>
+#include <planning/trials/gpu_trial.h>
+#include <runtime/background.h>
+#include <runtime/log.h>
+#include <runtime/parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+namespace fa2 {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr double kStudySeconds = 60;     ///< of one lesson, at most
+constexpr double kGpuShare = 0.05;       ///< of the GPU's time while candidates are measured
+constexpr double kStudyBytes = 1 << 27;  ///< of Q, K, V and O: more than any L2, and little beside a model
+constexpr int kCoresPerThread = 4;       ///< of the process's cores, one in so many compiles candidates
+
+TunerOptions options_of_study(const std::stop_token& stop) {
+  TunerOptions options;
+  options.budget_seconds = kStudySeconds;
+  options.compile_threads = std::max(1, usable_cores() / kCoresPerThread);
+  options.gpu_share = kGpuShare;
+  options.stop = stop;
+  options.rest = [stop](double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (!stop.stop_requested() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::min(
+          20ms, std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())));
+  };
+  return options;
+}
+
+}  // namespace
+
+void Context::Impl::note(const Device& gpu, const PlannedProblem& problem, KernelPass pass) {
+  if (gpu.arch.interpreted || !is_measurable(problem, pass) ||
+      !chooser.may_learn(problem, target_of(gpu), pass))
+    return;
+  const std::string name = fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass)));
+  learner.note(name, {problem, gpu.ordinal, pass});
+}
+
+void Context::Impl::study(const Lesson& lesson, const std::stop_token& stop) {
+  const Device& gpu = device(lesson.device);
+  compiler->judge(gpu.arch);  // opens NVRTC
+  stop_learning_at_exit();
+  work_in_background();
+  const Search search_beside_others = [&](const PlannedProblem& problem) -> TuneReport {
+    const auto candidates = search_candidates(problem, gpu.arch, TuneScope::likely, lesson.pass);
+    GpuTrial trial(problem, gpu, candidates, kernels, kStudyBytes);
+    TuneReport report = search(candidates, trial, options_of_study(stop));
+    if (stop.stop_requested()) return {};
+    log().debug("learned for \"{}\": {}", to_string(problem), summary(report));
+    return report;
+  };
+  if (!chooser.learn(lesson.problem, target_of(gpu), search_beside_others, lesson.pass)) return;
+  if (settings.tune != TuneMode::adaptive) return;
+  plans.clear();
+  backward_plans.clear();
+}
+
+}  // namespace fa2
