@@ -40,11 +40,9 @@ TunerOptions options_of_study(const std::stop_token& stop) {
 }  // namespace
 
 void Context::Impl::note(const Device& gpu, const PlannedProblem& problem, KernelPass pass) {
-  if (gpu.arch.interpreted || !is_measurable(problem, pass) ||
-      !chooser.may_learn(problem, target_of(gpu), pass))
-    return;
-  const std::string name = fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass)));
-  learner.note(name, {problem, gpu.ordinal, pass});
+  if (gpu.arch.interpreted || !is_measurable(problem, pass)) return;
+  if (!learner.is_new(fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass))))) return;
+  if (chooser.may_learn(problem, target_of(gpu), pass)) learner.note({problem, gpu.ordinal, pass});
 }
 
 void Context::Impl::study(const Lesson& lesson, const std::stop_token& stop) {

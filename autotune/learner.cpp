@@ -50,10 +50,16 @@ bool Learner::is_in_child() const {
   return ::getpid() != process_;
 }
 
-void Learner::note(const std::string& name, const Lesson& lesson) {
+bool Learner::is_new(const std::string& name) {
+  if (is_in_child()) return false;
+  const std::lock_guard lock(mutex_);
+  return names_.insert(name).second;
+}
+
+void Learner::note(const Lesson& lesson) {
   if (is_in_child()) return;
   const std::lock_guard lock(mutex_);
-  if (is_stopped_ || !names_.insert(name).second) return;
+  if (is_stopped_) return;
   waiting_.push_back(lesson);
   if (!thread_) thread_ = std::make_unique<std::jthread>([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_all();

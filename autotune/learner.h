@@ -39,8 +39,11 @@ class Learner {
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
-  /// Puts the lesson in line, unless one of this name has been there before.
-  void note(const std::string& name, const Lesson& lesson);
+  /// Returns whether the name is new. It is known from then on.
+  bool is_new(const std::string& name);
+
+  /// Puts the lesson in line.
+  void note(const Lesson& lesson);
 
   /// Returns whether all lessons so far are studied.
   bool is_done() const;

@@ -241,7 +241,10 @@ Lookup TuningStore::find(const std::string& device, const std::string& arch, int
     }
     return best;
   };
-  const Lookup own = best_of(records());
+  const Lookup own = [&] {
+    const std::lock_guard lock(mutex_);
+    return best_of(records_);
+  }();
   Lookup shipped = best_of(shipped_);
   shipped.shipped = true;
   return own.match <= shipped.match ? own : shipped;

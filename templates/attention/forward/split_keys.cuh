@@ -49,9 +49,7 @@ struct TilePart {
     // The shuffle tells the compiler that all lanes agree, so values that depend on the result stay uniform.
     const bool all_are_stored = ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(known)), 0) != 0;
     if (all_are_stored) {
-      if (has_few_rows()) {
-        merge_turn<lanes_for_many_parts<Config>>(team.warp(), scale_log2);
-      } else if (tile.part.count <= kFewParts) {
+      if (!has_few_rows() && tile.part.count <= kFewParts) {
         merge_rows<lanes_for_few_parts<Config>>(scale_log2);
       } else {
         merge_rows<lanes_for_many_parts<Config>>(scale_log2);
@@ -111,13 +109,15 @@ struct TilePart {
     return ptx::shfl_idx(static_cast<int>((taken & ((1u << kLeftShift) - 1)) >> kTurnShift), 0);
   }
 
-  /// Merges rows until all have been taken by this or another team.
+  /// Merges rows until all have been taken by this or another team. Of few rows, each warp takes its own.
   template <int kLanes>
   FA2_DEVICE void merge_rows(float scale_log2) const {
-    int turn = turn_of(take_turn());
+    const bool takes_turns = !has_few_rows();
+    int turn = takes_turns ? turn_of(take_turn()) : team.warp();
     while (turn * MergedRow<Config, kLanes>::rows_of_warp < row_count()) {
-      const u32 next = take_turn();  // its latency overlaps the merge
+      const u32 next = takes_turns ? take_turn() : 0;  // its latency overlaps the merge
       merge_turn<kLanes>(turn, scale_log2);
+      if (!takes_turns) return;
       turn = turn_of(next);
     }
   }

@@ -42,7 +42,15 @@ void wait_for(const Learner& learner) {
 
 }  // namespace
 
-TEST_CASE("learner: lessons are studied in order, each name once, on another thread") {
+TEST_CASE("learner: a name is new once") {
+  Notes notes;
+  Learner learner(notes.study(), 0ms);
+  CHECK(learner.is_new("a"));
+  CHECK(learner.is_new("b"));
+  CHECK_FALSE(learner.is_new("a"));
+}
+
+TEST_CASE("learner: lessons are studied in order, on another thread") {
   Notes notes;
   std::thread::id thread;
   Learner learner(
@@ -52,14 +60,12 @@ TEST_CASE("learner: lessons are studied in order, each name once, on another thr
       },
       0ms);
   CHECK(learner.is_done());
-  learner.note("a", lesson(1));
-  learner.note("b", lesson(2));
-  learner.note("a", lesson(3));
+  learner.note(lesson(1));
+  learner.note(lesson(2));
   wait_for(learner);
-  learner.note("b", lesson(4));
-  learner.note("c", lesson(5));
+  learner.note(lesson(3));
   wait_for(learner);
-  CHECK(notes.batches == std::vector<std::int64_t>{1, 2, 5});
+  CHECK(notes.batches == std::vector<std::int64_t>{1, 2, 3});
   CHECK(thread != std::this_thread::get_id());
 }
 
@@ -67,7 +73,7 @@ TEST_CASE("learner: a program that ends before its patience studies nothing") {
   Notes notes;
   {
     Learner learner(notes.study(), 1h);
-    learner.note("a", lesson(1));
+    learner.note(lesson(1));
   }
   CHECK(notes.batches.empty());
 }
@@ -80,8 +86,8 @@ TEST_CASE("learner: a study that throws costs its own lesson only") {
         notes.study()(l, stop);
       },
       0ms);
-  learner.note("a", lesson(1));
-  learner.note("b", lesson(2));
+  learner.note(lesson(1));
+  learner.note(lesson(2));
   wait_for(learner);
   CHECK(notes.batches == std::vector<std::int64_t>{2});
 }
@@ -94,11 +100,11 @@ TEST_CASE("learner: a stop ends the study under way, and no other begins") {
         while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
       },
       0ms);
-  learner.note("a", lesson(1));
-  learner.note("b", lesson(2));
+  learner.note(lesson(1));
+  learner.note(lesson(2));
   while (begun == 0) std::this_thread::sleep_for(1ms);
   learner.stop();
-  learner.note("c", lesson(3));
+  learner.note(lesson(3));
   CHECK(begun == 1);
 }
 
@@ -110,12 +116,13 @@ TEST_CASE("learner: a forked child neither studies nor waits for the thread that
         while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
       },
       0ms);
-  learner->note("a", lesson(1));
+  learner->note(lesson(1));
   while (!begun) std::this_thread::sleep_for(1ms);
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(10);  // ends a child that hangs
-    learner->note("b", lesson(2));
+    if (learner->is_new("a")) ::_exit(8);
+    learner->note(lesson(2));
     delete learner;
     ::_exit(7);
   }
@@ -139,7 +146,7 @@ TEST_CASE("learner: a process that exits stops its learners first") {
           ::_exit(3);  // reached only if the end of the process requests a stop
         },
         0ms);
-    learner->note("a", lesson(1));
+    learner->note(lesson(1));
     while (!begun) std::this_thread::sleep_for(1ms);
     std::exit(5);
   }
