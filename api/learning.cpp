@@ -17,10 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double kStudySeconds = 60;     ///< of one lesson, at most
-constexpr double kGpuShare = 0.05;       ///< of the GPU's time while candidates are measured
-constexpr double kStudyBytes = 1 << 27;  ///< of Q, K, V and O: more than any L2, and little beside a model
-constexpr int kCoresPerThread = 4;       ///< of the process's cores, one in so many compiles candidates
+constexpr double kStudySeconds = 90;  ///< of one lesson, at most
+constexpr double kGpuShare = 0.05;    ///< of the GPU's time while candidates are measured
+/// Tensors larger than any L2, and little beside a model; samples that fit between the program's kernels.
+constexpr TrialEffort kEffort{.bytes = 1 << 27, .sample_us = 60};
+constexpr int kCoresPerThread = 4;  ///< of the process's cores, one in so many compiles candidates
 
 TunerOptions options_of_study(const std::stop_token& stop) {
   TunerOptions options;
@@ -52,7 +53,7 @@ void Context::Impl::study(const Lesson& lesson, const std::stop_token& stop) {
   work_in_background();
   const Search search_beside_others = [&](const PlannedProblem& problem) -> TuneReport {
     const auto candidates = search_candidates(problem, gpu.arch, TuneScope::likely, lesson.pass);
-    GpuTrial trial(problem, gpu, candidates, kernels, kStudyBytes);
+    GpuTrial trial(problem, gpu, candidates, kernels, kEffort);
     TuneReport report = search(candidates, trial, options_of_study(stop));
     if (stop.stop_requested()) return {};
     log().debug("learned for \"{}\": {}", to_string(problem), summary(report));

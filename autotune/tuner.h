@@ -33,8 +33,9 @@ struct TunerOptions {
   double keep_margin =
       0.02;  ///< a challenger must beat the heuristic by this share, else the heuristic stays
   std::function<double()> now_seconds;  ///< the clock, called from several threads; unset: a steady clock
-  /// The GPU's time that measuring may take, as a share; below 1 other work runs beside it. Then a rest follows each sample, the
-  /// lower quartile counts instead of the median, and a challenger must win by its fastest sample, too.
+  /// The GPU's time that measuring may take, as a share; below 1 other work runs beside it, and disturbs most samples. Then a rest
+  /// follows each sample, there are 8 times as many, the twentieth of them that are fastest count instead of the median, and a
+  /// challenger must win by its fastest sample, too.
   double gpu_share = 1;
   std::function<void(double seconds)> rest;  ///< unset: sleeps
   std::stop_token stop;                      ///< ends the search after the step under way

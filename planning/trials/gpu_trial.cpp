@@ -17,14 +17,12 @@
 namespace fa2 {
 namespace {
 
-constexpr double kSampleUs =
-    200;  // much longer than the resolution of events and the gap before a first launch
 constexpr double kLongestBurstUs = 2000;
 constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
 
-/// Returns enough launches for a sample of 200 us, and at least 3 if they are short.
-int burst_for(double us) {
-  const double enough = std::ceil(kSampleUs / us), affordable = std::floor(kLongestBurstUs / us);
+/// Returns enough launches of `us` for a sample, and at least 3 if they are short.
+int burst_for(double us, double sample_us) {
+  const double enough = std::ceil(sample_us / us), affordable = std::floor(kLongestBurstUs / us);
   return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
 }
 
@@ -38,11 +36,13 @@ TrialLimits limits_of(const Device& device, double bytes) {
 }  // namespace
 
 GpuTrial::GpuTrial(const PlannedProblem& problem, const Device& device,
-                   const std::vector<KernelConfig>& candidates, KernelCache& kernels, double bytes)
+                   const std::vector<KernelConfig>& candidates, KernelCache& kernels,
+                   const TrialEffort& effort)
     : context_(device.ordinal),
       device_(device),
       kernels_(kernels),
-      tensors_(problem, pass_of(candidates.at(0)), limits_of(device, bytes), stream_) {
+      effort_(effort),
+      tensors_(problem, pass_of(candidates.at(0)), limits_of(device, effort.bytes), stream_) {
   for (const KernelConfig& config : candidates) candidates_.push_back({.config = config});
   if (pass_of(candidates[0]) == KernelPass::forward) return;
   delta_config_ = heuristic_choices(problem, device.arch, KernelPass::delta).at(0).config;
@@ -89,7 +89,7 @@ double GpuTrial::measure_us(std::size_t index) {
     tensors_.make_workspace(candidate.plan.workspace.bytes());
   if (candidate.burst == 0) {
     check_outputs(candidate);
-    candidate.burst = burst_for(time_us(candidate, 1));
+    candidate.burst = burst_for(time_us(candidate, 1), effort_.sample_us);
   }
   return time_us(candidate, candidate.burst);
 }

@@ -16,15 +16,21 @@
 
 namespace fa2 {
 
+/// What a trial takes.
+struct TrialEffort {
+  double bytes = TrialLimits{}.bytes;  ///< of Q, K, V and O, at most
+  double sample_us =
+      200;  ///< of launches in one sample: much longer than the resolution of events and the gap before a first launch
+};
+
 /// Has a stream and memory of its own, less if memory is short, and touches no other stream. One thread must make it, measure with it and
 /// destroy it, and must not capture a stream meanwhile. For a backward, measures the kernels of one pass alone.
 class GpuTrial final : public Trial {
  public:
   /// `problem` must be valid and normalized, with a query, and for a backward with a key. `candidates` must be of one pass.
-  /// `kernels` must outlive the trial. `bytes`: of Q, K, V and O, at most. @throws CudaError; CompileError if delta, which other
-  /// kernels read, does not compile.
+  /// `kernels` must outlive the trial. @throws CudaError; CompileError if delta, which other kernels read, does not compile.
   GpuTrial(const PlannedProblem& problem, const Device& device, const std::vector<KernelConfig>& candidates,
-           KernelCache& kernels, double bytes = TrialLimits{}.bytes);
+           KernelCache& kernels, const TrialEffort& effort = {});
 
   void prepare(std::size_t index) override;
 
@@ -53,6 +59,7 @@ class GpuTrial final : public Trial {
   ScopedContext context_;  // first, because all other members need it until they are destroyed
   const Device& device_;
   KernelCache& kernels_;
+  const TrialEffort effort_;
   OwnedStream stream_;
   TrialTensors tensors_;
   StreamTimer timer_;
