@@ -89,7 +89,7 @@ void Learner::run(const std::stop_token& stop) {
   changed_.wait_for(lock, stop, patience_, [] { return false; });
   while (!stop.stop_requested()) {
     if (!changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) return;
-    const Lesson lesson = std::move(waiting_.front());
+    const Lesson lesson = waiting_.front();
     waiting_.pop_front();
     is_studying_ = true;
     lock.unlock();

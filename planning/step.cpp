@@ -56,8 +56,7 @@ std::vector<Role> operands_written(std::span<const Step> steps) {
       if (use.access != Access::read) written.push_back(use.role);
   }
   std::ranges::sort(written);
-  const auto repeated = std::ranges::unique(written);
-  written.erase(repeated.begin(), repeated.end());
+  written.erase(std::unique(written.begin(), written.end()), written.end());
   return written;
 }
 
