@@ -4,8 +4,8 @@
 // Block: the first warpgroup produces. One of its warps issues TMA loads, or all four gather pages with
 // cp.async. Every other warpgroup consumes.
 // Consumer warpgroup: computes 64 rows of each tile with wgmma; each warp owns 16 of them in the softmax.
-// Shared memory: query buffers, which later hold the output; the ring of K and V tiles; mbarriers
-// (shared_layout.cuh).
+// Shared memory: query buffers; the ring of K and V tiles; mbarriers (shared_layout.cuh). The output passes through a
+// query buffer or the ring.
 #pragma once
 
 #include "attention/forward/sm90/consumer.cuh"
