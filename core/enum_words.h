@@ -73,12 +73,11 @@ inline constexpr EnumWord<ConfigOrigin> kWords<ConfigOrigin>[] = {
 };
 
 template <>
-inline constexpr EnumWord<TuneMode> kWords<TuneMode>[] = {
-    {TuneMode::off, "off"},
-    {TuneMode::stored, "stored"},
-    {TuneMode::learn, "learn"},
-    {TuneMode::adaptive, "adaptive"},
-    {TuneMode::now, "now"}};
+inline constexpr EnumWord<TuneMode> kWords<TuneMode>[] = {{TuneMode::off, "off"},
+                                                          {TuneMode::stored, "stored"},
+                                                          {TuneMode::learn, "learn"},
+                                                          {TuneMode::adaptive, "adaptive"},
+                                                          {TuneMode::now, "now"}};
 
 template <>
 inline constexpr EnumWord<PrecompileScope> kWords<PrecompileScope>[] = {

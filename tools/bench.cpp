@@ -1,5 +1,6 @@
 // fa2 bench: speed over a matrix of problems, by default FlashAttention's.
 #include <api/explanation.h>
+#include <api/settings.h>
 #include <fmt/format.h>
 #include <generator/problem_text.h>
 #include <tools/backward_options.h>
@@ -99,9 +100,11 @@ struct Contexts {
 };
 
 ContextOptions with_tune(std::optional<TuneMode> tune) {
-  ContextOptions settings;
-  settings.tune = tune;
-  return settings;
+  ContextOptions options;
+  options.tune = tune;
+  // Nothing may measure beside a benchmark.
+  if (settings_of(options).tune == TuneMode::learn) options.tune = TuneMode::stored;
+  return options;
 }
 
 /// Returns launches that visit the copies of the cache in turn. They have a workspace, as in a server, so

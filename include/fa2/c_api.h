@@ -105,8 +105,14 @@ typedef struct fa2_context fa2_context;
 /* fa2_context_options.tune. OFF: the heuristic alone. STORED: tuning records, else the heuristic. LEARN: the same, and
  * what has no exact record is measured meanwhile, for processes that start later. ADAPTIVE: the context follows that at once, so the
  * bits of a problem may change. NOW: calls wait for it. */
-enum { FA2_TUNE_DEFAULT = 0, FA2_TUNE_OFF = 1, FA2_TUNE_STORED = 2, FA2_TUNE_LEARN = 3, FA2_TUNE_ADAPTIVE = 4,
-       FA2_TUNE_NOW = 5 };
+enum {
+  FA2_TUNE_DEFAULT = 0,
+  FA2_TUNE_OFF = 1,
+  FA2_TUNE_STORED = 2,
+  FA2_TUNE_LEARN = 3,
+  FA2_TUNE_ADAPTIVE = 4,
+  FA2_TUNE_NOW = 5
+};
 
 /* fa2_context_options.jit. ON: compile kernels that no cache holds. OFF: run a similar cached kernel; FA2_UNAVAILABLE without one. */
 enum { FA2_JIT_DEFAULT = 0, FA2_JIT_ON = 1, FA2_JIT_OFF = 2 };

@@ -158,7 +158,8 @@ class FA2_API Context {
                                const Gradients& gradients, const PlanOptions& options = {});
 
   /// Searches configurations for one problem on `device` (-1: the current one) and stores the tuning record. TuneScope::all
-  /// measures all candidates within 1.1x of the best to the end, TuneScope::likely the 4 fastest.
+  /// measures all candidates within 1.1x of the best to the end, TuneScope::likely the 4 fastest. Ends this context's measurements
+  /// in the background for good, because two would disturb each other.
   TuneReport tune(const AttentionProblem& problem, int device = -1, TuneScope scope = TuneScope::likely,
                   const PlanOptions& options = {});
 

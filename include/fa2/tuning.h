@@ -16,7 +16,7 @@ enum class TuneMode : std::uint8_t {
   stored,  ///< the user's tuning records, then those shipped with the library, then the heuristic
   learn,  ///< like stored. What has no exact record is measured meanwhile, for processes that start later (default)
   adaptive,  ///< like learn, and this context follows what it has learned: the bits of a problem may change
-  now        ///< an exact record, the user's or a shipped one; else the call waits while candidates are measured
+  now  ///< an exact record, the user's or a shipped one; else the call waits while candidates are measured
 };
 
 /// Which configurations a search measures.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sglang.srt.layers.attention.flashattention_backend import FlashAttentionBackend
@@ -11,6 +12,9 @@ from .._substitute import substitute
 from . import flash_attn_varlen_func, flash_attn_with_kvcache
 
 __all__ = ["Backend"]
+
+# SGLang's workers do not tell in their environment that they are ranks of one model, and ranks must not measure beside it.
+os.environ.setdefault("FA2_TUNE", "stored")
 
 _FUNCTIONS = dict(flash_attn_varlen_func=flash_attn_varlen_func, flash_attn_with_kvcache=flash_attn_with_kvcache)
 _Backend: Any = substitute(FlashAttentionBackend, **_FUNCTIONS)

@@ -6,6 +6,7 @@ float8, head dims above 256, multimodal prefixes, reference windows, and diffusi
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from vllm.v1.attention.backend import AttentionCGSupport
@@ -19,6 +20,9 @@ from .._substitute import refuse, substitute
 from . import flash_attn_varlen_func
 
 __all__ = ["Backend", "Builder", "Impl"]
+
+# vLLM's workers do not tell in their environment that they are ranks of one model, and ranks must not measure beside it.
+os.environ.setdefault("FA2_TUNE", "stored")
 
 #: What vLLM's module imports from FlashAttention. Version 0 does not exist: it selects no path of a version, and a call that
 #: would reach FlashAttention is an error.
