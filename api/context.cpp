@@ -15,7 +15,6 @@
 #include <planning/forward.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
-#include <runtime/process.h>
 
 #include <chrono>
 #include <utility>
@@ -48,7 +47,7 @@ TuningStore tuning_records(const Settings& settings) {
   std::vector<std::filesystem::path> read_only;
   for (const auto& path : settings.read_only_caches) read_only.push_back(tuning_file(path));
   return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only),
-                     shipped_records(), settings.tune == TuneMode::learn ? utc_text(process_start()) : "");
+                     shipped_records(), settings.records_until);
 }
 
 /// Compiles with NVRTC for GPUs, and with the host's compiler for the interpreter.

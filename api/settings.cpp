@@ -7,6 +7,7 @@
 #include <generator/kernel_kind.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
+#include <runtime/process.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -100,7 +101,10 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
                                                  : split_paths(environment("FA2_CACHE_PATH").value_or(""));
   settings.read_only_caches.assign(read_only.begin(), read_only.end());
   settings.tune = options.tune.value_or(enumerator_of(environment, "FA2_TUNE", TuneMode::learn));
-  if (settings.tune == TuneMode::learn && is_rank(environment)) settings.tune = TuneMode::stored;
+  if (settings.tune == TuneMode::learn) {
+    settings.records_until = utc_text(process_start());
+    if (is_rank(environment)) settings.tune = TuneMode::stored;
+  }
   const std::int64_t budget_ms = options.tune_budget_ms
                                      ? *options.tune_budget_ms
                                      : std::stoll(environment("FA2_TUNE_BUDGET_MS").value_or("3000"));

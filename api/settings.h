@@ -18,6 +18,8 @@ struct Settings : ChoiceSettings {
   std::optional<std::filesystem::path> cache_dir;  ///< nullopt: keep kernels and records in memory only
   std::vector<std::filesystem::path> read_only_caches;
   double tune_budget_seconds = 3.0;
+  /// The latest date of records that are followed from the cache directory; empty: any. Ranks that start together agree by it.
+  std::string records_until;
   bool check = false;             ///< FA2_CHECK: whether to check tables of sequences before each launch
   std::vector<Violation> doubts;  ///< warnings about harmless mistakes, such as directories that do not exist
 };

@@ -2,6 +2,7 @@
 #include <api/settings.h>
 #include <doctest/doctest.h>
 #include <fa2/errors.h>
+#include <runtime/process.h>
 #include <tests/support/temporary_directory.h>
 
 #include <fstream>
@@ -34,6 +35,7 @@ TEST_CASE("defaults") {
   const Settings settings = settings_of({}, table({}));
   CHECK(settings.tune == TuneMode::learn);
   CHECK(settings.tune_budget_seconds == 3.0);
+  CHECK(settings.records_until == utc_text(process_start()));
   CHECK(settings.jit == JitMode::on);
   CHECK_FALSE(settings.pinned.has_value());
   CHECK(settings.read_only_caches.empty());
@@ -44,6 +46,7 @@ TEST_CASE("one rank of several does not measure beside the program, unless it is
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     CAPTURE(name);
     CHECK(settings_of({}, table({{name, "8"}})).tune == TuneMode::stored);
+    CHECK(settings_of({}, table({{name, "8"}})).records_until == utc_text(process_start()));
     CHECK(settings_of({}, table({{name, "1"}})).tune == TuneMode::learn);
     for (const auto& [word, mode] :
          {std::pair("now", TuneMode::now), std::pair("adaptive", TuneMode::adaptive),
@@ -66,6 +69,7 @@ TEST_CASE("environment variables set what the options leave open") {
                                          {"FA2_CACHE_PATH", "/a::/b c:"}});
   Settings settings = settings_of({}, environment);
   CHECK(settings.tune == TuneMode::stored);
+  CHECK(settings.records_until.empty());
   CHECK(settings.tune_budget_seconds == 0.25);
   CHECK(settings.jit == JitMode::off);
   REQUIRE(settings.pinned.has_value());
