@@ -8,14 +8,10 @@
 #include <runtime/parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
-#include <thread>
 
 namespace fa2 {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr double kStudySeconds = 90;  ///< of one lesson, at most
 constexpr double kGpuShare = 0.05;    ///< of the GPU's time while candidates are measured
@@ -29,19 +25,13 @@ TunerOptions options_of_study(const std::stop_token& stop) {
   options.compile_threads = std::max(1, usable_cores() / kCoresPerThread);
   options.gpu_share = kGpuShare;
   options.stop = stop;
-  options.rest = [stop](double seconds) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (!stop.stop_requested() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::min(
-          20ms, std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())));
-  };
   return options;
 }
 
 }  // namespace
 
 void Context::Impl::note(const Device& gpu, const PlannedProblem& problem, KernelPass pass) {
-  if (gpu.arch.interpreted || !is_measurable(problem, pass)) return;
+  if (!chooser.learns() || gpu.arch.interpreted || !is_measurable(problem, pass)) return;
   if (!learner.is_new(fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass))))) return;
   if (chooser.may_learn(problem, target_of(gpu), pass)) learner.note({problem, gpu.ordinal, pass});
 }

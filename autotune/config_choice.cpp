@@ -240,8 +240,7 @@ std::optional<ConfigChoice> ConfigChooser::measure(const PlannedProblem& problem
 }
 
 bool ConfigChooser::may_learn(const PlannedProblem& problem, const Target& target, KernelPass pass) const {
-  const bool learns = settings_.tune == TuneMode::learn || settings_.tune == TuneMode::adaptive;
-  return learns && settings_.jit == JitMode::on && !problem.batch_invariant && !pins(pass) &&
+  return learns() && !problem.batch_invariant && !pins(pass) &&
          can_be_tuned(traits_of(problem), target.arch, pass) &&
          find_record(store_, problem, target, bucket_of(problem, pass)).match != Match::exact;
 }

@@ -112,6 +112,12 @@ class ConfigChooser {
   /// nothing if an exact record is there by now, from this process or another. Returns whether the search compared configs.
   bool learn(const PlannedProblem& problem, const Target& target, const Search& search, KernelPass pass);
 
+  /// Returns whether anything is learned in this mode.
+  bool learns() const {
+    return settings_.jit == JitMode::on &&
+           (settings_.tune == TuneMode::learn || settings_.tune == TuneMode::adaptive);
+  }
+
   /// Returns whether learn() has something to learn.
   bool may_learn(const PlannedProblem& problem, const Target& target, KernelPass pass) const;
 

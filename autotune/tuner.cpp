@@ -48,8 +48,13 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void sleep_seconds(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+void sleep_until_stop(double seconds, const std::stop_token& stop) {
+  constexpr double kSlice = 0.02;
+  for (const double end = steady_seconds() + seconds; !stop.stop_requested();) {
+    const double left = end - steady_seconds();
+    if (left <= 0) return;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, kSlice)));
+  }
 }
 
 void raise(std::atomic<double>& maximum, double value) {
@@ -73,7 +78,8 @@ class Race {
   Race(const std::vector<KernelConfig>& candidates, Trial& trial, const TunerOptions& options)
       : trial_(trial), options_(options) {
     if (!options_.now_seconds) options_.now_seconds = steady_seconds;
-    if (!options_.rest) options_.rest = sleep_seconds;
+    if (!options_.rest)
+      options_.rest = [stop = options_.stop](double seconds) { sleep_until_stop(seconds, stop); };
     start_ = options_.now_seconds();
     for (const KernelConfig& config : candidates) entrants_.push_back({config, {}, {}, {}});
   }

@@ -37,7 +37,7 @@ struct TunerOptions {
   /// follows each sample, there are 8 times as many, the twentieth of them that are fastest count instead of the median, and a
   /// challenger must win by its fastest sample, too.
   double gpu_share = 1;
-  std::function<void(double seconds)> rest;  ///< unset: sleeps
+  std::function<void(double seconds)> rest;  ///< unset: sleeps, until a stop
   std::stop_token stop;                      ///< ends the search after the step under way
 };
 
