@@ -168,7 +168,7 @@ TEST_CASE("a first backward without records searches each of its kernels once") 
 
 namespace {
 
-/// A problem that no shipped record fits exactly, and options of a context in an empty directory.
+/// Returns a problem that no shipped record fits exactly.
 AttentionProblem unmeasured_problem() {
   return {.head_dim = 72,
           .mask = MaskKind::causal_top_left,
@@ -176,6 +176,12 @@ AttentionProblem unmeasured_problem() {
           .heads_kv = 3,
           .seqlen_q = 300,
           .seqlen_k = 300};
+}
+
+ContextOptions learning(const TemporaryDirectory& cache, TuneMode mode) {
+  ContextOptions options = untuned(cache.path());
+  options.tune = mode;
+  return options;
 }
 
 /// Calls until `is_done`, for up to two minutes. Returns whether it is.
@@ -195,8 +201,7 @@ TEST_CASE("learn: a problem keeps its config, and what the process used is measu
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
-  ContextOptions options = untuned(cache.path());
-  options.tune = TuneMode::learn;
+  ContextOptions options = learning(cache, TuneMode::learn);
   GuardedCall call(unmeasured_problem());
   const auto choice_of = [&](Context& context) { return context.plan(call.problem).explain().kernels.at(0); };
   {
@@ -220,8 +225,7 @@ TEST_CASE("adaptive: the process follows what it has measured") {
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
-  ContextOptions options = untuned(cache.path());
-  options.tune = TuneMode::adaptive;
+  ContextOptions options = learning(cache, TuneMode::adaptive);
   Context context(options);
   GuardedCall call(unmeasured_problem());
   CHECK(call_until(context, call, [&] {
@@ -234,8 +238,7 @@ TEST_CASE("learn: a context that is destroyed while it measures waits for no mor
   if (cannot_run()) return;
   const ScopedContext current(0);
   const TemporaryDirectory cache;
-  ContextOptions options = untuned(cache.path());
-  options.tune = TuneMode::learn;
+  ContextOptions options = learning(cache, TuneMode::learn);
   {
     Context context(options);
     GuardedCall call(unmeasured_problem());

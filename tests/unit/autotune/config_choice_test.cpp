@@ -7,6 +7,7 @@
 #include <generator/config_space.h>
 #include <generator/kernel_source.h>
 #include <runtime/parallel.h>
+#include <tests/support/fake_search.h>
 #include <tests/support/tuning_record.h>
 
 #include <algorithm>
@@ -18,29 +19,8 @@ namespace {
 using namespace fa2;
 using namespace fa2::test;
 
-/// Returns a valid config that the heuristic does not choose.
-KernelConfig another_config() {
-  return search_candidates(some_problem(), some_gpu().arch).at(1);
-}
-
 TuningRecord record(const std::string& device, const PlannedProblem& problem) {
   return record_of({some_gpu().arch, device, 108}, bucket_of(problem), another_config());
-}
-
-/// A search that always finds another_config(), 20 % faster.
-TuneReport found(const PlannedProblem&) {
-  TuneReport report;
-  report.best = another_config();
-  report.best_us = 80;
-  report.heuristic_us = 100;
-  report.seconds = 2.1;
-  report.candidates = {{another_config(), 80, 15, ""}, {KernelConfig{}, 100, 15, ""}};
-  return report;
-}
-
-TuneReport must_not_search(const PlannedProblem&) {
-  FAIL("searched");
-  return {};
 }
 
 bool has(const ConfigChoice& choice, std::string_view text) {

@@ -2,6 +2,7 @@
 #include <autotune/candidates.h>
 #include <autotune/config_choice.h>
 #include <doctest/doctest.h>
+#include <tests/support/fake_search.h>
 #include <tests/support/temporary_directory.h>
 #include <tests/support/tuning_record.h>
 
@@ -13,10 +14,6 @@ using namespace fa2;
 using namespace fa2::test;
 namespace fs = std::filesystem;
 
-KernelConfig another_config() {
-  return search_candidates(some_problem(), some_gpu().arch).at(1);
-}
-
 TuningRecord record_with_tile(int tile_m) {
   TuningRecord record = record_of(some_gpu(), bucket_of(some_problem()), another_config());
   record.config.tile_m = tile_m;
@@ -26,21 +23,6 @@ TuningRecord record_with_tile(int tile_m) {
 Lookup look_up(const TuningStore& store) {
   return store.find(some_gpu().device, "sm_80", 108, bucket_of(some_problem()),
                     [](const KernelConfig&) { return true; });
-}
-
-/// A search that always finds another_config(), 20 % faster.
-TuneReport found(const PlannedProblem&) {
-  TuneReport report;
-  report.best = another_config();
-  report.best_us = 80;
-  report.heuristic_us = 100;
-  report.candidates = {{another_config(), 80, 15, ""}, {KernelConfig{}, 100, 15, ""}};
-  return report;
-}
-
-TuneReport must_not_search(const PlannedProblem&) {
-  FAIL("searched");
-  return {};
 }
 
 }  // namespace
