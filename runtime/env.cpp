@@ -104,8 +104,7 @@ constexpr EnvVariable kVariables[] = {
      "off: never compile; use the most similar cached kernel, else fail", check_word},
     {"FA2_TUNE", word_of(TuneMode::learn), joined_words<TuneMode>(),
      "off: the heuristic alone; stored: tuning records, too; learn: besides, measure what has none for later "
-     "processes; adaptive: and "
-     "follow it at once; now: calls wait for it",
+     "processes; adaptive: and follow it at once; now: calls wait for it",
      check_word},
     {"FA2_TUNE_BUDGET_MS", "3000", "0..3600000", "longest search of FA2_TUNE=now, in milliseconds",
      check_number},
@@ -126,7 +125,7 @@ constexpr EnvVariable kVariables[] = {
 
 constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH",
                                                  "COLUMNS"};
-/// Of torchrun, Open MPI, MPICH and Slurm.
+/// By these, torchrun, Open MPI, MPICH and Slurm tell a process the number of ranks.
 constexpr std::string_view kRankCounts[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                             "SLURM_STEP_NUM_TASKS"};
 

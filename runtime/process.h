@@ -1,4 +1,4 @@
-// When this process began, and what launched it.
+// When this process began, and times as text.
 #pragma once
 
 #include <ctime>

@@ -23,7 +23,7 @@ struct TrialEffort {
       200;  ///< of launches in one sample: much longer than the resolution of events and the gap before a first launch
 };
 
-/// Has a stream and memory of its own, less if memory is short, and touches no other stream. One thread must make it, measure with it and
+/// Has memory of its own, less than TrialEffort allows if memory is short. Has a stream of its own, and touches no other. One thread must make it, measure with it and
 /// destroy it, and must not capture a stream meanwhile. For a backward, measures the kernels of one pass alone.
 class GpuTrial final : public Trial {
  public:
