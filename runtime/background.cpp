@@ -3,14 +3,15 @@
 #include <runtime/device.h>
 #include <runtime/driver.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace fa2 {
 
 void work_in_background() {
   constexpr int kNice = 10;
-  static_cast<void>(
-      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice));  // of this thread alone
+  // Of this thread alone. gettid() came with glibc 2.30, the wheel is built for 2.28.
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice));
   if (interpreting()) return;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   check(driver().thread_exchange_stream_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
