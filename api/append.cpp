@@ -21,7 +21,7 @@ void Context::append(const AppendProblem& problem, const AppendArgs& args, Strea
   require_usable(violations_of(problem, args, operands), operands, gpu.ordinal);
   if (impl_->settings.check || gpu.arch.interpreted) require_sound_tables(problem, args, gpu.ordinal, stream);
   const LoadedKernel loaded =
-      impl_->load_kernel_of("append", append_spec(problem, operands, gpu.arch), gpu, stream);
+      impl_->load_kernel_of(Operation::append, append_kernel_of(problem, operands), gpu, stream);
   launch(plan_append(problem, loaded.kernel), args, operands, nullptr, stream);
 } catch (...) {
   rethrow_as_error();

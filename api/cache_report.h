@@ -1,4 +1,4 @@
-// The documents of `fa2 cache` and of fa2/c_cache.h.
+// The documents of `fa2 cache`, `fa2 pack` and fa2/c_cache.h.
 #pragma once
 
 #include <runtime/disk_cache.h>
@@ -9,11 +9,15 @@
 
 namespace fa2 {
 
-/// Returns `name`, or if it is empty the user's own cache. @throws Error (ErrorCode::cache) without such a directory.
+/// Returns `name`, or if it is empty the user's own cache. @throws Error (ErrorCode::cache) without such a directory or pack.
 std::filesystem::path cache_directory(const std::string& name);
 
-/// Returns the kernels of a directory, the last used first. `verify`: reads every file and checks its checksums.
+/// Returns the kernels of a directory or pack, the last used first. `verify`: reads every file and checks its checksums.
+/// @throws CacheError for a pack that cannot be opened.
 std::vector<CacheEntry> cache_entries(const std::filesystem::path& directory, bool verify);
+
+/// Returns why this library never runs a kernel that another version of it made; empty if it may.
+std::string why_outdated(const KernelBinary& binary);
 
 std::uint64_t bytes_of(const std::vector<CacheEntry>& entries);
 

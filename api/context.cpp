@@ -15,6 +15,7 @@
 #include <planning/forward.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
+#include <runtime/pack.h>
 
 #include <chrono>
 #include <utility>
@@ -28,10 +29,12 @@ std::string name_of(const KernelSpec& spec, const Device& gpu) {
   return fmt::format("{} {} on {}", to_string(spec.traits), to_string(spec.config), gpu.ordinal);
 }
 
-std::vector<DiskCache> read_only_caches(const Settings& settings) {
-  std::vector<DiskCache> caches;
-  for (const auto& path : settings.read_only_caches) caches.emplace_back(path, DiskCache::Access::read_only);
-  return caches;
+/// Returns the stores before the user's own, in search order. A pack that cannot be used costs one warning.
+Stores read_only_stores(const Settings& settings) {
+  Stores stores;
+  for (auto& pack : embedded_packs()) stores.push_back(std::move(pack));
+  for (const auto& path : settings.read_only_caches) stores.push_back(open_store(path));
+  return stores;
 }
 
 std::shared_ptr<DiskCache> user_cache(const Settings& settings) {
@@ -43,10 +46,11 @@ std::shared_ptr<DiskCache> user_cache(const Settings& settings) {
   return nullptr;
 }
 
-TuningStore tuning_records(const Settings& settings) {
-  std::vector<std::filesystem::path> read_only;
-  for (const auto& path : settings.read_only_caches) read_only.push_back(tuning_file(path));
-  return TuningStore(settings.cache_dir ? tuning_file(*settings.cache_dir) : "", std::move(read_only),
+TuningStore tuning_records(const Settings& settings, const Stores& stores) {
+  std::vector<RecordText> read_only;
+  for (const auto& store : stores)
+    read_only.emplace_back((store->path() / kTuningFile).native(), store->text(kTuningFile));
+  return TuningStore(settings.cache_dir ? *settings.cache_dir / kTuningFile : "", read_only,
                      shipped_records(), settings.records_until);
 }
 
@@ -62,14 +66,6 @@ class ArchCompiler final : public Compiler {
   std::unique_ptr<Compiler> nvrtc_ = make_nvrtc_compiler();
   std::unique_ptr<Compiler> host_ = interpreter::make_host_compiler();
 };
-
-/// Fails before minutes of compiling if the directory cannot be written. @throws FileError.
-void require_writable(const std::filesystem::path& directory) {
-  make_private_directories(directory);
-  const std::filesystem::path probe = directory / "probe.tmp";
-  publish_file(probe, {});
-  std::filesystem::remove(probe);
-}
 
 KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
   const KernelResources& resources = kernel.binary->resources;
@@ -131,8 +127,10 @@ const Arch& require_arch(const std::string& name, std::vector<Violation> found) 
 Context::Impl::Impl(const ContextOptions& options)
     : settings(settings_of(options)),
       compiler(std::make_shared<ArchCompiler>()),
-      kernels(compiler, read_only_caches(settings), user_cache(settings), settings.jit),
-      records(tuning_records(settings)),
+      requests(settings.request_log),
+      stores(read_only_stores(settings)),
+      kernels(compiler, stores, user_cache(settings), settings.jit),
+      records(tuning_records(settings, stores)),
       chooser(settings, records) {
   for (const Violation& doubt : settings.doubts) warn_once(to_string(doubt), to_string(doubt));
 }
@@ -140,6 +138,7 @@ Context::Impl::Impl(const ContextOptions& options)
 AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
   return plans.get({problem, ordinal}, [&] {
     const Device& gpu = device(ordinal);
+    requests.add({Operation::forward, problem, {}, target_of(gpu)});
     return AttentionPlan(completed(plan_forward(planner_on(gpu, problem), notes), gpu, "plan"));
   });
 }
@@ -148,6 +147,7 @@ BackwardPlan Context::Impl::backward_plan(const PlannedProblem& problem, int ord
                                           const Gradients& gradients, const std::string& notes) {
   return backward_plans.get({{problem, ordinal}, gradients}, [&] {
     const Device& gpu = device(ordinal);
+    requests.add({Operation::backward, problem, gradients, target_of(gpu)});
     Plan plan = plan_backward(planner_on(gpu, problem), gradients, notes);
     return BackwardPlan(completed(std::move(plan), gpu, "backward plan"));
   });
@@ -214,14 +214,17 @@ LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gp
   return kernel;
 }
 
-LoadedKernel Context::Impl::load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
+LoadedKernel Context::Impl::load_kernel_of(Operation operation, const RowKernel& kernel, const Device& gpu,
                                            Stream stream) {
-  if (!gpu.arch.interpreted && is_capturing(stream) && !loaded.find(name_of(spec, gpu))) {
+  const KernelSpec spec = kernel.spec(gpu.arch);
+  if (loaded.find(name_of(spec, gpu))) return load_kernel(spec, gpu);
+  if (!gpu.arch.interpreted && is_capturing(stream)) {
     throw Unavailable(fmt::format(
         "the kernel of {0}() is not loaded yet, and the stream is capturing: call {0}() once before the "
         "capture begins",
-        name));
+        word_of(operation)));
   }
+  requests.add({operation, kernel.problem, {}, target_of(gpu)});
   return load_kernel(spec, gpu);
 }
 
@@ -279,12 +282,13 @@ std::vector<PrecompiledKernel> Context::precompile(const std::vector<AttentionPr
   const KernelRequests requests = kernel_requests(problems, archs, options, impl_->chooser);
   if (options.out.empty())
     return make_kernels(requests.kernels, impl_->kernels, options.jobs, options.observer);
-  require_writable(options.out);
+  if (is_pack_name(options.out)) return make_pack(requests, impl_->compiler, options);
+  require_writable(std::filesystem::path(options.out) / "probe");
   // Without the read-only caches, so that this directory gets every kernel.
   KernelCache cache(impl_->compiler, {},
                     std::make_shared<DiskCache>(options.out, DiskCache::Access::read_write), JitMode::on);
   auto rows = make_kernels(requests.kernels, cache, options.jobs, options.observer);
-  TuningStore records(tuning_file(options.out));
+  TuningStore records(std::filesystem::path(options.out) / kTuningFile);
   export_records(requests.records, records);
   make_readable_by_all(options.out);  // root may make it for a server's user, for example
   return rows;
@@ -300,13 +304,6 @@ std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& p
                                           const std::vector<std::string>& archs,
                                           const PrecompileOptions& options) {
   return Context::default_context().precompile(problems, archs, options);
-}
-
-#define FA2_TEXT(x) #x
-#define FA2_DOTTED(major, minor, patch) FA2_TEXT(major) "." FA2_TEXT(minor) "." FA2_TEXT(patch)
-
-const char* version() {
-  return FA2_DOTTED(FA2_VERSION_MAJOR, FA2_VERSION_MINOR, FA2_VERSION_PATCH);
 }
 
 }  // namespace fa2

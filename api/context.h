@@ -2,6 +2,7 @@
 #pragma once
 
 #include <api/memo.h>
+#include <api/requests.h>
 #include <api/settings.h>
 #include <autotune/config_choice.h>
 #include <autotune/learner.h>
@@ -12,6 +13,7 @@
 #include <generator/kernel_spec.h>
 #include <planning/plan.h>
 #include <planning/planner.h>
+#include <planning/row_kernels.h>
 #include <runtime/device.h>
 #include <runtime/disk_cache.h>
 #include <runtime/kernel_cache.h>
@@ -109,10 +111,9 @@ struct Context::Impl {
 
   /// Returns the kernel, loaded now or before.
   LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
-  /// Like load_kernel(), for an operation whose plans are not memoised, such as merge(); `name` is its name.
+  /// Like load_kernel(), for an operation whose plans are not memoised, such as merge().
   /// @throws Unavailable if `stream` captures and the kernel is not loaded yet.
-  LoadedKernel load_kernel_of(std::string_view name, const KernelSpec& spec, const Device& gpu,
-                              Stream stream);
+  LoadedKernel load_kernel_of(Operation operation, const RowKernel& kernel, const Device& gpu, Stream stream);
 
   /// Returns how the kernels of a pass are measured on the GPU; an empty Search if there is nothing to measure.
   Search search_on(const Device& gpu, const PlannedProblem& problem, KernelPass pass, TuneScope scope);
@@ -124,6 +125,8 @@ struct Context::Impl {
 
   Settings settings;
   std::shared_ptr<Compiler> compiler;
+  RequestLog requests;  ///< FA2_LOG_REQUESTS
+  Stores stores;        ///< packs in memory, then FA2_CACHE_PATH
   KernelCache kernels;
   TuningStore records;
   ConfigChooser chooser;

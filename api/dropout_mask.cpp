@@ -21,11 +21,11 @@ void Context::dropout_mask(const AttentionProblem& problem, const Dropout& dropo
   if (!found.empty()) throw InvalidRequest(std::move(found));
   if (is_empty) return;
   const Device& gpu = device(current_device());
-  if (!gpu.arch.interpreted && is_capturing(stream)) throw_capturing(problem);
   const ScopedContext current(gpu.ordinal);
   const auto operands = dropout_mask_operands(problem, args);
   require_usable({}, operands, gpu.ordinal);
-  const LoadedKernel loaded = impl_->load_kernel(dropout_mask_spec(gpu.arch), gpu);
+  const LoadedKernel loaded =
+      impl_->load_kernel_of(Operation::dropout_mask, dropout_mask_kernel(), gpu, stream);
   launch(plan_dropout_mask(problem.normalized(), loaded.kernel), args, operands, nullptr, stream);
 } catch (...) {
   rethrow_as_error();

@@ -1,10 +1,9 @@
 // Problems, explanations, tuning reports and precompiled kernels as JSON.
 #include <api/explanation.h>
+#include <api/problem_json.h>
 #include <generator/kernel_kind.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <type_traits>
 #include <utility>
 
 namespace fa2 {
@@ -15,28 +14,6 @@ using Json = nlohmann::ordered_json;
 /// Returns the text. Bytes that are not UTF-8, as in a device name or a path, become U+FFFD.
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
-}
-
-template <class Value>
-Json json_value(const Value& value) {
-  if constexpr (std::is_enum_v<Value>) {
-    return word_of(value);
-  } else {
-    return value;
-  }
-}
-
-template <class Value>
-Json json_value(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-template <class Problem>
-Json fields_of(const Problem& problem) {
-  Json json = Json::object();
-  Problem::visit([&](const char* name, FieldRole, const auto& value) { json[name] = json_value(value); },
-                 problem);
-  return json;
 }
 
 Json json_of(const KernelConfig& config) {

@@ -18,8 +18,8 @@ void Context::merge(const MergeProblem& problem, const MergeArgs& args, Stream s
   const Device& gpu = device(current_device());
   const ScopedContext current(gpu.ordinal);
   require_usable(violations_of(args, operands), operands, gpu.ordinal);
-  const KernelSpec spec = merge_spec(problem, operands, gpu.arch);
-  const LoadedKernel loaded = impl_->load_kernel_of("merge", spec, gpu, stream);
+  const RowKernel kernel = merge_kernel_of(problem, operands);
+  const LoadedKernel loaded = impl_->load_kernel_of(Operation::merge, kernel, gpu, stream);
   launch(plan_merge(problem, loaded.kernel), args, operands, nullptr, stream);
 } catch (...) {
   rethrow_as_error();

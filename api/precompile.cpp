@@ -1,14 +1,20 @@
 // Precompilation needs neither a GPU nor a driver.
 #include <api/precompile.h>
+#include <api/settings.h>
 #include <fmt/format.h>
 #include <generator/kernel_source.h>
 #include <operation/rules/validate.h>
+#include <planning/dropout_mask.h>
 #include <planning/row_kernels.h>
+#include <runtime/file.h>
 #include <runtime/interrupt.h>
+#include <runtime/pack_builder.h>
 #include <runtime/parallel.h>
 
 #include <exception>
+#include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -59,30 +65,69 @@ void add_conversions(const PlannedProblem& problem, const ConfigChoice& summing,
     add_request(problem, conversion_of(other.config), target, requests, seen);
 }
 
-void add_requests(const PlannedProblem& problem, const Arch& arch, const PrecompileOptions& options,
-                  ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
-  const Target target{arch, "", 0};
-  std::vector<KernelPass> passes = {KernelPass::forward};
-  if (options.backward) passes.insert(passes.end(), std::begin(kBackwardPasses), std::end(kBackwardPasses));
-  try {
-    for (const KernelPass pass : passes) {
-      for (auto& [of, choice] : choices_of(problem, target, pass, options.scope, chooser)) {
-        if (sums_dq(pass)) add_conversions(of, choice, target, requests, seen);
-        add_request(of, std::move(choice), target, requests, seen);
-      }
+/// Adds the kernels of some passes.
+void add_passes(const PlanRequest& request, std::initializer_list<KernelPass> passes, PrecompileScope scope,
+                ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
+  for (const KernelPass pass : passes) {
+    for (auto& [of, choice] : choices_of(request.problem, request.target, pass, scope, chooser)) {
+      if (sums_dq(pass)) add_conversions(of, choice, request.target, requests, seen);
+      add_request(of, std::move(choice), request.target, requests, seen);
     }
-    if (options.append)
-      add_row_kernel(append_kernel(problem), "the only kernel of append()", target, requests, seen);
-    if (options.merge)
-      add_row_kernel(merge_kernel(problem), "the only kernel of merge()", target, requests, seen);
+  }
+}
+
+void add_kernels(const PlanRequest& request, PrecompileScope scope, ConfigChooser& chooser,
+                 KernelRequests& requests, std::set<std::string>& seen) {
+  const auto& [operation, problem, gradients, target] = request;
+  switch (operation) {
+    case Operation::forward:
+      return add_passes(request, {KernelPass::forward}, scope, chooser, requests, seen);
+    case Operation::backward:
+      for (const KernelPass pass : kBackwardPasses)
+        add_passes(request, {pass}, scope, chooser, requests, seen);
+      return;
+    case Operation::append:
+      return add_row_kernel(append_kernel(problem), "the only kernel of append()", target, requests, seen);
+    case Operation::merge:
+      return add_row_kernel(merge_kernel(problem), "the only kernel of merge()", target, requests, seen);
+    case Operation::dropout_mask:
+      return add_row_kernel(dropout_mask_kernel(), "the only kernel of dropout_mask()", target, requests,
+                            seen);
+  }
+}
+
+/// Adds the kernels of a request, or why there is none.
+void add_or_note(const PlanRequest& request, PrecompileScope scope, ConfigChooser& chooser,
+                 KernelRequests& requests, std::set<std::string>& seen) {
+  try {
+    add_kernels(request, scope, chooser, requests, seen);
   } catch (const Error& error) {
     KernelRequest failed;
-    failed.row.problem = problem;
-    failed.row.options = problem;
-    failed.row.arch = arch.name;
+    failed.row.problem = request.problem;
+    failed.row.options = request.problem;
+    failed.row.arch = request.target.arch.name;
     failed.row.error = error.what();
     requests.kernels.push_back(std::move(failed));
   }
+}
+
+/// Returns every operation that the options ask for.
+std::vector<Operation> operations_of(const PrecompileOptions& options) {
+  std::vector<Operation> operations = {Operation::forward};
+  if (options.backward) operations.push_back(Operation::backward);
+  if (options.append) operations.push_back(Operation::append);
+  if (options.merge) operations.push_back(Operation::merge);
+  return operations;
+}
+
+/// Leaves every `shards`-th kernel, from `shard` on.
+void keep_shard(std::vector<KernelRequest>& kernels, int shard, int shards) {
+  if (shards < 1 || shard < 0 || shard >= shards)
+    throw InvalidRequest({{"shard", fmt::format("{} of {}", shard, shards), "must be 0 to shards - 1"}});
+  std::size_t i = 0;
+  std::erase_if(kernels, [&](const KernelRequest&) {
+    return static_cast<int>(i++ % static_cast<std::size_t>(shards)) != shard;
+  });
 }
 
 PrecompiledKernel make_with(const ConfigChoice& choice, PrecompiledKernel row, KernelCache& cache) {
@@ -117,20 +162,44 @@ PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
 
 }  // namespace
 
-KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
-                               const std::vector<std::string>& archs, const PrecompileOptions& options,
-                               ConfigChooser& chooser) {
+std::vector<PlanRequest> requests_for(const std::vector<AttentionProblem>& problems,
+                                      const std::vector<std::string>& archs,
+                                      const PrecompileOptions& options) {
   std::vector<Violation> found = violations_of(problems, options.plans, archs);
   if (!found.empty()) throw InvalidRequest(std::move(found));
-  KernelRequests requests;
-  std::set<std::string> seen;
+  std::vector<PlanRequest> requests;
   for (const std::string& arch : archs) {
     for (const AttentionProblem& problem : problems) {
-      for (const PlanOptions& plan : options.plans)
-        add_requests({problem.normalized(), plan}, *find_arch(arch), options, chooser, requests, seen);
+      for (const PlanOptions& plan : options.plans) {
+        for (const Operation operation : operations_of(options))
+          requests.push_back({operation, {problem.normalized(), plan}, {}, {*find_arch(arch), "", 0}});
+      }
+    }
+  }
+  if (options.requests.empty()) return requests;
+  for (PlanRequest& request : read_requests(options.requests)) {
+    if (archs.empty()) requests.push_back(request);
+    for (const std::string& arch : archs) {
+      request.target = {*find_arch(arch), "", 0};
+      requests.push_back(request);
     }
   }
   return requests;
+}
+
+KernelRequests kernel_requests(const std::vector<PlanRequest>& wanted, const PrecompileOptions& options,
+                               ConfigChooser& chooser) {
+  KernelRequests requests;
+  std::set<std::string> seen;
+  for (const PlanRequest& request : wanted) add_or_note(request, options.scope, chooser, requests, seen);
+  keep_shard(requests.kernels, options.shard, options.shards);
+  return requests;
+}
+
+KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
+                               const std::vector<std::string>& archs, const PrecompileOptions& options,
+                               ConfigChooser& chooser) {
+  return kernel_requests(requests_for(problems, archs, options), options, chooser);
 }
 
 std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& requests, KernelCache& cache,
@@ -147,6 +216,17 @@ std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& re
     ++done;
     if (observer != nullptr) observer->finished(rows[i], done, requests.size());
   });
+  return rows;
+}
+
+std::vector<PrecompiledKernel> make_pack(const KernelRequests& requests, std::shared_ptr<Compiler> compiler,
+                                         const PrecompileOptions& options) {
+  const auto pack = std::make_shared<PackBuilder>(options.out);
+  require_writable(pack->path());
+  KernelCache cache(std::move(compiler), {}, pack, JitMode::on);
+  std::vector<PrecompiledKernel> rows = make_kernels(requests.kernels, cache, options.jobs, options.observer);
+  pack->set_text(kTuningFile, canonical_lines(requests.records));
+  pack->write();
   return rows;
 }
 

@@ -7,6 +7,7 @@
 #include <generator/kernel_kind.h>
 #include <runtime/disk_cache.h>
 #include <runtime/env.h>
+#include <runtime/pack.h>
 #include <runtime/process.h>
 
 #include <algorithm>
@@ -78,9 +79,11 @@ Violations doubts_of(const Settings& settings, const char* path_name) {
   std::error_code error;
   Violations found;
   for (const auto& path : settings.read_only_caches) {
-    if (std::filesystem::is_directory(path, error)) continue;
-    found.push_back(
-        {path_name, in_quotes(path.native()), "must name directories that are there; this one is not read"});
+    const bool is_there = is_pack_name(path) ? std::filesystem::exists(path, error)
+                                             : std::filesystem::is_directory(path, error);
+    if (is_there) continue;
+    found.push_back({path_name, in_quotes(path.native()),
+                     "must name directories and packs (.fa2pack) that are there; this one is not read"});
   }
   const auto& own = settings.cache_dir;
   if (own && std::filesystem::exists(*own, error) && !std::filesystem::is_directory(*own, error)) {
@@ -118,6 +121,7 @@ Settings settings_of(const ContextOptions& options, const Environment& environme
   require_pinnable(settings);
   settings.jit = options.jit.value_or(enumerator_of(environment, "FA2_JIT", JitMode::on));
   settings.check = environment("FA2_CHECK") == "1";
+  settings.request_log = environment("FA2_LOG_REQUESTS");
   settings.doubts = doubts_of(settings, options.read_only_caches ? "read_only_caches" : "FA2_CACHE_PATH");
   return settings;
 }
@@ -136,10 +140,6 @@ std::vector<std::string> split_paths(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return paths;
-}
-
-std::filesystem::path tuning_file(const std::filesystem::path& cache_dir) {
-  return cache_dir / "tuning.jsonl";
 }
 
 }  // namespace fa2

@@ -20,6 +20,7 @@ struct Settings : ChoiceSettings {
   double tune_budget_seconds = 3.0;
   /// The latest date of records that are followed from the cache directory; empty: any. Ranks that start together agree by it.
   std::string records_until;
+  std::optional<std::filesystem::path> request_log;  ///< FA2_LOG_REQUESTS: where new requests are appended
   bool check = false;             ///< FA2_CHECK: whether to check tables of sequences before each launch
   std::vector<Violation> doubts;  ///< warnings about harmless mistakes, such as directories that do not exist
 };
@@ -36,7 +37,7 @@ Settings settings_of(const ContextOptions& options);
 /// Returns the directories of a list separated by ':', without empty ones.
 std::vector<std::string> split_paths(std::string_view text);
 
-/// Returns the path of the tuning records in a cache directory.
-std::filesystem::path tuning_file(const std::filesystem::path& cache_dir);
+/// The name of the tuning records in a cache directory or pack.
+inline constexpr const char* kTuningFile = "tuning.jsonl";
 
 }  // namespace fa2

@@ -6,6 +6,7 @@
 #include <generator/embedded.h>
 #include <generator/kernel_kind.h>
 #include <generator/kernel_spec.h>
+#include <runtime/disk_cache.h>
 #include <runtime/file.h>
 #include <runtime/json_field.h>
 #include <runtime/log.h>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -104,19 +106,6 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-ParsedRecords load(const fs::path& file) {
-  if (file.empty()) return {};
-  try {
-    const FileDescriptor opened = open_trusted_file(folder_of(file), file.filename(), O_RDONLY | O_NONBLOCK);
-    if (!opened) return {};
-    const std::vector<std::byte> bytes = read_file(opened, file);
-    return parse_json_lines({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native());
-  } catch (const CacheError& error) {
-    warn_once("tuning read " + file.native(), fmt::format("{} is not used: {}", file.native(), error.what()));
-    return {};
-  }
-}
-
 /// Returns whether the file ends in the middle of a line, as a killed writer leaves it.
 bool ends_torn(int fd) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
@@ -159,6 +148,20 @@ std::string to_json_line(const TuningRecord& record) {
                        {"templates", record.templates},
                        {"date", record.date}};
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string canonical_lines(const std::vector<TuningRecord>& records) {
+  std::map<std::string, std::pair<std::string, std::string>> latest;  // date and line by GPU and bucket
+  for (const TuningRecord& record : records) {
+    const std::string place =
+        fmt::format("{} {} {} {}", record.arch, record.device, record.sm_count, to_string(record.bucket));
+    std::pair<std::string, std::string> line{record.date, to_json_line(record)};
+    auto& kept = latest[place];
+    if (kept < line) kept = std::move(line);
+  }
+  std::string text;
+  for (const auto& [place, line] : latest) text += line.second + "\n";
+  return text;
 }
 
 std::optional<TuningRecord> parse_json_line(const std::string& line) {
@@ -208,15 +211,20 @@ const std::vector<TuningRecord>& shipped_records() {
   return all;
 }
 
-TuningStore::TuningStore(fs::path file, std::vector<fs::path> read_only, std::vector<TuningRecord> shipped,
+RecordText::RecordText(const fs::path& file) : origin(file.native()) {
+  if (!file.empty())
+    text = DiskCache(folder_of(file), DiskCache::Access::read_only).text(file.filename().native());
+}
+
+TuningStore::TuningStore(fs::path file, std::vector<RecordText> read_only, std::vector<TuningRecord> shipped,
                          const std::string& as_of)
     : file_(std::move(file)), shipped_(std::move(shipped)) {
   std::reverse(read_only.begin(), read_only.end());
-  read_only.push_back(file_);
-  for (const fs::path& path : read_only) {
-    ParsedRecords parsed = load(path);
+  read_only.emplace_back(file_);
+  for (const RecordText& records : read_only) {
+    ParsedRecords parsed = parse_json_lines(records.text, records.origin);
     // ISO 8601 sorts by time.
-    if (path == file_ && !as_of.empty())
+    if (&records == &read_only.back() && !as_of.empty())
       std::erase_if(parsed.records, [&](const TuningRecord& record) { return record.date > as_of; });
     std::move(parsed.records.begin(), parsed.records.end(), std::back_inserter(records_));
     outdated_ += parsed.outdated;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fa2 {
@@ -39,6 +40,9 @@ struct Lookup {
 std::string to_json_line(const TuningRecord& record);
 std::optional<TuningRecord> parse_json_line(const std::string& line);
 
+/// Returns the records as lines, for each GPU and bucket the latest one: the same text in whatever order they come.
+std::string canonical_lines(const std::vector<TuningRecord>& records);
+
 struct ParsedRecords {
   std::vector<TuningRecord> records;  ///< in the text's order
   std::size_t outdated = 0;           ///< lines of an older format, which are not used
@@ -47,15 +51,24 @@ struct ParsedRecords {
 /// Skips damaged lines with one warning that names `origin`, and lines of an older format with one message at info.
 ParsedRecords parse_json_lines(std::string_view text, const std::string& origin);
 
+/// JSON lines from a read-only place.
+struct RecordText {
+  /// Reads a file like KernelStore::text().
+  RecordText(const std::filesystem::path& file);
+  RecordText(std::string from, std::string lines) : origin(std::move(from)), text(std::move(lines)) {}
+
+  std::string origin;  ///< for messages
+  std::string text;
+};
+
 /// Returns the records that ship with the library, parsed once. They were measured on other machines; GPU names identify them.
 const std::vector<TuningRecord>& shipped_records();
 
 /// Thread-safe; processes append with O_APPEND under an advisory lock.
 class TuningStore {
  public:
-  /// `file` may not exist yet. Empty: in memory only. `read_only`: further files consulted after `file`,
-  /// never written. `shipped`: consulted last. `as_of`: records of `file` with a later date are left out; empty: none.
-  explicit TuningStore(std::filesystem::path file, std::vector<std::filesystem::path> read_only = {},
+  /// `file` may not exist yet. Empty: in memory only. `read_only`: consulted after `file`. `shipped`: consulted last. `as_of`: records of `file` with a later date are left out; empty: none.
+  explicit TuningStore(std::filesystem::path file, std::vector<RecordText> read_only = {},
                        std::vector<TuningRecord> shipped = {}, const std::string& as_of = {});
 
   /// Looks a record up. exact: same device, same bucket. nearest: same device, distance <= 3. other_device:
@@ -84,7 +97,7 @@ class TuningStore {
   std::size_t outdated_ = 0;
   const std::vector<TuningRecord> shipped_;
   mutable std::mutex mutex_;
-  std::vector<TuningRecord> records_;  ///< later ones win: read-only files, then `file`, then what was added
+  std::vector<TuningRecord> records_;  ///< later ones win: read-only ones, then `file`, then what was added
 };
 
 }  // namespace fa2

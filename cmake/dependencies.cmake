@@ -1,4 +1,4 @@
-# Headers only, but for Boost.Context, which is linked statically: libcuda and libnvrtc are opened at run time, spdlog, fmt,
+# Headers only, but for Boost.Context and libdeflate, which are linked statically: libcuda and libnvrtc are opened at run time, spdlog, fmt,
 # nlohmann-json and xxhash are compiled in.
 find_package(Threads REQUIRED)
 find_package(spdlog)
@@ -7,10 +7,13 @@ find_package(nlohmann_json 3)
 find_path(FA2_XXHASH_INCLUDE xxhash.h)
 set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost COMPONENTS context)
-foreach(found spdlog_FOUND fmt_FOUND nlohmann_json_FOUND FA2_XXHASH_INCLUDE Boost_CONTEXT_FOUND)
+find_path(FA2_LIBDEFLATE_INCLUDE libdeflate.h)
+find_library(FA2_LIBDEFLATE libdeflate.a)
+foreach(found spdlog_FOUND fmt_FOUND nlohmann_json_FOUND FA2_XXHASH_INCLUDE Boost_CONTEXT_FOUND FA2_LIBDEFLATE_INCLUDE
+              FA2_LIBDEFLATE)
   if(NOT ${found})
     message(FATAL_ERROR "fa2 is built with libraries that this machine lacks (${found}). Debian and Ubuntu have them: apt install "
-                        "libspdlog-dev libfmt-dev libboost-context-dev nlohmann-json3-dev libxxhash-dev")
+                        "libspdlog-dev libfmt-dev libboost-context-dev nlohmann-json3-dev libxxhash-dev libdeflate-dev")
   endif()
 endforeach()
 
@@ -28,8 +31,9 @@ find_path(FA2_NVRTC_INCLUDE nvrtc.h REQUIRED HINTS ${FA2_CUDA_INCLUDE} ${cuda_ho
 
 add_library(fa2_dependencies INTERFACE)
 target_include_directories(fa2_dependencies SYSTEM INTERFACE ${FA2_CUDA_INCLUDE} ${FA2_NVRTC_INCLUDE}
-                                                             ${FA2_XXHASH_INCLUDE})
-target_link_libraries(fa2_dependencies INTERFACE nlohmann_json::nlohmann_json Boost::context Threads::Threads ${CMAKE_DL_LIBS})
+                                                             ${FA2_XXHASH_INCLUDE} ${FA2_LIBDEFLATE_INCLUDE})
+target_link_libraries(fa2_dependencies INTERFACE nlohmann_json::nlohmann_json Boost::context ${FA2_LIBDEFLATE} Threads::Threads
+                                                 ${CMAKE_DL_LIBS})
 target_compile_definitions(fa2_dependencies INTERFACE _LIBCPP_ENABLE_CXX20_REMOVED_TYPE_TRAITS)  # Boost.Context 1.74 on libc++
 
 # compiled_once.cpp names the templates that fmt 9 (Debian 12, Ubuntu 24.04) instantiates. Other versions: header-only, slower to build.

@@ -204,7 +204,7 @@ std::vector<Operand> operands_of(const AppendProblem& p, const AppendArgs& args)
   return operands;
 }
 
-KernelSpec append_spec(const AppendProblem& p, OperandList operands, const Arch& arch) {
+RowKernel append_kernel_of(const AppendProblem& p, OperandList operands) {
   AttentionProblem any;
   any.dtype = p.dtype;
   any.head_dim = p.head_dim;
@@ -212,7 +212,7 @@ KernelSpec append_spec(const AppendProblem& p, OperandList operands, const Arch&
   std::vector<Operand> tensors;
   std::ranges::copy_if(operands, std::back_inserter(tensors),
                        [](const Operand& operand) { return operand.element != ElementType::i32; });
-  return append_kernel({any, options_kept_by(any, tensors)}).spec(arch);
+  return append_kernel({any, options_kept_by(any, tensors)});
 }
 
 Plan plan_append(const AppendProblem& problem, std::shared_ptr<const Kernel> kernel) {

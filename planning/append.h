@@ -2,10 +2,10 @@
 #pragma once
 
 #include <fa2/append.h>
-#include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/violations.h>
 #include <planning/plan.h>
+#include <planning/row_kernels.h>
 #include <runtime/kernel.h>
 
 #include <cstdint>
@@ -40,7 +40,7 @@ Violations violations_of_call(const AppendProblem& problem, const AppendArgs& ar
 std::vector<Operand> operands_of(const AppendProblem& problem, const AppendArgs& args);
 
 /// Returns the fastest kernel that can process the operands.
-KernelSpec append_spec(const AppendProblem& problem, OperandList operands, const Arch& arch);
+RowKernel append_kernel_of(const AppendProblem& problem, OperandList operands);
 
 /// Returns the plan. The problem must be valid and not empty.
 Plan plan_append(const AppendProblem& problem, std::shared_ptr<const Kernel> kernel);

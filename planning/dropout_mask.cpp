@@ -8,8 +8,8 @@
 
 namespace fa2 {
 
-KernelSpec dropout_mask_spec(const Arch& arch) {
-  return {traits_of(PlannedProblem().normalized()), default_config(KernelId::dropout_mask), arch};
+RowKernel dropout_mask_kernel() {
+  return {PlannedProblem().normalized(), default_config(KernelId::dropout_mask)};
 }
 
 std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const DropoutMaskArgs& args) {

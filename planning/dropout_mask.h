@@ -2,10 +2,10 @@
 #pragma once
 
 #include <fa2/args.h>
-#include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/violations.h>
 #include <planning/plan.h>
+#include <planning/row_kernels.h>
 #include <runtime/kernel.h>
 
 #include <array>
@@ -21,7 +21,7 @@ struct DropoutMaskArgs {
 };
 
 /// Returns the only kernel, which serves every problem.
-KernelSpec dropout_mask_spec(const Arch& arch);
+RowKernel dropout_mask_kernel();
 
 /// Returns the mask and the optional state. The problem must have a query and a key.
 std::array<Operand, 2> dropout_mask_operands(const AttentionProblem& problem, const DropoutMaskArgs& args);

@@ -86,12 +86,12 @@ std::vector<Operand> operands_of(const MergeProblem& p, const MergeArgs& args) {
   return operands;
 }
 
-KernelSpec merge_spec(const MergeProblem& p, OperandList operands, const Arch& arch) {
+RowKernel merge_kernel_of(const MergeProblem& p, OperandList operands) {
   AttentionProblem any;
   any.dtype = p.dtype;
   any.head_dim = p.head_dim;
   const std::size_t rows = static_cast<std::size_t>(p.parts) + 1;  // parts and O; LSE has one element per row
-  return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))}).spec(arch);
+  return merge_kernel({any, options_kept_by(any, OperandList(operands.data(), rows))});
 }
 
 Plan plan_merge(const MergeProblem& problem, std::shared_ptr<const Kernel> kernel) {

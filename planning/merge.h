@@ -2,10 +2,10 @@
 #pragma once
 
 #include <fa2/merge.h>
-#include <generator/kernel_spec.h>
 #include <operation/operands/operands.h>
 #include <operation/rules/violations.h>
 #include <planning/plan.h>
+#include <planning/row_kernels.h>
 #include <runtime/kernel.h>
 
 #include <memory>
@@ -26,7 +26,7 @@ Violations violations_of_call(const MergeProblem& problem, const MergeArgs& args
 std::vector<Operand> operands_of(const MergeProblem& problem, const MergeArgs& args);
 
 /// Returns the fastest kernel that can process the operands.
-KernelSpec merge_spec(const MergeProblem& problem, OperandList operands, const Arch& arch);
+RowKernel merge_kernel_of(const MergeProblem& problem, OperandList operands);
 
 /// Returns the plan. The problem must be valid and not empty.
 Plan plan_merge(const MergeProblem& problem, std::shared_ptr<const Kernel> kernel);

@@ -65,6 +65,8 @@ std::string header_of(const KernelBinary& binary) {
                        {"arch", binary.arch},
                        {"entry", binary.entry},
                        {"compiler", binary.compiler},
+                       {"library", binary.library},
+                       {"templates", binary.templates},
                        {"compile_ms", binary.compile_ms},
                        {"resources", resources},
                        {"refused", binary.refused},
@@ -131,6 +133,8 @@ KernelBinary binary_of(const json& header) {
   header.at("arch").get_to(binary.arch);
   header.at("entry").get_to(binary.entry);
   header.at("compiler").get_to(binary.compiler);
+  binary.library = header.value("library", "");
+  binary.templates = header.value("templates", "");
   header.at("compile_ms").get_to(binary.compile_ms);
   if (!(binary.compile_ms >= 0 && binary.compile_ms <= kMaxCompileMs)) {
     throw CacheError(

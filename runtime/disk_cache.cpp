@@ -86,6 +86,24 @@ bool is_host_code(const std::string& arch) {
   return arch == interpreter_arch().name;
 }
 
+std::string DiskCache::description() const {
+  std::error_code error;
+  return root_.native() + (fs::is_directory(root_, error) ? "" : " (no such directory)");
+}
+
+std::string DiskCache::text(const std::string& name) const {
+  const fs::path path = root_ / name;
+  try {
+    const FileDescriptor file = open_trusted_file(root_, name, O_RDONLY | O_NONBLOCK);
+    if (!file) return {};
+    const std::vector<std::byte> bytes = read_file(file, path);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  } catch (const CacheError& error) {
+    warn_once("text " + path.native(), fmt::format("{} is not used: {}", path.native(), error.what()));
+  }
+  return {};
+}
+
 bool DiskCache::prepare(const fs::path& below) const {
   if (access_ != Access::read_write) return false;
   try {
@@ -158,20 +176,15 @@ bool DiskCache::store(const KernelBinary& binary) const {
   return true;
 }
 
-DiskCache::Lock DiskCache::lock(const std::string& arch, const std::string& key) const {
+StoreLock DiskCache::lock(const std::string& arch, const std::string& key) const {
   const fs::path below = below_root(arch, key, ".lock");
-  if (!prepare(below.parent_path())) return Lock(-1);
+  if (!prepare(below.parent_path())) return StoreLock();
   try {
     FileDescriptor file = open_trusted_file(root_, below, O_RDWR | O_CREAT);
-    if (file && lock_file(file.get(), kLockPatience)) return Lock(file.release());
+    if (file && lock_file(file.get(), kLockPatience)) return StoreLock(std::move(file));
   } catch (const CacheError&) {  // without it, two processes may compile the same kernel
   }
-  return Lock(-1);
-}
-
-DiskCache::Lock::~Lock() {
-  const FileDescriptor file(fd_);
-  if (file) unlock_file(file.get());  // close() alone would leave the lock to a forked child
+  return StoreLock();
 }
 
 }  // namespace fa2

@@ -2,7 +2,7 @@
 // rename.
 #pragma once
 
-#include <runtime/kernel_binary.h>
+#include <runtime/kernel_store.h>
 #include <runtime/trust.h>
 
 #include <cstdint>
@@ -19,19 +19,9 @@ std::optional<std::filesystem::path> default_cache_dir();
 /// The folder of a cache directory that holds kernels of this format.
 inline constexpr const char* kKernelFolder = "v2";
 
-/// One file in a cache directory, as `fa2 cache list|verify` shows it.
-struct CacheEntry {
-  std::filesystem::path path;
-  KernelBinary binary;  ///< header fields; `code` only on request; empty if damaged
-  std::uint64_t file_bytes = 0;
-  std::int64_t last_used = 0;  ///< seconds since the epoch
-  std::string damage;          ///< why the file cannot be used; empty if it can
-  bool untrusted = false;  ///< true: intact, but other users could have written it; `path` may be a folder
-};
-
 /// One cache directory. Thread-safe; any number of processes may share it.
 /// File: v2/<arch>/<key[0:2]>/<key>.fa2k. docs/rooms/runtime.md describes the byte layout.
-class DiskCache {
+class DiskCache final : public WritableStore {
  public:
   enum class Access { read_only, read_write };
 
@@ -40,20 +30,21 @@ class DiskCache {
   /// could have written (runtime/trust.h); it warns once.
   DiskCache(std::filesystem::path root, Access access);
 
-  /// Returns the kernel, or nullopt on a miss. A file that is damaged, foreign, stale or untrusted is a miss,
-  /// with one warning. A read-write directory also removes it. A read-only one does not use code for this CPU
-  /// unless FA2_CACHE_TRUST allows it. `untrusted` receives which file was not trusted, and what to do.
+  /// A read-write directory also removes a file that cannot be used. A read-only one does not use code for
+  /// this CPU unless FA2_CACHE_TRUST allows it.
   std::optional<KernelBinary> load(const std::string& arch, const std::string& key,
-                                   std::string* untrusted = nullptr) const;
+                                   std::string* untrusted = nullptr) const override;
 
   /// Publishes atomically: temporary file, fsync, rename. Returns whether the file was stored. If the disk
   /// refuses it, the kernel is not cached, and fa2 warns once.
-  bool store(const KernelBinary& binary) const;
+  bool store(const KernelBinary& binary) const override;
 
-  std::filesystem::path path_of(const std::string& arch, const std::string& key) const;
+  std::filesystem::path path_of(const std::string& arch, const std::string& key) const override;
+  std::vector<CacheEntry> entries(bool with_code = false) const override;
+  std::string text(const std::string& name) const override;
+  std::string description() const override;
+  const std::filesystem::path& path() const override { return root_; }
   const std::filesystem::path& root() const { return root_; }
-
-  std::vector<CacheEntry> entries(bool with_code = false) const;
 
   /// Returns the folder with kernels of an older format, which are not used; nullopt if there is none.
   std::optional<std::filesystem::path> outdated_folder() const;
@@ -67,20 +58,7 @@ class DiskCache {
   };
   Pruned prune(std::uint64_t max_bytes) const;
 
-  /// Waits up to 10 s until no other process compiles `key`. The lock is advisory and ends with its process.
-  /// Correctness never depends on it.
-  class Lock {
-   public:
-    ~Lock();
-    Lock(Lock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-    Lock& operator=(Lock&&) = delete;
-
-   private:
-    friend class DiskCache;
-    explicit Lock(int fd) : fd_(fd) {}
-    int fd_;
-  };
-  Lock lock(const std::string& arch, const std::string& key) const;
+  StoreLock lock(const std::string& arch, const std::string& key) const override;
 
  private:
   /// Warns once. Returns the warning.

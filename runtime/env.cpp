@@ -93,7 +93,7 @@ void check_config(const EnvVariable& variable, const std::string& value, Found& 
 constexpr EnvVariable kVariables[] = {
     {"FA2_CACHE_DIR", "$XDG_CACHE_HOME/fa2, else $HOME/.cache/fa2", "a directory",
      "where compiled kernels are stored", nullptr},
-    {"FA2_CACHE_PATH", "", "directories", "read-only caches, ':' separated, searched first", nullptr},
+    {"FA2_CACHE_PATH", "", "directories, packs", "read-only caches, ':' separated, searched first", nullptr},
     {"FA2_CACHE_MAX_MB", "512", "0..4294967295",
      "size in MB beyond which the least recently used kernels are removed", check_number},
     {"FA2_CACHE_TRUST", "0", "0, host, 1",
@@ -112,6 +112,8 @@ constexpr EnvVariable kVariables[] = {
      "pins a kernel's config (default: forward_sm80's): kernel=forward_sm90,tile_n=64", check_config},
     {"FA2_NVRTC", "", "a file", "path of libnvrtc; no other one is tried", nullptr},
     {"FA2_DEVICE", "auto", "auto, interpreter", "auto: the current GPU, else the interpreter", check_word},
+    {"FA2_LOG_REQUESTS", "", "a file",
+     "where each new problem is appended as a line, for fa2 precompile --requests", nullptr},
     {"FA2_CHECK", "0", "0, 1",
      "1: check tables of lengths and pages before each launch, which then waits for the stream", check_word},
     {"FA2_INTERPRETER", "early,checked", "early or late, checked or unchecked, seed=N",

@@ -109,6 +109,11 @@ void publish_file(const fs::path& target, const std::vector<std::byte>& bytes) {
   file.publish();
 }
 
+void require_writable(const fs::path& file) {
+  if (file.has_parent_path()) make_private_directories(file.parent_path());
+  const TemporaryFile probe(file);
+}
+
 void make_readable_by_all(const fs::path& root) {
   ::chmod(root.c_str(), 0755);
   std::error_code error;

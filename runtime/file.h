@@ -71,6 +71,7 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
+  const std::filesystem::path& path() const { return path_; }
   /// Sets the mode regardless of the umask.
   void set_mode(unsigned mode);
   /// @throws FileError, for example on a full disk.
@@ -86,6 +87,9 @@ class TemporaryFile {
 
 /// Publishes these bytes through a TemporaryFile. @throws FileError.
 void publish_file(const std::filesystem::path& target, const std::vector<std::byte>& bytes);
+
+/// Fails before minutes of work if a file cannot be written. Makes its folder if it is missing, mode 0700. @throws FileError.
+void require_writable(const std::filesystem::path& file);
 
 /// Lets every user read the files below `root`, as far as this user may grant it.
 void make_readable_by_all(const std::filesystem::path& root);

@@ -1,4 +1,5 @@
 // Looks in memory, in read-only directories and in the user's directory, then compiles, once per kernel.
+#include <fa2/context.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/kernel_cache.h>
@@ -7,19 +8,12 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 namespace fa2 {
 namespace {
-
-/// Returns the path, with a note if it does not exist: a mistyped FA2_CACHE_PATH should not look like an
-/// incomplete one.
-std::string describe(const DiskCache& cache) {
-  std::error_code error;
-  const bool exists = std::filesystem::is_directory(cache.root(), error);
-  return cache.root().native() + (exists ? "" : " (no such directory)");
-}
 
 [[noreturn]] void throw_not_cached(const KernelSource& source, const std::string& searched) {
   const bool interpreted = source.arch.interpreted;
@@ -28,9 +22,17 @@ std::string describe(const DiskCache& cache) {
                   "kernel: {}, key {}\nsearched:{}\n"
                   "to build it, run on a machine with {}: {}\n"
                   "then set FA2_CACHE_PATH=DIR{}",
-                  source.spec, source.key, searched.empty() ? " no directory is set" : searched,
+                  source.spec, source.key, searched.empty() ? " no directory or pack is set" : searched,
                   interpreted ? "a C++ compiler" : "NVRTC (no GPU needed)", source.precompile_command,
                   interpreted ? " and FA2_CACHE_TRUST=host" : ""));
+}
+
+/// Adds what this library rendered the kernel from.
+KernelBinary signed_by_library(KernelBinary binary, const KernelSource& source) {
+  const auto templates = std::ranges::find(source.key_parts, "templates", &KeyPart::name);
+  if (templates != source.key_parts.end()) binary.templates = templates->value;
+  binary.library = version();
+  return binary;
 }
 
 /// Returns whether a retry must fail again. Only a CompileError, which judges the source, is final.
@@ -46,8 +48,8 @@ bool is_final(const std::exception_ptr& failure) {
 
 }  // namespace
 
-KernelCache::KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only,
-                         std::shared_ptr<DiskCache> user, JitMode jit)
+KernelCache::KernelCache(std::shared_ptr<Compiler> compiler, Stores read_only,
+                         std::shared_ptr<const WritableStore> user, JitMode jit)
     : compiler_(std::move(compiler)), read_only_(std::move(read_only)), user_(std::move(user)), jit_(jit) {}
 
 CachedKernel KernelCache::get(const KernelSource& source) {
@@ -89,11 +91,11 @@ struct KernelCache::Search {
 /// Returns the first usable kernel. If there is none, throws the first cached refusal that still applies.
 std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source, Search& search) const {
   std::vector<CachedKernel> refusals;
-  const auto found_in = [&](const DiskCache& cache, KernelOrigin origin) -> std::optional<CachedKernel> {
+  const auto found_in = [&](const KernelStore& cache, KernelOrigin origin) -> std::optional<CachedKernel> {
     const std::string arch(source.arch.name);
     std::string untrusted;
     auto binary = cache.load(arch, source.key, &untrusted);
-    search.places += "\n  " + describe(cache) + (untrusted.empty() ? "" : " (" + untrusted + ")");
+    search.places += "\n  " + cache.description() + (untrusted.empty() ? "" : " (" + untrusted + ")");
     if (!untrusted.empty()) search.notes += (search.notes.empty() ? "" : "\n") + untrusted;
     if (!binary) return std::nullopt;
     CachedKernel kernel{std::make_shared<const KernelBinary>(std::move(*binary)), origin,
@@ -103,8 +105,8 @@ std::optional<CachedKernel> KernelCache::look_up(const KernelSource& source, Sea
     return std::nullopt;
   };
   std::optional<CachedKernel> kernel;
-  for (const DiskCache& cache : read_only_) {
-    if (!kernel) kernel = found_in(cache, KernelOrigin::read_only_cache);
+  for (const auto& store : read_only_) {
+    if (!kernel) kernel = found_in(*store, KernelOrigin::read_only_cache);
   }
   if (!kernel && user_) kernel = found_in(*user_, KernelOrigin::disk_cache);
   if (kernel) {
@@ -130,12 +132,31 @@ bool KernelCache::stands(const KernelBinary& refusal, const Arch& arch) const {
   }
 }
 
+std::string KernelCache::other_versions(const KernelSource& source) const {
+  std::call_once(listed_, [&] {
+    for (const auto& store : read_only_) std::ranges::move(store->entries(), std::back_inserter(listing_));
+  });
+  std::string notes;
+  for (const CacheEntry& entry : listing_) {
+    const KernelBinary& other = entry.binary;
+    if (other.spec != source.spec || other.arch != source.arch.name || other.key == source.key) continue;
+    const std::string note = fmt::format(
+        "{} is not used: fa2 {} made it from other sources than this fa2 {}: make it again",
+        entry.path.native(), other.library.empty() ? "of another version" : other.library, version());
+    warn_once("version " + entry.path.native(), note);
+    notes += (notes.empty() ? "" : "\n") + note;
+  }
+  return notes;
+}
+
 CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
   Search search;
   if (auto kernel = look_up(source, search)) return std::move(*kernel);
-  if (jit_ == JitMode::off) throw_not_cached(source, search.places);
+  const std::string others = other_versions(source);
+  if (!others.empty()) search.notes += (search.notes.empty() ? "" : "\n") + others;
+  if (jit_ == JitMode::off) throw_not_cached(source, search.places + (others.empty() ? "" : "\n" + others));
 
-  std::optional<DiskCache::Lock> lock;
+  std::optional<StoreLock> lock;
   if (user_) lock.emplace(user_->lock(std::string(source.arch.name), source.key));
   // Another process may have published it in the meantime.
   Search again;
@@ -151,7 +172,7 @@ CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
 
 KernelBinary KernelCache::compile(const KernelSource& source) {
   try {
-    return compiler_->compile(source);
+    return signed_by_library(compiler_->compile(source), source);
   } catch (const KernelRefused& error) {
     // Stored, so that the next process learns this without the compiler.
     KernelBinary refusal;
@@ -161,7 +182,7 @@ KernelBinary KernelCache::compile(const KernelSource& source) {
     refusal.entry = source.entry;
     refusal.compiler = compiler_->judge(source.arch);
     refusal.refused = error.reason();
-    if (user_) user_->store(refusal);
+    if (user_) user_->store(signed_by_library(std::move(refusal), source));
     throw;
   }
 }
@@ -179,24 +200,26 @@ std::optional<KernelOrigin> KernelCache::find(const KernelSource& source) const 
       }
     }
   }
-  const auto holds = [&](const DiskCache& cache) {
+  const auto holds = [&](const KernelStore& cache) {
     const auto binary = cache.load(std::string(source.arch.name), source.key);
     return binary && binary->refused.empty();
   };
-  if (std::ranges::any_of(read_only_, holds)) return KernelOrigin::read_only_cache;
+  if (std::ranges::any_of(
+          read_only_, holds, [](const auto& store) -> const auto& { return *store; }))
+    return KernelOrigin::read_only_cache;
   if (user_ && holds(*user_)) return KernelOrigin::disk_cache;
   return std::nullopt;
 }
 
 std::vector<std::string> KernelCache::specs(std::string_view arch) const {
   std::vector<std::string> specs;
-  const auto add = [&](const DiskCache& cache) {
+  const auto add = [&](const KernelStore& cache) {
     for (const CacheEntry& entry : cache.entries()) {
       const bool is_kernel = entry.damage.empty() && entry.binary.refused.empty();
       if (is_kernel && entry.binary.arch == arch) specs.push_back(entry.binary.spec);
     }
   };
-  std::ranges::for_each(read_only_, add);
+  for (const auto& store : read_only_) add(*store);
   if (user_) add(*user_);
   return specs;
 }

@@ -1,10 +1,10 @@
-// Finds or compiles the binary for rendered source. It looks in memory, read-only directories and the user's
-// directory, then compiles.
+// Finds or compiles the binary for rendered source. It looks in memory, read-only directories and packs, and
+// the user's directory, then compiles.
 #pragma once
 
 #include <generator/kernel_source.h>
 #include <runtime/compiler.h>
-#include <runtime/disk_cache.h>
+#include <runtime/kernel_store.h>
 
 #include <functional>
 #include <future>
@@ -29,10 +29,10 @@ struct CachedKernel {
 /// do, too.
 class KernelCache {
  public:
-  /// `user` may be nullptr (memory only). With JitMode::off, a miss throws Unavailable with the spec, the
-  /// directories searched, and the command that builds the kernel.
-  KernelCache(std::shared_ptr<Compiler> compiler, std::vector<DiskCache> read_only,
-              std::shared_ptr<DiskCache> user, JitMode jit);
+  /// `user`: where compiled kernels are stored; may be nullptr (memory only). With JitMode::off, a miss throws Unavailable with the spec, the
+  /// directories and packs searched, and the command that builds the kernel.
+  KernelCache(std::shared_ptr<Compiler> compiler, Stores read_only, std::shared_ptr<const WritableStore> user,
+              JitMode jit);
 
   /// Returns the kernel. @throws CompileError, Unavailable.
   /// A CompileError is remembered for this process: the next call rethrows it. A KernelRefused also goes to
@@ -53,12 +53,17 @@ class KernelCache {
   CachedKernel find_or_compile(const KernelSource& source);
   std::optional<CachedKernel> look_up(const KernelSource& source, Search& search) const;
   bool stands(const KernelBinary& refusal, const Arch& arch) const;
+  /// Returns a line for each read-only store that has this kernel from another version of fa2, whose code must not run.
+  std::string other_versions(const KernelSource& source) const;
   KernelBinary compile(const KernelSource& source);
 
   std::shared_ptr<Compiler> compiler_;
-  std::vector<DiskCache> read_only_;
-  std::shared_ptr<DiskCache> user_;
+  Stores read_only_;
+  std::shared_ptr<const WritableStore> user_;
   JitMode jit_;
+  /// The entries of the read-only stores, without code. Read at the first miss.
+  mutable std::once_flag listed_;
+  mutable std::vector<CacheEntry> listing_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::shared_future<CachedKernel>> entries_;
 };

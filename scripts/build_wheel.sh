@@ -30,19 +30,20 @@ PATH=$work/env/bin:$PATH
 # Of /usr/include no more than the libraries' headers: glibc's there are another version's than the compiler's.
 rm -rf "$work/include"
 mkdir -p "$work/include/$here"
-ln -s /usr/include/{boost,fmt,nlohmann,spdlog,xxhash.h} "$work/include"
+ln -s /usr/include/{boost,fmt,nlohmann,spdlog,xxhash.h,libdeflate.h} "$work/include"
 ln -s "/usr/include/$here"/python3* "$work/include/$here" # Debian's Python looks for its configuration so
 echo 'list(APPEND CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES /usr/include)' >"$work/headers.cmake"
 
-boost=()
-if [ "$arch" != "$(uname -m)" ]; then # Boost.Context's archive is all that is not headers: the distribution's for that machine
-  package=$(dpkg -S libboost_context.a | sed 's/:.*//') debian=${arch/aarch64/arm64}
+archives=()
+if [ "$arch" != "$(uname -m)" ]; then # two archives are all that is not headers: the distribution's for that machine
+  packages=($(dpkg -S libboost_context.a libdeflate.a | sed 's/:.*//')) debian=${arch/aarch64/arm64}
   apt=(apt-get -qq -o Dir::State::Lists="$work/apt/lists" -o Dir::Cache="$work/apt" -o APT::Sandbox::User=root
     -o APT::Architecture="$debian" -o APT::Architectures="$debian")
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/$debian"
   "${apt[@]}" update
-  (cd "$work/$debian" && "${apt[@]}" download "$package" && dpkg -x "$package"_*.deb .)
-  boost=(-C cmake.define.Boost_NO_BOOST_CMAKE=ON -C cmake.define.BOOST_LIBRARYDIR="$work/$debian/usr/lib/$arch-linux-gnu")
+  (cd "$work/$debian" && "${apt[@]}" download "${packages[@]}" && for package in *.deb; do dpkg -x "$package" .; done)
+  archives=(-C cmake.define.Boost_NO_BOOST_CMAKE=ON -C cmake.define.BOOST_LIBRARYDIR="$work/$debian/usr/lib/$arch-linux-gnu"
+    -C cmake.define.FA2_LIBDEFLATE="$work/$debian/usr/lib/$arch-linux-gnu/libdeflate.a")
   tag=auto # auditwheel takes tags of its own machine alone; it finds 2_27
 fi
 
@@ -54,7 +55,7 @@ CC="$work/env/bin/python -m ziglang cc -target $target -isystem $work/include" C
   _PYTHON_HOST_PLATFORM="linux-$arch" \
   CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} \
   pip wheel -q . --no-deps --no-build-isolation -w "$work/dist" -C build-dir="$work/cmake-$arch" -C install.strip=false \
-  -C cmake.define.CMAKE_LIBRARY_ARCHITECTURE="$here" -C cmake.define.CMAKE_PROJECT_INCLUDE="$work/headers.cmake" "${boost[@]}"
+  -C cmake.define.CMAKE_LIBRARY_ARCHITECTURE="$here" -C cmake.define.CMAKE_PROJECT_INCLUDE="$work/headers.cmake" "${archives[@]}"
 
 rm -f "$out"/fa2_attention-*_"$arch".whl
 auditwheel repair --plat "$tag" --only-plat -w "$out" "$work"/dist/fa2_attention-*.whl

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build make pkg-config python3 python3-dev python3-venv unzip
-  libspdlog-dev libfmt-dev libboost-context-dev nlohmann-json3-dev libxxhash-dev libcli11-dev doctest-dev)
+  libspdlog-dev libfmt-dev libboost-context-dev nlohmann-json3-dev libxxhash-dev libdeflate-dev libcli11-dev doctest-dev)
 [ "${1:-}" != --ci ] || packages+=(clang clang-format clang-tidy gdb)
 
 missing=()

@@ -88,7 +88,7 @@ Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
     untrusted += entry.untrusted;
     damaged += !entry.untrusted && !entry.damage.empty();
   }
-  const TuningStore records(tuning_file(dir));
+  const TuningStore records(dir / kTuningFile);
   Json not_used = not_used_parts(entries, is_read_only);
   for (Json& part : outdated_parts(cache, records)) not_used.push_back(std::move(part));
   return {{"path", dir.string()},

@@ -18,13 +18,23 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
 namespace fa2::tools {
 namespace {
+
+/// Returns i and n of "i/n"; nullopt unless 1 <= i <= n.
+std::optional<std::pair<int, int>> parse_shard(const std::string& text) {
+  int i = 0, n = 0, end = 0;
+  const bool is_whole = std::sscanf(text.c_str(), "%9d/%9d%n", &i, &n, &end) == 2 && end == std::ssize(text);
+  return is_whole && i >= 1 && i <= n ? std::optional(std::pair(i, n)) : std::nullopt;
+}
 
 struct PrecompileFlags {
   std::vector<std::string> archs;
@@ -33,6 +43,9 @@ struct PrecompileFlags {
   int jobs = 0;
   bool backward = false, append = false, merge = false;
   bool dry_run = false;
+  std::string requests;  ///< a file of requests; empty: flags or `hf` select the kernels
+  bool exact = false;
+  std::string shard = "1/1";
   std::string hf;     ///< a config.json or its folder; empty: flags select the kernels
   Lines taken_of_hf;  ///< the values that were read from `hf`
 
@@ -41,9 +54,18 @@ struct PrecompileFlags {
     for (const std::string& name : archs) names.emplace_back(arch_of(name).name);
     return names;
   }
+  /// Returns none with --requests, which stand for themselves.
+  std::vector<AttentionProblem> problems() const {
+    return requests.empty() ? traits.problems() : std::vector<AttentionProblem>();
+  }
   PrecompileOptions settings() const {
     PrecompileOptions settings;
     settings.out = out;
+    settings.requests = requests;
+    if (exact) settings.scope = PrecompileScope::given_sizes;
+    const auto [i, n] = parse_shard(shard).value();
+    settings.shard = i - 1;
+    settings.shards = n;
     settings.jobs = jobs;
     settings.plans = traits.plans();
     settings.backward = backward;
@@ -172,8 +194,8 @@ double seconds_of(const std::vector<Estimate>& estimates, int jobs) {
 
 int dry_run(const PrecompileFlags& options, bool json) {
   Context context;
-  const KernelRequests requests = kernel_requests(options.traits.problems(), options.arch_names(),
-                                                  options.settings(), context.impl().chooser);
+  const KernelRequests requests =
+      kernel_requests(options.problems(), options.arch_names(), options.settings(), context.impl().chooser);
   const std::vector<Estimate> estimates = estimates_of(requests.kernels);
   const double seconds = seconds_of(estimates, options.jobs);
   if (json) {
@@ -204,7 +226,7 @@ int make(const PrecompileFlags& options, bool json) {
   PrecompileOptions settings = options.settings();
   settings.observer = &observer;
   const std::vector<PrecompiledKernel> kernels =
-      fa2::precompile(options.traits.problems(), options.arch_names(), settings);
+      fa2::precompile(options.problems(), options.arch_names(), settings);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Totals totals = totals_of(kernels);
   if (json) {
@@ -238,8 +260,25 @@ void note_flags_beside_hf(const CLI::App& verb, Mistakes& mistakes) {
   }
 }
 
+/// Notes the flags that --requests leaves no use for, and a missing --arch.
+void note_flags_beside_requests(const PrecompileFlags& options, const CLI::App& verb, Mistakes& mistakes) {
+  if (options.requests.empty()) {
+    if (options.archs.empty()) mistakes.attempt([] { throw CLI::RequiredError("--arch"); });
+    if (options.exact) mistakes.attempt([] { throw CLI::RequiresError("--exact", "--requests"); });
+    return;
+  }
+  for (const CLI::Option* flag : verb.get_options()) {
+    const std::string name = flag->get_name();
+    static const std::set<std::string> kAllowed = {"--help", "--json", "--arch",  "--requests", "--exact",
+                                                   "--out",  "--jobs", "--shard", "--dry-run"};
+    if (flag->count() > 0 && !kAllowed.contains(name))
+      mistakes.attempt([&] { throw CLI::ExcludesError("--requests", name); });
+  }
+}
+
 /// Takes the model, if there is one, and notes everything that is wrong.
 void complete(PrecompileFlags& options, const CLI::App& verb, Mistakes& mistakes) {
+  note_flags_beside_requests(options, verb, mistakes);
   if (!options.hf.empty()) {
     note_flags_beside_hf(verb, mistakes);
     mistakes.attempt([&] { take_model(options, verb.count("--dtype") > 0); });
@@ -257,8 +296,7 @@ int run(const PrecompileFlags& options, bool json) {
 }
 
 void add_options(CLI::App& verb, PrecompileFlags& options) {
-  add_list(verb, "--arch", options.archs, "GPU architectures, or GPUs by name: " + known_arch_names())
-      ->required();
+  add_list(verb, "--arch", options.archs, "GPU architectures, or GPUs by name: " + known_arch_names());
   options.traits.add_to(verb);
   verb.add_option("--hf", options.hf, "The kernels of a Hugging Face model: its config.json, or the folder");
   verb.add_flag("--dry-run", options.dry_run,
@@ -266,7 +304,17 @@ void add_options(CLI::App& verb, PrecompileFlags& options) {
   verb.add_flag("--backward", options.backward, "Also the kernels of the backward: dQ, dK and dV");
   verb.add_flag("--append", options.append, "Also the kernel of append(), for paged and other caches");
   verb.add_flag("--merge", options.merge, "Also the kernel of merge()");
-  verb.add_option("--out", options.out, "Directory to fill (default: the user's own cache)");
+  verb.add_option("--requests", options.requests,
+                  "The kernels of requests that a program has logged by FA2_LOG_REQUESTS");
+  verb.add_flag("--exact", options.exact, "Only the kernels of these sizes, on the GPUs of the requests");
+  verb.add_option(
+      "-o,--out", options.out,
+      "Directory to fill, or pack to write if it ends in .fa2pack (default: the user's own cache)");
+  verb.add_option("--shard", options.shard,
+                  "The i-th of n equal parts of the work, as i/n; fa2 pack merge joins them")
+      ->check([](const std::string& text) {
+        return parse_shard(text) ? std::string() : "must be i/n, with 1 <= i <= n";
+      });
   verb.add_option("--jobs", options.jobs, "Compiling threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -276,9 +324,10 @@ void add_options(CLI::App& verb, PrecompileFlags& options) {
 
 Verb add_precompile(CLI::App& app) {
   CLI::App* verb = add_verb(
-      app, "precompile", "Compile kernels into a cache directory. Needs NVRTC; no GPU, no driver",
-      "fa2 precompile --arch a100,h100 --head-dim 64,128 --causal both --out kernels\n"
-      "  FA2_CACHE_PATH=kernels FA2_JIT=off ./server\n"
+      app, "precompile", "Compile kernels into a pack or a cache directory. Needs NVRTC; no GPU, no driver",
+      "fa2 precompile --arch a100,h100 --head-dim 64,128 --out kernels.fa2pack\n"
+      "  FA2_CACHE_PATH=kernels.fa2pack FA2_JIT=off ./server\n"
+      "  fa2 precompile --requests requests.jsonl --shard 1/4 --out 1.fa2pack\n"
       "  fa2 precompile --arch h100 --hf gemma-2-9b/config.json --dry-run\n"
       "  fa2 precompile --arch h100 --head-dim 256 --dtype bf16 --causal yes \\\n"
       "      --window-left both --softcap\n"
@@ -294,6 +343,8 @@ Verb add_precompile(CLI::App& app) {
       "and float32 are parameters of them. FA2_CONFIG makes one kernel per combination instead. A "
       "variant's flag alone says yes: all kernels have it. Its widths and numbers are arguments of a "
       "call.\n"
+      "--requests takes the problems that a program has logged, with FA2_LOG_REQUESTS=FILE, for the GPU that "
+      "it ran on or for --arch; all sizes of them, or with --exact only those.\n"
       "--hf reads dtype, head dim, windows, softcap and sinks of a model, and prints the key of each.\n"
       "GPUs are: " +
           known_gpu_names() + ".");

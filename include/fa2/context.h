@@ -93,14 +93,20 @@ enum class PrecompileScope : std::uint8_t {
 
 /// append() and merge() have one kernel per dtype, head dims and alignment. Everything else is a parameter of it.
 struct PrecompileOptions {
-  std::string out;  ///< directory to fill, readable by every user; empty: the context's own
-  int jobs = 0;     ///< compiling threads; 0: one per core
+  std::string
+      out;  ///< directory to fill, or pack to write if it ends in ".fa2pack"; readable by every user; empty: the context's own
+  int jobs = 0;  ///< compiling threads; 0: one per core
   PrecompileScope scope = PrecompileScope::any_size;
   std::vector<PlanOptions> plans =
       std::vector<PlanOptions>(1);  ///< each problem gets a plan with each of these
   bool backward = false;            ///< whether to add the backward, for any choice of gradients
   bool append = false;  ///< whether to add append() to caches of the problem's K and V (fa2/append.h)
   bool merge = false;   ///< whether to add merge() of partial outputs like the problem's O (fa2/merge.h)
+  /// A file that FA2_LOG_REQUESTS has written. Adds the kernels of its requests, for `archs`; if these are empty, for the GPU of
+  /// each request.
+  std::string requests;
+  int shard = 0;   ///< makes every `shards`-th kernel, from this one on; 0 to shards - 1
+  int shards = 1;  ///< machines that share the work; `fa2 pack merge` joins their packs
   PrecompileObserver* observer = nullptr;  ///< not owned
 };
 
@@ -169,8 +175,9 @@ class FA2_API Context {
                                         const Gradients& gradients, TuneScope scope = TuneScope::likely,
                                         const PlanOptions& options = {});
 
-  /// Fills a cache directory for deployment. Needs NVRTC, but neither a GPU nor a driver. If a compiler refuses a kernel, makes
-  /// the next choice. A kernel that fails does not throw: its row carries the error.
+  /// Fills a cache directory, or writes a pack, for deployment. Needs NVRTC, but neither a GPU nor a driver. If a compiler refuses a
+  /// kernel, makes the next choice. A kernel that fails does not throw: its row carries the error. A pack is written when all others
+  /// are made. It has the same bytes on every machine with this library and this NVRTC, because no cache is read for it.
   std::vector<PrecompiledKernel> precompile(const std::vector<AttentionProblem>& problems,
                                             const std::vector<std::string>& archs,
                                             const PrecompileOptions& options = {});

@@ -18,7 +18,7 @@ def make():
     except fa2.CompileError:
         pass
 """
-WARNING = 'FA2_CACHE_PATH = "/nowhere", must name directories that are there; this one is not read'
+WARNING = 'FA2_CACHE_PATH = "/nowhere", must name directories and packs (.fa2pack) that are there; this one is not read'
 
 
 def run(program: str, **variables: str) -> tuple[str, str]:

@@ -62,7 +62,7 @@ void spoil_unwritten_pages(const AppendProblem& p, AppendTables& tables) {
 void launch_unchecked(const AppendCall& call) {
   const Device& gpu = device(device_under_test());
   const std::vector<Operand> operands = operands_of(call.problem, call.args);
-  const KernelSource source = render(append_spec(call.problem, operands, gpu.arch));
+  const KernelSource source = render(append_kernel_of(call.problem, operands).spec(gpu.arch));
   const auto compiler = gpu.arch.interpreted ? interpreter::make_host_compiler() : make_nvrtc_compiler();
   const KernelBinary binary = compiler->compile(source);
   const auto kernel = gpu.arch.interpreted ? interpreter::load_interpreted_kernel(

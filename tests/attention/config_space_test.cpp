@@ -7,6 +7,7 @@
 #include <interpreter/host_compiler.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
+#include <runtime/disk_cache.h>
 #include <runtime/kernel_cache.h>
 #include <runtime/parallel.h>
 

@@ -96,7 +96,7 @@ TEST_CASE("tune() records the config that it finds, and the next context uses it
   CHECK(report.candidates.size() > 1);
   for (const TuneCandidate& candidate : report.candidates)
     CHECK_MESSAGE(candidate.dropped.find("wrong output") == std::string::npos, candidate.dropped);
-  CHECK(std::filesystem::file_size(tuning_file(cache.path())) > 0);
+  CHECK(std::filesystem::file_size(cache.path() / kTuningFile) > 0);
 
   options.tune = TuneMode::stored;
   Context context(options);
@@ -209,7 +209,7 @@ TEST_CASE("learn: a problem keeps its config, and what the process used is measu
     const KernelReport first = choice_of(context);
     CHECK(first.config_origin != ConfigOrigin::tuned_exact);
     CHECK(first.config_origin != ConfigOrigin::tuned_now);
-    CHECK(call_until(context, call, [&] { return std::filesystem::exists(tuning_file(cache.path())); }));
+    CHECK(call_until(context, call, [&] { return std::filesystem::exists(cache.path() / kTuningFile); }));
     CHECK(choice_of(context).config == first.config);
     CHECK(choice_of(context).config_origin == first.config_origin);
     run_and_expect_contract(context, call);
@@ -245,5 +245,5 @@ TEST_CASE("learn: a context that is destroyed while it measures waits for no mor
     const DiskCache kernels(cache.path(), DiskCache::Access::read_only);
     CHECK(call_until(context, call, [&] { return kernels.entries().size() > 1; }));  // candidates compile
   }
-  CHECK_FALSE(std::filesystem::exists(tuning_file(cache.path())));
+  CHECK_FALSE(std::filesystem::exists(cache.path() / kTuningFile));
 }

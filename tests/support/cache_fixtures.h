@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -43,6 +44,14 @@ inline KernelBinary small_binary(const std::string& key = kKey,
   binary.resources = {168, 1, 2, 3, 1024, 49152, 128};
   binary.code = bytes_of(code);
   return binary;
+}
+
+/// Returns the directories as a KernelCache takes them.
+inline Stores stores_of(const std::vector<DiskCache>& directories) {
+  Stores stores;
+  for (const DiskCache& directory : directories)
+    stores.push_back(std::make_shared<const DiskCache>(directory));
+  return stores;
 }
 
 inline std::string read_text(const std::filesystem::path& path) {

@@ -8,6 +8,7 @@
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/compiler.h>
 #include <runtime/device.h>
+#include <runtime/disk_cache.h>
 #include <runtime/kernel_cache.h>
 
 #include "device_under_test.h"

@@ -205,7 +205,7 @@ TEST_CASE("a pack holds the kernels and records of passes, and serves where noth
                       std::make_shared<DiskCache>(dir / "pack", kReadWrite), JitMode::on);
     for (const PrecompiledKernel& row : make_kernels(requests.kernels, cache, 2, nullptr))
       CHECK(row.error.empty());
-    TuningStore exported(tuning_file(dir / "pack"));
+    TuningStore exported(dir / "pack" / kTuningFile);
     export_records(requests.records, exported);
   }
 

@@ -217,7 +217,7 @@ TEST_CASE("recorded configs are precompiled, and the pack holds their records") 
   CHECK(requests.kernels[0].row.config == config);
   CHECK(requests.records.size() == 2);
 
-  const auto file = tuning_file(setup.out.path());
+  const auto file = setup.out.path() / kTuningFile;
   for (int run = 0; run < 2; ++run) {
     TuningStore exported(file);
     export_records(requests.records, exported);
@@ -337,7 +337,7 @@ std::string append_key(const AppendProblem& problem, std::uintptr_t shift) {
   if (problem.rotary_dim > 0) args.cos = at(5), args.sin = at(6), args.table_stride = problem.rotary_dim / 2;
   if (problem.heads_q > 0)
     args.q = args.q_out = at(7), args.q_strides = args.q_out_strides = args.k_new_strides;
-  return render(append_spec(problem, operands_of(problem, args), *find_arch("sm_80"))).key;
+  return render(append_kernel_of(problem, operands_of(problem, args)).spec(*find_arch("sm_80"))).key;
 }
 
 std::string merge_key(const MergeProblem& problem, std::uintptr_t shift) {
@@ -346,7 +346,7 @@ std::string merge_key(const MergeProblem& problem, std::uintptr_t shift) {
   args.out = reinterpret_cast<void*>(2 << 20);
   args.parts_strides = args.out_strides = {64 * problem.head_dim, 64 * problem.head_dim, problem.head_dim};
   args.part_stride = 512 * problem.head_dim;
-  return render(merge_spec(problem, operands_of(problem, args), *find_arch("sm_80"))).key;
+  return render(merge_kernel_of(problem, operands_of(problem, args)).spec(*find_arch("sm_80"))).key;
 }
 
 std::set<std::string> keys_of(const std::vector<PrecompiledKernel>& kernels, KernelId id) {

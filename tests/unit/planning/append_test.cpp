@@ -61,7 +61,7 @@ struct Tensors {
 
   std::string broken() const { return text_of(violations_of(problem, args, operands_of(problem, args))); }
   RowAlignment alignment() const {
-    return append_spec(problem, operands_of(problem, args), {}).traits.row_alignment;
+    return append_kernel_of(problem, operands_of(problem, args)).problem.row_alignment;
   }
 };
 

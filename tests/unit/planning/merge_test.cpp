@@ -36,7 +36,7 @@ struct Tensors {
   }
   std::string broken() const { return text_of(violations_of(args, operands_of(problem, args))); }
   RowAlignment alignment() const {
-    return merge_spec(problem, operands_of(problem, args), {}).traits.row_alignment;
+    return merge_kernel_of(problem, operands_of(problem, args)).problem.row_alignment;
   }
 };
 

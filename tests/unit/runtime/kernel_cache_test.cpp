@@ -35,8 +35,8 @@ struct Fixture {
   std::shared_ptr<FakeCompiler> compiler = std::make_shared<FakeCompiler>();
   std::shared_ptr<DiskCache> user = std::make_shared<DiskCache>(directory / "user", kReadWrite);
 
-  KernelCache cache(std::vector<DiskCache> read_only = {}, JitMode jit = JitMode::on) const {
-    return {compiler, std::move(read_only), user, jit};
+  KernelCache cache(const std::vector<DiskCache>& read_only = {}, JitMode jit = JitMode::on) const {
+    return {compiler, stores_of(read_only), user, jit};
   }
   DiskCache filled(const std::string& name) const {
     DiskCache(directory / name, kReadWrite).store(small_binary());

@@ -61,7 +61,7 @@ void check_command(const KernelSpec& spec) {
   CHECK(status == 0);
   const ScopedEnvironment trust("FA2_CACHE_TRUST",
                                 spec.arch.interpreted ? "host" : "0");  // as the message says
-  KernelCache pack(nullptr, {DiskCache(directory / "DIR", kReadOnly)}, nullptr, JitMode::off);
+  KernelCache pack(nullptr, stores_of({DiskCache(directory / "DIR", kReadOnly)}), nullptr, JitMode::off);
   CHECK(pack.get(source).origin == KernelOrigin::read_only_cache);
   CHECK(pack.specs(spec.arch.name).size() == 1);
 }

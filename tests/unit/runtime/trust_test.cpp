@@ -208,13 +208,13 @@ TEST_CASE_FIXTURE(Fixture,
                   "a kernel, and the error without a compiler, name the directory that was not trusted") {
   fs::permissions(root / "v2", fs::perms(0775));
   const std::string why = "its group may write to " + (root / "v2").native();
-  KernelCache compiling(std::make_shared<FakeCompiler>(), {pack}, nullptr, JitMode::on);
+  KernelCache compiling(std::make_shared<FakeCompiler>(), stores_of({pack}), nullptr, JitMode::on);
   const CachedKernel kernel = compiling.get(source());
   CHECK(kernel.origin == KernelOrigin::compiled);
   CHECK(kernel.notes.find(why) != std::string::npos);
   CHECK(compiling.get(source()).notes == kernel.notes);
 
-  KernelCache off(std::make_shared<FakeCompiler>(), {pack}, nullptr, JitMode::off);
+  KernelCache off(std::make_shared<FakeCompiler>(), stores_of({pack}), nullptr, JitMode::off);
   try {
     off.get(source());
     FAIL("a kernel came from an untrusted directory");
@@ -224,7 +224,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture, "tuning records that others could have written are neither used nor extended") {
-  const fs::path records = tuning_file(root);
+  const fs::path records = root / kTuningFile;
   TuningRecord record;
   record.device = "GPU A";
   record.arch = "sm_90a";

@@ -341,7 +341,7 @@ TEST_CASE("cli: cache with a directory that does not exist") {
   CHECK(fa2.run("cache list --json").json().at("entries").empty());
   const Result result = fa2.run("cache list" + fa2.option("--dir", "none"));
   CHECK(result.status == 1);
-  CHECK(result.says("none is no directory"));
+  CHECK(result.says("none is no directory and no pack (.fa2pack)"));
 }
 
 TEST_CASE("cli: without a compiler, precompile reports each kernel that failed") {
