@@ -97,8 +97,8 @@ int main(int argc, char** argv) {
     return fa2::printable(CLI::FailureMessage::simple(from, error), kMostMessage);
   });
   app.footer("Example:\n  fa2 info\nfa2 VERB --help shows the options of a verb and an example.");
-  const Verb verbs[] = {add_info(app),       add_run(app),   add_bench(app),   add_tune(app),
-                        add_precompile(app), add_cache(app), add_explain(app), add_dump(app)};
+  const Verb verbs[] = {add_info(app),  add_run(app),  add_bench(app),   add_tune(app), add_precompile(app),
+                        add_cache(app), add_pack(app), add_explain(app), add_dump(app)};
   if (argc > 1 && !is_verb(argv[1], verbs)) return refuse_verb(argv[1], verbs);
   try {
     parse(app, verbs, argc, argv);

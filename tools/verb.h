@@ -30,6 +30,7 @@ Verb add_bench(CLI::App& app);
 Verb add_tune(CLI::App& app);
 Verb add_precompile(CLI::App& app);
 Verb add_cache(CLI::App& app);
+Verb add_pack(CLI::App& app);
 Verb add_explain(CLI::App& app);
 Verb add_dump(CLI::App& app);
 
