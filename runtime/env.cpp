@@ -127,6 +127,8 @@ constexpr EnvVariable kVariables[] = {
 
 constexpr std::string_view kSystemVariables[] = {"XDG_CACHE_HOME", "HOME", "CUDA_HOME", "CUDA_PATH",
                                                  "COLUMNS"};
+/// The Rust crate reads these when it is built, and a shell may keep them.
+constexpr std::string_view kBuildVariables[] = {"FA2_LIB_DIR", "FA2_PACK"};
 /// By these, torchrun, Open MPI, MPICH and Slurm tell a process the number of ranks.
 constexpr std::string_view kRankCounts[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                             "SLURM_STEP_NUM_TASKS"};
@@ -140,6 +142,10 @@ const EnvVariable* find(std::string_view name) {
 bool is_known(std::string_view name) {
   const auto lists = [&](const auto& names) { return std::ranges::find(names, name) != std::end(names); };
   return find(name) != nullptr || lists(kSystemVariables) || lists(kRankCounts);
+}
+
+bool is_for_builds(std::string_view name) {
+  return std::ranges::find(kBuildVariables, name) != std::end(kBuildVariables);
 }
 
 const EnvVariable& variable_of(std::string_view name) {
@@ -190,7 +196,7 @@ std::vector<Violation> unknown_variables() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry, name = text.substr(0, text.find('='));
     const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
-    if (!name.starts_with("FA2_") || value.empty() || find(name) != nullptr) continue;
+    if (!name.starts_with("FA2_") || value.empty() || find(name) != nullptr || is_for_builds(name)) continue;
     const std::string_view meant = nearest(name, names);
     found.push_back({std::string(name), in_quotes(value),
                      meant.empty() ? "must be a variable of fa2: see `fa2 info`"

@@ -136,6 +136,7 @@ TEST_CASE("env: names that fa2 does not know are found, with a suggestion") {
   setenv("FA2_SOMETHING_ELSE", "y", 1);
   setenv("FA2_EMPTY", "", 1);
   setenv("NOT_FA2_JIT", "off", 1);
+  setenv("FA2_LIB_DIR", "build", 1);
   std::string text;
   for (const fa2::Violation& violation : fa2::unknown_variables()) text += to_string(violation) + "\n";
   CHECK(text.find("FA2_CONFGI = \"x\", must be a variable of fa2: did you mean FA2_CONFIG?") !=
@@ -144,5 +145,7 @@ TEST_CASE("env: names that fa2 does not know are found, with a suggestion") {
         std::string::npos);
   CHECK(text.find("FA2_EMPTY") == std::string::npos);
   CHECK(text.find("FA2_JIT") == std::string::npos);
-  for (const char* name : {"FA2_CONFGI", "FA2_SOMETHING_ELSE", "FA2_EMPTY", "NOT_FA2_JIT"}) unsetenv(name);
+  CHECK(text.find("FA2_LIB_DIR") == std::string::npos);
+  for (const char* name : {"FA2_CONFGI", "FA2_SOMETHING_ELSE", "FA2_EMPTY", "NOT_FA2_JIT", "FA2_LIB_DIR"})
+    unsetenv(name);
 }
