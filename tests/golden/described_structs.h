@@ -124,6 +124,13 @@ inline std::vector<DescribedStruct> described_structs() {
           described<MergeArgs>("MergeArgs", "fa2_merge_args")};
 }
 
+/// The enumerator of a tensor in a C binding's list, or of the length of such a list.
+struct CEnumerator {
+  std::string name;
+  std::size_t value = 0;
+};
+std::vector<CEnumerator> tensor_enumerators();
+
 /// Returns "FA2_PROBLEM_INIT" for "fa2_problem".
 inline std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),

@@ -122,6 +122,22 @@ std::string class_name(const std::string& c_name) {
 
 }  // namespace
 
+std::vector<CEnumerator> tensor_enumerators() {
+  std::vector<CEnumerator> made;
+  const auto add = [&](const TensorTable& table, const std::string& prefix, const std::string& count,
+                       std::size_t first = 0) {
+    for (std::size_t i = first; i < table.tensors.size(); ++i)
+      made.push_back({enumerator_of(table.tensors[i], prefix), i});
+    made.push_back({count, table.tensors.size()});
+  };
+  add(kAttentionTable, "FA2_", "FA2_ATTENTION_TENSORS");
+  add(kBackwardTable, "FA2_", "FA2_BACKWARD_TENSORS", kAttentionTable.tensors.size());
+  add(kAppendTable, "FA2_APPEND_", "FA2_APPEND_TENSORS");
+  add(kMergeTable, "FA2_MERGE_", "FA2_MERGE_TENSORS");
+  add(kDropoutMaskTable, "FA2_DROPOUT_MASK_", "FA2_DROPOUT_MASK_TENSORS");
+  return made;
+}
+
 std::string c_header() {
   std::string text = std::string(kBegin) + element_types();
   for (const DescribedStruct& described : described_structs()) text += struct_text(described);

@@ -28,9 +28,10 @@ std::string with_block(const std::string& text, const WrittenBlock& block) {
 }  // namespace
 
 std::map<std::string, std::string> written_files(const std::filesystem::path& source) {
-  std::map<std::string, std::string> files = {{"include/fa2/c_call.h", c_header()},
-                                              {"bench/c_structs.py", ctypes_module()},
-                                              {"docs/call.md", document()}};
+  std::map<std::string, std::string> files = rust_files();
+  files.insert({{"include/fa2/c_call.h", c_header()},
+                {"bench/c_structs.py", ctypes_module()},
+                {"docs/call.md", document()}});
   for (const WrittenBlock& block : written_blocks()) {
     const auto [file, is_first] = files.try_emplace(block.path);
     file->second = with_block(is_first ? text_of(source / block.path) : file->second, block);

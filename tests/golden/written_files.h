@@ -20,6 +20,9 @@ std::string c_header();       ///< include/fa2/c_call.h
 std::string ctypes_module();  ///< bench/c_structs.py
 std::string document();       ///< docs/call.md
 
+/// Returns the files of the Rust crate: C structs, and the safe structs of each operation.
+std::map<std::string, std::string> rust_files();
+
 /// Returns the text that each file must have, by paths below `source`; "" for one without the marks of its blocks.
 std::map<std::string, std::string> written_files(const std::filesystem::path& source);
 

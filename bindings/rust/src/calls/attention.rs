@@ -1,0 +1,138 @@
+// Written from the rows of the C++ structs by fa2_write_files: do not edit.
+use super::*;
+
+/// One call of attention: O = softmax(scale * Q K^T) V.
+#[derive(Debug)]
+pub struct Attention<'a> {
+    /// queries; (total_q, heads_q, head_dim) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim)
+    pub q: Tensor<'a>,
+    /// keys; (total_k, heads_kv, head_dim) if cu_seqlens_k | (page_count, page_size, heads_kv, head_dim) if
+    /// page_table | (batch, seqlen_k, heads_kv, head_dim)
+    pub k: Tensor<'a>,
+    /// values; (total_k, heads_kv, head_dim_v) if cu_seqlens_k | (page_count, page_size, heads_kv,
+    /// head_dim_v) if page_table | (batch, seqlen_k, heads_kv, head_dim_v)
+    pub v: Tensor<'a>,
+    /// the output; (total_q, heads_q, head_dim_v) if cu_seqlens_q | (batch, seqlen_q, heads_q, head_dim_v)
+    pub out: TensorMut<'a>,
+    /// log-sum-exp of each row, natural logarithm; (heads_q, total_q) if cu_seqlens_q | (batch, heads_q,
+    /// seqlen_q); float32; optional
+    pub lse: Option<TensorMut<'a>>,
+    /// slope * distance is subtracted from scores; (heads_q) | (batch, heads_q); float32; given with alibi
+    pub alibi_slopes: Option<Tensor<'a>>,
+    /// a logit per head that joins each row's softmax without a value; -infinity: none; (heads_q); float32;
+    /// given with sinks
+    pub sinks: Option<Tensor<'a>>,
+    /// seed and offset on the device, in place of the two numbers, which are 0 then; (2); int64; optional
+    /// with dropout
+    pub dropout_state: Option<Tensor<'a>>,
+    /// where each sequence's rows of Q and O begin, and where the last one's end; (batch + 1); int32; given
+    /// with total_q
+    pub cu_seqlens_q: Option<Tensor<'a>>,
+    /// where each sequence's rows of K and V begin, and where the last one's end; (batch + 1); int32; given
+    /// with total_k; not with page_table
+    pub cu_seqlens_k: Option<Tensor<'a>>,
+    /// how many rows of Q count of each sequence; (batch); int32; optional with varlen
+    pub seqused_q: Option<Tensor<'a>>,
+    /// how many rows of K and V count of each sequence; (batch); int32; optional with varlen
+    pub seqused_k: Option<Tensor<'a>>,
+    /// the pages of each sequence; (batch, max_pages); int32; given with page_size
+    pub page_table: Option<Tensor<'a>>,
+    /// which keys a query sees
+    pub mask: Mask,
+    /// sliding window: how many keys before its own a query sees
+    pub window_left: Option<i64>,
+    /// how many keys after its own a query sees
+    pub window_right: Option<i64>,
+    /// the bits of a sequence do not depend on the batch
+    pub batch_invariant: bool,
+    /// queries; with varlen of the longest sequence
+    pub max_seqlen_q: Option<i64>,
+    /// keys; with varlen of the longest sequence
+    pub max_seqlen_k: Option<i64>,
+    /// scores become softcap * tanh(score / softcap); scaled scores; finite and above 0; 0: none
+    pub softcap: f32,
+    /// any finite value; absent: 1 / sqrt(head_dim)
+    pub softmax_scale: Option<f32>,
+    /// share of probabilities that are dropped; at least 0 and below 1; 0: none
+    pub dropout_p: f32,
+    /// seed of the mask
+    pub dropout_seed: u64,
+    /// another mask for every value, such as the number of the call
+    pub dropout_offset: u64,
+    /// the LSE of a query that sees no key; its O is 0
+    pub empty_row_lse: EmptyRowLse,
+    /// where the call is enqueued; ignored on the interpreter
+    pub stream: Stream,
+}
+
+impl<'a> Attention<'a> {
+    /// Returns a call without optional tensors, whose numbers are the defaults.
+    pub fn new(q: Tensor<'a>, k: Tensor<'a>, v: Tensor<'a>, out: TensorMut<'a>) -> Self {
+        Self {
+            q,
+            k,
+            v,
+            out,
+            lse: None,
+            alibi_slopes: None,
+            sinks: None,
+            dropout_state: None,
+            cu_seqlens_q: None,
+            cu_seqlens_k: None,
+            seqused_q: None,
+            seqused_k: None,
+            page_table: None,
+            mask: Mask::default(),
+            window_left: None,
+            window_right: None,
+            batch_invariant: false,
+            max_seqlen_q: None,
+            max_seqlen_k: None,
+            softcap: 0.0,
+            softmax_scale: None,
+            dropout_p: 0.0,
+            dropout_seed: 0,
+            dropout_offset: 0,
+            empty_row_lse: EmptyRowLse::default(),
+            stream: Stream::default(),
+        }
+    }
+
+    pub(crate) fn tensors(&self) -> [*const sys::fa2_array; 13] {
+        [
+            self.q.raw(),
+            self.k.raw(),
+            self.v.raw(),
+            self.out.raw(),
+            self.lse.raw(),
+            self.alibi_slopes.raw(),
+            self.sinks.raw(),
+            self.dropout_state.raw(),
+            self.cu_seqlens_q.raw(),
+            self.cu_seqlens_k.raw(),
+            self.seqused_q.raw(),
+            self.seqused_k.raw(),
+            self.page_table.raw(),
+        ]
+    }
+
+    pub(crate) fn set_problem(&self, problem: &mut sys::fa2_problem) {
+        problem.mask = self.mask as i32;
+        (problem.has_window_left, problem.window_left) = optional(self.window_left);
+        (problem.has_window_right, problem.window_right) = optional(self.window_right);
+        problem.batch_invariant = i32::from(self.batch_invariant);
+        problem.seqlen_q = self.max_seqlen_q.unwrap_or(-1);
+        problem.seqlen_k = self.max_seqlen_k.unwrap_or(-1);
+        problem.softcap = i32::from(self.softcap != 0.0);
+        problem.dropout = i32::from(self.dropout_p != 0.0);
+    }
+
+    pub(crate) fn set_args(&self, args: &mut sys::fa2_args) {
+        args.softcap = self.softcap;
+        (args.has_softmax_scale, args.softmax_scale) = optional(self.softmax_scale);
+        args.dropout_probability = self.dropout_p;
+        args.dropout_seed = self.dropout_seed;
+        args.dropout_offset = self.dropout_offset;
+        args.empty_row_lse = self.empty_row_lse as i32;
+    }
+}
