@@ -1,0 +1,160 @@
+//! The structs and enumerators that the C headers define by hand.
+
+use super::*;
+
+pub type fa2_status = i32;
+
+constants! { HEADER_CONSTANTS:
+    FA2_OK = 0,
+    FA2_INVALID_REQUEST = 1,
+    FA2_COMPILE = 2,
+    FA2_CACHE = 3,
+    FA2_CUDA = 4,
+    FA2_UNAVAILABLE = 5,
+    FA2_INTERNAL = 6,
+    FA2_KERNEL_FAULT = 7,
+    FA2_INTERRUPTED = 8,
+    FA2_MASK_NONE = 0,
+    FA2_CAUSAL_BOTTOM_RIGHT = 1,
+    FA2_CAUSAL_TOP_LEFT = 2,
+    FA2_ROWS_16_BYTES = 0,
+    FA2_ROWS_ELEMENT = 1,
+    FA2_ROWS_16_BYTES_ANY_ORDER = 2,
+    FA2_EMPTY_ROW_POSITIVE_INFINITY = 0,
+    FA2_EMPTY_ROW_NEGATIVE_INFINITY = 1,
+    FA2_TUNE_DEFAULT = 0,
+    FA2_TUNE_OFF = 1,
+    FA2_TUNE_STORED = 2,
+    FA2_TUNE_LEARN = 3,
+    FA2_TUNE_ADAPTIVE = 4,
+    FA2_TUNE_NOW = 5,
+    FA2_JIT_DEFAULT = 0,
+    FA2_JIT_ON = 1,
+    FA2_JIT_OFF = 2,
+    FA2_CURRENT_DEVICE = -1,
+    FA2_INTERPRETER_DEVICE = -2,
+    FA2_OTHER_DEVICE = -3,
+    FA2_PRECOMPILE_ANY_SIZE = 0,
+    FA2_PRECOMPILE_GIVEN_SIZES = 1,
+    FA2_TUNE_LIKELY = 0,
+    FA2_TUNE_ALL = 1,
+    FA2_DQ = 1,
+    FA2_DK = 2,
+    FA2_DV = 4,
+    FA2_D_SINKS = 8,
+    FA2_ALL_GRADIENTS = 7,
+    FA2_FASTEST = 0,
+    FA2_BITWISE = 256,
+    FA2_ROTARY_HALVES = 0,
+    FA2_ROTARY_INTERLEAVED = 1,
+    FA2_READ_ONLY = 1,
+    FA2_MOST_DIMENSIONS = 5,
+    FA2_LOG_TRACE = 0,
+    FA2_LOG_DEBUG = 1,
+    FA2_LOG_INFO = 2,
+    FA2_LOG_WARN = 3,
+    FA2_LOG_ERROR = 4,
+    FA2_LOG_CRITICAL = 5,
+    FA2_LOG_OFF = 6,
+}
+
+/// An opaque type, which only pointers name.
+macro_rules! opaque {
+    ($($name:ident)*) => {
+        $(#[repr(C)]
+        #[derive(Debug)]
+        pub struct $name {
+            _private: [u8; 0],
+            _not_send: std::marker::PhantomData<(*mut u8, std::marker::PhantomPinned)>,
+        })*
+    };
+}
+opaque! { fa2_context fa2_plan fa2_backward_plan }
+
+pub type fa2_progress = Option<unsafe extern "C" fn(*mut c_void, usize, usize)>;
+pub type fa2_log_callback = Option<unsafe extern "C" fn(*mut c_void, i32, *const c_char)>;
+pub type fa2_allocate = Option<unsafe extern "C" fn(i32, *mut c_void, usize, usize, *mut *mut c_void) -> *mut c_void>;
+pub type fa2_release = Option<unsafe extern "C" fn(*mut c_void)>;
+/// The type of the first argument of `fa2_set_interrupt`, which has no name in C.
+pub type fa2_poll = Option<unsafe extern "C" fn(*mut c_void) -> i32>;
+
+c_struct! {
+    pub struct fa2_tensor {
+        pub data: *mut c_void = null_mut(),
+        pub strides: [i64; 3] = [0; 3],
+    }
+}
+
+c_struct! {
+    pub struct fa2_array {
+        pub data: *mut c_void = null_mut(),
+        pub dtype: i32 = FA2_OTHER_DTYPE,
+        pub device: i32 = FA2_OTHER_DEVICE,
+        pub ndim: i32 = 0,
+        pub flags: i32 = 0,
+        pub shape: [i64; FA2_MOST_DIMENSIONS as usize] = [0; FA2_MOST_DIMENSIONS as usize],
+        pub strides: [i64; FA2_MOST_DIMENSIONS as usize] = [0; FA2_MOST_DIMENSIONS as usize],
+    }
+}
+
+c_struct! {
+    pub struct fa2_placement {
+        pub device: i32 = FA2_CURRENT_DEVICE,
+        pub row_alignment: i32 = FA2_ROWS_16_BYTES,
+    }
+}
+
+c_struct! {
+    pub struct fa2_launch {
+        pub struct_size: u32 = size_of::<fa2_launch>() as u32,
+        pub keeps: i32 = 0,
+        pub place: fa2_placement = fa2_placement::default(),
+        pub stream: *mut c_void = null_mut(),
+        pub allocate: fa2_allocate = None,
+        pub release: fa2_release = None,
+    }
+}
+
+c_struct! {
+    pub struct fa2_context_options {
+        pub struct_size: u32 = size_of::<fa2_context_options>() as u32,
+        pub tune: i32 = FA2_TUNE_DEFAULT,
+        pub jit: i32 = FA2_JIT_DEFAULT,
+        pub tune_budget_ms: i32 = 0,
+        pub cache_dir: *const c_char = null(),
+        pub read_only_caches: *const c_char = null(),
+        pub config: *const c_char = null(),
+    }
+}
+
+c_struct! {
+    pub struct fa2_plan_options {
+        pub struct_size: u32 = size_of::<fa2_plan_options>() as u32,
+        pub row_alignment: i32 = FA2_ROWS_16_BYTES,
+    }
+}
+
+c_struct! {
+    pub struct fa2_precompile_options {
+        pub struct_size: u32 = size_of::<fa2_precompile_options>() as u32,
+        pub scope: i32 = FA2_PRECOMPILE_ANY_SIZE,
+        pub jobs: i32 = 0,
+        pub row_alignment: i32 = FA2_ROWS_16_BYTES,
+        pub out: *const c_char = null(),
+        pub backward: i32 = 0,
+        pub reserved: i32 = 0,
+        pub append: i32 = 0,
+        pub merge: i32 = 0,
+        pub progress: fa2_progress = None,
+        pub progress_data: *mut c_void = null_mut(),
+    }
+}
+
+c_struct! {
+    pub struct fa2_tune_options {
+        pub struct_size: u32 = size_of::<fa2_tune_options>() as u32,
+        pub scope: i32 = FA2_TUNE_LIKELY,
+        pub row_alignment: i32 = FA2_ROWS_16_BYTES,
+        pub backward: i32 = 0,
+    }
+}
