@@ -13,7 +13,7 @@ pub use calls::{Append, Attention, Backward, Merge, Problem};
 pub use context::{Context, ContextOptions, Plan, PrecompileOptions};
 pub use error::Error;
 pub use half::{Bf16, F16};
-pub use tensor::{Device, Element, Stream, Tensor, TensorMut};
+pub use tensor::{contiguous_strides, Device, Element, Stream, Tensor, TensorMut};
 pub use words::{DType, Determinism, EmptyRowLse, Jit, Mask, PrecompileScope, RotaryStyle, RowAlignment, Tune};
 
 /// Returns the library's version, "0.1.0".

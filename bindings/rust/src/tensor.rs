@@ -99,7 +99,7 @@ unsafe impl Sync for TensorMut<'_> {}
 impl<'a> Tensor<'a> {
     /// Returns a contiguous view of host memory, in C order, for the interpreter. `shape` must hold exactly the slice.
     pub fn new<T: Element>(data: &'a [T], shape: &[usize]) -> Result<Self, Error> {
-        Self::strided(data, 0, shape, &contiguous(data.len(), shape)?)
+        Self::strided(data, 0, shape, &strides_of(data.len(), shape)?)
     }
 
     /// Returns a view of host memory, for the interpreter. Index (i, j, ...) is element
@@ -141,7 +141,7 @@ impl<'a> Tensor<'a> {
 impl<'a> TensorMut<'a> {
     /// Returns a contiguous view of host memory, like [`Tensor::new`].
     pub fn new<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<Self, Error> {
-        let strides = contiguous(data.len(), shape)?;
+        let strides = strides_of(data.len(), shape)?;
         Self::strided(data, 0, shape, &strides)
     }
 
@@ -226,20 +226,25 @@ fn array_of<T: Element>(
     Ok(array)
 }
 
-/// Returns the strides of a contiguous tensor of `len` elements.
-fn contiguous(len: usize, shape: &[usize]) -> Result<Vec<isize>, Error> {
-    let count = shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
-    if count != Some(len) {
-        return invalid(format!("shape = {shape:?}, must hold the {len} elements of the slice"));
-    }
+/// Returns the strides of a contiguous tensor, in C order; elements.
+pub fn contiguous_strides(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![0; shape.len()];
     let mut next = 1isize;
     for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
         *stride = next;
-        // Does not wrap unless another extent is 0: then no element exists, and strides do not matter.
+        // A product that wraps belongs to a shape that fits no memory, or has no element.
         next = next.wrapping_mul(extent as isize);
     }
-    Ok(strides)
+    strides
+}
+
+/// Returns the strides of a contiguous tensor, which must have exactly `len` elements.
+fn strides_of(len: usize, shape: &[usize]) -> Result<Vec<isize>, Error> {
+    let count = shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
+    if count != Some(len) {
+        return invalid(format!("shape = {shape:?}, must hold the {len} elements of the slice"));
+    }
+    Ok(contiguous_strides(shape))
 }
 
 /// Checks that every index of a tensor lies inside a slice of `len` elements.
