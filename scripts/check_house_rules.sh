@@ -25,7 +25,7 @@ long_functions() {  # long_functions MOST: bodies of more lines, by the formatte
     !begin && opening != "" && /{$/ { begin = FNR; next }
     !begin && opening != "" && /[;}]$/ { opening = "" }'
 }
-lengths() { git ls-files '*.h' '*.cpp' '*.c' '*.cuh' '*.cu' '*.py' '*.sh' | xargs wc -l | grep -v ' total$'; }
+lengths() { git ls-files '*.h' '*.cpp' '*.c' '*.cuh' '*.cu' '*.py' '*.rs' '*.sh' | xargs wc -l | grep -v ' total$'; }
 
 rule "asm belongs in templates/ptx, or is rendered by wgmma_shapes.cpp and, to keep time, clocked_source.h" \
   "$(all_but 'templates/ptx/|generator/wgmma_shapes\.cpp|bench/clocked_source\.h' | offenders '\basm\b *(volatile)? *\(')"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs what building and testing fa2 needs and this machine lacks: Debian packages, and CUDA's headers with NVRTC from
-# NVIDIA's wheels (into .deps/cuda) where no CUDA Toolkit is found. Quick when everything is there. `--ci` adds the linters and gdb.
+# NVIDIA's wheels (into .deps/cuda) where no CUDA Toolkit is found. Quick when everything is there. `--ci` adds the linters, gdb and Rust.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build make pkg-config python3 python3-dev python3-venv unzip
   libspdlog-dev libfmt-dev libboost-context-dev nlohmann-json3-dev libxxhash-dev libdeflate-dev libcli11-dev doctest-dev)
-[ "${1:-}" != --ci ] || packages+=(clang clang-format clang-tidy gdb)
+[ "${1:-}" != --ci ] || packages+=(clang clang-format clang-tidy gdb rustc cargo)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -23,6 +23,7 @@ long() { bash "$source_dir/scripts/part.sh" $tier; }
 jobs() {
   if [ "$tier" = gpu ]; then cases gpu early; return; fi
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
+  echo "rust|early||bash $source_dir/scripts/test_rust.sh $build"
   suite unit; suite golden; suite gpu
   for example in train generate; do
     echo "$example|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_$example --tiny --check --text $source_dir/README.md"

@@ -1,5 +1,7 @@
 //! Attention over .npy files, on the GPU if there is one, else on the interpreter. `--help` says how to call it.
 
+#![deny(unsafe_op_in_unsafe_fn)]
+
 mod file;
 mod gpu;
 
