@@ -107,8 +107,8 @@ impl Backward<'_> {
 }
 
 impl Append<'_> {
-    /// Appends, and rotates, with the process's default context. No two sequences may append to the same rows of a cache:
-    /// these rows would then hold a mixture.
+    /// Appends, and rotates, with the process's default context. No two sequences may append to the same rows of a cache: the
+    /// interpreter rejects that, and a GPU would write a mixture.
     pub fn run(&mut self) -> Result<(), Error> {
         let (mut problem, mut args) = (sys::fa2_append_problem::default(), sys::fa2_append_args::default());
         let mut place = sys::fa2_placement::default();
