@@ -129,6 +129,34 @@ fn packed_sequences() {
 }
 
 #[test]
+fn pages_in_any_order() {
+    // Two sequences of 6 and 3 keys in pages of 4 rows; page 2 belongs to nobody.
+    let (heads, dim, lengths) = (2, 8, [6i32, 3]);
+    let pages = numbers::<F16>(4 * 4 * heads * dim, 9);
+    let q = numbers::<F16>(2 * heads * dim, 10);
+    let run = |table: [i32; 4]| {
+        let mut out = vec![F16(0); q.len()];
+        let cache = Tensor::new(&pages, &[4, 4, heads, dim]).unwrap();
+        let shape = [2, 1, heads, dim];
+        let view = TensorMut::new(&mut out, &shape).unwrap();
+        let mut call = Attention::new(Tensor::new(&q, &shape).unwrap(), cache, cache, view);
+        call.page_table = Some(Tensor::new(&table, &[2, 2]).unwrap());
+        call.seqused_k = Some(Tensor::new(&lengths, &[2]).unwrap());
+        call.run().map(|()| out)
+    };
+    let out = run([3, 1, 0, -7]).unwrap();
+    let page = |number: usize| &pages[number * 4 * heads * dim..][..4 * heads * dim];
+    for (b, keys) in [[page(3), page(1)].concat(), page(0).to_vec()].iter().enumerate() {
+        let seqlen_k = lengths[b] as usize;
+        let s = Sizes { batch: 1, seqlen_q: 1, seqlen_k, heads_q: heads, heads_kv: heads, dim };
+        let rows = b * heads * dim..(b + 1) * heads * dim;
+        assert_close(&out[rows.clone()], &attention(s, &q[rows], keys, keys, plain).0);
+    }
+    let error = run([3, 4, 0, 0]).unwrap_err();
+    assert!(error.message().contains("page_table[0][1] = 4, must be in 0..3"), "{error}");
+}
+
+#[test]
 fn plans_run_the_calls_of_their_problem_only() {
     let s = SIZES;
     let problem = Problem {
