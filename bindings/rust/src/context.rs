@@ -67,9 +67,9 @@ impl Default for Context {
 impl Context {
     /// Makes a context of its own.
     pub fn new(options: &ContextOptions) -> Result<Self, Error> {
-        let caches = env::join_paths(&options.read_only_caches).map_err(|error| {
+        let caches = env::join_paths(&options.read_only_caches).map_err(|_| {
             let given = &options.read_only_caches;
-            Error::InvalidRequest(format!("read_only_caches = {given:?}, must be paths without ':': {error}"))
+            Error::InvalidRequest(format!("read_only_caches = {given:?}, must be paths without ':'"))
         })?;
         let cache_dir = c_string("cache_dir", options.cache_dir.as_ref())?;
         let caches = c_string("read_only_caches", Some(caches).filter(|paths| !paths.is_empty()))?;
@@ -234,8 +234,12 @@ fn normalized(mut problem: sys::fa2_problem) -> sys::fa2_problem {
 }
 
 fn c_string(name: &str, text: Option<impl AsRef<OsStr>>) -> Result<Option<CString>, Error> {
-    let made = text.map(|text| CString::new(text.as_ref().as_bytes()));
-    made.transpose().map_err(|error| Error::InvalidRequest(format!("{name} = {error}, must be text without NUL")))
+    let made = text.map(|text| {
+        let text = text.as_ref();
+        CString::new(text.as_bytes())
+            .map_err(|_| Error::InvalidRequest(format!("{name} = {text:?}, must be text without NUL")))
+    });
+    made.transpose()
 }
 
 fn pointer(text: &Option<CString>) -> *const c_char {

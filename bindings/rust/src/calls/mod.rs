@@ -45,17 +45,14 @@ fn launch_at(place: sys::fa2_placement, stream: Stream) -> sys::fa2_launch {
 }
 
 /// Calls `body` with `device` as the thread's current device. `body` must not panic.
-fn on_device(device: i32, mut body: impl FnMut() -> sys::fa2_status) -> Result<(), Error> {
+fn on_device<F: FnMut() -> sys::fa2_status>(device: i32, mut body: F) -> Result<(), Error> {
     unsafe extern "C" fn call<F: FnMut() -> sys::fa2_status>(data: *mut c_void) -> sys::fa2_status {
-        // SAFETY: on_device() passes a pointer to its `body`, which nothing else uses meanwhile.
+        // SAFETY: `data` is the address of `body`, which nothing else uses meanwhile.
         unsafe { (*data.cast::<F>())() }
     }
-    fn call_of<F: FnMut() -> sys::fa2_status>(_: &F) -> unsafe extern "C" fn(*mut c_void) -> sys::fa2_status {
-        call::<F>
-    }
-    let call = call_of(&body);
-    // SAFETY: fa2_on_device() calls `call` with this pointer, before it returns.
-    check(unsafe { sys::fa2_on_device(device, Some(call), (&mut body as *mut _) as *mut c_void) })
+    let data: *mut F = &mut body;
+    // SAFETY: fa2_on_device() calls `call` with this pointer before it returns.
+    check(unsafe { sys::fa2_on_device(device, Some(call::<F>), data.cast()) })
 }
 
 // SAFETY of the functions below: the library compares all shapes, strides, types and devices when it binds tensors, and
