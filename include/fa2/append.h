@@ -89,9 +89,9 @@ struct AppendProblem {
 ///
 /// append() writes row i of sequence b to row seqlens[b] + i of its cache, and rotates it by row rotary_seqlens[b] + i of cos and
 /// sin. Rows count from the beginning of the entry, so left padding of a cache changes nothing. append() skips a row if a table
-/// points outside: to a row or page that the cache does not have, or to a position that cos and sin do not have. With FA2_CHECK=1
-/// append() throws InvalidRequest instead: it copies the tables to the host and so waits for the stream, unless the stream
-/// captures. The interpreter always checks. No two sequences may append to the same rows.
+/// points outside: to a row or page that the cache does not have, or to a position that cos and sin do not have. No two sequences
+/// may append to the same rows. With FA2_CHECK=1 append() throws InvalidRequest in both cases: it copies the tables to the host and
+/// so waits for the stream, unless the stream captures. The interpreter always checks.
 struct AppendArgs {
   const void* k_new = nullptr;  ///< (batch, head, row, head_dim); packed: (head, row, head_dim)
   const void* v_new = nullptr;  ///< like k_new, with head_dim_v columns

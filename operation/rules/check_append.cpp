@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace fa2 {
 namespace {
@@ -65,6 +67,50 @@ void check_pages(Violations& found, const AppendProblem& p, const AppendTables& 
   }
 }
 
+/// Rows [first, end) of an entry or page of the cache, to which `sequence` appends.
+struct AppendedRows {
+  std::int64_t entry, first, end;
+  std::size_t sequence;
+};
+
+/// Returns the rows that a call with sound tables writes.
+std::vector<AppendedRows> appended_rows(const AppendProblem& p, const AppendTables& tables) {
+  std::vector<AppendedRows> written;
+  for (std::size_t b = 0; b < tables.seqlens.size(); ++b) {
+    std::int64_t row = tables.seqlens[b];
+    const std::int64_t end = row + rows_of(tables.cu_seqlens_new, p.seqlen_new, p.total_new, b);
+    if (p.page_size == 0 && row < end) {
+      const bool is_indexed = !tables.cache_batch_idx.empty();
+      written.push_back({is_indexed ? tables.cache_batch_idx[b] : static_cast<std::int64_t>(b), row, end, b});
+      continue;
+    }
+    for (std::int64_t last; row < end; row = last) {
+      const std::int64_t page = row / p.page_size, begin = page * p.page_size;
+      last = std::min(end, begin + p.page_size);
+      written.push_back({tables.page_table[b][static_cast<std::size_t>(page)], row - begin, last - begin, b});
+    }
+  }
+  return written;
+}
+
+/// Checks that no row is written twice. The tables must be sound in all other respects.
+void check_apart(Violations& found, const AppendProblem& p, const AppendTables& tables) {
+  std::vector<AppendedRows> written = appended_rows(p, tables);
+  std::ranges::sort(written, {}, [](const AppendedRows& rows) {
+    return std::tuple(rows.entry, rows.first, rows.sequence);
+  });
+  const auto shared = std::ranges::adjacent_find(written, [](const AppendedRows& a, const AppendedRows& b) {
+    return a.entry == b.entry && b.first < a.end;
+  });
+  if (shared == written.end()) return;
+  const AppendedRows& before = *shared;
+  const AppendedRows& after = *std::next(shared);
+  found.push_back(
+      {fmt::format("seqlens[{}]", after.sequence), fmt::format("{}", tables.seqlens[after.sequence]),
+       fmt::format("must not lead to row {} of {} {}, to which sequence {} appends: give it rows of its own",
+                   after.first, p.page_size > 0 ? "page" : "entry", after.entry, before.sequence)});
+}
+
 /// Returns how many entries of sequence `b` in the page table must be read.
 std::int64_t pages_of(const AppendProblem& p, const AppendTables& tables, std::size_t b) {
   const std::int64_t rows = rows_of(tables.cu_seqlens_new, p.seqlen_new, p.total_new, b);
@@ -110,6 +156,7 @@ Violations violations_of(const AppendProblem& p, const AppendTables& tables) {
     return index_rule(tables.cache_batch_idx[b], p.cache_entries, "an entry of the cache");
   });
   check_pages(found, p, tables);
+  if (found.empty()) check_apart(found, p, tables);
   return found;
 }
 

@@ -165,3 +165,23 @@ fn merged_parts_are_attention_over_all_keys() {
     assert_close(&rounded, &expected);
     assert_close_f32(&lse, &expected_lse);
 }
+
+#[test]
+fn two_sequences_must_not_append_to_the_same_rows() {
+    let (k, mut k_cache, mut v_cache) = ([F16(0x3c00); 16], [F16(0); 32], [F16(0); 32]);
+    let view = Tensor::new(&k, &[2, 1, 1, 8]).unwrap();
+    let (seqlens, entries) = ([1, 1], [0, 0]);
+    let error = Append {
+        cache_batch_idx: Some(Tensor::new(&entries, &[2]).unwrap()),
+        ..Append::new(
+            view,
+            view,
+            TensorMut::new(&mut k_cache, &[2, 2, 1, 8]).unwrap(),
+            TensorMut::new(&mut v_cache, &[2, 2, 1, 8]).unwrap(),
+            Tensor::new(&seqlens, &[2]).unwrap(),
+        )
+    }
+    .run()
+    .unwrap_err();
+    assert!(error.message().contains("seqlens[1] = 1, must not lead to row 1 of entry 0"), "{error}");
+}

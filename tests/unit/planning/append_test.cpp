@@ -154,6 +154,22 @@ TEST_CASE("append: pointers and strides that it takes") {
   CHECK(short_cache.broken() == "");
 }
 
+TEST_CASE("append: no two sequences append to the same rows") {
+  AppendProblem p = contiguous();
+  p.rotary_dim = 0, p.heads_q = 0, p.seqlen_new = 2, p.cache_rows = 8;
+  CHECK(unsound(p, {.seqlens = {3, 5}, .cache_batch_idx = {1, 1}}) == "");
+  CHECK(unsound(p, {.seqlens = {3, 4}, .cache_batch_idx = {1, 1}}) ==
+        "seqlens[1] = 4, must not lead to row 4 of entry 1, to which sequence 0 appends: give it rows of its "
+        "own");
+  p.page_size = 4, p.max_pages = 2, p.cache_entries = 3;
+  CHECK(unsound(p, {.seqlens = {3, 2}, .page_table = {{0, 1}, {1}}}) == "");
+  CHECK(unsound(p, {.seqlens = {3, 0}, .page_table = {{0, 1}, {1}}}) ==
+        "seqlens[1] = 0, must not lead to row 0 of page 1, to which sequence 0 appends: give it rows of its "
+        "own");
+  p.total_new = 2;
+  CHECK(unsound(p, {.seqlens = {3, 3}, .cu_seqlens_new = {0, 0, 2}, .page_table = {{}, {2, 1}}}) == "");
+}
+
 TEST_CASE("append: Q is rotated in place or elsewhere, and must not partly overlap itself") {
   Tensors it;
   it.args.q_out = it.q;
