@@ -1,6 +1,7 @@
-//! Finds libfa2.so: in the folder that FA2_LIB_DIR names, else by `pkg-config --libs fa2`.
+//! Finds libfa2.so: in the folder that FA2_LIB_DIR names, else by `pkg-config --libs fa2`. For the example npy, embeds the kernel
+//! pack that FA2_PACK names.
 
-use std::{env, path::Path, process::Command, process::ExitCode};
+use std::{env, fs, path::Path, process::Command, process::ExitCode};
 
 fn main() -> ExitCode {
     println!("cargo:rerun-if-env-changed=FA2_LIB_DIR");
@@ -9,7 +10,7 @@ fn main() -> ExitCode {
         Ok(folder) => link_folder(&folder),
         Err(_) => link_package(),
     };
-    match found {
+    match found.and_then(|()| embed_pack()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");
@@ -49,4 +50,20 @@ fn link_package() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Writes pack.rs, with the bytes of the pack or none.
+fn embed_pack() -> Result<(), String> {
+    println!("cargo:rerun-if-env-changed=FA2_PACK");
+    let mut pack = "None".to_string();
+    if let Ok(given) = env::var("FA2_PACK") {
+        let file = Path::new(&given)
+            .canonicalize()
+            .map_err(|error| format!("FA2_PACK = {given}, must be a file ({error}): `fa2 precompile` makes one"))?;
+        println!("cargo:rerun-if-changed={}", file.display());
+        pack = format!("Some(include_bytes!({file:?}))");
+    }
+    let folder = env::var("OUT_DIR").map_err(|error| error.to_string())?;
+    let text = format!("const PACK: Option<&'static [u8]> = {pack};\n");
+    fs::write(Path::new(&folder).join("pack.rs"), text).map_err(|error| error.to_string())
 }

@@ -156,6 +156,18 @@ impl Drop for Context {
     }
 }
 
+/// Adds a kernel pack (`fa2 precompile --out kernels.fa2pack`) that lies in the program, for example by `include_bytes!`. Contexts
+/// made from now on search it before FA2_CACHE_PATH, and use its tuning records; the first call makes the default context.
+/// `name` stands for the pack in messages.
+///
+/// # Safety
+/// `bytes` must be a pack that fa2 made: its kernels are code, which runs on GPUs and, on the interpreter, in this process.
+pub unsafe fn add_pack(name: &str, bytes: &'static [u8]) -> Result<(), Error> {
+    let name = c_string("name", Some(name))?;
+    // SAFETY: the bytes exist, unchanged, until the process ends.
+    check(unsafe { sys::fa2_pack_add(pointer(&name), bytes.as_ptr().cast(), bytes.len()) })
+}
+
 /// An attention problem prepared for one device. Any thread may run it, at the same time as others.
 #[derive(Debug)]
 pub struct Plan {

@@ -10,7 +10,7 @@ mod tensor;
 mod words;
 
 pub use calls::{Append, Attention, Backward, Merge, Problem};
-pub use context::{Context, ContextOptions, Plan, PrecompileOptions};
+pub use context::{add_pack, Context, ContextOptions, Plan, PrecompileOptions};
 pub use error::Error;
 pub use half::{Bf16, F16};
 pub use tensor::{contiguous_strides, Device, Element, Stream, Tensor, TensorMut};

@@ -78,7 +78,7 @@ fn headers() -> String {
 #[test]
 fn structs_enumerators_and_functions_are_those_of_the_headers() {
     let mut program = String::new();
-    for header in ["append", "backward", "cache", "dropout", "launch", "log", "machine", "merge"] {
+    for header in ["append", "backward", "cache", "dropout", "launch", "log", "machine", "merge", "pack"] {
         writeln!(program, "#include <fa2/c_{header}.h>").unwrap();
     }
     declare_pointer::<sys::fa2_progress>(&mut program, "fa2_progress");

@@ -72,6 +72,13 @@ fn precompile_rejects_unknown_architectures() {
 }
 
 #[test]
+fn bytes_that_are_no_pack_are_rejected() {
+    // SAFETY: no kernel comes from bytes that the library rejects.
+    let error = unsafe { fa2::add_pack("not a pack", b"not a pack") }.unwrap_err();
+    assert!(matches!(error, Error::Cache(_)), "{error:?}");
+}
+
+#[test]
 fn the_version_is_that_of_the_crate() {
     assert_eq!(fa2::version(), env!("CARGO_PKG_VERSION"));
 }

@@ -11,6 +11,9 @@ use fa2::{contiguous_strides, Attention, Context, Mask, Tensor, TensorMut, F16};
 use file::Array;
 use gpu::Gpu;
 
+// The kernel pack that FA2_PACK named when the example was built.
+include!(concat!(env!("OUT_DIR"), "/pack.rs"));
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const HELP: &str = "\
@@ -25,6 +28,8 @@ Usage: npy --q FILE --k FILE --v FILE --out FILE [--causal] [--interpreter]
 
 Example, in bindings/rust:
   cargo run --example npy -- --q ../../samples/q.npy --k ../../samples/k.npy --v ../../samples/v.npy --out o.npy
+With FA2_PACK=kernels.fa2pack at build time, kernels come from this pack, which is part of the program:
+  fa2 precompile --arch h100 --head-dim 32 --out kernels.fa2pack
 ";
 
 #[derive(Default)]
@@ -130,6 +135,10 @@ fn compute() -> Result<()> {
     let [q, k, v] = [&options.q, &options.k, &options.v].map(|path| file::read(path));
     let (q, k, v) = (q?, k?, v?);
     let mut out = output_of(&q, &v)?;
+    if let Some(pack) = PACK {
+        // SAFETY: whoever built the example chose a pack of `fa2 precompile`.
+        unsafe { fa2::add_pack("pack of the example", pack)? };
+    }
     let gpu = if options.interpreter { None } else { Gpu::open() };
     let explanation = match &gpu {
         Some(gpu) => on_gpu(gpu, [&q, &k, &v], &mut out, options.causal)?,

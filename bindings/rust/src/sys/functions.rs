@@ -68,6 +68,7 @@ functions! {
     fn fa2_machine(json: *mut *mut c_char) -> fa2_status;
     fn fa2_merge(context: *mut fa2_context, problem: *const fa2_merge_problem, args: *const fa2_merge_args,
                  stream: *mut c_void) -> fa2_status;
+    fn fa2_pack_add(name: *const c_char, data: *const c_void, bytes: usize) -> fa2_status;
     fn fa2_bind_attention(tensors: *const *const fa2_array, count: usize, problem: *mut fa2_problem,
                           args: *mut fa2_args, place: *mut fa2_placement) -> fa2_status;
     fn fa2_bind_backward(tensors: *const *const fa2_array, count: usize, problem: *mut fa2_problem,
