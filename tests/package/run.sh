@@ -30,7 +30,7 @@ else
   echo "package: hardening is not checked: this is no Release with FA2_HARDENING"
 fi
 
-for carried in fmt spdlog nlohmann-json xxHash Boost.Context CLI11; do
+for carried in fmt spdlog nlohmann-json xxHash Boost.Context libdeflate CLI11; do
   grep -q "^$carried " "$source_dir/NOTICE" || fail "NOTICE must name $carried, which binaries contain"
 done
 
@@ -46,10 +46,12 @@ soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 bash "$source_dir/tests/package/headers.sh" "$source_dir"
 bash "$source_dir/tests/package/documents.sh" "$source_dir"
 cmake --install "$build_dir" --prefix "$work/prefix" >/dev/null
-cp "$consumer" "$source_dir/tests/package/find_package/CMakeLists.txt" "$work/"
+cp "$consumer" "$source_dir"/tests/package/find_package/* "$work/"
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 "$work/build/consumer"
+FA2_DEVICE=interpreter FA2_JIT=off FA2_CACHE_DIR=$work/empty "$work/build/packed"
+[ ! -e "$work/empty" ] || fail "a program with all its kernels must not make a cache directory"
 
 mv "$work/prefix" "$work/moved"
 if command -v pkg-config >/dev/null; then
