@@ -11,10 +11,6 @@ namespace {
 
 using Table = std::vector<std::int32_t>;
 
-std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
-  return (tokens + page_size - 1) / page_size;
-}
-
 fa2::AppendProblem append_problem(const Shape& shape, const CacheSizes& sizes) {
   fa2::AppendProblem problem;
   problem.dtype = fa2::DType::bf16;

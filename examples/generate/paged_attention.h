@@ -10,7 +10,7 @@
 
 #include "../model/attention.h"
 #include "../model/device_memory.h"
-#include "page_pool.h"
+#include "../model/page_pool.h"
 
 namespace example {
 
