@@ -19,15 +19,18 @@ cases() {  # cases SUITE MODE [FILTER]
     echo "$1 $2 $((number += 1))|$2|${name//,/?}|$binary"  # a comma would separate names
   done < <("$binary" --list-test-cases --no-colors "${@:3}" | grep -vE '^(\[doctest\]|=====)')
 }
+example() {  # example TITLE [ARGUMENTS]: the program that the title's first word names, on the interpreter
+  echo "$1|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_${1%% *} --tiny --check ${*:2}"
+}
 long() { bash "$source_dir/scripts/part.sh" $tier; }
 jobs() {
   if [ "$tier" = gpu ]; then cases gpu early; return; fi
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
   echo "rust|early||bash $source_dir/scripts/test_rust.sh $build"
   suite unit; suite golden; suite gpu
-  for example in train generate; do
-    echo "$example|early||env FA2_DEVICE=interpreter FA2_CACHE_DIR=$TEST_KERNEL_CACHE $build/examples/fa2_$example --tiny --check --text $source_dir/README.md"
-  done
+  example train --text "$source_dir/README.md"
+  example generate --text "$source_dir/README.md"
+  for model in llama-3-8b gemma-2-9b; do example "engine $model" --model $model; done
   cases compile early | long
   # tests/interpreter runs its kernels in every mode by itself.
   cases interpreter early

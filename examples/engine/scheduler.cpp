@@ -4,6 +4,7 @@
 #include <fa2/errors.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -79,6 +80,9 @@ Step Scheduler::next() {
     waiting_.pop_front();
     add_chunk(*running_.back());
   }
+  if (step.parts.empty() && has_work())
+    throw std::logic_error("no sequence can run: " + std::to_string(pool_.free_pages()) + " of " +
+                           std::to_string(limits_.pages) + " pages are free");
   return step;
 }
 

@@ -54,7 +54,7 @@ class Scheduler {
   void submit(Request request);
   bool has_work() const { return !waiting_.empty() || !running_.empty(); }
 
-  /// Returns the next step; it has at least one part if there is work. commit() must follow.
+  /// Returns the next step. commit() must follow. @throws std::logic_error if there is work but no sequence can run: pages are lost.
   Step next();
   /// Records that a step was computed, and retires finished sequences. `sampled` has one token per part that samples.
   void commit(const Step& step, const Tokens& sampled);

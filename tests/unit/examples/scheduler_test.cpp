@@ -44,7 +44,7 @@ void compute(Scheduler& scheduler, const Step& step) {
   scheduler.commit(step, sampled);
 }
 
-/// Checks what holds of every step.
+/// Checks the rules of every step.
 void expect_valid(const Step& step, const EngineLimits& limits, const PagePool& pool) {
   CHECK(step.tokens() <= limits.step_tokens);
   CHECK(static_cast<std::int64_t>(step.parts.size()) <= limits.batch);
