@@ -32,6 +32,7 @@ function(fa2_add_kernel_pack target)
   endif()
   add_custom_command(OUTPUT ${source} COMMAND fa2::command pack embed ${pack} --out ${source} DEPENDS ${pack} fa2::command
                      COMMENT "Embedding the kernels of ${target}" VERBATIM)
+  set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
   target_sources(${target} PRIVATE ${source})
   target_link_libraries(${target} PRIVATE fa2::fa2)
 endfunction()
