@@ -158,6 +158,9 @@ PrecompileRequest::PrecompileRequest(const fa2_precompile_options* pointer, Foun
   options_.append = flag_of(from->append, "append", found);
   options_.merge = flag_of(from->merge, "merge", found);
   if (from->out != nullptr) options_.out = from->out;
+  if (from->requests != nullptr) options_.requests = from->requests;
+  options_.shard = from->shard;
+  options_.shards = from->shards == 0 ? 1 : from->shards;
   progress_ = from->progress;
   progress_data_ = from->progress_data;
   if (progress_ != nullptr) options_.observer = this;

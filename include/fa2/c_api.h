@@ -207,17 +207,26 @@ typedef struct fa2_precompile_options {
   int32_t scope;         /* FA2_PRECOMPILE_... */
   int32_t jobs;          /* compiling threads; 0: one per core */
   int32_t row_alignment; /* FA2_ROWS_...: of the plans that need the kernels */
-  const char* out;       /* the cache directory to fill; NULL: the context's own */
+  const char*
+      out; /* the cache directory to fill, or the pack to write (.fa2pack); NULL: the context's own directory */
   int32_t backward;      /* 1: add the backward, for any choice of gradients */
   int32_t reserved;      /* 0 */
   int32_t append;        /* 1: add the kernel of fa2_append() to caches of the problem's K and V */
   int32_t merge;         /* 1: add the kernel of fa2_merge() of partial outputs like the problem's O */
   fa2_progress progress; /* optional */
   void* progress_data;   /* first argument of each call of `progress` */
+  const char*
+      requests; /* a file that FA2_LOG_REQUESTS has written: adds its kernels, for `archs` or, if there are none, for the
+                            GPU of each request; NULL: none */
+  int32_t shard;  /* makes every `shards`-th kernel, from this one on; 0 to shards - 1 */
+  int32_t shards; /* machines that share the work; 0: 1 */
 } fa2_precompile_options;
 
-#define FA2_PRECOMPILE_OPTIONS_INIT \
-  { sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0, 0, 0, 0, 0 }
+#define FA2_PRECOMPILE_OPTIONS_INIT                                                                        \
+  {                                                                                                        \
+    sizeof(fa2_precompile_options), FA2_PRECOMPILE_ANY_SIZE, 0, FA2_ROWS_16_BYTES, 0, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0                                                                                               \
+  }
 
 /* Compiles, for every arch ("sm_80", "sm_90a", ...), the kernels that the problems run with. Needs NVRTC, but neither a GPU nor a
  * driver. All elements of `problems` must have the first one's struct_size. Widths of windows do not matter. `options` is optional.

@@ -21,7 +21,7 @@ from ._core import (
     Unavailable,
 )
 from ._core import version as __version__
-from ._machine import machine, precompile
+from ._machine import machine, precompile, precompile_requests
 from ._padding import pad_head_dim
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "merge",
     "pad_head_dim",
     "precompile",
+    "precompile_requests",
     "tune",
 ]
 

@@ -48,7 +48,7 @@ def _add_precompile(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--page-size", type=int, default=0, metavar="N", help="rows of a page of k and v; 0: no pages")
     for name, meaning in {"backward": "of gradients", "append": "of append()", "merge": "of merge()"}.items():
         verb.add_argument(f"--{name}", action="store_true", help=f"also the kernels {meaning}")
-    verb.add_argument("--out", help="directory to fill, for FA2_CACHE_PATH; the user's own cache without it")
+    verb.add_argument("--out", help="directory to fill or pack to write (.fa2pack), for FA2_CACHE_PATH; the user's own cache without it")
     verb.add_argument("--jobs", type=int, default=0, metavar="N", help="compiling threads; 0: one for each core")
 
 

@@ -36,12 +36,14 @@ def precompile(
     problems: Sequence[Mapping[str, int]],
     archs: tuple[str, ...],
     out: str | None,
+    requests: str | None,
     progress: Callable[[int, int], object] | None,
     jobs: int,
     row_alignment: int,
     backward: int,
     append: int,
     merge: int,
+    scope: int,
     /,
 ) -> str: ...
 def cache_list(directory: str | None, verify: int, /) -> str: ...

@@ -97,7 +97,7 @@ def precompile(
 
     archs: "sm_80", "sm_90a" ...; needs NVRTC and no GPU. Every argument up to causal takes one value or several. A
     variant (window to batch_invariant) is a bool, or (False, True) for kernels without and with it. out: the directory
-    to fill, for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called
+    to fill or the pack to write (.fa2pack), for FA2_CACHE_PATH; the user's cache if None. jobs: compiling threads, 0: one per core. progress: called
     with how many kernels are done and how many there are, one call at a time. Raises CompileError with what failed.
     """
     lists = {name: _listed(value) for name, value in locals().items() if name in _RULES}
@@ -121,6 +121,28 @@ def precompile(
         for combination in itertools.product(*(lists[name] for name in variants))
     ]
     report: list[dict[str, Any]] = json.loads(
-        _core.precompile(problems, lists["archs"], out, progress, jobs, 0, backward, append, merge)
+        _core.precompile(problems, lists["archs"], out, None, progress, jobs, 0, backward, append, merge, 0)
+    )
+    return report
+
+
+def precompile_requests(
+    requests: str,
+    archs: str | Iterable[str] = (),
+    *,
+    exact: bool = False,
+    out: str | None = None,
+    jobs: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[dict[str, Any]]:
+    """Compiles the kernels of what a program asked for when it ran with FA2_LOG_REQUESTS=FILE. Returns a dict per kernel.
+
+    requests: that file. archs: "sm_80", "sm_90a" ...; without them, the GPU of each request. exact: only the kernels of the
+    logged sizes, not of all sizes. out, jobs, progress, errors: as in precompile().
+    """
+    lists = {"archs": _listed(archs), "jobs": (jobs,)}
+    _require(lists, {name: _RULES[name] for name in lists})
+    report: list[dict[str, Any]] = json.loads(
+        _core.precompile([], lists["archs"], out, requests, progress, jobs, 0, False, False, False, int(exact))
     )
     return report

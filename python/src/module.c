@@ -67,14 +67,24 @@ static void tell(void* callable, size_t done, size_t total) {
   PyGILState_Release(state);
 }
 
-/* precompile(problems, archs, out, progress or None, jobs, row_alignment, backward, append, merge) -> JSON */
-enum { PROBLEMS, ARCHS, OUT, PROGRESS, FIRST_NUMBER, NUMBERS = 5, PRECOMPILE_ARGS = FIRST_NUMBER + NUMBERS };
+/* precompile(problems, archs, out or None, requests or None, progress or None, jobs, row_alignment, backward, append, merge, scope)
+ * -> JSON */
+enum {
+  PROBLEMS,
+  ARCHS,
+  OUT,
+  REQUESTS,
+  PROGRESS,
+  FIRST_NUMBER,
+  NUMBERS = 6,
+  PRECOMPILE_ARGS = FIRST_NUMBER + NUMBERS
+};
 
 PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   (void)self;
   fa2_precompile_options options = FA2_PRECOMPILE_OPTIONS_INIT;
-  int32_t* const into[NUMBERS] = {&options.jobs, &options.row_alignment, &options.backward, &options.append,
-                                  &options.merge};
+  int32_t* const into[NUMBERS] = {&options.jobs,   &options.row_alignment, &options.backward,
+                                  &options.append, &options.merge,         &options.scope};
   if (expect_count("precompile", count, PRECOMPILE_ARGS) < 0) return NULL;
   for (int i = 0; i < NUMBERS; ++i) {
     int64_t number;
@@ -86,6 +96,8 @@ PyObject* precompile(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     options.progress_data = args[PROGRESS];
   }
   if (args[OUT] != Py_None && (options.out = PyUnicode_AsUTF8AndSize(args[OUT], NULL)) == NULL) return NULL;
+  if (args[REQUESTS] != Py_None && (options.requests = PyUnicode_AsUTF8AndSize(args[REQUESTS], NULL)) == NULL)
+    return NULL;
   Py_ssize_t problem_count, arch_count;
   char* report = NULL;
   PyObject* text = NULL;

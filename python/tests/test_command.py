@@ -213,3 +213,22 @@ def test_kernels_made_ahead_are_found_and_not_made_again(tmp_path: Any) -> None:
     table = run(*arguments[:-3], "--out", str(tmp_path))
     assert_fits(table)
     assert made[0]["key"][:8] in table and table.splitlines()[-1].startswith(f"{len(made)} kernels, ")
+
+
+def test_a_pack_of_what_a_program_asked_for_is_all_that_it_needs(tmp_path: Any) -> None:
+    requests, pack, empty = (str(tmp_path / name) for name in ("requests.jsonl", "k.fa2pack", "empty"))
+    program = "import fa2, numpy as np; x = np.ones((1, 16, 1, 64), np.float16); assert (fa2.attention(x, x, x) == 1).all()"
+
+    def run_with(**variables: str) -> None:
+        environment = {**os.environ, "FA2_DEVICE": "interpreter", **variables}
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+    run_with(FA2_LOG_REQUESTS=requests)
+    made = fa2.precompile_requests(requests, exact=True, out=pack)
+    assert [(kernel["arch"], kernel["error"]) for kernel in made] == [("interpreter", "")]
+    run_with(FA2_CACHE_PATH=pack, FA2_CACHE_TRUST="host", FA2_JIT="off", FA2_CACHE_DIR=empty)
+    assert not os.path.exists(empty)
+    found = json.loads(run("cache", "verify", "--dir", pack, "--json"))
+    assert [entry["key"] for entry in found["entries"]] == [made[0]["key"]] and found["damaged"] == 0
+    with pytest.raises(fa2.InvalidRequest, match="archs = 80"):
+        fa2.precompile_requests(requests, 80)  # type: ignore[arg-type]

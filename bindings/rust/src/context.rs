@@ -39,7 +39,7 @@ pub struct PrecompileOptions {
     pub jobs: i32,
     /// the alignment of the plans that need the kernels
     pub row_alignment: RowAlignment,
-    /// the cache directory to fill; none: the context's own
+    /// the cache directory to fill, or the pack to write (`.fa2pack`); none: the context's own directory
     pub out: Option<PathBuf>,
     /// whether to add the backward, for any choice of gradients
     pub backward: bool,
@@ -47,6 +47,12 @@ pub struct PrecompileOptions {
     pub append: bool,
     /// whether to add the kernel of `Merge` of partial outputs like the problem's O
     pub merge: bool,
+    /// a file that FA2_LOG_REQUESTS has written: adds its kernels, without archs for the GPU of each request
+    pub requests: Option<PathBuf>,
+    /// makes every `shards`-th kernel, from this one on; 0 to shards - 1
+    pub shard: i32,
+    /// machines that share the work; 0: 1
+    pub shards: i32,
 }
 
 /// Owns kernel caches, tuning records and plans. The default is the process's context, which the first use makes from the
@@ -121,6 +127,7 @@ impl Context {
         let archs = archs.iter().map(|arch| c_string("arch", Some(arch))).collect::<Result<Vec<_>, _>>()?;
         let archs: Vec<_> = archs.iter().map(pointer).collect();
         let out = c_string("out", options.out.as_ref())?;
+        let requests = c_string("requests", options.requests.as_ref())?;
         let raw = sys::fa2_precompile_options {
             scope: options.scope as i32,
             jobs: options.jobs,
@@ -129,6 +136,9 @@ impl Context {
             backward: i32::from(options.backward),
             append: i32::from(options.append),
             merge: i32::from(options.merge),
+            requests: pointer(&requests),
+            shard: options.shard,
+            shards: options.shards,
             ..Default::default()
         };
         let mut report = null_mut();

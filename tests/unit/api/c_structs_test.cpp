@@ -38,7 +38,7 @@ FA2_SAME_OFFSET(fa2_append_problem, max_pages, AppendProblem);
 FA2_SAME_OFFSET(fa2_append_args, q_out, AppendArgs);
 FA2_SAME_OFFSET(fa2_merge_problem, seqlen, MergeProblem);
 FA2_SAME_OFFSET(fa2_merge_args, lse, MergeArgs);
-static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 56 &&
+static_assert(sizeof(fa2_plan_options) == 8 && sizeof(fa2_precompile_options) == 72 &&
               offsetof(fa2_precompile_options, append) == 32 && sizeof(fa2_tune_options) == 16);
 static_assert(FA2_INTERPRETER_DEVICE == fa2::kInterpreterDevice);
 static_assert(sizeof(fa2_context_options) == 40 && offsetof(fa2_context_options, cache_dir) == 16);
@@ -121,7 +121,7 @@ TEST_CASE("c structs: only sizes of a version are read, so no field is read in p
   check_sizes(backward, {sizeof(fa2_backward_args)}, args);
   check_sizes(fa2_plan_options FA2_PLAN_OPTIONS_INIT, {8}, options);
   check_sizes(fa2_tune_options FA2_TUNE_OPTIONS_INIT, {16}, options);
-  check_sizes(fa2_precompile_options FA2_PRECOMPILE_OPTIONS_INIT, {56},
+  check_sizes(fa2_precompile_options FA2_PRECOMPILE_OPTIONS_INIT, {56, 64, 72},
               reads([](const auto* p, fa2::Found& found) { fa2::PrecompileRequest(p, found); }));
   check_sizes(fa2_context_options FA2_CONTEXT_OPTIONS_INIT, {40}, [](const fa2_context_options* given) {
     try {

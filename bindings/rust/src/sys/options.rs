@@ -147,6 +147,9 @@ c_struct! {
         pub merge: i32 = 0,
         pub progress: fa2_progress = None,
         pub progress_data: *mut c_void = null_mut(),
+        pub requests: *const c_char = null(),
+        pub shard: i32 = 0,
+        pub shards: i32 = 0,
     }
 }
 
