@@ -121,7 +121,7 @@ TEST_CASE("c structs: only sizes of a version are read, so no field is read in p
   check_sizes(backward, {sizeof(fa2_backward_args)}, args);
   check_sizes(fa2_plan_options FA2_PLAN_OPTIONS_INIT, {8}, options);
   check_sizes(fa2_tune_options FA2_TUNE_OPTIONS_INIT, {16}, options);
-  check_sizes(fa2_precompile_options FA2_PRECOMPILE_OPTIONS_INIT, {56, 64, 72},
+  check_sizes(fa2_precompile_options FA2_PRECOMPILE_OPTIONS_INIT, {72},
               reads([](const auto* p, fa2::Found& found) { fa2::PrecompileRequest(p, found); }));
   check_sizes(fa2_context_options FA2_CONTEXT_OPTIONS_INIT, {40}, [](const fa2_context_options* given) {
     try {
