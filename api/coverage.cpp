@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 
 namespace fa2 {
@@ -18,7 +19,7 @@ namespace {
 
 enum class Found : std::uint8_t { kernel, refusal, nothing };
 
-/// Looks kernels up and counts those that are missing.
+/// Looks kernels up and counts those that are missing. Thread-safe: a backward asks for its kernels at once.
 class Lookups {
  public:
   explicit Lookups(const Stores& stores) : stores_(stores) {}
@@ -27,6 +28,7 @@ class Lookups {
   void need(const KernelSpec& spec) {
     const std::string name =
         fmt::format("{} {} {}", to_string(spec.traits), spec.arch.name, to_string(spec.config));
+    const std::lock_guard lock(mutex_);
     const auto [place, is_new] = kernels_.try_emplace(name);
     Kernel& kernel = place->second;
     if (is_new) kernel = look_up(render(spec));
@@ -60,6 +62,7 @@ class Lookups {
   }
 
   const Stores& stores_;
+  std::mutex mutex_;
   std::map<std::string, Kernel>
       kernels_;  ///< by traits, arch and config, because rendering takes a millisecond
   std::vector<MissingKernel> missing_;

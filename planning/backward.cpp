@@ -3,6 +3,7 @@
 #include <planning/backward.h>
 #include <planning/step_request.h>
 #include <runtime/log.h>
+#include <runtime/parallel.h>
 
 #include <algorithm>
 #include <exception>
@@ -29,13 +30,23 @@ std::vector<LoadedKernel> kernels_of(const Planner& planner, const Gradients& gr
       return planner.chooser.fixed(planner.problem, planner.target, pass);
     return planner.chooser.choose(planner.problem, planner.target, planner.search(pass), pass);
   };
-  std::vector<LoadedKernel> kernels;
-  for (const KernelPass pass :
-       backward_passes(planner.problem, gradients, planner.target, planner.chooser, wanted)) {
-    kernels.push_back(pass == KernelPass::dq_convert
-                          ? planner.pick(conversion_of(kernels.back().report.config))
-                          : planner.pick_first(choice_of(pass)));
+  const std::vector<KernelPass> passes =
+      backward_passes(planner.problem, gradients, planner.target, planner.chooser, wanted);
+  const auto is_conversion = [&](std::size_t i) {
+    return i < passes.size() && passes[i] == KernelPass::dq_convert;
+  };
+  std::vector<ConfigChoice> choices(passes.size());
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    if (!is_conversion(i)) choices[i] = choice_of(passes[i]);
   }
+  std::vector<LoadedKernel> kernels(passes.size());
+  // At once, because each may have to be compiled. The interpreter's compiler asks the calling thread whether to stop.
+  const int threads = planner.target.arch.interpreted ? 1 : usable_cores();
+  for_each_index(passes.size(), threads, [&](std::size_t i) {
+    if (is_conversion(i)) return;
+    kernels[i] = planner.pick_first(choices[i]);
+    if (is_conversion(i + 1)) kernels[i + 1] = planner.pick(conversion_of(kernels[i].report.config));
+  });
   return kernels;
 }
 
