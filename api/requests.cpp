@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <operation/rules/validate.h>
 #include <runtime/file.h>
+#include <runtime/json_field.h>
 #include <runtime/log.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -119,7 +120,7 @@ std::vector<PlanRequest> parse_requests(std::string_view text, const std::string
   for (int number = 1; std::getline(lines, line); ++number) {
     if (line.empty()) continue;
     const std::string place = fmt::format("{}:{}", origin, number);
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json object = parse_json(line);
     if (!object.is_object()) {
       found.push_back({place, in_quotes(line), "must be a request, as FA2_LOG_REQUESTS writes it"});
       continue;

@@ -90,7 +90,7 @@ TuningRecord parse_record(const json& object) {
 }
 
 bool is_outdated(const std::string& line) {
-  const json object = json::parse(line, nullptr, false);
+  const json object = parse_json(line);
   return object.is_object() && object.contains("format") && object["format"].is_number_integer() &&
          object["format"] >= 1 && object["format"] < kFormat;
 }
@@ -166,7 +166,7 @@ std::string canonical_lines(const std::vector<TuningRecord>& records) {
 
 std::optional<TuningRecord> parse_json_line(const std::string& line) {
   try {
-    return parse_record(json::parse(line));
+    return parse_record(parse_json(line));
   } catch (const json::exception&) {
     return std::nullopt;
   } catch (const CacheError&) {

@@ -170,7 +170,7 @@ std::vector<std::byte> encode_entry(const KernelBinary& binary) {
 KernelBinary decode_entry(const std::vector<std::byte>& bytes, bool with_code) {
   const std::string_view text = checked_header(text_of(bytes));
   try {
-    const json header = json::parse(text);
+    const json header = parse_json(text);
     const std::size_t offset = kPrefixBytes + text.size() + kHashBytes;
     const std::string_view code = checked_code(text_of(bytes), offset, header);
     KernelBinary binary = binary_of(header);

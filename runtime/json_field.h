@@ -1,4 +1,5 @@
-// Strict reading of integers from untrusted JSON: nlohmann::json's own get<int>() wraps silently.
+// Strict reading of untrusted JSON: nlohmann::json's own get<int>() wraps silently, and its copies and texts
+// recurse as deep as the value is nested.
 #pragma once
 
 #include <fa2/errors.h>
@@ -6,8 +7,24 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 namespace fa2 {
+
+inline constexpr int kMaxJsonDepth = 64;
+
+/// Returns the value of a JSON text; a discarded one if the text is malformed or nested deeper than
+/// kMaxJsonDepth.
+inline nlohmann::json parse_json(std::string_view text) {
+  bool is_deep = false;
+  const auto is_kept = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    is_deep = is_deep || depth > kMaxJsonDepth;
+    return !is_deep;
+  };
+  nlohmann::json value = nlohmann::json::parse(text, is_kept, false);
+  return is_deep ? nlohmann::json(nlohmann::json::value_t::discarded) : value;
+}
 
 /// Returns an integer field. @throws CacheError if it is not an integer in [low, high],
 /// nlohmann::json::exception if it is missing.

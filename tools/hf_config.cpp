@@ -3,6 +3,7 @@
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <runtime/file.h>
+#include <runtime/json_field.h>
 #include <tools/hf_config.h>
 
 #include <algorithm>
@@ -233,7 +234,7 @@ class Reader {
 }  // namespace
 
 HfModel parse_hf_model(std::string_view text, const std::string& origin) {
-  const json root = json::parse(text, nullptr, false);
+  const json root = parse_json(text);
   if (!root.is_object())
     throw InvalidRequest(
         {{origin, in_quotes(text), "must be the JSON object of a Hugging Face model's config.json"}});

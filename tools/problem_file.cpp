@@ -3,6 +3,7 @@
 #include <core/text.h>
 #include <fmt/format.h>
 #include <runtime/file.h>
+#include <runtime/json_field.h>
 #include <tools/problem_file.h>
 
 #include <cerrno>
@@ -18,7 +19,7 @@ std::vector<PlannedProblem> parse_problems(std::string_view text, const std::str
   for (int number = 1; std::getline(lines, line); ++number) {
     if (line.empty()) continue;
     const std::string place = fmt::format("{}:{}", origin, number);
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json object = parse_json(line);
     if (!object.is_object()) {
       found.push_back(
           {place, in_quotes(line), R"(must be a problem, as {"head_dim": 128, "seqlen_q": 4096})"});

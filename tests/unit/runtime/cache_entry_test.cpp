@@ -156,6 +156,11 @@ TEST_CASE("hostile headers with valid checksums are rejected") {
   CHECK_FALSE(changed([](nlohmann::json& header) { header["code_bytes"] = INT64_MAX; }).empty());
   CHECK_FALSE(changed([](nlohmann::json& header) { header["resources"]["threads"] = 1e30; }).empty());
   CHECK_FALSE(changed([](nlohmann::json& header) { header["resources"]["threads"] = 1LL << 40; }).empty());
+
+  std::string deep = good.dump();
+  const std::string field = "\"code_bytes\":";
+  deep.replace(deep.find(field) + field.size(), 2, std::string(200000, '[') + std::string(200000, ']'));
+  CHECK_FALSE(damage_of(forged(deep, code)).empty());
 }
 
 TEST_CASE("resources that no kernel has are rejected, even with valid checksums") {
