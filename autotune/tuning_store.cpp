@@ -106,11 +106,13 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-/// Returns whether the file ends in the middle of a line, as a killed writer leaves it.
-bool ends_torn(int fd) {
+/// Returns whether the file ends in the middle of a line, as a killed writer leaves it, or cannot be read.
+/// @throws FileError if it has no end, as a pipe.
+bool ends_torn(int fd, const fs::path& path) {
   const off_t size = ::lseek(fd, 0, SEEK_END);
-  char last = '\n';
-  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+  if (size < 0) throw_file_error("cannot append to", path, errno);
+  char last = '\0';
+  return size > 0 && (::pread(fd, &last, 1, size - 1) != 1 || last != '\n');
 }
 
 /// @throws CacheError.
@@ -120,7 +122,7 @@ void append_line(const fs::path& path, const std::string& line) {
       open_trusted_file(folder_of(path), path.filename(), O_RDWR | O_CREAT | O_APPEND);
   if (!file) throw_file_error("cannot open", path, ENOENT);
   const bool locked = lock_file(file.get(), kLockPatience);  // without it O_APPEND still keeps lines whole
-  const std::string text = (ends_torn(file.get()) ? "\n" : "") + line + "\n";
+  const std::string text = (ends_torn(file.get(), path) ? "\n" : "") + line + "\n";
   const ssize_t written = ::write(file.get(), text.data(), text.size());
   const int error = written < 0 ? errno : ENOSPC;
   if (locked) unlock_file(file.get());
