@@ -39,10 +39,9 @@ std::vector<std::byte> read_file(const FileDescriptor& file, const fs::path& pat
     const ssize_t got = ::read(file.get(), bytes.data() + done, size - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_file_error("cannot read", path, errno);
-    if (got == 0) break;
+    if (got == 0) throw FileError(fmt::format("cannot read {}: it became shorter meanwhile", path.native()));
     done += static_cast<std::size_t>(got);
   }
-  bytes.resize(done);
   return bytes;
 }
 
