@@ -84,7 +84,9 @@ std::string_view checked_header(std::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic)
     throw CacheError("not a kernel file: it does not start with FA2K");
   if (const std::uint32_t version = read_u32(bytes, 4); version != kFormatVersion) {
-    throw CacheError(fmt::format("format version {}, expected {}", version, kFormatVersion));
+    const std::string text = fmt::format("format version {}, expected {}", version, kFormatVersion);
+    if (version > kFormatVersion) throw LaterFormat(text);
+    throw CacheError(text);
   }
   const std::uint32_t length = read_u32(bytes, 8);
   if (length > kMaxHeaderBytes) {

@@ -49,7 +49,7 @@ class DiskCache final : public WritableStore {
   /// Returns the folder with kernels of an older format, which are not used; nullopt if there is none.
   std::optional<std::filesystem::path> outdated_folder() const;
 
-  /// Removes damaged files, then the least recently used ones until at most `max_bytes` remain. Also removes
+  /// Removes damaged files, but none that the system refuses to read or a later fa2 wrote. Then removes the least recently used ones until at most `max_bytes` remain. Also removes
   /// temporary files older than an hour, and lock files that no process holds. Returns the number of files
   /// and bytes removed; a read-only directory keeps all.
   struct Pruned {
@@ -79,9 +79,15 @@ std::uint64_t max_cache_bytes();
 /// Returns whether kernels of this arch are code for this CPU, which the process runs itself.
 bool is_host_code(const std::string& arch);
 
+/// The file has a format of a later fa2.
+class LaterFormat : public CacheError {
+ public:
+  using CacheError::CacheError;
+};
+
 /// Returns the bytes of a cache file. Public for tests of damage.
 std::vector<std::byte> encode_entry(const KernelBinary& binary);
-/// Returns the kernel in a cache file's bytes. @throws CacheError that names the damage.
+/// Returns the kernel in a cache file's bytes. @throws CacheError that names the damage; LaterFormat.
 KernelBinary decode_entry(const std::vector<std::byte>& bytes, bool with_code = true);
 
 }  // namespace fa2

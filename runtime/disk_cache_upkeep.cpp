@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <iterator>
@@ -30,26 +31,40 @@ struct FoundFile {
 
 using Refused = std::vector<CacheEntry>;
 
-/// Returns the names in folder `root`/`below`, sorted; none if it is gone, unreadable or untrusted. `refused`
-/// receives an untrusted folder.
+FileError unreadable(const fs::path& path, const std::error_code& error) {
+  return FileError(fmt::format("cannot read {}: {}", path.native(), error.message()));
+}
+
+/// Returns the entry of a file or folder that cannot be used.
+CacheEntry refusal(const fs::path& path, const CacheError& error) {
+  CacheEntry entry;
+  entry.path = path;
+  entry.damage = error.what();
+  entry.untrusted = dynamic_cast<const Untrusted*>(&error) != nullptr;
+  entry.spared = dynamic_cast<const FileError*>(&error) != nullptr ||
+                 dynamic_cast<const LaterFormat*>(&error) != nullptr;
+  return entry;
+}
+
+/// Returns the names in folder `root`/`below`, sorted; none if it is gone. `refused` receives a folder that is
+/// untrusted or cannot be read.
 std::vector<fs::path> list(const fs::path& root, const fs::path& below, Refused& refused) {
   std::vector<fs::path> names;
   try {
     if (!open_trusted_folder(root, below)) return names;
-  } catch (const Untrusted& untrusted) {
-    CacheEntry entry;
-    entry.path = untrusted.path();
-    entry.damage = untrusted.what();
-    entry.untrusted = true;
-    refused.push_back(std::move(entry));
+  } catch (const Untrusted& error) {
+    refused.push_back(refusal(error.path(), error));
     return names;
-  } catch (const FileError&) {
+  } catch (const FileError& error) {
+    refused.push_back(refusal(root / below, error));
     return names;
   }
   std::error_code error;
   for (fs::directory_iterator it(root / below, error), end; !error && it != end; it.increment(error)) {
     names.push_back(it->path().filename());
   }
+  const bool is_gone = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (error && !is_gone) refused.push_back(refusal(root / below, unreadable(root / below, error)));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -63,8 +78,13 @@ std::vector<FoundFile> find_files(const fs::path& root, const char* extension, R
     for (const fs::path& folder : list(root, top / arch, refused)) {
       for (const fs::path& name : list(root, top / arch / folder, refused)) {
         FoundFile file{top / arch / folder / name, {}};
-        if (name.extension() == extension && ::lstat((root / file.below).c_str(), &file.status) == 0)
+        if (name.extension() != extension) continue;
+        const fs::path path = root / file.below;
+        if (::lstat(path.c_str(), &file.status) == 0) {
           files.push_back(file);
+        } else if (errno != ENOENT) {
+          refused.push_back(refusal(path, unreadable(path, {errno, std::generic_category()})));
+        }
       }
     }
   }
@@ -108,8 +128,6 @@ std::vector<CacheEntry> DiskCache::entries(bool with_code) const {
   for (const FoundFile& file : find_files(root_, ".fa2k", refused)) {
     CacheEntry entry;
     entry.path = root_ / file.below;
-    entry.file_bytes = static_cast<std::uint64_t>(file.status.st_size);
-    entry.last_used = file.status.st_mtime;
     try {
       const FileDescriptor opened = open_trusted_file(root_, file.below, O_RDONLY | O_NONBLOCK);
       if (!opened) continue;
@@ -118,10 +136,10 @@ std::vector<CacheEntry> DiskCache::entries(bool with_code) const {
         throw CacheError(fmt::format("it holds kernel {} for {}", entry.binary.key, entry.binary.arch));
       }
     } catch (const CacheError& error) {
-      entry.binary = {};
-      entry.damage = error.what();
-      entry.untrusted = dynamic_cast<const Untrusted*>(&error) != nullptr;
+      entry = refusal(entry.path, error);
     }
+    entry.file_bytes = static_cast<std::uint64_t>(file.status.st_size);
+    entry.last_used = file.status.st_mtime;
     entries.push_back(std::move(entry));
   }
   std::move(refused.begin(), refused.end(), std::back_inserter(entries));
@@ -133,7 +151,7 @@ DiskCache::Pruned DiskCache::prune(std::uint64_t max_bytes) const {
   if (access_ != Access::read_write) return damaged;
   for (const CacheEntry& entry : entries()) {
     const bool is_file = entry.path.extension() == ".fa2k";  // an untrusted folder is left alone
-    if (entry.damage.empty() || !is_file || std::remove(entry.path.c_str()) != 0) continue;
+    if (entry.damage.empty() || entry.spared || !is_file || std::remove(entry.path.c_str()) != 0) continue;
     ++damaged.files;
     damaged.bytes += entry.file_bytes;
   }

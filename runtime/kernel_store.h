@@ -22,6 +22,7 @@ struct CacheEntry {
   std::int64_t last_used = 0;    ///< seconds since the epoch; 0 in a pack
   std::string damage;            ///< why the kernel cannot be used; empty if it can
   bool untrusted = false;  ///< true: intact, but other users could have written it; `path` may be a folder
+  bool spared = false;     ///< true: the system refused to read it, or a later fa2 wrote it; prune() keeps it
 };
 
 /// Thread-safe. A store never throws for what it holds: anything damaged, foreign, stale or untrusted counts as missing, with one

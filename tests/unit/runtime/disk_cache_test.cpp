@@ -256,6 +256,34 @@ TEST_CASE_FIXTURE(Fixture, "prune removes damaged files, then the least recently
   CHECK(kept().empty());
 }
 
+TEST_CASE_FIXTURE(Fixture, "prune keeps what the system refuses to read, and the list says so") {
+  REQUIRE(cache.store(small_binary()));
+  const pid_t child = fork_child([&] {
+    const int unused = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const rlimit limit{static_cast<rlim_t>(unused + 1), static_cast<rlim_t>(unused + 1)};
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;  // no further file can be opened
+    const auto entries = cache.entries();
+    if (entries.size() != 1 || !entries[0].spared || entries[0].untrusted) return 3;
+    if (entries[0].damage.find("cannot open") == std::string::npos) return 4;
+    return cache.prune(UINT64_MAX).files == 0 ? 0 : 5;
+  });
+  CHECK(wait_for(child) == 0);
+  CHECK(cache.load("sm_80", kKey).has_value());
+}
+
+TEST_CASE_FIXTURE(Fixture, "prune keeps kernels whose format is a later fa2's") {
+  REQUIRE(cache.store(small_binary()));
+  std::string contents = read_text(path);
+  contents[4] = 9;
+  write_text(path, contents);
+  CHECK(cache.prune(UINT64_MAX).files == 0);
+  CHECK(read_text(path) == contents);
+  CHECK(cache.entries()[0].damage == "format version 9, expected 1");
+  contents[4] = 0;
+  write_text(path, contents);
+  CHECK(cache.prune(UINT64_MAX).files == 1);
+}
+
 TEST_CASE_FIXTURE(Fixture, "storing keeps the directory near its limit") {
   const ScopedEnvironment cap("FA2_CACHE_MAX_MB", "1");
   const std::string code(20000, 'c');
