@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <random>
 #include <string>
@@ -30,10 +31,11 @@ fs::path below_root(const std::string& arch, const std::string& key, const char*
   return fs::path(kKernelFolder) / arch / key.substr(0, 2) / (key + extension);
 }
 
-/// Marks a file as used today. Pruning uses modification times, because access times are often not kept.
+/// Marks a file as used today. Pruning uses modification times, because access times are often not kept. A time in the
+/// future, which a wrong clock has left, would keep an unused file for years.
 void touch(const FileDescriptor& file) {
   struct stat status {};
-  if (::fstat(file.get(), &status) == 0 && status.st_mtime < std::time(nullptr) - kDaySeconds) {
+  if (::fstat(file.get(), &status) == 0 && std::abs(status.st_mtime - std::time(nullptr)) > kDaySeconds) {
     ::futimens(file.get(), nullptr);
   }
 }

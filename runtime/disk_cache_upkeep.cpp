@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <iterator>
 #include <system_error>
@@ -91,8 +92,9 @@ std::vector<FoundFile> find_files(const fs::path& root, const char* extension, R
   return files;
 }
 
+/// A time in the future is stale too: the clock was wrong.
 bool is_stale(const FoundFile& file) {
-  return file.status.st_mtime < std::time(nullptr) - kStaleSeconds;
+  return std::abs(file.status.st_mtime - std::time(nullptr)) > kStaleSeconds;
 }
 
 void remove(const fs::path& root, const FoundFile& file, DiskCache::Pruned& pruned) {

@@ -201,6 +201,10 @@ TEST_CASE_FIXTURE(Fixture,
   age(path, 2 * kHour);
   REQUIRE(cache.load("sm_80", kKey).has_value());
   CHECK(modified(path) < std::time(nullptr) - kHour);
+
+  age(path, -30 * 24 * kHour);  // the clock was wrong
+  REQUIRE(cache.load("sm_80", kKey).has_value());
+  CHECK(modified(path) < std::time(nullptr) + kHour);
 }
 
 TEST_CASE_FIXTURE(Fixture, "entries() lists good and damaged files, with code on request") {
@@ -303,11 +307,15 @@ TEST_CASE_FIXTURE(Fixture, "a killed writer's temporary files are ignored, and p
   const fs::path recent = path.parent_path() / (kKey + ".4712.deadbeef.tmp");
   write_text(recent, "");
   age(temp, kHour + 60);
+  const fs::path future = path.parent_path() / (kKey + ".4713.deadbeef.tmp");
+  write_text(future, "");
+  age(future, -24 * kHour);  // the clock was wrong
 
   CHECK(cache.entries().size() == 1);
   CHECK(cache.load("sm_80", kKey).has_value());
-  CHECK(cache.prune(UINT64_MAX).files == 1);
+  CHECK(cache.prune(UINT64_MAX).files == 2);
   CHECK_FALSE(fs::exists(temp));
+  CHECK_FALSE(fs::exists(future));
   CHECK(fs::exists(recent));
   CHECK(fs::exists(path));
 }
