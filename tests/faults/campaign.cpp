@@ -43,6 +43,15 @@ std::vector<Row>& rows() {
   return all;
 }
 
+/// Adds the counts to the row of the same kind.
+void add(const Row& row) {
+  const auto same = std::ranges::find(rows(), row.kind, &Row::kind);
+  Row& sum = same == rows().end() ? rows().emplace_back(Row{.kind = row.kind}) : *same;
+  for (std::size_t i = 0; i < sum.counts.size(); ++i) sum.counts[i] += row.counts[i];
+  sum.crashed += row.crashed;
+  sum.hung += row.hung;
+}
+
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr || *text == '\0' ? otherwise : std::strtoull(text, nullptr, 10);
@@ -162,6 +171,7 @@ Seeds every(std::uint64_t count, std::uint64_t step) {
 }
 
 void inject(const std::string& kind, const Seeds& given, const std::function<Verdict(std::uint64_t)>& fault) {
+  if (::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 0);  // in memory, without waiting for a disk
   Seeds seeds = given;
   if (std::getenv("FA2_FAULT_SEED") != nullptr || std::getenv("FA2_FAULT_COUNT") != nullptr) {
     seeds.first = number_from("FA2_FAULT_SEED", 0);
@@ -184,7 +194,7 @@ void inject(const std::string& kind, const Seeds& given, const std::function<Ver
     progress->next += seeds.step;
   }
   row.counts = progress->counts;
-  rows().push_back(row);
+  add(row);
   ::munmap(memory, sizeof(Progress));
   progress = nullptr;
   CAPTURE(kind);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kNanoseconds = 1'000'000'000;
 
-std::atomic<std::int64_t> wall_seconds = 0;
+std::atomic<std::int64_t> wall_seconds = 0, jump_seconds = 0;
 std::atomic<bool> is_virtual = false, is_frozen = false;
 std::atomic<std::int64_t> slept = 0;      // nanoseconds
 std::atomic<std::int64_t> frozen_at = 0;  // nanoseconds
@@ -40,11 +40,12 @@ ScopedClock::ScopedClock(const FakeClock& clock) {
   frozen_at = nanoseconds(now);
   slept = 0;
   wall_seconds = clock.wall_seconds;
+  jump_seconds = clock.jump_seconds;
   is_virtual = clock.is_virtual;
   is_frozen = clock.is_frozen;
 }
 ScopedClock::~ScopedClock() {
-  wall_seconds = 0;
+  wall_seconds = jump_seconds = 0;
   is_virtual = is_frozen = false;
 }
 
@@ -73,6 +74,7 @@ time_t time(time_t* to) noexcept {
 
 int nanosleep(const timespec* pause, timespec* rest) {
   static auto* const next = next_named<int(const timespec*, timespec*)>("nanosleep");
+  wall_seconds += jump_seconds;
   if (!is_virtual) return next(pause, rest);
   slept += nanoseconds(*pause);
   return 0;

@@ -33,9 +33,11 @@ DiskCache disk(const fs::path& root, DiskCache::Access access = kReadWrite) {
 /// Gets a kernel as a new process would. The disk must hold it afterwards, or a warning must say why not.
 Verdict get(const fs::path& root, const std::string& key) {
   forget_warnings();
-  const CachedKernel kernel = cache_in(root)->get(source_of(key));
+  const auto cache = cache_in(root);
+  const CachedKernel kernel = cache->get(source_of(key));
   if (kernel.binary->key != key || kernel.binary->code != code_of(key))
     return wrong("wrong bytes for " + key);
+  if (cache->get(source_of(key)).binary != kernel.binary) return wrong("not served from memory");
   if (!kernel.path.empty()) return {};
   return has_warned() ? Verdict{Outcome::refused, ""} : wrong("not stored, and no warning");
 }
@@ -89,18 +91,17 @@ void make(const fs::path& root) {
 }
 
 Verdict judge(const fs::path& root, bool complete) {
-  Verdict verdict = without_leftovers(root);
   for (const std::string& key : kKept) {
     if (complete && !disk(root, kReadOnly).load("sm_80", key)) return wrong("lost " + key);
   }
-  verdict = worse(verdict, get_refusal(root));
+  Verdict verdict = get_refusal(root);
   for (const std::string& key : {kKept[0], kKept[1], kMissing}) {
     verdict = worse(verdict, get(root, key));
     const auto held = disk(root).load("sm_80", key);
     if (held && held->code != code_of(key)) return wrong("wrong bytes on disk for " + key);
     if (!held && verdict.outcome == Outcome::recovered) return wrong("the disk does not hold " + key);
   }
-  return worse(verdict, without_leftovers(root));
+  return verdict;
 }
 
 /// Returns an entry whose checksums are right and whose header is not what fa2 writes.
@@ -159,7 +160,12 @@ Subject kernel_subject() {
                      {"verify", [](const fs::path& root) { return list(root, true); }}},
       .files = files,
       .forge = forge,
-      .judge = judge};
+      .judge = judge,
+      .lock =
+          [](const fs::path& root) {
+            return disk(root).path_of("sm_80", kMissing).replace_extension(".lock");
+          },
+      .reap = [](const fs::path& root) { disk(root).prune(UINT64_MAX); }};
 }
 
 }  // namespace fa2::test

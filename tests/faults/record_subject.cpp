@@ -85,7 +85,7 @@ Verdict judge(const fs::path& root, bool complete) {
     if (!holds(records, number)) return wrong("lost record " + std::to_string(number));
   }
   if (!holds(records, kAddedByJudge)) verdict = worse(verdict, {Outcome::refused, ""});
-  return worse(verdict, without_leftovers(root));
+  return verdict;
 }
 
 std::string forge(Random& random) {
@@ -104,7 +104,9 @@ Subject record_subject() {
                          {"append", [](const fs::path& root) { return append(root, kAdded); }, is_added}},
           .files = [](const fs::path& root) { return std::vector<fs::path>{file_in(root)}; },
           .forge = forge,
-          .judge = judge};
+          .judge = judge,
+          .lock = file_in,
+          .reap = [](const fs::path&) {}};
 }
 
 Subject torn_record_subject() {

@@ -48,11 +48,11 @@ std::size_t bytes_in(const std::filesystem::path& path) {
   return exists && S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
 }
 
-Verdict without_leftovers(const std::filesystem::path& root) {
+Verdict without_leftovers(const std::filesystem::path& root, const std::string& extension) {
   namespace fs = std::filesystem;
   std::error_code error;
   for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".tmp") return wrong("leftover " + it->path().native());
+    if (it->path().extension() == extension) return wrong("leftover " + it->path().native());
   }
   return {};
 }

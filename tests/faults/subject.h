@@ -39,6 +39,10 @@ struct Subject {
   /// Judges the folder when no fault happens any more: it is used again, and must hold the new results afterwards.
   /// `complete`: what make() wrote must still be there.
   std::function<Verdict(const std::filesystem::path& root, bool complete)> judge;
+  /// Returns the file that operations lock.
+  std::function<std::filesystem::path(const std::filesystem::path& root)> lock;
+  /// Removes what killed processes have left, if it is older than an hour.
+  std::function<void(const std::filesystem::path& root)> reap;
 };
 
 Subject kernel_subject();
@@ -54,7 +58,7 @@ void forget_warnings();
 /// Returns the size of a regular file, also while system calls fail; 0 if there is none.
 std::size_t bytes_in(const std::filesystem::path& path);
 
-/// Returns `wrong` if the folder holds a temporary file.
-Verdict without_leftovers(const std::filesystem::path& root);
+/// Returns `wrong` if the folder holds a file with this extension.
+Verdict without_leftovers(const std::filesystem::path& root, const std::string& extension = ".tmp");
 
 }  // namespace fa2::test

@@ -47,6 +47,7 @@ struct FakeClock {
   std::int64_t wall_seconds = 0;  ///< added to the time of day
   bool is_virtual = false;        ///< sleeping ends at once, and moves the monotonic clock instead
   bool is_frozen = false;         ///< the monotonic clock stands still
+  std::int64_t jump_seconds = 0;  ///< added to the time of day at each sleep
 };
 
 /// Sets the clocks of the process for its lifetime.
