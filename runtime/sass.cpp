@@ -2,6 +2,7 @@
 #include <elf.h>
 #include <runtime/sass.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -23,7 +24,9 @@ Record read(std::span<const std::byte> file, std::size_t at) {
 
 std::vector<std::uint64_t> operations(std::span<const std::byte> file, const Elf64_Shdr& section) {
   std::vector<std::uint64_t> all;
-  for (std::size_t at = 0; at < section.sh_size; at += kInstructionBytes)
+  if (section.sh_offset >= file.size()) return all;
+  const std::size_t bytes = std::min<std::size_t>(section.sh_size, file.size() - section.sh_offset);
+  for (std::size_t at = 0; at < bytes; at += kInstructionBytes)
     all.push_back(read<std::uint64_t>(file, section.sh_offset + at) & kOperation);
   return all;
 }
