@@ -32,7 +32,8 @@ std::optional<Number> number_of(std::string_view text) {
   return error == std::errc() && stop == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Returns log-normal lengths, scaled to add up to `total`; the first gets the rounding error.
+/// Returns log-normal lengths of at most kLongest, scaled to add up to `total`. The first get what rounding and the
+/// limit leave.
 std::vector<std::int32_t> log_normal(std::int64_t count, std::int64_t total, double sigma) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
@@ -40,9 +41,17 @@ std::vector<std::int32_t> log_normal(std::int64_t count, std::int64_t total, dou
   for (std::int64_t i = 0; i < count; ++i) weights.push_back(std::exp(sigma * normal(random)));
   const double scale = static_cast<double>(total) / std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::int32_t> lengths;
-  for (const double weight : weights) lengths.push_back(static_cast<std::int32_t>(weight * scale));
+  for (const double weight : weights)
+    lengths.push_back(static_cast<std::int32_t>(std::min<double>(weight * scale, kLongest)));
   std::int64_t left = total - std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  for (std::size_t i = 0; left > 0; ++i, --left) ++lengths[i];
+  while (left > 0) {
+    const std::int64_t share = (left + count - 1) / count;
+    for (std::int32_t& length : lengths) {
+      const std::int64_t more = std::min({share, left, std::int64_t{kLongest} - length});
+      length += static_cast<std::int32_t>(more);
+      left -= more;
+    }
+  }
   return lengths;
 }
 

@@ -76,6 +76,11 @@ TEST_CASE("lengths: log-normal ones have the requested mean and spread") {
   CHECK(sum(lengths("lognormal:512", 64)) == 32768);
   CHECK(sum(lengths("lognormal:0", 3)) == 0);
   CHECK(sum(lengths("lognormal:1", 1)) == 1);
+
+  const Lengths longest = lengths("lognormal:1073741312:10", 4);
+  CHECK(sum(longest) == 4LL * 1073741312);
+  CHECK(*std::ranges::max_element(longest) == 2147482624);
+  CHECK(*std::ranges::min_element(longest) >= 0);
 }
 
 TEST_CASE("lengths: unknown words are named, with the known ones") {
