@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
 # is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
-# Compiled kernels are shared. Of the long jobs a third runs, which part.sh chooses; `all` runs every one of them, `gpu` only the
-# cases of the suite gpu. A job fails after TEST_TIMEOUT seconds (600), as one does whose kernel waits for ever.
+# Compiled kernels are shared. Of the long jobs a third runs, which part.sh chooses, and of the faults a part; `all` runs every one
+# of them, `gpu` only the cases of the suite gpu. A job fails after TEST_TIMEOUT seconds (600), as one does whose kernel waits for
+# ever.
 # Usage: run_tests.sh BUILD [all|gpu]
 set -uo pipefail
 build=$(realpath "$1") tier=${2:-}
@@ -28,6 +29,7 @@ jobs() {
   echo "package|early||bash $source_dir/tests/package/run.sh $source_dir $build"
   echo "rust|early||bash $source_dir/scripts/test_rust.sh $build"
   suite unit; suite golden; suite gpu
+  echo "faults|early||env FA2_FAULTS=${tier:-part} $build/tests/fa2_faults_tests"
   example train --text "$source_dir/README.md"
   example generate --text "$source_dir/README.md"
   for model in llama-3-8b gemma-2-9b; do example "engine $model" --model $model; done
@@ -53,6 +55,7 @@ run_job() {
   echo "$passed $skipped $failed" >"$work/$title.totals"
   [ "$failed" = 0 ] || { echo "== $title failed:"; cat "$log"; echo "failed: $title${name:+: $name}" >"$work/$title.failed"; }
   grep '^package:' "$log"
+  sed -n '/^fault  /,/^all  /p' "$log"
   printf '%4d s  %3d passed, %d skipped, %d failed  %s%s\n' $((SECONDS - started)) "$passed" "$skipped" "$failed" "$title" "${name:+: $name}"
 }
 export -f run_job

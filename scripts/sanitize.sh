@@ -17,7 +17,8 @@ run_part() {  # run_part FIRST LAST: cases in random order, so that every part h
 }
 export -f run_part
 
-build=build-${sanitizers%%,*}
+build=build-${sanitizers%%,*} instrumented=$sanitizers
+[ "$sanitizers" = thread ] || instrumented+=,fuzzer-no-link  # scripts/fuzz.sh links the same objects
 tools=ON rooms="" tests=$build/tests/fa2_unit_tests
 if [ "$sanitizers" = thread ]; then  # without the tools, and without what starts no threads and takes most of the time
   tools=OFF
@@ -26,7 +27,7 @@ if [ "$sanitizers" = thread ]; then  # without the tools, and without what start
   tests+=" --test-case-exclude=deployment:?the?kernels?precompiled*"
 fi
 # -O0: the tests run for seconds, compiling them takes minutes.
-CC=clang CXX=clang++ cmake -G Ninja -S . -B "$build" -DFA2_SANITIZE="$sanitizers" -DCMAKE_BUILD_TYPE=None \
+CC=clang CXX=clang++ cmake -G Ninja -S . -B "$build" -DFA2_SANITIZE="$instrumented" -DCMAKE_BUILD_TYPE=None \
   -DCMAKE_CXX_FLAGS='-O0 -gline-tables-only' -DFA2_BUILD_EXAMPLES=OFF -DFA2_BUILD_TOOLS=$tools -DFA2_UNIT_ROOMS="$rooms" >/dev/null
 cmake --build "$build" --target fa2_unit_tests -- --quiet
 cases=$($tests --count --no-colors | sed -n 's/.*filters: //p')

@@ -37,6 +37,7 @@ struct Fixture {
     suite("unit", kDoctest + "3 0");
     suite("golden", kDoctest + "3 0");
     suite("gpu", kTwoSkipped + kDoctest + "3 0");
+    suite("faults", kDoctest + "1 0");
     suite("compile", "");
     suite("interpreter", "");
   }
@@ -83,7 +84,7 @@ TEST_CASE("a test binary counts the cases that say they are skipped and did not 
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and each reason is printed once") {
   const std::string text = run();
-  CHECK(last_line(text) == "14 passed, 2 skipped, 0 failed");
+  CHECK(last_line(text) == "15 passed, 2 skipped, 0 failed");
   CHECK(text.find("\nskipped: no moon\n") != std::string::npos);
   CHECK(text.find("no moon") == text.rfind("no moon"));
   CHECK(status == 0);
@@ -91,7 +92,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: skipped cases have not passed, and eac
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite whose every case is skipped has not failed") {
   suite("golden", "echo 'a.cpp:1: MESSAGE: skipped: no moon'; echo 'skipped here: 3'; " + kDoctest + "3 0");
-  CHECK(last_line(run()) == "11 passed, 5 skipped, 0 failed");
+  CHECK(last_line(run()) == "12 passed, 5 skipped, 0 failed");
   CHECK(status == 0);
 }
 
@@ -99,13 +100,13 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has
   suite("unit", kDoctest + "2 1; exit 1");
   suite("golden", kTwoSkipped + "exit 3");
   suite("gpu", kDoctest + "0 0");
-  CHECK(last_line(run()) == "9 passed, 0 skipped, 3 failed");
+  CHECK(last_line(run()) == "10 passed, 0 skipped, 3 failed");
   CHECK(status == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a third of the long jobs runs, and all of them on request") {
   suite("interpreter",
         "case $1 in --list*) printf 'a\\nb\\nc\\nd\\ne\\nf\\n';; *) " + kDoctest + "1 0;; esac");
-  CHECK(last_line(run()) == "22 passed, 2 skipped, 0 failed");
-  CHECK(last_line(run("all")) == "26 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run()) == "23 passed, 2 skipped, 0 failed");
+  CHECK(last_line(run("all")) == "27 passed, 2 skipped, 0 failed");
 }
