@@ -41,7 +41,7 @@ std::string hostile_value(Random& random) {
                                                       "\"\xff\xfe\"",
                                                       "\"\\ud800\"",
                                                       "\"\\u0000\"",
-                                                      ""};
+                                                      " "};
   const std::size_t choice = below(random, kValues.size() + 3);
   if (choice < kValues.size()) return kValues[choice];
   if (choice == kValues.size()) return nested(50000, "[", "]");
