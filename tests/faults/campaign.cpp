@@ -171,7 +171,8 @@ Seeds every(std::uint64_t count, std::uint64_t step) {
 }
 
 void inject(const std::string& kind, const Seeds& given, const std::function<Verdict(std::uint64_t)>& fault) {
-  if (::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 0);  // in memory, without waiting for a disk
+  if (::access("/dev/shm", W_OK) == 0)
+    ::setenv("TMPDIR", "/dev/shm", 0);  // in memory, without waiting for a disk
   Seeds seeds = given;
   if (std::getenv("FA2_FAULT_SEED") != nullptr || std::getenv("FA2_FAULT_COUNT") != nullptr) {
     seeds.first = number_from("FA2_FAULT_SEED", 0);

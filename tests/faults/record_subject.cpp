@@ -105,8 +105,7 @@ Subject record_subject() {
           .files = [](const fs::path& root) { return std::vector<fs::path>{file_in(root)}; },
           .forge = forge,
           .judge = judge,
-          .lock = file_in,
-          .reap = [](const fs::path&) {}};
+          .lock = file_in};
 }
 
 Subject torn_record_subject() {

@@ -6,11 +6,14 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <tests/support/temporary_directory.h>
 #include <unistd.h>
 
 #include <memory>
 #include <sstream>
 #include <system_error>
+
+#include "system_calls.h"
 
 namespace fa2::test {
 namespace {
@@ -21,10 +24,6 @@ std::ostringstream& warnings() {
 }
 
 }  // namespace
-
-std::vector<Subject> subjects() {
-  return {kernel_subject(), record_subject(), torn_record_subject()};
-}
 
 void forget_warnings() {
   static const bool is_captured = [] {
@@ -38,8 +37,21 @@ void forget_warnings() {
   warnings().str("");
 }
 
+std::vector<Subject> subjects() {
+  forget_warnings();  // captures the log
+  return {kernel_subject(), record_subject(), torn_record_subject()};
+}
+
 bool has_warned(const std::string& text) {
   return warnings().str().find(text) != std::string::npos;
+}
+
+std::uint64_t count_calls(const Subject& subject, const Operation& operation) {
+  const TemporaryDirectory directory;
+  subject.make(directory / "root");
+  const ScopedSystemFault counting({.calls = 0});
+  static_cast<void>(operation.run(directory / "root"));
+  return static_cast<std::uint64_t>(counting.calls());
 }
 
 std::size_t bytes_in(const std::filesystem::path& path) {

@@ -39,10 +39,10 @@ struct Subject {
   /// Judges the folder when no fault happens any more: it is used again, and must hold the new results afterwards.
   /// `complete`: what make() wrote must still be there.
   std::function<Verdict(const std::filesystem::path& root, bool complete)> judge;
-  /// Returns the file that operations lock.
-  std::function<std::filesystem::path(const std::filesystem::path& root)> lock;
-  /// Removes what killed processes have left, if it is older than an hour.
-  std::function<void(const std::filesystem::path& root)> reap;
+  /// Returns the file that operations lock. nullptr: they lock none.
+  std::function<std::filesystem::path(const std::filesystem::path& root)> lock = nullptr;
+  /// Removes what killed processes have left, if it is older than an hour. nullptr: they leave nothing.
+  std::function<void(const std::filesystem::path& root)> reap = nullptr;
 };
 
 Subject kernel_subject();
@@ -54,6 +54,9 @@ std::vector<Subject> subjects();
 /// Returns whether fa2 has logged `text`, in a first or repeated warning, since forget_warnings(). Nothing is printed.
 bool has_warned(const std::string& text = "not ");
 void forget_warnings();
+
+/// Returns the number of system calls of an operation in a good state.
+std::uint64_t count_calls(const Subject& subject, const Operation& operation);
 
 /// Returns the size of a regular file, also while system calls fail; 0 if there is none.
 std::size_t bytes_in(const std::filesystem::path& path);

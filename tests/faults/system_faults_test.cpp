@@ -45,14 +45,6 @@ std::vector<Way> ways() {
   return all;
 }
 
-int count_calls(const Subject& subject, const Operation& operation) {
-  const TemporaryDirectory directory;
-  subject.make(directory / "root");
-  const ScopedSystemFault counting({.calls = 0});
-  static_cast<void>(operation.run(directory / "root"));
-  return counting.calls();
-}
-
 /// Runs the operation under the fault, and judges the folder without it.
 Verdict use_failing(const Subject& subject, const Operation& operation, const Way& way, int first) {
   const TemporaryDirectory directory;
@@ -82,7 +74,7 @@ TEST_CASE("system calls that fail") {
   const std::vector<Way> all_ways = ways();
   for (const Subject& subject : subjects()) {
     for (const Operation& operation : subject.operations) {
-      const auto calls = static_cast<std::uint64_t>(count_calls(subject, operation));
+      const std::uint64_t calls = count_calls(subject, operation);
       const std::string kind = "calls of " + operation.name;
       inject(kind, every(calls * all_ways.size(), 3), [&](std::uint64_t seed) {
         describe(fmt::format("{} of {} calls", kind, calls));
