@@ -71,6 +71,7 @@ void check_config(const KernelSpec& spec, BrokenRules& rules) {
 /// packed_rows() is exact for so many queries, and rows have 32 bits.
 void check_packed_rows(const AttentionProblem& problem, const KernelConfig& config, BrokenRules& rules) {
   constexpr std::int64_t kMostQueries = std::int64_t{1} << 23;
+  if (config.tile_m <= 0) return;  // a broken rule already, and no tile to divide by
   const HeadPacking packing = head_packing(problem, config);
   rules.expect(packing.heads == 1 || problem.seqlen_q <= kMostQueries,
                "{} heads share tiles, which hold at most 2^23 queries, not {}", packing.heads,

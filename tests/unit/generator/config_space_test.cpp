@@ -159,6 +159,27 @@ TEST_CASE("config space: the rows of heads that share tiles can be numbered") {
   CHECK(why_rejected(p, config, *find_arch("sm_90a")).value_or("") == "");
 }
 
+TEST_CASE("config space: a problem's rules take any number in any field") {
+  const PlannedProblem problem(
+      {.head_dim = 64, .heads_q = 8, .heads_kv = 2, .seqlen_q = 512, .seqlen_k = 512}, {});
+  for (const KernelKind* kind : kernel_kinds()) {
+    KernelConfig config = default_config(kind->id);
+    KernelConfig::visit(config, [&](const char* name, std::int32_t& value) {
+      const std::int32_t kept = value;
+      for (const std::int32_t wild : {0, -1, INT32_MIN, INT32_MAX}) {
+        value = wild;
+        const auto rules = why_rejected(problem, config, *find_arch("sm_90a"));
+        CAPTURE(name);
+        CAPTURE(wild);
+        const Tunable* tunable = kind->tunable(name);
+        const bool fits = tunable != nullptr && wild >= tunable->least && wild <= tunable->most;
+        CHECK((fits || wild == kept || rules.has_value()));
+      }
+      value = kept;
+    });
+  }
+}
+
 TEST_CASE("config space: keys are split if their blocks can be numbered") {
   PlannedProblem p;
   p.head_dim = p.head_dim_v = 128;
