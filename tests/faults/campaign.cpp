@@ -104,7 +104,7 @@ class Table : public doctest::IReporter {
   void test_run_end(const doctest::TestRunStats&) override {
     if (rows().empty()) return;
     Row sum{.kind = "all"};
-    line("fault", "injected", "recovered", "refused", "wrong", "crashed", "hung");
+    line("fault", "faults", "healed", "refused", "wrong", "crashed", "hung");
     for (const Row& row : rows()) {
       line(row);
       for (std::size_t i = 0; i < sum.counts.size(); ++i) sum.counts[i] += row.counts[i];
@@ -127,15 +127,17 @@ class Table : public doctest::IReporter {
   void test_case_skipped(const doctest::TestCaseData&) override {}
 
  private:
+  static constexpr int kName = 28, kCell = 7;  ///< characters
+
   template <class... Cells>
   void line(const std::string& kind, const Cells&... cells) {
-    *options_.cout << fmt::format("{:<26}", kind);
-    ((*options_.cout << fmt::format("{:>9}", cells)), ...);
+    *options_.cout << fmt::format("{:<{}}", kind, kName);
+    ((*options_.cout << fmt::format(" {:>{}}", cells, kCell)), ...);
     *options_.cout << '\n';
   }
   void line(const Row& row) {
-    const auto& [recovered, refused, is_wrong, none] = row.counts;
-    line(row.kind, recovered + refused + is_wrong + row.crashed + row.hung, recovered, refused, is_wrong,
+    const auto& [healed, refused, is_wrong, none] = row.counts;
+    line(row.kind, healed + refused + is_wrong + row.crashed + row.hung, healed, refused, is_wrong,
          row.crashed, row.hung);
   }
 

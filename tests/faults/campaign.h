@@ -8,14 +8,14 @@
 namespace fa2::test {
 
 enum class Outcome : std::uint8_t {
-  recovered,  ///< right results, and the disk holds what it should
-  refused,    ///< right results, the disk does not hold them, and a message says why
-  wrong,      ///< a wrong result, a lost entry, a leftover, or a failure without a message
-  none,       ///< the fault did not happen; not counted
+  healed,   ///< right results, and the disk holds what it should
+  refused,  ///< right results, the disk does not hold them, and a message says why
+  wrong,    ///< a wrong result, a lost entry, a leftover, or a failure without a message
+  none,     ///< the fault did not happen; not counted
 };
 
 struct Verdict {
-  Outcome outcome = Outcome::recovered;
+  Outcome outcome = Outcome::healed;
   std::string why;  ///< what is wrong; empty otherwise
 };
 
@@ -23,7 +23,7 @@ inline Verdict wrong(const std::string& why) {
   return {Outcome::wrong, why};
 }
 
-/// Returns the worse of two verdicts: wrong, refused, recovered.
+/// Returns the worse of two verdicts: wrong, refused, healed.
 Verdict worse(const Verdict& a, const Verdict& b);
 
 /// Describes the fault in progress, for the report of a failure or crash.

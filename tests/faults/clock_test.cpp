@@ -38,7 +38,7 @@ Verdict jump(const Subject& subject, std::uint64_t seed) {
     describe(fmt::format("{}: {} at {:+} s", subject.name, operation.name, clock.wall_seconds));
     const ScopedClock clocks(clock);
     const Verdict verdict = operation.run(root);
-    if (verdict.outcome != Outcome::recovered) return wrong("the time of day decides: " + verdict.why);
+    if (verdict.outcome != Outcome::healed) return wrong("the time of day decides: " + verdict.why);
   }
   return worse(subject.judge(root, true), without_leftovers(root));
 }

@@ -99,7 +99,7 @@ Verdict judge(const fs::path& root, bool complete) {
     verdict = worse(verdict, get(root, key));
     const auto held = disk(root).load("sm_80", key);
     if (held && held->code != code_of(key)) return wrong("wrong bytes on disk for " + key);
-    if (!held && verdict.outcome == Outcome::recovered) return wrong("the disk does not hold " + key);
+    if (!held && verdict.outcome == Outcome::healed) return wrong("the disk does not hold " + key);
   }
   return verdict;
 }

@@ -79,7 +79,7 @@ Verdict judge(const fs::path& root, bool complete) {
   Verdict verdict = append(root, kAddedByJudge);
   forget_warnings();
   const std::vector<TuningRecord> records = TuningStore(file_in(root)).records();
-  if (!holds(records, kAddedByJudge) && verdict.outcome == Outcome::recovered && !has_warned())
+  if (!holds(records, kAddedByJudge) && verdict.outcome == Outcome::healed && !has_warned())
     return wrong("an appended record is lost, and no warning says so");
   for (int number = 0; complete && number < kKept; ++number) {
     if (!holds(records, number)) return wrong("lost record " + std::to_string(number));

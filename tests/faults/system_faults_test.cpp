@@ -61,7 +61,7 @@ Verdict use_failing(const Subject& subject, const Operation& operation, const Wa
   if (affected.empty()) return {Outcome::none, ""};
   describe(fmt::format("{}: {}: call {}: {}: {}", subject.name, operation.name, first, way.name,
                        affected.substr(0, 200)));
-  if (verdict.outcome == Outcome::recovered && operation.is_stored && !operation.is_stored(root))
+  if (verdict.outcome == Outcome::healed && operation.is_stored && !operation.is_stored(root))
     return wrong("not stored, and no warning says so");
   const bool may_leave = affected.find("unlink") != std::string::npos;
   if (!may_leave) verdict = worse(verdict, without_leftovers(root));
