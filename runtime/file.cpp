@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <random>
 #include <system_error>
 #include <thread>
@@ -100,6 +102,26 @@ void TemporaryFile::publish() {
   // Best effort: without it, a power cut may lose the new name but never damages the file.
   const FileDescriptor directory(::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory) ::fsync(directory.get());
+}
+
+void remove_abandoned_files(const fs::path& target) {
+  constexpr std::time_t kHourSeconds = 60 * 60;
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const std::string stem = target.stem().native() + ".";
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().native();
+    if (!name.starts_with(stem)) continue;
+    int dot = 0, end_of_hex = 0, end_of_name = 0;  // PID.8 hex digits.tmp
+    std::sscanf(name.c_str() + stem.size(), "%*10[0-9]%n.%*8[0-9a-f]%n.tmp%n", &dot, &end_of_hex,
+                &end_of_name);
+    const bool is_temporary =
+        end_of_hex - dot == 9 && name.size() == stem.size() + static_cast<std::size_t>(end_of_name);
+    struct stat status {};
+    if (!is_temporary || ::lstat(it->path().c_str(), &status) != 0) continue;
+    // Also a time in the future, which a wrong clock has left.
+    if (std::abs(status.st_mtime - std::time(nullptr)) > kHourSeconds) ::unlink(it->path().c_str());
+  }
 }
 
 void publish_file(const fs::path& target, const std::vector<std::byte>& bytes) {

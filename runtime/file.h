@@ -85,6 +85,9 @@ class TemporaryFile {
   bool published_ = false;
 };
 
+/// Removes the temporary files next to `target` that killed processes have left there, if they are older than an hour.
+void remove_abandoned_files(const std::filesystem::path& target);
+
 /// Publishes these bytes through a TemporaryFile. @throws FileError.
 void publish_file(const std::filesystem::path& target, const std::vector<std::byte>& bytes);
 

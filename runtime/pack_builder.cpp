@@ -86,6 +86,7 @@ std::vector<std::byte> PackBuilder::encode() const {
 
 void PackBuilder::write() const {
   const std::vector<std::byte> bytes = encode();
+  remove_abandoned_files(path_);
   TemporaryFile file(path_, kReadableByAll);
   file.set_mode(kReadableByAll);
   file.write(bytes.data(), bytes.size());

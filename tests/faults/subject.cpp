@@ -39,7 +39,7 @@ void forget_warnings() {
 
 std::vector<Subject> subjects() {
   forget_warnings();  // captures the log
-  return {kernel_subject(), read_only_subject(), record_subject(), torn_record_subject()};
+  return {kernel_subject(), read_only_subject(), pack_subject(), record_subject(), torn_record_subject()};
 }
 
 bool has_warned(const std::string& text) {

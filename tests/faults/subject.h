@@ -47,6 +47,7 @@ struct Subject {
 
 Subject kernel_subject();
 Subject read_only_subject();
+Subject pack_subject();
 Subject record_subject();
 /// Tuning records whose last line ends in the middle, as a killed writer leaves it.
 Subject torn_record_subject();

@@ -243,6 +243,22 @@ TEST_CASE("pack: interpreted kernels, code for this CPU, run from a file only if
   CHECK(Pack::open(directory / "k.fa2pack")->load("interpreter", kKey).has_value());
 }
 
+TEST_CASE("pack: writing one removes what a killed writer left an hour ago, and nothing else") {
+  const TemporaryDirectory directory;
+  const std::string left = "k.123.0123abcd.tmp", fresh = "k.123.0123abce.tmp";
+  const std::vector<std::string> others = {"k.notes.tmp", "k.123.0123abc.tmp", "other.123.0123abcd.tmp",
+                                           "k.123.0123abcd.tmp.bak"};
+  for (const std::string& name : others) write_text(directory / name, "");
+  write_text(directory / left, "");
+  write_text(directory / fresh, "");
+  for (const auto& entry : fs::directory_iterator(directory.path()))
+    if (entry.path().filename() != fresh) age(entry.path(), 2 * 60 * 60);
+  Filled(directory / "k.fa2pack").write();
+  CHECK_FALSE(fs::exists(directory / left));
+  CHECK(fs::exists(directory / fresh));
+  for (const std::string& name : others) CHECK(fs::exists(directory / name));
+}
+
 TEST_CASE("pack: one in memory is added once it is sound") {
   static const std::vector<std::byte> bytes = Filled().encode();
   const std::size_t before = embedded_packs().size();
