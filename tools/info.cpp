@@ -68,19 +68,22 @@ Json not_used_parts(const std::vector<CacheEntry>& entries, bool is_read_only) {
   return refused;
 }
 
-/// Returns what a cache directory holds in an older format, which is not used.
-Json outdated_parts(const DiskCache& cache, const TuningStore& store) {
+/// Returns what a store holds in an older format, which is not used, or why it cannot be opened.
+Json outdated_parts(const KernelStore& store, const TuningStore& records) {
   Json outdated = Json::array();
-  if (const auto folder = cache.outdated_folder())
+  const auto* directory = dynamic_cast<const DiskCache*>(&store);
+  if (directory == nullptr && store.description() != store.path().native())
+    outdated.push_back(store.description());
+  if (const auto folder = directory != nullptr ? directory->outdated_folder() : std::nullopt)
     outdated.push_back(fmt::format("{}: kernels of an older format; remove the folder", folder->string()));
-  if (store.outdated() > 0)
-    outdated.push_back(fmt::format("{} tuning records of an older format", store.outdated()));
+  if (records.outdated() > 0)
+    outdated.push_back(fmt::format("{} tuning records of an older format", records.outdated()));
   return outdated;
 }
 
-Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
-  const DiskCache cache(dir, DiskCache::Access::read_only);
-  const std::vector<CacheEntry> entries = cache.entries();
+Json cache_facts(const std::filesystem::path& place, bool is_read_only) {
+  const auto store = open_store(place);
+  const std::vector<CacheEntry> entries = store->entries();
   std::uint64_t bytes = 0;
   std::size_t damaged = 0, untrusted = 0;
   for (const CacheEntry& entry : entries) {
@@ -88,16 +91,17 @@ Json cache_facts(const std::filesystem::path& dir, bool is_read_only) {
     untrusted += entry.untrusted;
     damaged += !entry.untrusted && !entry.damage.empty();
   }
-  const TuningStore records(dir / kTuningFile);
+  const std::string tuning_file = (place / kTuningFile).string();
+  const TuningStore records("", {RecordText(tuning_file, store->text(kTuningFile))});
   Json not_used = not_used_parts(entries, is_read_only);
-  for (Json& part : outdated_parts(cache, records)) not_used.push_back(std::move(part));
-  return {{"path", dir.string()},
+  for (Json& part : outdated_parts(*store, records)) not_used.push_back(std::move(part));
+  return {{"path", place.string()},
           {"read_only", is_read_only},
           {"entries", entries.size() - untrusted},
           {"damaged", damaged},
           {"not_used", std::move(not_used)},
           {"bytes", bytes},
-          {"tuning_store", records.file().string()},
+          {"tuning_store", tuning_file},
           {"tuning_records", records.records().size()}};
 }
 

@@ -122,6 +122,19 @@ TEST_CASE_FIXTURE(Packs, "cli pack: C source and object contain the pack") {
   CHECK_FALSE(std::filesystem::exists(file("f.o")));
 }
 
+TEST_CASE_FIXTURE(Packs, "cli pack: info lists packs, and says why one is not used") {
+  make("k.fa2pack");
+  write_text(file("bad.fa2pack"), "text");
+  const std::string path =
+      "FA2_CACHE_PATH=" + file("k.fa2pack").string() + ":" + file("bad.fa2pack").string();
+  const Json caches = run("info --json", path).json().at("caches");
+  CHECK(caches.at(0).at("path") == file("k.fa2pack").string());
+  CHECK(caches.at(0).at("entries") == 1);
+  CHECK(caches.at(0).at("not_used").empty());
+  CHECK(caches.at(1).at("entries") == 0);
+  CHECK(caches.at(1).at("not_used").at(0).get<std::string>().find("truncated") != std::string::npos);
+}
+
 TEST_CASE_FIXTURE(Packs, "cli pack: one message lists every flag that does not fit") {
   CHECK(call("pack pour k.fa2pack").status == 2);
   const Result merge = call("pack merge a.fa2pack --requests r --name n");
