@@ -27,8 +27,8 @@ namespace {
                   interpreted ? " and FA2_CACHE_TRUST=host" : ""));
 }
 
-/// Adds what this library rendered the kernel from.
-KernelBinary signed_by_library(KernelBinary binary, const KernelSource& source) {
+/// Adds which version of fa2 rendered the kernel, and from which templates.
+KernelBinary labelled(KernelBinary binary, const KernelSource& source) {
   const auto templates = std::ranges::find(source.key_parts, "templates", &KeyPart::name);
   if (templates != source.key_parts.end()) binary.templates = templates->value;
   binary.library = version();
@@ -172,7 +172,7 @@ CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
 
 KernelBinary KernelCache::compile(const KernelSource& source) {
   try {
-    return signed_by_library(compiler_->compile(source), source);
+    return labelled(compiler_->compile(source), source);
   } catch (const KernelRefused& error) {
     // Stored, so that the next process learns this without the compiler.
     KernelBinary refusal;
@@ -182,7 +182,7 @@ KernelBinary KernelCache::compile(const KernelSource& source) {
     refusal.entry = source.entry;
     refusal.compiler = compiler_->judge(source.arch);
     refusal.refused = error.reason();
-    if (user_) user_->store(signed_by_library(std::move(refusal), source));
+    if (user_) user_->store(labelled(std::move(refusal), source));
     throw;
   }
 }

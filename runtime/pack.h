@@ -33,8 +33,8 @@ bool is_kernel_name(const std::string& name);
 
 /// A pack that is open for reading. Immutable and thread-safe. Its index is read once, and a kernel when it is asked for.
 ///
-/// The file is read, not mapped: a file that is overwritten in place would kill every process that has mapped it, by SIGBUS. Reading
-/// the index of 200 kernels takes 30 us, and a kernel of 75 kB 0.2 ms, most of which is decompression.
+/// The file is read, not mapped: a file that is overwritten in place would kill every process that has mapped it, by SIGBUS. Opening
+/// a pack of 216 kernels takes 20 us on an EPYC, and loading one of 100 kB 0.14 ms, most of which is decompression.
 class Pack final : public KernelStore {
  public:
   /// One row of the index.
