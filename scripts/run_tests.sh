@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every suite of a build folder, as many jobs at once as there are cores, and ends with "N passed, N skipped, N failed". A job
 # is a suite, or one case of a suite whose cases take seconds. A case that this machine cannot run is skipped, and says why once.
-# Compiled kernels are shared. Of the long jobs a third runs, which part.sh chooses, and of the faults a part; `all` runs every one
+# Compiled kernels are shared. Of the long jobs a quarter runs, which part.sh chooses, and of the faults a part; `all` runs every one
 # of them, `gpu` only the cases of the suite gpu. A job fails after TEST_TIMEOUT seconds (600), as one does whose kernel waits for
 # ever.
 # Usage: run_tests.sh BUILD [all|gpu]
@@ -61,7 +61,7 @@ run_job() {
 export -f run_job
 export work
 
-[ -n "$tier" ] || echo "a third of the long jobs; make test-long runs all of them"
+[ -n "$tier" ] || echo "a quarter of the long jobs; make test-long runs all of them"
 jobs | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'run_job "$1"' _
 sed -n 's/\x1b\[[0-9;]*m//g; s/.*MESSAGE: \(.*skipped: \)/\1/p' "$work"/*.log | sort -u
 read -r passed skipped failed <<<"$(cat "$work"/*.totals | awk '{p += $1; s += $2; f += $3} END {print p, s, f}')"

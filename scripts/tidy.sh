@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy over the library's sources: those that the commit changes, and a third of the others, which part.sh chooses; with `all`
+# clang-tidy over the library's sources: those that the commit changes, and a quarter of the others, which part.sh chooses; with `all`
 # over all. Without precompiled headers and unity builds, so that each file must include what it uses. Usage: tidy.sh [all]
 set -euo pipefail
 cd "$(dirname "$0")/.."
