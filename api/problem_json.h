@@ -7,8 +7,11 @@
 #include <generator/kernel_spec.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -39,6 +42,16 @@ nlohmann::ordered_json fields_of(const Problem& problem) {
 /// Returns the normalized problem of an object like those of fields_of(), and what is wrong with it. Missing fields have their
 /// defaults.
 std::pair<PlannedProblem, std::vector<Violation>> parse_problem(const nlohmann::json& object);
+
+/// Calls `take` with the object of each line that is not empty, and collects the violations that it returns.
+/// @throws InvalidRequest listing what is wrong with every line, or that there is none. Messages name the text `origin`, a line by
+/// `line_rule`, and what a line holds by `noun`.
+void parse_lines(std::string_view text, const std::string& origin, std::string_view noun,
+                 std::string_view line_rule,
+                 const std::function<std::vector<Violation>(const nlohmann::json&)>& take);
+
+/// Returns a file's contents. @throws CacheError if there is no file, or it cannot be read.
+std::string text_of_file(const std::filesystem::path& file);
 
 /// Returns whether a JSON number is an integer that Value can hold.
 template <class Value>

@@ -2,12 +2,10 @@
 #include <api/problem_json.h>
 #include <api/requests.h>
 #include <core/hash.h>
-#include <core/text.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <operation/rules/validate.h>
 #include <runtime/file.h>
-#include <runtime/json_field.h>
 #include <runtime/log.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +13,6 @@
 #include <cerrno>
 #include <iterator>
 #include <set>
-#include <sstream>
 #include <utility>
 
 namespace fa2 {
@@ -113,32 +110,19 @@ std::string to_json_line(const PlanRequest& request) {
 
 std::vector<PlanRequest> parse_requests(std::string_view text, const std::string& origin) {
   std::vector<PlanRequest> requests;
-  Violations found;
   std::set<std::string> seen;
-  std::istringstream lines{std::string(text)};
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    if (line.empty()) continue;
-    const std::string place = fmt::format("{}:{}", origin, number);
-    const nlohmann::json object = parse_json(line);
-    if (!object.is_object()) {
-      found.push_back({place, in_quotes(line), "must be a request, as FA2_LOG_REQUESTS writes it"});
-      continue;
-    }
-    auto [request, violations] = parse_request(object);
-    for (auto& [field, value, rule] : violations)
-      found.push_back({fmt::format("{}: {}", place, field), std::move(value), std::move(rule)});
-    if (violations.empty() && seen.insert(to_json_line(request)).second) requests.push_back(request);
-  }
-  if (!found.empty()) throw InvalidRequest(std::move(found));
-  if (requests.empty()) throw InvalidRequest({{origin, "empty", "must have one request per line"}});
+  parse_lines(text, origin, "request", "must be a request, as FA2_LOG_REQUESTS writes it",
+              [&](const nlohmann::json& object) {
+                auto [request, violations] = parse_request(object);
+                if (violations.empty() && seen.insert(to_json_line(request)).second)
+                  requests.push_back(request);
+                return violations;
+              });
   return requests;
 }
 
 std::vector<PlanRequest> read_requests(const std::filesystem::path& file) {
-  const auto bytes = read_file(file);
-  if (!bytes) throw_file_error("cannot read", file, ENOENT);
-  return parse_requests({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, file.native());
+  return parse_requests(text_of_file(file), file.native());
 }
 
 void RequestLog::add(const PlanRequest& request) {
