@@ -12,7 +12,6 @@
 #include <runtime/parallel.h>
 
 #include <exception>
-#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -65,14 +64,12 @@ void add_conversions(const PlannedProblem& problem, const ConfigChoice& summing,
     add_request(problem, conversion_of(other.config), target, requests, seen);
 }
 
-/// Adds the kernels of some passes.
-void add_passes(const PlanRequest& request, std::initializer_list<KernelPass> passes, PrecompileScope scope,
-                ConfigChooser& chooser, KernelRequests& requests, std::set<std::string>& seen) {
-  for (const KernelPass pass : passes) {
-    for (auto& [of, choice] : choices_of(request.problem, request.target, pass, scope, chooser)) {
-      if (sums_dq(pass)) add_conversions(of, choice, request.target, requests, seen);
-      add_request(of, std::move(choice), request.target, requests, seen);
-    }
+/// Adds the kernels of a pass.
+void add_pass(const PlanRequest& request, KernelPass pass, PrecompileScope scope, ConfigChooser& chooser,
+              KernelRequests& requests, std::set<std::string>& seen) {
+  for (auto& [of, choice] : choices_of(request.problem, request.target, pass, scope, chooser)) {
+    if (sums_dq(pass)) add_conversions(of, choice, request.target, requests, seen);
+    add_request(of, std::move(choice), request.target, requests, seen);
   }
 }
 
@@ -81,10 +78,9 @@ void add_kernels(const PlanRequest& request, PrecompileScope scope, ConfigChoose
   const auto& [operation, problem, gradients, target] = request;
   switch (operation) {
     case Operation::forward:
-      return add_passes(request, {KernelPass::forward}, scope, chooser, requests, seen);
+      return add_pass(request, KernelPass::forward, scope, chooser, requests, seen);
     case Operation::backward:
-      for (const KernelPass pass : kBackwardPasses)
-        add_passes(request, {pass}, scope, chooser, requests, seen);
+      for (const KernelPass pass : kBackwardPasses) add_pass(request, pass, scope, chooser, requests, seen);
       return;
     case Operation::append:
       return add_row_kernel(append_kernel(problem), "the only kernel of append()", target, requests, seen);
