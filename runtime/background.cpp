@@ -10,7 +10,7 @@ namespace fa2 {
 
 void work_in_background() {
   constexpr int kNice = 10;
-  // Of this thread alone. gettid() came with glibc 2.30, the wheel is built for 2.28.
+  // A thread's number gives this thread alone the priority. glibc has gettid() from 2.30 on, and the wheel is built for 2.28.
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice));
   if (interpreting()) return;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -11,7 +11,7 @@
 namespace fa2::tools {
 namespace {
 
-/// Returns "forward_sm90" of "bf16_d128_none kernel=forward_sm90,tile_m=128 sm_90a".
+/// Returns "forward_sm90" for "bf16_d128_none sm_90a kernel=forward_sm90,tile_m=128".
 std::string kind_of(const std::string& spec) {
   constexpr std::string_view kField = "kernel=";
   const std::size_t begin = spec.find(kField);
