@@ -217,14 +217,13 @@ LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gp
 LoadedKernel Context::Impl::load_kernel_of(Operation operation, const RowKernel& kernel, const Device& gpu,
                                            Stream stream) {
   const KernelSpec spec = kernel.spec(gpu.arch);
-  if (loaded.find(name_of(spec, gpu))) return load_kernel(spec, gpu);
-  if (!gpu.arch.interpreted && is_capturing(stream)) {
+  if (!gpu.arch.interpreted && is_capturing(stream) && !loaded.find(name_of(spec, gpu))) {
     throw Unavailable(fmt::format(
         "the kernel of {0}() is not loaded yet, and the stream is capturing: call {0}() once before the "
         "capture begins",
         word_of(operation)));
   }
-  requests.add({operation, kernel.problem, {}, target_of(gpu)});
+  if (settings.request_log) requests.add({operation, kernel.problem, {}, target_of(gpu)});
   return load_kernel(spec, gpu);
 }
 
