@@ -47,10 +47,7 @@ std::shared_ptr<DiskCache> user_cache(const Settings& settings) {
 }
 
 TuningStore tuning_records(const Settings& settings, const Stores& stores) {
-  std::vector<RecordText> read_only;
-  for (const auto& store : stores)
-    read_only.emplace_back((store->path() / kTuningFile).native(), store->text(kTuningFile));
-  return TuningStore(settings.cache_dir ? *settings.cache_dir / kTuningFile : "", read_only,
+  return TuningStore(settings.cache_dir ? *settings.cache_dir / kTuningFile : "", texts_of(stores),
                      shipped_records(), settings.records_until);
 }
 

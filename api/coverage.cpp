@@ -1,6 +1,5 @@
 // Plans every request with a cache that only looks.
 #include <api/coverage.h>
-#include <api/settings.h>
 #include <autotune/config_choice.h>
 #include <fmt/format.h>
 #include <planning/backward.h>
@@ -104,17 +103,10 @@ void need_kernels(const PlanRequest& request, ConfigChooser& chooser, Lookups& l
   }
 }
 
-TuningStore records_of(const Stores& stores) {
-  std::vector<RecordText> texts;
-  for (const auto& store : stores)
-    texts.emplace_back((store->path() / kTuningFile).native(), store->text(kTuningFile));
-  return TuningStore("", std::move(texts), shipped_records());
-}
-
 }  // namespace
 
 Coverage coverage_of(const std::vector<PlanRequest>& requests, const Stores& stores) {
-  TuningStore records = records_of(stores);
+  TuningStore records("", texts_of(stores), shipped_records());
   const ChoiceSettings settings{.tune = TuneMode::stored, .jit = JitMode::off};
   ConfigChooser chooser(settings, records);
   Lookups lookups(stores);

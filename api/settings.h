@@ -37,7 +37,4 @@ Settings settings_of(const ContextOptions& options);
 /// Returns the directories of a list separated by ':', without empty ones.
 std::vector<std::string> split_paths(std::string_view text);
 
-/// The name of the tuning records in a cache directory or pack.
-inline constexpr const char* kTuningFile = "tuning.jsonl";
-
 }  // namespace fa2

@@ -102,10 +102,6 @@ void warn_damaged(const std::string& origin, const std::vector<std::size_t>& lin
                         lines.size() == 1 ? "" : fmt::format(" ({} such lines)", lines.size())));
 }
 
-fs::path folder_of(const fs::path& file) {
-  return file.has_parent_path() ? file.parent_path() : fs::path(".");
-}
-
 /// Returns whether the file ends in the middle of a line, as a killed writer leaves it, or cannot be read.
 /// @throws FileError if it has no end, as a pipe.
 bool ends_torn(int fd, const fs::path& path) {
@@ -216,6 +212,12 @@ const std::vector<TuningRecord>& shipped_records() {
 RecordText::RecordText(const fs::path& file) : origin(file.native()) {
   if (!file.empty())
     text = DiskCache(folder_of(file), DiskCache::Access::read_only).text(file.filename().native());
+}
+
+std::vector<RecordText> texts_of(const Stores& stores) {
+  std::vector<RecordText> texts;
+  for (const auto& store : stores) texts.emplace_back(*store);
+  return texts;
 }
 
 TuningStore::TuningStore(fs::path file, std::vector<RecordText> read_only, std::vector<TuningRecord> shipped,

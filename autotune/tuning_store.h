@@ -3,6 +3,7 @@
 
 #include <autotune/bucket.h>
 #include <fa2/attention.h>
+#include <runtime/kernel_store.h>
 
 #include <filesystem>
 #include <functional>
@@ -51,15 +52,23 @@ struct ParsedRecords {
 /// Skips damaged lines with one warning that names `origin`, and lines of an older format with one message at info.
 ParsedRecords parse_json_lines(std::string_view text, const std::string& origin);
 
+/// The name of the tuning records in a cache directory or pack.
+inline constexpr const char* kTuningFile = "tuning.jsonl";
+
 /// JSON lines from a read-only place.
 struct RecordText {
   /// Reads a file like KernelStore::text().
   RecordText(const std::filesystem::path& file);
+  explicit RecordText(const KernelStore& store)
+      : RecordText((store.path() / kTuningFile).native(), store.text(kTuningFile)) {}
   RecordText(std::string from, std::string lines) : origin(std::move(from)), text(std::move(lines)) {}
 
   std::string origin;  ///< for messages
   std::string text;
 };
+
+/// Returns the stores' records, in their order.
+std::vector<RecordText> texts_of(const Stores& stores);
 
 /// Returns the records that ship with the library, parsed once. They were measured on other machines; GPU names identify them.
 const std::vector<TuningRecord>& shipped_records();

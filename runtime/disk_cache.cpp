@@ -88,6 +88,10 @@ bool is_host_code(const std::string& arch) {
   return arch == interpreter_arch().name;
 }
 
+bool is_forbidden(const std::string& arch) {
+  return is_host_code(arch) && trust_from_environment() == Trust::own;
+}
+
 std::string DiskCache::description() const {
   std::error_code error;
   return root_.native() + (fs::is_directory(root_, error) ? "" : " (no such directory)");
@@ -143,9 +147,7 @@ std::optional<KernelBinary> DiskCache::load(const std::string& arch, const std::
     const FileDescriptor file =
         open_trusted_file(root_, below_root(arch, key, ".fa2k"), O_RDONLY | O_NONBLOCK);
     if (!file) return std::nullopt;
-    if (!own && is_host_code(arch) && trust_from_environment() == Trust::own) {
-      throw Untrusted("its interpreted kernels are code for this CPU: set FA2_CACHE_TRUST=host", root_);
-    }
+    if (!own && is_forbidden(arch)) throw Untrusted(kForbidden, root_);
     KernelBinary binary = decode_entry(read_file(file, path));
     if (binary.key != key || binary.arch != arch) {
       throw CacheError(fmt::format("it holds kernel {} for {}", binary.key, binary.arch));

@@ -79,6 +79,11 @@ std::uint64_t max_cache_bytes();
 /// Returns whether kernels of this arch are code for this CPU, which the process runs itself.
 bool is_host_code(const std::string& arch);
 
+/// Returns whether FA2_CACHE_TRUST forbids kernels of this arch from read-only directories and packs; kForbidden says why.
+bool is_forbidden(const std::string& arch);
+inline constexpr const char* kForbidden =
+    "its interpreted kernels are code for this CPU: set FA2_CACHE_TRUST=host";
+
 /// The file has a format of a later fa2.
 class LaterFormat : public CacheError {
  public:

@@ -23,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr std::time_t kStaleSeconds = 60 * 60;
-
 struct FoundFile {
   fs::path below;  ///< relative to the root
   struct stat status {};
@@ -92,11 +90,6 @@ std::vector<FoundFile> find_files(const fs::path& root, const char* extension, R
   return files;
 }
 
-/// A time in the future is stale too: the clock was wrong.
-bool is_stale(const FoundFile& file) {
-  return std::abs(file.status.st_mtime - std::time(nullptr)) > kStaleSeconds;
-}
-
 void remove(const fs::path& root, const FoundFile& file, DiskCache::Pruned& pruned) {
   if (std::remove((root / file.below).c_str()) != 0) return;
   ++pruned.files;
@@ -115,10 +108,10 @@ bool is_free(const fs::path& root, const FoundFile& file) {
 void remove_leftovers(const fs::path& root, DiskCache::Pruned& pruned) {
   Refused ignored;
   for (const FoundFile& file : find_files(root, ".tmp", ignored)) {
-    if (is_stale(file)) remove(root, file, pruned);
+    if (is_stale(file.status.st_mtime)) remove(root, file, pruned);
   }
   for (const FoundFile& file : find_files(root, ".lock", ignored)) {
-    if (is_stale(file) && is_free(root, file)) remove(root, file, pruned);
+    if (is_stale(file.status.st_mtime) && is_free(root, file)) remove(root, file, pruned);
   }
 }
 

@@ -100,16 +100,23 @@ void TemporaryFile::publish() {
   if (::rename(path_.c_str(), target_.c_str()) != 0) throw_file_error("cannot replace", target_, errno);
   published_ = true;
   // Best effort: without it, a power cut may lose the new name but never damages the file.
-  const FileDescriptor directory(::open(target_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor directory(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory) ::fsync(directory.get());
 }
 
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+bool is_stale(std::int64_t modified) {
+  constexpr std::int64_t kHourSeconds = 60 * 60;
+  return std::abs(modified - std::time(nullptr)) > kHourSeconds;
+}
+
 void remove_abandoned_files(const fs::path& target) {
-  constexpr std::time_t kHourSeconds = 60 * 60;
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   const std::string stem = target.stem().native() + ".";
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(folder_of(target), error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().native();
     if (!name.starts_with(stem)) continue;
     int dot = 0, end_of_hex = 0, end_of_name = 0;  // PID.8 hex digits.tmp
@@ -119,8 +126,7 @@ void remove_abandoned_files(const fs::path& target) {
         end_of_hex - dot == 9 && name.size() == stem.size() + static_cast<std::size_t>(end_of_name);
     struct stat status {};
     if (!is_temporary || ::lstat(it->path().c_str(), &status) != 0) continue;
-    // Also a time in the future, which a wrong clock has left.
-    if (std::abs(status.st_mtime - std::time(nullptr)) > kHourSeconds) ::unlink(it->path().c_str());
+    if (is_stale(status.st_mtime)) ::unlink(it->path().c_str());
   }
 }
 

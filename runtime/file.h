@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -85,7 +86,14 @@ class TemporaryFile {
   bool published_ = false;
 };
 
-/// Removes the temporary files next to `target` that killed processes have left there, if they are older than an hour.
+/// Returns the folder that holds a file; "." for a bare name.
+std::filesystem::path folder_of(const std::filesystem::path& file);
+
+/// Returns whether a temporary file or lock with this modification time (seconds since the epoch) was abandoned an hour ago. A time
+/// in the future, which a wrong clock has left, is old too.
+bool is_stale(std::int64_t modified);
+
+/// Removes the temporary files next to `target` that killed processes have left there, if they are stale.
 void remove_abandoned_files(const std::filesystem::path& target);
 
 /// Publishes these bytes through a TemporaryFile. @throws FileError.

@@ -23,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace pack_layout;
 
-constexpr const char* kHostCode = "its interpreted kernels are code for this CPU: set FA2_CACHE_TRUST=host";
-
 /// Returns the row at `offset` of the index's text.
 Pack::Row row_at(std::string_view text, std::size_t offset) {
   Pack::Row row;
@@ -89,8 +87,7 @@ Pack::Pack(fs::path path, FileDescriptor file, std::span<const std::byte> memory
 }
 
 std::shared_ptr<const Pack> Pack::open(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  FileDescriptor file = open_trusted_file(folder, path.filename(), O_RDONLY | O_NONBLOCK);
+  FileDescriptor file = open_trusted_file(folder_of(path), path.filename(), O_RDONLY | O_NONBLOCK);
   if (!file) throw_file_error("cannot open", path, ENOENT);
   return std::shared_ptr<const Pack>(new Pack(path, std::move(file), {}));
 }
@@ -160,8 +157,8 @@ std::optional<KernelBinary> Pack::load(const std::string& arch, const std::strin
                                        std::string* untrusted) const {
   const Row* row = find(pack_name_of(arch, key));
   if (row == nullptr) return std::nullopt;
-  if (!is_embedded() && is_host_code(arch) && trust_from_environment() == Trust::own) {
-    const std::string text = fmt::format("pack {} is not used: {}", path_.native(), kHostCode);
+  if (!is_embedded() && is_forbidden(arch)) {
+    const std::string text = fmt::format("pack {} is not used: {}", path_.native(), kForbidden);
     warn_once("trust " + path_.native(), text);
     if (untrusted != nullptr) *untrusted = text;
     return std::nullopt;

@@ -61,10 +61,9 @@ Json not_used_parts(const std::vector<CacheEntry>& entries, bool is_read_only) {
   bool has_host_code = false;
   for (const CacheEntry& entry : entries) {
     if (entry.untrusted) refused.push_back(entry.damage);
-    has_host_code |= is_host_code(entry.binary.arch);
+    has_host_code |= is_read_only && is_forbidden(entry.binary.arch);
   }
-  if (has_host_code && is_read_only && trust_from_environment() == Trust::own)
-    refused.push_back("its interpreted kernels are code for this CPU: set FA2_CACHE_TRUST=host");
+  if (has_host_code) refused.push_back(kForbidden);
   return refused;
 }
 
@@ -91,8 +90,7 @@ Json cache_facts(const std::filesystem::path& place, bool is_read_only) {
     untrusted += entry.untrusted;
     damaged += !entry.untrusted && !entry.damage.empty();
   }
-  const std::string tuning_file = (place / kTuningFile).string();
-  const TuningStore records("", {RecordText(tuning_file, store->text(kTuningFile))});
+  const TuningStore records("", {RecordText(*store)});
   Json not_used = not_used_parts(entries, is_read_only);
   for (Json& part : outdated_parts(*store, records)) not_used.push_back(std::move(part));
   return {{"path", place.string()},
@@ -101,7 +99,7 @@ Json cache_facts(const std::filesystem::path& place, bool is_read_only) {
           {"damaged", damaged},
           {"not_used", std::move(not_used)},
           {"bytes", bytes},
-          {"tuning_store", tuning_file},
+          {"tuning_store", (place / kTuningFile).string()},
           {"tuning_records", records.records().size()}};
 }
 
