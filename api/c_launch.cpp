@@ -127,7 +127,7 @@ fa2_status fa2_launch_attention(const fa2_problem* problem, const fa2_args* args
     auto plan = context.plans.find({p, how.place.device});
     if (!plan) {
       require_no_capture(p, how);
-      plan = context.plan(p, how.place.device, std::string(reason_for(p)));
+      plan = context.plan(p, how.place.device, std::string(reason_for(p)), with->lse != nullptr);
     }
     // A captured launch counts in the context's memory. Zeros in a workspace would be another node of the graph, before which
     // the launch cannot begin.

@@ -81,12 +81,13 @@ KernelReport report_of(const KernelSource& source, const CachedKernel& kernel) {
   return report;
 }
 
-std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels) {
+std::shared_ptr<const LoadedKernel> load(const KernelSpec& spec, const Device& gpu, KernelCache& kernels,
+                                         const std::function<void()>& before_compiling) {
   const ScopedContext context(
       gpu.ordinal);  // before the clock: the first takes 100 ms, which are not the kernel's
   const auto start = std::chrono::steady_clock::now();
   const KernelSource source = render(spec);
-  const CachedKernel cached = kernels.get(source);
+  const CachedKernel cached = kernels.get(source, before_compiling);
   LoadedKernel loaded{nullptr, report_of(source, cached), cached.notes};
   loaded.kernel = gpu.arch.interpreted ? interpreter::load_interpreted_kernel(
                                              *cached.binary, interpreter::options_from_environment())
@@ -132,11 +133,13 @@ Context::Impl::Impl(const ContextOptions& options)
   for (const Violation& doubt : settings.doubts) warn_once(to_string(doubt), to_string(doubt));
 }
 
-AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, const std::string& notes) {
+AttentionPlan Context::Impl::plan(const PlannedProblem& problem, int ordinal, const std::string& notes,
+                                  bool keeps_lse) {
   return plans.get({problem, ordinal}, [&] {
     const Device& gpu = device(ordinal);
     requests.add({Operation::forward, problem, {}, target_of(gpu)});
-    return AttentionPlan(completed(plan_forward(planner_on(gpu, problem), notes), gpu, "plan"));
+    const Planner planner = planner_on(gpu, problem, [&] { compile_ahead(gpu, problem, keeps_lse); });
+    return AttentionPlan(completed(plan_forward(planner, notes), gpu, "plan"));
   });
 }
 
@@ -163,9 +166,12 @@ Planner Context::Impl::planner_for(const PlannedProblem& problem, const Target& 
   return planner;
 }
 
-Planner Context::Impl::planner_on(const Device& gpu, const PlannedProblem& problem) {
+Planner Context::Impl::planner_on(const Device& gpu, const PlannedProblem& problem,
+                                  const std::function<void()>& before_compiling) {
   Planner planner = planner_for(problem, target_of(gpu));
-  planner.get = [this, &gpu](const KernelSpec& spec) { return load_kernel(spec, gpu); };
+  planner.get = [this, &gpu, before_compiling](const KernelSpec& spec) {
+    return load_kernel(spec, gpu, before_compiling);
+  };
   planner.search = [this, &gpu, problem](KernelPass pass) -> Search {
     if (settings.tune == TuneMode::now) return search_on(gpu, problem, pass, TuneScope::likely);
     note(gpu, problem, pass);
@@ -194,15 +200,16 @@ std::vector<ConfigChoice> Context::Impl::alternatives(const ConfigChoice& choice
                                                       const PlannedProblem& problem,
                                                       const Target& target) const {
   std::vector<ConfigChoice> others = ConfigChooser::alternatives(choice, problem, target);
-  if (settings.jit == JitMode::on || choice.origin == ConfigOrigin::pinned) return others;
+  if (settings.jit != JitMode::off || choice.origin == ConfigOrigin::pinned) return others;
   return cached_choices(choice, std::move(others), kernels.specs(target.arch.name), problem, target.arch);
 }
 
-LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gpu) {
+LoadedKernel Context::Impl::load_kernel(const KernelSpec& spec, const Device& gpu,
+                                        const std::function<void()>& before_compiling) {
   bool is_new = false;
   LoadedKernel kernel = *loaded.get(name_of(spec, gpu), [&] {
     is_new = true;
-    return load(spec, gpu, kernels);
+    return load(spec, gpu, kernels, before_compiling);
   });
   if (!is_new) {
     kernel.report.origin = KernelOrigin::memory;
@@ -248,7 +255,7 @@ void Context::attention(const AttentionProblem& problem, const AttentionArgs& ar
   require_valid(p, args);
   if (!has_output(p)) return;
   if (ordinal != kInterpreterDevice && is_capturing(stream)) throw_capturing(p);
-  impl_->plan(p, ordinal, std::string(reason_for(p))).run(args, stream);
+  impl_->plan(p, ordinal, std::string(reason_for(p)), args.lse != nullptr).run(args, stream);
 } catch (...) {
   rethrow_as_error();
 }

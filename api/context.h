@@ -5,7 +5,6 @@
 #include <api/requests.h>
 #include <api/settings.h>
 #include <autotune/config_choice.h>
-#include <autotune/learner.h>
 #include <autotune/tuning_store.h>
 #include <fa2/attention.h>
 #include <fa2/backward.h>
@@ -19,10 +18,12 @@
 #include <runtime/kernel_cache.h>
 #include <runtime/launch_counters.h>
 #include <runtime/stream_memory.h>
+#include <runtime/task_queue.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <stop_token>
@@ -77,6 +78,13 @@ struct CountersKeyHash {
   }
 };
 
+/// A pass of a problem on a device, which is to be measured.
+struct Lesson {
+  PlannedProblem problem;  ///< valid and normalized
+  int device = 0;
+  KernelPass pass = KernelPass::forward;
+};
+
 /// Returns why `options` rule out the fast kernel; empty if they do not.
 std::string_view reason_for(const PlanOptions& options);
 
@@ -99,8 +107,10 @@ struct Context::Impl {
 
   explicit Impl(const ContextOptions& options);
 
-  /// Returns the memoised plan of a valid, normalized problem; makes it if there is none. `notes`: see Explanation.
-  AttentionPlan plan(const PlannedProblem& problem, int ordinal, const std::string& notes);
+  /// Returns the memoised plan of a valid, normalized problem; makes it if there is none. `notes`: see Explanation. `keeps_lse`: the
+  /// caller wants the LSE, so that a backward may follow.
+  AttentionPlan plan(const PlannedProblem& problem, int ordinal, const std::string& notes,
+                     bool keeps_lse = false);
 
   /// Like plan(), for a backward. The problem must be valid for one.
   BackwardPlan backward_plan(const PlannedProblem& problem, int ordinal, const Gradients& gradients,
@@ -109,8 +119,9 @@ struct Context::Impl {
   /// Returns a planner that compiles kernels without loading them.
   Planner planner_for(const PlannedProblem& problem, const Target& target);
 
-  /// Returns the kernel, loaded now or before.
-  LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu);
+  /// Returns the kernel, loaded now or before. `before_compiling`: see KernelCache::get().
+  LoadedKernel load_kernel(const KernelSpec& spec, const Device& gpu,
+                           const std::function<void()>& before_compiling = {});
   /// Like load_kernel(), for an operation whose plans are not memoised, such as merge().
   /// @throws Unavailable if `stream` captures and the kernel is not loaded yet.
   LoadedKernel load_kernel_of(Operation operation, const RowKernel& kernel, const Device& gpu, Stream stream);
@@ -120,8 +131,11 @@ struct Context::Impl {
 
   /// Puts the pass in line for study(), if it should and can be measured.
   void note(const Device& gpu, const PlannedProblem& problem, KernelPass pass);
-  /// Measures a lesson beside the program's own work, on the learner's thread.
+  /// Measures a lesson beside the program's own work.
   void study(const Lesson& lesson, const std::stop_token& stop);
+
+  /// Compiles likely_next() in the background, once for all sizes of the problem.
+  void compile_ahead(const Device& gpu, const PlannedProblem& problem, bool keeps_lse);
 
   Settings settings;
   std::shared_ptr<Compiler> compiler;
@@ -140,13 +154,14 @@ struct Context::Impl {
   Memo<CountersKey, std::shared_ptr<LaunchCounters>, CountersKeyHash> counters{
       std::numeric_limits<std::size_t>::max()};
   Memo<int, std::shared_ptr<const ScratchPool>> scratch_pools{std::numeric_limits<std::size_t>::max()};
-  /// Last, because its thread uses all other members until it is destroyed.
-  Learner learner{[this](const Lesson& lesson, const std::stop_token& stop) { study(lesson, stop); },
-                  kPatience};
+  /// Last, because their threads use all other members until they are destroyed.
+  TaskQueue lessons{kPatience};
+  TaskQueue ahead{std::chrono::milliseconds(0)};
 
  private:
   /// Returns a planner that loads kernels on the GPU, and measures candidates there.
-  Planner planner_on(const Device& gpu, const PlannedProblem& problem);
+  Planner planner_on(const Device& gpu, const PlannedProblem& problem,
+                     const std::function<void()>& before_compiling = {});
   /// Completes a plan for the GPU: the check of its tables, and memory for calls without a workspace. Logs the plan as `what`.
   std::shared_ptr<const Plan> completed(Plan plan, const Device& gpu, std::string_view what);
   /// Returns the choices that may run instead of `choice`. If nothing may be compiled, these are cached

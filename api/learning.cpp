@@ -6,6 +6,7 @@
 #include <runtime/background.h>
 #include <runtime/log.h>
 #include <runtime/parallel.h>
+#include <runtime/task_queue.h>
 
 #include <algorithm>
 #include <string>
@@ -32,14 +33,17 @@ TunerOptions options_of_study(const std::stop_token& stop) {
 
 void Context::Impl::note(const Device& gpu, const PlannedProblem& problem, KernelPass pass) {
   if (!chooser.learns() || gpu.arch.interpreted || !is_measurable(problem, pass)) return;
-  if (!learner.is_new(fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass))))) return;
-  if (chooser.may_learn(problem, target_of(gpu), pass)) learner.note({problem, gpu.ordinal, pass});
+  if (!lessons.is_new(fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass))))) return;
+  if (!chooser.may_learn(problem, target_of(gpu), pass)) return;
+  lessons.add([this, lesson = Lesson{problem, gpu.ordinal, pass}](const std::stop_token& stop) {
+    study(lesson, stop);
+  });
 }
 
 void Context::Impl::study(const Lesson& lesson, const std::stop_token& stop) {
   const Device& gpu = device(lesson.device);
   compiler->judge(gpu.arch);  // opens NVRTC
-  stop_learning_at_exit();
+  stop_tasks_at_exit();
   work_in_background();
   const Search search_beside_others = [&](const PlannedProblem& problem) -> TuneReport {
     const auto candidates = search_candidates(problem, gpu.arch, TuneScope::likely, lesson.pass);

@@ -141,21 +141,6 @@ PrecompiledKernel make_with(const ConfigChoice& choice, PrecompiledKernel row, K
   return row;
 }
 
-PrecompiledKernel make(const KernelRequest& request, KernelCache& cache) {
-  PrecompiledKernel row = request.row;
-  if (!row.error.empty()) return row;
-  try {
-    return build_first(
-        {row.problem, row.options}, request.choice, [&] { return request.alternatives; },
-        [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const std::exception& error) {
-    row.error = error.what();
-  }
-  return row;
-}
-
 }  // namespace
 
 std::vector<PlanRequest> requests_for(const std::vector<AttentionProblem>& problems,
@@ -198,6 +183,21 @@ KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
   return kernel_requests(requests_for(problems, archs, options), options, chooser);
 }
 
+PrecompiledKernel make_kernel(const KernelRequest& request, KernelCache& cache) {
+  PrecompiledKernel row = request.row;
+  if (!row.error.empty()) return row;
+  try {
+    return build_first(
+        {row.problem, row.options}, request.choice, [&] { return request.alternatives; },
+        [&](const ConfigChoice& choice) { return make_with(choice, row, cache); });
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& error) {
+    row.error = error.what();
+  }
+  return row;
+}
+
 std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& requests, KernelCache& cache,
                                             int jobs, PrecompileObserver* observer) {
   std::vector<PrecompiledKernel> rows(requests.size());
@@ -207,7 +207,7 @@ std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& re
   Interruption interruption;
   for_each_index(requests.size(), threads, [&](std::size_t i) {
     interruption.check();
-    rows[i] = make(requests[i], cache);
+    rows[i] = make_kernel(requests[i], cache);
     const std::lock_guard lock(mutex);
     ++done;
     if (observer != nullptr) observer->finished(rows[i], done, requests.size());

@@ -42,6 +42,10 @@ KernelRequests kernel_requests(const std::vector<AttentionProblem>& problems,
                                const std::vector<std::string>& archs, const PrecompileOptions& options,
                                ConfigChooser& chooser);
 
+/// Gets the kernel from `cache`, or the first of its alternatives that compiles. The row says which, or why there is none.
+/// @throws Interrupted.
+PrecompiledKernel make_kernel(const KernelRequest& request, KernelCache& cache);
+
 /// Makes the kernels on `jobs` threads (0: one per core), and returns one row per request. `cache` must have a store.
 std::vector<PrecompiledKernel> make_kernels(const std::vector<KernelRequest>& requests, KernelCache& cache,
                                             int jobs, PrecompileObserver* observer);

@@ -66,7 +66,7 @@ TuneReport Context::tune(const AttentionProblem& problem, int device, TuneScope 
   require_no_promise(problem);
   const PlannedProblem p = planned.normalized();
   const Device& gpu = require_measurable(p, KernelPass::forward, device);
-  impl_->learner.stop();
+  impl_->lessons.stop();
   TuneReport report =
       impl_->chooser.tune(p, target_of(gpu), impl_->search_on(gpu, p, KernelPass::forward, scope));
   impl_->plans.clear();  // because their configs may be outdated now
@@ -83,7 +83,7 @@ std::vector<TuneReport> Context::tune_backward(const AttentionProblem& problem, 
   require_no_promise(problem);
   const PlannedProblem p = planned.normalized();
   const Device& gpu = require_measurable(p, KernelPass::dq, device);
-  impl_->learner.stop();
+  impl_->lessons.stop();
   const Target target = target_of(gpu);
   std::vector<TuneReport> reports;
   for (const KernelPass pass : tuned_passes(p, gradients, target, impl_->chooser))

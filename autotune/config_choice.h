@@ -114,7 +114,7 @@ class ConfigChooser {
 
   /// Returns whether anything is learned in this mode.
   bool learns() const {
-    return settings_.jit == JitMode::on &&
+    return settings_.jit != JitMode::off &&
            (settings_.tune == TuneMode::learn || settings_.tune == TuneMode::adaptive);
   }
 

@@ -92,7 +92,8 @@ inline constexpr EnumWord<Determinism> kWords<Determinism>[] = {{Determinism::fa
                                                                 {Determinism::bitwise, "bitwise"}};
 
 template <>
-inline constexpr EnumWord<JitMode> kWords<JitMode>[] = {{JitMode::on, "on"}, {JitMode::off, "off"}};
+inline constexpr EnumWord<JitMode> kWords<JitMode>[] = {
+    {JitMode::on, "on"}, {JitMode::off, "off"}, {JitMode::lazy, "lazy"}};
 
 template <>
 inline constexpr EnumWord<KernelId> kWords<KernelId>[] = {

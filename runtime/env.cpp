@@ -101,7 +101,9 @@ constexpr EnvVariable kVariables[] = {
      "write",
      check_word},
     {"FA2_JIT", word_of(JitMode::on), joined_words<JitMode>(),
-     "off: never compile; use the most similar cached kernel, else fail", check_word},
+     "on: compile what no cache holds, and on other cores what may follow; off: never compile; use the most "
+     "similar cached kernel, else fail; lazy: compile only what a call needs",
+     check_word},
     {"FA2_TUNE", word_of(TuneMode::learn), joined_words<TuneMode>(),
      "off: the heuristic alone; stored: tuning records, too; learn: besides, measure what has none for later "
      "processes; adaptive: and follow it at once; now: calls wait for it",

@@ -52,7 +52,7 @@ KernelCache::KernelCache(std::shared_ptr<Compiler> compiler, Stores read_only,
                          std::shared_ptr<const WritableStore> user, JitMode jit)
     : compiler_(std::move(compiler)), read_only_(std::move(read_only)), user_(std::move(user)), jit_(jit) {}
 
-CachedKernel KernelCache::get(const KernelSource& source) {
+CachedKernel KernelCache::get(const KernelSource& source, const std::function<void()>& before_compiling) {
   const auto start = std::chrono::steady_clock::now();
   std::promise<CachedKernel> promise;
   std::shared_future<CachedKernel> future;
@@ -66,7 +66,7 @@ CachedKernel KernelCache::get(const KernelSource& source) {
   }
   if (first) {
     try {
-      promise.set_value(find_or_compile(source));
+      promise.set_value(find_or_compile(source, before_compiling));
     } catch (...) {
       if (!is_final(std::current_exception())) {
         const std::lock_guard lock(mutex_);
@@ -149,7 +149,8 @@ std::string KernelCache::other_versions(const KernelSource& source) const {
   return notes;
 }
 
-CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
+CachedKernel KernelCache::find_or_compile(const KernelSource& source,
+                                          const std::function<void()>& before_compiling) {
   Search search;
   if (auto kernel = look_up(source, search)) return std::move(*kernel);
   const std::string others = other_versions(source);
@@ -162,6 +163,7 @@ CachedKernel KernelCache::find_or_compile(const KernelSource& source) {
   Search again;
   if (auto kernel = look_up(source, again)) return std::move(*kernel);
 
+  if (before_compiling) before_compiling();
   auto binary = std::make_shared<const KernelBinary>(compile(source));
   log().debug("compiled {} in {:.0f} ms", source.spec, binary->compile_ms);
   const bool stored = user_ && user_->store(*binary);

@@ -38,7 +38,8 @@ class KernelCache {
   /// A CompileError is remembered for this process: the next call rethrows it. A KernelRefused also goes to
   /// the user's directory, where later processes find it until the compiler or rules version changes. After
   /// other failures (no NVRTC, FA2_JIT=off) the next call tries again.
-  CachedKernel get(const KernelSource& source);
+  /// `before_compiling` is called if no cache has the kernel and this thread compiles it.
+  CachedKernel get(const KernelSource& source, const std::function<void()>& before_compiling = {});
 
   /// Returns where the binary would come from, without compiling or loading it; nullopt: it would be
   /// compiled.
@@ -50,7 +51,7 @@ class KernelCache {
 
  private:
   struct Search;
-  CachedKernel find_or_compile(const KernelSource& source);
+  CachedKernel find_or_compile(const KernelSource& source, const std::function<void()>& before_compiling);
   std::optional<CachedKernel> look_up(const KernelSource& source, Search& search) const;
   bool stands(const KernelBinary& refusal, const Arch& arch) const;
   /// Returns a line for each read-only store that has this kernel from another version of fa2, whose code must not run.

@@ -114,8 +114,9 @@ enum {
   FA2_TUNE_NOW = 5
 };
 
-/* fa2_context_options.jit. ON: compile kernels that no cache holds. OFF: run a similar cached kernel; FA2_UNAVAILABLE without one. */
-enum { FA2_JIT_DEFAULT = 0, FA2_JIT_ON = 1, FA2_JIT_OFF = 2 };
+/* fa2_context_options.jit. ON: compile kernels that no cache holds, and on other cores those that are likely to be needed next.
+ * OFF: run a similar cached kernel; FA2_UNAVAILABLE without one. LAZY: compile what a call needs, and nothing else. */
+enum { FA2_JIT_DEFAULT = 0, FA2_JIT_ON = 1, FA2_JIT_OFF = 2, FA2_JIT_LAZY = 3 };
 
 /* A field that is NULL or 0 comes from the environment variable named here, then from the variable's default. */
 typedef struct fa2_context_options {

@@ -63,8 +63,10 @@ class FA2_API AttentionPlan {
 };
 
 enum class JitMode : std::uint8_t {
-  on,  ///< compile kernels that no cache holds (default)
-  off  ///< run a similar cached kernel; without one, the Unavailable error names the command that builds the missing one
+  on,  ///< compile a kernel that no cache holds, and meanwhile, on other cores, those that calls are likely to need next: a forward's
+       ///< at other lengths, or the backward's if the call keeps the LSE (default)
+  off,  ///< run a similar cached kernel; without one, the Unavailable error names the command that builds the missing one
+  lazy  ///< compile what a call needs, when it needs it, and nothing else
 };
 
 /// Settings of a Context. An unset one comes from its environment variable, then from the default.

@@ -79,6 +79,27 @@ TEST_CASE("without a JIT only cached kernels run") {
   CHECK(origin_of(context, small_problem()) == KernelOrigin::disk_cache);
 }
 
+TEST_CASE("after a prompt, single queries find their kernel without a compiler") {
+  if (cannot_run()) return;
+  const ScopedContext current(0);
+  const TemporaryDirectory cache;
+  AttentionProblem decoding = small_problem();
+  decoding.seqlen_q = 1;
+  ContextOptions options = untuned(cache.path());
+  options.jit = JitMode::on;
+  Context context(options);
+  context.plan(small_problem());
+  bool is_there = false;
+  for (int tenths = 0; tenths < 600 && !is_there; ++tenths) {
+    try {
+      is_there = Context(serving(cache.path())).plan(decoding).explain().kernels.at(0).config_origin == ConfigOrigin::heuristic;
+    } catch (const Unavailable&) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  CHECK(is_there);
+}
+
 TEST_CASE("tune() records the config that it finds, and the next context uses it") {
   if (cannot_run()) return;
   const ScopedContext current(0);

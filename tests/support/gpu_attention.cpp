@@ -33,7 +33,7 @@ ContextOptions untuned(const std::filesystem::path& cache_dir) {
   options.cache_dir = cache_dir.string();
   options.read_only_caches.emplace();
   options.tune = TuneMode::off;
-  options.jit = JitMode::on;
+  options.jit = JitMode::lazy;
   return options;
 }
 

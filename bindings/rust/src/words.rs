@@ -88,10 +88,12 @@ pub enum Jit {
     /// as the environment variable FA2_JIT says
     #[default]
     FromEnvironment = sys::FA2_JIT_DEFAULT as isize,
-    /// compile kernels that no cache holds
+    /// compile kernels that no cache holds, and on other cores those that are likely to be needed next
     On = sys::FA2_JIT_ON as isize,
     /// run a similar cached kernel, else fail
     Off = sys::FA2_JIT_OFF as isize,
+    /// compile what a call needs, and nothing else
+    Lazy = sys::FA2_JIT_LAZY as isize,
 }
 
 /// Which kernels [`precompile`](crate::Context::precompile) compiles.

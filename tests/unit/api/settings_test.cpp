@@ -101,7 +101,7 @@ TEST_CASE("every bad value is named, with the allowed ones") {
                                            {"FA2_CONFIG", "tile_q=3"}}));
   REQUIRE(found.size() == 4);
   CHECK(found[0].field == "FA2_JIT");
-  CHECK(found[0].rule == "must be one of on, off");
+  CHECK(found[0].rule == "must be one of on, off, lazy");
   CHECK(found[1].field == "FA2_TUNE");
   CHECK(found[1].value == "\"foo\"");
   CHECK(found[1].rule == "must be one of off, stored, learn, adaptive, now");

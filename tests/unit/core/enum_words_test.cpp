@@ -49,5 +49,5 @@ TEST_CASE("words: rules list them") {
 
 TEST_CASE("words: variables are parsed from them") {
   CHECK(values_of("FA2_TUNE") == "off, stored, learn, adaptive, now");
-  CHECK(values_of("FA2_JIT") == "on, off");
+  CHECK(values_of("FA2_JIT") == "on, off, lazy");
 }

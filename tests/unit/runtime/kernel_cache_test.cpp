@@ -67,6 +67,20 @@ TEST_CASE_FIXTURE(Fixture, "compiled once, then from memory, then from disk") {
   CHECK(compiler->compiled == 1);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a caller learns before the compiler starts that its kernel is compiled") {
+  int calls = 0;
+  const auto count = [&] {
+    CHECK(compiler->compiled == 0);
+    ++calls;
+  };
+  KernelCache first = cache();
+  first.get(source(), count);
+  CHECK(calls == 1);
+  first.get(source(), count);
+  cache().get(source(), count);
+  CHECK(calls == 1);
+}
+
 TEST_CASE_FIXTURE(Fixture, "read-only directories come first, in their order") {
   user->store(small_binary());
   const DiskCache empty(directory / "empty", kReadOnly);

@@ -1,7 +1,7 @@
-// The thread of a Learner, and its end before the process exits.
-#include <autotune/learner.h>
+// The thread of a TaskQueue, and the list of all queues.
 #include <runtime/compiler.h>
 #include <runtime/log.h>
+#include <runtime/task_queue.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,10 +11,10 @@
 namespace fa2 {
 namespace {
 
-/// All learners, for the end of the process.
+/// All queues, for the end of the process.
 struct Registry {
   std::mutex mutex;
-  std::set<Learner*> learners;
+  std::set<TaskQueue*> queues;
 };
 Registry& registry() {
   static Registry& only = *new Registry;  // never destroyed: it is used at exit
@@ -25,52 +25,51 @@ void stop_all() {
   cancel_compilations();
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
-  for (Learner* learner : known.learners) learner->stop();
+  for (TaskQueue* queue : known.queues) queue->stop();
 }
 
 }  // namespace
 
-Learner::Learner(Study study, std::chrono::milliseconds patience)
-    : study_(std::move(study)), patience_(patience), process_(::getpid()) {
+TaskQueue::TaskQueue(std::chrono::milliseconds patience) : patience_(patience), process_(::getpid()) {
   Registry& known = registry();
   const std::lock_guard lock(known.mutex);
-  known.learners.insert(this);
+  known.queues.insert(this);
 }
 
-Learner::~Learner() {
+TaskQueue::~TaskQueue() {
   {
     Registry& known = registry();
     const std::lock_guard lock(known.mutex);
-    known.learners.erase(this);
+    known.queues.erase(this);
   }
   stop();
 }
 
-bool Learner::is_in_child() const {
+bool TaskQueue::is_in_child() const {
   return ::getpid() != process_;
 }
 
-bool Learner::is_new(const std::string& name) {
+bool TaskQueue::is_new(const std::string& name) {
   if (is_in_child()) return false;
   const std::lock_guard lock(mutex_);
   return names_.insert(name).second;
 }
 
-void Learner::note(const Lesson& lesson) {
+void TaskQueue::add(Task task) {
   if (is_in_child()) return;
   const std::lock_guard lock(mutex_);
   if (is_stopped_) return;
-  waiting_.push_back(lesson);
+  waiting_.push_back(std::move(task));
   if (!thread_) thread_ = std::make_unique<std::jthread>([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_all();
 }
 
-bool Learner::is_done() const {
+bool TaskQueue::is_done() const {
   const std::lock_guard lock(mutex_);
-  return waiting_.empty() && !is_studying_;
+  return waiting_.empty() && !is_working_;
 }
 
-void Learner::stop() {
+void TaskQueue::stop() {
   if (is_in_child()) {
     static_cast<void>(thread_.release());  // joining a thread that fork() did not copy would wait forever
     return;
@@ -84,26 +83,26 @@ void Learner::stop() {
   // The destructor of the thread requests the stop and joins.
 }
 
-void Learner::run(const std::stop_token& stop) {
+void TaskQueue::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, stop, patience_, [] { return false; });
   while (!stop.stop_requested()) {
     if (!changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) return;
-    const Lesson lesson = waiting_.front();
+    const Task task = std::move(waiting_.front());
     waiting_.pop_front();
-    is_studying_ = true;
+    is_working_ = true;
     lock.unlock();
     try {
-      study_(lesson, stop);
+      task(stop);
     } catch (const std::exception& error) {
-      log().warn("nothing was learned about {}: {}", to_string(lesson.problem), error.what());
+      log().warn("in the background: {}", error.what());
     }
     lock.lock();
-    is_studying_ = false;
+    is_working_ = false;
   }
 }
 
-void stop_learning_at_exit() {
+void stop_tasks_at_exit() {
   static const int registered = std::atexit(stop_all);
   static_cast<void>(registered);
 }
