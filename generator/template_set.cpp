@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <set>
+#include <utility>
 
 namespace fa2 {
 namespace {
@@ -50,21 +52,16 @@ TemplateSet made(const KernelKind& kind, const Arch& arch) {
   return set;
 }
 
-using TemplateSets = std::map<const KernelKind*, TemplateSet>;
-
-TemplateSets sets_for(const Arch& arch) {
-  TemplateSets sets;
-  for (const KernelKind* kind : kernel_kinds()) sets.emplace(kind, made(*kind, arch));
-  return sets;
-}
-
 }  // namespace
 
 const TemplateSet& template_set(const KernelKind& kind, const Arch& arch) {
-  // All GPUs include the same files.
-  static const TemplateSets on_gpus = sets_for(known_archs().front());
-  static const TemplateSets interpreted = sets_for(interpreter_arch());
-  return (arch.interpreted ? interpreted : on_gpus).at(&kind);
+  // Made when it is first needed, because a process uses few. All GPUs include the same files.
+  static std::mutex mutex;
+  static std::map<std::pair<const KernelKind*, bool>, TemplateSet> sets;
+  const std::lock_guard lock(mutex);
+  const std::pair key(&kind, arch.interpreted);
+  const auto known = sets.find(key);
+  return known != sets.end() ? known->second : sets.emplace(key, made(kind, arch)).first->second;
 }
 
 std::vector<EmbeddedFile> available_headers(const Arch& arch) {

@@ -204,7 +204,7 @@ bool is_elf(const std::vector<std::byte>& code) {
 void compile_or_refuse(Program& program, const KernelSource& source) {
   const nvrtcResult result = program.compile(source.options);
   if (result == NVRTC_SUCCESS) return;
-  if (is_cancelled) throw Unavailable("the process exits: nothing is compiled any more");
+  if (is_cancelled) throw Interrupted("the process exits: nothing is compiled any more");
   const std::string log = program.log();
   fail(source, fmt::format("{}: {}", nvrtc().get_error_string(result), first_error(log)), log);
 }

@@ -1,4 +1,5 @@
 // The thread of a TaskQueue, and the list of all queues.
+#include <fa2/errors.h>
 #include <runtime/compiler.h>
 #include <runtime/log.h>
 #include <runtime/task_queue.h>
@@ -94,6 +95,8 @@ void TaskQueue::run(const std::stop_token& stop) {
     lock.unlock();
     try {
       task(stop);
+    } catch (const Interrupted&) {
+      // the process exits
     } catch (const std::exception& error) {
       log().warn("in the background: {}", error.what());
     }

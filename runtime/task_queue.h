@@ -19,7 +19,7 @@ namespace fa2 {
 /// does nothing.
 class TaskQueue {
  public:
-  /// Must end soon after `stop` is requested. What it throws becomes a warning.
+  /// Must end soon after `stop` is requested. What it throws becomes a warning, but not an Interrupted.
   using Task = std::function<void(const std::stop_token& stop)>;
 
   /// The first task begins `patience` after it was added, so that short programs do not pay for what they will not use.

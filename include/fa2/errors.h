@@ -102,8 +102,8 @@ class FA2_API Unavailable : public Error {
   explicit Unavailable(const std::string& message) : Error(ErrorCode::unavailable, message) {}
 };
 
-/// The program's function (fa2_set_interrupt in fa2/c_machine.h) ended an interpreted launch or a compilation, or a signal
-/// killed the compiler. fa2 discards the compilation; the next call compiles again.
+/// The program's function (fa2_set_interrupt in fa2/c_machine.h) ended an interpreted launch or a compilation, a signal
+/// killed the compiler, or the process exits. fa2 discards the compilation; the next call compiles again.
 class FA2_API Interrupted : public Error {
  public:
   explicit Interrupted(const std::string& message) : Error(ErrorCode::interrupted, message) {}
