@@ -57,7 +57,7 @@ void Context::Impl::compile_ahead(const Device& gpu, const PlannedProblem& probl
   if (!ahead.is_new(fmt::format("{}, {}, {}", gpu.ordinal, to_string(traits_of(problem)), keeps_lse))) return;
   const PlanRequest request{Operation::forward, problem, {}, target_of(gpu)};
   ahead.add([this, request, keeps_lse](const std::stop_token& stop) {
-    compiler->judge(request.target.arch);  // opens NVRTC
+    start_nvrtc(request.target.arch);
     stop_tasks_at_exit();
     const std::vector<KernelRequest> likely = likely_next(request, keeps_lse, chooser);
     log().debug("compiling {} kernels ahead for \"{}\"", likely.size(), to_string(request.problem));

@@ -42,7 +42,7 @@ void Context::Impl::note(const Device& gpu, const PlannedProblem& problem, Kerne
 
 void Context::Impl::study(const Lesson& lesson, const std::stop_token& stop) {
   const Device& gpu = device(lesson.device);
-  compiler->judge(gpu.arch);  // opens NVRTC
+  start_nvrtc(gpu.arch);
   stop_tasks_at_exit();
   work_in_background();
   const Search search_beside_others = [&](const PlannedProblem& problem) -> TuneReport {

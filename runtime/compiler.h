@@ -45,7 +45,11 @@ struct NvrtcVersion {
 };
 NvrtcVersion nvrtc_version();
 
-/// Ends every compilation by NVRTC, also later ones, soon and with an error: the process exits.
+/// Compiles an empty kernel, once per process. The first compilation registers NVRTC's exit handlers. A handler that ends compilations
+/// must be registered later, to run before them.
+void start_nvrtc(const Arch& arch);
+
+/// Ends every compilation by NVRTC, also later ones, soon and with an Interrupted: the process exits.
 void cancel_compilations();
 
 }  // namespace fa2

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <mutex>
 #include <string_view>
 #include <system_error>
 
@@ -251,6 +252,16 @@ class NvrtcCompiler final : public Compiler {
 };
 
 }  // namespace
+
+void start_nvrtc(const Arch& arch) {
+  static std::once_flag started;
+  std::call_once(started, [&] {
+    KernelSource source;
+    source.main.text = "extern \"C\" __global__ void empty() {}";
+    source.options = compile_options(arch);
+    Program(source).compile(source.options);
+  });
+}
 
 void cancel_compilations() {
   is_cancelled = true;

@@ -55,8 +55,8 @@ class TaskQueue {
   std::unique_ptr<std::jthread> thread_;
 };
 
-/// Makes every queue stop when the process exits. Handlers run in reverse order: a task must call this after it has opened the
-/// libraries that it uses, so that they outlive it.
+/// Makes every queue stop when the process exits. Handlers run in reverse order: a task must call this after the libraries that it
+/// uses have registered theirs, which NVRTC does in start_nvrtc().
 void stop_tasks_at_exit();
 
 }  // namespace fa2
