@@ -94,7 +94,10 @@ void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream
 
 OwnedStream::OwnedStream() {
   if (interpreting()) return;
-  check(driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  int least = 0, greatest = 0;
+  check(driver().ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
+  check(driver().stream_create_with_priority(&stream_, CU_STREAM_NON_BLOCKING, greatest),
+        "cuStreamCreateWithPriority");
 }
 
 OwnedStream::~OwnedStream() {

@@ -40,7 +40,8 @@ class DeviceBuffer {
 /// memory. Not for the interpreter, whose memory is the host's.
 void copy_to_host(void* host, const void* data, std::size_t bytes, Stream stream);
 
-/// A non-blocking stream of the current context.
+/// A non-blocking stream of the current context, with the highest priority: its blocks come before those that kernels of other
+/// streams have not started.
 class OwnedStream {
  public:
   OwnedStream();

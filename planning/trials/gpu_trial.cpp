@@ -20,10 +20,10 @@ namespace {
 constexpr double kLongestBurstUs = 2000;
 constexpr std::int64_t kWaves = 4, kBlocksPerSm = 2;
 
-/// Returns enough launches of `us` for a sample, and at least 3 if they are short.
-int burst_for(double us, double sample_us) {
-  const double enough = std::ceil(sample_us / us), affordable = std::floor(kLongestBurstUs / us);
-  return static_cast<int>(std::clamp(std::max(enough, std::min(3.0, affordable)), 1.0, 100.0));
+/// Returns enough launches of `us` for a sample.
+int burst_for(double us, const TrialEffort& effort) {
+  const double enough = std::ceil(effort.sample_us / us), affordable = std::floor(kLongestBurstUs / us);
+  return static_cast<int>(std::clamp(std::max(enough, std::min(effort.launches, affordable)), 1.0, 100.0));
 }
 
 TrialLimits limits_of(const Device& device, double bytes) {
@@ -89,7 +89,7 @@ double GpuTrial::measure_us(std::size_t index) {
     tensors_.make_workspace(candidate.plan.workspace.bytes());
   if (candidate.burst == 0) {
     check_outputs(candidate);
-    candidate.burst = burst_for(time_us(candidate, 1), effort_.sample_us);
+    candidate.burst = burst_for(time_us(candidate, 1), effort_);
   }
   return time_us(candidate, candidate.burst);
 }

@@ -21,6 +21,8 @@ struct TrialEffort {
   double bytes = TrialLimits{}.bytes;  ///< of Q, K, V and O, at most
   double sample_us =
       200;  ///< of launches in one sample: much longer than the resolution of events and the gap before a first launch
+  /// Fewest launches of one sample. Between two of them another stream's blocks can take the SMs, and keep them.
+  double launches = 3;
 };
 
 /// Has memory of its own, less than TrialEffort allows if memory is short. Has a stream of its own, and touches no other. One thread must make it, measure with it and

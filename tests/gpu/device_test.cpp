@@ -200,7 +200,8 @@ TEST_CASE("a kernel is captured, and the capture is detected, also from the defa
   fa2::DeviceBuffer out(64 * sizeof(std::uint32_t));
   out.fill(0);
   CUstream stream = nullptr;
-  fa2::check(fa2::driver().stream_create(&stream, CU_STREAM_DEFAULT), "cuStreamCreate");
+  fa2::check(fa2::driver().stream_create_with_priority(&stream, CU_STREAM_DEFAULT, 0),
+             "cuStreamCreateWithPriority");
   CHECK_FALSE(fa2::is_capturing(stream));
   CHECK_FALSE(fa2::is_capturing(nullptr));
 
