@@ -22,7 +22,7 @@ demo: configure ## Run attention on the sample, on the GPU or the interpreter
 	@cmake --build $(BUILD) -j $(JOBS) --target fa2_command
 	@$(USE_NVRTC) bash scripts/demo.sh $(BUILD)
 
-test: build ## Run every test suite, of the long jobs a quarter; what this machine cannot run counts as skipped
+test: build ## Run every test suite, of the long jobs a part; what this machine cannot run counts as skipped
 	@$(USE_NVRTC) bash scripts/run_tests.sh $(BUILD)
 
 test-long: build ## Run every test suite, TSan and clang-tidy as a whole
