@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -45,7 +46,11 @@ void for_each_index(std::size_t count, int threads, const Body& body) {
   {
     const std::size_t wanted = std::min(count, static_cast<std::size_t>(std::max(threads, 1)));
     std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {
+      // The system starts no more threads: these suffice.
+    }
     work();
   }
   if (failure) std::rethrow_exception(failure);

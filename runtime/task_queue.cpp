@@ -1,5 +1,6 @@
 // The thread of a TaskQueue, and the list of all queues.
 #include <fa2/errors.h>
+#include <fmt/format.h>
 #include <runtime/compiler.h>
 #include <runtime/log.h>
 #include <runtime/task_queue.h>
@@ -7,6 +8,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 namespace fa2 {
@@ -60,8 +62,14 @@ void TaskQueue::add(Task task) {
   if (is_in_child()) return;
   const std::lock_guard lock(mutex_);
   if (is_stopped_) return;
+  try {
+    if (!thread_)
+      thread_ = std::make_unique<std::jthread>([this](const std::stop_token& stop) { run(stop); });
+  } catch (const std::system_error& error) {
+    warn_once("background thread", fmt::format("nothing runs in the background: {}", error.what()));
+    return;
+  }
   waiting_.push_back(std::move(task));
-  if (!thread_) thread_ = std::make_unique<std::jthread>([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_all();
 }
 
