@@ -52,12 +52,12 @@ PlannedProblem with_every_size() {
 /// A size that the record lacks is an optional size that its problems lack too, or has its default, because the field was added
 /// after the record.
 Bucket parse_bucket(const json& object) {
-  Bucket bucket = bucket_of({});
+  static const std::vector<SizeLog2> of_all = bucket_of({}).sizes, every = bucket_of(with_every_size()).sizes;
+  Bucket bucket;
   object.at("traits").get_to(bucket.traits);
   bucket.group_log2 = exponent_field(object, "group_log2");
   bucket.heads_log2 = exponent_field(object, "heads_log2");
-  const std::vector<SizeLog2> of_all = std::exchange(bucket.sizes, {});
-  for (SizeLog2 size : bucket_of(with_every_size()).sizes) {
+  for (SizeLog2 size : every) {
     const bool listed = object.contains(field_of(size));
     if (listed) size.log2 = exponent_field(object, field_of(size));
     if (listed || std::ranges::find(of_all, size) != of_all.end()) bucket.sizes.push_back(size);
