@@ -104,9 +104,10 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has
   CHECK(status == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a quarter of the long jobs runs, and all of them on request") {
+TEST_CASE_FIXTURE(Fixture, "run_tests.sh: parts of the kernels' jobs run, and all of them on request") {
   suite("interpreter",
         "case $1 in --list*) printf 'a\\nb\\nc\\nd\\ne\\nf\\n';; *) " + kDoctest + "1 0;; esac");
-  CHECK(last_line(run()) == "22 passed, 2 skipped, 0 failed");
+  // Of six early ones two thirds, of six late ones the one that hash 0 chooses.
+  CHECK(last_line(run()) == "20 passed, 2 skipped, 0 failed");
   CHECK(last_line(run("all")) == "27 passed, 2 skipped, 0 failed");
 }
