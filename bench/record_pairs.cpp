@@ -1,6 +1,7 @@
 // Measures what the tuning record of one problem costs another problem of its bucket, relative to that
 // problem's own record.
 #include <bench/bench_main.h>
+#include <bench/in_turn.h>
 #include <bench/problem_pairs.h>
 #include <fa2/attention.h>
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace fa2;
@@ -42,21 +44,13 @@ struct Point {
   double cost() const { return searched_us > 0 ? recorded_us / searched_us : 0; }
 };
 
-/// Times bursts of both plans in alternation, so that a drifting clock affects both. If both use the same
-/// kernel, one time serves both.
+/// If both plans use the same kernel, one time serves both.
 void time_both(Point& point, const AttentionPlan& recorded, const AttentionPlan& searched, int rounds) {
   const BenchInputs inputs({point.pair.second});
   const AttentionArgs args = inputs.args(point.pair.second);
-  const OwnedStream stream;
-  LaunchTimer first(launch_of(recorded, args), stream), second(launch_of(searched, args), stream);
-  const bool is_same = point.recorded.config == point.searched.config;
-  std::vector<double> recorded_us, searched_us;
-  for (int round = 0; round < rounds; ++round) {
-    recorded_us.push_back(first.burst_us());
-    searched_us.push_back(is_same ? recorded_us.back() : second.burst_us());
-  }
-  point.recorded_us = spread_of(recorded_us).median;
-  point.searched_us = spread_of(searched_us).median;
+  std::tie(point.recorded_us, point.searched_us) =
+      bench::medians_in_turn(launch_of(recorded, args), launch_of(searched, args), rounds);
+  if (point.recorded.config == point.searched.config) point.searched_us = point.recorded_us;
 }
 
 /// Plans after each search, because the newest record of a bucket wins.
