@@ -27,7 +27,11 @@ def arguments():
     p.add_argument("--caches", default="", help="a folder for both kernel caches; default: a temporary one")
     p.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else there")
     p.add_argument("bench", nargs="*", help="options of `fa2 bench`, after --")
-    return p.parse_args()
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    a = p.parse_args(words[:end])  # which gives options after -- to no argument that follows other options
+    a.bench += words[end + 1 :]
+    return a
 
 
 def times_of(command, options, tune, cache):
