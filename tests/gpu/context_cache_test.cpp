@@ -92,7 +92,8 @@ TEST_CASE("after a prompt, single queries find their kernel without a compiler")
   bool is_there = false;
   for (int tenths = 0; tenths < 600 && !is_there; ++tenths) {
     try {
-      is_there = Context(serving(cache.path())).plan(decoding).explain().kernels.at(0).config_origin == ConfigOrigin::heuristic;
+      is_there = Context(serving(cache.path())).plan(decoding).explain().kernels.at(0).config_origin ==
+                 ConfigOrigin::heuristic;
     } catch (const Unavailable&) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
