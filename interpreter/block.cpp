@@ -1,15 +1,14 @@
-// Schedules a block's threads cooperatively: each runs until it waits for others.
+// A block's threads, and what a warp does together.
 #include <fa2/errors.h>
 #include <fmt/format.h>
 #include <interpreter/block.h>
+#include <interpreter/cluster.h>
 #include <interpreter/text.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <numeric>
-#include <random>
 
 namespace fa2::interpreter {
 namespace {
@@ -24,28 +23,30 @@ unsigned Block::flag_of(const unsigned* flag) {
   return std::atomic_ref(*const_cast<unsigned*>(flag)).load(std::memory_order_acquire);
 }
 
-Block::Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options)
-    : name_(std::move(name)),
-      options_(options),
-      clocks_(threads),
-      shared_(shared_bytes, clocks_, options.checks),
-      mbarriers_(clocks_, shared_, options.checks, [this](int thread) { wake(thread); }),
-      copies_(clocks_, shared_, mbarriers_, options),
-      mma_(clocks_, shared_, threads / 32, options),
-      sequence_(threads / 32),
-      registers_(threads / 32, registers, [this](int warp) { wake_for_registers(warp); }),
-      stacks_(static_cast<std::size_t>(threads)),
-      threads_(static_cast<std::size_t>(threads)),
-      warps_(static_cast<std::size_t>(threads / 32)),
-      banks_(threads / 32) {}
+Block::Block(const BlockShape& shape, Cluster& cluster, int rank)
+    : name_(shape.name),
+      options_(shape.options),
+      cluster_(cluster),
+      rank_(rank),
+      clocks_(cluster.clocks()),
+      shared_(shape.shared_bytes, clocks_, rank, options_.checks),
+      mbarriers_(clocks_, shared_, options_.checks,
+                 [this](int number) { wake(clocks_.index_in_block(number)); }),
+      copies_(clocks_, shared_, mbarriers_, rank, options_),
+      mma_(clocks_, shared_, rank, shape.threads / 32, options_),
+      sequence_(shape.threads / 32),
+      registers_(shape.threads / 32, shape.registers, [this](int warp) { wake_for_registers(warp); }),
+      stacks_(static_cast<std::size_t>(shape.threads)),
+      threads_(static_cast<std::size_t>(shape.threads)),
+      warps_(static_cast<std::size_t>(shape.threads / 32)),
+      banks_(shape.threads / 32) {}
 
-void Block::run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global,
-                BlockSignals& signals) {
-  place_ = place;
+void Block::begin(Entry entry, const void* params, unsigned first_block, GlobalMemory& global,
+                  BlockSignals& signals) {
+  index_ = first_block + static_cast<unsigned>(rank_);
   global_ = &global;
   signals_ = &signals;
   failure_ = nullptr;
-  clocks_.reset();
   shared_.reset();
   mbarriers_.reset();
   copies_.reset(global);
@@ -56,14 +57,20 @@ void Block::run(Entry entry, const void* params, const BlockPlace& place, Global
   std::fill(std::begin(barriers_), std::end(barriers_), Barrier{});
   arrivals_.clear();
   start(entry, params);
-  try {
-    schedule();
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
+}
+
+void Block::unwind() {
   for (std::size_t warp = 0; warp < warps_.size(); ++warp) banks_.count_plain(static_cast<int>(warp));
-  threads_ = std::vector<Thread>(threads_.size());  // unwinds threads that have not ended
-  if (failure_) std::rethrow_exception(failure_);
+  threads_ = std::vector<Thread>(threads_.size());
+}
+
+bool Block::ended() const {
+  return std::all_of(threads_.begin(), threads_.end(),
+                     [](const Thread& thread) { return thread.state == State::done; });
+}
+
+unsigned Block::blocks_in_cluster() const {
+  return static_cast<unsigned>(cluster_.size());
 }
 
 void Block::start(Entry entry, const void* params) {
@@ -74,7 +81,7 @@ void Block::start(Entry entry, const void* params) {
                                     thread.scheduler = std::move(scheduler);
                                     try {
                                       entry(params);
-                                      require_all_waited_for();
+                                      end_thread();
                                     } catch (const Error&) {
                                       failure_ = std::current_exception();
                                     }
@@ -84,35 +91,24 @@ void Block::start(Entry entry, const void* params) {
   }
 }
 
-void Block::schedule() {
-  std::vector<int> order(warps_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::mt19937 random(options_.seed + place_.index);
-  for (;;) {
-    signals_->interruption().check();
-    if (options_.seed != 0) std::shuffle(order.begin(), order.end(), random);
-    if (resume_ready_threads(order)) continue;
-    const auto is_done = [](const Thread& thread) { return thread.state == State::done; };
-    if (std::all_of(threads_.begin(), threads_.end(), is_done)) return finish();
-    if (let_others_act()) continue;
-    signals_->interruption().check();  // an interrupted block signals nothing
-    report_deadlock();
-  }
+void Block::end_thread() {
+  require_all_waited_for();
+  Site site;
+  const std::string broken = cluster_.barrier().end(current_number(), site);
+  require(broken, site);
 }
 
-bool Block::let_others_act() {
-  const std::uint64_t seen = signals_->count();
-  if (wake_for_flags()) return true;
+bool Block::land_next_copy() {
   std::string broken;
   Site site;
-  if (copies_.land_next(broken, site)) {
-    if (!broken.empty()) fault(site, broken);
-    return true;
-  }
-  if (land_next_arrival()) return true;
-  const auto awaits_flag = [](const Thread& thread) { return thread.state == State::at_flag; };
-  if (std::none_of(threads_.begin(), threads_.end(), awaits_flag)) return false;
-  return signals_->wait(seen) || end_polls();
+  if (!copies_.land_next(broken, site)) return land_next_arrival();
+  if (!broken.empty()) fault(site, broken);
+  return true;
+}
+
+bool Block::awaits_flag() const {
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](const Thread& thread) { return thread.state == State::at_flag; });
 }
 
 bool Block::end_polls() {
@@ -140,7 +136,7 @@ void Block::finish() {
   Site site;
   if (!arrivals_.empty() && options_.checks) {
     const Arrival& arrival = arrivals_.front();
-    fault(arrival.issued.who, arrival.site,
+    fault(clocks_.index_in_block(arrival.issued.who), arrival.site,
           fmt::format("asynchronous copies that arrive at {}, never waited for",
                       mbarriers_.describe(arrival.mbarrier)));
   }
@@ -150,16 +146,14 @@ void Block::finish() {
   if (!broken.empty() && options_.checks) fault(site, broken);
 }
 
-bool Block::resume_ready_threads(const std::vector<int>& warp_order) {
+bool Block::resume_ready_threads(int warp) {
   bool any = false;
-  for (const int warp : warp_order) {
-    for (current_ = warp * 32; current_ < warp * 32 + 32; ++current_) {
-      Thread& thread = current();
-      if (thread.state != State::ready) continue;
-      any = true;
-      thread.fiber = std::move(thread.fiber).resume();
-      if (failure_) std::rethrow_exception(failure_);
-    }
+  for (current_ = warp * 32; current_ < warp * 32 + 32; ++current_) {
+    Thread& thread = current();
+    if (thread.state != State::ready) continue;
+    any = true;
+    thread.fiber = std::move(thread.fiber).resume();
+    if (failure_) std::rethrow_exception(failure_);
   }
   return any;
 }
@@ -193,15 +187,15 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   banks_.count_plain(current_ / 32);
   action(*this, first, warp.lanes, site);
   Times joined;
-  for (int t = first; orders_memory && t < first + 32; ++t) clocks_.arrive(t, joined);
+  for (int t = first; orders_memory && t < first + 32; ++t) clocks_.arrive(number_of(t), joined);
   for (int t = first; t < first + 32; ++t) {
-    if (orders_memory) clocks_.leave(t, joined);
+    if (orders_memory) clocks_.leave(number_of(t), joined);
     wake(t);
   }
 }
 
 void Block::fence_proxy_async() {
-  clocks_.fence_proxy(current_);
+  clocks_.fence_proxy(current_number());
 }
 
 void Block::store_flag(unsigned* flag, unsigned value, Site site) {
@@ -247,12 +241,12 @@ void Block::require(const std::string& broken_rule, Site site) const {
 }
 
 void Block::fault(int thread, Site site, const std::string& what) const {
-  throw KernelFault(fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, place_.index,
+  throw KernelFault(fmt::format("{}\nkernel {}, block {}, {}, at {}", what, name_, index_,
                                 thread_text(thread), text_of(site)));
 }
 
 void Block::fault(Site site, const std::string& what) const {
-  throw KernelFault(fmt::format("{}\nkernel {}, block {}, at {}", what, name_, place_.index, text_of(site)));
+  throw KernelFault(fmt::format("{}\nkernel {}, block {}, at {}", what, name_, index_, text_of(site)));
 }
 
 }  // namespace fa2::interpreter

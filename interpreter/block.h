@@ -1,4 +1,4 @@
-// One thread block: its threads as fibers on one host thread, and everything they share.
+// One thread block: its threads as fibers, and everything they share. A Cluster schedules them.
 #pragma once
 
 #include <interpreter/bank_conflicts.h>
@@ -24,10 +24,15 @@
 
 namespace fa2::interpreter {
 
-/// The position of a block in the launch.
-struct BlockPlace {
-  unsigned index = 0;    ///< index in the grid
-  unsigned cluster = 1;  ///< blocks per cluster, adjacent in the grid
+class Cluster;
+
+/// What the blocks of a launch have in common.
+struct BlockShape {
+  std::string name;  ///< appears in messages
+  int threads = 0;
+  std::uint32_t shared_bytes = 0;
+  int registers = 0;  ///< per thread, at launch
+  Options options;
 };
 
 /// Runs blocks one after the other, on one host thread.
@@ -35,23 +40,41 @@ class Block final : public Machine {
  public:
   using Entry = void (*)(const void* params);
 
-  /// `name` appears in messages. `registers`: per thread, at launch.
-  Block(std::string name, int threads, std::uint32_t shared_bytes, int registers, const Options& options);
+  Block(const BlockShape& shape, Cluster& cluster, int rank);
 
-  /// Runs one block to its end. @throws KernelFault, Interrupted; then the object can be used again.
-  void run(Entry entry, const void* params, const BlockPlace& place, GlobalMemory& global,
-           BlockSignals& signals);
+  /// Makes all threads ready to run. `first_block`: index of the cluster's first block.
+  void begin(Entry entry, const void* params, unsigned first_block, GlobalMemory& global,
+             BlockSignals& signals);
+  /// Runs the threads of a warp that can run, each until it waits. Returns false if none could.
+  bool resume_ready_threads(int warp);
+  void wake(int thread) { threads_[static_cast<std::size_t>(thread)].state = State::ready; }
+  bool ended() const;
+  /// Completes what arrives next. Returns false if nothing is in flight.
+  bool land_next_copy();
+  bool awaits_flag() const;
+  /// Wakes threads whose flag has been written. Returns false if there are none.
+  bool wake_for_flags();
+  /// Ends the polls of this block, which found nothing. Returns false if there are none.
+  bool end_polls();
+  /// Checks that nothing is in flight. All threads of the cluster must have ended.
+  void finish();
+  /// Ends all threads, wherever they are.
+  void unwind();
+  /// Returns a line for all threads that wait for the same.
+  std::string doings() const;
 
   const BankCounts& banks() const { return banks_.counts(); }
 
   int thread_index() const override { return current_; }
-  unsigned block_index() const override { return place_.index; }
-  unsigned block_rank_in_cluster() const override { return place_.index % place_.cluster; }
-  unsigned blocks_in_cluster() const override { return place_.cluster; }
+  unsigned block_index() const override { return index_; }
+  unsigned block_rank_in_cluster() const override { return static_cast<unsigned>(rank_); }
+  unsigned blocks_in_cluster() const override;
   unsigned dynamic_shared() const override { return SharedMemory::kStart; }
   void warp_wide(const char* name, WarpAction action, void* operands, bool orders_memory, Site site) override;
   void bar_sync(int id, int threads, Site site) override;
   void bar_arrive(int id, int threads, Site site) override;
+  void barrier_cluster_arrive(int first, Site site) override;
+  void barrier_cluster_wait(Site site) override;
   int elected_lane() const override { return static_cast<int>(options_.seed % 32); }
   void mbarrier_init(unsigned mbarrier, int arrivals, Site site) override;
   void fence_mbarrier_init() override;
@@ -91,7 +114,16 @@ class Block final : public Machine {
   bool poll_flag(const unsigned* flag, unsigned mask, unsigned value, Site site) override;
 
  private:
-  enum class State : std::uint8_t { ready, in_warp, at_barrier, at_mbarrier, at_flag, for_registers, done };
+  enum class State : std::uint8_t {
+    ready,
+    in_warp,
+    at_barrier,
+    at_cluster_barrier,
+    at_mbarrier,
+    at_flag,
+    for_registers,
+    done
+  };
 
   struct Copy {
     unsigned to;
@@ -141,20 +173,14 @@ class Block final : public Machine {
   Thread& current() { return threads_[static_cast<std::size_t>(current_)]; }
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
   static unsigned flag_of(const unsigned* flag);
+  /// Returns a thread's number in the cluster, under which clocks, memory and copies know it.
+  int number_of(int thread) const { return rank_ * static_cast<int>(threads_.size()) + thread; }
+  int current_number() const { return number_of(current_); }
   void start(Entry entry, const void* params);
-  void schedule();
-  /// Checks that nothing is in flight. All threads must have ended.
-  void finish();
-  /// No thread can run: checks flags, completes one copy, or waits for other blocks. Returns false on
-  /// deadlock.
-  bool let_others_act();
-  bool wake_for_flags();
-  /// Ends the polls of this block, which found nothing. Returns false if there are none.
-  bool end_polls();
+  /// The current thread's function has returned.
+  void end_thread();
   void wait_for_flag(const unsigned* flag, unsigned mask, unsigned value, bool polls, Site site);
-  bool resume_ready_threads(const std::vector<int>& warp_order);
   void wait(State state, unsigned waits_for, Site site);
-  void wake(int thread) { threads_[static_cast<std::size_t>(thread)].state = State::ready; }
   void wake_for_registers(int warp);
   void require_one_barrier(Site site) const;
   bool arrive(int id, int threads, Site site);
@@ -168,13 +194,14 @@ class Block final : public Machine {
   [[noreturn]] void fault(int thread, Site site, const std::string& what) const;
   [[noreturn]] void fault(Site site, const std::string& what) const;
   std::string doing_of(int thread) const;
-  [[noreturn]] void report_deadlock() const;
 
   static constexpr int kBarriers = 16;
 
   std::string name_;
   Options options_;
-  Clocks clocks_;
+  Cluster& cluster_;
+  int rank_;
+  Clocks& clocks_;
   SharedMemory shared_;
   Mbarriers mbarriers_;
   BulkCopies copies_;
@@ -188,7 +215,7 @@ class Block final : public Machine {
   std::deque<Arrival> arrivals_;  ///< oldest first
   GlobalMemory* global_ = nullptr;
   BlockSignals* signals_ = nullptr;
-  BlockPlace place_;
+  unsigned index_ = 0;  ///< in the grid
   int current_ = 0;
   std::exception_ptr failure_;
   BankConflicts banks_;

@@ -1,6 +1,7 @@
 // Barriers of a block, by number and in shared memory.
 #include <fmt/format.h>
 #include <interpreter/block.h>
+#include <interpreter/cluster.h>
 #include <interpreter/text.h>
 
 namespace fa2::interpreter {
@@ -30,10 +31,10 @@ bool Block::arrive(int id, int threads, Site site) {
                       barrier.expected));
   }
   barrier.expected = expected;
-  clocks_.arrive(current_, barrier.joined);
+  clocks_.arrive(current_number(), barrier.joined);
   if (++barrier.arrived < expected) return false;
   for (const int waiting : barrier.waiting) {
-    clocks_.leave(waiting, barrier.joined);
+    clocks_.leave(number_of(waiting), barrier.joined);
     wake(waiting);
   }
   return true;
@@ -42,7 +43,7 @@ bool Block::arrive(int id, int threads, Site site) {
 void Block::bar_sync(int id, int threads, Site site) {
   if (options_.checks) require_one_barrier(site);
   if (arrive(id, threads, site)) {
-    clocks_.leave(current_, barriers_[id].joined);
+    clocks_.leave(current_number(), barriers_[id].joined);
     barriers_[id] = {};
     return;
   }
@@ -54,21 +55,32 @@ void Block::bar_arrive(int id, int threads, Site site) {
   if (arrive(id, threads, site)) barriers_[id] = {};
 }
 
+void Block::barrier_cluster_arrive(int first, Site site) {
+  for (int thread = first; thread < first + 32; ++thread)
+    require(cluster_.barrier().arrive(number_of(thread), site), site);
+}
+
+void Block::barrier_cluster_wait(Site site) {
+  bool waits = false;
+  require(cluster_.barrier().wait(current_number(), waits), site);
+  if (waits) wait(State::at_cluster_barrier, 0, site);
+}
+
 void Block::mbarrier_init(unsigned mbarrier, int arrivals, Site site) {
-  require(mbarriers_.init(current_, mbarrier, arrivals), site);
+  require(mbarriers_.init(current_number(), mbarrier, arrivals), site);
 }
 
 void Block::fence_mbarrier_init() {
-  mbarriers_.fence_init(current_);
+  mbarriers_.fence_init(current_number());
 }
 
 void Block::mbarrier_arrive(unsigned mbarrier, int bytes, Site site) {
-  require(mbarriers_.arrive(current_, mbarrier, bytes), site);
+  require(mbarriers_.arrive(current_number(), mbarrier, bytes), site);
 }
 
 void Block::mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) {
   bool waits = false;
-  require(mbarriers_.wait(current_, mbarrier, parity, waits), site);
+  require(mbarriers_.wait(current_number(), mbarrier, parity, waits), site);
   if (waits) wait(State::at_mbarrier, mbarrier, site);
 }
 

@@ -1,7 +1,7 @@
 // What the threads of a block wait for when none can go on.
-#include <fa2/errors.h>
 #include <fmt/format.h>
 #include <interpreter/block.h>
+#include <interpreter/cluster.h>
 #include <interpreter/text.h>
 
 #include <map>
@@ -19,6 +19,8 @@ std::string Block::doing_of(int thread) const {
     case State::at_barrier:
       return fmt::format("waits in bar.sync {} at {} ({} of {} threads have arrived)", it.waits_for, where,
                          barriers_[it.waits_for].arrived, barriers_[it.waits_for].expected);
+    case State::at_cluster_barrier:
+      return fmt::format("waits at {} in {}", where, cluster_.barrier().describe());
     case State::at_mbarrier:
       return fmt::format("waits at {} for {}", where, mbarriers_.describe(it.waits_for));
     case State::at_flag:
@@ -32,16 +34,15 @@ std::string Block::doing_of(int thread) const {
   return "ended";
 }
 
-void Block::report_deadlock() const {
+std::string Block::doings() const {
   std::map<std::string, std::vector<int>> doing;
   for (int t = 0; t < static_cast<int>(threads_.size()); ++t) doing[doing_of(t)].push_back(t);
   std::string list;
   for (const auto& [what, threads] : doing) {
-    list += fmt::format("\n  {} of {} threads (thread {} the first): {}", threads.size(), threads_.size(),
-                        threads.front(), what);
+    list += fmt::format("\n  {} of {} threads{} (thread {} the first): {}", threads.size(), threads_.size(),
+                        clocks_.of_block(rank_), threads.front(), what);
   }
-  throw KernelFault(
-      fmt::format("deadlock: every thread waits\nkernel {}, block {}:{}", name_, place_.index, list));
+  return list;
 }
 
 }  // namespace fa2::interpreter

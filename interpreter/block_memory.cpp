@@ -29,21 +29,21 @@ void Block::store_global(void* to, const void* from, int bytes, Site site) {
 
 void Block::load_shared(unsigned from, void* to, int bytes, Site site) {
   if (options_.checks) banks_.note_plain(current_, from, bytes, site);
-  require(shared_.load(current_, from, to, bytes), site);
+  require(shared_.load(current_number(), from, to, bytes), site);
 }
 
 void Block::store_shared(unsigned to, const void* from, int bytes, Site site) {
   if (options_.checks) banks_.note_plain(current_, to, bytes, site);
-  require(shared_.store(current_, to, from, bytes), site);
+  require(shared_.store(current_number(), to, from, bytes), site);
 }
 
 void Block::load_shared_of(int thread, unsigned from, void* to, int bytes, Site site) {
-  const std::string broken = shared_.load(thread, from, to, bytes);
+  const std::string broken = shared_.load(number_of(thread), from, to, bytes);
   if (!broken.empty()) fault(thread, site, broken);
 }
 
 void Block::store_shared_of(int thread, unsigned to, const void* from, int bytes, Site site) {
-  const std::string broken = shared_.store(thread, to, from, bytes);
+  const std::string broken = shared_.store(number_of(thread), to, from, bytes);
   if (!broken.empty()) fault(thread, site, broken);
 }
 
@@ -52,7 +52,7 @@ void Block::cp_async(unsigned to, const void* from, int bytes, int source_bytes,
     fault(current_, site, fmt::format("asynchronous copy of {} bytes, {} of them read", bytes, source_bytes));
   if (source_bytes > 0 && options_.checks)
     require(global_->check_load(from, source_bytes, source_bytes), site);
-  require(shared_.issue(current_, clocks_.now(current_), to, bytes, bytes), site);
+  require(shared_.issue(current_number(), clocks_.now(current_number()), to, bytes, bytes), site);
   const Copy copy{to, from, bytes, source_bytes, site};
   current().open_group.push_back(copy);
   if (options_.late) {
@@ -79,14 +79,14 @@ void Block::cp_async_wait_group(int pending) {
   for (; groups.size() > static_cast<std::size_t>(pending); groups.pop_front()) {
     for (const Copy& copy : groups.front()) {
       if (options_.late) land(copy);
-      shared_.land(clocks_.now(current_), copy.to, copy.bytes);
+      shared_.land(clocks_.now(current_number()), copy.to, copy.bytes);
     }
   }
 }
 
 void Block::cp_async_mbarrier_arrive(unsigned mbarrier, Site site) {
-  require(mbarriers_.expect_arrival(current_, mbarrier), site);
-  Arrival arrival{clocks_.pass(current_), std::move(current().open_group), mbarrier, site};
+  require(mbarriers_.expect_arrival(current_number(), mbarrier), site);
+  Arrival arrival{clocks_.pass(current_number()), std::move(current().open_group), mbarrier, site};
   for (const auto& group : std::exchange(current().groups, {}))
     arrival.copies.insert(arrival.copies.end(), group.begin(), group.end());
   current().open_group.clear();
@@ -103,7 +103,7 @@ bool Block::land_next_arrival() {
     shared_.land(arrival.issued, copy.to, copy.bytes);
   }
   const std::string broken = mbarriers_.arrive_at(arrival.issued, arrival.mbarrier);
-  if (!broken.empty()) fault(arrival.issued.who, arrival.site, broken);
+  if (!broken.empty()) fault(clocks_.index_in_block(arrival.issued.who), arrival.site, broken);
   return true;
 }
 
@@ -121,31 +121,31 @@ void Block::require_all_waited_for() {
 void Block::tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier, Site site) {
   BulkMemory from;
   require(BulkCopies::read_map(map, box, from), site);
-  require(copies_.load(current_, to, from, mbarrier, site), site);
+  require(copies_.load(current_number(), to, from, mbarrier, site), site);
 }
 
 void Block::bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) {
   const BulkMemory memory{{}, {}, const_cast<std::byte*>(static_cast<const std::byte*>(from)), bytes};
-  require(copies_.load(current_, to, memory, mbarrier, site), site);
+  require(copies_.load(current_number(), to, memory, mbarrier, site), site);
 }
 
 void Block::tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) {
   BulkMemory to;
   require(BulkCopies::read_map(map, box, to), site);
-  require(copies_.store(current_, to, from, false, site), site);
+  require(copies_.store(current_number(), to, from, false, site), site);
 }
 
 void Block::bulk_reduce_add(float* to, unsigned from, int bytes, Site site) {
   const BulkMemory memory{{}, {}, reinterpret_cast<std::byte*>(to), bytes};
-  require(copies_.store(current_, memory, from, true, site), site);
+  require(copies_.store(current_number(), memory, from, true, site), site);
 }
 
 void Block::bulk_commit_group() {
-  copies_.commit_group(current_);
+  copies_.commit_group(current_number());
 }
 
 void Block::bulk_wait_group(int pending, bool read_only) {
-  copies_.wait_group(current_, pending, read_only);
+  copies_.wait_group(current_number(), pending, read_only);
 }
 
 void Block::require_atomic(const void* address, int bytes, Site site) {

@@ -1,4 +1,4 @@
-// A count of flags under a mutex. The mutex also orders what blocks did before they wrote a flag.
+// A count of flags under a mutex. The mutex also orders what clusters did before they wrote a flag.
 #include <interpreter/block_signals.h>
 
 #include <chrono>
@@ -10,13 +10,13 @@ constexpr std::chrono::milliseconds kMoment(50);
 
 }  // namespace
 
-void BlockSignals::block_begins() {
+void BlockSignals::cluster_begins() {
   const std::lock_guard lock(mutex_);
   ++begun_;
   ++running_;
 }
 
-void BlockSignals::block_ends() {
+void BlockSignals::cluster_ends() {
   {
     const std::lock_guard lock(mutex_);
     --running_;
@@ -41,13 +41,13 @@ void BlockSignals::signal() {
   {
     const std::lock_guard lock(mutex_);
     ++count_;
-    waiting_ = 0;  // every waiting block checks its flags again
+    waiting_ = 0;  // every waiting cluster checks its flags again
   }
   changed_.notify_all();
 }
 
 bool BlockSignals::is_hopeless() const {
-  const bool none_can_begin = begun_ == blocks_ || running_ == at_once_;
+  const bool none_can_begin = begun_ == clusters_ || running_ == at_once_;
   return failed_ || (waiting_ == running_ && none_can_begin);
 }
 
@@ -57,7 +57,7 @@ bool BlockSignals::wait(std::uint64_t seen) {
   ++waiting_;
   if (is_hopeless()) changed_.notify_all();
   changed_.wait_for(lock, kMoment, [&] { return count_ != seen || is_hopeless(); });
-  if (count_ != seen) return true;  // signal() no longer counts this block
+  if (count_ != seen) return true;  // signal() no longer counts this cluster
   const bool hopeless = is_hopeless();
   --waiting_;
   return !hopeless;

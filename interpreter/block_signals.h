@@ -1,4 +1,4 @@
-// Flags between the blocks of a launch.
+// Flags between the clusters of a launch, of which most have one block.
 #pragma once
 
 #include <runtime/interrupt.h>
@@ -10,24 +10,24 @@
 
 namespace fa2::interpreter {
 
-/// Lets a block that waits for another block's flag sleep until any block writes one. Thread-safe.
+/// Lets a cluster whose threads wait for another's flag sleep until any cluster writes one. Thread-safe.
 class BlockSignals {
  public:
-  /// For a launch with `blocks` blocks. Lower ones start first, on up to `at_once` host threads.
-  BlockSignals(std::size_t blocks, std::size_t at_once) : blocks_(blocks), at_once_(at_once) {}
+  /// For a launch with `clusters` clusters. Lower ones start first, on up to `at_once` host threads.
+  BlockSignals(std::size_t clusters, std::size_t at_once) : clusters_(clusters), at_once_(at_once) {}
 
-  void block_begins();
-  void block_ends();
-  /// Ends all waits, because a block failed.
+  void cluster_begins();
+  void cluster_ends();
+  /// Ends all waits, because a cluster failed.
   void give_up();
 
   /// Returns how many flags have been written.
   std::uint64_t count() const;
-  /// Wakes all waiting blocks. Must follow the write of a flag.
+  /// Wakes all waiting clusters. Must follow the write of a flag.
   void signal();
   /// Waits until count() differs from `seen`, which the caller must read before it checks the flags. Also
   /// returns after a moment, so that the caller can check interruption(). Returns false on deadlock: every
-  /// running block waits, and no other can start.
+  /// running cluster waits, and no other can start.
   bool wait(std::uint64_t seen);
 
   /// Only the launching thread, which made this object, polls the program's function.
@@ -36,7 +36,7 @@ class BlockSignals {
  private:
   bool is_hopeless() const;
 
-  const std::size_t blocks_, at_once_;
+  const std::size_t clusters_, at_once_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t count_ = 0;

@@ -41,8 +41,9 @@ int global_alignment(const BulkMemory& memory) {
 
 }  // namespace
 
-BulkCopies::BulkCopies(Clocks& clocks, SharedMemory& shared, Mbarriers& mbarriers, const Options& options)
-    : clocks_(clocks), shared_(shared), mbarriers_(mbarriers), options_(options) {}
+BulkCopies::BulkCopies(Clocks& clocks, SharedMemory& shared, Mbarriers& mbarriers, int rank,
+                       const Options& options)
+    : clocks_(clocks), shared_(shared), mbarriers_(mbarriers), rank_(rank), options_(options) {}
 
 void BulkCopies::reset(GlobalMemory& global) {
   global_ = &global;
@@ -142,7 +143,7 @@ std::string BulkCopies::store(int thread, const BulkMemory& to, std::uint32_t fr
   if (auto broken = check_store(to, adds); !broken.empty()) return broken;
   Groups& groups = groups_[thread];
   if (groups.agent < 0)
-    groups.agent = clocks_.add_agent(fmt::format("TMA for the bulk groups of thread {}", thread));
+    groups.agent = clocks_.add_agent("TMA for the bulk groups of " + clocks_.name(thread));
   SharedMemory::AsyncReader reader{thread, 1, {groups.agent, groups.opened}};
   if (from % static_cast<std::uint32_t>(alignment_of(to)) != 0)
     return fmt::format("bulk copy from shared address {}: misaligned, it must be a multiple of {}", from,
@@ -206,22 +207,22 @@ void BulkCopies::wait_group(int thread, int pending, bool read_only) {
 
 std::string BulkCopies::finish(Site& site) {
   for (const auto& [agent, load] : newest_) {
-    if (clocks_.anyone_knows(load.moment)) continue;
+    if (clocks_.block_knows(rank_, load.moment)) continue;
     site = load.site;
     return "the block ended while a bulk load may be in flight: no thread has waited for it";
   }
   for (auto& [thread, groups] : groups_) {
     if (!groups.open.empty()) {
       site = groups.open.front().site;
-      return fmt::format("the block ended with a bulk store of thread {} that no bulk_commit_group follows",
-                         thread);
+      return fmt::format("the block ended with a bulk store of {} that no bulk_commit_group follows",
+                         clocks_.name(thread));
     }
     for (const Group& group : groups.committed) {
       if (group.stores.empty()) continue;
       if (!group.read) {
         site = group.stores.front().site;
-        return fmt::format("the block ended while a bulk store of thread {} may still read shared memory",
-                           thread);
+        return fmt::format("the block ended while a bulk store of {} may still read shared memory",
+                           clocks_.name(thread));
       }
       for (const Store& store : group.stores) {
         if (options_.late) write(store);

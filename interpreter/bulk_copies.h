@@ -29,7 +29,8 @@ struct BulkMemory {
 /// Functions that return a string return the violated rule as a sentence; empty if none.
 class BulkCopies {
  public:
-  BulkCopies(Clocks& clocks, SharedMemory& shared, Mbarriers& mbarriers, const Options& options);
+  /// `rank`: the block's number in its cluster.
+  BulkCopies(Clocks& clocks, SharedMemory& shared, Mbarriers& mbarriers, int rank, const Options& options);
   void reset(GlobalMemory& global);
 
   /// Reads a kernel's tensor map and the box at `at`. @param[out] memory valid if no rule is violated.
@@ -87,6 +88,7 @@ class BulkCopies {
   SharedMemory& shared_;
   Mbarriers& mbarriers_;
   GlobalMemory* global_ = nullptr;
+  int rank_;
   Options options_;
   std::deque<Load> loads_;          ///< in flight
   std::map<int, Groups> groups_;    ///< by thread

@@ -11,8 +11,10 @@ constexpr std::size_t kAgentsAtFirst = 32;
 
 }  // namespace
 
-Clocks::Clocks(int threads)
-    : threads_(static_cast<std::size_t>(threads)),
+Clocks::Clocks(int threads_of_block, int blocks)
+    : threads_of_block_(threads_of_block),
+      blocks_(blocks),
+      threads_(static_cast<std::size_t>(threads_of_block * blocks)),
       width_(threads_ + kAgentsAtFirst),
       times_(threads_ * width_),
       fences_(threads_),
@@ -20,7 +22,8 @@ Clocks::Clocks(int threads)
   reset();
 }
 
-void Clocks::reset() {
+void Clocks::reset(unsigned first_block) {
+  first_block_ = first_block;
   std::fill(times_.begin(), times_.end(), 0);
   for (std::size_t t = 0; t < threads_; ++t) times_[t * width_ + t] = 1;
   for (auto& fences : fences_) fences.clear();
@@ -43,11 +46,17 @@ void Clocks::widen() {
 }
 
 std::string Clocks::name(int who) const {
-  return is_agent(who) ? agents_[static_cast<std::size_t>(who) - threads_] : fmt::format("thread {}", who);
+  if (is_agent(who)) return agents_[static_cast<std::size_t>(who) - threads_];
+  return fmt::format("thread {}{}", index_in_block(who), of_block(block_of(who)));
 }
 
-bool Clocks::anyone_knows(Epoch then) const {
-  for (int t = 0; t < static_cast<int>(threads_); ++t) {
+std::string Clocks::of_block(int rank) const {
+  return blocks_ == 1 ? "" : fmt::format(" of block {}", first_block_ + static_cast<unsigned>(rank));
+}
+
+bool Clocks::block_knows(int rank, Epoch then) const {
+  const int first = rank * threads_of_block_;
+  for (int t = first; t < first + threads_of_block_; ++t) {
     if (knows(t, then)) return true;
   }
   return false;

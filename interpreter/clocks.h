@@ -17,26 +17,34 @@ struct Epoch {
 /// The latest known moment of every thread and agent; barriers pass it on.
 using Times = std::vector<std::uint32_t>;
 
-/// Clocks of a block's threads and of agents: hardware that works asynchronously. An agent's actions have
-/// moments of their own. A thread knows them only after it has waited for the agent.
+/// Clocks of the threads of a cluster, numbered block after block, and of agents: hardware that works
+/// asynchronously. An agent's actions have moments of their own. A thread knows them only after it has waited
+/// for the agent.
 class Clocks {
  public:
-  explicit Clocks(int threads);
-  /// Removes all agents.
-  void reset();
+  explicit Clocks(int threads_of_block, int blocks = 1);
+  /// Removes all agents. `first_block`: index of the cluster's first block, for names.
+  void reset(unsigned first_block = 0);
+
+  /// Returns the rank of the block that has `thread`, and the thread's index there.
+  int block_of(int thread) const { return thread / threads_of_block_; }
+  int index_in_block(int thread) const { return thread % threads_of_block_; }
 
   /// Returns the new agent's number. `name` appears in messages: "TMA loads of the mbarrier at 1024".
   int add_agent(std::string name);
   bool is_agent(int who) const { return static_cast<std::size_t>(who) >= threads_; }
-  /// Returns "thread 5", or an agent's name.
+  /// Returns "thread 5", in a cluster of several blocks "thread 5 of block 2", or an agent's name.
   std::string name(int who) const;
+  /// Returns " of block 2", or nothing if the cluster has one block.
+  std::string of_block(int rank) const;
 
   Epoch now(int thread) const { return {thread, of(thread)[thread]}; }
 
   /// Returns whether `then` happened before what `thread` does now.
   bool knows(int thread, Epoch then) const { return of(thread)[then.who] >= then.clock; }
 
-  bool anyone_knows(Epoch then) const;
+  /// Returns whether any thread of a block knows `then`.
+  bool block_knows(int rank, Epoch then) const;
 
   /// Returns the moment of what `thread` does now; what it does next comes later.
   Epoch pass(int thread) { return {thread, of(thread)[thread]++}; }
@@ -59,6 +67,8 @@ class Clocks {
   const std::uint32_t* of(int thread) const { return &times_[static_cast<std::size_t>(thread) * width_]; }
   void widen();
 
+  int threads_of_block_, blocks_;
+  unsigned first_block_ = 0;
   std::size_t threads_;
   std::size_t width_;                 ///< threads, plus room for agents
   std::vector<std::uint32_t> times_;  ///< one row per thread: the latest moment it knows of each thread and

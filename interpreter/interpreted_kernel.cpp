@@ -1,11 +1,11 @@
-// Loads a binary from memory with dlopen, and runs blocks on host threads.
+// Loads a binary from memory with dlopen, and runs clusters on host threads.
 #include <core/arch.h>
 #include <dlfcn.h>
 #include <fa2/errors.h>
 #include <fmt/format.h>
-#include <interpreter/block.h>
 #include <interpreter/block_observer.h>
 #include <interpreter/block_signals.h>
+#include <interpreter/cluster.h>
 #include <interpreter/interpreted_kernel.h>
 #include <runtime/file.h>
 #include <runtime/log.h>
@@ -65,12 +65,12 @@ class InterpretedKernel final : public Kernel {
   InterpretedKernel(const KernelBinary& binary, const Options& options)
       : object_(binary),
         entry_(object_.symbol<Block::Entry>(binary.entry)),
-        attach_(object_.symbol<void (*)(Machine*)>("fa2_interpreter_attach")),
-        name_(binary.spec),
-        threads_(binary.resources.threads),
-        shared_bytes_(static_cast<std::uint32_t>(binary.resources.dynamic_shared_bytes)),
-        registers_(registers_at_launch(threads_, object_.symbol<int (*)()>("fa2_interpreter_ctas_per_sm")())),
-        options_(options) {}
+        attach_(object_.symbol<Cluster::Attach>("fa2_interpreter_attach")),
+        shape_{binary.spec, binary.resources.threads,
+               static_cast<std::uint32_t>(binary.resources.dynamic_shared_bytes),
+               registers_at_launch(binary.resources.threads,
+                                   object_.symbol<int (*)()>("fa2_interpreter_ctas_per_sm")()),
+               options} {}
 
   void launch(const LaunchShape& shape, const void* params, std::size_t, Stream,
               const LaunchMemory* memory) const override {
@@ -81,66 +81,66 @@ class InterpretedKernel final : public Kernel {
                         run != nullptr ? *run : alone);
     BankCounts banks;
     std::mutex mutex;
-    std::vector<std::unique_ptr<Block>> idle;
+    std::vector<std::unique_ptr<Cluster>> idle;
     const BlockObserver* const observer = ScopedBlockObserver::current();
     std::size_t done = 0;
     const int cores = usable_cores();
-    BlockSignals signals(shape.grid, std::min<std::size_t>(shape.grid, static_cast<std::size_t>(cores)));
-    for_each_index(shape.grid, cores, [&](std::size_t index) {
-      std::unique_ptr<Block> block;
+    const std::size_t clusters = shape.grid / shape.cluster;
+    BlockSignals signals(clusters, std::min<std::size_t>(clusters, static_cast<std::size_t>(cores)));
+    for_each_index(clusters, cores, [&](std::size_t index) {
+      std::unique_ptr<Cluster> cluster;
       {
         const std::lock_guard lock(mutex);
         if (!idle.empty()) {
-          block = std::move(idle.back());
+          cluster = std::move(idle.back());
           idle.pop_back();
         }
       }
-      if (!block) block = std::make_unique<Block>(name_, threads_, shared_bytes_, registers_, options_);
-      attach_(block.get());
-      run_block(*block, {static_cast<unsigned>(index), shape.cluster}, params, global, signals);
+      if (!cluster) cluster = std::make_unique<Cluster>(shape_, static_cast<int>(shape.cluster), attach_);
+      run_cluster(*cluster, static_cast<unsigned>(index) * shape.cluster, params, global, signals);
       const std::lock_guard lock(mutex);
-      idle.push_back(std::move(block));
-      ++done;
+      idle.push_back(std::move(cluster));
+      done += shape.cluster;
       if (observer != nullptr) (*observer)(done, shape.grid);
     });
-    for (const auto& block : idle) {
-      for (const auto& [site, count] : block->banks()) {
-        banks[site].wavefronts += count.wavefronts;
-        banks[site].least += count.least;
-      }
+    for (const auto& cluster : idle) {
+      for (int rank = 0; rank < cluster->size(); ++rank) add(cluster->block(rank).banks(), banks);
     }
     report(banks);
   }
 
  private:
-  void run_block(Block& block, const BlockPlace& place, const void* params, GlobalMemory& global,
-                 BlockSignals& signals) const {
-    signals.block_begins();
+  void run_cluster(Cluster& cluster, unsigned first_block, const void* params, GlobalMemory& global,
+                   BlockSignals& signals) const {
+    signals.cluster_begins();
     try {
-      block.run(entry_, params, place, global, signals);
+      cluster.run(entry_, params, first_block, global, signals);
     } catch (...) {
       signals.give_up();
       throw;
     }
-    signals.block_ends();
+    signals.cluster_ends();
+  }
+
+  static void add(const BankCounts& more, BankCounts& banks) {
+    for (const auto& [site, count] : more) {
+      banks[site].wavefronts += count.wavefronts;
+      banks[site].least += count.least;
+    }
   }
 
   void report(const BankCounts& banks) const {
     for (const auto& [site, count] : banks) {
       if (count.wavefronts == count.least) continue;
-      log().info("bank conflicts of {} at {}:{}: {} wavefronts, {} would suffice", name_, site.first,
+      log().info("bank conflicts of {} at {}:{}: {} wavefronts, {} would suffice", shape_.name, site.first,
                  site.second, count.wavefronts, count.least);
     }
   }
 
   LoadedObject object_;
   Block::Entry entry_;
-  void (*attach_)(Machine*);
-  std::string name_;
-  int threads_;
-  std::uint32_t shared_bytes_;
-  int registers_;
-  Options options_;
+  Cluster::Attach attach_;
+  BlockShape shape_;
 };
 
 }  // namespace

@@ -57,6 +57,10 @@ class Machine {
   virtual void bar_sync(int id, int threads, Site site) = 0;
   virtual void bar_arrive(int id, int threads, Site site) = 0;
 
+  /// barrier.cluster.arrive, as a part of a warp-wide instruction in the warp whose first thread is `first`.
+  virtual void barrier_cluster_arrive(int first, Site site) = 0;
+  virtual void barrier_cluster_wait(Site site) = 0;
+
   /// Returns the lane that elect.sync chooses.
   virtual int elected_lane() const = 0;
 

@@ -34,14 +34,14 @@ void Mbarriers::fence_init(int thread) {
 std::string Mbarriers::find(int thread, std::uint32_t address, const char* what, Mbarrier*& found) {
   const auto at = list_.find(address);
   if (at == list_.end()) {
-    return fmt::format("{} at shared address {}, {}", what, address,
+    return fmt::format("{} at shared address {}, {}", what, shared_.text_of(address),
                        address % 8 == 0 ? "where nothing has initialised an mbarrier" : "misaligned");
   }
   found = &at->second;
   if (checks_ && !clocks_.knows(thread, found->initialised)) {
     return fmt::format(
-        "race: {} on the mbarrier at {} by thread {}, and its init by thread {} with no barrier between them",
-        what, address, thread, found->initialised.who);
+        "race: {} on the mbarrier at {} by {}, and its init by {} with no barrier between them", what,
+        shared_.text_of(address), clocks_.name(thread), clocks_.name(found->initialised.who));
   }
   return {};
 }
@@ -98,12 +98,11 @@ std::string Mbarriers::attach_copy(int thread, std::uint32_t address, Epoch& mom
   if (auto broken = find(thread, address, "asynchronous copy", mbarrier); !broken.empty()) return broken;
   if (checks_ && !mbarrier->fenced) {
     return fmt::format(
-        "asynchronous copy on the mbarrier at {}, with no fence.mbarrier_init by thread {} that initialised "
-        "it",
-        address, mbarrier->initialised.who);
+        "asynchronous copy on the mbarrier at {}, with no fence.mbarrier_init by {} that initialised it",
+        shared_.text_of(address), clocks_.name(mbarrier->initialised.who));
   }
   if (mbarrier->agent < 0)
-    mbarrier->agent = clocks_.add_agent(fmt::format("TMA for the mbarrier at {}", address));
+    mbarrier->agent = clocks_.add_agent(fmt::format("TMA for the mbarrier at {}", shared_.text_of(address)));
   moment = copy_moment(address);
   return {};
 }
@@ -143,8 +142,9 @@ void Mbarriers::finish_phase(Mbarrier& mbarrier) {
 
 std::string Mbarriers::describe(std::uint32_t address) const {
   const Mbarrier& mbarrier = list_.at(address);
-  return fmt::format("the mbarrier at {} (phase {}: {} of {} arrivals and {} bytes are missing)", address,
-                     mbarrier.phase, mbarrier.missing, mbarrier.arrivals, mbarrier.bytes);
+  return fmt::format("the mbarrier at {} (phase {}: {} of {} arrivals and {} bytes are missing)",
+                     shared_.text_of(address), mbarrier.phase, mbarrier.missing, mbarrier.arrivals,
+                     mbarrier.bytes);
 }
 
 }  // namespace fa2::interpreter

@@ -6,10 +6,11 @@
 
 namespace fa2::interpreter {
 
-SharedMemory::SharedMemory(std::uint32_t bytes, const Clocks& clocks, bool checks)
+SharedMemory::SharedMemory(std::uint32_t bytes, const Clocks& clocks, int rank, bool checks)
     : bytes_(bytes),
       granules_(checks ? (bytes + kGranule - 1) / kGranule : 0),
       clocks_(clocks),
+      rank_(rank),
       checks_(checks) {
   reset();
 }
@@ -23,15 +24,19 @@ void SharedMemory::reset() {
   }
 }
 
+std::string SharedMemory::text_of(std::uint32_t address) const {
+  return fmt::format("{}{}", address, clocks_.of_block(rank_));
+}
+
 std::string SharedMemory::out_of_bounds(const char* what, std::uint32_t address, int bytes,
                                         int alignment) const {
   const auto size = static_cast<std::uint32_t>(bytes);
   if (address < kStart || address - kStart + size > bytes_.size()) {
     return fmt::format("{} of {} bytes at shared address {}, outside the block's {} bytes at {}", what, bytes,
-                       address, bytes_.size(), kStart);
+                       text_of(address), bytes_.size(), kStart);
   }
   if (address % static_cast<std::uint32_t>(alignment) != 0) {
-    return fmt::format("{} of {} bytes at shared address {}: misaligned{}", what, bytes, address,
+    return fmt::format("{} of {} bytes at shared address {}: misaligned{}", what, bytes, text_of(address),
                        alignment == bytes ? "" : fmt::format(", it must be a multiple of {}", alignment));
   }
   return {};
@@ -45,7 +50,7 @@ std::string SharedMemory::load(int thread, std::uint32_t from, void* to, int byt
       const std::uint32_t address = from + static_cast<std::uint32_t>(i * kGranule);
       if (auto broken = untouchable("load of", address, *granule); !broken.empty()) return broken;
       if (!granule->written)
-        return fmt::format("load of shared address {}, which nothing has written", address);
+        return fmt::format("load of shared address {}, which nothing has written", text_of(address));
       if (!clocks_.knows(thread, granule->writer))
         return conflict("load", address, thread, "store", granule->writer);
       note_reader(*granule, thread, clocks_.now(thread));
@@ -74,7 +79,7 @@ std::string SharedMemory::issue(int thread, Epoch writer, std::uint32_t to, int 
     if (clocks_.is_agent(writer.who) && !clocks_.knows_fence(thread, granule->writer)) {
       return fmt::format(
           "asynchronous copy to shared address {}, which {} wrote with no fence.proxy.async after it",
-          to + static_cast<std::uint32_t>(i * kGranule), clocks_.name(granule->writer.who));
+          text_of(to + static_cast<std::uint32_t>(i * kGranule)), clocks_.name(granule->writer.who));
     }
     granule->in_flight = true;
     granule->writer = writer;

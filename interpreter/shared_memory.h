@@ -10,14 +10,19 @@
 
 namespace fa2::interpreter {
 
-/// Functions that return a string return the violated rule as a sentence; empty if none.
+/// Threads of every block of the cluster may access it. Functions that return a string return the violated rule
+/// as a sentence; empty if none.
 class SharedMemory {
  public:
   /// First shared address, 1024 as on a GPU.
   static constexpr std::uint32_t kStart = 1024;
 
-  SharedMemory(std::uint32_t bytes, const Clocks& clocks, bool checks);
+  /// `rank`: the block's number in its cluster.
+  SharedMemory(std::uint32_t bytes, const Clocks& clocks, int rank, bool checks);
   void reset();
+
+  /// Returns "1028", in a cluster of several blocks "1028 of block 2".
+  std::string text_of(std::uint32_t address) const;
 
   std::string load(int thread, std::uint32_t from, void* to, int bytes);
   std::string store(int thread, std::uint32_t to, const void* from, int bytes);
@@ -68,6 +73,7 @@ class SharedMemory {
   std::vector<std::byte> bytes_;
   std::vector<Granule> granules_;
   const Clocks& clocks_;
+  int rank_;
   bool checks_;
 };
 

@@ -7,15 +7,15 @@ namespace fa2::interpreter {
 std::string SharedMemory::conflict(const char* what, std::uint32_t address, int who, const char* other_what,
                                    Epoch other) const {
   return fmt::format("race: {} of shared address {} by {}, and {} by {} with no barrier between them", what,
-                     address, clocks_.name(who), other_what, clocks_.name(other.who));
+                     text_of(address), clocks_.name(who), other_what, clocks_.name(other.who));
 }
 
 std::string SharedMemory::untouchable(const char* what, std::uint32_t address, const Granule& granule) const {
   if (granule.is_mbarrier)
-    return fmt::format("{} shared address {}, which belongs to an mbarrier", what, address);
+    return fmt::format("{} shared address {}, which belongs to an mbarrier", what, text_of(address));
   if (!granule.in_flight) return {};
-  return fmt::format("{} shared address {}, to which an asynchronous copy of {} is in flight", what, address,
-                     clocks_.name(granule.writer.who));
+  return fmt::format("{} shared address {}, to which an asynchronous copy of {} is in flight", what,
+                     text_of(address), clocks_.name(granule.writer.who));
 }
 
 void SharedMemory::note_reader(Granule& granule, int thread, Epoch reading) const {
@@ -46,7 +46,7 @@ std::string SharedMemory::check_async_read(AsyncReader& reader, std::uint32_t ad
                                            const Granule& granule) const {
   if (auto broken = untouchable("asynchronous load of", address, granule); !broken.empty()) return broken;
   if (!granule.written)
-    return fmt::format("asynchronous load of shared address {}, which nothing has written", address);
+    return fmt::format("asynchronous load of shared address {}, which nothing has written", text_of(address));
   const Epoch writer = granule.writer;
   if (writer.who == reader.verified.who && writer.clock == reader.verified.clock) return {};
   for (int thread = reader.first; thread < reader.first + reader.threads; ++thread) {
@@ -55,7 +55,7 @@ std::string SharedMemory::check_async_read(AsyncReader& reader, std::uint32_t ad
       return fmt::format(
           "asynchronous load of shared address {} by {}, which {} wrote with no fence.proxy.async before the "
           "barrier",
-          address, clocks_.name(reader.reading.who), clocks_.name(writer.who));
+          text_of(address), clocks_.name(reader.reading.who), clocks_.name(writer.who));
     }
   }
   reader.verified = writer;

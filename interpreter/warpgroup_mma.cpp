@@ -24,8 +24,12 @@ int first_row(int warp) {
 
 }  // namespace
 
-WarpgroupMma::WarpgroupMma(Clocks& clocks, SharedMemory& shared, int warps, const Options& options)
-    : clocks_(clocks), shared_(shared), options_(options), warps_(static_cast<std::size_t>(warps)) {}
+WarpgroupMma::WarpgroupMma(Clocks& clocks, SharedMemory& shared, int rank, int warps, const Options& options)
+    : clocks_(clocks),
+      shared_(shared),
+      rank_(rank),
+      options_(options),
+      warps_(static_cast<std::size_t>(warps)) {}
 
 void WarpgroupMma::reset() {
   for (Warp& warp : warps_) warp = {};
@@ -70,8 +74,9 @@ std::string WarpgroupMma::check_lanes(const WgmmaOperands* const* lanes) const {
 
 std::string WarpgroupMma::check_shared(int index, const Operation& operation) {
   Warp& warp = warps_[static_cast<std::size_t>(index)];
-  if (warp.agent < 0) warp.agent = clocks_.add_agent(fmt::format("wgmma of warp {}", index));
-  SharedMemory::AsyncReader reader{index * kLanes, kLanes, {warp.agent, warp.opened}};
+  if (warp.agent < 0)
+    warp.agent = clocks_.add_agent(fmt::format("wgmma of warp {}{}", index, clocks_.of_block(rank_)));
+  SharedMemory::AsyncReader reader{first_thread(index), kLanes, {warp.agent, warp.opened}};
   std::string broken;
   const auto check = [&](std::uint32_t address, int, int) {
     if (broken.empty()) broken = shared_.read_async(reader, address, 16);
@@ -140,8 +145,8 @@ std::string WarpgroupMma::wait_group(int index, int pending) {
   }
   if (warp.agent < 0) return {};
   const auto newest = warp.opened - static_cast<std::uint32_t>(warp.committed.size()) - 1;
-  for (int thread = index * kLanes; thread < (index + 1) * kLanes; ++thread)
-    clocks_.learn(thread, {warp.agent, newest});
+  const int first = first_thread(index);
+  for (int thread = first; thread < first + kLanes; ++thread) clocks_.learn(thread, {warp.agent, newest});
   return {};
 }
 

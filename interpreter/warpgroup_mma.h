@@ -18,7 +18,8 @@ namespace fa2::interpreter {
 /// sentence; empty if none. `warp`: index in the block.
 class WarpgroupMma {
  public:
-  WarpgroupMma(Clocks& clocks, SharedMemory& shared, int warps, const Options& options);
+  /// `rank`: the block's number in its cluster.
+  WarpgroupMma(Clocks& clocks, SharedMemory& shared, int rank, int warps, const Options& options);
   void reset();
 
   void fence(int warp) { ++warps_[static_cast<std::size_t>(warp)].fences; }
@@ -74,8 +75,12 @@ class WarpgroupMma {
   bool holds(const Accumulator& accumulator) const;
   void put(const Accumulator& accumulator, bool poisoned) const;
 
+  /// Returns the number of a warp's first thread in the cluster.
+  int first_thread(int warp) const { return (rank_ * static_cast<int>(warps_.size()) + warp) * kLanes; }
+
   Clocks& clocks_;
   SharedMemory& shared_;
+  int rank_;
   Options options_;
   std::vector<Warp> warps_;
 };

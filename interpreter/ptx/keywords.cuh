@@ -22,7 +22,7 @@ namespace fa2::ptx {
 using interpreter::Machine;
 using interpreter::Site;
 
-/// The block that this host thread runs. Its threads are fibers, which stay on this host thread.
+/// The block of the running fiber. The threads of a cluster are fibers, which stay on this host thread.
 inline thread_local Machine* machine = nullptr;
 
 }  // namespace fa2::ptx

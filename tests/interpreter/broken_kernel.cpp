@@ -26,10 +26,10 @@ struct Launch {
     buffers.input(input).output(output);
   }
 
-  std::string fault(const Kernel& kernel, bool mended, int blocks) const {
+  std::string fault(const Kernel& kernel, bool mended, int blocks, int cluster) const {
     const BrokenParams params{static_cast<const std::byte*>(input.data()),
                               static_cast<std::byte*>(output.data()), mended};
-    return fault_of(kernel, params, buffers, blocks);
+    return fault_of(kernel, params, buffers, blocks, cluster);
   }
 
   /// Returns `word` with addresses in place of {input+2} and the like.
@@ -81,14 +81,14 @@ void expect_caught(const std::vector<BrokenKernel>& kernels) {
       INFO(std::string(kernel.name), ", ", std::string(options.late ? "late" : "early"), ", seed ",
            options.seed);
       const auto loaded = interpreter::load_interpreted_kernel(binaries[i], options);
-      const std::string fault = launch.fault(*loaded, false, kernel.blocks);
+      const std::string fault = launch.fault(*loaded, false, kernel.blocks, kernel.cluster);
       std::vector<std::string> words = kernel.words;
-      words.push_back("kernel small kernel, block ");
+      words.push_back("kernel small kernel, block");
       for (const std::string& word : words) {
         const bool is_there = fault.find(launch.expand(word)) != std::string::npos;
         CHECK_MESSAGE(is_there, "\"", word, "\" is not in: ", fault);
       }
-      CHECK(launch.fault(*loaded, true, kernel.blocks) == "");
+      CHECK(launch.fault(*loaded, true, kernel.blocks, kernel.cluster) == "");
     }
   }
 }

@@ -31,6 +31,7 @@ struct BrokenKernel {
   int threads = 32;
   int shared_bytes = 1024;
   int blocks = 1;
+  int cluster = 1;
 };
 
 /// Returns every Options with checks under which a broken rule must be caught: early and late, with seeds 0

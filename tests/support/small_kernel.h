@@ -69,9 +69,9 @@ void launch(const Kernel& kernel, const Params& params = {}, const Buffers& buff
 /// Returns the message of the fault that a launch ends with; empty if it succeeds.
 template <class Params = NoParams>
 std::string fault_of(const Kernel& kernel, const Params& params = {}, const Buffers& buffers = {},
-                     int blocks = 1) {
+                     int blocks = 1, int cluster = 1) {
   try {
-    launch(kernel, params, buffers, blocks);
+    launch(kernel, params, buffers, blocks, cluster);
   } catch (const KernelFault& fault) {
     return fault.what();
   }
