@@ -33,6 +33,8 @@ Block::Block(const BlockShape& shape, Cluster& cluster, int rank)
       mbarriers_(clocks_, shared_, options_.checks,
                  [this](int number) { wake(clocks_.index_in_block(number)); }),
       copies_(clocks_, shared_, mbarriers_, rank, options_),
+      cluster_copies_(clocks_, shared_, mbarriers_, rank, options_),
+      accesses_(clocks_, rank),
       mma_(clocks_, shared_, rank, shape.threads / 32, options_),
       sequence_(shape.threads / 32),
       registers_(shape.threads / 32, shape.registers, [this](int warp) { wake_for_registers(warp); }),
@@ -50,6 +52,8 @@ void Block::begin(Entry entry, const void* params, unsigned first_block, GlobalM
   shared_.reset();
   mbarriers_.reset();
   copies_.reset(global);
+  cluster_copies_.reset();
+  accesses_.reset();
   mma_.reset();
   sequence_.reset();
   registers_.reset();
@@ -101,7 +105,8 @@ void Block::end_thread() {
 bool Block::land_next_copy() {
   std::string broken;
   Site site;
-  if (!copies_.land_next(broken, site)) return land_next_arrival();
+  if (!copies_.land_next(broken, site) && !cluster_copies_.land_next(broken, site))
+    return land_next_arrival();
   if (!broken.empty()) fault(site, broken);
   return true;
 }
@@ -141,9 +146,11 @@ void Block::finish() {
                       mbarriers_.describe(arrival.mbarrier)));
   }
   std::string broken = copies_.finish(site);
+  if (broken.empty()) broken = cluster_copies_.finish(site);
   if (broken.empty()) broken = mma_.finish(site);
   if (broken.empty()) broken = sequence_.finish(site);
   if (!broken.empty() && options_.checks) fault(site, broken);
+  require_accesses_waited_for();
 }
 
 bool Block::resume_ready_threads(int warp) {
@@ -194,8 +201,8 @@ void Block::warp_wide(const char* name, WarpAction action, void* operands, bool 
   }
 }
 
-void Block::fence_proxy_async() {
-  clocks_.fence_proxy(current_number());
+void Block::fence_proxy_async(bool cluster) {
+  clocks_.fence_proxy(current_number(), cluster);
 }
 
 void Block::store_flag(unsigned* flag, unsigned value, Site site) {

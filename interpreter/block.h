@@ -5,10 +5,12 @@
 #include <interpreter/block_signals.h>
 #include <interpreter/bulk_copies.h>
 #include <interpreter/clocks.h>
+#include <interpreter/cluster_copies.h>
 #include <interpreter/global_memory.h>
 #include <interpreter/mbarriers.h>
 #include <interpreter/options.h>
 #include <interpreter/register_pool.h>
+#include <interpreter/remote_accesses.h>
 #include <interpreter/shared_memory.h>
 #include <interpreter/stack.h>
 #include <interpreter/warpgroup_mma.h>
@@ -79,8 +81,13 @@ class Block final : public Machine {
   void mbarrier_init(unsigned mbarrier, int arrivals, Site site) override;
   void fence_mbarrier_init() override;
   void mbarrier_arrive(unsigned mbarrier, int bytes, Site site) override;
-  void mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) override;
-  void fence_proxy_async() override;
+  void mbarrier_wait(unsigned mbarrier, unsigned parity, bool cluster, Site site) override;
+  void fence_proxy_async(bool cluster) override;
+  unsigned mapa(unsigned address, unsigned rank, Site site) override;
+  void load_cluster(unsigned from, void* to, int bytes, Site site) override;
+  void store_cluster(unsigned to, const void* from, int bytes, Site site) override;
+  void mbarrier_arrive_cluster(unsigned mbarrier, Site site) override;
+  void bulk_copy_cluster(unsigned to, unsigned from, int bytes, unsigned mbarrier, Site site) override;
   void load_global(const void* from, void* to, int bytes, Site site) override;
   void store_global(void* to, const void* from, int bytes, Site site) override;
   void load_shared(unsigned from, void* to, int bytes, Site site) override;
@@ -170,6 +177,12 @@ class Block final : public Machine {
     std::vector<int> waiting;
   };
 
+  /// A place in the shared memory of a block of the cluster.
+  struct Location {
+    Block& block;
+    unsigned address;
+  };
+
   Thread& current() { return threads_[static_cast<std::size_t>(current_)]; }
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
   static unsigned flag_of(const unsigned* flag);
@@ -179,6 +192,16 @@ class Block final : public Machine {
   void start(Entry entry, const void* params);
   /// The current thread's function has returned.
   void end_thread();
+  /// Returns the block with this rank. The current thread is about to access `address` there, so it must know that the
+  /// block has begun and has not ended.
+  Block& require_alive(int rank, unsigned address, Site site);
+  /// Returns the block and the shared address that a shared::cluster address means. The block must be alive.
+  Location locate(unsigned address, Site site);
+  /// Notes an access by the current thread.
+  void note_access(const Location& to, Site site);
+  /// Checks that this block has waited for all accesses of other blocks. All threads of the cluster must have ended.
+  void require_accesses_waited_for() const;
+  std::string may_have_ended(unsigned address) const;
   void wait_for_flag(const unsigned* flag, unsigned mask, unsigned value, bool polls, Site site);
   void wait(State state, unsigned waits_for, Site site);
   void wake_for_registers(int warp);
@@ -205,6 +228,8 @@ class Block final : public Machine {
   SharedMemory shared_;
   Mbarriers mbarriers_;
   BulkCopies copies_;
+  ClusterCopies cluster_copies_;
+  RemoteAccesses accesses_;
   WarpgroupMma mma_;
   WarpgroupSequence sequence_;
   RegisterPool registers_;

@@ -78,9 +78,10 @@ void Block::mbarrier_arrive(unsigned mbarrier, int bytes, Site site) {
   require(mbarriers_.arrive(current_number(), mbarrier, bytes), site);
 }
 
-void Block::mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) {
+void Block::mbarrier_wait(unsigned mbarrier, unsigned parity, bool cluster, Site site) {
   bool waits = false;
-  require(mbarriers_.wait(current_number(), mbarrier, parity, waits), site);
+  const Scope scope = cluster ? Scope::cluster : Scope::block;
+  require(mbarriers_.wait(current_number(), mbarrier, parity, scope, waits), site);
   if (waits) wait(State::at_mbarrier, mbarrier, site);
 }
 

@@ -102,7 +102,8 @@ std::string BulkCopies::load(int thread, std::uint32_t to, const BulkMemory& fro
                              Site site) {
   Epoch moment;
   if (auto broken = check_load(from); !broken.empty()) return broken;
-  if (auto broken = mbarriers_.attach_copy(thread, mbarrier, moment); !broken.empty()) return broken;
+  if (auto broken = mbarriers_.attach_copy(thread, mbarrier, CopySource::global, moment); !broken.empty())
+    return broken;
   if (auto broken = shared_.issue(thread, moment, to, from.bytes, alignment_of(from)); !broken.empty())
     return broken;
   newest_.insert_or_assign(moment.who, Unwaited{moment, site});
@@ -126,7 +127,7 @@ std::string BulkCopies::land(const Load& load) {
       shared_.fill(swizzled(swizzle_of(load.from), to), &row[static_cast<std::size_t>(chunk)], 16);
     }
   });
-  shared_.land(mbarriers_.copy_moment(load.mbarrier), load.to, load.from.bytes);
+  shared_.land(mbarriers_.copy_moment(load.mbarrier, CopySource::global), load.to, load.from.bytes);
   return mbarriers_.complete(load.mbarrier, load.from.bytes);
 }
 

@@ -18,7 +18,7 @@ Clocks::Clocks(int threads_of_block, int blocks)
       width_(threads_ + kAgentsAtFirst),
       times_(threads_ * width_),
       fences_(threads_),
-      fenced_(threads_) {
+      cluster_fences_(threads_) {
   reset();
 }
 
@@ -26,8 +26,12 @@ void Clocks::reset(unsigned first_block) {
   first_block_ = first_block;
   std::fill(times_.begin(), times_.end(), 0);
   for (std::size_t t = 0; t < threads_; ++t) times_[t * width_ + t] = 1;
-  for (auto& fences : fences_) fences.clear();
-  for (Times& fenced : fenced_) fenced.clear();
+  for (auto* const list : {&fences_, &cluster_fences_}) {
+    for (Fences& fences : *list) {
+      fences.moments.clear();
+      fences.known.clear();
+    }
+  }
   agents_.clear();
 }
 
@@ -62,6 +66,11 @@ bool Clocks::block_knows(int rank, Epoch then) const {
   return false;
 }
 
+bool Clocks::knows_block(int thread, int rank) const {
+  const std::uint32_t* const begin = of(thread) + rank * threads_of_block_;
+  return std::any_of(begin, begin + threads_of_block_, [](std::uint32_t clock) { return clock > 0; });
+}
+
 void Clocks::arrive(int thread, Times& joined) {
   joined.resize(width_);
   std::uint32_t* const mine = of(thread);
@@ -79,19 +88,28 @@ void Clocks::learn(int thread, Epoch then) {
   known = std::max(known, then.clock);
 }
 
-void Clocks::fence_proxy(int thread) {
-  fenced_[static_cast<std::size_t>(thread)].assign(of(thread), of(thread) + width_);
-  fences_[static_cast<std::size_t>(thread)].push_back(pass(thread).clock);
+void Clocks::fence_proxy(int thread, bool cluster) {
+  const auto note = [&](Fences& fences) {
+    fences.known.assign(of(thread), of(thread) + width_);
+    fences.moments.push_back(now(thread).clock);
+  };
+  note(fences_[static_cast<std::size_t>(thread)]);
+  if (cluster && blocks_ > 1) note(cluster_fences_[static_cast<std::size_t>(thread)]);
+  pass(thread);
 }
 
-bool Clocks::knows_fence(int thread, Epoch then) const {
+const Clocks::Fences& Clocks::fences_for(int thread, int rank) const {
+  return (block_of(thread) == rank ? fences_ : cluster_fences_)[static_cast<std::size_t>(thread)];
+}
+
+bool Clocks::knows_fence(int thread, Epoch then, int rank) const {
   if (is_agent(then.who) || then.clock == 0) return true;
-  const Times& fenced = fenced_[static_cast<std::size_t>(thread)];
+  const Times& known = fences_for(thread, rank).known;
   const auto writer = static_cast<std::size_t>(then.who);
-  if (writer < fenced.size() && fenced[writer] >= then.clock) return true;
-  const auto& fences = fences_[writer];
-  const auto first = std::lower_bound(fences.begin(), fences.end(), then.clock);
-  return first != fences.end() && knows(thread, {then.who, *first});
+  if (writer < known.size() && known[writer] >= then.clock) return true;
+  const auto& moments = fences_for(then.who, rank).moments;
+  const auto first = std::lower_bound(moments.begin(), moments.end(), then.clock);
+  return first != moments.end() && knows(thread, {then.who, *first});
 }
 
 }  // namespace fa2::interpreter

@@ -45,6 +45,8 @@ class Clocks {
 
   /// Returns whether any thread of a block knows `then`.
   bool block_knows(int rank, Epoch then) const;
+  /// Returns whether `thread` knows that the block has begun.
+  bool knows_block(int thread, int rank) const;
 
   /// Returns the moment of what `thread` does now; what it does next comes later.
   Epoch pass(int thread) { return {thread, of(thread)[thread]++}; }
@@ -56,13 +58,19 @@ class Clocks {
   /// `thread` has waited for an agent.
   void learn(int thread, Epoch then);
 
-  /// Notes a fence.proxy.async by `thread`.
-  void fence_proxy(int thread);
-  /// Returns whether a fence.proxy.async lies between the write at `then` and what `thread` does now: the writer's,
-  /// before `thread` synchronised with it, or one by `thread` itself, after that. Agents need no fence.
-  bool knows_fence(int thread, Epoch then) const;
+  /// Notes a fence.proxy.async by `thread`, for its block's shared memory or that of the cluster.
+  void fence_proxy(int thread, bool cluster);
+  /// Returns whether a fence.proxy.async for the memory of the block `rank` lies between the write at `then` and what
+  /// `thread` does now: the writer's, before `thread` synchronised with it, or one by `thread` itself, after that.
+  /// Agents need no fence.
+  bool knows_fence(int thread, Epoch then, int rank) const;
 
  private:
+  struct Fences {
+    std::vector<std::uint32_t> moments;  ///< ascending
+    Times known;                         ///< what the thread knew at the last one
+  };
+  const Fences& fences_for(int thread, int rank) const;
   std::uint32_t* of(int thread) { return &times_[static_cast<std::size_t>(thread) * width_]; }
   const std::uint32_t* of(int thread) const { return &times_[static_cast<std::size_t>(thread) * width_]; }
   void widen();
@@ -70,11 +78,11 @@ class Clocks {
   int threads_of_block_, blocks_;
   unsigned first_block_ = 0;
   std::size_t threads_;
-  std::size_t width_;                 ///< threads, plus room for agents
-  std::vector<std::uint32_t> times_;  ///< one row per thread: the latest moment it knows of each thread and
-                                      ///< agent
-  std::vector<std::vector<std::uint32_t>> fences_;  ///< moments of each thread's fences, ascending
-  std::vector<Times> fenced_;                       ///< what each thread knew when it fenced last
+  std::size_t width_;                   ///< threads, plus room for agents
+  std::vector<std::uint32_t> times_;    ///< one row per thread: the latest moment it knows of each thread and
+                                        ///< agent
+  std::vector<Fences> fences_;          ///< of each thread, for its block's memory
+  std::vector<Fences> cluster_fences_;  ///< those of them that are for the memory of the cluster
   std::vector<std::string> agents_;
 };
 

@@ -68,9 +68,18 @@ class Machine {
   virtual void mbarrier_init(unsigned mbarrier, int arrivals, Site site) = 0;
   virtual void fence_mbarrier_init() = 0;
   virtual void mbarrier_arrive(unsigned mbarrier, int bytes, Site site) = 0;
-  virtual void mbarrier_wait(unsigned mbarrier, unsigned parity, Site site) = 0;
-  /// fence.proxy.async.
-  virtual void fence_proxy_async() = 0;
+  /// `cluster`: synchronises with arrivals from, and copies by, other blocks too.
+  virtual void mbarrier_wait(unsigned mbarrier, unsigned parity, bool cluster, Site site) = 0;
+  /// fence.proxy.async for this block's shared memory, or with `cluster` for that of all blocks.
+  virtual void fence_proxy_async(bool cluster) = 0;
+
+  /// Returns the shared::cluster address of a shared address in the block with rank `rank`. The functions below take
+  /// such addresses, except for the source `from` of a bulk copy.
+  virtual unsigned mapa(unsigned address, unsigned rank, Site site) = 0;
+  virtual void load_cluster(unsigned from, void* to, int bytes, Site site) = 0;
+  virtual void store_cluster(unsigned to, const void* from, int bytes, Site site) = 0;
+  virtual void mbarrier_arrive_cluster(unsigned mbarrier, Site site) = 0;
+  virtual void bulk_copy_cluster(unsigned to, unsigned from, int bytes, unsigned mbarrier, Site site) = 0;
 
   virtual void load_global(const void* from, void* to, int bytes, Site site) = 0;
   virtual void store_global(void* to, const void* from, int bytes, Site site) = 0;

@@ -55,7 +55,8 @@ std::string Mbarriers::arrive(int thread, std::uint32_t address, int bytes) {
                        kMostBytes);
   mbarrier->bytes += bytes;
   --mbarrier->missing;
-  clocks_.arrive(thread, mbarrier->joining);
+  const bool is_own = clocks_.block_of(thread) == clocks_.block_of(mbarrier->initialised.who);
+  clocks_.arrive(thread, is_own ? mbarrier->block.joining : mbarrier->others.joining);
   finish_phase(*mbarrier);
   return {};
 }
@@ -70,8 +71,9 @@ std::string Mbarriers::arrive_at(Epoch issued, std::uint32_t address) {
   if (mbarrier.missing == 0) return one_too_many(address);
   --mbarrier.missing;
   const auto who = static_cast<std::size_t>(issued.who);
-  mbarrier.joining.resize(std::max(mbarrier.joining.size(), who + 1));
-  mbarrier.joining[who] = std::max(mbarrier.joining[who], issued.clock);
+  Times& joining = mbarrier.block.joining;
+  joining.resize(std::max(joining.size(), who + 1));
+  joining[who] = std::max(joining[who], issued.clock);
   finish_phase(mbarrier);
   return {};
 }
@@ -81,19 +83,19 @@ std::string Mbarriers::one_too_many(std::uint32_t address) const {
                      list_.at(address).arrivals);
 }
 
-std::string Mbarriers::wait(int thread, std::uint32_t address, unsigned parity, bool& waits) {
+std::string Mbarriers::wait(int thread, std::uint32_t address, unsigned parity, Scope scope, bool& waits) {
   Mbarrier* mbarrier = nullptr;
   if (auto broken = find(thread, address, "mbarrier.try_wait", mbarrier); !broken.empty()) return broken;
   if (parity > 1) return fmt::format("mbarrier.try_wait: parity = {}, must be 0 or 1", parity);
   waits = (mbarrier->phase & 1) == parity;
   if (waits)
-    mbarrier->waiting.push_back({thread, parity});
+    mbarrier->waiting.push_back({thread, parity, scope});
   else
-    clocks_.leave(thread, mbarrier->completed);
+    pass_on(*mbarrier, thread, scope);
   return {};
 }
 
-std::string Mbarriers::attach_copy(int thread, std::uint32_t address, Epoch& moment) {
+std::string Mbarriers::attach_copy(int thread, std::uint32_t address, CopySource source, Epoch& moment) {
   Mbarrier* mbarrier = nullptr;
   if (auto broken = find(thread, address, "asynchronous copy", mbarrier); !broken.empty()) return broken;
   if (checks_ && !mbarrier->fenced) {
@@ -101,15 +103,18 @@ std::string Mbarriers::attach_copy(int thread, std::uint32_t address, Epoch& mom
         "asynchronous copy on the mbarrier at {}, with no fence.mbarrier_init by {} that initialised it",
         shared_.text_of(address), clocks_.name(mbarrier->initialised.who));
   }
-  if (mbarrier->agent < 0)
-    mbarrier->agent = clocks_.add_agent(fmt::format("TMA for the mbarrier at {}", shared_.text_of(address)));
-  moment = copy_moment(address);
+  Side& side = mbarrier->side(source);
+  if (side.agent < 0) {
+    const char* const what = source == CopySource::global ? "TMA" : "copies between blocks";
+    side.agent = clocks_.add_agent(fmt::format("{} for the mbarrier at {}", what, shared_.text_of(address)));
+  }
+  moment = copy_moment(address, source);
   return {};
 }
 
-Epoch Mbarriers::copy_moment(std::uint32_t address) const {
+Epoch Mbarriers::copy_moment(std::uint32_t address, CopySource source) const {
   const Mbarrier& mbarrier = list_.at(address);
-  return {mbarrier.agent, mbarrier.phase + 1};
+  return {mbarrier.side(source).agent, mbarrier.phase + 1};
 }
 
 std::string Mbarriers::complete(std::uint32_t address, int bytes) {
@@ -121,21 +126,29 @@ std::string Mbarriers::complete(std::uint32_t address, int bytes) {
   return {};
 }
 
+void Mbarriers::pass_on(const Mbarrier& mbarrier, int thread, Scope scope) {
+  clocks_.leave(thread, mbarrier.block.completed);
+  if (scope == Scope::cluster) clocks_.leave(thread, mbarrier.others.completed);
+}
+
 void Mbarriers::finish_phase(Mbarrier& mbarrier) {
   if (mbarrier.missing > 0 || mbarrier.bytes != 0) return;
   ++mbarrier.phase;
   mbarrier.missing = mbarrier.arrivals;
-  if (mbarrier.agent >= 0) {
-    mbarrier.joining.resize(std::max(mbarrier.joining.size(), static_cast<std::size_t>(mbarrier.agent) + 1));
-    mbarrier.joining[static_cast<std::size_t>(mbarrier.agent)] = mbarrier.phase;
+  for (Side* side : {&mbarrier.block, &mbarrier.others}) {
+    if (side->agent >= 0) {
+      const auto agent = static_cast<std::size_t>(side->agent);
+      side->joining.resize(std::max(side->joining.size(), agent + 1));
+      side->joining[agent] = mbarrier.phase;
+    }
+    side->completed = side->joining;  // `joining` keeps it, because later phases imply this one
   }
-  mbarrier.completed = mbarrier.joining;  // `joining` keeps it, because later phases imply this one
   for (const Waiting& waiting : std::exchange(mbarrier.waiting, {})) {
     if ((mbarrier.phase & 1) == waiting.parity) {
       mbarrier.waiting.push_back(waiting);
       continue;
     }
-    clocks_.leave(waiting.thread, mbarrier.completed);
+    pass_on(mbarrier, waiting.thread, waiting.scope);
     wake_(waiting.thread);
   }
 }

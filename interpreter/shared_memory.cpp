@@ -76,7 +76,7 @@ std::string SharedMemory::issue(int thread, Epoch writer, std::uint32_t to, int 
   if (auto broken = check_store(thread, to, bytes, what); !broken.empty()) return broken;
   Granule* granule = granules(to);
   for (int i = 0; i < bytes / kGranule; ++i, ++granule) {
-    if (clocks_.is_agent(writer.who) && !clocks_.knows_fence(thread, granule->writer)) {
+    if (clocks_.is_agent(writer.who) && !clocks_.knows_fence(thread, granule->writer, rank_)) {
       return fmt::format(
           "asynchronous copy to shared address {}, which {} wrote with no fence.proxy.async after it",
           text_of(to + static_cast<std::uint32_t>(i * kGranule)), clocks_.name(granule->writer.who));

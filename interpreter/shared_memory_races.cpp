@@ -51,7 +51,7 @@ std::string SharedMemory::check_async_read(AsyncReader& reader, std::uint32_t ad
   if (writer.who == reader.verified.who && writer.clock == reader.verified.clock) return {};
   for (int thread = reader.first; thread < reader.first + reader.threads; ++thread) {
     if (!clocks_.knows(thread, writer)) return conflict("load", address, reader.reading.who, "store", writer);
-    if (!clocks_.knows_fence(thread, writer)) {
+    if (!clocks_.knows_fence(thread, writer, rank_)) {
       return fmt::format(
           "asynchronous load of shared address {} by {}, which {} wrote with no fence.proxy.async before the "
           "barrier",

@@ -22,7 +22,7 @@ FA2_DEVICE void mbarrier_arrive_expect_tx(SharedAddress mbarrier, int bytes, Sit
 }
 
 FA2_DEVICE void mbarrier_wait(SharedAddress mbarrier, u32 parity, Site site = {}) {
-  machine->mbarrier_wait(mbarrier, parity, site);
+  machine->mbarrier_wait(mbarrier, parity, false, site);
 }
 
 }  // namespace fa2::ptx

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "../instructions/exchange_kernel.h"
 #include "../instructions/pipeline_kernel.h"
 #include "../support/device_under_test.h"
 #include "../support/small_kernel.h"
@@ -73,6 +74,17 @@ TEST_CASE("instructions that the pipeline does not use compile too") {
     const u32 blocks[4] = {1, block_rank_in_cluster(), blocks_in_cluster(), atom_add_global_u32(p.counter, 5)};
     stmatrix_x4_trans(dynamic_shared(), blocks);)",
                   "TensorMap map; float* data; u32* counter;"}) == "");
+}
+
+TEST_CASE("accesses to the memory of other blocks compile") {
+  if (nvrtc_missing()) return;
+  CHECK(error_of(exchange_kernel()) == "");
+  CHECK(error_of({R"(
+    const ClusterAddress there = mapa(dynamic_shared(), block_rank_in_cluster() ^ 1);
+    barrier_cluster_arrive();
+    barrier_cluster_wait();
+    st_cluster_u32(there, ld_cluster_u32(there + 4));
+    st_cluster_v4(there + 32, ld_cluster_v4(there + 16));)"}) == "");
 }
 
 TEST_CASE("warpgroup MMAs of every width compile") {
