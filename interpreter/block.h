@@ -100,6 +100,8 @@ class Block final : public Machine {
   void cp_async_wait_group(int pending) override;
   void cp_async_mbarrier_arrive(unsigned mbarrier, Site site) override;
   void tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier, Site site) override;
+  void tensor_load_multicast(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier,
+                             unsigned blocks, Site site) override;
   void bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) override;
   void tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) override;
   void bulk_reduce_add(float* to, unsigned from, int bytes, Site site) override;

@@ -91,4 +91,18 @@ void Block::bulk_copy_cluster(unsigned to, unsigned from, int bytes, unsigned mb
       site);
 }
 
+void Block::tensor_load_multicast(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier,
+                                  unsigned blocks, Site site) {
+  if (blocks == 0 || blocks >> cluster_.size() != 0)
+    fault(
+        current_, site,
+        fmt::format("multicast to blocks {:#x}, must be some of the cluster's {}", blocks, cluster_.size()));
+  BulkMemory from;
+  require(BulkCopies::read_map(map, box, from), site);
+  for (int rank = 0; rank < cluster_.size(); ++rank) {
+    if ((blocks >> rank & 1) == 0) continue;
+    require(require_alive(rank, to, site).copies_.load(current_number(), to, from, mbarrier, site), site);
+  }
+}
+
 }  // namespace fa2::interpreter

@@ -102,6 +102,9 @@ class Machine {
   /// Bulk copies. `box`: five coordinates of a box's first element.
   virtual void tensor_load(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier,
                            Site site) = 0;
+  /// `blocks`: the ranks of those that receive the box, a bit each.
+  virtual void tensor_load_multicast(unsigned to, const TensorMap& map, const int* box, unsigned mbarrier,
+                                     unsigned blocks, Site site) = 0;
   virtual void bulk_load(unsigned to, const void* from, int bytes, unsigned mbarrier, Site site) = 0;
   virtual void tensor_store(const TensorMap& map, const int* box, unsigned from, Site site) = 0;
   virtual void bulk_reduce_add(float* to, unsigned from, int bytes, Site site) = 0;

@@ -84,7 +84,9 @@ TEST_CASE("accesses to the memory of other blocks compile") {
     barrier_cluster_arrive();
     barrier_cluster_wait();
     st_cluster_u32(there, ld_cluster_u32(there + 4));
-    st_cluster_v4(there + 32, ld_cluster_v4(there + 16));)"}) == "");
+    st_cluster_v4(there + 32, ld_cluster_v4(there + 16));
+    tma_load_multicast(dynamic_shared(), p.map, {{0, 0, 0, 0, 0}}, dynamic_shared() + 512, 3);)",
+                  "TensorMap map;"}) == "");
 }
 
 TEST_CASE("warpgroup MMAs of every width compile") {

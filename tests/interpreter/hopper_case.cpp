@@ -62,9 +62,10 @@ struct World {
   }
 };
 
-std::string fault_of(const KernelBinary& binary, const interpreter::Options& options) {
+std::string fault_of(const KernelBinary& binary, const interpreter::Options& options, const HopperCase& it) {
   const World world;
-  return test::fault_of(*interpreter::load_interpreted_kernel(binary, options), world.params, world.buffers);
+  return test::fault_of(*interpreter::load_interpreted_kernel(binary, options), world.params, world.buffers,
+                        it.blocks, it.cluster);
 }
 
 bool is_one_of(const std::string& fault, const std::vector<std::string>& messages) {
@@ -86,9 +87,9 @@ void check_cases(const std::vector<HopperCase>& cases) {
       const std::string name =
           fmt::format("{}, {}, seed {}", cases[i].rule, options.late ? "late" : "early", options.seed);
       CAPTURE(name);
-      const std::string fault = fault_of(binaries[2 * i], options);
+      const std::string fault = fault_of(binaries[2 * i], options, cases[i]);
       CHECK_MESSAGE(is_one_of(fault, cases[i].messages), "stopped by: " << fault);
-      CHECK(fault_of(binaries[2 * i + 1], options) == "");
+      CHECK(fault_of(binaries[2 * i + 1], options, cases[i]) == "");
     }
   }
 }

@@ -17,6 +17,8 @@ struct HopperCase {
   /// The fault's message must contain one of these, whenever copies complete and in whatever order warps run.
   std::vector<std::string> messages;
   int threads = 64;
+  int blocks = 1;
+  int cluster = 1;
 };
 
 /// Runs each case broken and mended, early and late, with seeds 0 and 1. The broken kernel must stop with one
