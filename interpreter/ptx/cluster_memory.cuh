@@ -1,17 +1,10 @@
 // The shared memory of the other blocks of a cluster.
 #pragma once
 
+#include "machine/cluster_address.cuh"
 #include "ptx/memory.cuh"
 
 namespace fa2::ptx {
-
-struct ClusterAddress {
-  u32 value;
-};
-
-FA2_DEVICE ClusterAddress operator+(ClusterAddress address, u32 bytes) {
-  return {address.value + bytes};
-}
 
 FA2_DEVICE ClusterAddress mapa(SharedAddress address, u32 rank, Site site = {}) {
   return {machine->mapa(address, rank, site)};

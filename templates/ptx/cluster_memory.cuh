@@ -5,18 +5,10 @@
 // everything that others do to its memory.
 #pragma once
 
+#include "machine/cluster_address.cuh"
 #include "ptx/memory.cuh"
 
 namespace fa2::ptx {
-
-/// A byte address in the shared memory of any block of the cluster (shared::cluster).
-struct ClusterAddress {
-  u32 value;
-};
-
-FA2_DEVICE ClusterAddress operator+(ClusterAddress address, u32 bytes) {
-  return {address.value + bytes};
-}
 
 /// mapa: returns where `address` of this block is in the block with the rank `rank`.
 FA2_DEVICE ClusterAddress mapa(SharedAddress address, u32 rank) {
