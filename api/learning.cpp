@@ -2,6 +2,7 @@
 #include <api/context.h>
 #include <autotune/candidates.h>
 #include <autotune/tuner.h>
+#include <fa2/errors.h>
 #include <planning/trials/gpu_trial.h>
 #include <runtime/background.h>
 #include <runtime/log.h>
@@ -9,6 +10,7 @@
 #include <runtime/task_queue.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 
 namespace fa2 {
@@ -36,7 +38,13 @@ void Context::Impl::note(const Device& gpu, const PlannedProblem& problem, Kerne
   if (!lessons.is_new(fmt::format("{}, {}", gpu.ordinal, to_string(bucket_of(problem, pass))))) return;
   if (!chooser.may_learn(problem, target_of(gpu), pass)) return;
   lessons.add([this, lesson = Lesson{problem, gpu.ordinal, pass}](const std::stop_token& stop) {
-    study(lesson, stop);
+    try {
+      study(lesson, stop);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      log().warn("nothing was learned about {}: {}", to_string(lesson.problem), error.what());
+    }
   });
 }
 
