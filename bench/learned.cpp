@@ -220,11 +220,10 @@ void add_options(CLI::App& app, Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("Measures the configurations that a program learns in the background.", "fa2_learned");
   app.footer(
-      "Draws problems. Processes repeat each of them, so that the GPU is never idle, and learn meanwhile. "
-      "The\n"
-      "table has the time of the configuration that a later process uses, the time of what FA2_TUNE=now "
-      "finds\n"
-      "alone on the GPU, and their quotient. 16 problems take 35 minutes on one GPU.\n\n"
+      "Draws problems. Processes repeat each of them, so that the GPU is never idle, and learn\n"
+      "meanwhile. The table has the time of the configuration that a later process uses, the time\n"
+      "of what FA2_TUNE=now finds alone on the GPU, and their quotient. 16 problems take 35\n"
+      "minutes on one GPU.\n\n"
       "Example:\n  fa2_learned --problems 4 --seed 7");
   Options options;
   options.program = argv[0];

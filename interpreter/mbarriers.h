@@ -12,7 +12,8 @@
 
 namespace fa2::interpreter {
 
-/// Whose arrivals and copies a wait synchronises with, in addition to those of the block: .cta or .cluster.
+/// The scope of a wait, .cta or .cluster. A wait with `block` learns what the block's own threads and loads did. A wait with
+/// `cluster` also learns what other blocks did.
 enum class Scope : std::uint8_t { block, cluster };
 
 /// Where a copy that completes at an mbarrier comes from: global memory, or shared memory of a block of the cluster.

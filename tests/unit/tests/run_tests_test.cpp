@@ -107,7 +107,7 @@ TEST_CASE_FIXTURE(Fixture, "run_tests.sh: a suite that fails, ends early, or has
 TEST_CASE_FIXTURE(Fixture, "run_tests.sh: parts of the kernels' jobs run, and all of them on request") {
   suite("interpreter",
         "case $1 in --list*) printf 'a\\nb\\nc\\nd\\ne\\nf\\n';; *) " + kDoctest + "1 0;; esac");
-  // Of six early ones two thirds, of six late ones the one that hash 0 chooses.
+  // The suite has six cases. Early, two thirds of them run: four. Late, a quarter runs: here one.
   CHECK(last_line(run()) == "20 passed, 2 skipped, 0 failed");
   CHECK(last_line(run("all")) == "27 passed, 2 skipped, 0 failed");
 }
