@@ -96,7 +96,8 @@ class Program {
     require(get_size(program_, &size), call);
     std::string result(size, '\0');
     if (size > 0) require(get(program_, result.data()), call);
-    result.resize(size > 0 ? size - 1 : 0);
+    while (!result.empty() && result.back() == '\0')
+      result.pop_back();  // ptxas ends its part of the log with one too
     return result;
   }
 

@@ -113,7 +113,9 @@ TEST_CASE("a kernel becomes a cubin with its resources") {
 TEST_CASE("PTX and log of a kernel") {
   if (fa2::test::nvrtc_missing()) return;
   CHECK(fa2::nvrtc_ptx(source("sm_80")).find(".entry small") != std::string::npos);
-  CHECK(fa2::nvrtc_log(source("sm_80")).find("Used ") != std::string::npos);
+  const std::string log = fa2::nvrtc_log(source("sm_80"));
+  CHECK(log.find("Used ") != std::string::npos);
+  CHECK(log.find('\0') == std::string::npos);
   CHECK(fa2::nvrtc_log(source("sm_80", "syntax error")).find("error") != std::string::npos);
 }
 
