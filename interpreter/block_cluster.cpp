@@ -79,6 +79,10 @@ void Block::mbarrier_arrive_cluster(unsigned mbarrier, Site site) {
 }
 
 void Block::bulk_copy_cluster(unsigned to, unsigned from, int bytes, unsigned mbarrier, Site site) {
+  if (cluster_.size() == 1) {
+    fault(current_, site,
+          "bulk copy between blocks in a launch without clusters: an illegal instruction on a GPU");
+  }
   const Location place = locate(to, site), counter = locate(mbarrier, site);
   if (&place.block != &counter.block) {
     fault(current_, site,

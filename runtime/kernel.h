@@ -40,7 +40,7 @@ class LaunchMemory {
 /// Number of thread blocks, and when they may start.
 struct LaunchShape {
   std::uint32_t grid = 0;
-  std::uint32_t cluster = 1;  ///< adjacent blocks that run together; above 1 needs sm_90
+  std::uint32_t cluster = 1;  ///< adjacent blocks that run together; above 1 needs sm_90. 1: without clusters
   /// The launch may start while the previous one in the stream ends (programmatic dependent launch); the
   /// kernel waits by itself. Ignored before sm_90.
   bool begins_early = false;

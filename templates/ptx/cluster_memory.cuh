@@ -61,9 +61,9 @@ FA2_DEVICE void mbarrier_wait_cluster(SharedAddress mbarrier, u32 parity) {
 }
 
 /// cp.async.bulk, shared to shared: copies `bytes` bytes to another block, where they count on `mbarrier` of that
-/// block. `bytes` and both addresses must be multiples of 16. Plain stores to the source need fence_proxy_async_shared().
-/// The source may be overwritten once this block knows, by an arrival or a barrier, that the other one has waited for
-/// the mbarrier.
+/// block. `bytes` and both addresses must be multiples of 16. Illegal in a launch without clusters. Plain stores to the
+/// source need fence_proxy_async_shared(). The source may be overwritten once this block knows, by an arrival or a
+/// barrier, that the other one has waited for the mbarrier.
 FA2_DEVICE void bulk_copy_cluster(ClusterAddress destination, SharedAddress source, int bytes,
                                   ClusterAddress mbarrier) {
   asm volatile(

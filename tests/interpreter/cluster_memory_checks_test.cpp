@@ -274,6 +274,20 @@ TEST_CASE("clusters: blocks that end during a copy") {
   });
 }
 
+TEST_CASE("clusters: a launch without them") {
+  const std::string body =
+      "const SharedAddress bar = s + 768; if (t == 0) { mbarrier_init(bar, 1); fence_mbarrier_init(); } "
+      "bar_sync();\n"
+      "if (t == 0 && !mended) bulk_copy_cluster(mapa(s + 256, 0), s, 16, mapa(bar, 0));";
+  expect_caught({{"a copy between blocks",
+                  body,
+                  {"bulk copy between blocks in a launch without clusters", "at body:2"},
+                  32,
+                  1024,
+                  1,
+                  1}});
+}
+
 TEST_CASE("clusters: a right kernel runs in every order") {
   const KernelBinary binary = compile_for_interpreter(exchange_kernel());
   constexpr int kBlocks = 8, kCluster = 4;
