@@ -63,17 +63,21 @@ std::vector<KernelConfig> chunk_configs(const AttentionTraits& traits, const Arc
   return {completed(traits, arch, kTileOfChunks / 16, is_wide || traits.dropout ? 64 : 128, split)};
 }
 
+/// Returns the config for everything that others do not fit. Above head dim 192, a producer that gathers leaves registers for
+/// 64 keys with plain scores alone.
+KernelConfig safest(const AttentionTraits& traits, const Arch& arch) {
+  const bool is_plain = !traits.softcap && !traits.alibi && !traits.dropout;
+  const bool lacks_registers = wider_dim(traits) > 192 && gathers_keys(traits) && !is_plain;
+  return completed(traits, arch, 8, lacks_registers ? 48 : 64, kSafe);
+}
+
 /// For head dims above 192.
 HeuristicTable table_of_widest(const AttentionTraits& traits, const Arch& arch) {
   const auto exact = [&](int tile_n) { return completed(traits, arch, 8, tile_n, kSafe); };
-  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones. A producer that gathers leaves
-  // registers for 80 keys with plain scores alone.
-  const bool gathers = gathers_keys(traits), is_plain = !traits.softcap && !traits.alibi && !traits.dropout;
-  const bool takes_80 = gathers ? is_plain : traits.page_size == 0;
-  if (wider_dim(traits) < 256 || !takes_80) return {{kMostQueries, {exact(64), exact(48)}}};
-  const HeuristicRange any{kMostQueries, {exact(80), exact(64), exact(48)}};
-  if (gathers) return {any};
-  return {{has_edges(traits) ? 1536 : 768, {exact(64), exact(48)}}, any};
+  const KernelConfig safe = safest(traits, arch);
+  // TMA brings 80 keys from pages in pieces of 16 rows or fewer, and 64 keys in larger ones.
+  if (wider_dim(traits) < 256 || traits.page_size > 0) return {{kMostQueries, {safe, exact(48)}}};
+  return {{has_edges(traits) ? 1536 : 768, {safe, exact(48)}}, {kMostQueries, {exact(80), safe, exact(48)}}};
 }
 
 /// For long sequences, three warpgroups hide each other's softmax. For short ones, whose tiles have few KV blocks, the begin and
@@ -83,7 +87,7 @@ HeuristicTable table_of(const AttentionTraits& traits, const Arch& arch) {
   const auto with = [&](int warps, int tile_n, const KernelConfig& c) {
     return completed(traits, arch, warps, tile_n, c);
   };
-  const KernelConfig safe = with(8, 64, kSafe);
+  const KernelConfig safe = safest(traits, arch);
   const KernelConfig guessing{.q_buffers = 2, .overlap = 1, .speculative_max = 1};
   const KernelConfig in_turns{.q_buffers = 2, .overlap = 1, .pingpong = 1, .speculative_max = 1};
   if (head_dim <= 64) {
@@ -134,7 +138,7 @@ std::vector<KernelConfig> for_few_rows(const PlannedProblem& p, const AttentionT
   const bool splits = p.batch_invariant || (p.varlen && !is_short(p)) ||
                       estimated_time(p, configs[0]) < estimated_time(p, configs[1]);
   if (!splits) std::erase_if(configs, splits_keys);
-  configs.push_back(completed(traits, arch, 8, 64, kSafe));
+  configs.push_back(safest(traits, arch));
   return configs;
 }
 
