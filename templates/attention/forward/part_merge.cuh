@@ -80,13 +80,15 @@ template <class Config>
 constexpr int lanes_for_many_parts = Config::head_dim_v <= 64 ? 16 : 32;
 
 /// A row that kLanes neighbouring lanes merge, while the warp's others merge other rows of as many parts. Each
-/// lane holds the sum of every kLanes-th part, and four of each 4 kLanes columns. `Parts` provides `count` and
-/// row(part).
-template <class Config, int kLanes>
+/// lane holds the sum of every kLanes-th part, and four of each 4 kLanes columns. At most kTogether parts are
+/// loaded together. `Parts` provides `count`, row(part) and from_column(), which moves the beginning of rows.
+template <class Config, int kLanes, int kTogether = kLanes>
 struct MergedRow {
   static constexpr int cols = PartRow<Config>::cols;
   static constexpr int chunks = (Config::head_dim_v + 4 * kLanes - 1) / (4 * kLanes);
-  static constexpr int at_once = chunks * kLanes <= 32 ? kLanes : kLanes / 2;  ///< parts to load together
+  static constexpr int fitting =
+      chunks * kLanes <= 32 ? kLanes : kLanes / 2;  ///< parts whose values fit registers
+  static constexpr int at_once = kTogether < fitting ? kTogether : fitting;
   static constexpr int rows_of_warp = 32 / kLanes;
 
   /// Returns this lane's row among those of the warp.
@@ -209,15 +211,17 @@ struct MergedRow {
     float value[at_once][chunks][4];
   };
 
-  /// Loads parts from `first` on, which must exist.
+  /// Loads those parts that exist, from `first` on.
   template <class Parts>
   FA2_DEVICE static void load(const Parts& parts, int first, SomeParts& some) {
+    // The lane's column is part of the address, so that chunks differ by constants.
+    const Parts of_lane = parts.from_column(column(0) < cols ? column(0) : 0);
     FA2_UNROLL
     for (int j = 0; j < at_once; ++j) {
+      if (first + j >= parts.count) continue;
+      const auto row = of_lane.row(first + j);
       FA2_UNROLL
-      for (int c = 0; c < chunks; ++c)
-        if (first + j < parts.count)
-          parts.row(first + j).load(column(c) < cols ? column(c) : 0, some.value[j][c]);
+      for (int c = 0; c < chunks; ++c) row.load(column(c) < cols ? 4 * kLanes * c : 0, some.value[j][c]);
     }
   }
 
@@ -233,14 +237,14 @@ struct MergedRow {
     }
   }
 
-  /// Adds the parts whose weights are in lanes from `begin` on. Parts that do not exist weigh 0.
+  /// Adds the parts whose weights are in lanes from `begin` on. Parts that do not exist weigh 0, and are not read.
   FA2_DEVICE void add(int begin, float weight, const SomeParts& some) {
     FA2_UNROLL
     for (int j = 0; j < at_once; ++j) {
       const float of_part = ptx::shfl_idx(weight, first_lane() + begin + j);
-      for_each_column([&](int c, int k) {
-        output[c][k] = ptx::fma_rn(of_part, of_part == 0.0f ? 0.0f : some.value[j][c][k], output[c][k]);
-      });
+      if (of_part == 0.0f) continue;
+      for_each_column(
+          [&](int c, int k) { output[c][k] = ptx::fma_rn(of_part, some.value[j][c][k], output[c][k]); });
     }
   }
 };

@@ -37,7 +37,7 @@ struct TilePart {
     return left < Team::rows ? left : Team::rows;
   }
   /// Returns the address of the team's row in this split.
-  FA2_DEVICE GlobalPartRow own_row(int row) const { return row_of_part(index(), row); }
+  FA2_DEVICE GlobalPartRow own_row(int row) const { return parts_of_row(row).row(index()); }
 
   /// Merges all splits of the team's rows, if they are stored or soon will be; otherwise a later team does.
   /// Must follow the team's stores. `known`: a word of shared memory for this team. `scale_log2`: as in
@@ -49,8 +49,12 @@ struct TilePart {
     // The shuffle tells the compiler that all lanes agree, so values that depend on the result stay uniform.
     const bool all_are_stored = ptx::shfl_idx(static_cast<int>(ptx::ld_shared_u32(known)), 0) != 0;
     if (all_are_stored) {
-      if (!has_few_rows() && tile.part.count <= kFewParts) {
-        merge_rows<lanes_for_few_parts<Config>>(scale_log2);
+      if constexpr (has_many_rows) {
+        if (!has_few_rows() && tile.part.count <= kFewParts) {
+          merge_rows<lanes_for_few_parts<Config>>(scale_log2);
+        } else {
+          merge_rows<lanes_for_many_parts<Config>>(scale_log2);
+        }
       } else {
         merge_rows<lanes_for_many_parts<Config>>(scale_log2);
       }
@@ -65,6 +69,9 @@ struct TilePart {
   static constexpr int kTurnShift = 9, kLeftShift = 23;
   static constexpr u32 kStored = (1u << kTurnShift) - 1;
   static_assert(kMostSplitBlocks == kStored, "all splits of a tile may be stored");
+
+  /// Whether a warp merges several rows of few parts at once. Two turns of each warp are no reason to compile it.
+  static constexpr bool has_many_rows = Team::rows > 2 * Team::warps;
 
   /// Returns whether the last team merges all rows in one turn.
   FA2_DEVICE bool has_few_rows() const { return row_count() <= Team::warps; }
@@ -129,16 +136,21 @@ struct TilePart {
     const int first = turn * Row::rows_of_warp, row = first + Row::number();
     if (first >= row_count()) return;
     Row merged{scale_log2};
-    merged.add(PartsOfRow{*this, row < row_count() ? row : first, tile.part.count});
+    merged.add(parts_of_row(row < row_count() ? row : first));
     if (row < row_count()) merged.finish(params, tile.shape, tile.at, first_row() + row);
   }
 
+  /// All splits of a row, or of its columns from some column on.
   struct PartsOfRow {
-    const TilePart& of;
-    int number;
+    float* begin;
+    int stride;  ///< distance between splits; floats
     int count;
 
-    FA2_DEVICE GlobalPartRow row(int part) const { return of.row_of_part(part, number); }
+    FA2_DEVICE PartsOfRow from_column(int col) const { return {begin + col, stride, count}; }
+    FA2_DEVICE GlobalPartRow row(int part) const {
+      float* const slot = begin + static_cast<i64>(part) * stride;
+      return {part == 0 && !has_fixed_borders ? slot + stride / 2 : slot};
+    }
   };
 
   /// Returns a number that no other tile uses at the same time.
@@ -149,12 +161,12 @@ struct TilePart {
                              : static_cast<int>(ptx::block_index()) - tile.part.place;
   }
 
-  /// Returns the address of the team's row in a split.
-  FA2_DEVICE GlobalPartRow row_of_part(int part, int row) const {
-    const i64 slot =
-        has_fixed_borders ? place() * kMostParts + part : 2 * (place() + part) + (part == 0 ? 1 : 0);
-    return {shares.parts +
-            (slot * shares.part_rows + Team::rows * team.number + row) * PartRow<Config>::stride};
+  FA2_DEVICE PartsOfRow parts_of_row(int row) const {
+    constexpr int kSlots = has_fixed_borders ? kMostParts : 2;  // of a place
+    const i64 rows = static_cast<i64>(place()) * kSlots * shares.part_rows + Team::rows * team.number + row;
+    const int slots_of_part = has_fixed_borders ? 1 : 2;
+    return {shares.parts + rows * PartRow<Config>::stride,
+            slots_of_part * static_cast<int>(shares.part_rows) * PartRow<Config>::stride, tile.part.count};
   }
 };
 

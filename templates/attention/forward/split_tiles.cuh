@@ -24,7 +24,7 @@ FA2_DEVICE u32 blocks_of_part(const AttentionParams& params, const SequenceShape
 ///
 /// KV blocks are numbered by sequence, head, query tile and position. A tile that sees no key counts as one
 /// block, because its output must be written. Every thread block gets equally many; the last ones get fewer, or
-/// none. The lanes of a warp look at 128 sequences at once, four neighbours each.
+/// none. If lengths differ, the lanes of a warp look at 128 sequences at once, four neighbours each.
 ///
 /// The tiles of a key/value head, which see about the same keys, may form a stack. Then every thread block
 /// belongs to a layer: one tile of each stack. KV blocks are numbered by sequence, key/value head and position,
@@ -187,6 +187,12 @@ class SplitTiles {
     numbers.of_stacks = unit > 1 ? quotient_up(numbers.of_longest, unit) * unit : numbers.of_longest;
     return numbers;
   }
+  FA2_DEVICE Numbers numbers_of_sequence(const SequenceShape& shape, u32 unit) const {
+    Numbers numbers = numbers_of_head(shape, unit);
+    numbers.of_tiles *= static_cast<u32>(params_.heads_q);
+    numbers.of_stacks *= static_cast<u32>(stacked_heads());
+    return numbers;
+  }
 
   /// Returns the numbers of a lane's sequences, the first of which is first_batch + kOfLane * lane. Their
   /// lengths are loaded together.
@@ -204,30 +210,44 @@ class SplitTiles {
     FA2_UNROLL
     for (int i = 0; i < kOfLane; ++i) {
       if (batch + i >= sequences()) continue;
-      const Numbers of_head = numbers_of_head(shapes[i], unit);
-      numbers.of_sequence[i] = {static_cast<u32>(params_.heads_q) * of_head.of_tiles,
-                                static_cast<u32>(stacked_heads()) * of_head.of_stacks, 0};
+      numbers.of_sequence[i] = numbers_of_sequence(shapes[i], unit);
       numbers.all.of_tiles += numbers.of_sequence[i].of_tiles;
       numbers.all.of_stacks += numbers.of_sequence[i].of_stacks;
-      numbers.all.of_longest = larger(of_head.of_longest, numbers.all.of_longest);
+      numbers.all.of_longest = larger(numbers.of_sequence[i].of_longest, numbers.all.of_longest);
     }
     return numbers;
   }
 
-  /// Returns the numbers of all sequences. Each lane has a longest stack of its own.
+  /// Returns the numbers of all sequences. If their lengths differ, each lane has a longest stack of its own.
   FA2_DEVICE Numbers all_numbers() const {
-    Numbers all{0, 0, 0};
-    for (int first = 0; first < sequences(); first += kSequences) {
-      const Numbers some = numbers_at(first, 1).all;
-      all.of_tiles += last_lane(inclusive_sum(some.of_tiles));
-      if constexpr (stacks) all.of_stacks += last_lane(inclusive_sum(some.of_stacks));
-      all.of_longest = larger(some.of_longest, all.of_longest);
+    if constexpr (!Config::varlen) {
+      const Numbers each = numbers_of_sequence(shape_of<Config>(params_, 0), 1);
+      const u32 count = static_cast<u32>(sequences());
+      return {count * each.of_tiles, count * each.of_stacks, each.of_longest};
+    } else {
+      Numbers all{0, 0, 0};
+      for (int first = 0; first < sequences(); first += kSequences) {
+        const Numbers some = numbers_at(first, 1).all;
+        all.of_tiles += last_lane(inclusive_sum(some.of_tiles));
+        if constexpr (stacks) all.of_stacks += last_lane(inclusive_sum(some.of_stacks));
+        all.of_longest = larger(some.of_longest, all.of_longest);
+      }
+      return all;
     }
-    return all;
   }
 
   /// Finds the sequence that contains KV block next_. Returns how many KV blocks come before it.
   FA2_DEVICE u32 find_sequence(u32 unit) {
+    if constexpr (!Config::varlen) {
+      const u32 of_each = chosen(numbers_of_sequence(shape_of<Config>(params_, 0), unit));
+      at_.batch = static_cast<int>(next_ / of_each);
+      return at_.batch < sequences() ? static_cast<u32>(at_.batch) * of_each : kNone;
+    } else {
+      return search_sequence(unit);
+    }
+  }
+  /// Like find_sequence(), for sequences of different lengths.
+  FA2_DEVICE u32 search_sequence(u32 unit) {
     const auto of_lane = [](u32 value, int lane) {
       return static_cast<u32>(ptx::shfl_idx(static_cast<int>(value), lane));
     };

@@ -55,17 +55,20 @@ struct BlockTeam {
   FA2_DEVICE static int warp() { return ptx::warp_index(); }
 };
 
-/// The warps' partial outputs for one row.
+/// The warps' partial outputs for one row, or for its columns from some column on.
 template <class Config>
 struct WarpParts {
   static constexpr int count = Config::warps;
-  SplitLayout<Config> layout;
-  int number;  ///< row in the tile
+  SharedAddress begin;
 
-  FA2_DEVICE static SharedPartRow row_of(const SplitLayout<Config>& layout, int warp, int number) {
-    return {layout.of_warp(warp) + static_cast<u32>(number * PartRow<Config>::stride * 4)};
+  /// `number`: row in the tile.
+  FA2_DEVICE static WarpParts of_row(const SplitLayout<Config>& layout, int number) {
+    return {layout.of_warp(0) + static_cast<u32>(number * PartRow<Config>::stride * 4)};
   }
-  FA2_DEVICE SharedPartRow row(int warp) const { return row_of(layout, warp, number); }
+  FA2_DEVICE WarpParts from_column(int col) const { return {begin + static_cast<u32>(4 * col)}; }
+  FA2_DEVICE SharedPartRow row(int warp) const {
+    return {begin + static_cast<u32>(warp * SplitLayout<Config>::warp_bytes)};
+  }
 };
 
 /// Returns a warp's part of the split's KV blocks. Parts are contiguous and equal, except the last.
@@ -121,21 +124,20 @@ FA2_DEVICE float attend(const AttentionParams& params, const SequenceTile& tile,
   dropout.rescale(mainloop.output);
   ptx::bar_warp_sync();  // the part lies where other lanes may still be reading K and V
   PartRow<Config>::store(mainloop.output, mainloop.softmax, 0, row_count,
-                         [&](int row) { return WarpParts<Config>::row_of(layout, warp, row); });
+                         [&](int row) { return WarpParts<Config>::of_row(layout, row).row(warp); });
   return mainloop.softmax.scale_log2;
 }
 
-/// Merges the warps' partial outputs of a split into the output, or into the block's partial output. kLanes
-/// lanes merge a row.
-template <int kLanes, class Part, class Config>
+/// Merges the warps' partial outputs of a split into the output, or into the block's partial output.
+template <class Part, class Config>
 FA2_DEVICE void merge_warps(const Part& part, const SplitLayout<Config>& layout, float scale_log2) {
-  using Row = MergedRow<Config, kLanes>;
+  using Row = MergedRow<Config, lanes_for_many_parts<Config>, Config::warps>;
   const int rows = part.row_count();
   for (int first = ptx::warp_index() * Row::rows_of_warp; first < rows;
        first += Config::warps * Row::rows_of_warp) {
     const int row = first + Row::number();
     Row merged{scale_log2};
-    merged.add(WarpParts<Config>{layout, row < rows ? row : first});
+    merged.add(WarpParts<Config>::of_row(layout, row < rows ? row : first));
     if (row >= rows) continue;
     if (part.is_of_several()) {
       merged.store_as_part(part.own_row(row));
@@ -159,11 +161,7 @@ FA2_DEVICE void attention_forward_split(const AttentionParamsSplit& params) {
     const TilePart<Config, BlockTeam<Config>> part{attention, params.shares, tile, {}};
     const float scale_log2 = attend<Config>(attention, tile, part.is_first(), layout);
     ptx::bar_sync();
-    if (part.row_count() <= Config::warps) {
-      merge_warps<32>(part, layout, scale_log2);
-    } else {
-      merge_warps<lanes_for_few_parts<Config>>(part, layout, scale_log2);
-    }
+    merge_warps(part, layout, scale_log2);
     ptx::bar_sync();  // the next tile's queries and keys reuse the parts' memory
     if (part.is_of_several()) part.merge(layout.all_are_stored(), scale_log2);
   }

@@ -32,10 +32,12 @@ FA2_DEVICE void consume(const AttentionParamsSm90& params, const SharedLayoutSm9
   const AttentionParams& attention = params.attention;
   const WarpgroupOrder<Config> order{warpgroup};
   KeyValueReader<Config> ring{shared, {}};
-  TileFollower<Config> tiles{params, shared, 0};
+  TileFollower<Config> tiles{params, shared};
   OutputStore<Config> store{params, shared, tiles.turn, ring, warpgroup};
   order.start();
-  for (SequenceTile tile = tiles.first(); tile.exist(); tile = tiles.next()) {
+  for (;; tiles.advance()) {
+    const SequenceTile tile = tiles.current();
+    if (!tile.exist()) break;
     const TileCoordinates& at = tile.at;
     const int group_row = at.q_tile * Config::tile_m + 64 * warpgroup;
     const int warp_row = group_row + ptx::warp_index() % 4 * 16;

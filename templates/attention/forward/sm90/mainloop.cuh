@@ -90,6 +90,7 @@ struct MainloopSm90 {
     State first = ring.take();
     if constexpr (Config::skip_masked) {
       // In the producer's order, a block's keys precede the values of the block above it.
+      FA2_NO_UNROLL
       for (; n >= own.end && n > loaded.begin; --n) {
         store.finish();
         ring.skip(first);
@@ -133,6 +134,7 @@ struct MainloopSm90 {
     hold(output);
     ring.consumer_release(values);
     // The turn passes first: another warpgroup may need it before it releases the slot of the next tile.
+    FA2_NO_UNROLL
     for (; unread > 0; --unread) {
       if (unread % 2 == 1) order.skip();
       ring.skip(ring.take());

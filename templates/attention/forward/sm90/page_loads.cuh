@@ -25,12 +25,13 @@ struct BlockPages {
   static constexpr int per_lane = (pieces + 31) / 32;
   static_assert(per_lane <= 2 && (gathers || piece_rows % 16 == 0), "pieces of whole swizzles");
 
-  int first_key;
   int page[per_lane];
 
-  /// Looks up this warp's pieces, which begin with key `key`.
+  /// Returns the first key of a warp's pieces of block `n`.
+  FA2_DEVICE static int first_key(int n, int warp) { return n * Config::tile_n + warp * pieces * piece_rows; }
+
+  /// Looks up a warp's pieces, which begin with key `key`.
   FA2_DEVICE void look_up(const KeyPages<Config>& pages, int key) {
-    first_key = key;
     FA2_UNROLL
     for (int i = 0; i < per_lane; ++i) {
       const int piece = 32 * i + ptx::lane_index();
@@ -38,10 +39,11 @@ struct BlockPages {
     }
   }
 
-  /// Returns the row at which a piece begins that TMA loads. The whole warp must call it.
-  FA2_DEVICE PageRow at(int piece) const {
+  /// Returns the row at which a piece begins that TMA loads. `key`: the first key of the warp's pieces. The whole
+  /// warp must call it.
+  FA2_DEVICE PageRow at(int piece, int key) const {
     static_assert(per_lane == 1, "a lane looks up at most one piece for TMA");
-    return {ptx::shfl_idx(page[0], piece), KeyPages<Config>::row_of(first_key + piece_rows * piece)};
+    return {ptx::shfl_idx(page[0], piece), KeyPages<Config>::row_of(key + piece_rows * piece)};
   }
 };
 
@@ -52,17 +54,17 @@ constexpr int pieces_at_once(int pieces) {
   return most;
 }
 
-/// Starts to load a block into `tile`. The mbarrier must already expect its bytes. The places of some pieces are
+/// Starts to load a block into `tile`. `key`: the block's first key. The mbarrier must already expect its bytes. The places of some pieces are
 /// found together, because each takes the latency of a shuffle.
 template <int kCols, class Config, class Tile>
-FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Config>& pages, int head,
-                            SharedAddress full) {
+FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Config>& pages, int key,
+                            int head, SharedAddress full) {
   constexpr int kAtOnce = pieces_at_once(BlockPages<Config>::pieces);
   FA2_NO_UNROLL
   for (int first = 0; first < pages.pieces; first += kAtOnce) {
     PageRow at[kAtOnce];
     FA2_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) at[i] = pages.at(first + i);
+    for (int i = 0; i < kAtOnce; ++i) at[i] = pages.at(first + i, key);
     if (!ptx::elect_one()) continue;
     FA2_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
@@ -73,16 +75,17 @@ FA2_DEVICE void load_pieces(Tile tile, const TensorMap& map, const BlockPages<Co
   ptx::bar_warp_sync();
 }
 
-/// The offsets of a warp's rows in a paged tensor; elements. A lane computes those of the rows that it looked up.
+/// The offsets of a warp's rows in a paged tensor; elements. A lane computes those of the rows that it looked up,
+/// the first of which holds key `key`.
 template <class Config>
 struct RowOffsets {
   using Pages = BlockPages<Config>;
   i64 own[Pages::per_lane];
 
-  FA2_DEVICE RowOffsets(const Pages& pages, const Strides& strides) {
+  FA2_DEVICE RowOffsets(const Pages& pages, int key, const Strides& strides) {
     FA2_UNROLL
     for (int i = 0; i < Pages::per_lane; ++i) {
-      const int row = KeyPages<Config>::row_of(pages.first_key + 32 * i + ptx::lane_index());
+      const int row = KeyPages<Config>::row_of(key + 32 * i + ptx::lane_index());
       own[i] = pages.page[i] * strides.batch_stride + row * strides.row_stride;
     }
   }
@@ -104,16 +107,16 @@ struct RowOffsets {
   }
 };
 
-/// Starts to gather this warp's rows of a block, from the tile's `first_row` on. Rows outside `seen` become
-/// zeros. `data`: the head's first row in page 0.
+/// Starts to gather this warp's rows of a block, from the tile's `first_row` on, which hold keys from `key` on.
+/// Rows outside `seen` become zeros. `data`: the head's first row in page 0.
 template <int kCols, class Config, class Tile>
-FA2_DEVICE void gather_rows(Tile tile, int first_row, const u16* data, const Strides& strides,
+FA2_DEVICE void gather_rows(Tile tile, int first_row, int key, const u16* data, const Strides& strides,
                             const BlockPages<Config>& pages, const RowsWithin& seen) {
   // Neighbouring lanes copy a row of one group of columns. A lane's row and address serve every group.
   constexpr int kChunks = Tile::group_cols / 8, kRowsAtOnce = 32 / kChunks,
                 kRows = BlockPages<Config>::pieces;
   const int lane_row = ptx::lane_index() / kChunks, col = ptx::lane_index() % kChunks * 8;
-  const RowOffsets<Config> offsets(pages, strides);
+  const RowOffsets<Config> offsets(pages, key, strides);
   // A producer that also searches for its range has registers for few addresses.
   constexpr int kUnrolled = Config::schedule == kSplitKeys ? 1 : kRows;
   FA2_UNROLL_BY(kUnrolled)

@@ -26,42 +26,48 @@ struct Producer {
 
   template <class Tiles>
   FA2_DEVICE void run(Tiles tiles) {
-    for (SequenceTile tile = tiles.first(); tile.exist();) {
+    // If products overlap, a block's values follow the keys of the block below it.
+    constexpr int kBehind = Config::overlap;
+    for (bool follows = false;; follows = true) {
+      const SequenceTile tile = tiles.current();
+      // After the next tile is announced, because this waits for the consumers of the last one.
+      if (Layout::stages_output_in_ring && follows) hand_slots_to_outputs();
+      if (!tile.exist()) break;
       const TileCoordinates& at = tile.at;
       const Mask<Config> mask = mask_of<Config>(params.attention, tile.shape);
       const KeyBlocks<Config> blocks =
           of_part<Config>(key_blocks(mask, at.q_tile * Config::tile_m, Config::tile_m), tile.part);
       const int last = blocks.end - 1;
-      Block here = block(mask.shape, blocks, last), below = block(mask.shape, blocks, last - 1);
-      if (!blocks.is_empty()) load_keys(mask, at, here);
-      // Runs even without a key, because the output may pass through the memory of the queries.
-      if (warp == 0) load_queries(mask.shape, at, tiles.turn);
-      for (int n = last; n >= blocks.begin; --n) {
-        const Block next = block(mask.shape, blocks, n - 2);
-        if (!Config::overlap && n < last) load_keys(mask, at, here);
-        if (Config::overlap && n > blocks.begin) load_keys(mask, at, below);
-        load_values(mask, at, here);
-        here = below, below = next;
-      }
-      tile = tiles.next();
-      if constexpr (Layout::stages_output_in_ring) hand_slots_to_outputs();
+      Pages above{}, here = pages_of(mask.shape, blocks, last);
+      int n = last;
+      FA2_NO_UNROLL
+      do {
+        const Pages below = pages_of(mask.shape, blocks, n - 1);
+        if (n >= blocks.begin) load_keys(mask, at, {n, here});
+        // Runs even without a key, because the output may pass through the memory of the queries.
+        if (n == last && warp == 0) load_queries(mask.shape, at, tiles.turn);
+        const Block behind{n + kBehind, kBehind ? above : here};
+        if (behind.n <= last && behind.n >= blocks.begin) load_values(mask, at, behind);
+        above = here, here = below;
+      } while (--n >= blocks.begin - kBehind);
+      tiles.advance();
     }
   }
 
  private:
+  using Pages = BlockPages<Config>;
   struct Block {
     int n;
-    BlockPages<Config> pages;
+    Pages pages;
   };
 
   /// Looks up a block's pages. This must come long before their load, because a look-up has the latency of a
   /// load.
-  FA2_DEVICE Block block(const SequenceShape& shape, const KeyBlocks<Config>& blocks, int n) const {
-    Block found{n, {}};
+  FA2_DEVICE Pages pages_of(const SequenceShape& shape, const KeyBlocks<Config>& blocks, int n) const {
+    Pages found{};
     if constexpr (paged) {
       if (n >= blocks.begin && n < blocks.end)
-        found.pages.look_up(key_pages<Config>(params.attention, shape),
-                            n * Config::tile_n + warp * found.pages.pieces * found.pages.piece_rows);
+        found.look_up(key_pages<Config>(params.attention, shape), Pages::first_key(n, warp));
     }
     return found;
   }
@@ -70,6 +76,7 @@ struct Producer {
     const int first_key = Config::window_left ? params.attention.first_key : 0;
     return {shape.k_begin, n * Config::tile_n - first_key, kv_head(at), shape.k_entry};
   }
+
   FA2_DEVICE int kv_head(const TileCoordinates& at) const {
     return at.head / params.attention.queries_per_kv;
   }
@@ -130,6 +137,7 @@ struct Producer {
 
   /// Leaves the next slots to the consumers, one for the output of each warpgroup.
   FA2_DEVICE void hand_slots_to_outputs() {
+    FA2_NO_UNROLL
     for (int w = 0; w < Layout::warpgroups; ++w) {
       await_empty_slot();
       if (gathers || ptx::elect_one()) ptx::mbarrier_arrive(shared.slot_full(state.index));
@@ -159,7 +167,7 @@ struct Producer {
                                       const Block& block, SharedAddress full) {
     await_empty_slot();
     if (ptx::elect_one()) ptx::mbarrier_arrive_expect_tx(full, Tile::bytes);
-    load_pieces<kCols>(tile, map, block.pages, kv_head(at), full);
+    load_pieces<kCols>(tile, map, block.pages, Pages::first_key(block.n, warp), kv_head(at), full);
   }
 
   /// Gathers this warp's rows of a paged block into the next slot.
@@ -168,8 +176,8 @@ struct Producer {
                          const TileCoordinates& at, const Block& block) {
     await_empty_slot();
     const u16* const of_head = static_cast<const u16*>(data) + kv_head(at) * strides.head_stride;
-    gather_rows<kCols>(tile, warp * block.pages.pieces, of_head, strides, block.pages,
-                       mask.seen_rows(block.n * Config::tile_n));
+    gather_rows<kCols>(tile, warp * Pages::pieces, Pages::first_key(block.n, warp), of_head, strides,
+                       block.pages, mask.seen_rows(block.n * Config::tile_n));
     ptx::cp_async_mbarrier_arrive(shared.slot_full(state.index));
   }
 
@@ -217,7 +225,7 @@ FA2_DEVICE void produce(const AttentionParamsSm90& params, const SharedLayoutSm9
     if (begins_early && !Config::varlen) ptx::wait_for_launches_before();
     return producer.run(tiles);
   }
-  if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared, 0});
+  if constexpr (gathers_keys<Config>) producer.run(TileFollower<Config>{params, shared});
 }
 
 }  // namespace fa2

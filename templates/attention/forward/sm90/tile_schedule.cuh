@@ -44,18 +44,20 @@ template <class Config>
 struct TileScheduler {
   const AttentionParamsSm90& params;
   SharedLayoutSm90<Config> shared;
-  u32 tile;
-  TileTurn turn;
+  u32 tile = ptx::block_index();
+  TileTurn turn{};
   decltype(tiles_of<Config>(params.attention)) tiles = tiles_of<Config>(params.attention);
 
-  FA2_DEVICE SequenceTile first() {
-    tile = ptx::block_index();
-    return announced();
+  /// Announces the current tile and returns it. Each tile must be asked for once.
+  FA2_DEVICE SequenceTile current() {
+    if (Config::schedule == kOneTileEach && turn.count > 0) return {kNoTile, {}};
+    const SequenceTile found = tile < tiles.count() ? in_sequence(tiles.at(tile)) : SequenceTile{kNoTile, {}};
+    if constexpr (announces_tiles<Config>) announce(shared, turn, found);
+    return found;
   }
 
-  /// Returns the next tile. It must be called as late as possible, because long tiles come first.
-  FA2_DEVICE SequenceTile next() {
-    if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
+  /// Moves to the next tile. It must be called as late as possible, because long tiles come first.
+  FA2_DEVICE void advance() {
     if constexpr (Config::schedule == kStaticPersistent) tile += params.shares.block_count;
     if constexpr (Config::schedule == kDynamicPersistent) {
       u32 taken = 0;
@@ -63,16 +65,9 @@ struct TileScheduler {
       tile = params.shares.block_count + static_cast<u32>(ptx::shfl_idx(static_cast<int>(taken), 0));
     }
     ++turn.count;
-    return announced();
   }
 
  private:
-  FA2_DEVICE SequenceTile announced() {
-    const SequenceTile found = tile < tiles.count() ? in_sequence(tiles.at(tile)) : SequenceTile{kNoTile, {}};
-    if constexpr (announces_tiles<Config>) announce(shared, turn, found);
-    return found;
-  }
-
   FA2_DEVICE SequenceTile in_sequence(const TileCoordinates& at) const {
     return {at, shape_of<Config>(params.attention, at.batch)};
   }
@@ -85,18 +80,12 @@ struct SplitScheduler {
   SplitTiles<Config> tiles;
   TileTurn turn;
 
-  FA2_DEVICE SequenceTile first() { return announced(); }
-  FA2_DEVICE SequenceTile next() {
-    ++turn.count;
-    return announced();
-  }
-
- private:
-  FA2_DEVICE SequenceTile announced() {
+  FA2_DEVICE SequenceTile current() {
     const SequenceTile tile = tiles.next();
     announce(shared, turn, tile);
     return tile;
   }
+  FA2_DEVICE void advance() { ++turn.count; }
 };
 
 template <class Config>
@@ -104,7 +93,7 @@ FA2_DEVICE auto scheduler_of(const AttentionParamsSm90& params, const SharedLayo
   if constexpr (Config::schedule == kSplitKeys) {
     return SplitScheduler<Config>{shared, SplitTiles<Config>(params.attention, params.shares), {}};
   } else {
-    return TileScheduler<Config>{params, shared, 0};
+    return TileScheduler<Config>{params, shared};
   }
 }
 
@@ -113,23 +102,11 @@ template <class Config>
 struct TileFollower {
   const AttentionParamsSm90& params;
   SharedLayoutSm90<Config> shared;
-  u32 tile;
-  TileTurn turn;
+  u32 tile = ptx::block_index();
+  TileTurn turn{};
 
-  FA2_DEVICE SequenceTile first() {
-    tile = ptx::block_index();
-    return followed();
-  }
-
-  FA2_DEVICE SequenceTile next() {
-    if constexpr (Config::schedule == kOneTileEach) return {kNoTile, {}};
-    ++turn.count;
-    tile += params.shares.block_count;
-    return followed();
-  }
-
- private:
-  FA2_DEVICE SequenceTile followed() const {
+  FA2_DEVICE SequenceTile current() const {
+    if (Config::schedule == kOneTileEach && turn.count > 0) return {kNoTile, {}};
     if constexpr (announces_tiles<Config>) return heard();
     const BatchedTiles<QuerySide> tiles{{params.attention}};
     if (tile >= tiles.count()) return {kNoTile, {}};
@@ -137,6 +114,12 @@ struct TileFollower {
     return {at, shape_of<Config>(params.attention, at.batch)};
   }
 
+  FA2_DEVICE void advance() {
+    ++turn.count;
+    tile += params.shares.block_count;
+  }
+
+ private:
   FA2_DEVICE SequenceTile heard() const {
     const int place = turn.place(2);
     ptx::mbarrier_wait(shared.tile_full(place), turn.parity(2));
