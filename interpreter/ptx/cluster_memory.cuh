@@ -38,6 +38,15 @@ FA2_DEVICE void mbarrier_wait_cluster(SharedAddress mbarrier, u32 parity, Site s
   machine->mbarrier_wait(mbarrier, parity, true, site);
 }
 
+/// The interpreter takes it for an arrival that shows writes too.
+FA2_DEVICE void mbarrier_arrive_after_reads(ClusterAddress mbarrier, Site site = {}) {
+  machine->mbarrier_arrive_cluster(mbarrier.value, site);
+}
+
+FA2_DEVICE void mbarrier_wait_copies(SharedAddress mbarrier, u32 parity, Site site = {}) {
+  machine->mbarrier_wait(mbarrier, parity, true, site);
+}
+
 FA2_DEVICE void bulk_copy_cluster(ClusterAddress destination, SharedAddress source, int bytes,
                                   ClusterAddress mbarrier, Site site = {}) {
   machine->bulk_copy_cluster(destination.value, source, bytes, mbarrier.value, site);

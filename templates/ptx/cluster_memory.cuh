@@ -6,6 +6,7 @@
 #pragma once
 
 #include "machine/cluster_address.cuh"
+#include "ptx/mbarrier.cuh"
 #include "ptx/memory.cuh"
 
 namespace fa2::ptx {
@@ -58,6 +59,18 @@ FA2_DEVICE void mbarrier_wait_cluster(SharedAddress mbarrier, u32 parity) {
       "DONE%=:\n}" ::"r"(mbarrier),
       "r"(parity)
       : "memory");
+}
+
+/// mbarrier.arrive at another block's mbarrier by a thread that has only read: what it wrote need not be visible to
+/// those that wait. So no fence is compiled, which takes as long as a read from memory.
+FA2_DEVICE void mbarrier_arrive_after_reads(ClusterAddress mbarrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mbarrier.value) : "memory");
+}
+
+/// Like mbarrier_wait_cluster(), if other blocks do nothing but copy and mbarrier_arrive_after_reads(): keeps the L1
+/// cache.
+FA2_DEVICE void mbarrier_wait_copies(SharedAddress mbarrier, u32 parity) {
+  mbarrier_wait(mbarrier, parity);
 }
 
 /// cp.async.bulk, shared to shared: copies `bytes` bytes to another block, where they count on `mbarrier` of that

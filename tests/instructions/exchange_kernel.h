@@ -26,7 +26,7 @@ inline SmallKernel exchange_kernel() {
     barrier_cluster_wait();
     float sum = 0;
     for (u32 n = 0; n < 6; ++n) {
-      mbarrier_wait_cluster(free, (n & 1) ^ 1);  // the next block has waited for the last tile, and has read it
+      mbarrier_wait_copies(free, (n & 1) ^ 1);  // the next block has waited for the last tile, and has read it
       st_shared_v4(source + 16 * t, Vector16{{n, block_index(), static_cast<u32>(t), 1}});
       fence_proxy_async_shared();
       bar_sync();
@@ -34,10 +34,10 @@ inline SmallKernel exchange_kernel() {
         mbarrier_arrive_expect_tx(full, 1024);
         bulk_copy_cluster(mapa(destination, next), source, 1024, mapa(full, next));
       }
-      mbarrier_wait_cluster(full, n & 1);
+      mbarrier_wait_copies(full, n & 1);
       const Vector16 v = ld_shared_v4(destination + 16 * (63 - t));
       for (u32 word : v.word) sum = sum * 0.5f + static_cast<float>(word);
-      mbarrier_arrive_cluster(mapa(free, previous));
+      mbarrier_arrive_after_reads(mapa(free, previous));
     }
     barrier_cluster_arrive();
     barrier_cluster_wait();
